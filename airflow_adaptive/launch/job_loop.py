@@ -5,6 +5,7 @@ Operators and triggers share these functions: the loop runs in the triggerer for
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import traceback
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ from airflow_adaptive.ports import JobDirectory, JobDirectoryError
 from airflow_adaptive.runtime.journal.journal import SupersededError, attempt_of
 from airflow_adaptive.runtime.loop import Loop, RunLimits
 from airflow_adaptive.runtime.spec import JobSpec
+from airflow_adaptive.scheduler.config.durations import format_duration
 from airflow_adaptive.scheduler.errors import SnapshotError
 from airflow_adaptive.scheduler.state import Finished, SchedulerState
 from airflow_adaptive.spark.standalone import StandaloneCluster
@@ -32,6 +34,9 @@ log = logging.getLogger(__name__)
 KILL_GRACE = timedelta(seconds=10)
 """Longest graceful stop of a killed task. Airflow gives `on_kill` 30 s (`[triggerer] on_kill_timeout`)."""
 
+CANCEL_RETRY_INTERVAL = timedelta(seconds=10)
+"""Delay before a cancellation that failed is tried again."""
+
 FIRST_RESTART_DELAY = timedelta(seconds=1)
 MAX_RESTART_DELAY = timedelta(minutes=1)
 """Delay before a failed loop is restarted; each further failure doubles the delay. A loop that runs for longer resets the delay."""
@@ -41,6 +46,10 @@ ATTEMPT_SEARCH_DEPTH = 20
 
 The loop of another attempt writes fewer documents before this attempt notices.
 """
+
+
+class NotCanceledError(Exception):
+    """A job did not end in the time that a cancellation has."""
 
 
 async def run_job_loop(
@@ -108,6 +117,19 @@ def _location(error: Exception) -> str:
     return f"{type(error).__name__} at {place}; the log of the task contains the details"
 
 
+async def cancel_until_ended(spec: JobSpec, conn_id: str, base: str, task: TaskKey) -> None:
+    """Cancel a job whose task has ended. A cancellation that fails is repeated, because no loop monitors the driver any more."""
+    job = spec.graph.job
+    while True:
+        try:
+            return await cancel_job(spec, conn_id, base, task)
+        except SupersededError as error:
+            return log.info("Another attempt has taken job %s over: %s", job, error)
+        except Exception:
+            log.exception("Job %s cannot be canceled now. The cancellation is tried again.", job)
+            await asyncio.sleep(CANCEL_RETRY_INTERVAL.total_seconds())
+
+
 async def cancel_job(spec: JobSpec, conn_id: str, base: str, task: TaskKey) -> None:
     """Take a job over and cancel it, within at most twice `KILL_GRACE`.
 
@@ -115,7 +137,7 @@ async def cancel_job(spec: JobSpec, conn_id: str, base: str, task: TaskKey) -> N
 
     Raises:
         SupersededError: another loop takes the job over during the cancellation.
-        TimeoutError: the job has not ended in this time, for example because the job directory is not available.
+        NotCanceledError: the job has not ended in this time, for example because the job directory is not available.
     """
     options = replace(spec.options, stop_timeout=min(spec.options.stop_timeout, KILL_GRACE))
     async with job_ports(conn_id, base, spec.graph.job, task, retry_period=KILL_GRACE) as ports:
@@ -123,11 +145,12 @@ async def cancel_job(spec: JobSpec, conn_id: str, base: str, task: TaskKey) -> N
             log.info("Another attempt runs job %s. The job is not canceled.", spec.graph.job)
             return
         policy = advisor(spec.rescale_policy)  # The loop writes the state of the policy into the journal.
-        state = await Loop(replace(spec, options=options), ports, advisor=policy).cancel()
+        loop = Loop(replace(spec, options=options), ports, advisor=policy)
+        state = await loop.cancel()
     if not isinstance(state.current, Finished):
-        raise TimeoutError(
-            f"job {spec.graph.job!r} has not ended within {2 * options.stop_timeout}: its state is {state.name}"
-        )
+        cause = loop.last_error or f"its state is {state.name}"
+        time = format_duration(2 * options.stop_timeout)
+        raise NotCanceledError(f"job {spec.graph.job!r} has not ended within {time}: {cause}")
 
 
 async def _was_taken_over(directory: JobDirectory, attempt: str) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.runtime.spec import JobSpec
+from airflow_adaptive.scheduler.errors import SnapshotError
 from airflow_adaptive.scheduler.history.failures import root_cause
-from airflow_adaptive.scheduler.snapshot import encode
+from airflow_adaptive.scheduler.snapshot import decode, encode
 from airflow_adaptive.scheduler.state import Finished, SchedulerState
 from airflow_adaptive.scheduler.state_transitions.recovery import can_recover
 
@@ -54,6 +55,21 @@ def recycle_event(spec: JobSpec, conn_id: str, base: str, cancel_at: datetime | 
         "base": base,
         "spec": encode(spec),
     }
+
+
+def deployed_spec(document: Any) -> JobSpec:
+    """Decode the job as deployed, from a recycle event or from the arguments of a trigger.
+
+    Raises:
+        SnapshotError: another version encoded the job. The message names the remedy.
+    """
+    try:
+        return cast(JobSpec, decode(JobSpec, document))
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise SnapshotError(
+            f"the job as deployed by another version cannot be read ({type(error).__name__}: {error}): install the same version of "
+            "airflow-adaptive in all Airflow components, and clear the task"
+        ) from error
 
 
 def superseded_event(error: SupersededError) -> dict[str, Any]:

@@ -7,27 +7,30 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from uuid import uuid4
 
 from airflow.sdk import Asset, BaseOperator
 from airflow.sdk.definitions.callback import AsyncCallback
+from airflow.sdk.exceptions import AirflowException
 
 from airflow_adaptive.declaration import validation
 from airflow_adaptive.declaration.declared_job import DeclaredJob
 from airflow_adaptive.declaration.operator_arguments import as_list, pop_options
 from airflow_adaptive.declaration.validation import RunningJob
-from airflow_adaptive.launch.job_loop import cancel_job, kill_driver, run_job_loop
-from airflow_adaptive.launch.loop_events import superseded_event
+from airflow_adaptive.launch.job_loop import cancel_until_ended, kill_driver, run_job_loop
+from airflow_adaptive.launch.loop_events import deployed_spec, superseded_event
 from airflow_adaptive.launch.task_result import task_result
 from airflow_adaptive.links.spark import ALL_LINKS
 from airflow_adaptive.ports import DesiredState, PortError
 from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.runtime.loop import RunLimits
 from airflow_adaptive.runtime.spec import JobSpec
+from airflow_adaptive.scheduler.config.durations import format_duration
 from airflow_adaptive.scheduler.config.options import OPTIONS
+from airflow_adaptive.scheduler.errors import SnapshotError
 from airflow_adaptive.scheduler.job_graph import JobGraph
-from airflow_adaptive.scheduler.snapshot import decode, encode
+from airflow_adaptive.scheduler.snapshot import encode
 from airflow_adaptive.scheduler.state import Outcome
 from airflow_adaptive.stores.control_requests import (
     request_desired_state,
@@ -201,17 +204,26 @@ class AdaptiveSparkOperator(BaseOperator):
         return self._end(context, event)
 
     def on_kill(self) -> None:
-        """Cancel the job, or kill the batch. The cancellation takes the job over from the loop that the signal interrupts."""
+        """Cancel the job, or kill the batch. The cancellation takes the job over from the loop that the signal interrupts.
+
+        A cancellation that fails is repeated for `KILL_TIMEOUT`, unless Airflow ends the process before.
+        """
         if self._batch is not None:
             self._batch.kill()
         if self._running is None:
             return
         spec, task = self._running
-        cancel = cancel_job(spec, self.conn_id, self.job_directory, task)
+        cancel = cancel_until_ended(spec, self.conn_id, self.job_directory, task)
         # The interrupted loop occupies the event loop of this thread, so the cancellation needs its own thread.
         killer = threading.Thread(target=asyncio.run, args=(cancel,), daemon=True)
         killer.start()
         killer.join(KILL_TIMEOUT.total_seconds())
+        if killer.is_alive():
+            self.log.error(
+                "Job %r was not canceled within %s, and its driver may still run. Kill the driver in the web UI of its master, or run the "
+                "job again: the next run takes the driver over.",
+                *(self.job, format_duration(KILL_TIMEOUT)),
+            )
 
     def get_openlineage_facets_on_start(self) -> OperatorLineage[Any, Any]:
         """Return the facets of the job. Only Airflow's OpenLineage provider calls this method."""
@@ -246,7 +258,10 @@ class AdaptiveSparkOperator(BaseOperator):
 
         If the declaration is invalid, or would move the job, the job stays as deployed before, because a running job must keep its loop.
         """
-        deployed = cast(JobSpec, decode(JobSpec, event["spec"]))
+        try:
+            deployed = deployed_spec(event["spec"])
+        except SnapshotError as error:
+            raise AirflowException(f"job {self.job!r}: {error}") from error  # A retry adopts the job.
         try:
             spec = self._spec(event["attempt"], RunningJob(conn_id=event["conn_id"], directory=deployed.directory))
         except Exception as error:  # noqa: BLE001  The libraries of storages raise exceptions of any class.

@@ -42,6 +42,11 @@ class DirectoryOutage:
         """Whether the newest cycle could not use the job directory."""
         return self._since is not None
 
+    @property
+    def error(self) -> str | None:
+        """Why the newest cycle could not use the job directory, None if it could."""
+        return f"the job directory cannot be used: {self._error}" if self.is_ongoing else None
+
     def retry_interval(self, poll_interval: timedelta) -> timedelta:
         """Interval until the next attempt, with exponential backoff."""
         longest = max(poll_interval, MAX_RETRY_INTERVAL)

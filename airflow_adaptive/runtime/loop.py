@@ -155,8 +155,8 @@ class Loop:
 
     @property
     def last_error(self) -> str | None:
-        """Why the cluster did not answer the newest poll, None if it did."""
-        return self._observer.last_error
+        """Why the newest cycle could not use the job directory or the cluster, None if it could use both."""
+        return self._outage.error or self._observer.last_error
 
     async def run(self) -> SchedulerState:
         """Run the job; returns its last state, which is `Finished` unless a run limit was reached.

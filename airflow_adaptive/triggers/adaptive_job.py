@@ -6,20 +6,19 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
-from typing import Any, cast
+from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_adaptive.launch.deferral import finish_in_background, with_minimum_deferral
-from airflow_adaptive.launch.job_loop import cancel_job, run_job_loop
-from airflow_adaptive.launch.loop_events import error_event, recycle_event, superseded_event
+from airflow_adaptive.launch.job_loop import cancel_until_ended, run_job_loop
+from airflow_adaptive.launch.loop_events import deployed_spec, error_event, recycle_event, superseded_event
 from airflow_adaptive.launch.process_resources import ProcessResources
 from airflow_adaptive.launch.task_state import is_attempt_over
 from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.runtime.loop import RunLimits
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.errors import SnapshotError
-from airflow_adaptive.scheduler.snapshot import decode
 from airflow_adaptive.stores.task_xcoms import TaskKey
 from airflow_adaptive.triggers.serialization import SerializedByAttributes
 
@@ -30,9 +29,6 @@ STANDBY_DELAY = timedelta(seconds=30)
 
 HANDOVER_POLL_INTERVAL = timedelta(seconds=5)
 """Interval between two checks of the task while a loop waits for the loop of the next trigger."""
-
-CANCEL_RETRY_INTERVAL = timedelta(seconds=30)
-"""Delay before a cancellation that failed is tried again."""
 
 
 class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
@@ -131,6 +127,11 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
         """Cancel the job if its task has ended. If Airflow does not answer, raise the error, and try again in the background."""
         try:
             await self._cancel_unless_continued()
+        except SnapshotError as error:
+            log.error(  # noqa: TRY400  The traceback contains nothing that helps the reader.
+                "The job cannot be canceled, and its driver may still run. Kill the driver in the web UI of its master. %s",
+                error,
+            )
         except Exception:
             finish_in_background(self._cancel_later())
             raise
@@ -151,17 +152,8 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
         await self._cancel()
 
     async def _cancel(self) -> None:
-        """Cancel the job. No loop monitors the driver any more, so a cancellation that fails is tried again."""
-        job = self._job.graph.job
-        log.info("The task has ended. Canceling job %s.", job)
-        while True:
-            try:
-                return await cancel_job(self._job, self.conn_id, self.base, self._task)
-            except SupersededError as error:
-                return log.info("Another attempt has taken job %s over: %s", job, error)
-            except Exception:
-                log.exception("Job %s cannot be canceled now. The cancellation is tried again.", job)
-                await asyncio.sleep(CANCEL_RETRY_INTERVAL.total_seconds())
+        log.info("The task has ended. Canceling job %s.", self._job.graph.job)
+        await cancel_until_ended(self._job, self.conn_id, self.base, self._task)
 
     async def _is_attempt_over(self) -> bool:
         access = ProcessResources.current().store_access
@@ -170,13 +162,7 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
     @property
     def _job(self) -> JobSpec:
         """The job as deployed. Raises `SnapshotError` if another version encoded the job."""
-        try:
-            return cast(JobSpec, decode(JobSpec, self.spec))
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            raise SnapshotError(
-                f"the trigger of another version cannot be read ({type(error).__name__}: {error}): install the same version of "
-                "airflow-adaptive in all Airflow components, and clear the task"
-            ) from error
+        return deployed_spec(self.spec)
 
     @property
     def _task(self) -> TaskKey:

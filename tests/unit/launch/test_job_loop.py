@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_adaptive.launch import job_loop
-from airflow_adaptive.launch.job_loop import cancel_job, run_job_loop
+from airflow_adaptive.launch.job_loop import NotCanceledError, cancel_job, run_job_loop
 from airflow_adaptive.ports import ForeignDirectoryError, JobDirectoryError
 from airflow_adaptive.runtime.loop import Ports, RunLimits
 from airflow_adaptive.scheduler.timeline import ReasonCode
@@ -147,7 +147,19 @@ def test_cancellation_that_cannot_be_written_fails_and_can_be_repeated(
 
     with monkeypatch.context() as outage:
         outage.setattr(job.ports.directory, "create", unavailable)
-        with pytest.raises(TimeoutError, match="has not ended"):
+        reason = "job 'job' has not ended within 20 s: the job directory cannot be used: the storage is not available"
+        with pytest.raises(NotCanceledError, match=f"^{reason}$"):
             cancel()
     cancel()
     assert job.store.views[-1].outcome == "CANCELED"
+
+
+def test_cancellation_that_the_driver_does_not_obey_names_the_state(
+    job: Simulation, opening: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job runs, its task ends, and neither the driver nor the master ends the driver in time."""
+    run(job, RunLimits(recycle_at=START + timedelta(seconds=30)))
+    monkeypatch.setattr(job.drivers, "tick", lambda *_: None)
+    monkeypatch.setattr(job.cluster, "kill", lambda *_: asyncio.sleep(0))
+    with pytest.raises(NotCanceledError, match="has not ended within 20 s: its state is Canceling$"):
+        asyncio.run(cancel_job(job.spec, "spark_test", BASE, TASK))

@@ -1,5 +1,6 @@
 """The task defers to its trigger, resumes, and is killed."""
 
+import threading
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -10,14 +11,17 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from airflow_adaptive.job.protocol.codec import encode_journal, journal_name
 from airflow_adaptive.job.protocol.documents import Action, Directive, JournalDocument
+from airflow_adaptive.launch import job_loop
+from airflow_adaptive.launch.job_loop import cancel_job
 from airflow_adaptive.launch.loop_events import recycle_event
 from airflow_adaptive.operators import adaptive_spark
-from airflow_adaptive.ports import ClusterUnreachableError
+from airflow_adaptive.ports import ClusterUnreachableError, JobDirectoryError
 from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.machine import create
 from airflow_adaptive.scheduler.snapshot import to_json
 from airflow_adaptive.scheduler.state import SchedulerState
+from airflow_adaptive.spark.address import AddressError
 from airflow_adaptive.stores.task_xcoms import LINKS
 from airflow_adaptive.testing.scenario import Scenario
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
@@ -111,6 +115,17 @@ def recycled(trigger: AdaptiveJobTrigger) -> dict[str, Any]:
     return recycle_event(trigger._job, trigger.conn_id, trigger.base, cancel_at)
 
 
+def test_event_of_a_triggerer_of_another_version_is_refused_with_the_remedy(make, airflow, tmp_path):
+    """The lifetime of a trigger passes, and the worker cannot read the job that the triggerer encoded."""
+    event = recycled(deferral(make().execute, {"ti": FakeInstance()}))
+    event["spec"] |= {"graph": None}
+    with pytest.raises(
+        AirflowException, match="install the same version of airflow-adaptive in all Airflow comp"
+    ) as info:
+        make().execute_complete({"ti": FakeInstance()}, event)
+    assert not isinstance(info.value, AirflowFailException), "a retry adopts the job"
+
+
 @pytest.mark.parametrize("has_journal", [False, True], ids=["empty directory", "directory with an old journal"])
 def test_running_job_stays_in_its_directory_when_the_dag_names_another_one(
     make, airflow, tmp_path, capsys, has_journal
@@ -169,17 +184,55 @@ def test_what_the_triggerer_stores_has_no_secret_of_the_connection(make, airflow
     assert "hush" not in str(deferral(make(conn_id="spark_test").execute, {"ti": FakeInstance()}).serialize())
 
 
-def test_execution_timeout_in_a_worker_cancels_the_job(make, airflow, tmp_path, monkeypatch):
+@pytest.fixture
+def timed_out(make, airflow, monkeypatch):
+    """The operator of a job whose task reached its execution timeout in a worker; cancellations are repeated at once."""
     operator = make(conn_id="spark_test", deferrable=False, poll_interval="10 ms")
 
     async def until_the_alarm(*_):
         raise AirflowTaskTimeout
 
     monkeypatch.setattr(adaptive_spark, "run_job_loop", until_the_alarm)
+    monkeypatch.setattr(job_loop, "CANCEL_RETRY_INTERVAL", timedelta(0))
     with pytest.raises(AirflowTaskTimeout):
         operator.execute({"ti": FakeInstance()})
-    operator.on_kill()
+    return operator
+
+
+def test_execution_timeout_in_a_worker_cancels_the_job(timed_out, airflow):
+    timed_out.on_kill()
     assert airflow.xcoms["state"] == "CANCELED"
+
+
+def test_cancellation_that_fails_in_a_worker_is_repeated(timed_out, airflow, monkeypatch):
+    """The task is killed, and the job directory and then the connection cannot be read for a moment."""
+    errors = [JobDirectoryError("the storage is not available"), AddressError("connection 'spark_test' is not defined")]
+
+    async def cancel(*arguments):
+        if errors:
+            raise errors.pop()
+        await cancel_job(*arguments)
+
+    monkeypatch.setattr(job_loop, "cancel_job", cancel)
+    timed_out.on_kill()
+    assert airflow.xcoms["state"] == "CANCELED"
+
+
+def test_cancellation_that_never_succeeds_in_a_worker_names_the_remedy(timed_out, monkeypatch, capsys):
+    ended = threading.Event()
+
+    async def cancel(*_):
+        if not ended.is_set():
+            raise JobDirectoryError("the storage is not available")
+
+    monkeypatch.setattr(job_loop, "cancel_job", cancel)
+    monkeypatch.setattr(adaptive_spark, "KILL_TIMEOUT", timedelta(seconds=1))
+    timed_out.on_kill()
+    ended.set()
+    assert (
+        "Job 'departures' was not canceled within 1 s, and its driver may still run. Kill the driver in the web UI of its master, or "
+        "run the job again" in capsys.readouterr().out
+    )
 
 
 def test_job_that_runs_elsewhere_now_is_not_canceled(make, airflow, monkeypatch):

@@ -376,7 +376,7 @@ def test_cancellation_that_fails_is_tried_again(
 ) -> None:
     """The task ends between two triggers, and the connection of the cluster cannot be read at that moment."""
     airflow.task_states, airflow.xcoms = {"r": {"t": "failed"}}, {"attempt": MINE}
-    monkeypatch.setattr(adaptive_job, "CANCEL_RETRY_INTERVAL", timedelta(0))
+    monkeypatch.setattr(job_loop, "CANCEL_RETRY_INTERVAL", timedelta(0))
     errors = [AddressError("connection 'spark_test' is not defined: add it"), OSError("no file of authorities")]
 
     async def cancel(*arguments: Any) -> None:
@@ -384,7 +384,7 @@ def test_cancellation_that_fails_is_tried_again(
             raise errors.pop()
         await cancel_job(*arguments)
 
-    monkeypatch.setattr(adaptive_job, "cancel_job", cancel)
+    monkeypatch.setattr(job_loop, "cancel_job", cancel)
 
     async def hand_on() -> None:
         await fire(short_lived)

@@ -36,7 +36,7 @@ def test_task_that_ended_while_airflow_was_down_is_recognized_later(
     async def cancel(spec: Any, *_: Any) -> None:
         found.append(spec.attempt)
 
-    monkeypatch.setattr(adaptive_job, "cancel_job", cancel)
+    monkeypatch.setattr(adaptive_job, "cancel_until_ended", cancel)
     spec = encode(small_job("job", (1, 2), {}))
     trigger = AdaptiveJobTrigger(spec=spec, conn_id="c", base="file:///x", task_key=TASK)
 
@@ -48,3 +48,24 @@ def test_task_that_ended_while_airflow_was_down_is_recognized_later(
 
     asyncio.run(kill())
     assert found == canceled
+
+
+def test_killed_trigger_of_another_version_reports_once_that_its_driver_may_still_run(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A task defers, another version is installed that cannot read the spec of the trigger, and a user ends the task."""
+    FakeComms.install(monkeypatch)
+    spec = encode(small_job("job", (1, 2), {})) | {"graph": None}
+    trigger = AdaptiveJobTrigger(spec=spec, conn_id="c", base="file:///x", task_key=TASK)
+
+    async def kill() -> None:
+        await trigger.on_kill()
+        await asyncio.sleep(0)
+        assert not deferral._tasks, "no background task tries again"
+
+    asyncio.run(kill())
+    (record,) = [record for record in caplog.records if record.name == adaptive_job.__name__]
+    assert record.getMessage().startswith(
+        "The job cannot be canceled, and its driver may still run. Kill the driver in the web UI of its master."
+    )
+    assert "install the same version of airflow-adaptive in all Airflow components" in record.getMessage()
