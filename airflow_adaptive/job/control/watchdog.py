@@ -16,9 +16,6 @@ from typing import Final
 
 from airflow_adaptive.job.control import watchdog_process
 
-EXIT_FENCED: Final = 3
-"""Exit code of a fenced driver."""
-
 WATCHDOG_GRACE_S: Final = 5.0
 """Time in seconds after the expiry of the lease within which the driver loop has to stop the queries."""
 

@@ -6,8 +6,9 @@ import sys
 
 from pyspark.sql import SparkSession
 
+from airflow_adaptive.job.control.driver_run import EXIT_FAILED
 from airflow_adaptive.job.entry import unmanaged_script
-from airflow_adaptive.job.entry.driver import EXIT_FAILED, Driver
+from airflow_adaptive.job.entry.driver import Driver
 from airflow_adaptive.job.protocol.conf import read_settings
 from airflow_adaptive.job.protocol.documents import DriverState
 from airflow_adaptive.job.queries.batch_query import BatchQuery

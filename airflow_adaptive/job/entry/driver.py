@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import re
 import time
 from collections.abc import Callable
@@ -12,12 +11,12 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from airflow_adaptive.job.control.driver_loop import DriverLoop
-from airflow_adaptive.job.control.fence import Fence, boot_time
+from airflow_adaptive.job.control.driver_run import run_driver
+from airflow_adaptive.job.control.fence import boot_time
 from airflow_adaptive.job.control.interfaces import DriverInterfaces, ExecutorPool, Journal, Workload
 from airflow_adaptive.job.control.journal_reader import JournalReader
 from airflow_adaptive.job.control.status_reporter import FileStatusReporter
-from airflow_adaptive.job.control.watchdog import EXIT_FENCED, WATCHDOG_GRACE_S, LeaseWatchdog
+from airflow_adaptive.job.control.watchdog import WATCHDOG_GRACE_S, LeaseWatchdog
 from airflow_adaptive.job.entry.driver_output import DriverOutput
 from airflow_adaptive.job.entry.driver_process import DriverProcess
 from airflow_adaptive.job.entry.operation_thread import OperationThread
@@ -29,9 +28,6 @@ from airflow_adaptive.job.protocol.documents import FORMATS, DriverState, Driver
 
 log = logging.getLogger(__name__)
 """Unless the script configures logging, warnings go to the driver's output, which the worker keeps."""
-
-EXIT_FAILED: Final = 1
-"""Exit code of a driver in which nothing can run any more."""
 
 SUBMISSION_ID: Final = re.compile(r"driver-\d{14}-\d+")
 """Format of the ids that a standalone master assigns to drivers (`spark.deploy.driverIdPattern`), and a worker to their
@@ -69,14 +65,12 @@ class Driver:
             notice: information about this driver for the user (`DriverStatus.notice`).
 
         Returns:
-            See `DriverLoop.run`. A fenced driver does not return: its processes end.
+            See `run_driver`.
 
         Raises:
-            Exception: the driver loop itself failed; it has stopped the queries and reported the failure. If a query
-                may still be running, the processes end instead.
+            Exception: see `run_driver`.
         """
         settings, clock = self.settings, boot_time
-        fence = Fence(epoch=settings.epoch, nonce=settings.nonce, lease_timeout_s=settings.lease_timeout_s, clock=clock)
         watchdog = LeaseWatchdog(self.process.jvm, grace_s=WATCHDOG_GRACE_S)
         identity = _identity(self.spark, settings, notice)
         interfaces = DriverInterfaces(
@@ -92,18 +86,7 @@ class Driver:
             sleep=_pause(identity),
             warn=log.warning,
         )
-        watchdog.enforce(math.inf)  # start the watchdog process before a query may run
-        try:
-            end = DriverLoop(identity, interfaces, settings, fence=fence, enforce=watchdog.enforce).run()
-        except Exception:
-            if watchdog.is_enforcing:  # a query, or a long operation, may still be running
-                log.exception("the driver loop failed")
-                self.process.exit(EXIT_FAILED, "the queries may still be running")
-            raise
-        if end is DriverState.FENCED:
-            self.process.exit(EXIT_FENCED, "this driver is fenced")
-        watchdog.close()
-        return end
+        return run_driver(identity, interfaces, settings, watchdog=watchdog, exit_process=self.process.exit)
 
 
 def _pause(identity: DriverStatus) -> Callable[[float], None]:

@@ -24,8 +24,9 @@ from pyspark import SparkContext
 from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from airflow_adaptive.job.control.driver_run import EXIT_FAILED
 from airflow_adaptive.job.control.interfaces import ExecutorPool, Journal
-from airflow_adaptive.job.entry.driver import EXIT_FAILED, Driver
+from airflow_adaptive.job.entry.driver import Driver
 from airflow_adaptive.job.jvm import writer_option
 from airflow_adaptive.job.protocol.conf import read_settings
 from airflow_adaptive.job.protocol.documents import Action, Directive, DriverState, FailureReport

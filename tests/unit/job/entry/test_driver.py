@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from airflow_adaptive.job.control import driver_run
+from airflow_adaptive.job.control.driver_run import EXIT_FAILED, EXIT_FENCED
 from airflow_adaptive.job.control.fence import Fence, FencedError
 from airflow_adaptive.job.control.interfaces import DriverInterfaces
-from airflow_adaptive.job.control.watchdog import EXIT_FENCED
 from airflow_adaptive.job.entry import driver as driver_module
-from airflow_adaptive.job.entry.driver import EXIT_FAILED, Driver
+from airflow_adaptive.job.entry.driver import Driver
 from airflow_adaptive.job.protocol.conf import DriverSettings
 from airflow_adaptive.job.protocol.documents import FORMATS, DriverState, DriverStatus
 
@@ -32,7 +33,7 @@ class AssembledDriver:
         monkeypatch.setattr(driver_module, "boot_time", lambda: self.boot_time)
         monkeypatch.setattr(driver_module, "DriverProcess", lambda _: SimpleNamespace(exit=self.exit, jvm=4711))
         monkeypatch.setattr(driver_module, "LeaseWatchdog", self.watchdog)
-        monkeypatch.setattr(driver_module, "DriverLoop", self.driver_loop)
+        monkeypatch.setattr(driver_run, "DriverLoop", self.driver_loop)
         context = SimpleNamespace(applicationId="app-1", uiWebUrl=None)
         spark: Any = SimpleNamespace(sparkContext=context)
         self.driver = Driver(spark, DriverSettings(job="j", directory="file:///jobs/j", epoch=1, nonce="n"))

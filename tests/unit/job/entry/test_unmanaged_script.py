@@ -12,7 +12,7 @@ from pyspark import SparkContext
 from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from airflow_adaptive.job.control.watchdog import EXIT_FENCED
+from airflow_adaptive.job.control.driver_run import EXIT_FENCED
 from airflow_adaptive.job.entry import unmanaged_script
 from airflow_adaptive.job.entry.unmanaged_script import NO_CHECKPOINT, NOTE, UnmanagedScript
 from airflow_adaptive.job.protocol.conf import NotSubmittedError
