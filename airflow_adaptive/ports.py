@@ -12,7 +12,7 @@ from airflow_adaptive.job.protocol.documents import SECRET_CONF_VARIABLE as SECR
 from airflow_adaptive.job.protocol.documents import SECRET_ENV_VARIABLE as SECRET_ENV_VARIABLE  # noqa: PLC0414
 from airflow_adaptive.job.protocol.documents import DriverStatus, JournalDocument, RescaleDocument
 from airflow_adaptive.job.protocol.secret_names import SECRET_NAME_PATTERN as SECRET_NAME_PATTERN  # noqa: PLC0414
-from airflow_adaptive.job.protocol.secret_names import URL_CREDENTIALS_PATTERN as URL_CREDENTIALS_PATTERN  # noqa: PLC0414
+from airflow_adaptive.job.protocol.secret_names import SECRET_VALUE_PATTERN as SECRET_VALUE_PATTERN  # noqa: PLC0414
 from airflow_adaptive.job.protocol.secret_names import is_secret as is_secret  # noqa: PLC0414
 from airflow_adaptive.job.protocol.secret_names import is_secret_name as is_secret_name  # noqa: PLC0414
 from airflow_adaptive.job.protocol.secret_names import secret_assignments as secret_assignments  # noqa: PLC0414

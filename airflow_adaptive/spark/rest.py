@@ -16,7 +16,7 @@ from airflow_adaptive.ports import (
     SECRET_CONF_VARIABLE,
     SECRET_ENV_VARIABLE,
     SECRET_NAME_PATTERN,
-    URL_CREDENTIALS_PATTERN,
+    SECRET_VALUE_PATTERN,
     ActiveDriver,
     ClusterSnapshot,
     DriverSubmission,
@@ -94,7 +94,7 @@ def create_request(submission: DriverSubmission, master_url: str) -> dict[str, A
     check_submission(submission)
     secret = {name: value for name, value in submission.conf.items() if _is_secret_property(name, value)}
     conf = {name: value for name, value in submission.conf.items() if name not in secret}
-    conf.setdefault(REDACTION, f"{SECRET_NAME_PATTERN}|{URL_CREDENTIALS_PATTERN}")
+    conf.setdefault(REDACTION, f"{SECRET_NAME_PATTERN}|{SECRET_VALUE_PATTERN}")
     return {
         "action": "CreateSubmissionRequest",
         "clientSparkVersion": f"airflow-adaptive/{__version__}",

@@ -10,7 +10,7 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from airflow_adaptive.job.protocol.documents import FailureReport
-from airflow_adaptive.job.protocol.secret_names import TERMS
+from airflow_adaptive.job.protocol.secret_names import TERMS, URL_PASSWORD
 
 MAX_MESSAGE_CHARACTERS: Final = 2000
 
@@ -43,7 +43,8 @@ LIBRARY_PATHS: Final = ("pyspark", "py4j", "airflow_adaptive")
 
 SECRETS: Final = (
     re.compile(rf"((?:{TERMS})[\w.-]*[\"']?\s*[=:]\s*[\"']?)[^\s\"',;)&]+"),
-    re.compile(r"(://)[^/\s:@]+:[^/\s@]+(?=@)"),
+    re.compile(rf"(://)[^/\s:@\[]+:{URL_PASSWORD}"),
+    re.compile(r"(https?://)[^/\s:@]+(?=@)"),
 )
 """Patterns of secrets: the text after the first group is a secret."""
 

@@ -51,10 +51,44 @@ MORE_TERMS: Final = (
         "shared key",
         "signing key",
     ),
-    *("ssh key", "storage key", "truststore pass", "user info"),
+    *("redis auth$", "ssh key", "storage key", "truststore pass", "user info"),
 )
 """Kafka's `sasl.jaas.config`, `DB_PASS`, `PGPASS`, `MYSQL_PWD` and similar variables, shared access signatures of Azure (`fs.azure.sas.*`), keys that
-are written as one word (`secretkey`), and Confluent's `basic.auth.user.info`."""
+are written as one word (`secretkey`), and Confluent's `basic.auth.user.info`, and `spark.redis.auth`."""
+
+KEYS_OF_DATA: Final = (
+    *("BUSINESS", "CACHE", "CLUSTER", "CLUSTERING", "COMPOSITE", "COMPOUND", "DEDUP", "DIST", "DISTRIBUTION", "EVENT"),
+    *(
+        "FOREIGN",
+        "GROUP",
+        "GROUPING",
+        "HASH",
+        "IDEMPOTENCY",
+        "INDEX",
+        "JOIN",
+        "KMS",
+        "LOOKUP",
+        "MAP",
+        "MERGE",
+        "MESSAGE",
+    ),
+    *(
+        "NATURAL",
+        "OBJECT",
+        "ORDER",
+        "PARTITION",
+        "PARTITIONING",
+        "PRIMARY",
+        "PUBLIC",
+        "RANGE",
+        "RECORD",
+        "ROUTING",
+        "ROW",
+    ),
+    *("S3", "SEARCH", "SHARD", "SORT", "SURROGATE", "UNIQUE"),
+)
+"""Words before `_KEY` in the names of keys of data: of tables (SQL, Cassandra, DynamoDB, Redshift, HBase), of documents (MongoDB, Elasticsearch),
+of messages (Kafka, RabbitMQ) and of objects (S3). Public keys and the identifiers of AWS KMS are not secret either."""
 
 ABOUT_SECRETS: Final = (
     *(
@@ -77,7 +111,7 @@ ABOUT_SECRETS: Final = (
 )
 """Words at the end of names that describe a secret and do not contain the secret, as in `oauth.token.endpoint`."""
 
-FLAGS: Final = ("", "true", "false")
+FLAGS: Final = ("", "true", "false", "yes", "no", "on", "off", "none")
 """Values that are not secret, whatever their name."""
 
 NOT_SECRET: Final = ("GOOGLE_APPLICATION_CREDENTIALS", "PWD")
@@ -102,7 +136,15 @@ def _term_pattern(term: str) -> str:
     return rf"{mixed}{plural}(?![a-z]){end}|{upper}{plural.upper()}(?![A-Z]){end}"
 
 
-TERMS: Final = "|".join(map(_term_pattern, dict.fromkeys(AIRFLOW_TERMS + SPARK_TERMS + HADOOP_TERMS + MORE_TERMS)))
+VENDOR_KEYS: Final = (
+    rf"(?<=[A-Z0-9])_AUTH(?![\w.-])|(?<=[A-Z0-9]){''.join(f'(?<!{word})' for word in KEYS_OF_DATA)}_KEYS?(?![\w.-])"
+)
+"""Pattern of variables such as `NPM_AUTH` and `OPENAI_KEY`: `auth` and `key` are terms of the rule `generic-api-key` of gitleaks 8. In other
+notations, for example in `auth=kerberos` and `join.key`, the words are too common."""
+
+TERMS: Final = "|".join(
+    (*map(_term_pattern, dict.fromkeys(AIRFLOW_TERMS + SPARK_TERMS + HADOOP_TERMS + MORE_TERMS)), VENDOR_KEYS)
+)
 """Pattern of the terms in a text."""
 
 _AFTER_SEPARATOR: Final = "|".join(f"{_in_any_case(word)}|{word.upper()}" for word in ABOUT_SECRETS)
@@ -113,11 +155,22 @@ SECRET_NAME_PATTERN: Final = (
 )
 """Pattern of names of secrets."""
 
-URL_CREDENTIALS_PATTERN: Final = r"(?:https?://(?=[^/\s:@]+@)|://[^/\s:@]*:)([^/\s@]+)@"
+URL_PASSWORD: Final = r"""(?:[^/\s@]+|(?!\d{1,5}[^\w@])[^/\s@"',][^\s@"']{0,200})(?=@)"""
+"""Pattern of a password in a URL. A password with a slash must not begin like a port, must not contain a quotation mark, and must be short, so
+that the time is linear."""
+
+_URL_CREDENTIALS_PATTERN: Final = rf"(?:https?://(?=[^/\s:@]+@)|://[^/\s:@\[]*:)({URL_PASSWORD})@"
 """Pattern of a user name and a password in a URL, or of a token in place of both in a web address. The group is the password or token."""
 
+SECRET_VALUE_PATTERN: Final = (
+    rf"{_URL_CREDENTIALS_PATTERN}|-----BEGIN [A-Z ]{{0,30}}PRIVATE KEY|(?<![\w-])ey[\w-]{{17,}}\.ey[\w-]{{17,}}\."
+)
+"""Pattern of values that are secret whatever their name: credentials in a URL, a private key (PEM), and a JSON Web Token (the rules `private-key` and
+`jwt` of gitleaks 8)."""
+
 _SECRET_NAME: Final = re.compile(SECRET_NAME_PATTERN)
-_URL_CREDENTIALS: Final = re.compile(URL_CREDENTIALS_PATTERN)
+_SECRET_VALUE: Final = re.compile(SECRET_VALUE_PATTERN)
+_URL_CREDENTIALS: Final = re.compile(_URL_CREDENTIALS_PATTERN)
 # The look-behind starts a name at its first character only, so that the time is linear in the length of a word.
 _ASSIGNMENT: Final = re.compile(r"""(?<![\w.-])([\w.-]+)(?:=|["']\s*:\s*)["']?([^\s"'&;,}]*)""")
 
@@ -134,7 +187,7 @@ def url_passwords(value: str) -> list[str]:
 
 def is_secret(name: str, value: str) -> bool:
     """Return whether a property or an environment variable has a secret value."""
-    return value.strip().lower() not in FLAGS and (is_secret_name(name) or bool(url_passwords(value)))
+    return value.strip().lower() not in FLAGS and (is_secret_name(name) or _SECRET_VALUE.search(value) is not None)
 
 
 def secret_assignments(text: str) -> Iterator[str]:

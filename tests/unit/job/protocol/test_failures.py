@@ -115,6 +115,11 @@ def test_secrets_are_redacted():
     assert message == "url jdbc:x?user=a&password=***, fs.s3a.secret.key: ***, s3://***@host/x access_key='***' ok=1"
 
 
+def test_credentials_of_urls_are_redacted():
+    message = redact("no route to postgresql://me:p/w@host/db, https://ghp123@host/x, http://h:8080/users/@me")
+    assert message == "no route to postgresql://***@host/db, https://***@host/x, http://h:8080/users/@me"
+
+
 def test_long_messages_keep_both_ends():
     message = redact("first" + "x" * 10_000 + "last")
     assert len(message) <= MAX_MESSAGE_CHARACTERS

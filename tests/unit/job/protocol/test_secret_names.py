@@ -139,6 +139,77 @@ def test_token_in_place_of_the_user_of_a_web_address_is_secret() -> None:
     assert not is_secret("PAGE", "https://host/users/@me")
 
 
+@pytest.mark.parametrize(
+    "name", ["OPENAI_KEY", "STRIPE_KEYS", "MAPS_API_V3_KEY", "NPM_AUTH", "BASIC_AUTH", "spark.redis.auth"]
+)
+def test_key_of_a_vendor_is_secret(name: str) -> None:
+    """A user passes an API key in a variable named after the vendor. Before, Airflow stored it in clear text."""
+    assert is_secret_name(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("KEY", "AUTH", "MONKEY", "OAUTH", "OPENAI_KEY_ID", "AUTH_MODE", "spark.acls.auth.type"),
+        *(
+            "PARTITION_KEY",
+            "MY_PRIMARY_KEY",
+            "SORT_KEYS",
+            "S3_KEY",
+            "JOIN_KEY",
+            "ROUTING_KEY",
+            "SSH_PUBLIC_KEY",
+            "KMS_KEY",
+        ),
+        *("join.key", "--join-key", "auth", "jdbcAuth", "rowKey"),
+    ],
+)
+def test_key_of_data_is_not_secret(name: str) -> None:
+    assert not is_secret_name(name)
+
+
+@pytest.mark.parametrize("value", ["yes", "No", "None", " off "])
+def test_switch_with_the_name_of_a_secret_is_not_secret(value: str) -> None:
+    assert not is_secret("USE_AUTH", value)
+
+
+@pytest.mark.parametrize(
+    ("value", "passwords"),
+    [
+        ("postgresql://me:p/w@host/db", ["p/w"]),
+        ("amqp://me:a/b/c@h1:5672,amqp://me:hush@h2", ["a/b/c", "hush"]),
+        ("http://h1:80,http://me:pw@h2", ["pw"]),
+        ("http://h1:8080/users/@me spark://h1:7077,h2:7077/x@y http://[::1]:8080/x@y", []),
+        ("file://C:/x@y git+ssh://git@host:org/repo@v1 s3://c@b/x:y/z@w", []),
+        ('{"address": "http://h:port/x", "mail": "me@host"}', []),
+    ],
+)
+def test_password_with_a_slash_in_a_url_is_found(value: str, passwords: list[str]) -> None:
+    """A generated password contains a slash. Before, Airflow stored the URL in clear text."""
+    assert url_passwords(value) == passwords
+
+
+JWT = ".".join(["eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9", "eyJzdWIiOiIxMjM0NTY3ODkwIn0", "c2lnbmF0dXJl"])
+
+
+@pytest.mark.parametrize(
+    "value", [JWT, f"Bearer {JWT}", "-----BEGIN RSA PRIVATE KEY-----\nMIIB", "-----BEGIN PRIVATE KEY-----"]
+)
+def test_json_web_token_and_private_key_are_secret_whatever_their_name(value: str) -> None:
+    assert is_secret("X", value)
+
+
+@pytest.mark.parametrize("value", ["-----BEGIN CERTIFICATE-----", "-----BEGIN PUBLIC KEY-----", "keyed.eyes", "a.b.c"])
+def test_value_that_only_resembles_a_token_or_a_key_is_not_secret(value: str) -> None:
+    assert not is_secret("X", value)
+
+
+@pytest.mark.parametrize("word", ["://a:", "://a:b/", "ey-", "a.ey", "-----BEGIN ", "A_KEY", "https://a", "://1:2,"])
+@pytest.mark.timeout(60)
+def test_long_values_are_searched_in_linear_time(word: str) -> None:
+    assert not is_secret("X", word * 100_000)
+
+
 def test_path_of_googles_credentials_is_not_secret() -> None:
     assert not is_secret_name("GOOGLE_APPLICATION_CREDENTIALS")
 
