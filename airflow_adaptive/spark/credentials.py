@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from fnmatch import fnmatch
 from urllib.parse import urlsplit
@@ -68,9 +67,9 @@ class Credentials:
         change this client, because the driver runs on the cluster of these masters.
         """
         async with self._renewing:
-            is_due = time.monotonic() - self._renewed_s >= RENEW_INTERVAL_S
-            if self.token == refused and self._renew is not None and is_due:
-                self._renewed_s = time.monotonic()
+            now = asyncio.get_running_loop().time()
+            if self.token == refused and self._renew is not None and now - self._renewed_s >= RENEW_INTERVAL_S:
+                self._renewed_s = now
                 self._adopt(await self._renew())
         return self.token != refused
 

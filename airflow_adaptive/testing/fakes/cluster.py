@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from airflow_adaptive.ports import (
@@ -45,13 +46,14 @@ class FakeScript:
 
 @dataclass(slots=True, kw_only=True)
 class _Application:
-    """An application: the executors that it requests, and the workers of the executors that were granted."""
+    """An application: the executors that it requests, and the workers of the executors that were granted, by executor ID."""
 
     application_id: str
     executors: int
     cores: int
     memory_mb: int
-    placed: list[str] = field(default_factory=list)
+    granted: int = 0
+    placed: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,19 +79,24 @@ class FakeCluster:
     """
 
     def __init__(
-        self, scripts: Mapping[str, FakeScript] | None = None, worker_url: Callable[[int], str] | None = None
+        self,
+        scripts: Mapping[str, FakeScript] | None = None,
+        worker_url: Callable[[int], str] | None = None,
+        on_launch: Callable[[str], object] = lambda submission_id: None,
     ) -> None:
         """An empty cluster.
 
         Args:
             scripts: behavior of scripts; the drivers of other scripts run without an application until a test ends them.
             worker_url: address of the web UI of the nth worker.
+            on_launch: called when a driver starts on a worker, with the submission ID.
         """
         self.reachable = True
         self.submits = True
         self.answers = True
         self.submissions: dict[str, DriverSubmission] = {}
         self._scripts = dict(scripts or {})
+        self._on_launch = on_launch
         self._worker_url = worker_url or (lambda number: f"http://fake:{FIRST_UI_PORT + number}")
         self._workers: dict[str, Worker] = {}
         self._free: dict[str, tuple[int, int]] = {}
@@ -181,7 +188,7 @@ class FakeCluster:
         worker = self._workers.pop(worker_id)
         del self._free[worker_id]
         for application in self._applications():
-            application.placed = [placed for placed in application.placed if placed != worker_id]
+            application.placed = {name: placed for name, placed in application.placed.items() if placed != worker_id}
         for submission_id, driver in self._drivers.items():
             if driver.worker == worker:
                 self._end(submission_id, SubmissionState.UNKNOWN, LOST_WORKER)
@@ -205,9 +212,18 @@ class FakeCluster:
         self._end(submission_id, SubmissionState.FINISHED)
 
     def request_executors(self, submission_id: str, executors: int, cores: int = 1, memory_mb: int = 1024) -> str:
+        """Request a total number of executors for a running driver, and end the newest executors above that number.
+
+        Return the ID of the driver's application.
+        """
+        application_id = self.set_executor_limit(submission_id, executors, cores, memory_mb)
+        self.release_executors(submission_id, list(self.executors_by_id(submission_id))[executors:])
+        return application_id
+
+    def set_executor_limit(self, submission_id: str, executors: int, cores: int = 1, memory_mb: int = 1024) -> str:
         """Request a total number of executors for a running driver, like `SparkContext.requestTotalExecutors`.
 
-        The cluster grants executors when workers have free capacity. If the number decreases, the newest executors end.
+        The cluster grants executors when workers have free capacity. If the number decreases, the executors remain.
         Return the ID of the driver's application.
         """
         driver = self._drivers[submission_id]
@@ -216,9 +232,15 @@ class FakeCluster:
             driver.application = _Application(application_id=name, executors=0, cores=cores, memory_mb=memory_mb)
         if driver.application.executors != executors:
             driver.application.executors = executors
-            self._release(driver.application, executors)
             self._schedule()
         return driver.application.application_id
+
+    def release_executors(self, submission_id: str, executor_ids: Iterable[str]) -> None:
+        """End executors of a driver, like `SparkContext.killExecutors`."""
+        application = self._drivers[submission_id].application
+        if application is not None:
+            self._release(application, executor_ids)
+            self._schedule()
 
     @property
     def workers(self) -> tuple[Worker, ...]:
@@ -236,8 +258,12 @@ class FakeCluster:
 
     def executors(self, submission_id: str) -> tuple[str, ...]:
         """Return the worker IDs of the executors of a driver, oldest executor first."""
+        return tuple(self.executors_by_id(submission_id).values())
+
+    def executors_by_id(self, submission_id: str) -> Mapping[str, str]:
+        """Return the worker ID of each executor of a driver by the ID of the executor, oldest executor first."""
         application = self._drivers[submission_id].application
-        return () if application is None else tuple(application.placed)
+        return {} if application is None else application.placed
 
     # ---- implementation ---------------------------------------------------------------------------------------------
 
@@ -269,7 +295,7 @@ class FakeCluster:
                 submission = driver.submission
                 self._take(driver.worker.worker_id, -submission.driver_cores, -submission.driver_memory_mb)
             if driver.application is not None:
-                self._release(driver.application, 0)
+                self._release(driver.application, list(driver.application.placed))
             driver.state, driver.message, driver.application = state, message, None
             self._schedule()
 
@@ -287,11 +313,9 @@ class FakeCluster:
             free = self._free[worker_id]
             self._free[worker_id] = (free[0] - cores, free[1] - memory_mb)
 
-    def _release(self, application: _Application, left: int) -> None:
-        """End the newest executors, so that only `left` executors remain."""
-        for worker_id in application.placed[left:]:
+    def _release(self, application: _Application, executor_ids: Iterable[str]) -> None:
+        for worker_id in [application.placed.pop(name) for name in executor_ids if name in application.placed]:
             self._take(worker_id, -application.cores, -application.memory_mb)
-        del application.placed[left:]
 
     def _schedule(self) -> None:
         """Start the waiting drivers, oldest first, then the executors of the applications (`Master.schedule`)."""
@@ -310,6 +334,7 @@ class FakeCluster:
         self._take(workers[0], driver.submission.driver_cores, driver.submission.driver_memory_mb)
         script = self._scripts.get(driver.submission.script, FakeScript())
         driver.log = script.log
+        self._on_launch(submission_id)
         if script.executors:
             self.request_executors(submission_id, script.executors, script.executor_cores, script.executor_memory_mb)
         if script.ends is not None:
@@ -319,7 +344,9 @@ class FakeCluster:
         """Place one executor on the worker with the fewest executors (`spark.deploy.spreadOutApps`)."""
         workers = self._with_capacity(application.cores, application.memory_mb)
         if workers:
-            worker_id = min(workers, key=application.placed.count)
-            application.placed.append(worker_id)
+            used = Counter(application.placed.values())
+            worker_id = min(workers, key=lambda name: used[name])
+            application.placed[str(application.granted)] = worker_id
+            application.granted += 1
             self._take(worker_id, application.cores, application.memory_mb)
         return bool(workers)

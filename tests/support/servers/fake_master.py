@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
-from urllib.parse import parse_qs, unquote, urlsplit
+from typing import Self
 
-from airflow_adaptive.ports import (
-    SECRET_CONF_VARIABLE,
-    ClusterSnapshot,
-    DriverSubmission,
-    SubmissionState,
-    SubmissionStatus,
-)
 from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
-from airflow_adaptive.spark.rest import LOST_WORKER
 from airflow_adaptive.testing.fakes.cluster import FakeCluster, FakeScript
+from airflow_adaptive.testing.fakes.master import answer, request_kind
 from tests.support.coroutines import result_of
 
 HOST = "127.0.0.1"
@@ -89,34 +80,10 @@ class FakeMaster:
 
     def answer(self, method: str, url: str, body: bytes) -> bytes:
         """Return the body of the response to a request."""
-        parts = urlsplit(url)
-        kind, _, submission_id = parts.path.removeprefix("/v1/submissions/").partition("/")
         with self.lock:
-            if parts.path == "/json/":
-                return self._count("state", _state(result_of(self.cluster.snapshot())))
-            if parts.path.endswith("/log/"):
-                (driver,), (output,) = (parse_qs(parts.query)[name] for name in ("driverId", "logType"))
-                return self._count("log", self._log(driver, output))
-            match method, kind:
-                case "POST", "create":
-                    created = result_of(self.cluster.submit(_submission(json.loads(body))))
-                    return self._count("create", _response("CreateSubmissionResponse", submissionId=created))
-                case "GET", "status":
-                    status = result_of(self.cluster.status(unquote(submission_id)))
-                    return self._count("status", _status(unquote(submission_id), status))
-                case "POST", "kill":
-                    result_of(self.cluster.kill(unquote(submission_id)))
-                    return self._count("kill", _response("KillSubmissionResponse"))
-                case _:
-                    raise LookupError(f"{method} {url}: a master does not serve this URL")
-
-    def _count(self, kind: str, answer: bytes) -> bytes:
-        self.requests[kind] += 1
-        return answer
-
-    def _log(self, submission_id: str, output: str) -> bytes:
-        text: str = getattr(result_of(self.cluster.driver_log(submission_id)), output)
-        return f"==== Bytes 0-{len(text)} of {len(text)} of /work/{submission_id}/{output} ====\n{text}".encode()
+            found = result_of(answer(self.cluster, method, url, body))
+            self.requests[request_kind(url)] += 1
+            return found
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         master = self
@@ -146,83 +113,3 @@ class FakeMaster:
                 self.wfile.write(answer)
 
         return Handler
-
-
-def _state(cluster: ClusterSnapshot) -> bytes:
-    """Return the state of the cluster in the format of `JsonProtocol.writeMasterState`."""
-    worker_of = {name: pages.stdout.partition("/logPage")[0] for name, pages in cluster.log_pages.items()}
-    ids = {worker.address: worker.worker_id for worker in cluster.workers}
-    return json.dumps(
-        {
-            "workers": [
-                {
-                    "id": worker.worker_id,
-                    "webuiaddress": worker.address,
-                    "cores": worker.cores,
-                    "coresfree": worker.cores_free,
-                    "memory": worker.memory_mb,
-                    "memoryfree": worker.memory_free_mb,
-                    "state": "ALIVE",
-                }
-                for worker in cluster.workers
-            ],
-            "activeapps": [
-                {"id": name, "name": cluster.names[name], "cores": cores} for name, cores in cluster.granted.items()
-            ],
-            "activedrivers": [
-                {
-                    "id": name,
-                    "state": driver.state.value,
-                    "cores": driver.cores,
-                    "memory": driver.memory_mb,
-                    "worker": ids.get(worker_of.get(name, ""), "None"),
-                }
-                for name, driver in cluster.drivers.items()
-            ],
-            "completeddrivers": [
-                {"id": name, "worker": ids[address]}
-                for name, address in worker_of.items()
-                if name not in cluster.drivers
-            ],
-            "status": "ALIVE",
-        }
-    ).encode()
-
-
-def _submission(request: Mapping[str, Any]) -> DriverSubmission:
-    """Decode the submission in a `CreateSubmissionRequest`."""
-    arguments, properties = list(request["appArgs"]), request["sparkProperties"]
-    given: dict[str, list[str]] = {"--conf": [], "--py-files": [], "--name": [], "--master": []}
-    while arguments[0].startswith("--"):
-        given[arguments[0]].append(arguments[1])
-        del arguments[:2]
-    environment = dict(request["environmentVariables"])
-    secret = json.loads(environment.pop(SECRET_CONF_VARIABLE, "{}"))
-    return DriverSubmission(
-        name=given["--name"][0],
-        script=arguments[0],
-        args=tuple(arguments[1:]),
-        py_files=tuple(",".join(given["--py-files"]).split(",")),
-        conf=dict(pair.split("=", 1) for pair in given["--conf"]) | secret,
-        env=environment,
-        driver_cores=int(properties["spark.driver.cores"]),
-        driver_memory_mb=int(properties["spark.driver.memory"].rstrip("m")),
-    )
-
-
-def _status(submission_id: str, status: SubmissionStatus) -> bytes:
-    """Return a status response. The status of a driver on a lost worker is ERROR, without a message."""
-    lost = status.state is SubmissionState.UNKNOWN and status.message == LOST_WORKER
-    known = status.state is not SubmissionState.UNKNOWN or lost
-    return _response(
-        "SubmissionStatusResponse",
-        success=known,
-        submissionId=submission_id,
-        driverState="ERROR" if lost else status.state.value,
-        workerHostPort=status.worker_address,
-        message="" if lost else status.message,
-    )
-
-
-def _response(action: str, **fields: object) -> bytes:
-    return json.dumps({"action": action, "serverSparkVersion": "fake", "success": True, **fields}).encode()
