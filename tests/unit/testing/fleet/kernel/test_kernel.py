@@ -88,14 +88,14 @@ def test_the_clocks_of_a_host_drift_and_step(kernel):
 
 
 def test_coroutines_sleep_and_time_out_in_virtual_time(kernel, process):
-    async def work():
+    async def act():
         await asyncio.sleep(3600)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(60):
                 await asyncio.sleep(3600)
         return asyncio.get_running_loop().time()
 
-    _, tasks = start(process, work())
+    _, tasks = start(process, act())
     kernel.run(until=7200)
     assert tasks[0].result() == 3660
 
@@ -103,20 +103,20 @@ def test_coroutines_sleep_and_time_out_in_virtual_time(kernel, process):
 def test_a_thread_blocks_in_virtual_time_and_belongs_to_its_process(kernel, process):
     seen = []
 
-    def work():
+    def act():
         kernel.sleep(5)
         seen.append((kernel.now, kernel.process))
 
-    process.at(1, SimulatedThread(kernel, work).start)
+    process.at(1, SimulatedThread(kernel, act).start)
     kernel.run(until=10)
     assert seen == [(6, process)]
 
 
 def test_a_blocking_call_in_the_event_loop_is_an_error(kernel, process):
-    async def work():
+    async def act():
         kernel.sleep(1)
 
-    _, tasks = start(process, work())
+    _, tasks = start(process, act())
     kernel.run(until=10)
     assert isinstance(tasks[0].exception(), BlockedEventLoopError)
 
@@ -133,7 +133,7 @@ def test_readers_of_a_queue_wait_for_items_in_their_order(kernel, process):
 
 
 def test_calls_that_hang_use_up_the_default_executor(kernel, process):
-    async def work():
+    async def act():
         hanging = [asyncio.create_task(asyncio.to_thread(kernel.hang)) for _ in range(DEFAULT_THREADS - 1)]
         first = await asyncio.to_thread(lambda: "answer")
         hanging.append(asyncio.create_task(asyncio.to_thread(kernel.hang)))
@@ -142,22 +142,22 @@ def test_calls_that_hang_use_up_the_default_executor(kernel, process):
             await asyncio.wait_for(asyncio.to_thread(lambda: "answer"), 60)
         return first
 
-    _, tasks = start(process, work())
+    _, tasks = start(process, act())
     kernel.run(until=100)
     assert tasks[0].result() == "answer"
 
 
 def test_an_error_in_the_default_executor_reaches_its_caller(kernel, process):
-    async def work():
+    async def act():
         with pytest.raises(ZeroDivisionError):
             await asyncio.to_thread(lambda: 1 / 0)
 
-    _, tasks = start(process, work())
+    _, tasks = start(process, act())
     kernel.run(until=1)
     assert tasks[0].result() is None
 
 
-def test_an_exception_that_nobody_awaits_is_recorded(kernel, process):
+def test_an_exception_that_no_code_awaits_is_recorded(kernel, process):
     loop, _ = start(process, asyncio.sleep(0))
     process.soon(lambda: loop.call_soon(lambda: 1 / 0))
     kernel.run(until=1)
