@@ -5,7 +5,7 @@ PARALLEL := --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install ui ui-check demo playground test test-airflow test-cluster test-long test-faults test-weeks chaos check lint format unit explore mutants bench-scheduler bench-bodies bench-balance bench-triggerer bench-outages bench-rescale clean
+.PHONY: help install ui ui-check demo playground test test-airflow test-cluster test-long test-faults test-weeks chaos check lint format unit explore mutants tables-age bench-scheduler bench-bodies bench-balance bench-triggerer bench-outages bench-rescale clean
 
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,7 +42,7 @@ test-cluster: install ui
 test-long: install ## run the other tests on real Spark and real Airflow (about 40 minutes)
 	$(BIN)/python -m pytest -m long tests/integration
 
-test-faults: install ## inject every fault at every moment on a real Spark cluster; results in docs/faults.md (hours; resumes; SHARD=1/3)
+test-faults: install ## inject every fault at every moment on a real Spark cluster; results in docs/faults.md (hours; resumes; SHARD=1/3; RUNS=3)
 	$(BIN)/python -m pytest tests/faults --ignore tests/faults/unit
 
 test-weeks: install ## simulate three weeks of a job with a thousand rescales and failures, and check for leaks (about 15 minutes)
@@ -58,6 +58,7 @@ lint: install ## check style, types and layers
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.support.published_tables --check
 
 # The tests of the scheduler are distributed by file, so that only one process explores each model.
 unit: install ## run the unit tests, and require full branch coverage of the scheduler
@@ -70,6 +71,9 @@ explore: install ## explore the state space of small jobs for five minutes, and 
 
 mutants: install ## mutate the policies, and check that the tests detect every mutant (less than 15 minutes)
 	$(BIN)/python -m tests.support.mutation.mutants policies
+
+tables-age: install ## state below each measured table of the docs whether the table is older than the code
+	$(BIN)/python -m tests.support.published_tables
 
 bench-scheduler: install ## measure a scheduler step and the load balancing with 100 to 100,000 slots (one minute)
 	$(BIN)/python -m tests.benchmarks.scheduler

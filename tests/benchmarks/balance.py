@@ -26,7 +26,7 @@ from airflow_adaptive.job.protocol.documents import NONE, TASKS, Action, DriverP
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 from tests.support.driver.driver_on_cluster import DriverOnCluster
-from tests.support.page_sections import replace_section
+from tests.support.published_tables import publish
 
 JOBS: Final = Path(__file__).parent / "jobs"
 
@@ -256,7 +256,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     lines = [machine_line(), "", *table(found)]
     print("\n".join(lines))
     if options.write is not None and len(found) == CONDITIONS:
-        replace_section(options.write, "balance", "\n".join(lines))
+        publish("balance", "\n".join(lines), options.write)
     return 0 if len(found) == CONDITIONS else 1
 
 

@@ -24,7 +24,7 @@ from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.testing.scenario import Scenario
 from tests.benchmarks.scheduler import machine_line
-from tests.support.page_sections import replace_section
+from tests.support.published_tables import publish
 
 RUNS: Final = 9
 
@@ -130,7 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     lines = [machine_line(), "", *table({size: measure(size, options.runs) for size in sizes})]
     print("\n".join(lines))
     if options.write is not None:
-        replace_section(options.write, "request bodies", "\n".join(lines))
+        publish("request bodies", "\n".join(lines), options.write)
     return 0
 
 

@@ -36,7 +36,7 @@ from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.scheduler.state_transitions.steps import Step
 from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
 from airflow_adaptive.testing.scenario import Scenario
-from tests.support.page_sections import replace_section
+from tests.support.published_tables import publish
 
 SLOTS = (100, 1_000, 10_000, 100_000)
 GROUPS = 20
@@ -217,7 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     lines = [machine_line(), "", *tables({slots: measure(slots, options.runs) for slots in options.slots})]
     print("\n".join(lines))
     if options.write is not None:
-        replace_section(options.write, "scheduler", "\n".join(lines))
+        publish("scheduler", "\n".join(lines), options.write)
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,18 +14,19 @@ from airflow_adaptive.local.cluster import LocalCluster
 from tests.faults.harness.deployment import JOB
 from tests.faults.harness.job_under_fault import JobUnderFault
 from tests.faults.harness.outcome import Outcome
-from tests.faults.harness.results import Result, remember, remembered, write_page
+from tests.faults.harness.results import Result, commit, remember, remembered, write_page
 
 WORKER = {"cores": 4, "memory_mb": 4096}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what belongs to another shard (`SHARD=1/3`), and what has gone well before."""
+    """Leave out what belongs to another shard (`SHARD=1/3`), and what has gone well before as often as `RUNS` requires."""
     shard, _, shards = os.environ.get("SHARD", "1/1").partition("/")
+    wanted = int(os.environ.get("RUNS", "1"))
     cases = [item for item in items if item.get_closest_marker("faults")]
-    done = {result.case for result in remembered()}
+    runs = Counter(result.case for result in remembered())
     left = [case for number, case in enumerate(cases) if number % int(shards) == int(shard) - 1]
-    chosen = {case.nodeid for case in left if case.nodeid not in done}
+    chosen = {case.nodeid for case in left if runs[case.nodeid] < wanted}
     dropped = [case for case in cases if case.nodeid not in chosen]
     config.hook.pytest_deselected(items=dropped)
     items[:] = [item for item in items if item not in dropped]
@@ -66,12 +68,11 @@ def job(fault_cluster: LocalCluster, make_job: Callable[..., JobUnderFault]) -> 
 
 @pytest.fixture
 def record(request: pytest.FixtureRequest) -> Callable[..., None]:
-    """Remember the outcome of this case, or what the outcomes of its jobs come to, under the name of its fault."""
+    """Remember the outcome of a case whose jobs have ended, under the name of its fault."""
 
     def record(fault: str, where: str, *outcomes: Outcome) -> None:
         outcome = Outcome.of_all(outcomes)
-        assert outcome.drivers_at_once <= 1
-        remember(Result(case=request.node.nodeid, fault=fault, where=where, outcome=outcome))
+        remember([Result(case=request.node.nodeid, fault=fault, where=where, outcome=outcome, commit=commit())])
         write_page(remembered())
 
     return record

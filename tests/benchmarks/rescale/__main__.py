@@ -26,7 +26,7 @@ from tests.benchmarks.rescale.flink.flink_case import FlinkCase
 from tests.benchmarks.rescale.flink.installation import VERSION, install
 from tests.benchmarks.rescale.spark.spark_case import SparkCase
 from tests.benchmarks.rescale.table import tables
-from tests.support.page_sections import replace_section
+from tests.support.published_tables import publish
 from tests.support.repository import ROOT
 
 FOLDER: Final = ROOT / ".bench"
@@ -166,7 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     lines = [*machine_lines(run, found, java_version()), "", *tables(found)]
     print("\n".join(lines))
     if options.write is not None:
-        replace_section(options.write, "rescale", "\n".join(lines))
+        publish("rescale", "\n".join(lines), options.write)
     return int(any(each.error for each in found))
 
 

@@ -17,7 +17,7 @@ from tests.benchmarks.scheduler import machine_line
 from tests.benchmarks.triggerer import Measurements, Outages
 from tests.benchmarks.triggerer.cluster import END, REQUESTS, serve_cluster
 from tests.benchmarks.triggerer.loops import run_triggerer
-from tests.support.page_sections import replace_section
+from tests.support.published_tables import publish
 
 JOBS = (10, 100, 1_000)
 SECONDS = 40.0
@@ -119,7 +119,7 @@ def main(arguments: Sequence[str] | None = None, load: Callable[[], tuple[float,
     lines = [f"{machine_line()} {others}", "", *table(measured)]
     print("\n".join(lines))
     if options.write is not None:
-        replace_section(options.write, options.section, "\n".join(lines))
+        publish(options.section, "\n".join(lines), options.write)
     return 0
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from tests.benchmarks.scheduler import main
 from tests.support.page_sections import replace_section
+from tests.support.published_tables import TABLES, age, head
 
 
 def test_table_has_a_column_for_each_number_of_slots(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -16,8 +17,9 @@ def test_table_has_a_column_for_each_number_of_slots(tmp_path: Path, capsys: pyt
     assert "| slots | 100 | 200 |" in printed
     assert "| workers | 10 | 20 |" in printed
     assert "| n log n | x 2.3 |" in printed
+    line = age(TABLES["scheduler"], head())
     begin, end = "<!-- scheduler: begin -->\n", "<!-- scheduler: end -->"
-    assert page.read_text() == f"# Benchmarks\n\n{begin}{printed}{end}\n\nmore\n"
+    assert page.read_text() == f"# Benchmarks\n\n{begin}{printed}\n{line}\n{end}\n\nmore\n"
 
 
 def test_page_without_the_section_is_not_touched(tmp_path: Path):

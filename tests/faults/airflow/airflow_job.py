@@ -18,7 +18,7 @@ import psutil
 from airflow_adaptive.local.airflow import Component
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
-from tests.faults.harness.deployment import CONF, MARKS, OPTIONS
+from tests.faults.harness.deployment import CONF, OPTIONS, SINK
 from tests.faults.harness.job_under_fault import JobUnderFault
 from tests.faults.harness.outcome import Outcome
 from tests.support.airflow.airflow_under_test import AirflowUnderTest
@@ -71,7 +71,7 @@ class AirflowJob(JobUnderFault):
         super().__init__(cluster, root, root / "jobs", job)
 
     def __post_init__(self) -> None:
-        for folder in ("in", "marks", "jobs"):
+        for folder in ("in", "jobs"):
             (self.root / folder).mkdir()
         self.hold = self.root / "hold"
         self.script = self.root / "script.py"
@@ -84,7 +84,7 @@ class AirflowJob(JobUnderFault):
         placed = {
             "application": str(self.script),
             "application_args": [str(self.root)],
-            "py_files": [str(MARKS)],
+            "py_files": [str(SINK)],
             "job_directory": f"file://{self.base}",
         }
         declared = OPTIONS | SHAPE | placed | options

@@ -17,7 +17,7 @@ from tests.faults.airflow.airflow_job import AirflowJob
 from tests.faults.conftest import WORKER
 from tests.faults.harness.job_under_fault import frozen
 from tests.faults.harness.outcome import Outcome
-from tests.faults.harness.results import Result, remember, remembered
+from tests.faults.harness.results import Result, commit, remember, remembered
 from tests.faults.matrix.cells import AIRFLOW_WORKER, UNDER_AIRFLOW, Cell, cells_with
 from tests.faults.matrix.matrix_job import SCRIPT, backs_off, feed_twice
 from tests.faults.matrix.page import write_grid
@@ -147,6 +147,7 @@ def test_process_of_airflow_that_is_killed_at_a_moment(
         job.fault()
         owner = job.owner()
         kill(job, cell.fault)
+        assert place.seen(job), f"{cell.moment}: missed\n{job.story()}"
     if job.in_worker:  # the executor starts another worker itself, and Airflow tries the task again
         job.wait_loop(other_than=owner)
     else:
@@ -154,6 +155,6 @@ def test_process_of_airflow_that_is_killed_at_a_moment(
     place.go_on(job)
     job.recover()
     outcome: Outcome = job.suspend()
-    assert outcome.drivers_at_once <= 1
-    remember(Result(case=request.node.nodeid, fault=cell.fault, where=cell.moment, outcome=outcome))
+    case = request.node.nodeid
+    remember([Result(case=case, fault=cell.fault, where=cell.moment, outcome=outcome, commit=commit())])
     write_grid(remembered())

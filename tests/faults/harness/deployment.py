@@ -18,7 +18,7 @@ JOB = "copy"
 
 SCRIPT = Path(__file__).with_name("job_script.py")
 
-MARKS = Path(__file__).with_name("marks.py")
+SINK = Path(__file__).with_name("strict_sink.py")
 """What scripts under fault import."""
 
 LEASE_S = 12.0

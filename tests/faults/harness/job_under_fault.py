@@ -21,9 +21,10 @@ from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.staging import stage
 from airflow_adaptive.scheduler.snapshot import encode
-from tests.faults.harness.deployment import JOB, LEASE_S, MARKS, OPTIONS, SCRIPT, deployed
+from tests.faults.harness.deployment import JOB, LEASE_S, OPTIONS, SCRIPT, SINK, deployed
 from tests.faults.harness.loop_process import SUPERSEDED
-from tests.faults.harness.outcome import Outcome, drivers_at_once, sink_batches
+from tests.faults.harness.outcome import Outcome
+from tests.faults.harness.sink_log import SinkError
 from tests.faults.harness.watched_job import ROWS, TIMEOUT_S, WatchedJob
 from tests.support.repository import ROOT
 
@@ -42,10 +43,10 @@ class JobUnderFault(WatchedJob):
 
     def __post_init__(self) -> None:
         """Make the folders, and stage the script."""
-        for folder in ("in", "marks", "loops"):
+        for folder in ("in", "loops"):
             (self.root / folder).mkdir(parents=True)
         self._directory = FsspecJobDirectory(Storage.at(str(self.base)), self.job)
-        self._code = asyncio.run(stage(self._directory, self.program, [MARKS]))
+        self._code = asyncio.run(stage(self._directory, self.program, [SINK]))
         self.request_state()
 
     # ---- what people do ----
@@ -123,8 +124,7 @@ class JobUnderFault(WatchedJob):
 
     def wait_rows(self) -> None:
         """All rows are in the output, and the job runs."""
-        expected = set(range(self.files * ROWS))
-        self.wait_for("all rows", lambda: self._is_looked_after() and set(self.rows()) >= expected)
+        self.wait_for("all rows", lambda: self._is_looked_after() and self.took_all())
         self.wait_for("Executing", lambda: self.is_in("Executing"))
 
     def _is_looked_after(self) -> bool:
@@ -171,20 +171,11 @@ class JobUnderFault(WatchedJob):
         return self.so_far()
 
     def so_far(self) -> Outcome:
-        """What has come out of a job that has taken in what there is."""
-        rows, batches = self.rows(), list(sink_batches(self.root / "out"))
-        writers = [max(row["epoch"] for row in rows) for _, rows in batches if rows]
-        assert writers == sorted(writers), f"a driver wrote after its successor: {writers}"
-        assert sorted(set(rows)) == list(range(self.files * ROWS)), self.story()
-        assert len(rows) == len(set(rows)), "duplicate rows"
-        return Outcome(
-            expected=self.files * ROWS,
-            found=len(rows),
-            duplicated=len(rows) - len(set(rows)),
-            drivers_at_once=drivers_at_once(self.root / "marks"),
-            epochs=len(set(writers)),
-            recovery_s=self.recovery_s,
-        )
+        """What has come out of a job that has taken in what there is. Raises `SinkError` with the story of the job."""
+        try:
+            return Outcome.of(self.writes(), self.expected_rows(), self.recovery_s)
+        except SinkError as error:
+            raise SinkError(f"{error}\n{self.story()}") from error
 
     def close(self) -> None:
         """Kill what is left of the loops."""

@@ -1,25 +1,33 @@
-"""The results of the fault tests: remembered from run to run, and shown as one table in the docs."""
+"""The results of the fault tests: remembered from run to run, and published as one table in the docs."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
+from functools import cache
 
 from tests.faults.harness.outcome import Outcome
-from tests.support.page_sections import replace_section, section
+from tests.support.page_sections import section
+from tests.support.published_tables import head, oldest, publish
 from tests.support.repository import ROOT
 
 RESULTS = ROOT / ".faults" / "results.jsonl"
 PAGE = ROOT / "docs" / "faults.md"
 
 HEAD = """\
-| Fault | Where | Runs | Rows in | Rows out | Duplicated | Drivers with queries at once | Recovery |
-|---|---|---|---|---|---|---|---|
+| Fault | Where | Runs | Rows in | Rows out | Duplicated | Batches repeated | Drivers with batches at once | Recovery | Commit |
+|---|---|---|---|---|---|---|---|---|---|
 """
 
 MATRIX = "/test_matrix.py::"
 """In the ids of cases that the page shows as a matrix, not in the table."""
+
+EARLIER = "earlier sink"
+"""In place of the commit: measured with a sink that skipped the batches that it knew."""
+
+COMMITS = re.compile(r"`([0-9a-f]{7,}(?:-dirty)?)`")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,12 +39,20 @@ class Result:
         fault: what broke.
         where: at which point.
         outcome: what came out.
+        commit: of the code that ran.
     """
 
     case: str
     fault: str
     where: str
     outcome: Outcome
+    commit: str
+
+
+@cache
+def commit() -> str:
+    """The commit of the code that this process runs."""
+    return head()
 
 
 def remembered() -> list[Result]:
@@ -45,27 +61,43 @@ def remembered() -> list[Result]:
     return [Result(**{**fields, "outcome": Outcome(**fields["outcome"])}) for fields in map(json.loads, lines)]
 
 
-def remember(result: Result) -> None:
-    """Append a result."""
+def remember(results: Iterable[Result]) -> None:
+    """Append results."""
     RESULTS.parent.mkdir(exist_ok=True)
     with RESULTS.open("a") as file:
-        file.write(json.dumps(asdict(result)) + "\n")
+        file.writelines(json.dumps(asdict(result)) + "\n" for result in results)
 
 
-def write_page(results: Iterable[Result]) -> None:
+def publish_section(name: str, body: str) -> None:
+    """Publish a section of the page, as old as the oldest commit in it."""
+    publish(name, body.rstrip(), commit=oldest(COMMITS.findall(body)))
+
+
+def write_page(results: Collection[Result]) -> None:
     """Bring the table of the page up to date; rows of which nothing is remembered here stay."""
-    replace_section(PAGE, "table", table(results, section(PAGE, "table")).rstrip())
+    publish_section("table", table(results, section(PAGE, "table")))
 
 
 def table(results: Iterable[Result], previous: str = "") -> str:
     """One row for each fault and place; rows of an earlier table without a new result are kept."""
-    runs: dict[tuple[str, str], list[Outcome]] = {}
+    runs: dict[tuple[str, str], list[Result]] = {}
     for result in (result for result in results if MATRIX not in result.case):
-        runs.setdefault((result.fault, result.where), []).append(result.outcome)
-    head, old = HEAD.splitlines(), [row for row in previous.splitlines() if row.startswith("| ")]
-    rows = {_key(row): row for row in old if row not in head}
-    rows |= {key: _row(*key, outcomes) for key, outcomes in runs.items()}
-    return "".join(f"{line}\n" for line in [*head, *(rows[key] for key in sorted(rows))])
+        runs.setdefault((result.fault, result.where), []).append(result)
+    head_lines, old = HEAD.splitlines(), [row for row in previous.splitlines() if row.startswith("| ")]
+    rows = {_key(row): row for row in old if row not in head_lines}
+    rows |= {key: _row(*key, found) for key, found in runs.items()}
+    return "".join(f"{line}\n" for line in [*head_lines, *(rows[key] for key in sorted(rows))])
+
+
+def times(results: Collection[Result]) -> str:
+    """The shortest and the longest recovery."""
+    seconds = sorted(round(result.outcome.recovery_s) for result in results)
+    return f"{seconds[0]} s" if seconds[0] == seconds[-1] else f"{seconds[0]} to {seconds[-1]} s"
+
+
+def commits(results: Iterable[Result]) -> str:
+    """The commits at which the results were measured."""
+    return ", ".join(dict.fromkeys(f"`{result.commit}`" for result in results))
 
 
 def _key(row: str) -> tuple[str, str]:
@@ -73,11 +105,9 @@ def _key(row: str) -> tuple[str, str]:
     return fault, where
 
 
-def _row(fault: str, where: str, outcomes: list[Outcome]) -> str:
-    expected, found, duplicated = (
-        sum(getattr(it, name) for it in outcomes) for name in ("expected", "found", "duplicated")
+def _row(fault: str, where: str, results: Collection[Result]) -> str:
+    outcome = Outcome.of_all([result.outcome for result in results])
+    rows = (
+        f"{outcome.expected} | {outcome.found} | {outcome.duplicated} | {outcome.repeated} | {outcome.drivers_at_once}"
     )
-    at_once = max(outcome.drivers_at_once for outcome in outcomes)
-    times = sorted(round(outcome.recovery_s) for outcome in outcomes)
-    recovery = f"{times[0]} s" if times[0] == times[-1] else f"{times[0]} to {times[-1]} s"
-    return f"| {fault} | {where} | {len(outcomes)} | {expected} | {found} | {duplicated} | {at_once} | {recovery} |"
+    return f"| {fault} | {where} | {len(results)} | {rows} | {times(results)} | {commits(results)} |"

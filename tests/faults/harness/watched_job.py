@@ -16,8 +16,9 @@ from airflow_adaptive.job.protocol.documents import DriverStatus, JournalDocumen
 from airflow_adaptive.local import guardian
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
+from tests.faults.harness import sink_log
 from tests.faults.harness.deployment import JOB
-from tests.faults.harness.outcome import sink_batches
+from tests.faults.harness.sink_log import BatchWrite
 
 ROWS = 10
 """In each file of the input."""
@@ -34,7 +35,7 @@ class WatchedJob:
 
     Attributes:
         cluster: where its drivers run.
-        root: of its input, its output, its drivers' marks and its loops' logs.
+        root: of its input, the files of its sink, and its loops' logs.
         base: of the directories of all jobs.
         job: its name.
         changes: what differs from the usual deployment, see `job.deployed`.
@@ -92,7 +93,7 @@ class WatchedJob:
 
     def took_all(self) -> bool:
         """Whether all rows of the input are in the output."""
-        return len(self.rows()) == self.files * ROWS
+        return set(self.rows()) >= self.expected_rows()
 
     def epoch(self) -> int:
         """Of the newest driver."""
@@ -119,9 +120,17 @@ class WatchedJob:
         """Processes of drivers, whether their workers live or not: their working directories have the drivers' names."""
         return [process for process in self.processes() if _directory(process).startswith("driver-")]
 
+    def writes(self) -> list[BatchWrite]:
+        """The attempts of all drivers to write a batch."""
+        return sink_log.read_writes(self.root / "sink")
+
     def rows(self) -> list[int]:
         """Rows in the output, in the order of their batches."""
-        return [row["id"] for _, rows in sink_batches(self.root / "out") for row in rows]
+        return sink_log.row_ids(self.writes())
+
+    def expected_rows(self) -> set[int]:
+        """Rows of the input."""
+        return set(range(self.files * ROWS))
 
     def logged(self, *words: str) -> bool:
         """Whether a line in the log of a loop contains all these words."""

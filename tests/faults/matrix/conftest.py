@@ -11,15 +11,15 @@ import pytest
 from airflow_adaptive.local.cluster import LocalCluster
 from tests.faults.harness.disk import NoMountError, small_disk
 from tests.faults.harness.outcome import Outcome
-from tests.faults.harness.results import Result, remember, remembered
+from tests.faults.harness.results import Result, commit, remember, remembered
 from tests.faults.matrix.matrix_cluster import furnish, matrix_cluster  # noqa: F401  a fixture
 from tests.faults.matrix.matrix_job import JOB, MatrixJob
 from tests.faults.matrix.page import write_grid
 
 DISK_MB = 24
 
-CELLS = 8
-"""That one job suffers, at most."""
+CELLS = 4
+"""That one job suffers, at most. Their results are remembered after the job's final check."""
 
 
 class Jobs:
@@ -31,7 +31,7 @@ class Jobs:
         self._count = 0
         self._owned = ExitStack()
         self.current: MatrixJob | None = None
-        self.cells = 0
+        self.results: list[Result] = []
 
     def take(self) -> MatrixJob:
         """A job that runs; all its directory is on a small disk."""
@@ -39,16 +39,18 @@ class Jobs:
         return self.current
 
     def finish(self) -> None:
-        """See what has come out of it in the end."""
+        """See what has come out of it in the end, and remember the results of its cells if all is well."""
         try:
-            if self.current is not None and self.cells:
+            if self.current is not None and self.results:
                 self.current.finish(self.current.loop)
+                remember(self.results)
+                write_grid(remembered())
         finally:
             self.drop()
 
     def drop(self) -> None:
         """It did not do well, or has ended."""
-        self.current, self.cells = None, 0
+        self.current, self.results = None, []
         self._owned.close()
 
     def _start(self) -> MatrixJob:
@@ -80,26 +82,24 @@ def jobs(
 @pytest.fixture
 def job(jobs: Jobs) -> Iterator[MatrixJob]:
     """A job that runs, and has suffered nothing that it did not survive."""
-    before = jobs.cells
+    before = len(jobs.results)
     try:
         yield jobs.take()
     except NoMountError as error:
         pytest.fail(str(error), pytrace=False)
     finally:
-        if jobs.cells == before:
+        if len(jobs.results) == before:
             jobs.drop()
-        elif jobs.cells == CELLS:
+        elif len(jobs.results) == CELLS:
             jobs.finish()
 
 
 @pytest.fixture
 def record(request: pytest.FixtureRequest, jobs: Jobs) -> Callable[[str, str, Outcome], None]:
-    """Remember what came of this cell."""
+    """Keep what came of this cell until the job's final check."""
 
     def record(fault: str, moment: str, outcome: Outcome) -> None:
-        assert outcome.drivers_at_once <= 1
-        remember(Result(case=request.node.nodeid, fault=fault, where=moment, outcome=outcome))
-        write_grid(remembered())
-        jobs.cells += 1
+        case = request.node.nodeid
+        jobs.results.append(Result(case=case, fault=fault, where=moment, outcome=outcome, commit=commit()))
 
     return record

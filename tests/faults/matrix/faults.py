@@ -25,13 +25,11 @@ class Fault:
         name: as the table has it.
         strikes: context manager of the fault: entering it injects the fault, and leaving it ends the fault.
         there: whether there is something to break.
-        holding: whether a driver may be frozen when it strikes.
     """
 
     name: str
     strikes: Callable[[MatrixJob], AbstractContextManager[None]]
     there: Callable[[MatrixJob], bool] = lambda job: True
-    holding: bool = True
 
 
 def kill(processes: list[psutil.Process]) -> None:
@@ -126,7 +124,7 @@ DRIVER_JVM = Fault(name="driver JVM", strikes=driver_jvm_dies, there=lambda job:
 DRIVER_PYTHON = Fault(name="driver Python", strikes=driver_python_dies, there=lambda job: bool(python(job)))
 MASTER = Fault(name="master", strikes=master_dies)
 LOOP = Fault(name="triggerer (loop's process)", strikes=loop_dies)
-FULL = Fault(name="job directory full", strikes=directory_full, holding=False)
-READ_ONLY = Fault(name="job directory read-only", strikes=directory_read_only, holding=False)
+FULL = Fault(name="job directory full", strikes=directory_full)
+READ_ONLY = Fault(name="job directory read-only", strikes=directory_read_only)
 
 FAULTS = (EXECUTOR, WORKER_FAULT, DRIVER_JVM, DRIVER_PYTHON, MASTER, LOOP, FULL, READ_ONLY)

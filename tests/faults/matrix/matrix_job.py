@@ -40,9 +40,6 @@ OPTIONS: dict[str, Any] = {
     "restart_strategy": {"type": "fixed-delay", "attempts": 1000, "delay": "3 s"},
 }
 
-CONF = {"spark.sql.streaming.fileSink.log.compactInterval": "100000"}
-"""The log of the sink then contains the writer of each batch."""
-
 
 def graph(job: str, partitions: int) -> JobGraph:
     """The script asks for the parallelism of `read`, not for that of `distinct`."""
@@ -73,7 +70,7 @@ class MatrixJob(JobUnderFault):
     program: ClassVar[Path] = SCRIPT
 
     def __post_init__(self) -> None:
-        self.changes = {"graph": graph(self.job, FEW_PARTITIONS), "options": OPTIONS, "conf": CONF}
+        self.changes = {"graph": graph(self.job, FEW_PARTITIONS), "options": OPTIONS, "conf": {}}
         super().__post_init__()
 
     # ---- what people do ----

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from airflow_adaptive.job.protocol.documents import DriverState
 from airflow_adaptive.scheduler.policies.rescaling import Tier
-from tests.faults.harness.job_under_fault import frozen
 from tests.faults.matrix.matrix_job import FEW_PARTITIONS, MORE_SLOTS_THAN_AVAILABLE, MatrixJob, backs_off, where
-
-TRIES = 5
-"""A rescale that was over before its observation is requested again."""
-
-LEAD_S = 60.0
-"""From what leads to a moment until it is there, or was and is over."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,33 +29,6 @@ class Moment:
     prepare: Callable[[MatrixJob], None] = lambda job: None
     passes: bool = False
     go_on: Callable[[MatrixJob], None] = lambda job: None
-
-
-class MissedError(AssertionError):
-    """The moment did not occur, or had passed at each poll."""
-
-
-@contextmanager
-def reached(job: MatrixJob, moment: Moment, there: Callable[[MatrixJob], bool], *, holding: bool) -> Iterator[None]:
-    """The job is there, and what is to break is.
-
-    Args:
-        world: of the job.
-        moment: to be reached.
-        there: whether there is something to break.
-        holding: whether the driver is frozen meanwhile, if the moment would pass.
-    """
-    holds = moment.passes and holding
-    for _ in range(TRIES):
-        moment.prepare(job)
-        driver = job.drivers_left() if holds else []
-        moment.lead(job)
-        if job.catch(lambda: moment.seen(job) and there(job), LEAD_S):
-            with frozen(driver):
-                if not holds or moment.seen(job):
-                    yield
-                    return
-    raise MissedError(f"{moment.name}: missed\n{job.story()}")
 
 
 def in_state(name: str) -> Callable[[MatrixJob], bool]:

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tests.faults.harness.results import MATRIX, PAGE, Result
+from tests.faults.harness.results import MATRIX, PAGE, Result, commits, publish_section, times
 from tests.faults.matrix.cells import REASONS, RUNS, UNDER_AIRFLOW, Cell, cells
-from tests.support.page_sections import replace_section, section
+from tests.support.page_sections import section
 
 NOT_YET = "not yet"
 
 
 def write_grid(results: Iterable[Result]) -> None:
     """Bring the matrix of the page up to date; recoveries of which nothing is remembered here stay."""
-    replace_section(PAGE, "matrix", grid(results, section(PAGE, "matrix")).rstrip())
+    publish_section("matrix", grid(results, section(PAGE, "matrix")))
 
 
 def grid(results: Iterable[Result], previous: str = "") -> str:
-    """A row for each fault, a column for each moment; in each cell the recovery, or why there is none.
+    """A row for each fault, a column for each moment; in each cell the recovery, the runs and the commits, or why there is none.
 
-    Recoveries in an earlier grid are kept where there is no newer one.
+    Recoveries in an earlier grid are kept where there is no newer one; those in parentheses were measured without a strict sink.
     """
     recoveries = _recoveries(previous)
-    for result in results:
-        if MATRIX in result.case:
-            recoveries[result.fault, result.where] = f"{result.outcome.recovery_s:.0f} s"
+    runs: dict[tuple[str, str], list[Result]] = {}
+    for result in (result for result in results if MATRIX in result.case):
+        runs.setdefault((result.fault, result.where), []).append(result)
+    recoveries |= {key: f"{times(found)}, {len(found)} x {commits(found)}" for key, found in runs.items()}
     rows: dict[str, list[Cell]] = {}
     for cell in cells():
         rows.setdefault(cell.fault, []).append(cell)
@@ -43,7 +44,7 @@ def _recoveries(previous: str) -> dict[tuple[str, str], str]:
         (fault, moment): field
         for fault, *fields in rows
         for moment, field in zip(rows[0][1:], fields, strict=True)
-        if field.endswith(" s")
+        if " s, " in field or field.startswith("(")
     }
 
 

@@ -9,7 +9,7 @@ from tests.faults.matrix.faults import FAULTS
 from tests.faults.matrix.moments import MOMENTS
 from tests.faults.matrix.page import NOT_YET, grid
 
-OUTCOME = Outcome(expected=40, found=40, duplicated=0, drivers_at_once=1, epochs=1, recovery_s=6.6)
+OUTCOME = Outcome(expected=40, found=40, duplicated=0, repeated=1, drivers_at_once=1, epochs=1, recovery_s=6.6)
 CASE = "tests/faults/matrix/test_matrix.py::test_fault_at_a_moment[master, tier 1]"
 
 
@@ -30,7 +30,7 @@ def test_cell_that_runs_has_a_fault_and_a_moment():
 
 def test_grid_shows_the_recovery_of_a_cell_that_ran():
     (row,) = [line for line in grid([_result(CASE)]).splitlines() if line.startswith("| master ")]
-    assert row.split(" | ").count("7 s") == 1
+    assert row.split(" | ").count("7 s, 1 x `1a2b3c4`") == 1
     assert row.count(NOT_YET) == len(MOMENTS) - 1
 
 
@@ -46,10 +46,10 @@ def test_table_keeps_the_rows_of_an_earlier_one():
     first, second = (_result(f"tests/faults/test_{where}.py", where) for where in ("early", "late"))
     assert table([first], table([second])) == table([first, second])
     assert table([first], table([first, second, second])).splitlines()[2:] == [
-        "| master | early | 1 | 40 | 40 | 0 | 1 | 7 s |",
-        "| master | late | 2 | 80 | 80 | 0 | 1 | 7 s |",
+        "| master | early | 1 | 40 | 40 | 0 | 1 | 1 | 7 s | `1a2b3c4` |",
+        "| master | late | 2 | 80 | 80 | 0 | 2 | 1 | 7 s | `1a2b3c4` |",
     ]
 
 
 def _result(case: str, where: str = "tier 1") -> Result:
-    return Result(case=case, fault="master", where=where, outcome=OUTCOME)
+    return Result(case=case, fault="master", where=where, outcome=OUTCOME, commit="1a2b3c4")

@@ -98,12 +98,18 @@ class DriverOnCluster:
         written.unlink()
 
     def submit(
-        self, script: str, executors: int, conf: Mapping[str, str] | None = None, *, max_executors: int = 3
+        self,
+        script: str,
+        executors: int,
+        conf: Mapping[str, str] | None = None,
+        *,
+        max_executors: int = 3,
+        modules: Sequence[Path] = (),
     ) -> str:
-        """Stage a script and submit it, as the standalone client does."""
+        """Stage a script and the modules that it imports, and submit the script, as the standalone client does."""
         file = self.root / SCRIPT
         file.write_text(script)
-        code = asyncio.run(stage(FsspecJobDirectory(Storage.at(str(self.root)), JOB), file))
+        code = asyncio.run(stage(FsspecJobDirectory(Storage.at(str(self.root)), JOB), file, modules))
         submission = DriverSubmission(
             name=JOB,
             script=code.script,

@@ -15,13 +15,15 @@ import pytest
 
 from airflow_adaptive.job.protocol.documents import Action, DriverPlan, DriverState, DriverStatus
 from airflow_adaptive.local.waiting import wait_until
+from tests.faults.harness import sink_log
+from tests.faults.harness.deployment import SINK
 from tests.support.driver.driver_on_cluster import TIMEOUT_S, DriverOnCluster, plan
+from tests.support.driver.rate_counts import KEYS, ROWS_PER_S, check_counts
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(480)]
 
 SOURCE_PARTITIONS = 2
 PARTITIONS = 4
-KEYS = 100
 START_S = 240.0
 BATCHES_TO_SPREAD = 3
 """That begin with the new executors there."""
@@ -29,10 +31,12 @@ BATCHES_TO_SPREAD = 3
 MOST_IDLE_S = 3.0
 """From one batch to the next: the source has new numbers each second."""
 
-# Counts numbers by key: which ones there were their sum tells, so every count is known. Each batch that is over is noted.
-# The function misbehaves when it is called again, in the way that the file of its call says.
+# Counts numbers by key: which numbers there were follows from the offset of the source, so every count is known. Each batch that is
+# over is noted. The function misbehaves when it is called again, in the way that the file of its call says.
 STATEFUL = """
 import json, os, sys, threading, time
+from pathlib import Path
+from strict_sink import StrictSink
 from airflow_adaptive.job import AdaptiveJob
 
 root = sys.argv[1]
@@ -50,9 +54,6 @@ def note(spark):
                         print(json.dumps(batch), file=file)
         time.sleep(0.1)
 
-def save(frame, batch):
-    frame.write.mode("overwrite").json(f"{root}/counts/{batch}")
-
 def count(spark, parallelism):
     calls.append(1)
     if len(calls) == 1:
@@ -61,15 +62,19 @@ def count(spark, parallelism):
     how = open(misbehaviour).read() if os.path.exists(misbehaviour) else ""
     if how == "raises":
         raise ValueError("no such airport")
-    numbers = spark.readStream.format("rate").option("rowsPerSecond", 100).option("numPartitions", SOURCE_PARTITIONS).load()
+    rate = spark.readStream.format("rate").option("rowsPerSecond", ROWS_PER_S)
+    numbers = rate.option("numPartitions", SOURCE_PARTITIONS).load()
     keyed = numbers.groupBy((numbers.value % KEYS).alias("key")).count()
-    writer = keyed.writeStream.outputMode("update").trigger(processingTime="300 milliseconds").foreachBatch(save)
+    writer = keyed.writeStream.outputMode("update").trigger(processingTime="300 milliseconds")
+    writer = writer.foreachBatch(StrictSink(spark, Path(root)))
     if how == "starts":
         return numbers.writeStream.format("noop").option("checkpointLocation", root + "/own").start()
     return [writer.queryName("another")] if how == "renames" else writer
 
 AdaptiveJob(count).run()
-""".replace("KEYS", str(KEYS)).replace("SOURCE_PARTITIONS", str(SOURCE_PARTITIONS))
+"""
+for name, value in {"KEYS": KEYS, "ROWS_PER_S": ROWS_PER_S, "SOURCE_PARTITIONS": SOURCE_PARTITIONS}.items():
+    STATEFUL = STATEFUL.replace(name, str(value))
 
 
 @dataclass(frozen=True)
@@ -106,20 +111,6 @@ def newest(root: Path) -> int:
     return max(batch.number for batch in batches(root))
 
 
-def counts(root: Path) -> dict[int, int]:
-    """The last count of each key in the batches that were committed."""
-    found: dict[int, int] = {}
-    for batch in sorted(int(path.name) for path in (root / "counts").iterdir()):
-        for file in (root / "counts" / str(batch)).glob("part-*.json"):
-            found |= {row["key"]: row["count"] for row in map(json.loads, file.read_text().splitlines())}
-    return found
-
-
-def true_counts(numbers: int) -> dict[int, int]:
-    """Of each key among the first so many numbers."""
-    return {key: len(range(key, numbers, KEYS)) for key in range(min(KEYS, numbers))}
-
-
 def placed(driver: DriverOnCluster, tasks: int) -> Iterator[tuple[int, set[str]]]:
     """Number of a batch and the executors that had tasks of its stage with so many, as far as Spark still tells."""
     for stage in driver.spark("stages?status=complete"):
@@ -147,7 +138,7 @@ def has_state(status: DriverStatus) -> bool:
 
 def started(driver: DriverOnCluster, executors: int, root: Path) -> DriverStatus:
     driver.direct(Action.RUN, 1, on(executors))
-    driver.submit(STATEFUL, executors=executors)
+    driver.submit(STATEFUL, executors=executors, modules=[SINK])
     status = driver.wait_status("state", has_state, START_S)
     wait_until((root / "batches").exists, TIMEOUT_S, "the first batches")
     return status
@@ -165,8 +156,10 @@ def stopped(driver: DriverOnCluster, version: int) -> None:
 
 def assert_nothing_lost(driver: DriverOnCluster, root: Path) -> None:
     """Each number was counted once, in one run of the query, and no batch is missing, nor was one late to begin."""
-    found = counts(root)
-    assert found == true_counts(sum(found.values()))
+    writes = sink_log.read_writes(root / "sink")
+    check_counts(writes)
+    assert list(sink_log.violations(writes)) == []
+    assert [write.batch for write in sink_log.written(writes)] == list(range(driver.batches("commits")[-1] + 1))
     noted = batches(root)
     assert max(after.began - before.ended for before, after in pairwise(noted)) < MOST_IDLE_S
     assert len({batch.run for batch in noted}) == 1
