@@ -56,6 +56,8 @@ class Kernel:
         self._events: list[tuple[float, int, Event]] = []
         self._numbers = count()
         self._main = getcurrent()
+        self._threads: set[greenlet] = set()
+        """Threads that have not ended. A thread of a killed process stays, because its end would execute its `finally` blocks."""
 
     def at(self, when: float, action: Action, process: SimulatedProcess | None = None) -> Event:
         """Plan an action for a time; a time in the past means now. The action belongs to a process, or to the environment."""
@@ -107,7 +109,13 @@ class Kernel:
 
     def start_thread(self, run: Action) -> None:
         """Run a function in a new thread of the current process, or of the environment."""
-        thread = greenlet(run, self._main)
+
+        def serve() -> None:
+            run()
+            self._threads.discard(thread)
+
+        thread = greenlet(serve, self._main)
+        self._threads.add(thread)
         self.at(self.now, thread.switch, self.process)
 
     def block(self, plan_wakeup: Callable[[Action], object]) -> None:

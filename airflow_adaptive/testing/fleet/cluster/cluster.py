@@ -1,0 +1,98 @@
+"""The cluster of the fleet simulator: a fake cluster whose drivers are processes that start and end in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from airflow_adaptive.ports import SubmissionState
+from airflow_adaptive.testing.fakes.cluster import FakeCluster
+from airflow_adaptive.testing.fleet.kernel.entropy import Entropy
+from airflow_adaptive.testing.fleet.kernel.kernel import Action, Kernel
+
+KILL_S = (0.1, 2.0)
+"""Bounds of the time from the request to kill a driver to the end of its processes, in seconds."""
+
+
+class SimulatedCluster(FakeCluster):
+    """Workers, drivers and executors, as the leading master knows them.
+
+    Attributes:
+        on_kill: kills the processes of a driver, whose submission ID is the argument; set by `Drivers`.
+    """
+
+    def __init__(
+        self, kernel: Kernel, entropy: Entropy, record: Callable[[str], None], on_launch: Callable[[str], object]
+    ) -> None:
+        """Create a cluster without workers.
+
+        Args:
+            kernel: the kernel.
+            entropy: source of the durations.
+            record: records what happens.
+            on_launch: called when a driver starts on a worker, with the submission ID.
+        """
+        super().__init__(worker_url=lambda number: f"http://worker-{number + 1}:8081", on_launch=on_launch)
+        self.on_kill: Callable[[str], object] = lambda submission_id: None
+        self._kernel = kernel
+        self._random = entropy.random("kills of drivers")
+        self._record = record
+        self._disconnections = 0
+        self._addresses: dict[str, str] = {}
+
+    # ---- the view of the drivers ------------------------------------------------------------------------------------
+
+    def is_known(self, submission_id: str) -> bool:
+        """Return whether the master knows that a driver runs."""
+        return self.states.get(submission_id) is SubmissionState.RUNNING
+
+    def is_connected(self, submission_id: str) -> bool:
+        """Return whether a driver reaches the master, and the master its worker."""
+        return not self._disconnections and self.is_known(submission_id)
+
+    def address_of(self, worker_id: str) -> str:
+        """Return the address of a worker, also after its loss."""
+        return self._addresses[worker_id]
+
+    def exited(self, submission_id: str, code: int | None) -> None:
+        """A worker reports the end of a driver, with its exit code, None after a signal."""
+        if code == 0:
+            self.finish_driver(submission_id)
+        elif code is not None:
+            self.kill_driver(submission_id)
+        else:
+            self._end(submission_id, SubmissionState.KILLED)
+
+    # ---- requests and faults ----------------------------------------------------------------------------------------
+
+    async def kill(self, submission_id: str) -> None:
+        """Kill a driver some time later; see `ClusterClient`."""
+        if self.is_known(submission_id):
+            self._kernel.after(self._random.uniform(*KILL_S), lambda: self.on_kill(submission_id))
+        else:
+            await super().kill(submission_id)
+
+    def add_worker(self, cores: int = 1, memory_mb: int = 1024) -> str:
+        """See `FakeCluster`."""
+        worker_id = super().add_worker(cores, memory_mb)
+        self._addresses[worker_id] = self.worker_address(worker_id)
+        self._record(f"{worker_id} added with {cores} cores")
+        return worker_id
+
+    def lose_worker(self, worker_id: str) -> None:
+        """The master loses a worker. The executors on the worker end; a driver on the worker continues until something ends it."""
+        self._record(f"{worker_id} lost")
+        self.kill_worker(worker_id)
+
+    def disconnect_drivers(self) -> Action:
+        """Let no driver reach the master. Return the function that ends the fault."""
+        self._disconnections += 1
+
+        def end() -> None:
+            self._disconnections -= 1
+
+        return end
+
+    @property
+    def overcommitted(self) -> dict[str, int]:
+        """Workers whose granted cores exceed their cores, with the excess."""
+        return {worker.worker_id: -worker.cores_free for worker in self.workers if worker.cores_free < 0}

@@ -1,0 +1,117 @@
+"""The executors of a simulated driver, which its application requests from the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from airflow_adaptive.job.control.interfaces import StatefulRun
+from airflow_adaptive.job.protocol.documents import ExecutorReport
+from airflow_adaptive.testing.fleet.kernel.kernel import Kernel
+
+if TYPE_CHECKING:
+    from airflow_adaptive.testing.fleet.cluster.cluster import SimulatedCluster
+
+REQUEST_INTERVAL_S = 10.0
+"""Interval in seconds at which a request for executors is repeated (`executor_pool.REQUEST_INTERVAL_S`)."""
+
+
+class SimulatedExecutors:
+    """The executors of one driver; see `interfaces.ExecutorPool`. An executor registers some time after the master has granted it."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        cluster: SimulatedCluster,
+        submission_id: str,
+        registration_s: Callable[[], float],
+    ) -> None:
+        """Connect to the cluster.
+
+        Args:
+            kernel: the kernel.
+            cluster: the cluster.
+            submission_id: submission of the driver.
+            registration_s: returns the time from the grant of an executor to its registration, in seconds.
+        """
+        conf = cluster.submissions[submission_id].conf
+        self._cores = int(conf["spark.executor.cores"])
+        self._memory_mb = int(conf["spark.executor.memory"].removesuffix("m"))
+        self._kernel = kernel
+        self._cluster = cluster
+        self._submission_id = submission_id
+        self._registration_s = registration_s
+        self._registered_at: dict[str, float] = {}
+        self._workers: Mapping[str, str] = {}
+        self._requested: tuple[int, float] = (0, 0.0)
+
+    def register_application(self) -> str | None:
+        """Request the executors of the start from the master; return the id of the application, None if the master does not answer."""
+        if not self._cluster.is_connected(self._submission_id):
+            return None
+        initial = int(self._cluster.submissions[self._submission_id].conf["spark.dynamicAllocation.initialExecutors"])
+        return self._request(initial)
+
+    def alive(self) -> bool:
+        """Return whether the SparkContext is running."""
+        return True
+
+    def registered(self) -> tuple[ExecutorReport, ...]:
+        """Return the executors that accept tasks, oldest first."""
+        self._update()
+        return tuple(
+            ExecutorReport(executor_id=name, cores=self._cores, worker=self._cluster.address_of(worker))
+            for name, worker in self._workers.items()
+            if self._registered_at[name] <= self._kernel.now
+        )
+
+    def slots(self) -> int:
+        """Return the slots of the executors that accept tasks."""
+        self._update()
+        return self._cores * sum(self._registered_at[name] <= self._kernel.now for name in self._workers)
+
+    def are_warm(self, executors: Sequence[ExecutorReport]) -> bool:
+        """Return True: executors need no tasks to become fast."""
+        return True
+
+    def exiting(self) -> Sequence[str]:
+        """Return no ids: released executors exit immediately."""
+        return ()
+
+    def request_total(self, total: int) -> None:
+        """Request a total number of executors from the master."""
+        requested, at = self._requested
+        is_due = requested != total or self._kernel.now - at >= REQUEST_INTERVAL_S
+        if is_due and self._cluster.is_connected(self._submission_id):
+            self._request(total)
+
+    def release(self, total: int, keep: Mapping[str, int]) -> None:
+        """Release the youngest executors above `total`."""
+        if self._cluster.is_connected(self._submission_id):
+            self._cluster.release_executors(self._submission_id, list(self._workers)[total:])
+
+    def _request(self, total: int) -> str:
+        self._requested = (total, self._kernel.now)
+        return self._cluster.set_executor_limit(self._submission_id, total, self._cores, self._memory_mb)
+
+    def _update(self) -> None:
+        """Notice new and lost executors. A driver that the master has lost keeps its executors."""
+        if self._cluster.is_known(self._submission_id):
+            self._workers = dict(self._cluster.executors_by_id(self._submission_id))
+        for name in self._workers:
+            if name not in self._registered_at:
+                self._registered_at[name] = self._kernel.now + self._registration_s()
+
+
+class SimulatedBalancer:
+    """A balancer that has nothing to do; see `interfaces.TaskBalancer`."""
+
+    def rebalance(self, executors: Sequence[ExecutorReport], run: StatefulRun) -> bool:
+        """Return True: the tasks are balanced."""
+        return True
+
+    def ignore_locality(self) -> None:
+        """Do nothing."""
+
+    def restore(self) -> None:
+        """Do nothing."""
