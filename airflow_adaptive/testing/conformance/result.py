@@ -1,10 +1,11 @@
-"""Vectors, the deviations from their expectations, and comparisons that yield deviations."""
+"""Vectors, and the comparisons of their expectations with the results of the scheduler."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import eq
 from typing import Any
 
 Vector = Mapping[str, Any]
@@ -15,18 +16,25 @@ DESCRIPTION = ("id", "source", "notes", "verified", "uncertain")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deviation:
-    """A result of the scheduler that differs from an expectation of a vector.
+class Comparison:
+    """An expectation of a vector, and the result of the scheduler.
 
     Attributes:
         what: name of the expectation.
         expected: value in the vector.
         actual: value from the scheduler.
+        meets: returns whether a value from the scheduler meets the expectation.
     """
 
     what: str
     expected: object
     actual: object
+    meets: Callable[[Any, Any], bool] = eq
+
+    @property
+    def deviates(self) -> bool:
+        """Whether the result differs from the expectation."""
+        return not self.meets(self.expected, self.actual)
 
 
 _JAVA_CLASSES = re.compile(r"^\s*([\w.$]*(Exception|Error)\b[:\s]*)+")
@@ -36,38 +44,46 @@ class NotApplicableError(Exception):
     """A vector does not apply to the scheduler. The message gives the reason."""
 
 
-Check = Callable[[Vector], Iterator[Deviation]]
-"""Runs a vector on the scheduler and yields the deviations. Raises `NotApplicableError`."""
+Check = Callable[[Vector], Iterator[Comparison]]
+"""Runs a vector on the scheduler and yields one comparison for each expectation. Raises `NotApplicableError`."""
 
 
-def compare(what: str, expected: object, actual: object) -> Iterator[Deviation]:
-    """Yield a deviation if the values differ."""
-    if expected != actual:
-        yield Deviation(what=what, expected=expected, actual=actual)
+def compare(what: str, expected: object, actual: object) -> Iterator[Comparison]:
+    """Yield a comparison that expects an equal value."""
+    yield Comparison(what=what, expected=expected, actual=actual)
 
 
-def compare_error(expected: str, actual: str) -> Iterator[Deviation]:
-    """Yield a deviation if the actual error does not contain the message of the expected error.
+def compare_stated(what: str, vector: Vector, expectation: str, actual: object) -> Iterator[Comparison]:
+    """Yield a comparison if the vector states the expectation."""
+    if expectation in vector:
+        yield from compare(what, vector[expectation], actual)
+
+
+def compare_error(expected: str, actual: str) -> Iterator[Comparison]:
+    """Yield a comparison that expects that the actual error contains the message of the expected error.
 
     Case and the names of Java classes before the message are ignored. An error without a message expects any error.
     """
+    yield Comparison(what="error", expected=expected, actual=actual, meets=_is_error)
+
+
+def _is_error(expected: str, actual: str | None) -> bool:
     message = _JAVA_CLASSES.sub("", expected, count=1).rstrip(".").casefold()
-    if not actual or message not in actual.casefold():
-        yield Deviation(what="error", expected=expected, actual=actual)
+    return bool(actual) and message in str(actual).casefold()
 
 
 def may_fail(check: Check) -> Check:
     """Return a check that compares the error of the scheduler, if any, with the error that the vector expects."""
 
-    def with_error(vector: Vector) -> Iterator[Deviation]:
+    def with_error(vector: Vector) -> Iterator[Comparison]:
         expected = _expected_error(vector)
         try:
-            deviations = list(check(vector))
+            comparisons = list(check(vector))
         except ValueError as error:
             yield from compare_error(expected or "no error", str(error))
         else:
             yield from compare("error", expected, None)
-            yield from deviations
+            yield from comparisons
 
     return with_error
 

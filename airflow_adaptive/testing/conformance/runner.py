@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from airflow_adaptive.testing.conformance.differences import reason_for
-from airflow_adaptive.testing.conformance.result import Check, Deviation, NotApplicableError, Vector
+from airflow_adaptive.testing.conformance.result import Check, Comparison, NotApplicableError, Vector
 from airflow_adaptive.testing.conformance.subjects import (
     balance,
     options,
@@ -80,22 +80,25 @@ def _run_area(area: str, vectors: Sequence[Vector]) -> AreaResult:
     for vector in vectors:
         name = vector.get("id", "?")
         try:
-            deviations = list(CHECKS[area](vector))
+            comparisons = list(CHECKS[area](vector))
         except NotApplicableError as error:
             result.not_applicable.append(f"{name}: {error}")
             continue
         except Exception as error:  # noqa: BLE001  an invalid vector must not prevent the checks of the other vectors
             result.deviating.append(f"{name}: the check failed: {type(error).__name__} {error}")
             continue
-        _add(result, area, vector, deviations)
+        _add(result, area, vector, comparisons)
     return result
 
 
-def _add(result: AreaResult, area: str, vector: Vector, deviations: list[Deviation]) -> None:
+def _add(result: AreaResult, area: str, vector: Vector, comparisons: list[Comparison]) -> None:
     name = vector.get("id", "?")
+    deviations = [comparison for comparison in comparisons if comparison.deviates]
     reasons = [reason_for(area, vector, deviation) for deviation in deviations]
     unexplained = [_describe(d) for d, reason in zip(deviations, reasons, strict=True) if reason is None]
-    if unexplained:
+    if not comparisons:
+        result.deviating.append(f"{name}: the vector states no expectation")
+    elif unexplained:
         result.deviating.append(f"{name}: {'; '.join(unexplained)}")
     elif reasons:
         result.differing.append(f"{name}: {'; '.join(dict.fromkeys(filter(None, reasons)))}")
@@ -103,5 +106,5 @@ def _add(result: AreaResult, area: str, vector: Vector, deviations: list[Deviati
         result.passed += 1
 
 
-def _describe(deviation: Deviation) -> str:
+def _describe(deviation: Comparison) -> str:
     return f"{deviation.what}: expected {deviation.expected!r}, got {deviation.actual!r}"

@@ -13,7 +13,7 @@ from airflow_adaptive.scheduler.config.parsing import load_balance_mode
 from airflow_adaptive.scheduler.events import SlotOffer
 from airflow_adaptive.testing.conformance.result import (
     DESCRIPTION,
-    Deviation,
+    Comparison,
     NotApplicableError,
     Vector,
     require_known,
@@ -29,7 +29,7 @@ _NO_SIZE = ("ANY", "UNKNOWN")
 """Resource profiles that match every profile."""
 
 
-def balanced_tasks(vector: Vector) -> Iterator[Deviation]:
+def balanced_tasks(vector: Vector) -> Iterator[Comparison]:
     """`SlotSharingResolver#getExecutionSlotSharingGroups`, with every vertex at its upper bound."""
     _require_inputs(vector, "mode", "vertices")
     job = graph(vector["vertices"])
@@ -43,7 +43,7 @@ def balanced_tasks(vector: Vector) -> Iterator[Deviation]:
     )
 
 
-def slot_to_tm(vector: Vector) -> Iterator[Deviation]:
+def slot_to_tm(vector: Vector) -> Iterator[Comparison]:
     """`SlotMatchingResolver#matchSlotSharingGroupWithSlots` and, with `slots`, `RequestSlotMatchingStrategy`.
 
     All slots of Flink's pool are available to the job, so this check offers all of them as free slots.
@@ -66,7 +66,7 @@ def slot_to_tm(vector: Vector) -> Iterator[Deviation]:
     )
 
 
-def minimal_taskmanagers(vector: Vector) -> Iterator[Deviation]:
+def minimal_taskmanagers(vector: Vector) -> Iterator[Comparison]:
     """`DefaultSlotAssigner#pickSlotsIfNeeded` in application mode: the job holds all slots of the pool."""
     _require_inputs(vector, "groups", "tms")
     held = [SlotOffer(worker=worker, held=slots) for worker, slots in vector["tms"].items()]
@@ -125,8 +125,8 @@ def _load(request: Any) -> float:
 # ---- comparing ------------------------------------------------------------------------------------------------------
 
 
-def _compare(vector: Vector, **facts: tuple[Any, Normalize]) -> Iterator[Deviation]:
-    """Yield a deviation for each fact that matches none of the expected outcomes."""
+def _compare(vector: Vector, **facts: tuple[Any, Normalize]) -> Iterator[Comparison]:
+    """Yield a comparison for each fact, which expects one of several outcomes."""
     outcomes: dict[str, list[Any]] = {}
     for key, value in vector.items():
         if matched := _EXPECTATION.fullmatch(key):
@@ -134,14 +134,25 @@ def _compare(vector: Vector, **facts: tuple[Any, Normalize]) -> Iterator[Deviati
     require_known("expectation", outcomes, facts)
     for fact, expected in outcomes.items():
         actual, normalize = facts[fact]
-        if not any(_same(outcome, actual, normalize) for outcome in expected):
-            yield Deviation(what=fact, expected=expected, actual=actual)
+        forms = [_normalized(outcome, normalize) for outcome in expected]
+        yield Comparison(what=fact, expected=expected, actual=actual, meets=_is_any_of(forms, normalize))
 
 
-def _same(outcome: Any, actual: Any, normalize: Normalize) -> bool:
-    """Return whether the outcome is the actual one; null is none at all."""
+def _is_any_of(forms: Sequence[Any], normalize: Normalize) -> Callable[[Any, Any], bool]:
+    """Return whether a result has one of the forms; the form None is no result at all."""
+    return lambda _, actual: any(not actual if form is None else _has(form, actual, normalize) for form in forms)
+
+
+def _has(form: Any, actual: Any, normalize: Normalize) -> bool:
     try:
-        return not actual if outcome is None else bool(normalize(outcome) == normalize(actual))
+        return bool(form == normalize(actual))
+    except (AttributeError, TypeError):  # a result of another type
+        return False
+
+
+def _normalized(outcome: Any, normalize: Normalize) -> Any:
+    try:
+        return None if outcome is None else normalize(outcome)
     except (AttributeError, TypeError) as error:
         raise NotApplicableError(f"unknown form of outcome: {outcome!r}") from error
 

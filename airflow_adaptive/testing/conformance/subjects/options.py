@@ -13,7 +13,7 @@ from airflow_adaptive.scheduler.policies.restart_backoff import MILLISECOND
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.resource_checks import max_trigger_delay
 from airflow_adaptive.testing.conformance.result import (
-    Deviation,
+    Comparison,
     Vector,
     compare,
     expect_only,
@@ -39,7 +39,7 @@ _NEVER = -1
 
 
 @may_fail
-def settings(vector: Vector) -> Iterator[Deviation]:
+def settings(vector: Vector) -> Iterator[Comparison]:
     """`AdaptiveScheduler.Settings#of`, for the settings that are also options of this scheduler."""
     expect_only(vector, "expected")
     expected = vector["expected"]

@@ -11,7 +11,7 @@ from airflow_adaptive.scheduler.events import RequirementsChanged
 from airflow_adaptive.scheduler.job_graph import JobGraph, default_max_parallelism
 from airflow_adaptive.scheduler.requirements import ParallelismRange, accept, violations
 from airflow_adaptive.testing.conformance.result import (
-    Deviation,
+    Comparison,
     NotApplicableError,
     Vector,
     compare,
@@ -25,7 +25,7 @@ from airflow_adaptive.testing.scenario import START, Scenario
 _NOT_CONFIGURED = -1
 
 
-def requirements_validation(vector: Vector) -> Iterator[Deviation]:
+def requirements_validation(vector: Vector) -> Iterator[Comparison]:
     """`JobResourceRequirements#validate`."""
     if "situation" in vector:
         raise NotApplicableError("the vector describes the REST endpoint, which is not part of the scheduler")
@@ -35,7 +35,7 @@ def requirements_validation(vector: Vector) -> Iterator[Deviation]:
     yield from compare("errors", sorted(vector["expected_errors"]), sorted(actual))
 
 
-def requirements_query(vector: Vector) -> Iterator[Deviation]:
+def requirements_query(vector: Vector) -> Iterator[Comparison]:
     """`AdaptiveScheduler#requestJobResourceRequirements` after updates."""
     expect_only(vector, "expected")
     mode, parallelism = vector.get("scheduler_mode") or "", vector["parallelism"]
@@ -53,7 +53,7 @@ def requirements_query(vector: Vector) -> Iterator[Deviation]:
 
 
 @may_fail
-def apply_requirements(vector: Vector) -> Iterator[Deviation]:
+def apply_requirements(vector: Vector) -> Iterator[Comparison]:
     """`DefaultVertexParallelismStore#applyJobResourceRequirements`."""
     expect_only(vector, "expected")
     job = graph([{**v, "name": name, "max_parallelism": v["max"]} for name, v in vector["current"].items()])
@@ -71,7 +71,7 @@ def apply_requirements(vector: Vector) -> Iterator[Deviation]:
 
 
 @may_fail
-def vertex_parallelism_store(vector: Vector) -> Iterator[Deviation]:
+def vertex_parallelism_store(vector: Vector) -> Iterator[Comparison]:
     """`SchedulerBase#computeVertexParallelismStore`: default bounds and maximum parallelism, also in reactive mode."""
     expect_only(vector, "expected")
     parallelism, declared, expected = vector["parallelism"], vector["max_parallelism"], vector["expected"]

@@ -13,10 +13,11 @@ from airflow_adaptive.scheduler.policies.transition_manager import Phase
 from airflow_adaptive.scheduler.requirements import Parallelism, ParallelismRange
 from airflow_adaptive.scheduler.state import Executing, Restarting
 from airflow_adaptive.testing.conformance.result import (
-    Deviation,
+    Comparison,
     NotApplicableError,
     Vector,
     compare,
+    compare_stated,
     expect_only,
     may_fail,
     require_known,
@@ -29,7 +30,7 @@ _INCREASE_IF_FORCED = 1
 _NO_WAIT: Mapping[str, Any] = {"executing_stabilization_timeout": 0, "max_trigger_delay": 0}
 
 
-def rescaling_controller(vector: Vector) -> Iterator[Deviation]:
+def rescaling_controller(vector: Vector) -> Iterator[Comparison]:
     """`EnforceMinimalIncrease-` and `EnforceParallelismChangeRescalingController` of Flink 1.18-1.20."""
     expect_only(vector, "expected_rescale")
     least, current, new = vector.get("min_parallelism_increase"), vector["current"], vector["new"]
@@ -41,7 +42,7 @@ def rescaling_controller(vector: Vector) -> Iterator[Deviation]:
     yield from compare("rescale", vector["expected_rescale"], actual)
 
 
-def changed(vector: Vector) -> Iterator[Deviation]:
+def changed(vector: Vector) -> Iterator[Comparison]:
     """`Executing#parallelismChanged`."""
     expect_only(vector, "expected")
     available: Parallelism | None = vector["available"]
@@ -49,7 +50,7 @@ def changed(vector: Vector) -> Iterator[Deviation]:
     yield from compare("parallelism changed", vector["expected"], actual)
 
 
-def rescale_on_checkpoint(vector: Vector) -> Iterator[Deviation]:
+def rescale_on_checkpoint(vector: Vector) -> Iterator[Comparison]:
     """Committed batches as the trigger of a rescale (FLIP-461)."""
     expect_only(vector, "expected_triggers")
     scenario = Scenario(lower=1, upper=2, max_failed_batches=vector["max_checkpoint_failures"]).given_executing(2)
@@ -88,7 +89,7 @@ def _batch_event(scenario: Scenario, event: str, number: int) -> None:
             raise NotApplicableError(f"unknown event: {event}")
 
 
-def metrics(vector: Vector) -> Iterator[Deviation]:
+def metrics(vector: Vector) -> Iterator[Comparison]:
     """`numRestarts` and `numRescales`."""
     scenario = Scenario(lower=1, upper=4, scaling_interval_min=0, **_NO_WAIT).given_executing(2)
     match vector["cause"]:
@@ -108,7 +109,7 @@ def metrics(vector: Vector) -> Iterator[Deviation]:
 
 
 @may_fail
-def legacy_scaling_interval(vector: Vector) -> Iterator[Deviation]:
+def legacy_scaling_interval(vector: Vector) -> Iterator[Comparison]:
     """Cooldown and forced rescale of Flink 1.18 to 1.20, which is `cooldown_extension` `first_change`."""
     expected = vector["expected"]
     require_known("expectation", expected, ("action", "delay_s", "then", "backoff_ms", "error"))
@@ -116,7 +117,7 @@ def legacy_scaling_interval(vector: Vector) -> Iterator[Deviation]:
     scenario.after(vector["seconds_since_last_rescale"])
     scenario.when_slots(held=2, free=_SUFFICIENT_INCREASE if vector["should_rescale"] else _INCREASE_IF_FORCED)
     delay = _seconds_to_next_timer(scenario)
-    yield from compare("delay", expected.get("delay_s", delay), delay)
+    yield from compare_stated("delay", expected, "delay_s", delay)
     if vector["should_rescale_forced"] is False:
         scenario.when_slots(held=2)
     scenario.after(delay or 0)
@@ -135,7 +136,7 @@ def _executing_as_in_1_18(vector: Vector) -> Scenario:
     ).given_executing(2)
 
 
-def _compare_restart(expected: Mapping[str, Any], scenario: Scenario) -> Iterator[Deviation]:
+def _compare_restart(expected: Mapping[str, Any], scenario: Scenario) -> Iterator[Comparison]:
     restarting = next((s.state.current for s in scenario.steps if isinstance(s.state.current, Restarting)), None)
     yield from compare("next state", expected.get("then"), None if restarting is None else "Restarting")
     if restarting is not None and expected.get("backoff_ms") is not None:

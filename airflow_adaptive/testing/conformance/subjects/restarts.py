@@ -17,9 +17,10 @@ from airflow_adaptive.scheduler.policies.restart_backoff import (
     notify,
 )
 from airflow_adaptive.testing.conformance.result import (
-    Deviation,
+    Comparison,
     Vector,
     compare,
+    compare_stated,
     expect_only,
     may_fail,
 )
@@ -31,7 +32,7 @@ _NO_JITTER = 0.5
 
 
 @may_fail
-def restart_strategies(vector: Vector) -> Iterator[Deviation]:
+def restart_strategies(vector: Vector) -> Iterator[Comparison]:
     """Yield the `RestartBackoffTimeStrategy` classes."""
     expect_only(
         vector,
@@ -51,7 +52,7 @@ def _parameter(named: tuple[str, Any]) -> tuple[str, Any]:
     return (name.removesuffix("_ms"), value * MILLISECOND) if name.endswith("_ms") else named
 
 
-def _steps(strategy: RestartStrategy, steps: list[Mapping[str, Any]]) -> Iterator[Deviation]:
+def _steps(strategy: RestartStrategy, steps: list[Mapping[str, Any]]) -> Iterator[Comparison]:
     record = RestartRecord()
     for number, step in enumerate(steps, start=1):
         now = START + step["at_ms"] * MILLISECOND
@@ -59,11 +60,11 @@ def _steps(strategy: RestartStrategy, steps: list[Mapping[str, Any]]) -> Iterato
         if fails:
             record = notify(strategy, before, now, jitter=_NO_JITTER)
             attempt = not isinstance(strategy, ExponentialDelay) or record != before
-            yield from compare(f"new attempt in step {number}", step.get("expected_new_attempt", attempt), attempt)
+            yield from compare_stated(f"new attempt in step {number}", step, "expected_new_attempt", attempt)
         allowed = can_restart(strategy, record, now)
-        yield from compare(f"can restart in step {number}", step.get("expected_can_restart", allowed), allowed)
+        yield from compare_stated(f"can restart in step {number}", step, "expected_can_restart", allowed)
         delay = backoff(strategy, record, now) // MILLISECOND
-        yield from compare(f"backoff in step {number}", step.get("expected_backoff_ms", delay), delay)
+        yield from compare_stated(f"backoff in step {number}", step, "expected_backoff_ms", delay)
         if "expected_backoff_ms_one_of" in step and fails:
             sampled = (notify(strategy, before, now, sample / _SAMPLES) for sample in range(_SAMPLES))
             reachable = sorted({backoff(strategy, one, now) // MILLISECOND for one in sampled})
@@ -71,7 +72,7 @@ def _steps(strategy: RestartStrategy, steps: list[Mapping[str, Any]]) -> Iterato
 
 
 @may_fail
-def restart_strategy_loader(vector: Vector) -> Iterator[Deviation]:
+def restart_strategy_loader(vector: Vector) -> Iterator[Comparison]:
     """`RestartBackoffTimeStrategyFactoryLoader`."""
     expect_only(vector, "expected_class", "expected_params", "expected_error")
     job, cluster = vector.get("job_config") or {}, vector.get("cluster_config") or {}

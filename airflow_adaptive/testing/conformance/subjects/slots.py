@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import contains
 
 from airflow_adaptive.scheduler import resource_checks
 from airflow_adaptive.scheduler.allocator.slot_sharing import determine_parallelism, required_slots
 from airflow_adaptive.scheduler.policies.transition_manager import Resources
-from airflow_adaptive.testing.conformance.result import Deviation, Vector, compare, expect_only
+from airflow_adaptive.testing.conformance.result import Comparison, Vector, compare, expect_only
 from airflow_adaptive.testing.conformance.subjects.job_graphs import graph
 from airflow_adaptive.testing.scenario import Scenario
 
 
-def slot_allocator(vector: Vector) -> Iterator[Deviation]:
+def slot_allocator(vector: Vector) -> Iterator[Comparison]:
     """`SlotSharingSlotAllocator#determineParallelism`."""
     expect_only(vector, "expected_parallelism", "expected_parallelism_one_of")
     job = graph(vector["vertices"])
     actual = determine_parallelism(job, job.requirements, vector["slots"])
     one_of = vector.get("expected_parallelism_one_of", [vector.get("expected_parallelism")])
-    if actual not in one_of:
-        yield Deviation(what="parallelism", expected=one_of, actual=actual)
+    yield Comparison(what="parallelism", expected=one_of, actual=actual, meets=contains)
 
 
-def slots_required(vector: Vector) -> Iterator[Deviation]:
+def slots_required(vector: Vector) -> Iterator[Comparison]:
     """`SlotSharingSlotAllocator#calculateRequiredSlots`."""
     expect_only(vector, "expected_required_slots")
     job = graph(vector["vertices"])
     yield from compare("required slots", vector["expected_required_slots"], required_slots(job, job.requirements))
 
 
-def has_desired_resources(vector: Vector) -> Iterator[Deviation]:
+def has_desired_resources(vector: Vector) -> Iterator[Comparison]:
     """`AdaptiveScheduler#hasDesiredResources`."""
     expect_only(vector, "expected")
     state = Scenario(lower=1, upper=vector["required_slots"]).when_slots(free=vector["available_slots"]).state

@@ -11,7 +11,7 @@ from airflow_adaptive.scheduler.state import Finished, Restarting, SchedulerStat
 from airflow_adaptive.scheduler.state_transitions.steps import Step
 from airflow_adaptive.testing.conformance.result import (
     DESCRIPTION,
-    Deviation,
+    Comparison,
     NotApplicableError,
     Vector,
     compare,
@@ -60,7 +60,7 @@ _KEYS = {
 }
 
 
-def state_transitions(vector: Vector) -> Iterator[Deviation]:
+def state_transitions(vector: Vector) -> Iterator[Comparison]:
     """Yield the state classes of `AdaptiveScheduler`."""
     expect_only(vector)
     require_known("key", vector, _KEYS)
@@ -85,7 +85,7 @@ def _conditions(vector: Vector) -> Conditions:
     return Conditions(", ".join(filter(None, texts)))
 
 
-def _compare(vector: Vector, state: SchedulerState, steps: list[Step]) -> Iterator[Deviation]:
+def _compare(vector: Vector, state: SchedulerState, steps: list[Step]) -> Iterator[Comparison]:
     first = next((step for step in steps if step.transition is not None), None)
     expected = vector["next_state"]
     entered = None if first is None else first.state.current

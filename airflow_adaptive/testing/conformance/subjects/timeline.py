@@ -17,7 +17,7 @@ from airflow_adaptive.scheduler.state import Deploying, Executing, Restarting, W
 from airflow_adaptive.scheduler.timeline import Amounts, Rescale
 from airflow_adaptive.testing.conformance.result import (
     DESCRIPTION,
-    Deviation,
+    Comparison,
     NotApplicableError,
     Vector,
     compare,
@@ -45,7 +45,7 @@ _POSITIONS = {"latest": 0, "newest": 0, "previous": 1, "second": 1, "second_late
 """Index of a record, by name. Index 0 is the newest record."""
 
 
-def rescale_timeline(vector: Vector) -> Iterator[Deviation]:
+def rescale_timeline(vector: Vector) -> Iterator[Comparison]:
     """`DefaultRescaleTimeline`, as in the tests of `RescaleTimelineITCase`."""
     expect_only(vector, "expected")
     require_known("key", vector, _KEYS)
@@ -64,7 +64,7 @@ def _history_size(config: Mapping[str, Any]) -> int:
     return size
 
 
-def _compare(expected: Mapping[str, Any], history: Sequence[Rescale]) -> Iterator[Deviation]:
+def _compare(expected: Mapping[str, Any], history: Sequence[Rescale]) -> Iterator[Comparison]:
     for name, value in expected.items():
         if name == "history_size":
             yield from compare("history size", value, len(history))
@@ -79,9 +79,9 @@ def _compare(expected: Mapping[str, Any], history: Sequence[Rescale]) -> Iterato
             raise NotApplicableError(f"unknown expectation: {name}")
 
 
-def _compare_record(which: str, expected: Mapping[str, Any], record: Rescale | None) -> Iterator[Deviation]:
+def _compare_record(which: str, expected: Mapping[str, Any], record: Rescale | None) -> Iterator[Comparison]:
     if record is None:
-        yield Deviation(what=which, expected=expected, actual=None)
+        yield Comparison(what=which, expected=expected, actual=None)
         return
     actual = _in_flink_terms(record)
     require_known("expectation", expected, actual)

@@ -8,10 +8,10 @@ from typing import Any
 from airflow_adaptive.scheduler.policies.restart_backoff import MILLISECOND
 from airflow_adaptive.scheduler.policies.transition_manager import Phase, Resources, TransitionManager
 from airflow_adaptive.testing.conformance.result import (
-    Deviation,
+    Comparison,
     NotApplicableError,
     Vector,
-    compare,
+    compare_stated,
     expect_only,
     may_fail,
 )
@@ -21,7 +21,7 @@ _RESOURCES = {"none": Resources.NONE, "sufficient": Resources.SUFFICIENT, "desir
 
 
 @may_fail
-def transition_manager(vector: Vector) -> Iterator[Deviation]:
+def transition_manager(vector: Vector) -> Iterator[Comparison]:
     """`DefaultStateTransitionManager`."""
     expect_only(vector, "expected_phase", "expected_transitioned", "expected_construct_error")
     settings = {name.removesuffix("_ms"): value * MILLISECOND for name, value in vector["params"].items()}
@@ -29,7 +29,7 @@ def transition_manager(vector: Vector) -> Iterator[Deviation]:
     yield from _events(manager, _RESOURCES[vector.get("initial_resources", "none")], vector.get("events", []))
 
 
-def _events(manager: TransitionManager, resources: Resources, events: list[dict[str, Any]]) -> Iterator[Deviation]:
+def _events(manager: TransitionManager, resources: Resources, events: list[dict[str, Any]]) -> Iterator[Comparison]:
     for number, event in enumerate(events, start=1):
         now = START + event["at_ms"] * MILLISECOND
         manager = manager.advance(now, resources)
@@ -45,5 +45,5 @@ def _events(manager: TransitionManager, resources: Resources, events: list[dict[
             case other:
                 raise NotApplicableError(f"unknown event: {other}")
         moved = manager.phase is Phase.TRANSITIONING
-        yield from compare(f"phase after event {number}", event.get("expected_phase", manager.phase), manager.phase)
-        yield from compare(f"transitioned by event {number}", event.get("expected_transitioned", moved), moved)
+        yield from compare_stated(f"phase after event {number}", event, "expected_phase", manager.phase)
+        yield from compare_stated(f"transitioned by event {number}", event, "expected_transitioned", moved)
