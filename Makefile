@@ -5,7 +5,7 @@ PARALLEL := --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install ui ui-check demo playground test test-airflow test-cluster test-long test-faults test-weeks chaos check lint format unit explore mutants tables-age bench-scheduler bench-bodies bench-balance bench-triggerer bench-outages bench-rescale clean
+.PHONY: help install ui ui-check demo playground test test-airflow test-cluster test-long test-faults test-weeks chaos check lint format unit explore mutants mutants-full tables-age bench-scheduler bench-bodies bench-balance bench-triggerer bench-outages bench-rescale clean
 
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,8 +69,11 @@ unit: install ## run the unit tests, and require full branch coverage of the sch
 explore: install ## explore the state space of small jobs for five minutes, and print states and steps by depth
 	$(BIN)/python -m tests.support.scheduler.exploration
 
-mutants: install ## mutate the policies, and check that the tests detect every mutant (less than 15 minutes)
-	$(BIN)/python -m tests.support.mutation.mutants policies
+mutants: install ## mutate a sample of the code of each package, and check that the tests detect the mutants (hours; resumes; PACKAGES="spark stores")
+	$(BIN)/python -m tests.support.mutation.mutants $(PACKAGES)
+
+mutants-full: install ## mutate all code of these packages (days; resumes; SHARD=1/4)
+	$(BIN)/python -m tests.support.mutation.mutants --all $(if $(SHARD),--shard $(SHARD)) $(PACKAGES)
 
 tables-age: install ## state below each measured table of the docs whether the table is older than the code
 	$(BIN)/python -m tests.support.published_tables
@@ -99,5 +102,5 @@ format: install ## format the code as `lint` requires
 	$(BIN)/python airflow_adaptive/plugin/ui/build.py format
 
 clean: ## delete .venv and all files of the tools and the demo
-	rm -rf .venv .bench .demo .faults .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf .venv .bench .demo .faults .mutants .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
 	cd airflow_adaptive/plugin/ui && rm -rf dist node_modules src/generated

@@ -1,71 +1,164 @@
-"""What `make mutants` stands on: its lists name what there is, and its copy does what the original does."""
+"""What `make mutants` stands on: which code is mutated, the sample, the copy, and the list of survivors."""
 
+from __future__ import annotations
+
+import argparse
 import json
-from types import SimpleNamespace
+import os
+from pathlib import Path
 
 import pytest
 
-from tests.support.mutation.mutants import EQUIVALENT, PROJECT, SCHEDULER, SCOPES, with_plain_properties
+from tests.support.mutation import workspace
+from tests.support.mutation.mutants import candidates, choose
+from tests.support.mutation.mutations import MutatedModule, changed_lines
+from tests.support.mutation.packages import PACKAGES, SAMPLE, MutatedPackage
+from tests.support.mutation.report import SURVIVORS, Result, is_accepted
+from tests.support.mutation.selection import unit_tests_of
+from tests.support.repository import ROOT
 
-MODULES = [module for scope in SCOPES.values() for module in scope.modules]
-ENTRIES = json.loads(EQUIVALENT.read_text())
-
-
-def source(module: str) -> str:
-    return (PROJECT / SCHEDULER / module).read_text()
-
-
-@pytest.mark.parametrize("path", [test for scope in SCOPES.values() for test in scope.tests])
-def test_tests_that_must_notice_are_there(path: str):
-    assert (PROJECT / path).exists()
+ENTRIES = json.loads(SURVIVORS.read_text())
 
 
-def test_every_policy_is_broken():
-    policies = {f"policies/{file.name}" for file in (PROJECT / SCHEDULER / "policies").glob("[!_]*.py")}
-    assert policies <= set(MODULES)
+def changes_of(source: str) -> list[tuple[str, str]]:
+    module = MutatedModule("module.py", source)
+    return [module.change(mutant) for mutant in module.mutants]
 
 
-def test_every_state_is_broken():
-    states = {f"states/{file.name}" for file in (PROJECT / SCHEDULER / "states").glob("[!_]*.py")}
-    assert states <= set(MODULES)
+# ---- which code is mutated ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("source", "removed", "added"),
+    [
+        ("MARGIN = 10\n", "MARGIN = 10", "MARGIN = 11"),
+        ("class Loop:\n    margin: int = 10\n", "margin: int = 10", "margin: int = 11"),
+        ("class Loop:\n    @property\n    def margin(self):\n        return 10\n", "return 10", "return 11"),
+        ("def run(loop):\n    loop.claim()\n", "loop.claim()", "pass"),
+        ("async def run(loop):\n    await loop.claim()\n", "await loop.claim()", "pass"),
+        ("def run(loop):\n    if loop.phase:\n        loop.claim()\n", "if loop.phase:", "if not (loop.phase):"),
+        ("def run(loop):\n    return loop.phase\n", "return loop.phase", "return None"),
+        (
+            "def run(loop, phase='claim'):\n    pass\n",
+            "def run(loop, phase='claim'):",
+            "def run(loop, phase='XXclaimXX'):",
+        ),
+    ],
+)
+def test_code_has_mutants(source: str, removed: str, added: str):
+    assert (removed, added) in changes_of(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'def run():\n    """Run the loop."""\n',
+        "def run(job):\n    log.warning('the job %s hangs', job.name(1))\n",
+        "def run(job):\n    raise ValueError(f'{job.name(1)} hangs', 'hangs')\n",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    LIMIT = 1\n",
+        "log = logging.getLogger('loop')\n",
+        "T = TypeVar('T')\n",
+        "Text = str | bytes\n",
+    ],
+)
+def test_types_and_human_readable_texts_have_no_mutants(source: str):
+    assert changes_of(source) == []
+
+
+def test_texts_are_not_replaced_as_arguments():
+    assert changes_of("def run(end):\n    end('the job ends', 'ENDED')\n") == [
+        ("end('the job ends', 'ENDED')", "pass"),
+        ("end('the job ends', 'ENDED')", "end('the job ends', None)"),
+        ("end('the job ends', 'ENDED')", "end('the job ends', )"),
+        ("end('the job ends', 'ENDED')", "end('the job ends', 'XXENDEDXX')"),
+        ("end('the job ends', 'ENDED')", "end('the job ends', 'ended')"),
+    ]
+
+
+def test_equal_changes_of_a_function_are_different_mutants():
+    module = MutatedModule("module.py", "def run():\n    a = 1\n    a = 1\n")
+    assert len({mutant.key for mutant in module.mutants}) == len(module.mutants)
+    assert len({module.mutated_source(mutant) for mutant in module.mutants}) == len(module.mutants)
+
+
+def test_change_is_reported_without_equal_lines():
+    assert changed_lines("a\n  b\nc\n", "a\n  d\n  e\nc\n") == ("b", "d\ne")
+
+
+# ---- which mutants run ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
+def test_every_pattern_finds_modules_and_every_test_directory_exists(package: MutatedPackage):
+    assert all(list((ROOT / "airflow_adaptive").glob(pattern)) for pattern in package.modules)
+    assert all((ROOT / test).is_dir() for test in package.tests)
+
+
+def test_every_policy_is_mutated():
+    policies = {
+        path.relative_to(ROOT).as_posix() for path in (ROOT / "airflow_adaptive/scheduler/policies").glob("*.py")
+    }
+    assert policies <= set(PACKAGES[0].paths())
+
+
+def options(*, shard: str = "1/1", all: bool = False) -> argparse.Namespace:
+    return argparse.Namespace(shard=shard, all=all)
+
+
+def test_sample_has_a_fixed_size_and_does_not_depend_on_other_modules():
+    found = candidates(next(package for package in PACKAGES if package.name == "spark"))
+    sample = choose(found, options())
+    assert len(sample) == SAMPLE
+    module = sample[0].mutant.module
+    of_module = [candidate.mutant.key for candidate in found if candidate.mutant.module == module]
+    assert of_module == sorted(mutant.key for mutant in sample[0].module.mutants)
+
+
+def test_every_mutant_belongs_to_one_shard():
+    found = candidates(next(package for package in PACKAGES if package.name == "launch"))
+    shards = [choose(found, options(shard=f"{number}/3", all=True)) for number in (1, 2, 3)]
+    assert sorted(one.mutant.key for shard in shards for one in shard) == [one.mutant.key for one in found]
+
+
+def test_prefix_contains_the_tests_of_a_module():
+    prefix = unit_tests_of("airflow_adaptive/runtime/journal/storage.py")
+    assert list(ROOT.glob(f"{prefix}*.py"))
+
+
+def test_mutant_replaces_the_module_until_it_has_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(workspace, "COPY", tmp_path)
+    module = tmp_path / "module.py"
+    module.write_text("A = 1\n")
+    before = module.stat().st_mtime_ns
+    with workspace.mutated("module.py", "A = 2\n"):
+        assert module.read_text() == "A = 2\n"
+        assert module.stat().st_mtime_ns - before >= 10**9  # bytecode has the time of the source in seconds
+    assert module.read_text() == "A = 1\n"
+    assert os.stat(module).st_mtime_ns // 10**9 == before // 10**9
+
+
+# ---- the gate -------------------------------------------------------------------------------------------------------
+
+
+def result(status: str, added: str = "pass") -> Result:
+    return Result(
+        package="p", module="m", function="f", line=1, removed="a()", added=added, status=status, tests=1, seconds=0
+    )
+
+
+def test_gate_accepts_fewer_than_5_percent_survivors_with_a_reason(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("tests.support.mutation.report.survivors", lambda: {("m", "a()", "pass"): "no effect"})
+    detected, survivor = result("detected"), result("survived")
+    assert is_accepted([detected] * 96 + [survivor] * 4, whole=False)
+    assert not is_accepted([detected] * 95 + [survivor] * 5, whole=False)
+    assert is_accepted([detected] * 95 + [survivor] * 5, whole=True)
+    assert not is_accepted([detected] * 99 + [result("survived", added="b()")], whole=True)
+    assert not is_accepted([], whole=True)
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: f"{entry['module']}: {entry['to']}")
-def test_equivalent_mutant_is_of_a_line_that_there_is(entry: dict[str, str]):
-    lines = {line.strip() for line in source(entry["module"]).splitlines()}
+def test_survivor_is_a_mutant_of_a_line_that_exists(entry: dict[str, str]):
+    lines = {line.strip() for line in (ROOT / entry["module"]).read_text().splitlines()}
     assert set(entry["from"].splitlines()) <= lines
     assert entry["from"] != entry["to"]
     assert entry["why"]
-
-
-PROPERTIES = '''
-class Slots:
-    held = 2
-
-    @property
-    def twice(self) -> int:
-        """Twice as many."""
-        return self.held * 2
-
-    def tripled(self) -> int:
-        return self.held * 3
-
-    @property
-    def both(self) -> int:
-        return self.twice + self.tripled()
-'''
-
-
-def test_properties_are_plain_functions_that_give_the_same():
-    plain = with_plain_properties(PROPERTIES)
-    assert "@property" not in plain
-    assert "def _get_twice(self) -> int:" in plain
-    made: dict[str, type] = {}
-    exec(plain, made)
-    slots = made["Slots"]()
-    assert SimpleNamespace(twice=slots.twice, both=slots.both) == SimpleNamespace(twice=4, both=10)
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_module_without_decorated_properties_is_still_one(module: str):
-    compile(with_plain_properties(source(module)), module, "exec")

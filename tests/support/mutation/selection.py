@@ -1,0 +1,126 @@
+"""Which tests run which lines: a recording of all tests, and the selection of the tests for a mutant."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from coverage import CoverageData
+
+from tests.support.mutation.mutations import Mutant
+from tests.support.mutation.workspace import COPY, DIRECTORY, RECORD, ForkServer, digest_of
+
+COVERAGE: Final = DIRECTORY / "coverage"
+RECORDING: Final = DIRECTORY / "recording.json"
+HOURS: Final = 4 * 3600
+
+
+class FailedTestsError(Exception):
+    """Some tests fail without a mutant."""
+
+
+def record(server: ForkServer, tests: Iterable[str]) -> Recording:
+    """Run the tests whose recording is missing or outdated, and return the recording."""
+    known: dict[str, Any] = json.loads(RECORDING.read_text()) if RECORDING.exists() else {}
+    sources = {path: digest_of([COPY / path]) for path in paths_of("airflow_adaptive", "*.py")}
+    modules = {path: digest_of([COPY / path]) for test in tests for path in paths_of(test, "test_*.py")}
+    changed = [path for path, digest in known.get("sources", {}).items() if sources.get(path) != digest]
+    affected = {module_of(test) for path in changed for test in Recording(known["seconds"]).tests_of(path)}
+    outdated = sorted(
+        path for path in modules if known.get("modules", {}).get(path) != modules[path] or path in affected
+    )
+    if outdated:
+        run = record_modules(server, outdated)
+        kept = {test: spent for test, spent in known.get("seconds", {}).items() if module_of(test) not in outdated}
+        left = {path: digest for path, digest in known.get("modules", {}).items() if path not in affected}
+        known = {"sources": sources, "modules": left | modules, "seconds": kept | run["seconds"]}
+        RECORDING.write_text(json.dumps(known))
+    return Recording(known["seconds"])
+
+
+def paths_of(folder: str, pattern: str) -> list[str]:
+    """Return the paths of the files of a folder of the copy, relative to the copy."""
+    return [path.relative_to(COPY).as_posix() for path in (COPY / folder).rglob(pattern)]
+
+
+def record_modules(server: ForkServer, modules: Sequence[str]) -> dict[str, Any]:
+    """Run test modules with coverage."""
+    print(f"recording {len(modules)} test modules", flush=True)
+    options = ["--maxfail=1000", "--cov", "--cov-context=test", "--cov-append", "--cov-report="]
+    server.run([*options, *modules], HOURS, writes_bytecode=True)
+    run: dict[str, Any] = json.loads(RECORD.read_text())
+    if run["failed"]:
+        raise FailedTestsError(f"These tests fail without a mutant: {run['failed']}. See .mutants/pytest.log.")
+    return run
+
+
+def module_of(test: str) -> str:
+    """Return the path of the module of a test."""
+    return test.partition("::")[0]
+
+
+class Recording:
+    """The tests of each line, and the duration of each test."""
+
+    def __init__(self, seconds: Mapping[str, float]) -> None:
+        """Read the coverage data.
+
+        Args:
+            seconds: duration of each test.
+        """
+        self.seconds = seconds
+        self._data = CoverageData(str(COVERAGE))
+        self._data.read()
+
+    @cache  # noqa: B019  the recording lives as long as the process
+    def _tests_by_line(self, module: str) -> Mapping[int, frozenset[str]]:
+        contexts = self._data.contexts_by_lineno(str(COPY / module))
+        return {line: frozenset(self._known(names)) for line, names in contexts.items()}
+
+    def tests_of(self, module: str) -> set[str]:
+        """Return the tests that run any line of a module."""
+        return set().union(*self._tests_by_line(module).values())
+
+    def _known(self, contexts: Iterable[str]) -> Iterable[str]:
+        return (test for test in (context.rpartition("|")[0] for context in contexts) if test in self.seconds)
+
+    def tests_for(self, mutant: Mutant) -> Sequence[str]:
+        """Return the tests that can detect a mutant, the most promising test first.
+
+        A line that runs while the module is imported has the tests of the whole module, and the tests of the modules that import it.
+        """
+        by_line = self._tests_by_line(mutant.module)
+        found = {test for line in mutant.lines for test in by_line.get(line, ())}
+        if not mutant.function or not found:
+            found = self._tests_of_import(mutant.module)
+        prefix = unit_tests_of(mutant.module)
+        return sorted(found, key=lambda test: (not test.startswith(prefix), self.seconds[test]))
+
+    def _tests_of_import(self, module: str) -> set[str]:
+        prefix = unit_tests_of(module)
+        near = {test for test in self.seconds if test.startswith(prefix)}
+        users = [module, *importers()[module]]
+        return near.union(*map(self.tests_of, users))
+
+
+def unit_tests_of(module: str) -> str:
+    """Return the beginning of the names of the unit tests of a module."""
+    path = Path(module)
+    return (Path("tests/unit").joinpath(*path.parts[1:-1]) / f"test_{path.stem}").as_posix()
+
+
+@cache
+def importers() -> Mapping[str, Sequence[str]]:
+    """Return the modules that import each module."""
+    modules = {path: path.relative_to(COPY).as_posix() for path in (COPY / "airflow_adaptive").rglob("*.py")}
+    found: dict[str, list[str]] = {module: [] for module in modules.values()}
+    for path, importer in modules.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                for name in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names)):
+                    found.get(f"{name.replace('.', '/')}.py", []).append(importer)
+    return found
