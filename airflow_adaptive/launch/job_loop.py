@@ -10,7 +10,7 @@ import logging
 import traceback
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import PurePath
 from typing import Any
 
@@ -25,6 +25,7 @@ from airflow_adaptive.runtime.loop import Loop, RunLimits
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.config.durations import format_duration
 from airflow_adaptive.scheduler.errors import SnapshotError
+from airflow_adaptive.scheduler.snapshot import from_json
 from airflow_adaptive.scheduler.state import Finished, SchedulerState
 from airflow_adaptive.spark.standalone import StandaloneCluster
 from airflow_adaptive.stores.task_xcoms import TaskKey
@@ -52,6 +53,15 @@ class NotCanceledError(Exception):
     """A job did not end in the time that a cancellation has."""
 
 
+class OverdueError(Exception):
+    """The execution timeout of a job has passed, each loop failed before it could cancel the job, and no driver is left."""
+
+    def __init__(self, failure: str) -> None:
+        super().__init__(
+            f"execution_timeout has passed, and the control loop fails before it can cancel the job, so its driver was killed: {failure}"
+        )
+
+
 async def run_job_loop(
     spec: JobSpec,
     conn_id: str,
@@ -63,17 +73,18 @@ async def run_job_loop(
     """Run the loop of a job until the loop ends, and return the event that resumes the task (see `loop_events`).
 
     A loop that fails is restarted with backoff, because the driver of the job must not run without a loop. The loop ends with an
-    error only if a restart cannot help: another version owns the journal, the job directory is lost, or the job was never deployed.
+    error only if a restart cannot help: another version owns the journal, the job directory is lost, the job was never deployed, or
+    the driver was killed because each loop failed after the execution timeout.
 
     Raises:
         SupersededError: another loop has taken the job over.
     """
-    delay, failure, previous, clock = FIRST_RESTART_DELAY, None, "", ProcessResources.current().clock
+    restarts, clock = _Restarts(), ProcessResources.current().clock
     while True:
         began_at, loop = clock.now(), None
         try:
             async with job_ports(conn_id, base, spec.graph.job, task, spec.options.deploy_timeout, on_rescale) as ports:
-                loop = Loop(spec, ports, limits, advisor(spec.rescale_policy), failure)
+                loop = Loop(spec, ports, limits, advisor(spec.rescale_policy), restarts.failure)
                 return _loop_event(spec, conn_id, base, limits, loop, await loop.run())
         except SupersededError:
             raise
@@ -83,12 +94,69 @@ async def run_job_loop(
             if loop is None and not await _is_deployed(base, spec.graph.job):
                 return error_event(error, None)
             log.exception("The control loop of job %s failed. It is restarted.", spec.graph.job)
-            place, has_run = _location(error), clock.now() - began_at > MAX_RESTART_DELAY
-        failure = place if has_run or place != previous else None  # A failure that repeats is reported once.
-        previous = place
-        delay = FIRST_RESTART_DELAY if has_run else delay
-        await clock.sleep(delay.total_seconds())
-        delay = min(2 * delay, MAX_RESTART_DELAY)
+            place = _location(error)
+        if _is_overdue(spec, limits, began_at, clock.now()) and await _is_driver_killed(spec, conn_id, base):
+            return error_event(OverdueError(place), None)
+        await clock.sleep(restarts.delay_s(place, has_run=clock.now() - began_at > MAX_RESTART_DELAY))
+
+
+class _Restarts:
+    """Restarts of a loop: the failure that the next loop reports, and the delay before its start."""
+
+    def __init__(self) -> None:
+        self._delay = FIRST_RESTART_DELAY
+        self._previous = ""
+        self.failure: str | None = None
+
+    def delay_s(self, place: str, *, has_run: bool) -> float:
+        """Record the failure of a loop, and return the delay before its restart. A failure that repeats is reported once."""
+        self.failure = place if has_run or place != self._previous else None
+        self._previous = place
+        delay = FIRST_RESTART_DELAY if has_run else self._delay
+        self._delay = min(2 * delay, MAX_RESTART_DELAY)
+        return delay.total_seconds()
+
+
+def _is_overdue(spec: JobSpec, limits: RunLimits | None, began_at: datetime, now: datetime) -> bool:
+    """Whether a loop failed that had to cancel the job, and the time for a graceful cancellation has passed."""
+    cancel_at = None if limits is None else limits.cancel_at
+    return cancel_at is not None and cancel_at <= began_at and cancel_at + 2 * spec.options.stop_timeout <= now
+
+
+async def _is_driver_killed(spec: JobSpec, conn_id: str, base: str) -> bool:
+    """Kill the driver of a job whose loop cannot cancel the job. Return whether no driver of the job runs any more.
+
+    Raises:
+        SupersededError: another attempt has taken the job over.
+    """
+    try:
+        await _kill_driver_of(spec, conn_id, base)
+    except SupersededError:
+        raise
+    except Exception:
+        log.exception(
+            "The execution timeout of job %s has passed, but the job cannot be canceled, and its driver cannot be killed now. Both are "
+            "tried again. To end the job now, kill the driver in the web UI of its master, and mark the task as failed.",
+            spec.graph.job,
+        )
+        return False
+    return True
+
+
+async def _kill_driver_of(spec: JobSpec, conn_id: str, base: str) -> None:
+    """Kill the driver that the journal names. Raises `SupersededError`, and the exceptions of the storage and of the cluster."""
+    directory = await _directory(base, spec.graph.job)
+    newest = await directory.newest()
+    if newest is None:
+        return
+    if await _was_taken_over(directory, spec.attempt):
+        raise SupersededError(newest.number, newest.owner)
+    driver = from_json(newest.scheduler).driver
+    if driver is None:
+        return
+    if driver.submission_id is None:
+        raise LookupError("the cluster has not reported the id of the driver yet")
+    await kill_driver(conn_id, driver.submission_id)
 
 
 def _loop_event(
@@ -103,11 +171,14 @@ def _loop_event(
 async def _is_deployed(base: str, job: str) -> bool:
     """Whether the job has a journal, so that a driver may run. An unreadable journal may exist."""
     try:
-        directory = await ProcessResources.current().store_access.read_connection(lambda: job_directory(base, job))
-        return await directory.newest() is not None
+        return await (await _directory(base, job)).newest() is not None
     except Exception as error:  # noqa: BLE001  The libraries of storages raise exceptions of any class.
         log.warning("The job directory cannot be read, so a driver of the job may run: %s", error)
         return True
+
+
+async def _directory(base: str, job: str) -> JobDirectory:
+    return await ProcessResources.current().store_access.read_connection(lambda: job_directory(base, job))
 
 
 def _location(error: Exception) -> str:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from airflow_adaptive.job.protocol.codec import decode_journal, encode_journal
 from airflow_adaptive.launch import job_loop
 from airflow_adaptive.launch.job_loop import NotCanceledError, cancel_job, run_job_loop
-from airflow_adaptive.ports import ForeignDirectoryError, JobDirectoryError
+from airflow_adaptive.launch.process_resources import ProcessResources
+from airflow_adaptive.ports import ClusterUnreachableError, ControlRequests, ForeignDirectoryError, JobDirectoryError
+from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.runtime.loop import Ports, RunLimits
 from airflow_adaptive.scheduler.timeline import ReasonCode
 from airflow_adaptive.spark.address import AddressError
@@ -38,6 +43,21 @@ class Opening:
             raise self.errors.pop(0)
         self.opened += 1
         yield self.job.ports
+
+
+class Kills:
+    """`kill_driver` of a simulation; `errors` are raised one after the other."""
+
+    def __init__(self, job: Simulation) -> None:
+        self.job = job
+        self.errors: list[Exception] = []
+        self.killed: list[str] = []
+
+    async def __call__(self, _: str, driver: str) -> None:
+        if self.errors:
+            raise self.errors.pop(0)
+        self.job.cluster.kill_driver(driver)
+        self.killed.append(driver)
 
 
 @pytest.fixture
@@ -124,6 +144,79 @@ def test_connection_that_does_not_exist_fails_a_job_that_was_never_deployed(
     opening.errors = [AddressError("connection 'spark_test' is not defined: add it")]
     message = "connection 'spark_test' is not defined: add it"
     assert run(job) == {"status": "error", "message": message, "driver": None}
+
+
+@pytest.fixture
+def overdue(job: Simulation, opening: Opening, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kills]:
+    """From the 30th second on, each cycle of a loop fails before it can cancel the job."""
+    job.spec = replace(job.spec, options=replace(job.spec.options, stop_timeout=timedelta(seconds=10)))
+    kills = Kills(job)
+    monkeypatch.setattr(job_loop, "FIRST_RESTART_DELAY", timedelta(seconds=1))
+    monkeypatch.setattr(job_loop, "MAX_RESTART_DELAY", timedelta(seconds=5))
+    monkeypatch.setattr(job_loop, "kill_driver", kills)
+    monkeypatch.setattr(job_loop, "job_directory", lambda *_: job.directory)
+    resources = SimpleNamespace(clock=job.clock, store_access=Reads())
+    monkeypatch.setattr(ProcessResources, "current", lambda: resources)
+
+    async def fail(*_: Any) -> ControlRequests:
+        raise KeyError("hush")
+
+    job.clock.at(30, lambda: setattr(job.store, "control_requests", fail))
+    yield kills
+    assert len(opening.job.drivers.started) == 1
+
+
+class Reads:
+    """`StoreAccess` without threads."""
+
+    async def read_connection(self, work: Callable[[], Any]) -> Any:
+        return work()
+
+
+OVERDUE = RunLimits(cancel_at=START + timedelta(seconds=60))
+
+
+def test_loop_that_fails_after_the_execution_timeout_kills_the_driver(
+    job: Simulation, overdue: Kills, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A defect makes each cycle fail, the execution timeout passes, and the master refuses the first request to kill the driver."""
+    overdue.errors = [ClusterUnreachableError("no master answers")]
+    event = run(job, OVERDUE)
+    assert (event["status"], event["driver"], len(overdue.killed)) == ("error", None, 1)
+    assert event["message"].startswith(
+        "execution_timeout has passed, and the control loop fails before it can cancel the job, so its driver was killed: "
+        "KeyError at test_job_loop.py, line "
+    )
+    assert "hush" not in event["message"]
+    assert (
+        "To end the job now, kill the driver in the web UI of its master, and mark the task as failed." in caplog.text
+    )
+    assert 80 <= job.clock.elapsed < 120, "after a graceful cancellation had its time, and before the queries end"
+
+
+def test_loop_that_recovers_after_the_execution_timeout_cancels_the_job(job: Simulation, overdue: Kills) -> None:
+    """A defect makes each cycle fail until some seconds after the execution timeout."""
+    control_requests = job.store.control_requests
+    job.clock.at(65, lambda: setattr(job.store, "control_requests", control_requests))
+    event = run(job, OVERDUE)
+    assert (event["outcome"], event["timed_out"], overdue.killed) == ("CANCELED", True, [])
+
+
+def test_driver_of_another_attempt_is_not_killed_after_the_execution_timeout(
+    job: Simulation, opening: Opening, overdue: Kills
+) -> None:
+    """The connection of a loop is gone, another attempt takes the job over elsewhere, and the timeout of the first attempt passes."""
+
+    def take_over() -> None:
+        newest = decode_journal(max(job.directory.journal.items())[1])
+        document = replace(newest, number=newest.number + 1, owner="attempt-2#loop")
+        job.directory.journal[document.number] = encode_journal(document)
+        opening.errors = [AddressError("connection 'spark_test' is not defined: add it")] * 100
+
+    job.clock.at(40, take_over)
+    with pytest.raises(SupersededError, match="attempt-2"):
+        run(job, OVERDUE)
+    assert (overdue.killed, len(opening.errors) < 100) == ([], True)
 
 
 def test_journal_of_a_newer_version_ends_the_loop(job: Simulation, opening: Opening) -> None:
