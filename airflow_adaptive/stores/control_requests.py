@@ -85,11 +85,18 @@ class ControlRequestReader:
         return {key: document for key, document in found.items() if document is not None}
 
     def _restore(self) -> dict[str, Any]:
-        """Store the requests again that the store does not contain any more; returns the requests."""
-        missing = {key: known for key, known in self._documents.items() if self._store.get(key) is None}
-        for key, document in missing.items():
-            self._store.set(key, document)
-        return missing
+        """Store the known requests again, except for keys with a newer request; return the documents of these keys.
+
+        A request that is accepted between the read and the write of its key (12-30 ms) is lost: the Task SDK has no conditional write.
+        """
+        return {key: self._restored(key, known) for key, known in self._documents.items()}
+
+    def _restored(self, key: str, known: Any) -> Any:
+        document = self._store.get(key)
+        if document is not None:
+            return document
+        self._store.set(key, known)
+        return known
 
 
 def store_request(job: str, request: ControlRequest) -> None:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from airflow.sdk.execution_time.comms import SetAssetStateStoreByName
 from airflow.sdk.execution_time.context import AssetStateStoreAccessor
 
 from airflow_adaptive.ports import DesiredState, Requester
@@ -127,3 +128,35 @@ def test_requests_are_restored_after_a_withdrawal_too(monkeypatch: pytest.Monkey
     airflow.asset_states.clear()
     assert reader.read() == (before | {CALENDAR: None}, True)
     assert airflow.asset_states == before
+
+
+class WritingComms(FakeComms):
+    """A supervisor that runs another writer after the first write of a loop."""
+
+    other: Callable[[], None] | None = None
+
+    def send(self, message: Any) -> Any:
+        answer = super().send(message)
+        if isinstance(message, SetAssetStateStoreByName) and self.other is not None:
+            other, self.other = self.other, None
+            other()
+        return answer
+
+
+def test_request_that_is_accepted_while_others_are_restored_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow empties the store, a loop restores its first request, and a user and a calendar make new requests before the others."""
+    airflow = WritingComms.install(monkeypatch)
+    assert isinstance(airflow, WritingComms)
+    reader = ControlRequestReader(AssetStateStoreAccessor(name="departures"))
+    request_desired_state("departures", DesiredState.RUNNING)
+    by_calendar()
+    store_request("departures", ControlRequest(key=REQUIREMENTS, value=bounds(1, 1)))
+    reader.accept(reader.read()[0])
+    airflow.asset_states.clear()
+    airflow.other = by_alice
+    documents, is_emptied = reader.read((DESIRED_STATE, REQUIREMENTS))
+    reader.accept(documents)
+    assert is_emptied
+    assert airflow.asset_states[REQUIREMENTS]["by"] == "alice"
+    assert reader.requests.requirements == {"job": (2, 3)}, "the loop uses the newer request at once"
+    assert reader.requests.calendar == {"job": (1, 4)}
