@@ -57,12 +57,12 @@ class ControlRequestReader:
         return KEYS if self._reads_left == READS_BETWEEN else (DESIRED_STATE, REQUIREMENTS)
 
     def read(self, keys: Iterable[str] = KEYS) -> tuple[dict[str, Any], bool]:
-        """Return the documents of some keys, None for a key without a document, and whether the state store was empty; blocks.
+        """Return the documents of some keys, None for a key without a document, and whether the state store was emptied; blocks.
 
         Airflow deletes an asset that no active DAG references, and its state store with it. The known requests are then stored again.
         """
         documents: dict[str, Any] = {key: self._store.get(key) for key in keys}
-        is_emptied = documents[DESIRED_STATE] is None and DESIRED_STATE in self._documents
+        is_emptied = any(document is None and key in self._documents for key, document in documents.items())
         return (documents | self._restore() if is_emptied else documents), is_emptied
 
     def accept(self, documents: Mapping[str, Any]) -> None:

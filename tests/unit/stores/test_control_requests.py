@@ -160,3 +160,19 @@ def test_request_that_is_accepted_while_others_are_restored_is_kept(monkeypatch:
     assert airflow.asset_states[REQUIREMENTS]["by"] == "alice"
     assert reader.requests.requirements == {"job": (2, 3)}, "the loop uses the newer request at once"
     assert reader.requests.calendar == {"job": (1, 4)}
+
+
+def test_store_is_emptied_although_it_contains_a_newer_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow empties the store, and a user suspends the job before its loop reads again: the override of the user is restored."""
+    airflow = FakeComms.install(monkeypatch)
+    reader = ControlRequestReader(AssetStateStoreAccessor(name="departures"))
+    request_desired_state("departures", DesiredState.RUNNING)
+    by_alice()
+    reader.accept(reader.read()[0])
+    airflow.asset_states.clear()
+    request_desired_state("departures", DesiredState.SUSPENDED)
+    documents, is_emptied = reader.read()
+    reader.accept(documents)
+    assert is_emptied
+    assert airflow.requests == {"desired_state": "suspended", "requirements": bounds(2, 3)}
+    assert reader.requests.desired_state is DesiredState.SUSPENDED
