@@ -14,7 +14,6 @@ from unittest.mock import patch
 from airflow_adaptive.job.protocol.documents import JournalDocument
 from airflow_adaptive.ports import ControlRequests
 from airflow_adaptive.runtime.loop import Loop, Ports
-from airflow_adaptive.scheduler.state import Finished
 from airflow_adaptive.spark.address import ClusterAddress
 from airflow_adaptive.spark.standalone import StandaloneCluster
 from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
@@ -162,10 +161,6 @@ class OneJobFleet:
     def driver(self) -> Any:
         """The newest driver."""
         return self.drivers.started[-1]
-
-    @property
-    def is_finished(self) -> bool:
-        return self.loop is not None and isinstance(self.loop.state.current, Finished)
 
     def has(self, text: str) -> bool:
         """Whether the history contains a text."""

@@ -101,12 +101,13 @@ def test_a_frozen_python_process_leaves_the_query_running(running):
     assert len(running.drivers.started) == 1
 
 
-def test_a_driver_that_was_suspended_for_longer_than_its_lease_ends_itself(running):
-    running.masters.begin(MasterFault("refuse", kinds="kill"))
+def test_a_driver_whose_host_was_suspended_for_longer_than_its_lease_ends_after_the_host_resumes(running):
+    (worker,) = [worker.worker_id for worker in running.cluster.workers]
     resume = running.driver.suspend()
+    running.cluster.lose_worker(worker)
     running.add_workers(3)
-    running.run_until(lambda: len(running.drivers.started) == 2)
     running.run_until(running.runs_with(2))
+    assert running.drivers.of(JOB)[0].processes.is_alive
     resume()
     running.run(5)
     assert not running.drivers.of(JOB)[0].processes.is_alive
@@ -143,7 +144,6 @@ def test_a_bounded_job_finishes_with_each_record_once_although_its_driver_is_kil
     fleet.add_workers(5)
     fleet.run_until(lambda: fleet.model.processed >= 5_000)
     fleet.driver.processes.kill()
-    fleet.run_until(lambda: fleet.is_finished)
+    fleet.run_until(lambda: fleet.has("loop ended: Finished"))
     assert fleet.model.is_complete
     assert fleet.drivers.has_finished(JOB)
-    assert fleet.has("loop ended: Finished")
