@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, replace
 from datetime import timedelta
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
+from uuid import uuid4
 
 from airflow.sdk.execution_time.context import AssetStateStoreAccessor
 
@@ -22,6 +23,7 @@ from airflow_adaptive.runtime.once_logger import OnceLogger
 from airflow_adaptive.runtime.publishing.documents import documents
 from airflow_adaptive.runtime.publishing.job_view import JobView
 from airflow_adaptive.runtime.publishing.time_series import PAGES
+from airflow_adaptive.runtime.requirements.control_requests import CALENDAR
 from airflow_adaptive.stores.airflow_metrics import AirflowMetrics
 from airflow_adaptive.stores.control_requests import ControlRequestReader
 from airflow_adaptive.stores.store_access import METRICS_INTERVAL, REQUEST_INTERVAL, BackgroundWriter, StoreAccess
@@ -36,6 +38,10 @@ FIRST_READ_TIMEOUT = timedelta(seconds=5)
 
 FINISH_TIMEOUT = timedelta(seconds=30)
 """Longest time that a loop waits for its last write."""
+
+LATE_WRITE: Final = "late_write"
+"""Key of a random value. A loop that has ended stores a new value after a write that hung: the loop of the job, which may run in another process,
+then writes all of its values again. The value is read together with the calendar."""
 
 
 class AirflowJobStore:
@@ -70,6 +76,7 @@ class AirflowJobStore:
         self._pushed: dict[str, Any] = {}
         self._stored: dict[str, Any] = {}
         self._late_write = access.late_writes.get(job)
+        self._known_late_write: Any = None
         self._is_closed = False
         self._warnings = OnceLogger(log)
 
@@ -133,18 +140,27 @@ class AirflowJobStore:
 
     async def _read_requests(self) -> None:
         """Read the control requests. If Airflow has emptied the store, also publish the newest view again."""
-        began_s, keys = self._clock.elapsed, self._reader.next_keys(every=self._is_notified)
-        self._is_notified = False
-        found = await self._attempt(self._access.read(partial(self._reader.read, keys)))
+        began_s, is_urgent, self._is_notified = self._clock.elapsed, self._is_notified, False
+        keys = self._reader.next_keys(every=is_urgent)
+        read = partial(self._read_store, keys, check_late_write=not is_urgent and CALENDAR in keys)
+        found = await self._attempt(self._access.read(read))
         if found is None:
             return
-        documents, is_emptied = found
+        (documents, is_emptied), late_write = found
         self._reader.accept(documents)
+        if late_write != self._known_late_write:
+            self._known_late_write = late_write
+            self._report_late_write()
         self._read_s = began_s
         if is_emptied:
             self._stored = {}
             if self._view is not None:
                 self._view_writer.put(self._view)
+
+    def _read_store(self, keys: tuple[str, ...], *, check_late_write: bool) -> tuple[tuple[dict[str, Any], bool], Any]:
+        """Read the control requests, and the value of `LATE_WRITE` if required."""
+        late_write = self._accessor.get(LATE_WRITE) if check_late_write else self._known_late_write
+        return self._reader.read(keys), late_write
 
     def _report_late_write(self) -> None:
         """Let the loop of the job in this process write all values again."""
@@ -184,7 +200,16 @@ class AirflowJobStore:
         finally:
             if is_abandoned():
                 self._report_late_write()
+            if self._is_closed:
+                self._announce_late_write()
         return True
+
+    def _announce_late_write(self) -> None:
+        """Let the loop of the job in another process write all values again."""
+        try:
+            self._accessor.set(LATE_WRITE, uuid4().hex)
+        except Exception as error:  # noqa: BLE001  backends of state stores raise exceptions of any class
+            log.warning("%s may show old values until they change: %s: %s", self._task, type(error).__name__, error)
 
     async def _write_metrics(self, metrics: Mapping[str, Any]) -> bool:
         is_written = await self._attempt(self._access.write(partial(self._store_metrics, metrics))) is not None

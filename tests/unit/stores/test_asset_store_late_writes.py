@@ -16,7 +16,7 @@ from airflow_adaptive.local.waiting import wait_until_async
 from airflow_adaptive.ports import DesiredState
 from airflow_adaptive.stores import store_access
 from airflow_adaptive.stores.asset_store import AirflowJobStore
-from airflow_adaptive.stores.control_requests import request_desired_state, withdraw_desired_state
+from airflow_adaptive.stores.control_requests import READS_BETWEEN, request_desired_state, withdraw_desired_state
 from airflow_adaptive.stores.store_access import StoreAccess
 from airflow_adaptive.stores.task_xcoms import TaskKey
 from airflow_adaptive.testing.fakes.manual_clock import ManualClock
@@ -160,6 +160,32 @@ def test_ended_loop_writes_no_further_metrics(airflow: LateComms) -> None:
 
     run(story())
     assert airflow.asset_states.keys() & {"metrics/10", "metrics/60"} == {"metrics/10"}
+
+
+@pytest.mark.parametrize("key", ["state", "summary"])
+def test_loop_in_another_process_replaces_what_a_hung_write_overwrites(airflow: LateComms, key: str) -> None:
+    """The write of a loop hangs, the loop ends, a loop of another triggerer publishes its view, and then the write continues."""
+    airflow.late = {key}
+
+    async def story() -> None:
+        loops, elsewhere = Loops(airflow), Loops(airflow)
+        ended, following = loops.store(), elsewhere.store()
+        await ended.publish(OLD)
+        await loops.until(lambda: airflow.hangs, "a write that hangs")
+        ended.close()
+        await following.control_requests()
+        await following.publish(NEW)
+        await elsewhere.published(following, "Restarting")
+        airflow.release.set()
+        await loops.until(lambda: airflow.has_taken_effect, "the late write")
+        for _ in range(READS_BETWEEN + 1):
+            await elsewhere.clock.sleep(2)
+            await following.control_requests()
+            assert following._reading is not None
+            await following._reading
+        await elsewhere.published(following, "Restarting")
+
+    run(story())
 
 
 def test_loop_that_was_handed_over_does_not_publish_its_view_again_after_a_withdrawal(airflow: LateComms) -> None:
