@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, cast
 
 from airflow.sdk.exceptions import AirflowRuntimeError
@@ -11,6 +11,7 @@ from airflow.sdk.execution_time.context import AssetStateStoreAccessor
 
 from airflow_adaptive.launch.published_summary import PublishedSummary, decode_summary
 from airflow_adaptive.ports import DesiredState, Requester
+from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.publishing.documents import SCHEDULER, SUMMARY
 from airflow_adaptive.runtime.requirements.control_requests import (
     CALENDAR,
@@ -106,7 +107,7 @@ class JobControl:
         require_rescalable(self._job, state, summary.job_type, summary.outcome)
         requested = _requested_body(parallelism, state)
         body = encode_requirements(accept_body(requested, state))
-        expires_at = None if duration is None else datetime.now(UTC) + duration
+        expires_at = None if duration is None else SystemClock().now() + duration
         self._request(CALENDAR if calendar else REQUIREMENTS, requested, by, expires_at)
         return body
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from airflow.sdk.execution_time.context import AssetStateStoreAccessor
 
 from airflow_adaptive.ports import ControlRequests, DesiredState
+from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.once_logger import OnceLogger
 from airflow_adaptive.runtime.requirements.control_requests import (
     DESIRED_STATE,
@@ -101,7 +101,7 @@ class ControlRequestReader:
 
 def store_request(job: str, request: ControlRequest) -> None:
     """Store a control request with its requester in one write, and notify the loop of the job."""
-    AssetStateStoreAccessor(name=job).set(request.key, request.document(datetime.now(UTC)))
+    AssetStateStoreAccessor(name=job).set(request.key, request.document(SystemClock().now()))
     notify(job)
 
 

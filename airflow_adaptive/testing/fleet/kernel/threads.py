@@ -69,3 +69,26 @@ class SimulatedExecutor:
     def _serve(self) -> None:
         while True:
             self._calls.get()()
+
+
+class SimulatedLock:
+    """A lock that threads get in the order in which they ask for it, like `threading.Lock`."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        """Create a lock that is free."""
+        self._kernel = kernel
+        self._is_held = False
+        self._waiting: deque[Action] = deque()
+
+    def __enter__(self) -> None:
+        """Block until the lock is free, and take it."""
+        if self._is_held:
+            self._kernel.block(self._waiting.append)
+        self._is_held = True
+
+    def __exit__(self, *error: object) -> None:
+        """Give the lock to the thread that has waited longest, or leave it free."""
+        if self._waiting:
+            self._waiting.popleft()()
+        else:
+            self._is_held = False

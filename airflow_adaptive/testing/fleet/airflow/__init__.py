@@ -1,0 +1,1 @@
+"""Airflow in the simulation: its metadata database, workers, triggerers, and users."""
