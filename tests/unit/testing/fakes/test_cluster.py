@@ -93,3 +93,26 @@ async def test_scripts_behave_as_described() -> None:
     submission_id = await cluster.submit(DriverSubmission(name="batch", script="batch.py"))
     assert (await cluster.status(submission_id)).state is SubmissionState.FINISHED
     assert (await cluster.snapshot()).granted == {}
+
+
+@pytest.mark.asyncio
+async def test_a_lower_limit_ends_no_executor_and_grants_none(cluster: FakeCluster) -> None:
+    cluster.add_worker(cores=4, memory_mb=8192)
+    submission_id = await cluster.submit(DRIVER)
+    cluster.set_executor_limit(submission_id, 3)
+    cluster.set_executor_limit(submission_id, 1)
+    assert list(cluster.executors_by_id(submission_id)) == ["0", "1", "2"]
+    cluster.release_executors(submission_id, ["0", "2", "7"])
+    assert list(cluster.executors_by_id(submission_id)) == ["1"]
+    cluster.set_executor_limit(submission_id, 2)
+    assert list(cluster.executors_by_id(submission_id)) == ["1", "3"]
+
+
+@pytest.mark.asyncio
+async def test_a_waiting_driver_launches_when_a_worker_has_capacity() -> None:
+    launched: list[str] = []
+    cluster = FakeCluster(on_launch=launched.append)
+    submission_id = await cluster.submit(DRIVER)
+    assert launched == []
+    cluster.add_worker()
+    assert launched == [submission_id]
