@@ -123,7 +123,7 @@ class QueryRun:
                 self._pause(self._model.shape.idle_s, between_batches=True)
                 continue
             self._checkpoint.log_offsets(batch)
-            if self._is_interrupted or not self._execute_batch(batch):
+            if not self._execute_batch(batch):
                 return
             last = batch
 

@@ -47,5 +47,6 @@ def test_a_query_fails_when_another_one_logs_the_same_batch(kernel, checkpoint):
         run.start()
     kernel.run(until=30)
     assert sorted(run.is_active for run in runs) == [False, True]
-    (failed,) = (run.failure for run in runs if not run.is_active)
-    assert failed.error_class == "CONCURRENT_STREAM_LOG_UPDATE"
+    (failed,) = (run for run in runs if not run.is_active)
+    assert failed.failure is not None
+    assert failed.failure.error_class == "CONCURRENT_STREAM_LOG_UPDATE"

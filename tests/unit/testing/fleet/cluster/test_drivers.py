@@ -80,6 +80,45 @@ def test_the_jvm_of_a_killed_python_process_ends_before_the_next_driver_runs_a_q
     running.run_until(lambda: len(running.drivers.started) == 2)
     running.run_until(running.runs_with(2))
     assert running.overlaps == []
+    assert not running.has("the watchdog kills the driver")
+
+
+def test_the_scheduler_kills_a_driver_without_a_heartbeat_before_the_watchdog_does(running):
+    running.driver.processes.freeze()
+    running.run_until(lambda: len(running.drivers.started) == 2)
+    assert running.has("kill of triggerer-1 executed")
+    assert not running.has("the watchdog kills the driver")
+
+
+def test_a_python_process_waits_for_its_frozen_jvm(running):
+    resume = running.driver.processes.freeze_jvm()
+    running.run(1)
+    written = running.count("status.json written")
+    running.run(5)
+    assert running.count("status.json written") == written
+    assert not running.driver.runs_query
+    resume()
+    running.run(5)
+    assert running.count("status.json written") > written
+    assert running.driver.runs_query
+
+
+def test_a_driver_on_a_lost_worker_continues_with_its_executors(running):
+    (worker,) = [worker.worker_id for worker in running.cluster.workers]
+    running.cluster.lose_worker(worker)
+    processed = running.model.processed
+    running.run(5)
+    assert running.model.processed > processed
+
+
+def test_a_driver_that_stops_interrupts_a_batch_that_is_too_long():
+    fleet = OneJobFleet(shape=WorkloadShape(batch_s=60.0))
+    fleet.add_workers(3)
+    fleet.run_until(lambda: fleet.has("offsets/0 created"))
+    fleet.store.requests = ControlRequests(desired_state=DesiredState.SUSPENDED)
+    fleet.run_until(lambda: fleet.has("exit 0: STOPPED"), limit_s=30)
+    assert fleet.has("no batch boundary within 10 s")
+    assert fleet.model.output == {}
 
 
 @pytest.mark.parametrize("frozen", ["freeze", "freeze_python", "freeze_jvm"])

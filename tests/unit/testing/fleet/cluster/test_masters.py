@@ -39,14 +39,22 @@ def test_a_driver_continues_while_no_master_answers(fleet, effect):
     assert len(fleet.drivers.started) == 1
 
 
-def test_drivers_get_no_executors_from_masters_that_hang(fleet):
+def test_drivers_that_reach_no_master_get_no_executors(fleet):
     fleet.run_until(fleet.runs_with(2))
-    end = fleet.masters.hang(with_drivers=True)
+    end = fleet.cluster.disconnect_drivers()
     fleet.add_workers(2)
     fleet.run(30)
     assert len(fleet.cluster.executors(fleet.driver.submission_id)) == 2
     end()
     fleet.run_until(fleet.runs_with(4))
+
+
+def test_masters_can_hang_for_loops_and_drivers(fleet):
+    end = fleet.masters.hang(with_drivers=True)
+    fleet.run(30)
+    assert fleet.cluster.submissions == {}
+    end()
+    fleet.run_until(fleet.runs_with(2))
 
 
 def test_slow_masters_answer_late(fleet):

@@ -27,9 +27,9 @@ class Client:
 
     def __init__(self, token: str | None = None) -> None:
         self.kernel = Kernel()
-        entropy, history = Entropy(1), []
-        self.cluster = SimulatedCluster(self.kernel, entropy, history.append, lambda submission_id: None)
-        self.masters = SimulatedMasters(self.kernel, entropy, history.append, self.cluster, token=token)
+        entropy = Entropy(1)
+        self.cluster = SimulatedCluster(self.kernel, entropy, lambda text: None, lambda submission_id: None)
+        self.masters = SimulatedMasters(self.kernel, entropy, lambda text: None, self.cluster, token=token)
         self.transport = SimulatedTransport(self.kernel, lambda host: self.masters)
         self.client = httpx.AsyncClient(transport=self.transport)
         self.process = SimulatedProcess(self.kernel, "triggerer-1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from datetime import timedelta
 
 import pytest
@@ -170,3 +171,19 @@ def test_the_random_values_of_one_purpose_do_not_depend_on_those_of_another():
     assert alone.random("faults").random() == beside.random("faults").random()
     assert alone.random("faults").random() != Entropy(1).random("faults").random()
     assert Entropy(1).bytes(16) == Entropy(1).bytes(16) != Entropy(2).bytes(16)
+
+
+def test_a_thread_of_a_killed_process_executes_nothing_more_when_it_is_forgotten(kernel, process):
+    order = []
+
+    def run():
+        try:
+            kernel.sleep(5)
+        finally:
+            order.append("finally")
+
+    process.soon(lambda: kernel.start_thread(run))
+    kernel.at(1, process.kill)
+    kernel.run(until=10)
+    gc.collect()
+    assert order == []
