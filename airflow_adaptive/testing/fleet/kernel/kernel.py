@@ -56,8 +56,6 @@ class Kernel:
         self._events: list[tuple[float, int, Event]] = []
         self._numbers = count()
         self._main = getcurrent()
-        self._threads: set[greenlet] = set()
-        """Threads that have not ended. A thread of a killed process stays, because its end would execute its `finally` blocks."""
 
     def at(self, when: float, action: Action, process: SimulatedProcess | None = None) -> Event:
         """Plan an action for a time; a time in the past means now. The action belongs to a process, or to the environment."""
@@ -109,13 +107,7 @@ class Kernel:
 
     def start_thread(self, run: Action) -> None:
         """Run a function in a new thread of the current process, or of the environment."""
-
-        def serve() -> None:
-            run()
-            self._threads.discard(thread)
-
-        thread = greenlet(serve, self._main)
-        self._threads.add(thread)
+        thread = greenlet(run, self._main)
         self.at(self.now, thread.switch, self.process)
 
     def block(self, plan_wakeup: Callable[[Action], object]) -> None:

@@ -103,12 +103,14 @@ def test_a_python_process_waits_for_its_frozen_jvm(running):
     assert running.driver.runs_query
 
 
-def test_a_driver_on_a_lost_worker_continues_with_its_executors(running):
-    (worker,) = [worker.worker_id for worker in running.cluster.workers]
-    running.cluster.lose_worker(worker)
-    processed = running.model.processed
-    running.run(5)
-    assert running.model.processed > processed
+def test_a_driver_on_a_lost_worker_continues_with_the_executors_that_the_master_has_granted(fleet):
+    (other,) = fleet.add_workers(2)
+    fleet.run_until(fleet.runs_with(4))
+    fleet.cluster.lose_worker(next(worker.worker_id for worker in fleet.cluster.workers if worker.worker_id != other))
+    fleet.run(3)
+    processed = fleet.model.processed
+    fleet.run(5)
+    assert fleet.model.processed > processed
 
 
 def test_a_driver_that_stops_interrupts_a_batch_that_is_too_long():
