@@ -5,7 +5,7 @@ PARALLEL := --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install ui ui-check demo playground test test-airflow test-cluster test-long test-faults test-weeks chaos check lint format unit explore mutants mutants-full tables-age bench-scheduler bench-bodies bench-balance bench-triggerer bench-outages bench-rescale clean
+.PHONY: help install ui ui-check demo playground test test-airflow test-cluster test-long test-faults test-weeks chaos check lint format unit explore mutants mutants-full fleet-defects tables-age bench-scheduler bench-bodies bench-balance bench-triggerer bench-outages bench-rescale clean
 
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ mutants: install ## mutate a sample of the code of each package, and check that 
 
 mutants-full: install ## mutate all code of these packages (days; resumes; SHARD=1/4)
 	$(BIN)/python -m tests.support.mutation.mutants --all $(if $(SHARD),--shard $(SHARD)) $(PACKAGES)
+
+fleet-defects: install ## bring fixed defects back, and check that the fleet simulator finds each of them by its named seed; results in docs/proof.md (minutes)
+	$(BIN)/python -m tests.support.fleet.reverts
 
 tables-age: install ## state below each measured table of the docs whether the table is older than the code
 	$(BIN)/python -m tests.support.published_tables
