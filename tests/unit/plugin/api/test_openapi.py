@@ -40,7 +40,7 @@ CHECKS = [
 
 OPERATIONS = 19
 
-EXAMPLES = 6
+EXAMPLES = 100
 """Of each operation."""
 
 
@@ -110,8 +110,9 @@ def authorization(airflow_app: AirflowApp) -> Iterator[dict[str, str]]:
         asgi.shutdown_lifespans()
 
 
+@pytest.mark.parametrize("number", range(OPERATIONS))
 def test_requests_made_from_the_document_get_answers_that_it_foretells(
-    airflow_app: AirflowApp, authorization: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    airflow_app: AirflowApp, authorization: dict[str, str], monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     from airflow_adaptive.plugin.api.routes import events  # noqa: PLC0415
 
@@ -120,8 +121,7 @@ def test_requests_made_from_the_document_get_answers_that_it_foretells(
     schema = schemathesis.openapi.from_asgi(f"{API}/openapi.json", airflow_app.app, headers=authorization)
     found: list[Any] = list(schema.get_all_operations())
     assert len(found) == OPERATIONS
-    for operation in found:
-        _try(operation.ok(), authorization)
+    _try(found[number].ok(), authorization)
 
 
 def _try(operation: Any, authorization: dict[str, str]) -> None:

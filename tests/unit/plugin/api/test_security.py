@@ -23,12 +23,23 @@ READING = [
 
 CHANGING = [
     ("PUT", "/jobs/departures/resource-requirements"),
+    ("DELETE", "/jobs/departures/resource-requirements"),
     *(("POST", f"/jobs/departures/{desired_state}") for desired_state in ("cancel", "suspend", "resume")),
 ]
 
 PREVIEW = ("POST", "/jobs/departures/resource-requirements:preview")
 
 REQUESTS = [*(("GET", path) for path in READING), *CHANGING, PREVIEW]
+
+
+def test_tables_contain_every_route(airflow_app: AirflowApp) -> None:
+    paths = airflow_app.client().get(f"{API}/openapi.json").json()["paths"]
+    routes = {(method.upper(), path.removeprefix("/api/v1")) for path, methods in paths.items() for method in methods}
+    named = {
+        (method, path.replace("departures", "{job}").replace("details/1", "details/{rescale_id}"))
+        for method, path in REQUESTS
+    }
+    assert routes - named == set()
 
 
 @pytest.mark.parametrize(("method", "path"), REQUESTS)
@@ -102,10 +113,14 @@ def test_asset_that_no_task_runs_is_no_job(airflow_app: AirflowApp) -> None:
 )
 def test_page_of_another_site_changes_nothing(airflow_app: AirflowApp, headers: dict[str, str]) -> None:
     asset = place(airflow_app, executing())
+    airflow_app.client().put(f"{API}/jobs/departures/resource-requirements", json=BODY)
+    override = airflow_app.requested(asset, "requirements")
+    assert override is not None
     for method, path in [*CHANGING, PREVIEW]:
         answer = airflow_app.client().request(method, API + path, json=BODY, headers=headers)
         assert (answer.status_code, answer.json()["type"]) == (403, "urn:airflow-adaptive:problem:cross-site")
     assert airflow_app.requested(asset, "desired_state") == "running"
+    assert airflow_app.requested(asset, "requirements") == override
 
 
 @pytest.mark.parametrize(
