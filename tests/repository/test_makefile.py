@@ -8,6 +8,8 @@ from pathlib import Path
 from tests.support.repository import ROOT
 
 TESTS = ROOT / "tests"
+NIGHTLY = (ROOT / ".github" / "workflows" / "nightly.yml").read_text()
+LONG = re.compile(r"^(test-long|test-faults|test-weeks|explore|mutants\S*|bench-\w+):", re.MULTILINE)
 COMMANDS = re.compile(r"^(test-airflow|test-cluster|test-long|test-faults|unit):.*\n((?:\t.*\n)+)", re.MULTILINE)
 
 
@@ -42,3 +44,16 @@ def test_integration_tests_run_in_the_targets_of_make_test():
     targets = directories()
     assert left_out([TESTS / "integration"], targets["test-airflow"] + targets["test-cluster"]) == []
     assert left_out([TESTS / "integration"], targets["test-long"]) == []
+
+
+def test_nightly_run_calls_every_long_target():
+    long = set(LONG.findall((ROOT / "Makefile").read_text()))
+    called = re.findall(r"(?:target: |- )([a-z-]+)(?:,.*|)$|run: .*\bmake ([a-z-]+)", NIGHTLY, re.MULTILINE)
+    assert long - {name for names in called for name in names} == set()
+
+
+def test_shards_of_the_nightly_run_are_complete():
+    shards: dict[str, set[int]] = {}
+    for number, count in re.findall(r"(\d+)/(\d+)", NIGHTLY):
+        shards.setdefault(count, set()).add(int(number))
+    assert shards == {count: set(range(1, int(count) + 1)) for count in shards}
