@@ -31,7 +31,7 @@ from airflow_adaptive.local.waiting import wait_until
 
 USERNAME = "admin"
 
-HTTP_TIMEOUT_S = 5.0
+HTTP_TIMEOUT_S = 30.0
 
 START_TIMEOUT_S = 180.0
 """Maximum time until every component is healthy."""

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import httpx
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 """Timeout of a request. An API server with one worker is slow while the machine is busy."""
 
 CONNECT_RETRIES = 3

@@ -34,9 +34,9 @@ WORKER_CLASS = "org.apache.spark.deploy.worker.Worker"
 PORT_ATTEMPTS = 3
 """Maximum number of starts of a daemon, each with other ports: another process may bind a free port before Spark does."""
 
-HTTP_TIMEOUT_S = 5.0
+HTTP_TIMEOUT_S = 60.0
 
-LAUNCH_TIMEOUT_S = 10.0
+LAUNCH_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

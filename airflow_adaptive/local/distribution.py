@@ -19,7 +19,7 @@ MINIMUM_JAVA = 17
 
 JAVA_FIX = f"install Java {MINIMUM_JAVA} or later (for example `apt install openjdk-17-jre-headless`) and set JAVA_HOME"
 
-JAVA_TIMEOUT_S = 30.0
+JAVA_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 from airflow_adaptive.plugin.api.ui_files import DIST
 from tests.support.airflow.airflow_app import AirflowApp
 
-TIMEOUT_MS = 20_000
+TIMEOUT_MS = 60_000
 """With what a page does and shows: other tests may have the processors, too."""
 
 
@@ -32,7 +32,7 @@ def address(shared_airflow_app: AirflowApp) -> Iterator[str]:
         thread.start()
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
         server.should_exit = True
-        thread.join(20)
+        thread.join(60)
 
 
 class Visitor:

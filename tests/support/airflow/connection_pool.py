@@ -10,7 +10,7 @@ from unittest import mock
 
 from tests.support.airflow.airflow_app import AirflowApp
 
-WAIT_S = 20
+WAIT_S = 60
 """Longest wait for a connection, in seconds. A request that waits longer fails."""
 
 

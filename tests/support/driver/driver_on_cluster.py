@@ -202,7 +202,7 @@ class DriverOnCluster:
 
     def _call(self, method: str, path: str, **options: Any) -> dict[str, Any]:
         answer = httpx.request(
-            method, f"{self.cluster.rest_url}/v1/submissions/{path}", timeout=10.0, trust_env=False, **options
+            method, f"{self.cluster.rest_url}/v1/submissions/{path}", timeout=TIMEOUT_S, trust_env=False, **options
         )
         found: dict[str, Any] = answer.json()
         return found

@@ -15,7 +15,7 @@ import pytest
 from airflow_adaptive.local import guardian
 from airflow_adaptive.local.waiting import wait_until
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 WAIT = "import threading; threading.Event().wait()"
 

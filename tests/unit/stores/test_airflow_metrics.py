@@ -282,7 +282,7 @@ async def publish_view_and_metrics() -> None:
     await store.publish_metrics(job_metrics(input=7.5))
     await store.finish()
     others = asyncio.all_tasks() - {asyncio.current_task()}
-    await asyncio.wait_for(asyncio.gather(*others), timeout=10)  # none is left if the sending was quick
+    await asyncio.wait_for(asyncio.gather(*others), timeout=60)  # none is left if the sending was quick
     store.close()
 
 

@@ -17,7 +17,7 @@ from airflow_adaptive.job.protocol.conf import DriverSettings
 from airflow_adaptive.job.protocol.documents import Action, DriverState, DriverStatus
 from tests.support.driver.simulated_driver import EPOCH, LEASE_S, NONCE, SimulatedDriver, directive, plan
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 
 
 class LinkedDriver:

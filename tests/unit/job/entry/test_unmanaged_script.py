@@ -22,7 +22,7 @@ from airflow_adaptive.job.queries.writers import AdaptiveJobError
 from tests.support.driver.fake_spark import Query, Spark, Stream
 from tests.support.driver.simulated_driver import directive, plan
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 
 IDENTITY = {
     "spark.airflow.adaptive.job": "departures",

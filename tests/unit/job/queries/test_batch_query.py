@@ -14,7 +14,7 @@ from airflow_adaptive.job.queries.batch_query import BatchQuery, UnendedBatchErr
 from airflow_adaptive.job.queries.workload import JobWorkload
 from tests.support.driver.simulated_driver import plan
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 class Spark:

@@ -19,7 +19,7 @@ from tests.support.driver.fake_spark import Query, Spark
 from tests.support.driver.simulated_driver import plan
 
 ERROR = FailureReport(error_class="ValueError", message="no such airport")
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 
 
 class Job:

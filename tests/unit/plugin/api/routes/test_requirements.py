@@ -105,7 +105,7 @@ def test_of_many_writers_at_once_one_is_first(airflow_app: AirflowApp) -> None:
 
     def write(upper: int) -> None:
         client = airflow_app.client()
-        start.wait(30)
+        start.wait(60)
         answers[upper] = client.put(PATH, json={"job": bounds(1, upper)}, headers=headers).status_code
 
     writers = [threading.Thread(target=write, args=(upper,)) for upper in (1, 2, 3, 5, 6, 7)]
