@@ -15,6 +15,7 @@ import resource
 import signal
 import sys
 import time
+import traceback
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -79,8 +80,11 @@ def run_session(arguments: list[str], output: str, seconds: float, writes_byteco
         import pytest  # noqa: PLC0415  the libraries are imported first
 
         code = int(pytest.main(arguments))
+    except BaseException:  # noqa: BLE001  the process ends in any case
+        traceback.print_exc()
     finally:
         sys.stdout.flush()
+        sys.stderr.flush()
         os._exit(code)
 
 

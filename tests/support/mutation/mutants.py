@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -23,7 +24,7 @@ from tests.support.mutation.fork_server import TIMEOUT
 from tests.support.mutation.mutations import Mutant, MutatedModule
 from tests.support.mutation.packages import PACKAGES, SAMPLE, MutatedPackage
 from tests.support.mutation.report import Result, is_accepted, print_table
-from tests.support.mutation.selection import Recording, record
+from tests.support.mutation.selection import HOURS, FailedTestsError, Recording, record
 from tests.support.mutation.workspace import COPY, DIRECTORY, ForkServer, digest_of, mutated, update_copy
 from tests.support.repository import ROOT
 
@@ -66,9 +67,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def run_package(package: MutatedPackage, options: argparse.Namespace, server: ForkServer) -> Iterator[Result]:
     """Yield the result of each chosen mutant of a package."""
-    recording = record(server, package.tests)
-    server.restart()
+    recording = record(server, package)
     tests = digest_of(sorted(path for test in package.tests for path in (COPY / test).rglob("*.py")))
+    require_passing(recording, server)
     known = known_results()
     chosen = choose(candidates(package), options)
     for number, candidate in enumerate(chosen, start=1):
@@ -80,6 +81,13 @@ def run_package(package: MutatedPackage, options: argparse.Namespace, server: Fo
                 file.write(json.dumps({"identity": identity, "result": asdict(result)}) + "\n")
             print(f"{package.name} {number}/{len(chosen)} {result.status} {result.module}", flush=True)
         yield result
+
+
+def require_passing(recording: Recording, server: ForkServer) -> None:
+    """Run some tests without a mutant, because a session that cannot start would detect every mutant."""
+    for test in random.Random(0).sample(sorted(recording.seconds), 5):
+        if code := server.run([test], HOURS):
+            raise FailedTestsError(f"{test} fails without a mutant: exit code {code}. See .mutants/pytest.log.")
 
 
 def candidates(package: MutatedPackage) -> list[Candidate]:

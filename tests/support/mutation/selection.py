@@ -12,6 +12,7 @@ from typing import Any, Final
 from coverage import CoverageData
 
 from tests.support.mutation.mutations import Mutant
+from tests.support.mutation.packages import MutatedPackage
 from tests.support.mutation.workspace import COPY, DIRECTORY, RECORD, ForkServer, digest_of
 
 COVERAGE: Final = DIRECTORY / "coverage"
@@ -23,23 +24,23 @@ class FailedTestsError(Exception):
     """Some tests fail without a mutant."""
 
 
-def record(server: ForkServer, tests: Iterable[str]) -> Recording:
-    """Run the tests whose recording is missing or outdated, and return the recording."""
+def record(server: ForkServer, package: MutatedPackage) -> Recording:
+    """Run the tests whose recording is missing, and the tests of changed modules of the package; return the recording."""
     known: dict[str, Any] = json.loads(RECORDING.read_text()) if RECORDING.exists() else {}
-    sources = {path: digest_of([COPY / path]) for path in paths_of("airflow_adaptive", "*.py")}
-    modules = {path: digest_of([COPY / path]) for test in tests for path in paths_of(test, "test_*.py")}
-    changed = [path for path, digest in known.get("sources", {}).items() if sources.get(path) != digest]
-    affected = {module_of(test) for path in changed for test in Recording(known["seconds"]).tests_of(path)}
-    outdated = sorted(
-        path for path in modules if known.get("modules", {}).get(path) != modules[path] or path in affected
-    )
+    sources, seconds = known.get("sources", {}), known.get("seconds", {})
+    new_sources = {path: digest_of([COPY / path]) for path in package.paths()}
+    modules = {path: digest_of([COPY / path]) for test in package.tests for path in paths_of(test, "test_*.py")}
+    changed = [path for path, digest in new_sources.items() if path in sources and sources[path] != digest]
+    affected = {module_of(test) for path in changed for test in Recording(seconds).tests_of(path)}
+    recorded = known.get("modules", {})
+    outdated = sorted(path for path, digest in modules.items() if recorded.get(path) != digest or path in affected)
     if outdated:
         run = record_modules(server, outdated)
-        kept = {test: spent for test, spent in known.get("seconds", {}).items() if module_of(test) not in outdated}
-        left = {path: digest for path, digest in known.get("modules", {}).items() if path not in affected}
-        known = {"sources": sources, "modules": left | modules, "seconds": kept | run["seconds"]}
+        kept = {test: spent for test, spent in seconds.items() if module_of(test) not in outdated}
+        seconds = kept | run["seconds"]
+        known = {"sources": sources | new_sources, "modules": recorded | modules, "seconds": seconds}
         RECORDING.write_text(json.dumps(known))
-    return Recording(known["seconds"])
+    return Recording(seconds)
 
 
 def paths_of(folder: str, pattern: str) -> list[str]:
@@ -50,11 +51,22 @@ def paths_of(folder: str, pattern: str) -> list[str]:
 def record_modules(server: ForkServer, modules: Sequence[str]) -> dict[str, Any]:
     """Run test modules with coverage."""
     print(f"recording {len(modules)} test modules", flush=True)
-    options = ["--maxfail=1000", "--cov", "--cov-context=test", "--cov-append", "--cov-report="]
-    server.run([*options, *modules], HOURS, writes_bytecode=True)
+    options = [
+        "-ptests.support.mutation.recorder",
+        "--maxfail=1000",
+        "--cov",
+        "--cov-context=test",
+        "--cov-append",
+        "--cov-report=",
+    ]
+    RECORD.unlink(missing_ok=True)
+    code = server.run([*options, *modules], HOURS, writes_bytecode=True)
+    if not RECORD.exists():
+        raise FailedTestsError(f"pytest ended with exit code {code}. See .mutants/pytest.log.")
     run: dict[str, Any] = json.loads(RECORD.read_text())
     if run["failed"]:
         raise FailedTestsError(f"These tests fail without a mutant: {run['failed']}. See .mutants/pytest.log.")
+    server.restart(run["libraries"])
     return run
 
 

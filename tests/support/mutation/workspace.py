@@ -24,7 +24,14 @@ LOG: Final = DIRECTORY / "pytest.log"
 
 # Pytest searches all installed packages for plugins, which takes longer than most mutants.
 PLUGINS: Final = ("pytest_asyncio.plugin", "_hypothesis_pytestplugin", "pytest_timeout", "pytest_cov.plugin")
-ARGUMENTS: Final = ("-q", "-x", "--tb=line", "--hypothesis-seed=0", *(f"-p{plugin}" for plugin in PLUGINS))
+ARGUMENTS: Final = (
+    "-q",
+    "-x",
+    "--tb=line",
+    "--hypothesis-seed=0",
+    "-Wignore::pytest.PytestAssertRewriteWarning",
+    *(f"-p{plugin}" for plugin in PLUGINS),
+)
 
 
 def update_copy() -> None:
@@ -110,10 +117,11 @@ class ForkServer:
         shutil.rmtree(temporary, ignore_errors=True)
         return code
 
-    def restart(self) -> None:
-        """Import the libraries of the newest record."""
+    def restart(self, libraries: Sequence[str]) -> None:
+        """Restart the process with more libraries."""
         self.close()
-        LIBRARIES.write_text(json.dumps(json.loads(RECORD.read_text())["libraries"]))
+        known = json.loads(LIBRARIES.read_text())
+        LIBRARIES.write_text(json.dumps([*known, *(name for name in libraries if name not in known)]))
         self._process = self._started()
 
     def close(self) -> None:
