@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 from unittest.mock import patch
 
+from airflow_adaptive.job.control import status_reporter
 from airflow_adaptive.runtime import clock
 from airflow_adaptive.runtime.journal import storage_threads
 from airflow_adaptive.testing.fleet.kernel.entropy import Entropy
@@ -34,6 +35,7 @@ def installed(kernel: Kernel, entropy: Entropy) -> Iterator[None]:
             # The clock that cannot be set, and the time of day.
             (time, "clock_gettime", lambda _: _elapsed(kernel)),
             (clock, "datetime", _simulated_datetime(kernel)),
+            (status_reporter, "datetime", _simulated_datetime(kernel)),
             # The threads for blocking calls, and the queue from which they take the calls.
             (storage_threads, "Thread", partial(SimulatedThread, kernel)),
             (storage_threads, "SimpleQueue", partial(SimulatedQueue, kernel)),

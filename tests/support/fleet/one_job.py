@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
-from unittest.mock import patch
 
 from airflow_adaptive.job.protocol.documents import JournalDocument
 from airflow_adaptive.ports import ControlRequests
+from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.loop import Loop, Ports
 from airflow_adaptive.spark.address import ClusterAddress
 from airflow_adaptive.spark.standalone import StandaloneCluster
 from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
 from airflow_adaptive.testing.fakes.job_store import FakeStore
+from airflow_adaptive.testing.fleet import seams
+from airflow_adaptive.testing.fleet.cluster import transport
 from airflow_adaptive.testing.fleet.cluster.drivers import Drivers
 from airflow_adaptive.testing.fleet.cluster.job_model import WorkloadShape
 from airflow_adaptive.testing.fleet.cluster.masters import SimulatedMasters
-from airflow_adaptive.testing.fleet.cluster.transport import SimulatedTransport
 from airflow_adaptive.testing.fleet.kernel.entropy import Entropy
 from airflow_adaptive.testing.fleet.kernel.event_loop import SimulatedEventLoop
 from airflow_adaptive.testing.fleet.kernel.kernel import Kernel
@@ -44,23 +43,6 @@ OPTIONS: Mapping[str, object] = {
     "driver_lease_timeout": f"{LEASE_S} s",
     "local_recovery_timeout": "10 s",
 }
-
-
-class ProcessClock:
-    """The clocks of a simulated process, as a port."""
-
-    def __init__(self, process: SimulatedProcess) -> None:
-        self._process = process
-
-    def now(self) -> datetime:
-        return self._process.wall_time()
-
-    @property
-    def elapsed(self) -> float:
-        return self._process.elapsed()
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
 
 
 class StoredJobDirectory(FakeJobDirectory):
@@ -171,7 +153,7 @@ class OneJobFleet:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        with patch.object(os, "urandom", self.entropy.bytes):
+        with seams.installed(self.kernel, self.entropy), transport.installed(self.kernel, lambda host: self.masters):
             yield
 
     @property
@@ -185,10 +167,9 @@ class OneJobFleet:
             self.overlaps.append((self.kernel.now, running))
 
     async def _run_loop(self) -> None:
-        transport = SimulatedTransport(self.kernel, lambda host: self.masters)
-        cluster = StandaloneCluster(self.masters.address, renew=self._renew, transport=transport)
+        cluster = StandaloneCluster(self.masters.address, renew=self._renew)
         directory = StoredJobDirectory(self.storage, lambda: self.kernel.now)
-        ports = Ports(cluster=cluster, directory=directory, store=self.store, clock=ProcessClock(self.process))
+        ports = Ports(cluster=cluster, directory=directory, store=self.store, clock=SystemClock())
         self.loop = Loop(self.spec, ports)
         state = await self.loop.run()
         self.record(f"loop ended: {state.name}")

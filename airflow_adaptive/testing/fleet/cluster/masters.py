@@ -191,7 +191,7 @@ class SimulatedMasters:
     def _respond(self, request: Request, effects: set[str]) -> Response:
         if "fail" in effects:
             return Response(500)
-        if self.token is not None and request.token != self.token:
+        if self.token is not None and request.token != self.token and request.host in self._hosts:
             return Response(401)
         if "garbage" in effects:
             return Response(200, b"<html>")

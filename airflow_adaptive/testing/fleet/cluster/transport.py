@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+from unittest.mock import patch
 
 import httpx
 
@@ -17,7 +19,9 @@ class SimulatedTransport(httpx.AsyncBaseTransport):
     """The connections of one client.
 
     Attributes:
+        client: name of the process of the client.
         open_requests: number of requests without a response now.
+        is_closed: whether the client has released its connections.
     """
 
     def __init__(self, kernel: Kernel, masters: Callable[[str], SimulatedMasters]) -> None:
@@ -27,7 +31,9 @@ class SimulatedTransport(httpx.AsyncBaseTransport):
             kernel: the kernel.
             masters: returns the masters of the cluster to which the host of a master or a worker belongs.
         """
+        self.client = "" if kernel.process is None else kernel.process.name
         self.open_requests = 0
+        self.is_closed = False
         self._kernel = kernel
         self._masters = masters
         self._connections = asyncio.Semaphore(MAX_CONNECTIONS)
@@ -38,6 +44,10 @@ class SimulatedTransport(httpx.AsyncBaseTransport):
         async with self._connection(timeouts["pool"]):
             found = await self._exchange(request, timeouts)
         return httpx.Response(found.status, content=found.body, request=request)
+
+    async def aclose(self) -> None:
+        """Release the connections."""
+        self.is_closed = True
 
     @asynccontextmanager
     async def _connection(self, timeout_s: float) -> AsyncIterator[None]:
@@ -54,11 +64,9 @@ class SimulatedTransport(httpx.AsyncBaseTransport):
             self._connections.release()
 
     async def _exchange(self, request: httpx.Request, timeouts: dict[str, float]) -> Response:
-        process, masters = self._kernel.process, self._masters(request.url.host)
-        client = "" if process is None else process.name
-        sent = request_of(
-            client, request.method, str(request.url), request.headers, await request.aread(), request.url.host
-        )
+        masters, host = self._masters(request.url.host), request.url.host
+        body = await request.aread()
+        sent = request_of(self.client, request.method, str(request.url), request.headers, body, host)
         effects = masters.effects(sent)
         if "disconnect" in effects:
             await asyncio.sleep(timeouts["connect"])
@@ -84,3 +92,26 @@ class SimulatedTransport(httpx.AsyncBaseTransport):
                 return await answer
         except TimeoutError:
             raise httpx.ReadTimeout("no response") from None
+
+
+@contextmanager
+def installed(kernel: Kernel, masters: Callable[[str], SimulatedMasters]) -> Iterator[list[SimulatedTransport]]:
+    """Let all HTTP clients use simulated transports, because clients of the product open connections themselves.
+
+    Args:
+        kernel: the kernel.
+        masters: see `SimulatedTransport`.
+
+    Returns:
+        The transports of all clients since the start.
+    """
+    transports: list[SimulatedTransport] = []
+
+    class SimulatedClient(httpx.AsyncClient):
+        def __init__(self, **options: Any) -> None:
+            transport = SimulatedTransport(kernel, masters)
+            transports.append(transport)
+            super().__init__(**{**options, "transport": transport})
+
+    with patch.object(httpx, "AsyncClient", SimulatedClient):
+        yield transports

@@ -8,12 +8,13 @@ import pytest
 from airflow_adaptive.spark.http import MAX_CONNECTIONS
 from airflow_adaptive.testing.fleet.cluster.cluster import SimulatedCluster
 from airflow_adaptive.testing.fleet.cluster.masters import MasterFault, SimulatedMasters
-from airflow_adaptive.testing.fleet.cluster.transport import SimulatedTransport
+from airflow_adaptive.testing.fleet.cluster.transport import installed
 from airflow_adaptive.testing.fleet.kernel.entropy import Entropy
 from airflow_adaptive.testing.fleet.kernel.event_loop import SimulatedEventLoop
 from airflow_adaptive.testing.fleet.kernel.kernel import Kernel
 from airflow_adaptive.testing.fleet.kernel.process import SimulatedProcess
 
+REST = "http://master-1:6066/v1/submissions"
 UI = "http://master-1:8080/json/"
 FOREIGN = {
     "appArgs": ["--name", "foreign", "foreign.py"],
@@ -30,8 +31,10 @@ class Client:
         entropy = Entropy(1)
         self.cluster = SimulatedCluster(self.kernel, entropy, lambda text: None, lambda submission_id: None)
         self.masters = SimulatedMasters(self.kernel, entropy, lambda text: None, self.cluster, token=token)
-        self.transport = SimulatedTransport(self.kernel, lambda host: self.masters)
-        self.client = httpx.AsyncClient(transport=self.transport)
+        with installed(self.kernel, lambda host: self.masters) as transports:
+            self.client = httpx.AsyncClient()
+        (self.transport,) = transports
+        self.transport.client = "triggerer-1"
         self.process = SimulatedProcess(self.kernel, "triggerer-1")
         self.loop = SimulatedEventLoop(self.process)  # type: ignore[abstract]  # it has no methods for networks
         self.ends: list[tuple[str, float]] = []
@@ -81,7 +84,7 @@ def test_a_fault_ends_a_request_as_httpx_reports_it(client, fault, end):
 
 def test_a_request_of_a_killed_client_is_executed(client):
     client.masters.begin(MasterFault("slow", delay_s=4.0))
-    client.send("POST", "http://master-1:6066/v1/submissions/create", json=FOREIGN)
+    client.send("POST", f"{REST}/create", json=FOREIGN)
     client.kernel.at(1.0, client.process.kill)
     client.kernel.run(until=10)
     assert [it.name for it in client.cluster.submissions.values()] == ["foreign"]
@@ -90,7 +93,7 @@ def test_a_request_of_a_killed_client_is_executed(client):
 
 def test_a_request_that_hangs_is_executed_when_the_master_resumes(client):
     end = client.masters.begin(MasterFault("hang"))
-    client.send("POST", "http://master-1:6066/v1/submissions/create", json=FOREIGN)
+    client.send("POST", f"{REST}/create", json=FOREIGN)
     client.kernel.run(until=20)
     assert client.cluster.submissions == {}
     end()
@@ -115,3 +118,21 @@ def test_masters_require_their_token():
     client.send(headers={"Authorization": "Bearer secret"})
     client.kernel.run(until=1)
     assert sorted(outcome for outcome, _ in client.ends) == ["200", "401"]
+
+
+def test_a_closed_client_has_released_its_connections(client):
+    client.process.soon(lambda: client.loop.create_task(client.client.aclose()))
+    assert not client.transport.is_closed
+    client.kernel.run(until=1)
+    assert client.transport.is_closed
+
+
+def test_workers_require_no_token():
+    client = Client(token="secret")
+    client.cluster.add_worker(cores=1, memory_mb=512)
+    client.send("POST", f"{REST}/create", json=FOREIGN, headers={"Authorization": "Bearer secret"})
+    client.kernel.run(until=1)
+    (submission_id,) = client.cluster.submissions
+    client.send(url=f"http://worker-1:8081/log/?driverId={submission_id}&logType=stdout")
+    client.kernel.run(until=2)
+    assert client.ends == [("200", 0), ("200", 1)]
