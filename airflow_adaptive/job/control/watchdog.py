@@ -12,12 +12,16 @@ import math
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from typing import Final
 
 from airflow_adaptive.job.control import watchdog_process
 
 WATCHDOG_GRACE_S: Final = 5.0
 """Time in seconds after the expiry of the lease within which the driver loop has to stop the queries."""
+
+KILL_TIMEOUT_S: Final = 5.0
+"""Longest wait for the end of a watchdog process that was killed, in seconds."""
 
 OUTPUT: Final = "stderr"
 """File of the driver's output, in the directory in which a worker starts the driver and its watchdog process."""
@@ -53,7 +57,10 @@ class LeaseWatchdog:
         limit = lease_end + self._grace_s
         try:
             self._send(limit)
-        except BrokenPipeError:  # a user, or the kernel for lack of memory, has killed the process
+        except (
+            BrokenPipeError,
+            BlockingIOError,
+        ):  # The process was killed, or has read nothing for thousands of renewals.
             self.close()
             self._send(limit)
         self._limit = limit
@@ -64,7 +71,8 @@ class LeaseWatchdog:
         if self._process is not None:
             os.close(self._input)
             self._process.kill()
-            self._process.wait()
+            with suppress(subprocess.TimeoutExpired):  # A frozen control group delays the end of the process.
+                self._process.wait(KILL_TIMEOUT_S)
             self._process = None
 
     def _send(self, limit: float) -> None:
@@ -74,6 +82,7 @@ class LeaseWatchdog:
 
     def _start(self) -> subprocess.Popen[bytes]:
         source, self._input = os.pipe()
+        os.set_blocking(self._input, False)
         try:
             return subprocess.Popen(
                 [

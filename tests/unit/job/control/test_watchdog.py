@@ -162,3 +162,20 @@ def test_watchdog_process_that_was_killed_is_started_again(driver: Driver):
     driver.enforce(boot_time() + LEASE_S)
     assert [child for child in psutil.Process(driver.python.pid).children() if child != first]
     assert driver.python.poll() is None
+
+
+PIPE_BYTES = 65_536
+
+
+@pytest.mark.timeout(120)
+def test_watchdog_process_that_is_frozen_for_many_renewals_is_replaced(driver: Driver):
+    """Only the watchdog process is frozen, its pipe is full after thousands of renewals, and later the lease expires."""
+    driver.enforce(boot_time() + LEASE_S)
+    first = driver.watchdog()
+    first.suspend()
+    renewals = PIPE_BYTES // len(str(boot_time())) + 2
+    assert all(driver.enforce(boot_time() + LEASE_S) for _ in range(renewals))
+    assert not first.is_running()
+    driver.enforce(boot_time() + 1.0)
+    driver.wait_for_kill(driver.jvm)
+    driver.wait_for_kill(driver.python)
