@@ -289,7 +289,7 @@ async def _in_parallel(call: Callable[[int], Awaitable[Result | None]], numbers:
     return [result for result in results if result is not None]
 
 
-async def append(directory: JobDirectory, document: JournalDocument) -> JournalDocument | None:
+async def append(directory: JobDirectory, document: JournalDocument) -> tuple[JournalDocument, bool]:
     """Append a document to the journal, and skip numbers that an invalid document occupies.
 
     Args:
@@ -297,16 +297,18 @@ async def append(directory: JobDirectory, document: JournalDocument) -> JournalD
         document: the document; its number follows the newest one that its author has read.
 
     Returns:
-        The document as it was created, possibly with a higher number; None if another loop was first.
+        The document as it was created, possibly with a higher number, and True; if another loop was first, the document with this number,
+        and False.
 
     Raises:
         JobDirectoryError: the journal cannot be written now; whether the document was created is unknown.
     """
     while not await directory.create(document):
-        if await directory.read(document.number) is not None:
-            return None
+        other = await directory.read(document.number)
+        if other is not None:
+            return other, False
         document = replace(document, number=document.number + 1)
-    return document
+    return document, True
 
 
 def _path(folder: str, number: int) -> str:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
-from airflow_adaptive.job.protocol.documents import JournalDocument
+from airflow_adaptive.job.protocol.documents import DriverStatus, JournalDocument
 from airflow_adaptive.ports import JobDirectory, JobDirectoryError
 from airflow_adaptive.runtime.driver_heartbeat import HeartbeatMonitor, current_driver_status
 from airflow_adaptive.runtime.journal.adoption import ENDING, adopted, created, started_again
@@ -33,8 +33,9 @@ log = logging.getLogger(__name__)
 
 _COMPACT_EVERY = 100
 
-MAX_CLAIMS = 10
-"""How often a loop tries to claim the journal from another loop that continues to write."""
+MAX_CLAIMS = 100
+"""How often a loop tries to claim the journal from another loop that continues to write. The other loop needs more calls to the storage for a
+document than this loop for a claim, so the claim succeeds after a few attempts."""
 
 
 class SupersededError(Exception):
@@ -50,6 +51,17 @@ class SupersededError(Exception):
         self.owner = owner
         self.attempt = attempt_of(owner)
         super().__init__(f"document {number} was written by another loop, of attempt {self.attempt!r}")
+
+
+class _LostRaceError(Exception):
+    """Another loop has created the document that this loop wanted to create.
+
+    Attributes:
+        document: the document of the other loop.
+    """
+
+    def __init__(self, document: JournalDocument) -> None:
+        self.document = document
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,22 +158,27 @@ class Journal:
             SnapshotError: a newer version wrote the newest document.
             SupersededError: another loop claimed the journal at the same moment.
         """
-        claims = 0
-        while True:
-            claims += 1
-            newest = await self._directory.newest()
+        newest = await self._directory.newest()
+        status = None if newest is None else await self._directory.status()
+        for _ in range(MAX_CLAIMS):
             try:
-                return await self._claim(newest, clock)
-            except SupersededError as error:
-                if claims == MAX_CLAIMS or newest is None or error.owner != newest.owner:
-                    raise
+                return await self._claim(newest, status, clock)
+            except _LostRaceError as lost:
+                if newest is None or lost.document.owner != newest.owner:
+                    break
+                newest = lost.document
+        raise await self._superseded()
 
-    async def _claim(self, newest: JournalDocument | None, clock: datetime) -> SchedulerState:
-        """Claim the journal after its newest document."""
+    async def _claim(
+        self, newest: JournalDocument | None, status: DriverStatus | None, clock: datetime
+    ) -> SchedulerState:
+        """Claim the journal after its newest document, at once, because the other loop may write again."""
         self._unconfirmed = None
-        begin = self._begin_journal(clock) if newest is None else self._continue_journal(newest, clock)
-        state = await begin
-        await self._create(Step(state=state), self.time(clock))
+        if newest is None:
+            state = await self._begin_journal(clock)
+        else:
+            state = self._continue_journal(newest, status, clock)
+        await self._append(Step(state=state), self.time(clock))
         await self._history.open(before=self._number)
         return state
 
@@ -171,7 +188,9 @@ class Journal:
         self._heartbeat.restore({}, new.epoch, now)
         return replace(new, timeline=Timeline(number=await self._history.newest_number()))
 
-    async def _continue_journal(self, newest: JournalDocument, clock: datetime) -> SchedulerState:
+    def _continue_journal(
+        self, newest: JournalDocument, status: DriverStatus | None, clock: datetime
+    ) -> SchedulerState:
         """Return the state that the newest document contains, adapted to the deployment."""
         self._clock_offset = clock_offset(newest, clock)
         self._number, self._nonce = newest.number, newest.directive.nonce
@@ -182,9 +201,8 @@ class Journal:
         self._inherits_end = attempt != self._spec.attempt and isinstance(state.current, ENDING)
         # An end remains the end of the earlier attempt: the next loop must not take it for the end of its own attempt.
         self._owner = _token(attempt if self._inherits_end else self._spec.attempt)
-        status = current_driver_status(state, self._nonce, await self._directory.status())
         self._heartbeat.restore(newest.driver_heartbeat, state.epoch, self.time(clock))
-        self._heartbeat.update(state, status, self.time(clock))
+        self._heartbeat.update(state, current_driver_status(state, self._nonce, status), self.time(clock))
         return state
 
     async def start_again(self, ended: SchedulerState, now: datetime) -> SchedulerState:
@@ -271,7 +289,19 @@ class Journal:
         self._history.close()
 
     async def _create(self, step: Step, now: datetime, request: object = None) -> None:
-        """Create a document, after a document whose creation is not confirmed.
+        """Create a document, see `_append`. Raises `SupersededError` if another loop wrote first."""
+        try:
+            await self._append(step, now, request)
+        except _LostRaceError as lost:
+            raise await self._superseded() from lost
+
+    async def _superseded(self) -> SupersededError:
+        """Return the error that names the loop that wrote the newest document."""
+        newest = await self._directory.newest()
+        return SupersededError(self._number + 1, "" if newest is None else newest.owner)
+
+    async def _append(self, step: Step, now: datetime, request: object = None) -> None:
+        """Create a document, after a document whose creation is not confirmed. Raises `_LostRaceError` if another loop wrote first.
 
         Args:
             step: content of the document.
@@ -289,10 +319,9 @@ class Journal:
 
     async def _confirm(self, unconfirmed: _Unconfirmed) -> object:
         """Create the document of an earlier request, unless it exists already; return the identity of the request."""
-        document = await append(self._directory, unconfirmed.document)
-        if document is None:
-            newest = await self._directory.newest()
-            raise SupersededError(unconfirmed.document.number, "" if newest is None else newest.owner)
+        document, is_created = await append(self._directory, unconfirmed.document)
+        if not is_created:
+            raise _LostRaceError(document)
         self._unconfirmed = None
         if self._log_entries and self._log_entries[0] is unconfirmed.request:
             self._log_entries.popleft()

@@ -146,7 +146,8 @@ class JobDirectoryContract:
             assert await folder.directory().create(journal_document(number))
         await folder.directory().compact(1)
         assert not await folder.directory().create(journal_document(2, owner="sleeper"))
-        assert await append(folder.directory(), journal_document(2, owner="late sleeper")) is None
+        _, is_created = await append(folder.directory(), journal_document(2, owner="late sleeper"))
+        assert not is_created
         assert await folder.directory().newest() == journal_document(4)
 
     @pytest.mark.parametrize("data", INVALID.values(), ids=INVALID)
@@ -164,15 +165,14 @@ class JobDirectoryContract:
         assert await folder.directory().create(journal_document(1))
         folder.plant_journal(2, b"")
         folder.plant_journal(3, b"{")
-        assert await append(folder.directory(), journal_document(2)) == journal_document(4)
+        assert await append(folder.directory(), journal_document(2)) == (journal_document(4), True)
         assert await folder.directory().newest() == journal_document(4)
 
-    async def test_append_returns_none_when_another_loop_was_first(self, folder: Directory) -> None:
-        """The result None means that the loop must read the journal again."""
-        assert await append(folder.directory(), journal_document(1, owner="first")) == journal_document(
-            1, owner="first"
-        )
-        assert await append(folder.directory(), journal_document(1, owner="second")) is None
+    async def test_append_returns_the_document_of_another_loop_that_was_first(self, folder: Directory) -> None:
+        """The loop must continue after this document, or end."""
+        first = journal_document(1, owner="first")
+        assert await append(folder.directory(), first) == (first, True)
+        assert await append(folder.directory(), journal_document(1, owner="second")) == (first, False)
 
     async def test_newest_raises_when_a_newer_version_wrote_it(self, folder: Directory) -> None:
         """A loop that continues from an older document would revert the steps of the newer version."""

@@ -139,7 +139,8 @@ async def test_append_reads_a_document_before_it_skips_its_number_as_damaged(
     assert await lagging_directory.create(journal_document(1))
     assert await lagging_directory.create(journal_document(2, owner="A"))
     lagging.hidden = {journal_name(2)}
-    assert await append(lagging_directory, journal_document(2, owner="B")) is None
+    expected = journal_document(2, owner="A"), False
+    assert await append(lagging_directory, journal_document(2, owner="B")) == expected
     assert await lagging_directory.read(3) is None
 
 
@@ -149,7 +150,7 @@ async def test_append_creates_one_document_when_the_listing_lags(
     """A loop creates document 2; the listing after the creation still ends with document 1."""
     assert await lagging_directory.create(journal_document(1))
     lagging.hidden = {journal_name(2), journal_name(3)}
-    assert await append(lagging_directory, journal_document(2)) == journal_document(2)
+    assert await append(lagging_directory, journal_document(2)) == (journal_document(2), True)
     assert await lagging_directory.read(3) is None
 
 

@@ -213,6 +213,37 @@ def test_one_takeover_succeeds_on_a_slow_storage(monkeypatch: pytest.MonkeyPatch
     assert elapsed < 12 * delay_s
 
 
+@pytest.mark.parametrize("interval_s", [1.0, 1.2, 1.5, 1.8])
+def test_claim_succeeds_while_the_other_loop_writes_every_second(
+    monkeypatch: pytest.MonkeyPatch, interval_s: float
+) -> None:
+    """The old loop writes a document per second without a delay, and a call of the new loop takes 300 ms."""
+    monkeypatch.setattr(StorageThreads, "_start", answer_in_virtual_time(0.3))
+    store = store_with_journals(1)
+    path = "jobs/job-0/journal/{}".format
+
+    async def write() -> None:
+        """Write documents until the new loop has created one."""
+        number, newest = DOCUMENTS, store.files[path(journal_name(DOCUMENTS))]
+        while True:
+            number, old = number + 1, b'"number": %d' % number
+            newest = newest.replace(old, b'"number": %d' % number)
+            if store.files.setdefault(path(journal_name(number)), newest) != newest:
+                return
+            await asyncio.sleep(interval_s)
+
+    async def claim() -> float:
+        old = asyncio.create_task(write())
+        opened = journal(FsspecJobDirectory(Storage(store, "jobs"), "job-0"), "attempt-2", "job-0")
+        await opened.open(START)
+        claimed = asyncio.get_running_loop().time()
+        opened.close()
+        await old
+        return claimed
+
+    assert run_in_virtual_time(claim()) < 10
+
+
 def test_1000_loops_claim_their_journals_within_a_minute_after_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
     """The triggerer restarts: 1,000 loops claim journals of 200 documents at once, at 30 ms per call to the storage."""
     monkeypatch.setattr(StorageThreads, "_start", answer_in_virtual_time(READ_S))
