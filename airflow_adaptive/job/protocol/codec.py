@@ -7,11 +7,11 @@ have written it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, is_dataclass
-from functools import cache
+from functools import cache, partial
 from types import UnionType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from airflow_adaptive.job.protocol.documents import (
     FORMATS,
@@ -22,6 +22,9 @@ from airflow_adaptive.job.protocol.documents import (
     JournalDocument,
     RescaleDocument,
 )
+
+Read = Callable[[Any], Any]
+"""Checks and converts the value of a field, as JSON contains it."""
 
 MAX_DOCUMENT_BYTES = 1 << 20
 """Maximum size of a document in bytes. Readers report and skip a larger document."""
@@ -134,8 +137,8 @@ Document = TypeVar("Document")
 def _build(document: type[Document], fields: Any) -> Document:
     """Return the document of these fields. Fields that this version does not know are ignored."""
     try:
-        hints = _hints(document)  # type: ignore[arg-type]  # a class is hashable
-        known = {name: _value(hint, fields[name]) for name, hint in hints.items() if name in fields}
+        readers = _readers(document)  # type: ignore[arg-type]  # a class is hashable
+        known = {name: read(fields[name]) for name, read in readers.items() if name in fields}
         return document(**known)
     except DocumentError:
         raise
@@ -144,23 +147,41 @@ def _build(document: type[Document], fields: Any) -> Document:
 
 
 @cache
-def _hints(document: Any) -> dict[str, Any]:
-    return get_type_hints(document, include_extras=True)
+def _readers(document: Any) -> dict[str, Read]:
+    return {name: _reader(hint) for name, hint in get_type_hints(document, include_extras=True).items()}
 
 
-def _value(hint: Any, value: Any) -> Any:
-    """Return the value of a field. Numbers are checked, because the readers compare them and compute with them."""
-    members = get_args(hint)
+@cache
+def _reader(hint: Any) -> Read:
+    """Return the function that reads a field of a type. A loop reads a status each second, so the types are examined once."""
+    members = [_reader(member) for member in get_args(hint) if hint != Count and member is not Ellipsis]
     if get_origin(hint) is UnionType:
-        return None if value is None else _value(members[0], value)
+        return lambda value: None if value is None else members[0](value)
     if get_origin(hint) is tuple:
-        return tuple(_value(members[0], item) for item in value)
+        return lambda value: tuple(map(members[0], value))
     if get_origin(hint) is Mapping:
-        return {name: _value(members[1], count) for name, count in value.items()}
-    if hint == Count and not (type(value) is int and value >= 0):
-        raise TypeError(f"{value!r} is not a count")
-    if hint in (int, float) and type(value) not in (int, float):
-        raise TypeError(f"{value!r} is not a number")
+        return lambda value: {name: members[1](count) for name, count in value.items()}
+    if hint == Count:
+        return _read_count
+    if hint in (int, float):
+        return _read_number
     if hint in (Action, DriverState):
-        return hint(value)
-    return _build(hint, value) if is_dataclass(hint) and isinstance(hint, type) else value
+        return cast(Read, hint)
+    return partial(_build, cast(type[Any], hint)) if is_dataclass(hint) else _read_unchanged
+
+
+def _read_count(value: Any) -> Any:
+    """Check a number, because the readers compare it and compute with it."""
+    if not (type(value) is int and value >= 0):
+        raise TypeError(f"{value!r} is not a count")
+    return value
+
+
+def _read_number(value: Any) -> Any:
+    if type(value) not in (int, float):
+        raise TypeError(f"{value!r} is not a number")
+    return value
+
+
+def _read_unchanged(value: Any) -> Any:
+    return value
