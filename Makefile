@@ -5,7 +5,7 @@ PARALLEL := --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install ui ui-check demo playground test test-airflow test-cluster test-long test-faults test-weeks chaos check lint format unit explore mutants mutants-full fleet-defects tables-age bench-scheduler bench-bodies bench-balance bench-triggerer bench-outages bench-rescale clean
+.PHONY: help install ui ui-check demo playground test test-airflow test-cluster test-kubernetes kubernetes-programs test-long test-faults test-weeks chaos check lint format unit explore mutants mutants-full fleet-defects tables-age bench-scheduler bench-bodies bench-balance bench-triggerer bench-outages bench-rescale clean
 
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,16 @@ test-airflow: install ui
 
 test-cluster: install ui
 	$(BIN)/python -m pytest -m "not long" tests/integration/spark tests/integration/browser
+
+test-kubernetes: kubernetes-programs ## run the tests on a real Kubernetes cluster (needs Linux, root and Go; the first run builds the cluster for 8 minutes)
+	$(BIN)/python -m pytest tests/integration/kubernetes
+
+kubernetes-programs: install
+ifndef AIRFLOW_ADAPTIVE_TEST_KUBE_CONTEXT
+	@$(BIN)/python -m tests.support.kubernetes.requirements
+	.ci/ensure_containerd.sh
+	.ci/build_kubernetes.sh
+endif
 
 test-long: install ## run the other tests on real Spark and real Airflow (about 40 minutes)
 	$(BIN)/python -m pytest -m long tests/integration

@@ -21,6 +21,7 @@ pytest_plugins = [
     "airflow_adaptive.testing.fixtures",
     "tests.support.airflow.airflow_app_fixtures",
     "tests.support.browser_fixture",
+    "tests.support.kubernetes.fixtures",
 ]
 
 pytest.register_assert_rewrite("airflow_adaptive.testing")
@@ -29,6 +30,7 @@ LEVELS: Mapping[str, Sequence[str]] = {
     "integration/spark": ["cluster"],
     "integration/airflow": ["airflow", "cluster"],
     "integration/browser": ["browser"],
+    "integration/kubernetes": ["kubernetes"],
     "faults/unit": [],
     "faults": ["faults"],
 }

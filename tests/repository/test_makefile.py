@@ -10,7 +10,9 @@ from tests.support.repository import ROOT
 TESTS = ROOT / "tests"
 NIGHTLY = (ROOT / ".github" / "workflows" / "nightly.yml").read_text()
 LONG = re.compile(r"^(test-long|test-faults|test-weeks|explore|mutants\S*|bench-\w+):", re.MULTILINE)
-COMMANDS = re.compile(r"^(test-airflow|test-cluster|test-long|test-faults|unit):.*\n((?:\t.*\n)+)", re.MULTILINE)
+COMMANDS = re.compile(
+    r"^(test-airflow|test-cluster|test-kubernetes|test-long|test-faults|unit):.*\n((?:\t.*\n)+)", re.MULTILINE
+)
 
 
 def directories() -> dict[str, list[Path]]:
@@ -40,9 +42,10 @@ def test_unit_tests_run_in_the_unit_target():
     assert left_out(unit, directories()["unit"]) == []
 
 
-def test_integration_tests_run_in_the_targets_of_make_test():
+def test_integration_tests_run_in_the_targets_of_make_test_or_on_kubernetes():
     targets = directories()
-    assert left_out([TESTS / "integration"], targets["test-airflow"] + targets["test-cluster"]) == []
+    folders = targets["test-airflow"] + targets["test-cluster"] + targets["test-kubernetes"]
+    assert left_out([TESTS / "integration"], folders) == []
     assert left_out([TESTS / "integration"], targets["test-long"]) == []
 
 
