@@ -67,6 +67,7 @@ TABLES: Final = {
     "triggerer": PublishedTable(page=BENCHMARKS, target="bench-triggerer", paths=TRIGGERER),
     "outages": PublishedTable(page=BENCHMARKS, target="bench-outages", paths=TRIGGERER),
     "rescale": PublishedTable(page=BENCHMARKS, target="bench-rescale", paths=JOB),
+    "mutants": PublishedTable(page="docs/proof.md", target="mutants", paths=("airflow_adaptive", "tests/unit")),
 }
 """By the names of the sections that contain the tables."""
 
