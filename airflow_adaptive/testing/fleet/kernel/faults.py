@@ -89,14 +89,14 @@ class Faults:
             error: returns the error of a service that fails.
             writes: operations that change something.
         """
-        self._active: list[Fault] = []
+        self.active: list[Fault] = []
         self._random = random
         self._error = error
         self._writes = writes
 
     def of(self, call: Call) -> list[Fault]:
         """Return the faults that concern a call."""
-        return [fault for fault in self._active if fault.concerns(call, self._random)]
+        return [fault for fault in self.active if fault.concerns(call, self._random)]
 
     def slow(self, seconds: float, path: str = "*", hosts: str = "*") -> Action:
         """Answer later by a number of seconds."""
@@ -126,10 +126,10 @@ class Faults:
 
     def begin(self, fault: Fault) -> Action:
         """Begin a fault; return the function that ends it."""
-        self._active.append(fault)
+        self.active.append(fault)
 
         def end() -> None:
-            self._active.remove(fault)
+            self.active.remove(fault)
             for action in fault.held:
                 action()
 

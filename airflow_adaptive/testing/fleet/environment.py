@@ -1,0 +1,165 @@
+"""The simulated environment of one scenario: storages, a cluster with drivers, Airflow with triggerers, and the jobs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final
+from unittest.mock import patch
+
+import httpx
+
+from airflow_adaptive.runtime.spec import JobSpec
+from airflow_adaptive.testing.fleet.airflow.job_operator import JobTask
+from airflow_adaptive.testing.fleet.airflow.simulated_airflow import SimulatedAirflow
+from airflow_adaptive.testing.fleet.airflow.tables import TaskState
+from airflow_adaptive.testing.fleet.airflow.triggerer import SimulatedTriggerer
+from airflow_adaptive.testing.fleet.cluster.drivers import Drivers
+from airflow_adaptive.testing.fleet.cluster.job_model import WorkloadShape
+from airflow_adaptive.testing.fleet.cluster.masters import SimulatedMasters
+from airflow_adaptive.testing.fleet.cluster.transport import SimulatedTransport
+from airflow_adaptive.testing.fleet.history import History
+from airflow_adaptive.testing.fleet.kernel.entropy import Entropy
+from airflow_adaptive.testing.fleet.kernel.kernel import Kernel
+from airflow_adaptive.testing.fleet.kernel.process import SimulatedProcess
+from airflow_adaptive.testing.fleet.observed_storage import ObservedStorage
+from airflow_adaptive.testing.fleet.scenario import PlannedJob, Scenario
+from airflow_adaptive.testing.fleet.seams import installed
+from airflow_adaptive.testing.simulation.one_job import MEMORY_MB, small_job
+
+BASES: Final[Mapping[str, tuple[str, str]]] = {
+    "s3": ("s3://bucket/jobs", "s3a://bucket/jobs"),
+    "gs": ("gs://bucket/jobs", "gs://bucket/jobs"),
+    "file": ("file:///shared/jobs", "file:///shared/jobs"),
+}
+"""Protocol of a storage -> folder of the job directories, for Airflow and for Spark."""
+
+OPTIONS: Final[Mapping[str, object]] = {
+    "poll_interval": "1 s",
+    "resource_wait_timeout": -1,
+    "resource_stabilization_timeout": "2 s",
+    "scaling_interval_min": "5 s",
+    "executing_stabilization_timeout": "5 s",
+    "deploy_timeout": "60 s",
+    "stop_timeout": "20 s",
+    "driver_heartbeat_timeout": "15 s",
+    "driver_lease_timeout": "15 s",
+    "local_recovery_timeout": "10 s",
+    "trigger_lifetime": "100 s",
+    "scale_up_controller": "airflow_adaptive.testing.fleet.controller.FleetController",
+}
+"""Options of every job: the limits are a few seconds, so that a short simulation contains many of them."""
+
+DRIVER_CONF: Final[Mapping[str, str]] = {"spark.airflow.adaptive.pollInterval": "1.0"}
+
+
+class Environment:
+    """Everything outside the product, and the processes that run the product.
+
+    Attributes:
+        scenario: the scenario.
+        history: what has happened.
+        storages: protocol -> storage.
+        drivers: the drivers of all jobs.
+        masters: the masters of the cluster.
+        airflow: the Airflow deployment.
+        jobs: name -> planned job.
+        emptied: jobs whose state stores Airflow has emptied, with the times.
+        marked_failed: jobs whose tasks a user has marked as failed.
+        cleared: jobs whose tasks a user has cleared.
+    """
+
+    def __init__(self, scenario: Scenario) -> None:
+        """Build the environment of a scenario. Nothing happens before the kernel runs."""
+        self.scenario = scenario
+        self.kernel = Kernel()
+        self.entropy = Entropy(scenario.seed)
+        self.history = History(self.kernel)
+        self.jobs = {job.name: job for job in scenario.jobs}
+        self.emptied: list[tuple[str, float]] = []
+        self.marked_failed: set[str] = set()
+        self.cleared: set[str] = set()
+        record = self.history.record
+        storages = [ObservedStorage(self.kernel, self.entropy, record, kind) for kind in scenario.storages]
+        self.storages = {storage.protocol: storage for storage in storages}
+        self.drivers = Drivers(self.kernel, self.entropy, record, self._storage_of)
+        self.masters = SimulatedMasters(
+            self.kernel, self.entropy, record, self.drivers.cluster, hosts=("master-1", "master-2"), token="token-0"
+        )
+        self.airflow = SimulatedAirflow(self.kernel, self.entropy, record)
+        self.publish_token()
+        for cores in scenario.workers:
+            self.drivers.cluster.add_worker(cores, cores * MEMORY_MB)
+        for _ in range(scenario.triggerers):
+            self.start_triggerer()
+        for job in scenario.jobs:
+            self.drivers.add_job(job.name, WorkloadShape(records=job.records))
+            self.kernel.at(job.starts_at, partial(self.airflow.scheduler.add, self._task(job)))
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Let the product of this interpreter run in the environment."""
+        transport = partial(SimulatedTransport, self.kernel, lambda host: self.masters)
+        with (
+            installed(self.kernel, self.entropy),
+            self.airflow.installed(*self.storages.values()),
+            patch.object(httpx._client, "AsyncHTTPTransport", lambda **options: transport()),
+        ):
+            yield
+
+    # ---- what faults and invariants need ----------------------------------------------------------------------------
+
+    def start_triggerer(self) -> SimulatedTriggerer:
+        """Start one more triggerer, whose clock drifts and is some time ahead."""
+        name = f"triggerer-{len(self.airflow.triggerers) + 1}"
+        random = self.entropy.random(f"clock of {name}")
+        ahead, drift = timedelta(seconds=random.uniform(-1, 1)), random.uniform(-1e-4, 1e-4)
+        return self.airflow.start_triggerer(SimulatedProcess(self.kernel, name, drift=drift, wall_offset=ahead))
+
+    @property
+    def triggerers(self) -> list[SimulatedTriggerer]:
+        """The triggerers that have not been killed."""
+        return [triggerer for triggerer in self.airflow.triggerers if triggerer.process.is_alive]
+
+    def task_state(self, job: str) -> TaskState | None:
+        """Return the state of the task of a job."""
+        return self.airflow.scheduler.instance(self.airflow.scheduler.tasks[job]).state
+
+    def publish_token(self) -> None:
+        """Write the current token of the masters into the connections."""
+        fields: dict[str, Any] = {
+            "conn_type": "spark",
+            "host": "spark://master-1,master-2",
+            "port": 7077,
+            "password": self.masters.token,
+        }
+        for number in range(self.scenario.connections):
+            timeout_s = 2 + number
+            self.airflow.users.set_connection(
+                f"spark-{number}", {**fields, "extra": json.dumps({"timeout": timeout_s})}
+            )
+
+    def storage(self, job: str) -> ObservedStorage:
+        """Return the storage of a job."""
+        return list(self.storages.values())[self.jobs[job].storage]
+
+    def directory(self, job: str) -> str:
+        """Return the path of a job directory in its storage."""
+        return BASES[self.storage(job).protocol][0].split("://", 1)[1] + f"/{job}"
+
+    def _storage_of(self, uri: str) -> ObservedStorage:
+        protocol = uri.split("://", 1)[0]
+        return self.storages["s3" if protocol == "s3a" else protocol]
+
+    def _task(self, job: PlannedJob) -> JobTask:
+        base, _ = BASES[self.storage(job.name).protocol]
+        return JobTask(spec=self._spec(job), base=base, conn_id=f"spark-{job.connection}", retries=job.retries)
+
+    def _spec(self, job: PlannedJob) -> JobSpec:
+        _, folder = BASES[self.storage(job.name).protocol]
+        spec = small_job(job.name, job.bounds, OPTIONS)
+        return replace(spec, directory=f"{folder}/{job.name}", conf=dict(DRIVER_CONF))

@@ -1,0 +1,72 @@
+"""No loop is inactive for longer than its bound."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import Final
+
+from airflow_adaptive.testing.fleet.airflow.tables import TaskState
+from airflow_adaptive.testing.fleet.airflow.triggerer import SimulatedTriggerer
+from airflow_adaptive.testing.fleet.environment import Environment
+from airflow_adaptive.testing.fleet.invariants.violation import ViolationError
+
+CHECK_INTERVAL_S: Final = 5.0
+"""Interval between two checks."""
+
+BOUND_S: Final = 45.0
+"""Longest time between two reads of the driver status by the loop of a job, seconds."""
+
+
+class Activity:
+    """Checks that each loop reads the status of its driver, whatever happens to other jobs, to the cluster and to Airflow.
+
+    The bound does not count while the loop cannot read: its process is frozen, or its storage has a fault. It does not count either while
+    Airflow has a fault and the loop has not read the connections of its job yet.
+    """
+
+    def __init__(self, environment: Environment) -> None:
+        """Check an environment from now on."""
+        self._env = environment
+        self._counts_since: dict[str, float] = {}
+        self._triggers: dict[str, int] = {}
+
+    def check(self) -> None:
+        """Check all jobs. Raises `ViolationError`."""
+        now = self._env.kernel.now
+        for job in self._env.airflow.scheduler.tasks:
+            if not self._can_read(job):
+                self._counts_since[job] = now
+            last_s = max(self._read_s(job), self._counts_since[job])
+            if now - last_s > BOUND_S:
+                raise ViolationError(
+                    "activity", f"the loop of {job} has not read the driver status for {now - last_s:.0f} s"
+                )
+
+    def _can_read(self, job: str) -> bool:
+        """Return whether the loop of a job runs, and nothing hinders it. A new trigger begins a new interval."""
+        instance = self._env.airflow.scheduler.instance(self._env.airflow.scheduler.tasks[job])
+        trigger = self._env.airflow.api.database.triggers.get(instance.trigger_id or 0)
+        if instance.state is not TaskState.DEFERRED or trigger is None:
+            return False
+        triggerer = self._triggerer(trigger.triggerer)
+        is_new = self._triggers.get(job) != trigger.trigger_id and self._env.airflow.api.faults.active
+        if triggerer is None or triggerer.process.is_frozen or is_new or self._has_storage_fault(job, triggerer):
+            return False
+        is_first_check = self._triggers.get(job) != trigger.trigger_id
+        self._triggers[job] = trigger.trigger_id
+        return not is_first_check
+
+    def _triggerer(self, name: str | None) -> SimulatedTriggerer | None:
+        return next((triggerer for triggerer in self._env.triggerers if triggerer.process.name == name), None)
+
+    def _has_storage_fault(self, job: str, triggerer: SimulatedTriggerer) -> bool:
+        return any(
+            fnmatchcase(self._status_path(job), fault.path) and fnmatchcase(triggerer.process.name, fault.hosts)
+            for fault in self._env.storage(job).faults.active
+        )
+
+    def _read_s(self, job: str) -> float:
+        return self._env.storage(job).read_at.get(self._status_path(job), 0.0)
+
+    def _status_path(self, job: str) -> str:
+        return f"{self._env.directory(job)}/status.json"

@@ -1,0 +1,107 @@
+"""What must hold at the end, after a time without faults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from airflow_adaptive.ports import DesiredState
+from airflow_adaptive.runtime.publishing.documents import SUMMARY
+from airflow_adaptive.runtime.requirements.control_requests import (
+    CALENDAR,
+    DESIRED_STATE,
+    REQUIREMENTS,
+    decode_bounds,
+    requested_value,
+)
+from airflow_adaptive.testing.fleet.airflow.tables import TaskState
+from airflow_adaptive.testing.fleet.environment import Environment
+from airflow_adaptive.testing.fleet.invariants.violation import ViolationError
+
+EMPTIED_S = 60.0
+"""Time before Airflow empties a store in which a request may be unknown to the loop, seconds."""
+
+
+class Recovery:
+    """Checks at the end that each job is in the state that its users and its input require, and that nothing is left of ended jobs."""
+
+    def __init__(self, environment: Environment) -> None:
+        """Check an environment at its end."""
+        self._env = environment
+
+    def check(self) -> None:
+        """Check all jobs. Raises `ViolationError`."""
+        for job in self._env.jobs:
+            self._check_job(job)
+        for triggerer in self._env.triggerers:
+            if triggerer.loop.failures:
+                raise ViolationError("exceptions", f"{triggerer.process.name}: {triggerer.loop.failures[0]}")
+
+    def _check_job(self, job: str) -> None:
+        if self._must_be_over(job):
+            if self._env.drivers.alive(job):
+                raise ViolationError("recovery", f"{job} has ended, and a driver runs")
+        elif self._has_enough_slots():
+            self._check_running(job)
+
+    def _must_be_over(self, job: str) -> bool:
+        """Return whether the job has ended because of its input or its users."""
+        model = self._env.drivers.models[job]
+        if self._state(job) is TaskState.FAILED and job not in self._env.marked_failed and not self._is_stopped(job):
+            raise ViolationError(
+                "recovery", f"the task of {job} has failed: {self._document(job, SUMMARY).get('cause')}"
+            )
+        return model.is_complete or self._is_stopped(job) or job in self._env.marked_failed
+
+    def _is_stopped(self, job: str) -> bool:
+        desired = [
+            made for made in self._env.airflow.users.requests if (made.job, made.request.key) == (job, DESIRED_STATE)
+        ]
+        return bool(desired) and desired[-1].request.value in (DesiredState.SUSPENDED, DesiredState.CANCELED)
+
+    def _check_running(self, job: str) -> None:
+        active = self._env.drivers.with_queries(job)
+        if not active:
+            state = self._document(job, SUMMARY).get("state")
+            raise ViolationError(
+                "recovery", f"no driver of {job} runs queries; its state is {state}, its task is {self._state(job)}"
+            )
+        for made in self._lost_requests(job):
+            raise ViolationError("requests", f"the request of {made} for {job} is lost")
+        expected, found = self._requested(job), self._document(job, SUMMARY).get("requirements")
+        if expected and expected != found:
+            raise ViolationError("requests", f"{job} must have {expected}, and has {found}")
+
+    def _has_enough_slots(self) -> bool:
+        """Return whether the cluster has the slots for the lower bounds that users may have requested."""
+        jobs = [job for job in self._env.jobs if not self._must_be_over(job)]
+        cores = sum(worker.cores for worker in self._env.drivers.cluster.workers)
+        return sum(1 + max(self._env.jobs[job].bounds[0], 2) for job in jobs) <= cores
+
+    def _lost_requests(self, job: str) -> Iterator[str]:
+        """Return the requesters of accepted requests that no newer request has replaced, and that the store does not contain."""
+        for key in (REQUIREMENTS, CALENDAR):
+            made = [it for it in self._env.airflow.users.requests if (it.job, it.request.key) == (job, key)]
+            newest = made[-1] if made else None
+            if newest is None or newest.accepted_at is None or self._was_emptied(job, newest.accepted_at):
+                continue
+            requester = newest.request.requester.requested_by
+            if self._document(job, key).get("by") != requester:
+                yield requester
+
+    def _was_emptied(self, job: str, accepted_at: float) -> bool:
+        return any(accepted_at <= at <= accepted_at + EMPTIED_S for name, at in self._env.emptied if name == job)
+
+    def _requested(self, job: str) -> Mapping[str, Any]:
+        documents = (self._document(job, key) for key in (REQUIREMENTS, CALENDAR))
+        value = next((value for document in documents if (value := requested_value(document))), None)
+        bounds = {} if value is None else decode_bounds(value)
+        return {vertex: {"lower": lower, "upper": upper} for vertex, (lower, upper) in bounds.items()}
+
+    def _document(self, job: str, key: str) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self._env.airflow.api.database.asset_states[job].get(key) or {}
+        return found
+
+    def _state(self, job: str) -> TaskState | None:
+        tasks = self._env.airflow.scheduler.tasks
+        return self._env.airflow.scheduler.instance(tasks[job]).state

@@ -1,0 +1,107 @@
+"""Simulates one scenario, and checks the invariants."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from airflow_adaptive.testing.fleet.environment import Environment
+from airflow_adaptive.testing.fleet.faults import Faults
+from airflow_adaptive.testing.fleet.invariants.activity import CHECK_INTERVAL_S, Activity
+from airflow_adaptive.testing.fleet.invariants.recovery import Recovery
+from airflow_adaptive.testing.fleet.invariants.safety import Safety
+from airflow_adaptive.testing.fleet.invariants.violation import ViolationError
+from airflow_adaptive.testing.fleet.scenario import PlannedEvent, Scenario
+from airflow_adaptive.testing.fleet.shrink import shortest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """Result of one simulation.
+
+    Attributes:
+        seed: the seed.
+        jobs: number of jobs.
+        virtual_s: virtual duration, seconds.
+        facts: number of lines of the history.
+        digest: hash of the history.
+        invariant: invariant that does not hold, "" if all hold.
+        violation: what has happened, "" without a violation.
+    """
+
+    seed: int
+    jobs: int
+    virtual_s: float
+    facts: int
+    digest: str
+    invariant: str = ""
+    violation: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """One line for the outcome."""
+        if not self.invariant:
+            return (
+                f"seed {self.seed}: {self.jobs} jobs, {self.virtual_s:.0f} s, {self.facts} facts, history {self.digest}"
+            )
+        return f"seed {self.seed}: violated {self.invariant} at {self.virtual_s:.1f} s: {self.violation}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulated:
+    """A simulation that has ended.
+
+    Attributes:
+        outcome: its result.
+        history: lines of its history.
+    """
+
+    outcome: Outcome
+    history: Sequence[str]
+
+
+def simulate(scenario: Scenario) -> Simulated:
+    """Simulate a scenario until its end, or until an invariant does not hold."""
+    environment = Environment(scenario)
+    logging.disable(logging.CRITICAL)
+    try:
+        with environment.installed():
+            _run(environment)
+        violation = ViolationError("", "")
+    except ViolationError as error:
+        violation = error
+    finally:
+        logging.disable(logging.NOTSET)
+    return Simulated(outcome=_outcome(environment, violation), history=environment.history.lines)
+
+
+def shortest_failure(scenario: Scenario, invariant: str, tries: int = 200) -> Scenario:
+    """Return a scenario with as few events as possible that violates the same invariant."""
+
+    def fails(events: Sequence[PlannedEvent]) -> bool:
+        return simulate(replace(scenario, events=tuple(events))).outcome.invariant == invariant
+
+    return replace(scenario, events=tuple(shortest(scenario.events, fails, tries)))
+
+
+def _run(environment: Environment) -> None:
+    kernel, safety, activity = environment.kernel, Safety(environment), Activity(environment)
+    Faults(environment).plan()
+    while kernel.now < environment.scenario.duration_s:
+        kernel.run(kernel.now + CHECK_INTERVAL_S, safety.check)
+        activity.check()
+    Recovery(environment).check()
+
+
+def _outcome(environment: Environment, violation: ViolationError) -> Outcome:
+    history = environment.history
+    return Outcome(
+        seed=environment.scenario.seed,
+        jobs=len(environment.jobs),
+        virtual_s=environment.kernel.now,
+        facts=len(history.lines),
+        digest=history.digest,
+        invariant=violation.invariant,
+        violation=violation.text,
+    )
