@@ -5,7 +5,7 @@ PARALLEL := --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install ui ui-check demo playground test test-airflow test-cluster test-kubernetes kubernetes-programs test-long test-faults test-weeks chaos check lint format unit explore mutants mutants-full fleet-defects tables-age bench-scheduler bench-bodies bench-balance bench-triggerer bench-outages bench-rescale clean
+.PHONY: help install ui ui-check demo playground test test-airflow test-cluster test-kubernetes kubernetes-programs test-long test-faults test-weeks chaos check lint format unit explore fleet mutants mutants-full fleet-defects tables-age bench-scheduler bench-bodies bench-balance bench-triggerer bench-outages bench-rescale clean
 
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,6 +81,9 @@ unit: install ## run the unit tests, and require full branch coverage of the sch
 
 explore: install ## explore the state space of small jobs for five minutes, and print states and steps by depth
 	$(BIN)/python -m tests.support.scheduler.exploration
+
+fleet: install ## simulate fleets of jobs from seeds, and check the invariants (SEEDS=1-1000; JOBS=300)
+	$(BIN)/python -m airflow_adaptive.testing.fleet $(or $(SEEDS),1-50) $(if $(JOBS),--jobs $(JOBS))
 
 mutants: install ## mutate a sample of the code of each package, and check that the tests detect the mutants (hours; resumes; PACKAGES="spark stores")
 	$(BIN)/python -m tests.support.mutation.mutants $(PACKAGES)

@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     failed = []
     for outcome in run_seeds(options.seeds, options.jobs, options.processes):
-        print(outcome.verdict, flush=True)
+        print(outcome.summary, flush=True)
         if outcome.invariant:
             failed.append(outcome)
     if options.history:
@@ -58,7 +58,7 @@ def _print_shortest(outcome: Outcome, jobs: int | None) -> None:
     print(f"\nShortest history of seed {outcome.seed} with {len(scenario.events)} events:")
     print(*simulated.history, sep="\n")
     print(*scenario.events, sep="\n")
-    print(simulated.outcome.verdict)
+    print(simulated.outcome.summary)
 
 
 if __name__ == "__main__":

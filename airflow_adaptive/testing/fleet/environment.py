@@ -22,8 +22,8 @@ from airflow_adaptive.testing.fleet.cluster.drivers import Drivers
 from airflow_adaptive.testing.fleet.cluster.job_model import WorkloadShape
 from airflow_adaptive.testing.fleet.cluster.masters import SimulatedMasters
 from airflow_adaptive.testing.fleet.cluster.transport import SimulatedTransport
-from airflow_adaptive.testing.fleet.history import History
 from airflow_adaptive.testing.fleet.kernel.entropy import Entropy
+from airflow_adaptive.testing.fleet.kernel.history import History
 from airflow_adaptive.testing.fleet.kernel.kernel import Kernel
 from airflow_adaptive.testing.fleet.kernel.process import SimulatedProcess
 from airflow_adaptive.testing.fleet.observed_storage import ObservedStorage

@@ -39,7 +39,7 @@ class Outcome:
     violation: str = ""
 
     @property
-    def verdict(self) -> str:
+    def summary(self) -> str:
         """One line for the outcome."""
         if not self.invariant:
             return (

@@ -39,7 +39,7 @@ class Safety:
         self._started = len(self._env.drivers.started)
 
     def _require_unfinished(self, job: str, name: str) -> None:
-        """Raise `ViolationError` if the job directory tells that the attempt of the newest trigger has finished."""
+        """Raise `ViolationError` if the driver status of the job is FINISHED, and no user has cleared its task."""
         path = f"{self._env.directory(job)}/status.json"
         files = self._env.storage(job).files
         state = json.loads(files.read(path))["state"] if files.contains(path) else None

@@ -1,0 +1,51 @@
+"""Simulations of whole fleets."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+from airflow_adaptive.testing.fleet.scenario import PlannedJob, Scenario
+from airflow_adaptive.testing.fleet.simulation import simulate
+from tests.support.repository import ROOT
+
+QUIET = Scenario(
+    seed=1,
+    jobs=(
+        PlannedJob(name="job-0", starts_at=0.0, bounds=(1, 3), connection=0, storage=0),
+        PlannedJob(name="job-1", starts_at=1.0, bounds=(1, 2), connection=0, storage=0, records=2000),
+    ),
+    triggerers=1,
+    workers=(8,),
+    storages=("s3",),
+    connections=1,
+    events=(),
+    faults_end_s=60.0,
+    recovery_s=30.0,
+)
+
+
+def history(seed: int, hash_seed: int) -> str:
+    command = [sys.executable, "-m", "airflow_adaptive.testing.fleet", str(seed), "--history", "--no-shrink"]
+    environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, check=False, capture_output=True, text=True, env=environment, cwd=ROOT).stdout
+
+
+def test_a_fleet_without_faults_does_its_work():
+    simulated = simulate(QUIET)
+    assert simulated.outcome.summary.startswith("seed 1: 2 jobs, 90 s")
+    assert any("job-0: batch 3 committed" in line for line in simulated.history)
+    assert any("job-1: task success" in line for line in simulated.history)
+
+
+def test_the_history_does_not_depend_on_the_interpreter_or_on_hashes():
+    first, second = history(1, hash_seed=1), history(1, hash_seed=2)
+    assert len(first.splitlines()) > 100
+    assert first == second
+
+
+def test_a_job_that_the_cluster_has_no_slots_for_waits_without_a_violation():
+    crowded = replace(QUIET, jobs=(replace(QUIET.jobs[0], bounds=(20, 20)),))
+    assert simulate(crowded).outcome.invariant == ""
