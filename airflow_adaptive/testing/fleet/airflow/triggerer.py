@@ -11,6 +11,7 @@ from typing import Any
 from airflow.sdk.exceptions import AirflowRuntimeError
 
 from airflow_adaptive.testing.fleet.airflow.api_server import ApiServer, Record
+from airflow_adaptive.testing.fleet.airflow.leaks import leaks
 from airflow_adaptive.testing.fleet.airflow.scheduler import Scheduler
 from airflow_adaptive.testing.fleet.airflow.tables import TaskState, Trigger
 from airflow_adaptive.testing.fleet.kernel.event_loop import SimulatedEventLoop
@@ -55,6 +56,15 @@ class SimulatedTriggerer:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._events: dict[int, Mapping[str, Any]] = {}
         process.soon(lambda: process.kernel.start_thread(self._supervise))
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no trigger runs."""
+        return not self._tasks
+
+    def leaks(self) -> list[str]:
+        """Return one line for each resource that is not released although no job runs here; see `leaks.leaks`."""
+        return leaks(self.loop)
 
     def _supervise(self) -> None:
         """Submit events, send heartbeats, and start and cancel triggers, round after round."""
