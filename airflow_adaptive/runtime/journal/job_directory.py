@@ -176,6 +176,9 @@ class FsspecJobDirectory:
     async def create_file(self, path: str, data: bytes) -> bool:
         """Create a file of any size if its name is unused, see `Storage.create`. The timeout grows with the size.
 
+        Only tasks on workers create large files, one after the other, in an event loop of their own. The long calls therefore
+        occupy no thread of a control loop.
+
         Raises:
             JobDirectoryError: the storage does not answer; whether the storage completes the call is unknown.
         """

@@ -4,8 +4,11 @@ What it forgets comes out twice; what it remembers wrongly is missing.
 """
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 from strict_sink import StrictSink  # type: ignore[import-not-found]  # staged beside it
 
 from airflow_adaptive.job import AdaptiveJob
@@ -14,7 +17,7 @@ ROOT = Path(sys.argv[1])
 VERTEX = (sys.argv[2:] or ["read"])[0]
 
 
-def distinct(spark, parallelism):
+def distinct(spark: SparkSession, parallelism: Mapping[str, int]) -> DataStreamWriter:
     rows = spark.readStream.schema("id long").option("maxFilesPerTrigger", 4).json(f"{ROOT}/in")
     checked = rows.repartition(parallelism[VERTEX]).selectExpr("id", "1 / (id + 1) AS checked")  # -1 fails its batch
     writer = checked.dropDuplicates(["id"]).writeStream.foreachBatch(StrictSink(spark, ROOT))

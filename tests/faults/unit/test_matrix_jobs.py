@@ -41,7 +41,7 @@ def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jobs:
     return jobs
 
 
-def test_results_are_remembered_after_the_final_check(jobs: Jobs):
+def test_results_are_remembered_after_the_final_check(jobs: Jobs) -> None:
     current: Any = FakeJob()
     jobs.current = current
     jobs.finish()
@@ -49,7 +49,7 @@ def test_results_are_remembered_after_the_final_check(jobs: Jobs):
     assert (jobs.current, jobs.results) == (None, [])
 
 
-def test_results_of_a_job_that_fails_its_final_check_are_dropped(jobs: Jobs):
+def test_results_of_a_job_that_fails_its_final_check_are_dropped(jobs: Jobs) -> None:
     current: Any = FakeJob(SinkError("1 rows are missing: [3]"))
     jobs.current = current
     with pytest.raises(SinkError):

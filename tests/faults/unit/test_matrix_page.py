@@ -13,36 +13,36 @@ OUTCOME = Outcome(expected=40, found=40, duplicated=0, repeated=1, drivers_at_on
 CASE = "tests/faults/matrix/test_matrix.py::test_fault_at_a_moment[master, tier 1]"
 
 
-def test_every_moment_is_a_column_and_every_fault_a_row():
+def test_every_moment_is_a_column_and_every_fault_a_row() -> None:
     assert list(dict.fromkeys(cell.moment for cell in cells())) == [moment.name for moment in MOMENTS]
     assert {fault.name for fault in FAULTS} <= {cell.fault for cell in cells()}
 
 
-def test_cell_that_does_not_run_gives_its_reason():
+def test_cell_that_does_not_run_gives_its_reason() -> None:
     assert {cell.content for cell in cells()} == {RUNS, UNDER_AIRFLOW, *REASONS}
 
 
-def test_cell_that_runs_has_a_fault_and_a_moment():
+def test_cell_that_runs_has_a_fault_and_a_moment() -> None:
     assert {(fault_of(cell).name, moment_of(cell).name) for cell in cells_with(RUNS)} == {
         (cell.fault, cell.moment) for cell in cells_with(RUNS)
     }
 
 
-def test_grid_shows_the_recovery_of_a_cell_that_ran():
+def test_grid_shows_the_recovery_of_a_cell_that_ran() -> None:
     (row,) = [line for line in grid([_result(CASE)]).splitlines() if line.startswith("| master ")]
     assert row.split(" | ").count("7 s, 1 x `1a2b3c4`") == 1
     assert row.count(NOT_YET) == len(MOMENTS) - 1
 
 
-def test_grid_leaves_out_what_ran_elsewhere():
+def test_grid_leaves_out_what_ran_elsewhere() -> None:
     assert "7 s" not in grid([_result("tests/faults/cluster/test_master.py::test_master")])
 
 
-def test_grid_keeps_what_an_earlier_one_shows():
+def test_grid_keeps_what_an_earlier_one_shows() -> None:
     assert grid([], grid([_result(CASE)])) == grid([_result(CASE)])
 
 
-def test_table_keeps_the_rows_of_an_earlier_one():
+def test_table_keeps_the_rows_of_an_earlier_one() -> None:
     first, second = (_result(f"tests/faults/test_{where}.py", where) for where in ("early", "late"))
     assert table([first], table([second])) == table([first, second])
     assert table([first], table([first, second, second])).splitlines()[2:] == [

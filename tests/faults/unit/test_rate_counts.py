@@ -30,25 +30,25 @@ def miscounted(second: int, times: int) -> list[BatchWrite]:
     ]
 
 
-def test_recorded_batches_have_the_counts_of_the_input():
+def test_recorded_batches_have_the_counts_of_the_input() -> None:
     writes = read_writes(RECORDED)
     assert int(writes[-1].end or 0) > 8
     check_counts(writes)
 
 
-def test_number_of_keys_is_coprime_to_the_rate():
+def test_number_of_keys_is_coprime_to_the_rate() -> None:
     assert math.gcd(KEYS, ROWS_PER_S) == 1
     assert len(set(true_counts(1).values())) == 2
 
 
 @pytest.mark.parametrize("second", [0, 8, 12])
 @pytest.mark.parametrize("times", [-1, 1], ids=["lost", "counted twice"])
-def test_second_that_is_lost_or_counted_twice_is_detected(second: int, times: int):
+def test_second_that_is_lost_or_counted_twice_is_detected(second: int, times: int) -> None:
     with pytest.raises(AssertionError, match="wrong counts after batch"):
         check_counts(miscounted(second, times))
 
 
-def test_batch_that_is_lost_is_detected():
+def test_batch_that_is_lost_is_detected() -> None:
     """The next batch contains the newest counts of all keys, so the loss shows in no later batch."""
     writes = read_writes(RECORDED)
     skipped = [replace(writes[2], rows=writes[1].rows), *writes[3:]]

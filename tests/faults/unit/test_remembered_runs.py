@@ -35,16 +35,16 @@ def two_runs_of_a_and_one_of_b(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     remember(Result(case=case, fault=case, where="", outcome=OUTCOME, commit="1a2b3c4") for case in "aba")
 
 
-def test_case_with_a_result_is_left_out():
+def test_case_with_a_result_is_left_out() -> None:
     assert selected("abc") == ["c", "unit"]
 
 
-def test_case_runs_as_often_as_required(monkeypatch: pytest.MonkeyPatch):
+def test_case_runs_as_often_as_required(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUNS", "2")
     assert selected("abc") == ["b", "c", "unit"]
 
 
-def test_each_case_is_in_one_shard(monkeypatch: pytest.MonkeyPatch):
+def test_each_case_is_in_one_shard(monkeypatch: pytest.MonkeyPatch) -> None:
     shards = []
     for shard in ("1/2", "2/2"):
         monkeypatch.setenv("SHARD", shard)

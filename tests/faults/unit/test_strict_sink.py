@@ -59,7 +59,7 @@ def frame(*rows: tuple[int, str]) -> Any:
     return SimpleNamespace(collect=lambda: list(rows))
 
 
-def test_batch_that_is_written_twice_is_in_the_file_twice(spark: Any, tmp_path: Path):
+def test_batch_that_is_written_twice_is_in_the_file_twice(spark: Any, tmp_path: Path) -> None:
     sink = StrictSink(spark, tmp_path)
     sink(frame((2, "b"), (1, "a")), 1)
     sink(frame((1, "a"), (2, "b")), 1)
@@ -71,7 +71,7 @@ def test_batch_that_is_written_twice_is_in_the_file_twice(spark: Any, tmp_path: 
     assert is_repeated(first, second)
 
 
-def test_batch_that_fails_has_no_end(spark: Any, tmp_path: Path):
+def test_batch_that_fails_has_no_end(spark: Any, tmp_path: Path) -> None:
     def fail() -> None:
         raise ZeroDivisionError
 
@@ -81,14 +81,14 @@ def test_batch_that_fails_has_no_end(spark: Any, tmp_path: Path):
     assert (write.ended, write.rows) == (None, ())
 
 
-def test_first_batch_has_no_start(spark: Any, tmp_path: Path):
+def test_first_batch_has_no_start(spark: Any, tmp_path: Path) -> None:
     (tmp_path / "jobs" / "copy" / "checkpoints" / "copy" / "commits" / "0").unlink()
     StrictSink(spark, tmp_path)(frame(), 0)
     (write,) = read_writes(tmp_path / FOLDER)
     assert (write.committed, write.start, write.end) == (-1, None, '{"logOffset":0}')
 
 
-def test_queries_of_one_process_share_its_file_and_another_process_cannot_open_it(spark: Any, tmp_path: Path):
+def test_queries_of_one_process_share_its_file_and_another_process_cannot_open_it(spark: Any, tmp_path: Path) -> None:
     for sink in (StrictSink(spark, tmp_path), StrictSink(spark, tmp_path)):
         sink(frame(), 1)
     assert len(read_writes(tmp_path / FOLDER)) == 2

@@ -73,23 +73,23 @@ def struck_at(job: FakeJob) -> list[str]:
 ONCE = ["input", "struck", "ended", "recovered"]
 
 
-def test_fault_strikes_once_at_its_moment():
+def test_fault_strikes_once_at_its_moment() -> None:
     assert struck_at(FakeJob()) == ONCE
 
 
-def test_moment_that_was_over_when_the_fault_had_struck_is_led_to_again():
+def test_moment_that_was_over_when_the_fault_had_struck_is_led_to_again() -> None:
     assert struck_at(FakeJob(over_by_strike=2)) == 3 * ONCE
 
 
-def test_moment_that_did_not_occur_is_led_to_again():
+def test_moment_that_did_not_occur_is_led_to_again() -> None:
     assert struck_at(FakeJob(over_before=1)) == ["input", "recovered", *ONCE]
 
 
-def test_disk_that_was_busy_is_broken_again():
+def test_disk_that_was_busy_is_broken_again() -> None:
     assert struck_at(FakeJob(busy=1)) == ["input", "recovered", *ONCE]
 
 
-def test_cell_fails_if_its_moment_is_always_missed():
+def test_cell_fails_if_its_moment_is_always_missed() -> None:
     job = FakeJob(over_by_strike=TRIES)
     with pytest.raises(MissedError, match="fault at moment: missed"):
         struck_at(job)

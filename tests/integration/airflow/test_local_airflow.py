@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 
@@ -37,7 +38,7 @@ ECHO = dedent(
 
 
 @pytest.fixture(scope="module")
-def airflow(tmp_path_factory):
+def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowUnderTest]:
     """A real Airflow with one DAG."""
     directory = tmp_path_factory.mktemp("airflow")
     dags = directory / "dags"

@@ -45,6 +45,11 @@ def plan(executors: int, *, state_partitions: int = 2, query_version: int = 1, *
     )
 
 
+def rejects(version: int) -> Callable[[DriverStatus], bool]:
+    """Return the condition that the driver has rejected the plan of this version."""
+    return lambda status: status.rejected_version == version
+
+
 class Input:
     """A directory of files of `ROWS` rows that appear at once."""
 

@@ -11,6 +11,6 @@ from tests.faults.chaos import run
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_short_chaos_loses_and_doubles_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_short_chaos_loses_and_doubles_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(11, 0.7, tmp_path), capsys.readouterr().out
     assert " 0 duplicated" in capsys.readouterr().out

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_adaptive.job.protocol.documents import Action, DriverState
 from airflow_adaptive.local.waiting import wait_until
-from tests.support.driver.driver_on_cluster import JOB, ROWS, TIMEOUT_S, plan, sink_rows
+from tests.support.driver.driver_on_cluster import JOB, ROWS, TIMEOUT_S, DriverOnCluster, Input, plan, sink_rows
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -46,7 +46,9 @@ def written(root: Path) -> list[int]:
     return sorted(row["id"] for row in sink_rows(root / "out"))
 
 
-def test_rescales_fails_restarts_and_stops_without_losing_or_doubling_a_row(driver, rows, tmp_path):
+def test_rescales_fails_restarts_and_stops_without_losing_or_doubling_a_row(
+    driver: DriverOnCluster, rows: Input, tmp_path: Path
+) -> None:
     rows.write(15)
     driver.direct(Action.RUN, 1, plan(2))
     submission = driver.submit(UNBOUNDED, executors=2)
@@ -100,7 +102,7 @@ def test_rescales_fails_restarts_and_stops_without_losing_or_doubling_a_row(driv
 
 
 @pytest.mark.long
-def test_never_starts_a_query_when_the_log_names_another_epoch(driver, rows):
+def test_never_starts_a_query_when_the_log_names_another_epoch(driver: DriverOnCluster, rows: Input) -> None:
     rows.write(1)
     driver.direct(Action.RUN, 1, plan(1), epoch=2)
     driver.submit(UNBOUNDED, executors=1)
@@ -110,7 +112,9 @@ def test_never_starts_a_query_when_the_log_names_another_epoch(driver, rows):
 
 
 @pytest.mark.long
-def test_finishes_a_bounded_query_with_its_own_name_and_secrets(driver, rows, tmp_path):
+def test_finishes_a_bounded_query_with_its_own_name_and_secrets(
+    driver: DriverOnCluster, rows: Input, tmp_path: Path
+) -> None:
     rows.write(5)
     driver.direct(Action.RUN, 1, plan(1))
     driver.submit(BOUNDED, executors=1, conf={"spark.hadoop.fs.s3a.secret.key": "hush"})

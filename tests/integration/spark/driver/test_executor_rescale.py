@@ -17,7 +17,7 @@ from airflow_adaptive.job.protocol.documents import Action, DriverPlan, DriverSt
 from airflow_adaptive.local.waiting import wait_until
 from tests.faults.harness import sink_log
 from tests.faults.harness.deployment import SINK
-from tests.support.driver.driver_on_cluster import TIMEOUT_S, DriverOnCluster, plan
+from tests.support.driver.driver_on_cluster import TIMEOUT_S, DriverOnCluster, plan, rejects
 from tests.support.driver.rate_counts import KEYS, ROWS_PER_S, check_counts
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(480)]
@@ -167,7 +167,9 @@ def assert_nothing_lost(driver: DriverOnCluster, root: Path) -> None:
     assert driver.batches("offsets") == driver.batches("commits")
 
 
-def test_executors_come_and_go_and_the_query_runs_on_with_all_its_state(driver, tmp_path):
+def test_executors_come_and_go_and_the_query_runs_on_with_all_its_state(
+    driver: DriverOnCluster, tmp_path: Path
+) -> None:
     status = started(driver, 1, tmp_path)
     assert (status.vertices_read, status.downtime_ms) == ((), None)
 
@@ -212,12 +214,14 @@ MISBEHAVIOURS = {
 """Version of the plan, and number of the function's call -> what it does then, and what the rejection says."""
 
 
-def test_query_runs_on_whatever_the_script_does_when_it_is_called_again(driver, tmp_path):
+def test_query_runs_on_whatever_the_script_does_when_it_is_called_again(
+    driver: DriverOnCluster, tmp_path: Path
+) -> None:
     started(driver, 1, tmp_path)
     for call, (how, error_class, message) in MISBEHAVIOURS.items():
         (tmp_path / f"call-{call}").write_text(how)
         driver.direct(Action.RUN, call, on(1, query_version=call))
-        status = driver.wait_status("the rejection", lambda now, call=call: now.rejected_version == call)
+        status = driver.wait_status("the rejection", rejects(call))
         assert status.rejection is not None
         assert (status.state, status.version, status.failure) == (DriverState.RUNNING, 1, None)
         assert status.rejection.error_class.endswith(error_class)

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_adaptive.job.protocol.documents import Action, DriverState
 from airflow_adaptive.local.waiting import wait_until
-from tests.support.driver.driver_on_cluster import TIMEOUT_S, DriverOnCluster, plan
+from tests.support.driver.driver_on_cluster import TIMEOUT_S, DriverOnCluster, Input, plan
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -65,7 +65,9 @@ def is_alive(process: psutil.Process) -> bool:
         return False
 
 
-def test_driver_that_is_fenced_during_an_operation_ends_with_its_jvm(driver, rows, tmp_path):
+def test_driver_that_is_fenced_during_an_operation_ends_with_its_jvm(
+    driver: DriverOnCluster, rows: Input, tmp_path: Path
+) -> None:
     """Another epoch begins while the thread of an operation runs one Spark job after the other."""
     rows.write(3)
     processes = start(driver)
@@ -83,7 +85,9 @@ def test_driver_that_is_fenced_during_an_operation_ends_with_its_jvm(driver, row
 
 
 @pytest.mark.parametrize("frozen", ["java", "python", "both"])
-def test_driver_that_is_frozen_longer_than_its_lease_ends_with_its_jvm(driver, rows, frozen):
+def test_driver_that_is_frozen_longer_than_its_lease_ends_with_its_jvm(
+    driver: DriverOnCluster, rows: Input, frozen: str
+) -> None:
     """A process of the driver is frozen. Its watchdog process ends both processes; a driver that thaws as a whole is ended then."""
     rows.write(3)
     processes = start(driver)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import operator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from airflow_adaptive.job.protocol.documents import Action, DriverPlan, DriverState, DriverStatus
 from airflow_adaptive.local.waiting import wait_until
-from tests.support.driver.driver_on_cluster import TIMEOUT_S, DriverOnCluster, Input, sink_rows
+from tests.support.driver.driver_on_cluster import TIMEOUT_S, DriverOnCluster, Input, rejects, sink_rows
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(480)]
 
@@ -107,7 +108,9 @@ def wait_for_all(driver: DriverOnCluster, rows: Input) -> None:
     wait_until(lambda: written(driver) == [rows.ids] * 2, FIRST_BATCH_S, "all rows in both outputs")
 
 
-def test_queries_run_beside_each_other_and_go_on_with_another_plan_and_another_driver(driver, rows, tmp_path):
+def test_queries_run_beside_each_other_and_go_on_with_another_plan_and_another_driver(
+    driver: DriverOnCluster, rows: Input, tmp_path: Path
+) -> None:
     rows.write(12)
     driver.direct(Action.RUN, 1, plan(1, 2, distinct=3, copied=1))
     driver.submit(UNBOUNDED, executors=2)
@@ -151,7 +154,9 @@ def test_queries_run_beside_each_other_and_go_on_with_another_plan_and_another_d
     assert state_partitions(driver) == 2
 
 
-def test_queries_go_on_when_the_function_misbehaves_and_fail_together_when_one_does(driver, rows, tmp_path):
+def test_queries_go_on_when_the_function_misbehaves_and_fail_together_when_one_does(
+    driver: DriverOnCluster, rows: Input, tmp_path: Path
+) -> None:
     rows.write(6)
     driver.direct(Action.RUN, 1, plan(1, 1))
     driver.submit(UNBOUNDED, executors=1)
@@ -160,7 +165,7 @@ def test_queries_go_on_when_the_function_misbehaves_and_fail_together_when_one_d
     for version, (sign, error) in enumerate({"one": "'copied' is missing", "starts": "'mine'"}.items(), start=2):
         (tmp_path / sign).touch()
         driver.direct(Action.RUN, version, plan(version, 1))
-        status = driver.wait_status("the rejection", lambda now, wanted=version: now.rejected_version == wanted)
+        status = driver.wait_status("the rejection", rejects(version))
         assert (status.state, status.version) == (DriverState.RUNNING, 1)
         assert status.rejection is not None
         assert error in status.rejection.message
@@ -188,7 +193,7 @@ def test_queries_go_on_when_the_function_misbehaves_and_fail_together_when_one_d
     assert cut(driver) == []
 
 
-def test_state_of_each_query_gets_the_partitions_of_its_plan(driver, rows):
+def test_state_of_each_query_gets_the_partitions_of_its_plan(driver: DriverOnCluster, rows: Input) -> None:
     rows.write(6)
     driver.direct(Action.RUN, 1, plan(1, 2))
     driver.submit(UNBOUNDED, executors=2, conf={"spark.sql.streaming.stateStore.providerClass": ROCKSDB})
@@ -206,7 +211,7 @@ def test_state_of_each_query_gets_the_partitions_of_its_plan(driver, rows):
     assert cut(driver) == []
 
 
-def test_job_is_finished_when_the_last_query_is(driver, rows):
+def test_job_is_finished_when_the_last_query_is(driver: DriverOnCluster, rows: Input) -> None:
     rows.write(8)
     driver.direct(Action.RUN, 1, plan(1, 1))
     driver.submit(BOUNDED, executors=1)

@@ -20,20 +20,24 @@ def trials(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("kind", "value"), [("count", 3), ("join", 9)])
-def test_results_are_right_after_more_and_after_fewer_partitions(trials, kind, value):
+def test_results_are_right_after_more_and_after_fewer_partitions(trials: dict[str, Any], kind: str, value: int) -> None:
     assert trials["moved"][kind] == {"partitions": [3, 1], "keys": KEYS, "values": [value]}
 
 
-def test_a_file_sink_can_be_read_though_the_driver_died_before_it_reported_the_sink_of_a_repartition(trials):
+def test_a_file_sink_can_be_read_though_the_driver_died_before_it_reported_the_sink_of_a_repartition(
+    trials: dict[str, Any],
+) -> None:
     assert trials["moved"]["distinct"] == {"partitions": [3, 1], "keys": KEYS, "values": [1]}
 
 
-def test_the_session_does_not_decide_once_there_is_a_checkpoint(trials):
+def test_the_session_does_not_decide_once_there_is_a_checkpoint(trials: dict[str, Any]) -> None:
     assert PARTITIONS not in trials["moved"]["count"]["partitions"]
 
 
 @pytest.mark.parametrize(("batch", "before"), [("first", 0), ("later", 1)])
-def test_a_batch_that_was_cut_is_committed_first_and_none_after_it(trials, batch, before):
+def test_a_batch_that_was_cut_is_committed_first_and_none_after_it(
+    trials: dict[str, Any], batch: str, before: int
+) -> None:
     found = trials["cut"][batch]
     assert found["begun"] == before + 1
     assert found["committed"] == before + 2  # the batch, and the repartition
@@ -41,7 +45,7 @@ def test_a_batch_that_was_cut_is_committed_first_and_none_after_it(trials, batch
     assert found["values"] == [before + 2]
 
 
-def test_the_query_keeps_the_trigger_of_its_script(trials):
+def test_the_query_keeps_the_trigger_of_its_script(trials: dict[str, Any]) -> None:
     assert trials["cut"]["later"]["trigger"] == "ProcessingTimeTrigger(7000)"
 
 
@@ -58,7 +62,9 @@ def test_the_query_keeps_the_trigger_of_its_script(trials):
         ("newer", "upgrade Spark, or use a new checkpoint for the query"),
     ],
 )
-def test_what_can_not_work_is_found_out_before_anything_is_changed(trials, what, expected):
+def test_what_can_not_work_is_found_out_before_anything_is_changed(
+    trials: dict[str, Any], what: str, expected: str
+) -> None:
     found = trials["refused"][what]
     assert len(found["messages"]) == 2  # by the check, while the query may run, and once more when it has ended
     assert all(expected in message and "checkpoint" in message for message in found["messages"])
@@ -66,28 +72,32 @@ def test_what_can_not_work_is_found_out_before_anything_is_changed(trials, what,
 
 
 @pytest.mark.parametrize("kind", ["count", "session", "distinct", "recent", "join"])
-def test_operators_are_known_before_the_first_batch_as_the_checkpoint_has_them_after_it(trials, kind):
+def test_operators_are_known_before_the_first_batch_as_the_checkpoint_has_them_after_it(
+    trials: dict[str, Any], kind: str
+) -> None:
     found = trials["operators"][kind]
     assert found["planned"] == list(dict.fromkeys(found["kept"]))  # a join has four stores
     assert found["planned"]
 
 
-def test_a_query_without_state_has_no_operators(trials):
+def test_a_query_without_state_has_no_operators(trials: dict[str, Any]) -> None:
     assert trials["operators"]["stateless"] == {"planned": [], "kept": []}
 
 
 @pytest.mark.parametrize("what", ["same", "stateless", "new"])
-def test_where_nothing_is_to_be_done_nothing_happens(trials, what):
+def test_where_nothing_is_to_be_done_nothing_happens(trials: dict[str, Any], what: str) -> None:
     assert trials["refused"][what] == {"messages": [], "untouched": True}
 
 
 @pytest.mark.parametrize("moment", repartition_experiment.MOMENTS)
-def test_a_repartition_that_was_killed_is_finished_and_another_one_follows_it(trials, moment):
+def test_a_repartition_that_was_killed_is_finished_and_another_one_follows_it(
+    trials: dict[str, Any], moment: str
+) -> None:
     found = trials["killed"][moment]
     assert found["begun"] == 2
     assert found["partitions"] == found["wanted"]
     assert found["values"] == {"2": 2000}
 
 
-def test_a_repartition_was_killed_before_it_was_committed(trials):
+def test_a_repartition_was_killed_before_it_was_committed(trials: dict[str, Any]) -> None:
     assert min(found["committed"] for found in trials["killed"].values()) == 1

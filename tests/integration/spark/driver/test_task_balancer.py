@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -62,7 +63,9 @@ def is_spread(driver: DriverOnCluster) -> bool:
     return len(tasks) == 2 and is_balanced(tasks, dict.fromkeys(tasks, 1))
 
 
-def test_stateful_tasks_spread_over_added_executors_and_the_wait_is_as_before(driver, tmp_path):
+def test_stateful_tasks_spread_over_added_executors_and_the_wait_is_as_before(
+    driver: DriverOnCluster, tmp_path: Path
+) -> None:
     waits = tmp_path / "waits"
     driver.direct(Action.RUN, 1, balanced(1))
     driver.submit(STATEFUL, executors=1, conf={"spark.locality.wait.node": "1s"})

@@ -114,7 +114,9 @@ def begin(driver: DriverOnCluster, script: str, conf: Mapping[str, str] | None =
     return wait_running(driver, 1)
 
 
-def test_executors_come_and_go_under_a_script_that_then_stops_at_a_boundary(driver, rows):
+def test_executors_come_and_go_under_a_script_that_then_stops_at_a_boundary(
+    driver: DriverOnCluster, rows: Input
+) -> None:
     rows.write(4)
     status = begin(driver, ORDINARY)
     assert (status.vertices_read, status.notice, status.queries[0].name) == ((), NOTE, "departures")
@@ -142,7 +144,9 @@ def test_executors_come_and_go_under_a_script_that_then_stops_at_a_boundary(driv
 
 
 @pytest.mark.long
-def test_new_driver_goes_on_from_the_checkpoint_after_a_kill_and_after_a_suspension(driver, rows):
+def test_new_driver_goes_on_from_the_checkpoint_after_a_kill_and_after_a_suspension(
+    driver: DriverOnCluster, rows: Input
+) -> None:
     rows.write(6)
     begin(driver, ORDINARY)
     kill(driver.processes())
@@ -162,7 +166,9 @@ def test_new_driver_goes_on_from_the_checkpoint_after_a_kill_and_after_a_suspens
 
 
 @pytest.mark.long
-def test_new_driver_replays_the_batch_that_failed_and_stops_where_others_hold(driver, rows):
+def test_new_driver_replays_the_batch_that_failed_and_stops_where_others_hold(
+    driver: DriverOnCluster, rows: Input
+) -> None:
     rows.write(3)
     begin(driver, ORDINARY)
     wait_written(driver, rows)
@@ -184,7 +190,7 @@ def test_new_driver_replays_the_batch_that_failed_and_stops_where_others_hold(dr
 
 
 @pytest.mark.long
-def test_superseded_driver_never_starts_a_query(driver, rows):
+def test_superseded_driver_never_starts_a_query(driver: DriverOnCluster, rows: Input) -> None:
     rows.write(1)
     driver.direct(Action.RUN, 1, plan(1), epoch=2)
     driver.submit(ORDINARY, executors=1)
@@ -194,7 +200,9 @@ def test_superseded_driver_never_starts_a_query(driver, rows):
 
 
 @pytest.mark.long
-def test_driver_that_is_superseded_while_it_runs_ends_before_its_script_goes_on(driver, rows):
+def test_driver_that_is_superseded_while_it_runs_ends_before_its_script_goes_on(
+    driver: DriverOnCluster, rows: Input
+) -> None:
     rows.write(1)
     begin(driver, ORDINARY)
     driver.direct(Action.RUN, 2, plan(1), epoch=2)
@@ -204,7 +212,7 @@ def test_driver_that_is_superseded_while_it_runs_ends_before_its_script_goes_on(
 
 
 @pytest.mark.long
-def test_script_that_restarts_its_query_itself_is_stopped_all_the_same(driver, rows):
+def test_script_that_restarts_its_query_itself_is_stopped_all_the_same(driver: DriverOnCluster, rows: Input) -> None:
     rows.write(2)
     begin(driver, RESTARTING)
     wait_written(driver, rows)
@@ -218,7 +226,7 @@ def test_script_that_restarts_its_query_itself_is_stopped_all_the_same(driver, r
 
 
 @pytest.mark.long
-def test_script_that_ends_while_its_query_runs_finishes_with_it(driver, rows):
+def test_script_that_ends_while_its_query_runs_finishes_with_it(driver: DriverOnCluster, rows: Input) -> None:
     rows.write(3)
     driver.direct(Action.RUN, 1, plan(1))
     driver.submit(BOUNDED, executors=1, conf={"spark.hadoop.fs.s3a.secret.key": "hush"})
@@ -229,7 +237,7 @@ def test_script_that_ends_while_its_query_runs_finishes_with_it(driver, rows):
 
 
 @pytest.mark.long
-def test_script_that_raises_fails_the_job_with_its_line(driver):
+def test_script_that_raises_fails_the_job_with_its_line(driver: DriverOnCluster) -> None:
     driver.direct(Action.RUN, 1, plan(1))
     driver.submit(UNABLE, executors=1)
     assert driver.wait_end() == "FAILED"
@@ -242,7 +250,7 @@ def test_script_that_raises_fails_the_job_with_its_line(driver):
 
 
 @pytest.mark.long
-def test_script_that_hangs_after_its_queries_is_ended(driver):
+def test_script_that_hangs_after_its_queries_is_ended(driver: DriverOnCluster) -> None:
     begin(driver, HANGING, {"spark.airflow.adaptive.stopTimeout": "3"})
     driver.direct(Action.STOP, 1)
     assert driver.wait_end() == "FINISHED"
