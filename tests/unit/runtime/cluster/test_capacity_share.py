@@ -107,6 +107,12 @@ def test_application_that_was_not_reported_yet_is_known_by_its_name():
     assert executors_by_job(snapshot, unreported, wants("b", 1, 4)) == {"a": 0, "b": 3}
 
 
+def test_cores_of_a_driver_that_has_ended_do_not_count_as_held():
+    """The master still lists the application of the former driver, which has the name of the job."""
+    snapshot = cluster(4, granted={"app-1": 3}, names={"app-1": "a"})
+    assert executors_by_job(snapshot, wants("a", 3, 3)) == {"a": 3}
+
+
 @pytest.mark.parametrize(
     ("drivers", "left"),
     [

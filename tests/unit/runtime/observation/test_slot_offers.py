@@ -1,0 +1,56 @@
+"""Slot offers: registered executors hold slots, and other granted cores are still arriving."""
+
+from __future__ import annotations
+
+from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus, ExecutorReport
+from airflow_adaptive.ports import ClusterSnapshot, Worker
+from airflow_adaptive.runtime.observation.slot_offers import slot_offers
+from airflow_adaptive.runtime.spec import ExecutorShape
+from airflow_adaptive.scheduler.events import SlotOffer
+
+ADDRESS = "http://w1:8081"
+
+
+def worker(*, cores_free: int) -> Worker:
+    return Worker(
+        worker_id="w1", address=ADDRESS, cores=4, cores_free=cores_free, memory_mb=4096, memory_free_mb=4096
+    )
+
+
+def status(executors: int, worker: str = ADDRESS) -> DriverStatus:
+    reports = tuple(ExecutorReport(executor_id=str(number), cores=1, worker=worker) for number in range(executors))
+    return DriverStatus(
+        job="job",
+        epoch=1,
+        nonce="n",
+        sequence=1,
+        at="",
+        state=DriverState.RUNNING,
+        executors=reports,
+        application_id="app",
+    )
+
+
+def offers(cores_free: int, granted: int, reported: DriverStatus) -> tuple[SlotOffer, ...]:
+    cluster = ClusterSnapshot(workers=(worker(cores_free=cores_free),), granted={"app": granted})
+    return slot_offers(cluster, {}, reported, ExecutorShape(cores=1))
+
+
+def test_registered_executors_hold_their_cores() -> None:
+    assert offers(1, 3, status(3)) == (SlotOffer(worker="w1", held=3, free=0, address=ADDRESS),)
+
+
+def test_executors_whose_cores_are_free_again_hold_nothing() -> None:
+    """The driver status still contains three executors; the worker has released two."""
+    assert offers(3, 1, status(3)) == (SlotOffer(worker="w1", held=1, free=0, address=ADDRESS),)
+
+
+def test_executors_of_a_lost_worker_hold_nothing() -> None:
+    assert offers(4, 0, status(3, worker="http://w2:8081")) == ()
+
+
+def test_granted_cores_without_a_registered_executor_are_arriving() -> None:
+    assert offers(1, 3, status(1)) == (
+        SlotOffer(worker="w1", held=1, free=0, address=ADDRESS),
+        SlotOffer(worker="", free=2),
+    )
