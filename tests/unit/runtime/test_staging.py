@@ -76,6 +76,15 @@ async def test_changed_code_gets_a_folder_of_its_own(directory: FsspecJobDirecto
     assert local(first.py_files[1]).read_text() == "print('hello')\n"
 
 
+async def test_code_under_other_names_gets_a_folder_of_its_own(
+    directory: FsspecJobDirectory, script: Path, tmp_path: Path
+) -> None:
+    """The content is equal, but another module can be imported."""
+    first = await stage(directory, script, [write(tmp_path / "before.py", "ANSWER = 42\n")])
+    second = await stage(directory, script, [write(tmp_path / "behind.py", "ANSWER = 42\n")])
+    assert local(first.script).parent != local(second.script).parent
+
+
 async def test_code_is_staged_to_an_object_store(s3: S3FileSystem, bucket: str, script: Path) -> None:
     staged = await stage(FsspecJobDirectory(Storage(s3, f"{bucket}/jobs"), "flights"), script)
     assert staged.script.startswith(f"s3a://{bucket}/jobs/flights/code/")

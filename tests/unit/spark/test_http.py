@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from airflow_adaptive.ports import DriverSubmission
 from airflow_adaptive.spark import http
-from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
+from airflow_adaptive.spark.address import ClusterAddress, MasterAddress, parse_address
 from airflow_adaptive.spark.credentials import Credentials
-from airflow_adaptive.spark.errors import NoAnswerError
+from airflow_adaptive.spark.errors import NoAnswerError, NotConnectedError
 from airflow_adaptive.spark.http import MAX_CONNECTIONS, Http
 from airflow_adaptive.spark.standalone import StandaloneCluster
 from tests.support.servers.fake_master import FakeMaster
+from tests.support.servers.tls_server import TlsServer
 
 
 @pytest.mark.asyncio
@@ -60,3 +63,39 @@ async def test_submission_waits_for_a_connection_longer_than_for_a_response(monk
         submission = DriverSubmission(name="departures", script="departures.py")
         assert len(await asyncio.gather(*(client.submit(submission) for _ in range(5)))) == 5
         await client.close()
+
+
+async def answer_over_tls(server: TlsServer, address: ClusterAddress) -> Any:
+    client = Http(address, Credentials(address))
+    try:
+        return await client.request("GET", f"https://127.0.0.1:{server.port}/", lambda decoded: decoded, "is it up?")
+    finally:
+        await client.close()
+
+
+def connection(**extra: Any) -> ClusterAddress:
+    return parse_address("spark://127.0.0.1", None, None, extra)
+
+
+@pytest.mark.asyncio
+async def test_certificate_of_an_unknown_authority_is_refused_by_default(tmp_path: Path) -> None:
+    unconfigured = ClusterAddress(masters=(MasterAddress(host="127.0.0.1"),))
+    with TlsServer(tmp_path) as server:
+        for address in (unconfigured, connection(), connection(verify=True)):
+            with pytest.raises(NotConnectedError, match="certificate"):
+                await answer_over_tls(server, address)
+
+
+@pytest.mark.asyncio
+async def test_certificate_is_accepted_if_its_authority_is_configured_or_the_check_is_off(tmp_path: Path) -> None:
+    with TlsServer(tmp_path) as server:
+        assert await answer_over_tls(server, connection(verify=str(server.certificate))) == {}
+        assert await answer_over_tls(server, connection(verify=False)) == {}
+
+
+@pytest.mark.asyncio
+async def test_certificate_of_another_authority_than_the_configured_one_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    with TlsServer(tmp_path) as server, TlsServer(tmp_path / "other") as other:
+        with pytest.raises(NotConnectedError, match="certificate"):
+            await answer_over_tls(server, connection(verify=str(other.certificate)))

@@ -161,6 +161,18 @@ def test_secret_variables_are_in_the_environment_and_the_driver_knows_their_name
     assert "hush" not in repr(submission)
 
 
+def test_no_variable_of_the_environment_replaces_a_secret_variable() -> None:
+    """The DAG declares a variable under the name of a secret of the connection, or under a name that the launcher reads."""
+    env = {"DB_LOGIN": "guest", SECRET_CONF_VARIABLE: "{}", SECRET_ENV_VARIABLE: "[]"}
+    submission = DriverSubmission(
+        name="n", script="s.py", conf={"spark.db.password": "hush"}, env=env, secret_env={"DB_LOGIN": "hush"}
+    )
+    environment = create_request(submission, MASTER_URL)["environmentVariables"]
+    assert environment["DB_LOGIN"] == "hush"
+    assert json.loads(environment[SECRET_CONF_VARIABLE]) == {"spark.db.password": "hush"}
+    assert json.loads(environment[SECRET_ENV_VARIABLE]) == ["DB_LOGIN"]
+
+
 def test_environment_has_no_secrets_when_there_are_none() -> None:
     request = create_request(DriverSubmission(name="n", script="s.py"), MASTER_URL)
     assert request["environmentVariables"] == {"SPARK_ENV_LOADED": "1"}
