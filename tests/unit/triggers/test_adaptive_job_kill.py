@@ -50,6 +50,36 @@ def test_task_that_ended_while_airflow_was_down_is_recognized_later(
     assert found == canceled
 
 
+def test_cancellation_continues_when_airflow_cancels_the_call_that_began_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver needs longer to stop than Airflow waits for `on_kill`."""
+    airflow = FakeComms.install(monkeypatch)
+    airflow.task_states, airflow.xcoms = {"r": {"t": "failed"}}, {"attempt": "attempt-1"}
+    trigger = AdaptiveJobTrigger(
+        spec=encode(small_job("job", (1, 2), {})), conn_id="c", base="file:///x", task_key=TASK
+    )
+    ended: list[str] = []
+
+    async def kill() -> None:
+        has_begun, is_stopped = asyncio.Event(), asyncio.Event()
+
+        async def cancel(spec: Any, *_: Any) -> None:
+            has_begun.set()
+            await is_stopped.wait()
+            ended.append(spec.attempt)
+
+        monkeypatch.setattr(adaptive_job, "cancel_until_ended", cancel)
+        call = asyncio.create_task(trigger.on_kill())
+        await asyncio.wait_for(has_begun.wait(), 60)
+        call.cancel()
+        await asyncio.wait({call}, timeout=60)
+        assert call.cancelled()
+        is_stopped.set()
+        await asyncio.wait({asyncio.create_task(asyncio.sleep(0)), *deferral._tasks}, timeout=60)
+
+    asyncio.run(kill())
+    assert ended == ["attempt-1"]
+
+
 def test_killed_trigger_of_another_version_reports_once_that_its_driver_may_still_run(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -12,9 +12,7 @@ ADDRESS = "http://w1:8081"
 
 
 def worker(*, cores_free: int) -> Worker:
-    return Worker(
-        worker_id="w1", address=ADDRESS, cores=4, cores_free=cores_free, memory_mb=4096, memory_free_mb=4096
-    )
+    return Worker(worker_id="w1", address=ADDRESS, cores=4, cores_free=cores_free, memory_mb=4096, memory_free_mb=4096)
 
 
 def status(executors: int, worker: str = ADDRESS) -> DriverStatus:

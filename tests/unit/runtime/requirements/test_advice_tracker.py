@@ -68,7 +68,9 @@ def test_advice_that_the_job_can_have_is_followed() -> None:
     assert tracker.result.problem is None
 
 
-@pytest.mark.parametrize("bounds", [{"job": (1, 5)}, {"job": (3, 2)}, {"job": (1, -1)}, {}, {"job": (1, 4), "no": (1, 1)}])
+@pytest.mark.parametrize(
+    "bounds", [{"job": (1, 5)}, {"job": (3, 2)}, {"job": (1, -1)}, {}, {"job": (1, 4), "no": (1, 1)}]
+)
 def test_advice_that_the_job_cannot_have_is_not_followed_and_is_reported(bounds: dict[str, tuple[int, int]]) -> None:
     tracker = AdviceTracker(FixedAdvisor(**bounds))
     tracker.consult(given(), DECLARED, required=True)
