@@ -120,14 +120,52 @@ def test_memory_that_is_too_large_for_the_log_is_not_reported(monkeypatch: pytes
     assert one.to_snapshot() == {}
 
 
-@pytest.mark.parametrize("passed", [timedelta(hours=2), -timedelta(minutes=1)])
-def test_memory_of_long_ago_or_of_the_future_is_begun_again(passed: timedelta):
-    one = PolicyAdvisor(LoadPolicy())
-    for number in range(5):
-        one.advise(seen(NOON + timedelta(seconds=20 * number), 100.0 + number, number))
-    one.advise(seen(NOON + passed, sequence=9))
-    [query] = one.to_snapshot()["memory"]["queries"].values()
-    assert query["cost"]["weight"] == 1.0, "one batch was counted since"
+class CountingPolicy:
+    """A policy whose memory is the number of its consultations."""
+
+    dry_run = False
+
+    def remember(self) -> int:
+        return 0
+
+    def advise(self, memory: int, policy_input: PolicyInput) -> tuple[int, None]:
+        return memory + 1, None
+
+
+@pytest.mark.parametrize("is_restored", [False, True])
+@pytest.mark.parametrize(
+    ("passed", "consultations"),
+    [
+        (timedelta(minutes=59), 4),
+        (timedelta(minutes=61), 1),
+        (timedelta(seconds=-4), 4),
+        (timedelta(seconds=-6), 1),
+    ],
+)
+def test_memory_of_long_ago_or_of_the_future_is_begun_again(
+    monkeypatch: pytest.MonkeyPatch, passed: timedelta, consultations: int, is_restored: bool
+):
+    """The loop was frozen, or the next loop starts late, or on a host with another clock."""
+    monkeypatch.setattr(advisors, "MEMORIES", {CountingPolicy: int})
+    policy: Any = CountingPolicy()
+    found = PolicyAdvisor(policy)
+    for _ in range(3):
+        found.advise(seen())
+    snapshot = found.to_snapshot()
+    if is_restored:
+        found = PolicyAdvisor(policy)
+        assert found.restore(snapshot) is None
+    found.advise(seen(NOON + passed))
+    assert found.to_snapshot()["memory"] == consultations
+
+
+def test_memory_of_an_advisor_ends_when_it_takes_over_a_journal_without_one(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(advisors, "MEMORIES", {CountingPolicy: int})
+    policy: Any = CountingPolicy()
+    found = PolicyAdvisor(policy)
+    found.advise(seen())
+    found.restore(None)
+    assert found.to_snapshot() == {}
 
 
 def test_parts_of_a_combined_policy_have_no_dry_run_of_their_own():

@@ -14,7 +14,7 @@ from airflow_adaptive.local.waiting import wait_until_async
 from airflow_adaptive.ports import ControlRequests, DesiredState
 from airflow_adaptive.stores import asset_store, store_access
 from airflow_adaptive.stores.asset_store import AirflowJobStore
-from airflow_adaptive.stores.store_access import THREADS, StoreAccess
+from airflow_adaptive.stores.store_access import THREADS, BackgroundWriter, StoreAccess
 from airflow_adaptive.stores.task_xcoms import TaskKey
 from airflow_adaptive.testing.fakes.manual_clock import ManualClock
 from tests.support.airflow.fake_supervisor import FakeComms
@@ -169,3 +169,22 @@ def test_no_metrics_are_lost_while_a_write_hangs(airflow: HangingComms) -> None:
         await wait_until_async(are_published, TIMEOUT_S, "both pages", 0.01)
 
     run(story())
+
+
+def test_documents_that_arrive_during_a_write_are_written_after_it() -> None:
+    written: list[int] = []
+
+    async def story() -> None:
+        async def write(number: int) -> bool:
+            written.append(number)
+            if number == 1:
+                writer.put(2)
+                writer.put(3)
+            return True
+
+        writer = BackgroundWriter(write, ManualClock())
+        writer.put(1)
+        await writer.finish(timedelta(minutes=1))
+
+    run(story())
+    assert written == [1, 3]

@@ -373,3 +373,7 @@ def test_a_new_weight_applies_to_new_stages_while_old_ones_end(two: Job) -> None
     old.busy = False
     two.queries.adopt(plan(pool_weights={"a": 3, "b": 2}))
     assert two.spark.root.pools == [two.pools["b"], two.pools["a"]]
+
+
+def test_adaptive_execution_does_not_coalesce_the_partitions_of_the_plan():
+    assert Job("a").spark.settings["spark.sql.adaptive.coalescePartitions.enabled"] == "false"
