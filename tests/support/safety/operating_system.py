@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from subprocess import TimeoutExpired
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -149,7 +150,7 @@ class OperatingSystem:
         child = self.start("watchdog", stdin=self.pipes[stdin], parent=self.current)
         jvm, python, output = command[-3:]
         child.soon(lambda: self.kernel.start_thread(lambda: watchdog_process.main(int(jvm), int(python), output)))
-        return SimpleNamespace(kill=lambda: self.kill(child.pid), wait=lambda: 0)
+        return SimpleNamespace(kill=lambda: self.kill(child.pid), wait=lambda timeout_s: 0)
 
     def send_signal(self, pid: int, number: int) -> None:
         if not self.processes[pid].is_alive:
@@ -201,10 +202,13 @@ class Hosts:
     def installed(self) -> Iterator[None]:
         """Let the watchdog and its process call these hosts instead of the operating system."""
         of_driver = self._calls({"pipe": "pipe", "write": "write", "close": "close", "getpid": "pid_of_current"})
+        of_driver.set_blocking = lambda descriptor, is_blocking: None
         of_watchdog = self._calls({"read": "read", "kill": "send_signal", "getppid": "parent_of_current"})
         of_watchdog.path = SimpleNamespace(isfile=lambda path: False)
         popen = SimpleNamespace(
-            Popen=lambda command, stdin, **_: self.current.popen(command, stdin), DEVNULL=os.devnull
+            Popen=lambda command, stdin, **_: self.current.popen(command, stdin),
+            DEVNULL=os.devnull,
+            TimeoutExpired=TimeoutExpired,
         )
         selects = SimpleNamespace(select=lambda inputs, _, __, timeout: [self.current.select(inputs, timeout), [], []])
         clock = SimpleNamespace(clock_gettime=lambda _: self.boot_time(), CLOCK_MONOTONIC=time.CLOCK_MONOTONIC)

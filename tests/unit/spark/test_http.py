@@ -97,5 +97,6 @@ async def test_certificate_is_accepted_if_its_authority_is_configured_or_the_che
 async def test_certificate_of_another_authority_than_the_configured_one_is_refused(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     with TlsServer(tmp_path) as server, TlsServer(tmp_path / "other") as other:
+        address = connection(verify=str(other.certificate))
         with pytest.raises(NotConnectedError, match="certificate"):
-            await answer_over_tls(server, connection(verify=str(other.certificate)))
+            await answer_over_tls(server, address)
