@@ -10,8 +10,8 @@ from typing import Self
 
 from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
 from airflow_adaptive.testing.fakes.cluster import FakeCluster, FakeScript
+from airflow_adaptive.testing.fakes.coroutines import result_of
 from airflow_adaptive.testing.fakes.master import answer, request_kind
-from tests.support.coroutines import result_of
 
 HOST = "127.0.0.1"
 

@@ -20,8 +20,8 @@ import pytest
 from airflow_adaptive.ports import ControlRequests, DesiredState, PortError, SubmissionState
 from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.scheduler.state import SchedulerState
+from airflow_adaptive.testing.fakes.coroutines import result_of
 from airflow_adaptive.testing.fakes.manual_clock import ManualClock
-from tests.support.coroutines import result_of
 from tests.support.runtime.leased_drivers import EVERY_EPOCH
 from tests.support.runtime.loop_kill_simulation import Call, LoopKillSimulation
 

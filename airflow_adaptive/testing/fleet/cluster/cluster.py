@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from airflow_adaptive.ports import SubmissionState
+from airflow_adaptive.ports import DriverSubmission, SubmissionState
 from airflow_adaptive.testing.fakes.cluster import FakeCluster
+from airflow_adaptive.testing.fakes.coroutines import result_of
 from airflow_adaptive.testing.fleet.kernel.entropy import Entropy
 from airflow_adaptive.testing.fleet.kernel.kernel import Action, Kernel
 
@@ -82,6 +83,19 @@ class SimulatedCluster(FakeCluster):
         """The master loses a worker. The executors on the worker end; a driver on the worker continues until something ends it."""
         self._record(f"{worker_id} lost")
         self.kill_worker(worker_id)
+
+    def drivers_on(self, worker_id: str) -> set[str]:
+        """Return the submission IDs of the running drivers on a worker."""
+        running = {name: driver.worker for name, driver in self._drivers.items() if self.is_known(name)}
+        return {name for name, worker in running.items() if worker is not None and worker.worker_id == worker_id}
+
+    def add_foreign_load(self, cores: int, memory_mb: int) -> Action:
+        """Submit a driver of another program. Return the function that ends the driver."""
+        submission = DriverSubmission(
+            name="foreign", script="foreign.py", driver_cores=cores, driver_memory_mb=memory_mb
+        )
+        submission_id = result_of(self.submit(submission))
+        return lambda: self.kill_driver(submission_id)
 
     def disconnect_drivers(self) -> Action:
         """Let no driver reach the master. Return the function that ends the fault."""

@@ -81,6 +81,8 @@ class SimulatedDriver:
         processes: JVM and Python process, which a scenario can freeze and kill.
         watchdog: watchdog process.
         end: state in which the driver loop has ended, None before.
+        launched_at: virtual time of the launch by the worker, in seconds.
+        ended_at: virtual time of the end of the JVM, in seconds, None before.
     """
 
     def __init__(
@@ -103,6 +105,8 @@ class SimulatedDriver:
         self.processes = DriverProcesses(kernel, name, drift=drift, on_exit=self._exited)
         self.watchdog = SimulatedWatchdog(kernel, self.processes, record)
         self.end: DriverState | None = None
+        self.launched_at = kernel.now
+        self.ended_at: float | None = None
         self._kernel = kernel
         self._random = random
         self._record = record
@@ -132,6 +136,11 @@ class SimulatedDriver:
     def runs_query(self) -> bool:
         """Whether a query can change its output now."""
         return self._workload.is_query_active
+
+    @property
+    def slots(self) -> int:
+        """Slots of the executors that have registered."""
+        return self._executors.slots()
 
     def suspend(self) -> Action:
         """Suspend the host of the driver. Return the function that resumes the host."""
@@ -214,5 +223,6 @@ class SimulatedDriver:
 
     def _exited(self, code: int | None) -> None:
         self.watchdog.close()
+        self.ended_at = self._kernel.now
         self._record(f"{self.name} has ended" if code is not None else f"{self.name} was killed")
         self._kernel.after(0.1, lambda: self._cluster.exited(self.submission_id, code))

@@ -71,6 +71,14 @@ class Drivers:
         """Return whether a driver of the job has ended because its input is complete."""
         return any(driver.end is DriverState.FINISHED for driver in self.of(job))
 
+    def lose_host(self, worker_id: str) -> None:
+        """Let a host fail: the master loses its worker, and the drivers on the host end."""
+        lost = self.cluster.drivers_on(worker_id)
+        self.cluster.lose_worker(worker_id)
+        for driver in self.started:
+            if driver.submission_id in lost:
+                driver.processes.kill()
+
     def _launch(self, submission_id: str) -> None:
         """Start the driver of a submission. A submission of another program has no simulated process."""
         submission = self.cluster.submissions[submission_id]

@@ -51,6 +51,7 @@ class JobModel:
         committed: number of the last committed batch, -1 before the first one.
         failures: failures that the next batch of a query raises, while they are active.
         build_errors: errors that the build function raises, while they are active.
+        stalls: number of active faults that let no batch end.
     """
 
     kernel: Kernel
@@ -63,6 +64,7 @@ class JobModel:
     state_partitions: int | None = None
     failures: list[FailureReport] = field(default_factory=list)
     build_errors: list[Exception] = field(default_factory=list)
+    stalls: int = 0
 
     @property
     def processed(self) -> int:
@@ -90,6 +92,15 @@ class JobModel:
         """Let the build function raise an error. Return the function that ends the fault."""
         self.build_errors.append(error)
         return lambda: self.build_errors.remove(error)
+
+    def stall_queries(self) -> Action:
+        """Let no batch end. Return the function that ends the fault."""
+        self.stalls += 1
+
+        def end() -> None:
+            self.stalls -= 1
+
+        return end
 
     # ---- what queries do --------------------------------------------------------------------------------------------
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, TypeVar
+from typing import Any
 
 from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
+from airflow_adaptive.testing.fakes.coroutines import result_of
 from airflow_adaptive.testing.fakes.master import answer, request_kind, standby_answer
 from airflow_adaptive.testing.fleet.cluster.cluster import SimulatedCluster
 from airflow_adaptive.testing.fleet.kernel.entropy import Entropy
 from airflow_adaptive.testing.fleet.kernel.kernel import Action, Kernel
-
-Result = TypeVar("Result")
 
 ALL = "*"
 
@@ -203,7 +202,7 @@ class SimulatedMasters:
     def _execute(self, request: Request) -> bytes:
         if request.host in self._hosts and request.host != self.leader:
             return standby_answer(request.url)
-        body = _result_of(answer(self.cluster, request.method, request.url, request.body))
+        body = result_of(answer(self.cluster, request.method, request.url, request.body))
         if request.kind in {"create", "kill"}:
             self._record(f"{request.host}: {request.kind} of {request.client} executed")
         return body
@@ -224,13 +223,3 @@ def request_of(client: str, method: str, url: str, headers: Mapping[str, str], b
 
 def _state_request(host: str) -> Request:
     return Request("", host, "state", "GET", f"{MasterAddress(host=host).ui_url}/json/", b"", None)
-
-
-def _result_of(call: Coroutine[Any, Any, Result]) -> Result:
-    """Return the result of a coroutine of a fake, which never yields to the event loop."""
-    try:
-        call.send(None)
-    except StopIteration as done:
-        result: Result = done.value
-        return result
-    raise RuntimeError("the coroutine of a fake yielded to the event loop")

@@ -9,8 +9,8 @@ from airflow_adaptive.testing.fleet.cluster.checkpoint import Batch, Head, Simul
 from airflow_adaptive.testing.fleet.cluster.job_model import JobModel
 from airflow_adaptive.testing.fleet.kernel.kernel import Action, Kernel
 
-WITHOUT_EXECUTORS_S = 1.0
-"""Interval in seconds at which a batch without executors checks for new ones."""
+STALL_CHECK_S = 1.0
+"""Interval in seconds at which a batch that cannot end checks whether it can: for executors, and for the end of a fault."""
 
 
 class _QueryFailedError(Exception):
@@ -151,8 +151,8 @@ class QueryRun:
         return True
 
     def _compute(self, batch: Batch) -> bool:
-        while not (slots := self._slots()) and not self._is_interrupted:
-            self._pause(WITHOUT_EXECUTORS_S)
+        while (not (slots := self._slots()) or self._model.stalls) and not self._is_interrupted:
+            self._pause(STALL_CHECK_S)
         if not self._is_interrupted:
             shape = self._model.shape
             self._pause(shape.batch_s + (batch.end - batch.start) * shape.record_s / slots)

@@ -113,6 +113,35 @@ def test_a_driver_on_a_lost_worker_continues_with_the_executors_that_the_master_
     assert fleet.model.processed > processed
 
 
+def test_the_drivers_of_a_failed_host_end(fleet):
+    (other,) = fleet.add_workers(3)
+    fleet.run_until(fleet.runs_with(4))
+    host = next(worker.worker_id for worker in fleet.cluster.workers if worker.worker_id != other)
+    fleet.drivers.lose_host(host)
+    assert fleet.driver.ended_at == fleet.kernel.now
+    fleet.run_until(fleet.runs_with(2))
+    assert fleet.driver.slots == 2
+    assert fleet.driver.launched_at > fleet.drivers.started[0].ended_at
+
+
+def test_foreign_load_takes_slots_until_it_ends(fleet):
+    end = fleet.cluster.add_foreign_load(cores=2, memory_mb=512)
+    fleet.run(30)
+    assert fleet.drivers.started == []
+    end()
+    fleet.run_until(fleet.runs_with(2))
+
+
+def test_a_batch_that_stalls_ends_after_the_fault(running):
+    end = running.model.stall_queries()
+    running.run(5)
+    processed = running.model.processed
+    running.run(20)
+    assert running.model.processed == processed
+    end()
+    running.run_until(lambda: running.model.processed > processed)
+
+
 def test_a_driver_that_stops_interrupts_a_batch_that_is_too_long():
     fleet = OneJobFleet(shape=WorkloadShape(batch_s=60.0))
     fleet.add_workers(3)
