@@ -2,8 +2,8 @@
 
     python -m tests.support.mutation.fork_server MODULES.json <requests >answers
 
-The import of Airflow takes seconds, and a fork takes milliseconds. The process imports no module of the project, so each child imports
-the modules as they are on the disk at that time.
+The import of Airflow takes seconds, and a fork takes milliseconds. The process forgets the modules of the project, so each child imports
+them as they are on the disk at that time.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ from typing import Any, Final
 TIMEOUT: Final = 124
 """Exit code of a session that did not end in time."""
 
+OWN: Final = ("airflow_adaptive", "dags")
+"""The packages whose modules change."""
+
 MAX_BYTES: Final = 8 << 30
 """A mutant must not take the memory of the machine."""
 
@@ -35,6 +38,8 @@ def main() -> None:
     for name in json.loads(Path(sys.argv[1]).read_text()):
         with suppress(Exception):
             import_module(name)
+    for name in [name for name in sys.modules if name.partition(".")[0] in OWN]:
+        del sys.modules[name]  # Airflow imports the modules of providers
     gc.freeze()
     for line in sys.stdin:
         answers.write(json.dumps(run(**json.loads(line))) + "\n")

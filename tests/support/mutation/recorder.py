@@ -14,7 +14,7 @@ import pytest
 OUTPUT: Final = "MUTATION_RECORDING"
 """Environment variable: file that the plugin writes."""
 
-OWN: Final = ("airflow_adaptive", "tests", "__main__", "dags")
+SKIPPED: Final = ("airflow_adaptive", "dags", "tests", "__main__")
 
 _seconds: Counter[str] = Counter()
 _failed: set[str] = set()
@@ -32,7 +32,7 @@ def pytest_sessionfinish() -> None:
     libraries = [
         name
         for name, module in sys.modules.items()
-        if getattr(module, "__spec__", None) and name.partition(".")[0] not in OWN
+        if getattr(module, "__spec__", None) and name.partition(".")[0] not in SKIPPED
     ]
     record = {"seconds": dict(_seconds), "failed": sorted(_failed), "libraries": libraries}
     Path(os.environ[OUTPUT]).write_text(json.dumps(record))
