@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -36,6 +37,6 @@ def test_bounded_job_runs_to_its_end(
     (tmp_path / "airflow.cfg").write_text(as_text(default_config(tmp_path, playground / "dags", "http://127.0.0.1:1")))
     airflow(tmp_path, spark_connection, "db", "migrate")
     output = airflow(tmp_path, spark_connection, "dags", "test", "bounded")
-    assert "state=success" in output or "DagRun Finished" in output
+    assert re.search(r"DagRun Finished: dag_id=bounded,.* state=success,", output), output
     written = pq.read_table(playground / "bounded" / "output").column("value").to_pylist()
     assert sorted(written) == ["one", "three", "two"]

@@ -30,7 +30,6 @@ from tests.support.repository import ROOT
 
 RESULTS: Final = DIRECTORY / "results.jsonl"
 MIN_SECONDS: Final = 20.0
-MAX_TESTS_IN_COMMAND: Final = 4000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +43,8 @@ class Candidate:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the mutants, print the table, and return the exit code."""
     options = parse(arguments)
-    packages = [package for package in PACKAGES if not options.packages or package.name in options.packages]
+    by_name = {package.name: package for package in PACKAGES}
+    packages = [by_name[name] for name in options.packages or by_name]
     DIRECTORY.mkdir(exist_ok=True)
     update_copy()
     server = ForkServer()
@@ -121,13 +121,12 @@ def known_result(entry: dict[str, Any] | None, identity: dict[str, str]) -> Resu
 def run_mutant(candidate: Candidate, package: MutatedPackage, recording: Recording, server: ForkServer) -> Result:
     """Run the tests of a mutant."""
     mutant, started = candidate.mutant, time.monotonic()
-    names = [name for name in recording.tests_for(mutant) if name.startswith(package.tests)]
+    groups = recording.tests_for(mutant, package.tests)
     source = candidate.module.mutated_source(mutant)
     status = "survived"
     with mutated(mutant.module, source):
-        for first in range(0, len(names), MAX_TESTS_IN_COMMAND):
-            part = names[first : first + MAX_TESTS_IN_COMMAND]
-            code = server.run(part, MIN_SECONDS + 5 * sum(recording.seconds[name] for name in part))
+        for names in groups:
+            code = server.run(names, MIN_SECONDS + 5 * sum(recording.seconds[name] for name in names))
             if code:
                 status = "timeout" if code == TIMEOUT else "detected"
                 break
@@ -140,7 +139,7 @@ def run_mutant(candidate: Candidate, package: MutatedPackage, recording: Recordi
         removed=removed,
         added=added,
         status=status,
-        tests=len(names),
+        tests=sum(map(len, groups)),
         seconds=round(time.monotonic() - started, 1),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -25,22 +25,20 @@ class FailedTestsError(Exception):
 
 
 def record(server: ForkServer, package: MutatedPackage) -> Recording:
-    """Run the tests whose recording is missing, and the tests of changed modules of the package; return the recording."""
+    """Run the test modules that are new or have changed, and return the recording."""
     known: dict[str, Any] = json.loads(RECORDING.read_text()) if RECORDING.exists() else {}
-    sources, seconds = known.get("sources", {}), known.get("seconds", {})
-    new_sources = {path: digest_of([COPY / path]) for path in package.paths()}
-    modules = {path: digest_of([COPY / path]) for test in package.tests for path in paths_of(test, "test_*.py")}
-    changed = [path for path, digest in new_sources.items() if path in sources and sources[path] != digest]
-    affected = {module_of(test) for path in changed for test in Recording(seconds).tests_of(path)}
-    recorded = known.get("modules", {})
-    outdated = sorted(path for path, digest in modules.items() if recorded.get(path) != digest or path in affected)
+    sources, modules, seconds = (known.get(name, {}) for name in ("sources", "modules", "seconds"))
+    new_modules = {path: digest_of([COPY / path]) for test in package.tests for path in paths_of(test, "test_*.py")}
+    new_sources = {path: digest_of([COPY / path]) for path in paths_of("airflow_adaptive", "*.py")}
+    outdated = sorted(path for path, digest in new_modules.items() if modules.get(path) != digest)
+    sources = new_sources | sources
     if outdated:
         run = record_modules(server, outdated)
         kept = {test: spent for test, spent in seconds.items() if module_of(test) not in outdated}
-        seconds = kept | run["seconds"]
-        known = {"sources": sources | new_sources, "modules": recorded | modules, "seconds": seconds}
-        RECORDING.write_text(json.dumps(known))
-    return Recording(seconds)
+        modules, seconds = modules | new_modules, kept | run["seconds"]
+        RECORDING.write_text(json.dumps({"sources": sources, "modules": modules, "seconds": seconds}))
+    changed = {path for path, digest in new_sources.items() if sources[path] != digest}
+    return Recording(seconds, changed)
 
 
 def paths_of(folder: str, pattern: str) -> list[str]:
@@ -78,13 +76,15 @@ def module_of(test: str) -> str:
 class Recording:
     """The tests of each line, and the duration of each test."""
 
-    def __init__(self, seconds: Mapping[str, float]) -> None:
+    def __init__(self, seconds: Mapping[str, float], changed: Collection[str]) -> None:
         """Read the coverage data.
 
         Args:
             seconds: duration of each test.
+            changed: modules whose lines have changed since the first recording.
         """
         self.seconds = seconds
+        self._changed = changed
         self._data = CoverageData(str(COVERAGE))
         self._data.read()
 
@@ -100,17 +100,20 @@ class Recording:
     def _known(self, contexts: Iterable[str]) -> Iterable[str]:
         return (test for test in (context.rpartition("|")[0] for context in contexts) if test in self.seconds)
 
-    def tests_for(self, mutant: Mutant) -> Sequence[str]:
-        """Return the tests that can detect a mutant, the most promising test first.
+    def tests_for(self, mutant: Mutant, directories: tuple[str, ...]) -> Sequence[Sequence[str]]:
+        """Return the tests in some directories that can detect a mutant: the unit tests of its module, and then all others, because they take longer.
 
-        A line that runs while the module is imported has the tests of the whole module, and the tests of the modules that import it.
+        A line that runs while the module is imported has the tests of the whole module, and the tests of the modules that import it. So has a
+        line of a module that has changed since the first recording.
         """
         by_line = self._tests_by_line(mutant.module)
         found = {test for line in mutant.lines for test in by_line.get(line, ())}
-        if not mutant.function or not found:
+        if not mutant.function or not found or mutant.module in self._changed:
             found = self._tests_of_import(mutant.module)
         prefix = unit_tests_of(mutant.module)
-        return sorted(found, key=lambda test: (not test.startswith(prefix), self.seconds[test]))
+        tests = sorted((test for test in found if test.startswith(directories)), key=lambda test: self.seconds[test])
+        own = [test for test in tests if test.startswith(prefix)]
+        return [group for group in (own, [test for test in tests if not test.startswith(prefix)]) if group]
 
     def _tests_of_import(self, module: str) -> set[str]:
         prefix = unit_tests_of(module)
