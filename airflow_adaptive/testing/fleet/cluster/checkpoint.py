@@ -64,9 +64,8 @@ class SimulatedCheckpoint:
         except FileNotFoundError:
             listed = -1
         newest, data = listed, b"" if listed < 0 else self._read(log, listed) or b""
-        while (
-            later := self._read(log, newest + 1)
-        ) is not None:  # The listings of some storages lag behind their reads.
+        # The listings of some storages lag behind their reads.
+        while (later := self._read(log, newest + 1)) is not None:
             newest, data = newest + 1, later
         return newest, data
 

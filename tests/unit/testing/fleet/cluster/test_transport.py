@@ -43,7 +43,7 @@ class Client:
         self.process.soon(lambda: self.loop.create_task(self._send(method, url, options)))
 
     async def _send(self, method, url, options):
-        timeout = httpx.Timeout(10.0, pool=60.0)
+        timeout = httpx.Timeout(10.0, pool=8.0)
         try:
             response = await self.client.request(method, url, timeout=timeout, **options)
         except httpx.RequestError as error:
@@ -110,6 +110,14 @@ def test_a_request_waits_for_a_free_connection(client):
     end()
     client.kernel.run(until=60)
     assert client.ends == [("200", 6)] * (MAX_CONNECTIONS + 1)
+
+
+def test_a_request_without_a_free_connection_is_not_sent(client):
+    client.masters.begin(MasterFault("slow", delay_s=9.0))
+    for _ in range(MAX_CONNECTIONS + 1):
+        client.send()
+    client.kernel.run(until=60)
+    assert client.ends == [("PoolTimeout", 8)] + [("200", 9)] * MAX_CONNECTIONS
 
 
 def test_masters_require_their_token():
