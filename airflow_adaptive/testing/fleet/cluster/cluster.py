@@ -109,4 +109,4 @@ class SimulatedCluster(FakeCluster):
     @property
     def overcommitted(self) -> dict[str, int]:
         """Workers whose granted cores exceed their cores, with the excess."""
-        return {worker.worker_id: -worker.cores_free for worker in self.workers if worker.cores_free < 0}
+        return {worker_id: -cores for worker_id, (cores, _) in self._free.items() if cores < 0}

@@ -44,6 +44,8 @@ class Drivers:
         self.cluster.on_kill = self._kill
         self.models: dict[str, JobModel] = {}
         self.started: list[SimulatedDriver] = []
+        self._alive: list[SimulatedDriver] = []
+        """Drivers that lived at the last look. The invariants look after each event."""
         self._kernel = kernel
         self._entropy = entropy
         self._record = record
@@ -61,7 +63,12 @@ class Drivers:
 
     def alive(self, job: str) -> list[SimulatedDriver]:
         """Return the drivers of a job whose JVM lives."""
-        return [driver for driver in self.of(job) if driver.processes.is_alive]
+        return [driver for driver in self.all_alive() if driver.settings.job == job]
+
+    def all_alive(self) -> list[SimulatedDriver]:
+        """Return the drivers of all jobs whose JVM lives."""
+        self._alive = [driver for driver in self._alive if driver.processes.is_alive]
+        return self._alive
 
     def with_queries(self, job: str) -> list[SimulatedDriver]:
         """Return the drivers of a job with a query that can change its output now. There is at most one."""
@@ -97,6 +104,7 @@ class Drivers:
             times=self._times,
         )
         self.started.append(driver)
+        self._alive = [*self._alive, driver]
 
     def _kill(self, submission_id: str) -> None:
         found = [driver for driver in self.started if driver.submission_id == submission_id]

@@ -20,11 +20,12 @@ class Safety:
     def check(self) -> None:
         """Check all invariants of this class. Raises `ViolationError`."""
         drivers = self._env.drivers
+        active = [driver for driver in drivers.all_alive() if driver.runs_query]
+        jobs = [driver.settings.job for driver in active]
+        if len(set(jobs)) < len(jobs):
+            names = ", ".join(driver.name for driver in active if jobs.count(driver.settings.job) > 1)
+            raise ViolationError("one-driver", f"drivers with queries at the same time: {names}")
         for job, model in drivers.models.items():
-            active = drivers.with_queries(job)
-            if len(active) > 1:
-                names = ", ".join(driver.name for driver in active)
-                raise ViolationError("one-driver", f"drivers with queries at the same time: {names}")
             if model.violations:
                 raise ViolationError("exactly-once", f"{job}: {model.violations[0]}")
         if drivers.cluster.overcommitted:
