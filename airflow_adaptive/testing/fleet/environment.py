@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 import httpx
 
+from airflow_adaptive.launch import process_resources
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.testing.fleet.airflow.job_operator import JobTask
 from airflow_adaptive.testing.fleet.airflow.simulated_airflow import SimulatedAirflow
@@ -27,6 +28,7 @@ from airflow_adaptive.testing.fleet.kernel.history import History
 from airflow_adaptive.testing.fleet.kernel.kernel import Kernel
 from airflow_adaptive.testing.fleet.kernel.process import SimulatedProcess
 from airflow_adaptive.testing.fleet.observed_storage import ObservedStorage
+from airflow_adaptive.testing.fleet.past import write_journal
 from airflow_adaptive.testing.fleet.scenario import PlannedJob, Scenario
 from airflow_adaptive.testing.fleet.seams import installed
 from airflow_adaptive.testing.simulation.one_job import MEMORY_MB, small_job
@@ -71,6 +73,7 @@ class Environment:
         emptied: jobs whose state stores Airflow has emptied, with the times.
         marked_failed: jobs whose tasks a user has marked as failed.
         cleared: jobs whose tasks a user has cleared.
+        waiting: jobs for which a user has requested more slots than exist.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -83,6 +86,7 @@ class Environment:
         self.emptied: list[tuple[str, float]] = []
         self.marked_failed: set[str] = set()
         self.cleared: set[str] = set()
+        self.waiting: set[str] = set()
         record = self.history.record
         storages = [ObservedStorage(self.kernel, self.entropy, record, kind) for kind in scenario.storages]
         self.storages = {storage.protocol: storage for storage in storages}
@@ -98,6 +102,7 @@ class Environment:
             self.start_triggerer()
         for job in scenario.jobs:
             self.drivers.add_job(job.name, WorkloadShape(records=job.records))
+            write_journal(self.storage(job.name).files, self.directory(job.name), self._spec(job), job.documents)
             self.kernel.at(job.starts_at, partial(self.airflow.scheduler.add, self._task(job)))
 
     @contextmanager
@@ -108,6 +113,8 @@ class Environment:
             installed(self.kernel, self.entropy),
             self.airflow.installed(*self.storages.values()),
             patch.object(httpx._client, "AsyncHTTPTransport", lambda **options: transport()),
+            # The loops of a few jobs compete for reads, as the loops of a thousand jobs do with the real limit.
+            patch.object(process_resources, "FILE_POLLS_PER_SECOND", max(2.0, len(self.jobs) / 5)),
         ):
             yield
 

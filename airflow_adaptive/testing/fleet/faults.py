@@ -234,6 +234,19 @@ class Faults:
         """The DAG of a calendar sets the bounds of a job."""
         return self._request(event, CALENDAR)
 
+    def user_and_calendar_set_requirements(self, event: PlannedEvent) -> Action:
+        """A user and the DAG of a calendar set the bounds of a job at the same time."""
+        self._request(event, CALENDAR)
+        return self._request(event, REQUIREMENTS)
+
+    def user_requests_too_much(self, event: PlannedEvent) -> Action:
+        """A user requests more slots than the cluster has, so the job stops and waits."""
+        job, slots = self._job(event), 2 * sum(self._env.scenario.workers) + 20
+        bounds = {DEFAULT_VERTEX: ParallelismRange(slots, slots)}
+        self._env.airflow.users.request(job, REQUIREMENTS, encode_requirements(bounds))
+        self._env.waiting.add(job)
+        return nothing
+
     def user_suspends(self, event: PlannedEvent) -> Action:
         """A user suspends a job, and resumes it later."""
         job, users = self._job(event), self._env.airflow.users

@@ -28,6 +28,7 @@ class PlannedJob:
         storage: number of the storage of its job directory.
         records: number of records of a bounded job, None for a job that never ends.
         retries: number of retries of its task.
+        documents: number of journal documents from the time before the simulation.
     """
 
     name: str
@@ -37,6 +38,7 @@ class PlannedJob:
     storage: int
     records: int | None = None
     retries: int = 0
+    documents: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,8 @@ from functools import partial
 from typing import Any
 from unittest.mock import patch
 
+import structlog
+
 from airflow_adaptive.job.control import status_reporter
 from airflow_adaptive.runtime import clock
 from airflow_adaptive.runtime.journal import storage_threads
@@ -90,10 +92,17 @@ def _without_garbage_collection() -> Iterator[None]:
 
 @contextmanager
 def _without_logs() -> Iterator[None]:
-    """Log nothing: the history contains what happens."""
-    disabled = logging.root.manager.disable
+    """Log nothing, also not with the library of the Task SDK: the history contains what happens."""
+    disabled, configuration = logging.root.manager.disable, structlog.get_config()
     logging.disable()
+    structlog.configure(processors=[_drop])
     try:
         yield
     finally:
         logging.disable(disabled)
+        structlog.configure(**configuration)
+
+
+def _drop(logger: Any, method: str, event: Any) -> Any:
+    """Drop an event of structlog."""
+    raise structlog.DropEvent

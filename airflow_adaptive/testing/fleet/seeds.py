@@ -32,7 +32,7 @@ KINDS: Final[dict[str, Kind]] = {
     "token_rotates": Kind(1),
     "worker_is_lost": Kind(2, 10, 120),
     "worker_joins": Kind(2, 30, 200),
-    "storage_is_slow": Kind(2, 20, 90),
+    "storage_is_slow": Kind(2, 20, 150),
     "storage_hangs": Kind(2, 5, 80),
     "storage_fails": Kind(2, 5, 40),
     "storage_loses_responses": Kind(2, 5, 40),
@@ -53,6 +53,8 @@ KINDS: Final[dict[str, Kind]] = {
     "query_fails": Kind(2),
     "user_sets_requirements": Kind(4),
     "calendar_sets_requirements": Kind(2),
+    "user_and_calendar_set_requirements": Kind(2),
+    "user_requests_too_much": Kind(1),
     "user_suspends": Kind(1, 20, 60),
     "user_cancels": Kind(0.5),
     "task_is_marked_failed": Kind(0.5),
@@ -97,6 +99,7 @@ def _job(random: Random, number: int, storages: int, connections: int) -> Planne
         storage=random.randrange(storages),
         records=random.choice((None, None, random.randrange(200, 4000))),
         retries=random.choice((0, 0, 2)),
+        documents=random.choice((0, 0, 150)),
     )
 
 

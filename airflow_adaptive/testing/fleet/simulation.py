@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from airflow_adaptive.testing.fleet.environment import Environment
 from airflow_adaptive.testing.fleet.faults import Faults
 from airflow_adaptive.testing.fleet.invariants.activity import CHECK_INTERVAL_S, Activity
+from airflow_adaptive.testing.fleet.invariants.growth import Growth
 from airflow_adaptive.testing.fleet.invariants.recovery import Recovery
 from airflow_adaptive.testing.fleet.invariants.safety import Safety
 from airflow_adaptive.testing.fleet.invariants.violation import ViolationError
@@ -92,6 +93,7 @@ def _run(environment: Environment) -> None:
         kernel.run(kernel.now + CHECK_INTERVAL_S, safety.check)
         activity.check()
     Recovery(environment).check()
+    Growth(environment).check()
 
 
 def _outcome(environment: Environment, violation: ViolationError) -> Outcome:

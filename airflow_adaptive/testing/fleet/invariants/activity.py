@@ -16,6 +16,9 @@ CHECK_INTERVAL_S: Final = 5.0
 BOUND_S: Final = 45.0
 """Longest time between two reads of the driver status by the loop of a job, seconds."""
 
+CALLS: Final = 20
+"""Largest number of calls to a storage that a loop makes one after the other between two reads of the driver status."""
+
 
 class Activity:
     """Checks that each loop reads the status of its driver, whatever happens to other jobs, to the cluster and to Airflow.
@@ -28,16 +31,19 @@ class Activity:
         """Check an environment from now on."""
         self._env = environment
         self._counts_since: dict[str, float] = {}
+        self._delays_s: dict[str, float] = {}
         self._triggers: dict[str, int] = {}
 
     def check(self) -> None:
         """Check all jobs. Raises `ViolationError`."""
         now = self._env.kernel.now
         for job in self._env.airflow.scheduler.tasks:
-            if not self._can_read(job):
+            delay_s = self._delay_s(job)
+            if not self._can_read(job) or delay_s < self._delays_s.get(job, 0.0):
                 self._counts_since[job] = now
+            self._delays_s[job] = delay_s
             last_s = max(self._read_s(job), self._counts_since[job])
-            if now - last_s > BOUND_S:
+            if now - last_s > BOUND_S + CALLS * delay_s:
                 raise ViolationError(
                     "activity", f"the loop of {job} has not read the driver status for {now - last_s:.0f} s"
                 )
@@ -63,7 +69,12 @@ class Activity:
         return any(
             fnmatchcase(self._status_path(job), fault.path) and fnmatchcase(triggerer.process.name, fault.hosts)
             for fault in self._env.storage(job).faults.active
+            if not fault.delay_s
         )
+
+    def _delay_s(self, job: str) -> float:
+        """Return by how many seconds each call to the storage of a job is late."""
+        return sum(fault.delay_s for fault in self._env.storage(job).faults.active)
 
     def _read_s(self, job: str) -> float:
         return self._env.storage(job).read_at.get(self._status_path(job), 0.0)

@@ -41,7 +41,7 @@ class Recovery:
         if self._must_be_over(job):
             if self._env.drivers.alive(job):
                 raise ViolationError("recovery", f"{job} has ended, and a driver runs")
-        elif self._has_enough_slots():
+        elif job not in self._env.waiting and self._has_enough_slots():
             self._check_running(job)
 
     def _must_be_over(self, job: str) -> bool:
@@ -74,7 +74,7 @@ class Recovery:
 
     def _has_enough_slots(self) -> bool:
         """Return whether the cluster has the slots for the lower bounds that users may have requested."""
-        jobs = [job for job in self._env.jobs if not self._must_be_over(job)]
+        jobs = [job for job in self._env.jobs if job not in self._env.waiting and not self._must_be_over(job)]
         cores = sum(worker.cores for worker in self._env.drivers.cluster.workers)
         return sum(1 + max(self._env.jobs[job].bounds[0], 2) for job in jobs) <= cores
 
