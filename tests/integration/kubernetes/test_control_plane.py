@@ -12,12 +12,9 @@ from airflow_adaptive.local.waiting import wait_until
 from tests.support.kubernetes.api import ApiError, KubernetesApi
 from tests.support.kubernetes.cluster import KubernetesCluster
 from tests.support.kubernetes.control_plane import Credentials
-from tests.support.kubernetes.images import SPARK
 from tests.support.kubernetes.namespace import Namespace, created_namespace
 
 READ_PODS = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]
-
-POD = {"spec": {"containers": [{"name": "main", "image": SPARK, "command": ["sleep", "600"]}]}}
 
 
 @pytest.fixture
@@ -77,25 +74,6 @@ def test_an_expired_certificate_is_refused(kubernetes_control_plane: KubernetesC
     certificates = kubernetes_control_plane.control_plane.certificates
     expired = certificates.user("late", ["system:masters"], expires_in=timedelta(minutes=-5))
     assert status_of_list(kubernetes_control_plane, Credentials(certificate=expired), team) == 401
-
-
-def test_a_quota_refuses_pods(team: Namespace):
-    team.set_quota({"pods": 1})
-    team.create("Pod", "first", POD)
-    with pytest.raises(ApiError, match="exceeded quota: quota, requested: pods=1, used: pods=1, limited: pods=1"):
-        team.create("Pod", "second", POD)
-    team.set_quota({"pods": 2})
-    team.create("Pod", "second", POD)
-
-
-def test_remaining_objects_are_those_that_a_test_created(team: Namespace):
-    assert team.remaining_objects() == []
-    team.create("ConfigMap", "settings", {"data": {"key": "value"}})
-    team.create("Pod", "driver", POD)
-    team.create_service_account("driver")
-    assert team.remaining_objects() == [
-        "ConfigMap settings", "Pod driver", "Role driver", "RoleBinding driver", "ServiceAccount driver",
-    ]  # fmt: skip
 
 
 def test_a_frozen_api_server_keeps_requests_waiting(kubernetes_control_plane: KubernetesCluster, admin: KubernetesApi):

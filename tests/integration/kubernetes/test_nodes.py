@@ -56,20 +56,6 @@ def test_two_nodes_are_ready_with_the_memory_of_small_machines(own: Namespace, k
     assert all(2900 < mib <= 3072 for mib in memory)
 
 
-def test_a_process_continues_on_a_node_whose_kubelet_is_frozen(own: Namespace, kubernetes_cluster: KubernetesCluster):
-    start_pod(own, "driver", "node-2")
-    before = sleeping_on(kubernetes_cluster, "node-2")
-    assert len(before) == 1
-    with kubernetes_cluster.node("node-2").kubelet.frozen():
-        wait_for_node(own.api, "node-2", "Unknown")
-        pod = own.wait_for_pod("driver", lambda pod: "deletionTimestamp" in pod["metadata"])
-        assert pod["status"]["phase"] == "Running"
-        assert terminated(pod) is None
-        assert sleeping_on(kubernetes_cluster, "node-2") == before
-    wait_for_node(own.api, "node-2", "True")
-    wait_until(lambda: sleeping_on(kubernetes_cluster, "node-2") == [], 60, "end of the evicted pod")
-
-
 def test_a_process_continues_while_its_kubelet_restarts(own: Namespace, kubernetes_cluster: KubernetesCluster):
     start_pod(own, "driver", "node-1")
     before = sleeping_on(kubernetes_cluster, "node-1")
@@ -78,6 +64,19 @@ def test_a_process_continues_while_its_kubelet_restarts(own: Namespace, kubernet
     kubernetes_cluster.node("node-1").start_kubelet()
     wait_for_node(own.api, "node-1", "True")
     assert sleeping_on(kubernetes_cluster, "node-1") == before
+
+
+def test_a_lost_node_runs_nothing_until_it_starts_again(own: Namespace, kubernetes_cluster: KubernetesCluster):
+    start_pod(own, "driver", "node-2")
+    node = kubernetes_cluster.node("node-2")
+    node.lose()
+    assert node.processes() == set()
+    wait_for_node(own.api, "node-2", "Unknown")
+    assert own.api.get(own.path("pods", "driver"))["status"]["phase"] == "Running"
+    node.start()
+    own.wait_for_pod("driver", lambda pod: terminated(pod) is not None)
+    start_pod(own, "second", "node-2")
+    assert len(sleeping_on(kubernetes_cluster, "node-2")) == 1
 
 
 def test_a_drained_node_runs_no_pods_and_accepts_none(own: Namespace, kubernetes_cluster: KubernetesCluster):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from airflow_adaptive.local.waiting import wait_until
@@ -9,9 +11,10 @@ from tests.integration.kubernetes.spark_job import create_job
 from tests.support.kubernetes.api import Json
 from tests.support.kubernetes.cluster import KubernetesCluster
 from tests.support.kubernetes.images import SPARK
-from tests.support.kubernetes.namespace import Namespace, created_namespace, terminated
+from tests.support.kubernetes.namespace import Namespace, created_namespace, terminated, wait_for_node
+from tests.support.kubernetes.node import Node
 
-TIMEOUT_S = 100.0
+TIMEOUT_S = 180.0
 
 EXECUTORS = "spark-role=executor"
 
@@ -25,9 +28,9 @@ while context._jsc.sc().getExecutorMemoryStatus().size() < 3:
     time.sleep(0.2)
 hosts = context.parallelize(range(100), 4).map(lambda number: (__import__("socket").gethostname(), number))
 print("sum", hosts.values().sum(), "on", hosts.keys().distinct().count() > 0, flush=True)
-while not __import__("os").path.exists("/tmp/end"):
+for step in range(10_000):
+    open("steps", "w").write(str(step))
     time.sleep(0.2)
-spark.stop()
 """
 
 TOO_MUCH_MEMORY = {
@@ -52,7 +55,7 @@ def own(kubernetes_cluster: KubernetesCluster):
         yield created
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(500)
 def test_a_driver_pod_runs_tasks_on_executor_pods_that_it_owns(kubernetes_cluster: KubernetesCluster, own: Namespace):
     create_job(own, kubernetes_cluster.control_plane.url, SUM, executors=2)
     wait_until(lambda: "sum 4950" in log_of(own, "job"), TIMEOUT_S, "result of the job")
@@ -66,12 +69,33 @@ def test_a_driver_pod_runs_tasks_on_executor_pods_that_it_owns(kubernetes_cluste
     wait_until(lambda: own.pods() == [], TIMEOUT_S, "end of the executors with their driver")
 
 
+@pytest.mark.timeout(500)
+def test_a_driver_continues_on_a_node_that_is_not_ready(kubernetes_cluster: KubernetesCluster, own: Namespace):
+    create_job(own, kubernetes_cluster.control_plane.url, SUM, executors=2)
+    wait_until(lambda: "sum 4950" in log_of(own, "job"), TIMEOUT_S, "result of the job")
+    node = kubernetes_cluster.node(own.api.get(own.path("pods", "job"))["spec"]["nodeName"])
+    with node.kubelet.frozen():
+        wait_for_node(own.api, node.name, "Unknown")
+        pod = own.wait_for_pod("job", lambda pod: "deletionTimestamp" in pod["metadata"])
+        before = steps(node)
+        wait_until(lambda: steps(node) > before, 60, "steps of the driver")
+    assert terminated(pod) is None
+    wait_for_node(own.api, node.name, "True")
+    wait_until(lambda: node.processes() == set(), TIMEOUT_S, "end of the evicted driver")
+
+
 def test_a_container_above_its_memory_limit_is_killed(own: Namespace):
     own.create("Pod", "large", TOO_MUCH_MEMORY)
     pod = own.wait_for_pod("large", lambda pod: terminated(pod) is not None)
     state = terminated(pod)
     assert state is not None
     assert (state["reason"], state["exitCode"]) == ("OOMKilled", 137)
+
+
+def steps(node: Node) -> int:
+    """Return the steps that the driver on a node has made. The machine sees the file system of the container."""
+    files = (Path("/proc", str(pid), "root/opt/spark/work-dir/steps") for pid in node.processes())
+    return int(next(file.read_text() for file in files if file.exists()) or 0)
 
 
 def log_of(namespace: Namespace, pod: str) -> str:

@@ -24,7 +24,15 @@ from typing import Final
 import psutil
 
 from airflow_adaptive.local.waiting import wait_until
-from tests.support.kubernetes.host import PREFIX, cgroups_of, ip, processes_in_cgroups, restore_sysctls
+from tests.support.kubernetes.host import (
+    CONTAINERS,
+    PREFIX,
+    cgroups_of,
+    ip,
+    processes_in_cgroups,
+    restore_sysctls,
+    shim_sockets,
+)
 from tests.support.kubernetes.processes import kill_all, processes_of
 
 TIMEOUT_S: Final = 60.0
@@ -130,11 +138,10 @@ def _mounts(folder: Path) -> list[str]:
 
 def _files(folder: Path) -> Iterator[Path]:
     """Yield the files of container runtime and kubelet that have a fixed place."""
-    for task in folder.glob("*/state/io.containerd.runtime.v2.task/k8s.io/*"):
-        if (address := task / "address").exists():
-            shim = Path(address.read_text().removeprefix("unix://"))
-            yield from (shim,) if shim.exists() else ()
-        yield from CNI_RESULTS.glob(f"*-{task.name}-*")
+    for node in folder.glob("node-*"):
+        yield from shim_sockets(node)
+        for container in node.glob(f"{CONTAINERS}/*"):
+            yield from CNI_RESULTS.glob(f"*-{container.name}-*")
     for link in LOG_LINKS.glob("*.log"):
         if link.is_symlink() and link.readlink().is_relative_to(folder):
             yield link

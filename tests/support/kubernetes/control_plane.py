@@ -20,7 +20,7 @@ from tests.support.kubernetes.processes import ClusterProcess
 ADMINISTRATORS: Final = "system:masters"
 
 EVICTION_AFTER_S: Final = 20
-"""Pods of a node that is not ready are evicted after this time, unless they have tolerations of their own."""
+"""Pods of a node that is not ready are evicted after this time, unless they have tolerations of their own, or no node is ready."""
 
 NODE_NOT_READY_AFTER_S: Final = 10
 

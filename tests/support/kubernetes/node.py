@@ -14,7 +14,7 @@ import psutil
 
 from airflow_adaptive.local.waiting import wait_until
 from tests.support.kubernetes.control_plane import ControlPlane, Credentials
-from tests.support.kubernetes.host import Network, create_cgroups, free_port, processes_in_cgroups
+from tests.support.kubernetes.host import Network, create_cgroups, free_port, processes_in_cgroups, shim_sockets
 from tests.support.kubernetes.images import PAUSE, shared_folders
 from tests.support.kubernetes.processes import START_TIMEOUT_S, ClusterProcess, kill_all, processes_of
 from tests.support.kubernetes.requirements import CNI_PLUGINS, SYSTEM_PATH
@@ -126,7 +126,7 @@ class Node:
         self.kubelet = ClusterProcess("kubelet", [programs / "kubelet", *self._kubelet_flags()], folder)
 
     def start(self) -> None:
-        """Start the node, and wait until it is ready."""
+        """Start the node, for the first time or after `lose`, and wait until it is ready."""
         create_cgroups(self._place.cgroup)
         self._write_configuration()
         self.container_runtime.start(lambda: self._control_runtime("version").returncode == 0)
@@ -140,8 +140,10 @@ class Node:
             self.kubelet.start(lambda: is_ready(api.find(f"/api/v1/nodes/{self.name}") or {}))
 
     def lose(self) -> None:
-        """Kill everything on the node at once, as a power failure does."""
+        """Kill everything on the node at once, as a power failure does. `start` starts the node again."""
         wait_until(self._killed, START_TIMEOUT_S, f"end of {self.name}")
+        for socket in shim_sockets(self._place.folder):
+            socket.unlink()
 
     def processes(self) -> set[int]:
         """Return the ids of the processes of all containers on the node."""
@@ -159,7 +161,7 @@ class Node:
 
     def _write_configuration(self) -> None:
         folder = self._place.folder
-        (folder / "cni").mkdir()
+        (folder / "cni").mkdir(exist_ok=True)
         (folder / "cni" / "bridge.conflist").write_text(json.dumps(self._cni()))
         (folder / "kubelet.json").write_text(json.dumps(self._kubelet()))
         (folder / "container.json").write_text(json.dumps(_container_specification()))
