@@ -46,6 +46,7 @@ class Drivers:
         self.started: list[SimulatedDriver] = []
         self._alive: list[SimulatedDriver] = []
         """Drivers that lived at the last look. The invariants look after each event."""
+        self._looked_at = 0
         self._kernel = kernel
         self._entropy = entropy
         self._record = record
@@ -67,7 +68,8 @@ class Drivers:
 
     def all_alive(self) -> list[SimulatedDriver]:
         """Return the drivers of all jobs whose JVM lives."""
-        self._alive = [driver for driver in self._alive if driver.processes.is_alive]
+        known = self._alive + self.started[self._looked_at :]
+        self._alive, self._looked_at = [driver for driver in known if driver.processes.is_alive], len(self.started)
         return self._alive
 
     def with_queries(self, job: str) -> list[SimulatedDriver]:
@@ -104,7 +106,6 @@ class Drivers:
             times=self._times,
         )
         self.started.append(driver)
-        self._alive = [*self._alive, driver]
 
     def _kill(self, submission_id: str) -> None:
         found = [driver for driver in self.started if driver.submission_id == submission_id]
