@@ -14,12 +14,19 @@ import pytest
 from airflow.sdk import BaseNotifier
 from airflow.sdk.definitions.callback import AsyncCallback
 
+from airflow_adaptive.runtime.journal.history import History
+from airflow_adaptive.runtime.publishing.job_view import JobView, job_view
+from airflow_adaptive.runtime.publishing.urls import Urls
 from airflow_adaptive.scheduler.timeline import Amounts, Rescale, TerminalState, TriggerCause
 from airflow_adaptive.stores import rescale_callback
-from airflow_adaptive.stores.rescale_callback import RescaleCallback
+from airflow_adaptive.stores.rescale_callback import CallbackStore, RescaleCallback
+from airflow_adaptive.stores.store_access import StoreAccess
 from airflow_adaptive.stores.task_xcoms import TaskKey
-from airflow_adaptive.testing.scenario import START
+from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
+from airflow_adaptive.testing.fakes.manual_clock import ManualClock
+from airflow_adaptive.testing.scenario import START, Scenario
 from airflow_adaptive.testing.simulation.one_job import Simulation
+from tests.support.airflow.fake_supervisor import FakeComms
 
 TASK = TaskKey(dag_id="d", task_id="t", run_id="r")
 
@@ -210,3 +217,24 @@ def test_rescale_of_a_job_is_reported_as_its_loop_sees_it(caplog: pytest.LogCapt
         "job 'departures' was rescaled from 1 to 2: the available slots changed"
     ]
     assert caplog.text == ""
+
+
+async def publish_and_finish(views: Sequence[JobView], callback: Mapping[str, Any]) -> None:
+    clock = ManualClock()
+    store = CallbackStore("departures", TASK, clock, StoreAccess(clock), callback)
+    for view in views:
+        await store.publish(view)
+    await store.finish()
+    store.close()
+
+
+def test_store_with_a_callback_publishes_the_view_and_reports_its_rescales(monkeypatch: pytest.MonkeyPatch) -> None:
+    comms = FakeComms.install(monkeypatch)
+    made = AsyncCallback(plain, kwargs={"text": "rescaled"})
+    view = job_view(
+        Scenario().given_executing(2).state, History(FakeJobDirectory(), "departures", 10), Urls(), "attempt"
+    )
+    views = [replace(view, history=replace(view.history, rescales=ended)) for ended in ([], [rescale(1)])]
+    asyncio.run(publish_and_finish(views, {"path": made.path, "kwargs": made.kwargs}))
+    assert received == ["rescaled departures"]
+    assert comms.xcoms
