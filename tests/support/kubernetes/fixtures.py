@@ -23,7 +23,8 @@ OWN_CLUSTER: Final = frozenset({"kubernetes_control_plane", "kubernetes_cluster"
 
 def stays_in_namespace(item: pytest.Item) -> bool:
     """Return whether a test changes nothing outside a namespace of its own, so that it can run on an existing cluster."""
-    return not OWN_CLUSTER & set(getattr(item, "fixturenames", ()))
+    fixtures = set(getattr(item, "fixturenames", ()))
+    return "kubernetes_api" in fixtures and not OWN_CLUSTER & fixtures
 
 
 @pytest.fixture(scope="session")
