@@ -78,7 +78,7 @@ def connection(**extra: Any) -> ClusterAddress:
 
 
 @pytest.mark.asyncio
-async def test_certificate_of_an_unknown_authority_is_refused_by_default(tmp_path: Path) -> None:
+async def test_certificate_of_an_unknown_issuer_is_refused_by_default(tmp_path: Path) -> None:
     unconfigured = ClusterAddress(masters=(MasterAddress(host="127.0.0.1"),))
     with TlsServer(tmp_path) as server:
         for address in (unconfigured, connection(), connection(verify=True)):
@@ -87,14 +87,14 @@ async def test_certificate_of_an_unknown_authority_is_refused_by_default(tmp_pat
 
 
 @pytest.mark.asyncio
-async def test_certificate_is_accepted_if_its_authority_is_configured_or_the_check_is_off(tmp_path: Path) -> None:
+async def test_certificate_is_accepted_if_its_issuer_is_configured_or_the_check_is_off(tmp_path: Path) -> None:
     with TlsServer(tmp_path) as server:
         assert await answer_over_tls(server, connection(verify=str(server.certificate))) == {}
         assert await answer_over_tls(server, connection(verify=False)) == {}
 
 
 @pytest.mark.asyncio
-async def test_certificate_of_another_authority_than_the_configured_one_is_refused(tmp_path: Path) -> None:
+async def test_certificate_of_another_issuer_than_the_configured_one_is_refused(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     with TlsServer(tmp_path) as server, TlsServer(tmp_path / "other") as other:
         address = connection(verify=str(other.certificate))
