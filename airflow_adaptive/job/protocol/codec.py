@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, is_dataclass
+from dataclasses import fields as dataclass_fields
+from dataclasses import is_dataclass
 from functools import cache, partial
 from types import UnionType
 from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
@@ -63,17 +64,17 @@ def journal_number(name: str) -> int | None:
 
 def encode_journal(document: JournalDocument) -> bytes:
     """Encode a journal document."""
-    return _encode(JOURNAL_KIND, asdict(document))
+    return _encode(JOURNAL_KIND, document)
 
 
 def encode_rescale(document: RescaleDocument) -> bytes:
     """Encode a rescale document."""
-    return _encode(RESCALE_KIND, asdict(document))
+    return _encode(RESCALE_KIND, document)
 
 
 def encode_status(status: DriverStatus) -> bytes:
     """Encode a driver status."""
-    return _encode(STATUS_KIND, asdict(status))
+    return _encode(STATUS_KIND, status)
 
 
 def decode_journal(data: bytes) -> JournalDocument:
@@ -110,8 +111,14 @@ def newest_common_format(formats: Iterable[int]) -> int | None:
     return max(set(formats).intersection(FORMATS), default=None)
 
 
-def _encode(kind: str, fields: dict[str, Any]) -> bytes:
-    return json.dumps({"kind": kind, "format": FORMATS[-1], **fields}, separators=(",", ":")).encode(ENCODING)
+def _encode(kind: str, document: JournalDocument | RescaleDocument | DriverStatus) -> bytes:
+    content = {"kind": kind, "format": FORMATS[-1], **_fields(document)}
+    return json.dumps(content, separators=(",", ":"), default=_fields).encode(ENCODING)
+
+
+def _fields(document: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass, without the copies of `dataclasses.asdict`."""
+    return {field.name: getattr(document, field.name) for field in dataclass_fields(document)}
 
 
 def _decode(kind: str, data: bytes) -> dict[str, Any]:
