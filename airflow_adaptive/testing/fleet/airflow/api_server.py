@@ -18,6 +18,9 @@ from airflow_adaptive.testing.fleet.kernel.threads import SimulatedLock
 
 LATENCY_S = (0.012, 0.03)
 
+ATTEMPTS = 5
+"""Attempts of an operation (`[workers] execution_api_retries`), with waits of one to eight seconds between them."""
+
 WRITES = frozenset({"SetAssetStateStoreByName", "DeleteAssetStateStoreByName", "PutVariable", "SetXCom"})
 
 Answer = TypeVar("Answer")
@@ -56,7 +59,16 @@ class ApiServer:
         if name not in self._locks:
             self._locks[name] = SimulatedLock(self._kernel)
         with self._locks[name]:
-            return self._service.call(operation, path, act)
+            return self._attempt(name, operation, path, act)
+
+    def _attempt(self, host: str, operation: str, path: str, act: Callable[[str], Answer]) -> Answer:
+        """Execute an operation; repeat it after errors, as Airflow's client of the API does."""
+        for attempt in range(ATTEMPTS - 1):
+            try:
+                return self._service.call(operation, path, act)
+            except AirflowRuntimeError:
+                self._kernel.sleep(self._service.random(host).uniform(1.0, 2.0**attempt))
+        return self._service.call(operation, path, act)
 
     def _answer(self, message: Any, host: str) -> Any:
         if type(message).__name__ in WRITES:
