@@ -307,8 +307,8 @@ class Faults:
 
     def _request(self, event: PlannedEvent, key: str) -> Action:
         job = self._job(event)
-        lower = 1 + event.target % 2
-        bounds = {DEFAULT_VERTEX: ParallelismRange(lower, lower + round(4 * event.size))}
+        upper = 1 + round(event.size * (self._env.jobs[job].bounds[1] - 1))
+        bounds = {DEFAULT_VERTEX: ParallelismRange(1 + event.target % min(upper, 2), upper)}
         self._env.airflow.users.request(job, key, encode_requirements(bounds))
         return nothing
 

@@ -28,12 +28,14 @@ class Scheduler:
     Attributes:
         tasks: job -> task.
         workers: processes of all runs, in order.
+        errors: job -> newest exception of its task.
     """
 
     def __init__(self, kernel: Kernel, entropy: Entropy, record: Record, api: ApiServer) -> None:
         """Create a scheduler without tasks."""
         self.tasks: dict[str, JobTask] = {}
         self.workers: list[SimulatedProcess] = []
+        self.errors: dict[str, Exception] = {}
         self._kernel = kernel
         self._entropy = entropy
         self._record = record
@@ -117,7 +119,12 @@ class Scheduler:
 
     def record_error(self, task: JobTask, error: Exception) -> None:
         """Record why a run of a task fails."""
+        self.errors[task.job] = error
         self._record(f"{task.job}: {type(error).__name__}: {error}")
+
+    def has_lost_airflow(self, job: str) -> bool:
+        """Return whether the newest exception of a task is an error of Airflow's API server."""
+        return isinstance(self.errors.get(job), AirflowRuntimeError)
 
     def end(self, task: JobTask, instance: TaskInstance, state: TaskState) -> None:
         """End a task instance, or plan its next try."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from airflow_adaptive.ports import DesiredState
 from airflow_adaptive.runtime.publishing.documents import SUMMARY
@@ -18,7 +18,10 @@ from airflow_adaptive.testing.fleet.airflow.tables import TaskState
 from airflow_adaptive.testing.fleet.environment import Environment
 from airflow_adaptive.testing.fleet.invariants.violation import ViolationError
 
-EMPTIED_S = 60.0
+MAX_LOWER_BOUND: Final = 2
+"""Greatest lower bound of a job."""
+
+EMPTIED_S: Final = 60.0
 """Time before Airflow empties a store in which a request may be unknown to the loop, seconds."""
 
 
@@ -41,17 +44,23 @@ class Recovery:
         if self._must_be_over(job):
             if self._env.drivers.alive(job):
                 raise ViolationError("recovery", f"{job} has ended, and a driver runs")
-        elif job not in self._env.waiting and self._has_enough_slots():
-            self._check_running(job)
+        elif self._env.drivers.with_queries(job):
+            self._check_requests(job)
+        elif self._free_slots() > max(self._env.jobs[job].bounds[0], MAX_LOWER_BOUND):
+            state = self._document(job, SUMMARY).get("state")
+            raise ViolationError(
+                "recovery", f"no driver of {job} runs queries; its state is {state}, its task is {self._state(job)}"
+            )
 
     def _must_be_over(self, job: str) -> bool:
-        """Return whether the job has ended because of its input or its users."""
-        model = self._env.drivers.models[job]
-        if self._state(job) is TaskState.FAILED and job not in self._env.marked_failed and not self._is_stopped(job):
-            raise ViolationError(
-                "recovery", f"the task of {job} has failed: {self._document(job, SUMMARY).get('cause')}"
-            )
-        return model.is_complete or self._is_stopped(job) or job in self._env.marked_failed
+        """Return whether the job has ended because of its input or its users, or because a task could not reach Airflow."""
+        if self._env.drivers.models[job].is_complete or self._is_stopped(job) or job in self._env.marked_failed:
+            return True
+        if self._state(job) is not TaskState.FAILED:
+            return False
+        if self._env.airflow.scheduler.has_lost_airflow(job):
+            return True
+        raise ViolationError("recovery", f"the task of {job} has failed: {self._env.airflow.scheduler.errors.get(job)}")
 
     def _is_stopped(self, job: str) -> bool:
         desired = [
@@ -59,24 +68,16 @@ class Recovery:
         ]
         return bool(desired) and desired[-1].request.value in (DesiredState.SUSPENDED, DesiredState.CANCELED)
 
-    def _check_running(self, job: str) -> None:
-        active = self._env.drivers.with_queries(job)
-        if not active:
-            state = self._document(job, SUMMARY).get("state")
-            raise ViolationError(
-                "recovery", f"no driver of {job} runs queries; its state is {state}, its task is {self._state(job)}"
-            )
+    def _check_requests(self, job: str) -> None:
         for made in self._lost_requests(job):
             raise ViolationError("requests", f"the request of {made} for {job} is lost")
         expected, found = self._requested(job), self._document(job, SUMMARY).get("requirements")
         if expected and expected != found:
             raise ViolationError("requests", f"{job} must have {expected}, and has {found}")
 
-    def _has_enough_slots(self) -> bool:
-        """Return whether the cluster has the slots for the lower bounds that users may have requested."""
-        jobs = [job for job in self._env.jobs if job not in self._env.waiting and not self._must_be_over(job)]
-        cores = sum(worker.cores for worker in self._env.drivers.cluster.workers)
-        return sum(1 + max(self._env.jobs[job].bounds[0], 2) for job in jobs) <= cores
+    def _free_slots(self) -> int:
+        """Return the cores that no driver and no executor has."""
+        return sum(worker.cores_free for worker in self._env.drivers.cluster.workers)
 
     def _lost_requests(self, job: str) -> Iterator[str]:
         """Return the requesters of accepted requests that no newer request has replaced, and that the store does not contain."""

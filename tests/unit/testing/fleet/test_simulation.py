@@ -7,24 +7,9 @@ import subprocess
 import sys
 from dataclasses import replace
 
-from airflow_adaptive.testing.fleet.scenario import PlannedJob, Scenario
 from airflow_adaptive.testing.fleet.simulation import simulate
+from tests.support.fleet.scenarios import QUIET
 from tests.support.repository import ROOT
-
-QUIET = Scenario(
-    seed=1,
-    jobs=(
-        PlannedJob(name="job-0", starts_at=0.0, bounds=(1, 3), connection=0, storage=0),
-        PlannedJob(name="job-1", starts_at=1.0, bounds=(1, 2), connection=0, storage=0, records=2000),
-    ),
-    triggerers=1,
-    workers=(8,),
-    storages=("s3",),
-    connections=1,
-    events=(),
-    faults_end_s=60.0,
-    recovery_s=30.0,
-)
 
 
 def history(seed: int, hash_seed: int) -> str:

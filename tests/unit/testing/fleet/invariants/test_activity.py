@@ -1,0 +1,81 @@
+"""The bound of the inactivity of loops."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_adaptive.testing.fleet.environment import Environment
+from airflow_adaptive.testing.fleet.invariants.activity import BOUND_S, Activity
+from airflow_adaptive.testing.fleet.invariants.violation import ViolationError
+from tests.support.fleet.scenarios import QUIET
+
+JOB = "job-0"
+
+
+@pytest.fixture
+def environment():
+    """A fleet in which one job waits for a trigger of the first triggerer, whose loop never reads."""
+    environment = Environment(QUIET)
+    environment.kernel.at(0.5, lambda: None)
+    scheduler = environment.airflow.scheduler
+    for job in list(environment.jobs)[:1]:
+        scheduler.add(environment._task(environment.jobs[job]))
+        environment.airflow.api.database.add_trigger(scheduler.instance(scheduler.tasks[job]), {})
+    (trigger,) = environment.airflow.api.database.triggers.values()
+    trigger.triggerer = environment.triggerers[0].process.name
+    return environment
+
+
+def let_pass(environment, activity, seconds):
+    """Check several times while time passes and nothing happens."""
+    for _ in range(4):
+        environment.kernel.now += seconds / 4
+        activity.check()
+
+
+def test_a_loop_that_does_not_read_for_longer_than_its_bound_is_found(environment):
+    activity = Activity(environment)
+    activity.check()
+    let_pass(environment, activity, BOUND_S - 1)
+    with pytest.raises(ViolationError, match=f"the loop of {JOB} has not read"):
+        let_pass(environment, activity, 8)
+
+
+def test_a_loop_that_reads_is_active(environment):
+    activity = Activity(environment)
+    for _ in range(5):
+        let_pass(environment, activity, BOUND_S - 1)
+        path = f"{environment.directory(JOB)}/status.json"
+        environment.storage(JOB).read_at[path] = environment.kernel.now
+
+
+def test_the_time_of_a_frozen_process_does_not_count(environment):
+    activity = Activity(environment)
+    activity.check()
+    environment.triggerers[0].process.freeze()
+    let_pass(environment, activity, 10 * BOUND_S)
+
+
+def test_the_time_of_a_fault_of_the_storage_does_not_count(environment):
+    activity = Activity(environment)
+    activity.check()
+    end = environment.storage(JOB).faults.hang(f"{environment.directory(JOB)}/*")
+    let_pass(environment, activity, 10 * BOUND_S)
+    end()
+    let_pass(environment, activity, BOUND_S - 1)
+
+
+def test_a_fault_of_the_directory_of_another_job_is_no_excuse(environment):
+    activity = Activity(environment)
+    activity.check()
+    environment.storage(JOB).faults.hang(f"{environment.directory('job-1')}/*")
+    with pytest.raises(ViolationError):
+        let_pass(environment, activity, 2 * BOUND_S)
+
+
+def test_a_fault_of_airflow_is_no_excuse_for_a_loop_that_has_read(environment):
+    activity = Activity(environment)
+    activity.check()
+    environment.airflow.api.faults.hang()
+    with pytest.raises(ViolationError):
+        let_pass(environment, activity, 2 * BOUND_S)

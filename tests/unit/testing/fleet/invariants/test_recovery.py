@@ -1,0 +1,91 @@
+"""The invariants at the end of a simulation."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from airflow_adaptive.runtime.requirements.control_requests import CALENDAR, REQUIREMENTS, encode_requirements
+from airflow_adaptive.scheduler.requirements import ParallelismRange
+from airflow_adaptive.testing.fleet.airflow.tables import TaskState
+from airflow_adaptive.testing.fleet.environment import Environment
+from airflow_adaptive.testing.fleet.invariants.recovery import Recovery
+from airflow_adaptive.testing.fleet.invariants.violation import ViolationError
+from tests.support.fleet.scenarios import QUIET
+
+
+@pytest.fixture
+def environment():
+    """A fleet whose jobs have not started, with a running driver of each job."""
+    environment = Environment(QUIET)
+    for job in environment.jobs.values():
+        environment.airflow.scheduler.add(environment._task(job))
+    for job in environment.jobs:
+        environment.drivers.started.append(driver(job))
+    return environment
+
+
+def driver(job, *, runs_query=True):
+    settings, processes = SimpleNamespace(job=job), SimpleNamespace(is_alive=True)
+    return SimpleNamespace(settings=settings, name=f"driver of {job}", runs_query=runs_query, processes=processes)
+
+
+def violated(environment):
+    with pytest.raises(ViolationError) as caught:
+        Recovery(environment).check()
+    return caught.value.invariant
+
+
+def accepted(environment, job, key, upper):
+    """A request of a user that Airflow has accepted."""
+    value = encode_requirements({"job": ParallelismRange(1, upper)})
+    environment.airflow.users.request(job, key, value)
+    environment.airflow.users.requests[-1].accepted_at = 1.0
+    return environment.airflow.users.requests[-1].request.document(environment.triggerers[0].process.wall_time())
+
+
+def test_running_jobs_fulfill_them(environment):
+    Recovery(environment).check()
+
+
+def test_a_job_without_a_driver_although_slots_are_free_is_found(environment):
+    environment.drivers.started[0].runs_query = False
+    assert violated(environment) == "recovery"
+
+
+def test_a_driver_of_a_canceled_job_is_found(environment):
+    environment.marked_failed.add("job-0")
+    assert violated(environment) == "recovery"
+
+
+def test_a_task_that_failed_without_a_reason_is_found(environment):
+    scheduler = environment.airflow.scheduler
+    scheduler.instance(scheduler.tasks["job-0"]).state = TaskState.FAILED
+    scheduler.errors["job-0"] = RuntimeError("the job has failed")
+    assert violated(environment) == "recovery"
+
+
+def test_a_request_that_the_store_does_not_contain_is_found(environment):
+    accepted(environment, "job-0", REQUIREMENTS, upper=2)
+    assert violated(environment) == "requests"
+
+
+def test_a_request_that_another_source_has_replaced_is_found(environment):
+    document = accepted(environment, "job-0", REQUIREMENTS, upper=2)
+    environment.airflow.api.database.asset_states["job-0"][REQUIREMENTS] = {**document, "by": "calendar"}
+    assert violated(environment) == "requests"
+
+
+def test_a_request_that_the_job_does_not_follow_is_found(environment):
+    store = environment.airflow.api.database.asset_states["job-0"]
+    store[CALENDAR] = accepted(environment, "job-0", CALENDAR, upper=2)
+    store["summary"] = {"requirements": {"job": {"lower": 1, "upper": 3}}}
+    assert violated(environment) == "requests"
+    store["summary"] = {"requirements": {"job": {"lower": 1, "upper": 2}}}
+    Recovery(environment).check()
+
+
+def test_an_exception_that_nobody_handles_is_found(environment):
+    environment.triggerers[0].loop.call_exception_handler({"message": "Task exception was never retrieved"})
+    assert violated(environment) == "exceptions"
