@@ -19,9 +19,8 @@ from tests.support.fleet.scenarios import QUIET
 def environment():
     """A fleet whose jobs have not started, with a running driver of each job."""
     environment = Environment(QUIET)
-    for job in environment.jobs.values():
-        environment.airflow.scheduler.add(environment._task(job))
-    for job in environment.jobs:
+    for job, planned in environment.jobs.items():
+        environment.airflow.scheduler.add(environment._task(planned))
         environment.drivers.started.append(driver(job))
     return environment
 
