@@ -5,7 +5,7 @@
 Without `--all`, the mutants are a random sample of 150 per package, always the same one. `survivors.json` lists the mutants of the samples
 that no test detects, with the reason. The exit code is 0 if every other mutant is detected, and fewer than 5 % of each sample survive.
 
-A run continues where the previous run ended: a mutant that was detected is not run again until its module changes, and a mutant that
+A run of all samples publishes its table in docs/proof.md. A run continues where the previous run ended: a mutant that was detected is not run again until its module changes, and a mutant that
 survived is not run again until a test changes.
 """
 
@@ -23,12 +23,14 @@ from typing import Any, Final
 from tests.support.mutation.fork_server import TIMEOUT
 from tests.support.mutation.mutations import Mutant, MutatedModule
 from tests.support.mutation.packages import PACKAGES, SAMPLE, MutatedPackage
-from tests.support.mutation.report import Result, is_accepted, print_table
+from tests.support.mutation.report import Result, is_accepted, print_table, table
 from tests.support.mutation.selection import HOURS, FailedTestsError, Recording, record
 from tests.support.mutation.workspace import COPY, DIRECTORY, ForkServer, digest_of, mutated, update_copy
+from tests.support.published_tables import publish
 from tests.support.repository import ROOT
 
 RESULTS: Final = DIRECTORY / "results.jsonl"
+WHOLE: Final = "1/1"
 MIN_SECONDS: Final = 20.0
 
 
@@ -53,6 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         server.close()
     print_table(rows)
+    if not options.packages and not options.all and options.shard == WHOLE:
+        publish("mutants", table(rows))
     return 0 if all(is_accepted(row, whole=options.all) for row in rows.values()) else 1
 
 
@@ -61,7 +65,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.support.mutation.mutants", description=__doc__)
     parser.add_argument("packages", nargs="*", choices=[package.name for package in PACKAGES], metavar="PACKAGE")
     parser.add_argument("--all", action="store_true", help="run all mutants, not only the samples")
-    parser.add_argument("--shard", default="1/1", help="run a part of the mutants, for example 1/4")
+    parser.add_argument("--shard", default=WHOLE, help="run a part of the mutants, for example 1/4")
     return parser.parse_args(arguments)
 
 

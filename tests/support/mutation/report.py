@@ -79,7 +79,13 @@ def print_table(rows: Mapping[str, Sequence[Result]]) -> None:
                 print(f"- {result.removed}\n+ {result.added}")
     for result in (result for results in rows.values() for result in results if result.is_detected and result.reason):
         print(f"\nsurvivors.json lists a mutant that a test detects: {result.module}:{result.line}\n+ {result.added}")
-    print("\n| Package | Mutants | Detected | Survivors with a reason | Gaps |\n|---|---:|---:|---:|---:|")
+    print(f"\n{table(rows)}")
+
+
+def table(rows: Mapping[str, Sequence[Result]]) -> str:
+    """Return the table as Markdown."""
+    lines = ["| Package | Mutants | Detected | Survivors with a reason | Gaps |", "|---|---:|---:|---:|---:|"]
     for name, results in rows.items():
         detected, gaps = sum(result.is_detected for result in results), sum(result.is_gap for result in results)
-        print(f"| `{name}` | {len(results)} | {detected} | {len(results) - detected - gaps} | {gaps} |")
+        lines.append(f"| `{name}` | {len(results)} | {detected} | {len(results) - detected - gaps} | {gaps} |")
+    return "\n".join(lines)
