@@ -76,6 +76,7 @@ def test_nothing_remains_after_the_end(before: set[Path], owner: subprocess.Pope
     assert remains(folder) == []
     assert not folder.exists()
     assert shared_folders() == before
+    assert list(Path("/sys/fs/cgroup").glob(f"**/{folder.name}")) == []
 
 
 @pytest.mark.timeout(240)
@@ -95,6 +96,7 @@ def test_the_next_cluster_removes_what_a_killed_owner_and_a_killed_guardian_left
     guardian.kill()
     owner.kill()
     owner.wait()
+    guardian.wait(60)
     assert processes_of(folder) != []
     remove_abandoned()
     assert remains(folder) == []

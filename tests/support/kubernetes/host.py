@@ -11,7 +11,6 @@ import os
 import secrets
 import socket
 import subprocess
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +20,6 @@ from typing import Final
 from tests.support.kubernetes.requirements import SYSTEM_PATH
 
 PREFIX: Final = "adaptive-"
-
-CGROUPS: Final = Path("/sys/fs/cgroup")
 
 SYSCTLS: Final = (
     "vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys",
@@ -110,7 +107,7 @@ def ip(*arguments: str) -> str:
 
 
 def create_cgroups(name: str) -> None:
-    """Create the cgroup in each hierarchy of cgroup v1, or in the only hierarchy of cgroup v2. The kubelet expects it."""
+    """Create the cgroup in each hierarchy. The kubelet expects it."""
     for hierarchy in _hierarchies():
         folder = hierarchy
         for part in Path(name).parts:
@@ -156,16 +153,9 @@ def restore_sysctls(folder: Path) -> None:
 
 
 def _hierarchies() -> list[Path]:
-    if (CGROUPS / "cgroup.controllers").exists():
-        return [CGROUPS]
-    return [Path(mount) for mount in _mounted("cgroup")]
-
-
-def _mounted(file_system: str) -> Iterator[str]:
-    for line in Path("/proc/self/mounts").read_text().splitlines():
-        _, folder, kind, *_ = line.split()
-        if kind == file_system:
-            yield folder
+    """Return where the machine mounts cgroups. A machine with cgroup v1 can have a hierarchy of cgroup v2 too, which runc also uses."""
+    mounts = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
+    return [Path(folder) for _, folder, kind, *_ in mounts if kind in {"cgroup", "cgroup2"}]
 
 
 def _copy_cpuset(folder: Path) -> None:
