@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from airflow_adaptive.job.control.fence import Fence, FencedError
 from airflow_adaptive.job.protocol.codec import decode_journal
-from airflow_adaptive.job.protocol.conf import PREFIX
+from airflow_adaptive.job.protocol.conf import read_settings
 from airflow_adaptive.job.protocol.documents import (
     FORMATS,
     Action,
@@ -20,16 +21,24 @@ from airflow_adaptive.job.protocol.documents import (
     JournalDocument,
     QueryReport,
 )
-from airflow_adaptive.ports import SubmissionState
+from airflow_adaptive.ports import DriverSubmission, SubmissionState
 from airflow_adaptive.testing.fakes.cluster import FakeCluster
 from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
 
 
 @dataclass(slots=True, kw_only=True)
 class _Session:
-    """State of one driver process."""
+    """State of one driver process.
+
+    Attributes:
+        fence: right of the driver to run queries, with the lease of its submission.
+        query_version: version of the running queries, None without running queries.
+        built_version: version of the newest plan whose queries were built.
+        ticks_since_grant: ticks since the grant of each executor, by executor ID.
+    """
 
     submission_id: str
+    fence: Fence
     epoch: int
     nonce: str
     cores: int
@@ -41,6 +50,8 @@ class _Session:
     committed: int = 0
     application_id: str | None = None
     query_version: int | None = None
+    built_version: int = 0
+    ticks_since_grant: dict[str, int] = field(default_factory=dict)
     rejected_version: int = 0
     state: DriverState = DriverState.STARTING
     failure: FailureReport | None = None
@@ -49,9 +60,12 @@ class _Session:
 class FakeDrivers:
     """All driver processes of one job on a `FakeCluster`.
 
+    A driver has the real fence. A driver that builds queries, or waits for executors, reports RESCALING meanwhile.
+
     Attributes:
         hang: whether the drivers hang: they run, but neither read the journal nor write a status.
         boots: ticks that a driver needs until its session exists.
+        registers: ticks from the grant of an executor until the executor has registered with its driver.
         formats: document formats that a driver reads which starts now.
         commits: whether running queries commit a batch with each tick; otherwise they are idle.
         build_failure: error of the author's function, None if the function succeeds.
@@ -60,11 +74,20 @@ class FakeDrivers:
         started: (epoch, version, parallelism) of each start of the queries, in order.
     """
 
-    def __init__(self, cluster: FakeCluster, directory: FakeJobDirectory) -> None:
+    def __init__(self, cluster: FakeCluster, directory: FakeJobDirectory, clock: Callable[[], float]) -> None:
+        """No driver runs yet.
+
+        Args:
+            cluster: cluster of the drivers.
+            directory: job directory of the job.
+            clock: clock of the drivers, in seconds.
+        """
         self._cluster = cluster
         self._directory = directory
+        self._clock = clock
         self._sessions: dict[str, _Session] = {}
         self.boots = 0
+        self.registers = 0
         self.formats: tuple[int, ...] = FORMATS
         self.hang = False
         self.commits = True
@@ -78,22 +101,28 @@ class FakeDrivers:
         own = {name: it for name, it in self._cluster.submissions.items() if it.name == self._directory.job}
         for submission_id, submission in own.items():
             if submission_id not in self._sessions:
-                self._sessions[submission_id] = _Session(
-                    submission_id=submission_id,
-                    epoch=int(submission.conf[PREFIX + "epoch"]),
-                    nonce=submission.conf[PREFIX + "nonce"],
-                    cores=int(submission.conf["spark.executor.cores"]),
-                    memory_mb=int(submission.conf["spark.executor.memory"].rstrip("m")),
-                    boots=self.boots,
-                    formats=self.formats,
-                )
+                self._sessions[submission_id] = self._start(submission_id, submission)
             if states[submission_id] is SubmissionState.RUNNING and not self.hang:
                 self._act(self._sessions[submission_id])
+
+    def _start(self, submission_id: str, submission: DriverSubmission) -> _Session:
+        settings = read_settings(submission.conf.get)
+        epoch, nonce, lease_s = settings.epoch, settings.nonce, settings.lease_timeout_s
+        return _Session(
+            submission_id=submission_id,
+            fence=Fence(epoch=epoch, nonce=nonce, lease_timeout_s=lease_s, clock=self._clock),
+            epoch=epoch,
+            nonce=nonce,
+            cores=int(submission.conf["spark.executor.cores"]),
+            memory_mb=int(submission.conf["spark.executor.memory"].rstrip("m")),
+            boots=self.boots,
+            formats=self.formats,
+        )
 
     def fail_query(self, error_class: str = "SparkException", message: str = "a task failed") -> None:
         """Let the query of the newest driver fail; the driver continues to run."""
         session = list(self._sessions.values())[-1]
-        session.state = DriverState.FAILED
+        session.state, session.query_version = DriverState.FAILED, None
         session.failure = FailureReport(error_class=error_class, message=message, causes=(error_class,))
 
     def finish(self) -> None:
@@ -105,43 +134,70 @@ class FakeDrivers:
         list(self._sessions.values())[-1].state = DriverState.STOPPED
 
     def _act(self, session: _Session) -> None:
-        document = self._newest()
-        directive = None if document is None or document.format not in session.formats else document.directive
         session.boots -= 1
         if session.boots >= 0:
             return
+        try:
+            directive = self._read(session)
+        except FencedError:
+            self._leave(session, DriverState.FENCED)
+            return
         if session.state in (DriverState.FINISHED, DriverState.STOPPED):
             self._leave(session, session.state)
-        elif directive is None or (directive.epoch, directive.nonce) != (session.epoch, session.nonce):
-            self._leave(session, DriverState.FENCED)
-        elif directive.action is Action.STOP:
+        elif directive is not None and directive.action is Action.STOP:
             self._leave(session, DriverState.STOPPED)
-        else:
+        elif directive is not None:
             self._obey(session, directive)
             self._report(session)
 
+    def _read(self, session: _Session) -> Directive | None:
+        """Return the newest directive. Raises `FencedError`."""
+        read_at, document = self._clock(), self._newest()
+        if document is not None and document.format not in session.formats:
+            raise FencedError(f"the format of journal document {document.number} is unknown")
+        if document is not None:
+            session.fence.admit(document.directive, read_at)
+        session.fence.check(query_may_run=session.query_version is not None)
+        return None if document is None else document.directive
+
     def _obey(self, session: _Session, directive: Directive) -> None:
-        if directive.action is Action.HOLD or directive.plan is None:
+        plan = directive.plan
+        if directive.action is Action.HOLD or plan is None:
             session.state, session.failure, session.query_version = DriverState.HOLDING, None, None
             return
         session.application_id = self._cluster.request_executors(
-            session.submission_id, directive.plan.executors, session.cores, session.memory_mb
+            session.submission_id, plan.executors, session.cores, session.memory_mb
         )
-        there = len(self._cluster.executors(session.submission_id)) >= directive.plan.executors
-        if there and session.version != directive.version:
-            self._activate(session, directive.version, directive.plan)
-        elif session.state is DriverState.RUNNING and self.commits:
+        registered = self._registered(session)
+        if directive.version not in (session.version, session.rejected_version):
+            session.state = DriverState.RESCALING if session.version else DriverState.STARTING
+            if len(registered) >= plan.executors and self._has_queries(session, directive.version, plan):
+                self._activate(session, directive.version, plan)
+        if session.query_version is not None and self.commits:
             session.committed += 1
 
+    def _registered(self, session: _Session) -> Mapping[str, str]:
+        """Return the worker ID of each registered executor by executor ID."""
+        granted = self._cluster.executors_by_id(session.submission_id)
+        ages = session.ticks_since_grant
+        session.ticks_since_grant = {name: ages.get(name, -1) + 1 for name in granted}
+        return {name: granted[name] for name, age in session.ticks_since_grant.items() if age >= self.registers}
+
+    def _has_queries(self, session: _Session, version: int, plan: DriverPlan) -> bool:
+        """Return whether the queries of the plan run (tier 0) or were built; else build the queries until the next tick."""
+        is_built = session.query_version == plan.query_version or session.built_version == version
+        session.built_version = version
+        return is_built
+
     def _activate(self, session: _Session, version: int, plan: DriverPlan) -> None:
-        runs = session.state is DriverState.RUNNING
+        is_running = session.query_version is not None
         if self.build_failure is not None and session.query_version != plan.query_version:
-            if runs:
-                session.rejected_version = version
+            if is_running:
+                session.rejected_version, session.state = version, DriverState.RUNNING
             else:
                 session.version, session.state, session.failure = version, DriverState.FAILED, self.build_failure
             return
-        if not runs or session.query_version != plan.query_version:
+        if session.query_version != plan.query_version:
             self.started.append((session.epoch, version, dict(plan.parallelism)))
         session.version, session.query_version = version, plan.query_version
         session.state, session.failure = DriverState.RUNNING, None
@@ -153,14 +209,19 @@ class FakeDrivers:
 
     def _report(self, session: _Session) -> None:
         session.sequence += 1
-        placed = self._cluster.executors(session.submission_id)
+        registered = session.ticks_since_grant
+        placed = self._cluster.executors_by_id(session.submission_id)
         executors = tuple(
-            ExecutorReport(executor_id=str(number), cores=session.cores, worker=self._cluster.worker_address(worker))
-            for number, worker in enumerate(placed)
+            ExecutorReport(executor_id=name, cores=session.cores, worker=self._cluster.worker_address(worker))
+            for name, worker in placed.items()
+            if registered.get(name, -1) >= self.registers
         )
-        query = QueryReport(name="q", active=True, committed=session.committed, idle=not self.commits)
+        is_active = session.query_version is not None
+        query = QueryReport(
+            name="q", active=is_active, committed=session.committed, idle=is_active and not self.commits
+        )
         if self.measures is not None:
-            query = replace(query, **self.measures(len(placed) * session.cores))
+            query = replace(query, **self.measures(len(executors) * session.cores))
         self._directory.report(
             DriverStatus(
                 job=self._directory.job,
@@ -181,6 +242,7 @@ class FakeDrivers:
                 formats=session.formats,
             )
         )
+        session.fence.renew()
 
     def _newest(self) -> JournalDocument | None:
         journal = self._directory.journal

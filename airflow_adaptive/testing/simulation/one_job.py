@@ -51,8 +51,8 @@ class Simulation:
         self.cluster = FakeCluster()
         self.directory = FakeJobDirectory()
         self.store = FakeStore()
-        self.drivers = FakeDrivers(self.cluster, self.directory)
         self.clock = ManualClock(self._tick)
+        self.drivers = FakeDrivers(self.cluster, self.directory, lambda: self.clock.elapsed)
         self.ports = Ports(cluster=self.cluster, directory=self.directory, store=self.store, clock=self.clock)
         self.spec = small_job("job", parallelism, options)
 

@@ -29,6 +29,9 @@ from airflow_adaptive.testing.simulation.one_job import MEMORY_MB, small_job
 BOOT_S = 8
 """Ticks from the placement of a driver until its session requests executors."""
 
+REGISTRATION_S = 1
+"""Ticks from the grant of an executor until the executor has registered with its driver."""
+
 LATENCY_S = 0.05
 """Duration of a call to the cluster by default, seconds."""
 
@@ -175,8 +178,8 @@ class Competition:
         """Add a job, whose loop may have a wall clock that is ahead of the other clocks."""
         directory = DistantJobDirectory(name, self.clock, lambda: self._random.uniform(0, self._storage_s))
         spec = replace(small_job(name, parallelism, {"resource_wait_timeout": -1, **options}), priority=priority)
-        drivers = FakeDrivers(self.cluster, directory)
-        drivers.boots = BOOT_S
+        drivers = FakeDrivers(self.cluster, directory, lambda: self.clock.elapsed)
+        drivers.boots, drivers.registers = BOOT_S, REGISTRATION_S
         clock = VirtualClock(clock_ahead)
         job = Competitor(
             spec=spec, triggerer=triggerer, starts_s=starts_s, clock=clock, directory=directory, drivers=drivers

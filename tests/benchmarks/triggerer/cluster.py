@@ -67,7 +67,9 @@ class Cluster:
         """Workers with room for a quarter more than all jobs use."""
         self._master = master
         self._directories = {name: DiskJobDirectory(name, base) for name in map(name_of, range(jobs))}
-        self._drivers = {name: FakeDrivers(master.cluster, it) for name, it in self._directories.items()}
+        self._drivers = {
+            name: FakeDrivers(master.cluster, it, time.monotonic) for name, it in self._directories.items()
+        }
         self._churned: float | None = None
         self._over = threading.Event()
         with master.lock:

@@ -63,11 +63,14 @@ class SmallFleet:
         self.airflow = SimulatedAirflow(self.kernel, self.entropy, self.record)
         self.cluster = FakeCluster()
         self.jobs = [f"job-{number}" for number in range(1, jobs + 1)]
-        self.drivers = [FakeDrivers(self.cluster, StoredJob(self.storage, job)) for job in self.jobs]  # type: ignore[arg-type]
+        self.drivers = [FakeDrivers(self.cluster, StoredJob(self.storage, job), self.now) for job in self.jobs]  # type: ignore[arg-type]
         self._options = OPTIONS | options
         for _ in self.jobs:
             self.cluster.add_worker(cores=4, memory_mb=8192)
         self.airflow.users.set_connection("spark", CONNECTION)
+
+    def now(self) -> float:
+        return self.kernel.now
 
     def record(self, text: str) -> None:
         process = self.kernel.process

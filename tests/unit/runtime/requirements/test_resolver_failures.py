@@ -163,7 +163,7 @@ def test_clock_that_was_set_back_or_forward_between_two_loops_leads_to_no_rescal
         load.rate = 300.0
         before = running_on(until(job, 10 * MINUTES))
         load.rate, known = 290.0, len(job.drivers.started)
-        job.clock._now += timedelta(hours=hours)
+        job.clock.ahead += timedelta(hours=hours)
         state = job.run(RunLimits(recycle_at=job.clock.now() + timedelta(minutes=20)))
         assert (running_on(state), len(job.drivers.started)) == (before, known)
 
