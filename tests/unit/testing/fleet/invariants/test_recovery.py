@@ -85,6 +85,6 @@ def test_a_request_that_the_job_does_not_follow_is_found(environment):
     Recovery(environment).check()
 
 
-def test_an_exception_that_nobody_handles_is_found(environment):
+def test_an_unhandled_exception_is_found(environment):
     environment.triggerers[0].loop.call_exception_handler({"message": "Task exception was never retrieved"})
     assert violated(environment) == "exceptions"
