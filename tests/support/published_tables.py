@@ -61,6 +61,9 @@ BENCHMARKS: Final = "docs/benchmarks.md"
 TABLES: Final = {
     "table": PublishedTable(page="docs/faults.md", target="test-faults", paths=(*JOB, "tests/faults")),
     "matrix": PublishedTable(page="docs/faults.md", target="test-faults", paths=(*JOB, "tests/faults")),
+    "fleet defects": PublishedTable(
+        page="docs/proof.md", target="fleet-defects", paths=("airflow_adaptive", "tests/support/fleet")
+    ),
     "scheduler": PublishedTable(page=BENCHMARKS, target="bench-scheduler", paths=("airflow_adaptive/scheduler",)),
     "request bodies": PublishedTable(page=BENCHMARKS, target="bench-bodies", paths=("airflow_adaptive/plugin",)),
     "balance": PublishedTable(page=BENCHMARKS, target="bench-balance", paths=JOB),
