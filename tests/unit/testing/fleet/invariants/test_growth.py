@@ -14,7 +14,7 @@ from airflow_adaptive.testing.fleet.invariants.violation import ViolationError
 from airflow_adaptive.testing.fleet.seeds import scenario_of
 
 
-def running(state: str, upper: int, workers: tuple[int, ...]) -> Any:
+def running(state: str, upper: int, workers: tuple[int, ...], planned: int = 0) -> Any:
     """Return an environment in which a job without executors runs queries."""
     environment: Any = Environment(replace(scenario_of(1), workers=workers))
     driver = SimpleNamespace(
@@ -25,7 +25,7 @@ def running(state: str, upper: int, workers: tuple[int, ...]) -> Any:
     )
     environment.drivers.started.append(driver)
     environment.drivers.cluster.executors = lambda submission_id: ()
-    summary = {"state": state, "requirements": {"job": {"lower": 1, "upper": upper}}}
+    summary = {"state": state, "requirements": {"job": {"lower": 1, "upper": upper}}, "parallelism": {"job": planned}}
     environment.airflow.api.database.asset_states["job-0"]["summary"] = summary
     return environment
 
@@ -39,3 +39,7 @@ def test_a_job_without_free_slots_or_at_its_upper_bound_or_that_restarts_is_no_v
     Growth(running("Executing", 2, workers=())).check()
     Growth(running("Executing", 0, workers=(4,))).check()
     Growth(running("Restarting", 2, workers=(4,))).check()
+
+
+def test_a_job_that_waits_for_the_slots_of_its_plan_may_reserve_free_slots():
+    Growth(running("Executing", 2, workers=(4,), planned=1)).check()
