@@ -73,7 +73,7 @@ class Environment:
         emptied: jobs whose state stores Airflow has emptied, with the times.
         marked_failed: jobs whose tasks a user has marked as failed.
         cleared: jobs whose tasks a user has cleared.
-        waiting: jobs for which a user has requested more slots than exist.
+        waiting: jobs for which a user has requested more slots than the cluster may have.
     """
 
     def __init__(self, scenario: Scenario) -> None:

@@ -240,9 +240,10 @@ class Faults:
         return self._request(event, REQUIREMENTS)
 
     def user_requests_too_much(self, event: PlannedEvent) -> Action:
-        """A user requests more slots than the cluster has, so the job stops and waits."""
-        job, slots = self._job(event), 2 * sum(self._env.scenario.workers) + 20
-        bounds = {DEFAULT_VERTEX: ParallelismRange(slots, slots)}
+        """A user requires the greatest parallelism of a job. If the cluster lacks the slots, the job stops and waits."""
+        job = self._job(event)
+        upper = self._env.jobs[job].bounds[1]
+        bounds = {DEFAULT_VERTEX: ParallelismRange(upper, upper)}
         self._env.airflow.users.request(job, REQUIREMENTS, encode_requirements(bounds))
         self._env.waiting.add(job)
         return nothing

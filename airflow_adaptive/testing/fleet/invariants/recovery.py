@@ -46,7 +46,7 @@ class Recovery:
                 raise ViolationError("recovery", f"{job} has ended, and a driver runs")
         elif self._env.drivers.with_queries(job):
             self._check_requests(job)
-        elif self._free_slots() > max(self._env.jobs[job].bounds[0], MAX_LOWER_BOUND):
+        elif job not in self._env.waiting and self._free_slots() > max(self._env.jobs[job].bounds[0], MAX_LOWER_BOUND):
             state = self._document(job, SUMMARY).get("state")
             raise ViolationError(
                 "recovery", f"no driver of {job} runs queries; its state is {state}, its task is {self._state(job)}"
