@@ -9,17 +9,17 @@ from datetime import UTC, datetime, timedelta
 START = datetime(2013, 1, 1, tzinfo=UTC)
 SHORTEST = timedelta(milliseconds=1)
 
-LONGEST_STEP = timedelta(seconds=10)
-"""Longest time between two ticks. A longer time would end the lease of a simulated driver that works."""
-
 
 class ManualClock:
     """A `Clock` whose time advances only by `sleep`.
 
     Attributes:
         ahead: time by which the time of day is ahead; a test that sets the clock changes it.
+        longest_step: longest time between two ticks. A longer time would end the lease of a simulated driver that works.
         tick: function that the clock calls after each sleep, to advance the other parts of a simulation.
     """
+
+    longest_step = timedelta(seconds=10)
 
     def __init__(self, tick: Callable[[], None] | None = None) -> None:
         self._now = START
@@ -44,7 +44,7 @@ class ManualClock:
         """Advance the time in steps, and run the planned actions that are due."""
         left = max(timedelta(seconds=seconds), SHORTEST)
         while left:
-            step = min(left, LONGEST_STEP)
+            step = min(left, self.longest_step)
             self._advance(step)
             left -= step
         await asyncio.sleep(0)

@@ -124,6 +124,7 @@ class HastyClock(ManualClock):
         idle_until: then the next thing happens.
     """
 
+    longest_step = timedelta(seconds=50)  # less than the lease of a driver
     busy_until = START
     idle_until = START
 
