@@ -28,7 +28,7 @@ demo: install ## run a real job on a real Airflow and a real Spark cluster (at m
 playground: install ui ## run the demo, then keep Airflow, Spark and the job running until Ctrl-C
 	$(BIN)/python -m airflow_adaptive.local demo --stay
 
-test: check ui ui-check ## run `check` and the tests on real Spark, on real Airflow and in a browser (about 15 minutes)
+test: check fleet ui ui-check ## run `check` and the tests on real Spark, on real Airflow and in a browser (about 15 minutes)
 	.ci/ensure_chromium.sh
 	$(MAKE) --jobs=2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) test-airflow test-cluster
 

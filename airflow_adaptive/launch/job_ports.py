@@ -19,6 +19,7 @@ from airflow_adaptive.runtime.loop import Ports
 from airflow_adaptive.spark.address import AddressError
 from airflow_adaptive.stores.asset_store import AirflowJobStore
 from airflow_adaptive.stores.rescale_callback import CallbackStore
+from airflow_adaptive.stores.store_access import StoreUnavailableError
 from airflow_adaptive.stores.task_xcoms import TaskKey
 
 Result = TypeVar("Result")
@@ -75,6 +76,7 @@ async def job_ports(
 
     Raises:
         AddressError: the connection does not exist or does not describe a cluster.
+        StoreUnavailableError: Airflow does not return the connections.
     """
     process, hook = ProcessResources.current(), AdaptiveSparkHook(conn_id)
     address, storage = await _retry(retry_period, process, (conn_id, base), lambda: (hook.address(), _storage(base)))
@@ -102,12 +104,12 @@ def _job_store(
 
 
 async def _retry(period: timedelta, process: ProcessResources, key: Hashable, read: Callable[[], Result]) -> Result:
-    """Return the result of a blocking read, which other loops share. An `AddressError` is raised only after the period."""
+    """Return the result of a blocking read, which other loops share. Its errors are raised only after the period."""
     deadline = process.clock.now() + period
     while True:
         try:
             return await process.connection_reads.join(key, lambda: process.store_access.read_connection(read))
-        except AddressError as error:
+        except (AddressError, StoreUnavailableError) as error:
             if process.clock.now() >= deadline:
                 raise
             log.warning("The connection cannot be used. It is read again in %s: %s", RETRY_INTERVAL, error)

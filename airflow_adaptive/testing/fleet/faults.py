@@ -107,7 +107,12 @@ class Faults:
         """There is one more worker for a time."""
         cluster, cores = self._env.drivers.cluster, 2 + round(4 * event.size)
         worker_id = cluster.add_worker(cores, cores * MEMORY_MB)
-        return lambda: cluster.lose_worker(worker_id)
+
+        def end() -> None:
+            if worker_id in {worker.worker_id for worker in cluster.workers}:
+                cluster.lose_worker(worker_id)
+
+        return end
 
     # ---- storages ---------------------------------------------------------------------------------------------------
 

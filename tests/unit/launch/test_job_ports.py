@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
+from airflow_adaptive.launch import job_ports as composition
 from airflow_adaptive.launch.job_ports import job_directory, job_ports
 from airflow_adaptive.spark.address import ClusterAddress
+from airflow_adaptive.stores.store_access import StoreUnavailableError
 from airflow_adaptive.stores.task_xcoms import TaskKey
 
 
@@ -52,3 +54,27 @@ def test_loops_that_start_at_the_same_time_read_their_connection_once(
 
     assert asyncio.run(start(["a", "b", "c"])) == [f"file://{tmp_path}/{job}" for job in "abc"]
     assert reads == ["spark_default"]
+
+
+def test_a_loop_that_starts_while_airflow_does_not_answer_reads_its_connection_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark_default: None
+) -> None:
+    """The task of a new job failed after one slow read. Found by the fleet simulator: slow Airflow, many jobs that start."""
+    errors: list[Exception] = [StoreUnavailableError("the store of Airflow's connections did not answer within 30 s")]
+    address = AdaptiveSparkHook.address
+
+    def failing_once(hook: AdaptiveSparkHook) -> ClusterAddress:
+        if errors:
+            raise errors.pop()
+        return address(hook)
+
+    monkeypatch.setattr(AdaptiveSparkHook, "address", failing_once)
+    monkeypatch.setattr(composition, "RETRY_INTERVAL", timedelta(0))
+
+    async def start() -> None:
+        task = TaskKey(dag_id="flights", task_id="a", run_id="run")
+        async with job_ports("spark_default", f"file://{tmp_path}", "a", task, timedelta(minutes=1)):
+            await asyncio.sleep(0)
+
+    asyncio.run(start())
+    assert errors == []

@@ -62,6 +62,10 @@ class SimulatedTriggerer:
         """Whether no trigger runs."""
         return not self._tasks
 
+    def runs(self, trigger_id: int) -> bool:
+        """Return whether a trigger runs, and has not fired."""
+        return trigger_id in self._tasks
+
     def leaks(self) -> list[str]:
         """Return one line for each resource that is not released although no job runs here; see `leaks.leaks`."""
         return leaks(self.loop)

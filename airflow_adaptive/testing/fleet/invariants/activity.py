@@ -55,8 +55,10 @@ class Activity:
         if instance.state is not TaskState.DEFERRED or trigger is None:
             return False
         triggerer = self._triggerer(trigger.triggerer)
+        if triggerer is None or not triggerer.runs(trigger.trigger_id):
+            return False  # The trigger starts later, or it has fired and Airflow resumes the task later.
         is_new = self._triggers.get(job) != trigger.trigger_id and self._env.airflow.api.faults.active
-        if triggerer is None or triggerer.process.is_frozen or is_new or self._has_storage_fault(job, triggerer):
+        if triggerer.process.is_frozen or is_new or self._has_storage_fault(job, triggerer):
             return False
         is_first_check = self._triggers.get(job) != trigger.trigger_id
         self._triggers[job] = trigger.trigger_id

@@ -39,6 +39,8 @@ class Recovery:
         for triggerer in self._env.triggerers:
             if triggerer.loop.failures:
                 raise ViolationError("exceptions", f"{triggerer.process.name}: {triggerer.loop.failures[0]}")
+            if triggerer.is_idle and (leaks := triggerer.leaks()):
+                raise ViolationError("released", f"{triggerer.process.name} holds {', '.join(leaks)}")
 
     def _check_job(self, job: str) -> None:
         if self._must_be_over(job):
@@ -72,7 +74,7 @@ class Recovery:
         for made in self._lost_requests(job):
             raise ViolationError("requests", f"the request of {made} for {job} is lost")
         expected, found = self._requested(job), self._document(job, SUMMARY).get("requirements")
-        if expected and expected != found:
+        if expected and expected != found and job not in self._env.waiting:
             raise ViolationError("requests", f"{job} must have {expected}, and has {found}")
 
     def _free_slots(self) -> int:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from airflow_adaptive.testing.fleet.environment import Environment
@@ -15,14 +18,14 @@ JOB = "job-0"
 @pytest.fixture
 def environment():
     """A fleet in which one job waits for a trigger of the first triggerer, whose loop never reads."""
-    environment = Environment(QUIET)
-    environment.kernel.at(0.5, lambda: None)
+    environment: Any = Environment(QUIET)
     scheduler = environment.airflow.scheduler
     for job in list(environment.jobs)[:1]:
         scheduler.add(environment._task(environment.jobs[job]))
         environment.airflow.api.database.add_trigger(scheduler.instance(scheduler.tasks[job]), {})
     (trigger,) = environment.airflow.api.database.triggers.values()
     trigger.triggerer = environment.triggerers[0].process.name
+    environment.triggerers[0]._tasks[trigger.trigger_id] = SimpleNamespace()
     return environment
 
 
@@ -79,3 +82,10 @@ def test_a_fault_of_airflow_is_no_excuse_for_a_loop_that_has_read(environment):
     environment.airflow.api.faults.hang()
     with pytest.raises(ViolationError):
         let_pass(environment, activity, 2 * BOUND_S)
+
+
+def test_a_trigger_that_has_fired_has_no_loop(environment):
+    activity = Activity(environment)
+    activity.check()
+    environment.triggerers[0]._tasks.clear()
+    let_pass(environment, activity, 10 * BOUND_S)

@@ -22,6 +22,7 @@ def environment():
     airflow.scheduler.tasks["job-0"] = SimpleNamespace()
     airflow.scheduler.instance = lambda task: SimpleNamespace(state=TaskState.DEFERRED, trigger_id=1)
     airflow.api.database.triggers[1] = SimpleNamespace(trigger_id=1, triggerer=environment.triggerers[0].process.name)
+    environment.triggerers[0]._tasks[1] = SimpleNamespace()
     return environment
 
 
