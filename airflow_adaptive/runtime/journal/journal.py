@@ -47,9 +47,9 @@ class SupersededError(Exception):
             example because Airflow moved the trigger to another triggerer.
     """
 
-    def __init__(self, number: int, owner: str) -> None:
+    def __init__(self, number: int, owner: str, attempt: str | None = None) -> None:
         self.owner = owner
-        self.attempt = attempt_of(owner)
+        self.attempt = attempt_of(owner) if attempt is None else attempt
         super().__init__(f"document {number} was written by another loop, of attempt {self.attempt!r}")
 
 
@@ -113,6 +113,8 @@ class Journal:
         self._log_entries: deque[Reason] = deque()
         self._is_compaction_due = False
         self._inherits_end = False
+        self._claimed_attempt = ""
+        """Attempt of the document after which this loop claimed the journal."""
         self._redeclared: Requirements | None = None
         self._nonce = uuid4().hex
         self._history = History(directory, spec.graph.job, spec.options.history_size)
@@ -197,7 +199,7 @@ class Journal:
         self._resolver.restore(newest.requirements_resolver)
         persisted = snapshot.from_json(newest.scheduler)
         state, self._redeclared = adopted(self._spec, persisted, is_policy_active=self._resolver.is_policy_active)
-        attempt = attempt_of(newest.owner)
+        attempt = self._claimed_attempt = attempt_of(newest.owner)
         self._inherits_end = attempt != self._spec.attempt and isinstance(state.current, ENDING)
         # An end remains the end of the earlier attempt: the next loop must not take it for the end of its own attempt.
         self._owner = _token(attempt if self._inherits_end else self._spec.attempt)
@@ -279,7 +281,7 @@ class Journal:
         """
         newer = await self._directory.read(self._number + 1)
         if newer is not None and newer.owner != self._owner:
-            raise SupersededError(newer.number, newer.owner)
+            raise self._superseded_by(newer.number, newer.owner)
         self._history.read_again(now)
         await self._history.keep()
         await self._compact()
@@ -298,7 +300,16 @@ class Journal:
     async def _superseded(self) -> SupersededError:
         """Return the error that names the loop that wrote the newest document."""
         newest = await self._directory.newest()
-        return SupersededError(self._number + 1, "" if newest is None else newest.owner)
+        return self._superseded_by(self._number + 1, "" if newest is None else newest.owner)
+
+    def _superseded_by(self, number: int, owner: str) -> SupersededError:
+        """Return the error for a document of another loop.
+
+        While the journal contains the end of an earlier attempt, each loop that claims it writes under that attempt, so the other loop is
+        a duplicate of this one.
+        """
+        is_duplicate = self._inherits_end and attempt_of(owner) == self._claimed_attempt
+        return SupersededError(number, owner, self._spec.attempt if is_duplicate else None)
 
     async def _append(self, step: Step, now: datetime, request: object = None) -> None:
         """Create a document, after a document whose creation is not confirmed. Raises `_LostRaceError` if another loop wrote first.

@@ -54,13 +54,14 @@ class SimulatedTriggerer:
         self._api = api
         self._scheduler = scheduler
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._ended_s = 0.0
         self._events: dict[int, Mapping[str, Any]] = {}
         process.soon(lambda: process.kernel.start_thread(self._supervise))
 
     @property
-    def is_idle(self) -> bool:
-        """Whether no trigger runs."""
-        return not self._tasks
+    def idle_s(self) -> float:
+        """Time for which no trigger has run, in seconds; 0 while a trigger runs."""
+        return 0.0 if self._tasks else self.process.kernel.now - self._ended_s
 
     def runs(self, trigger_id: int) -> bool:
         """Return whether a trigger runs, and has not fired."""
@@ -127,6 +128,7 @@ class SimulatedTriggerer:
     def _ended(self, trigger: Trigger, task: asyncio.Task[None]) -> None:
         """Forget a trigger. The task of a trigger that failed before it fired fails."""
         del self._tasks[trigger.trigger_id]
+        self._ended_s = self.process.kernel.now
         if not task.cancelled() and trigger.trigger_id not in self._events:
             error = task.exception()
             self._events[trigger.trigger_id] = {"error": f"trigger failed: {type(error).__name__}: {error}"}

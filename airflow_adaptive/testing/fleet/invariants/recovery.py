@@ -18,6 +18,9 @@ from airflow_adaptive.testing.fleet.airflow.tables import TaskState
 from airflow_adaptive.testing.fleet.environment import Environment
 from airflow_adaptive.testing.fleet.invariants.violation import ViolationError
 
+HANDOVER_S: Final = 60.0
+"""Longest time for which a loop continues after its trigger, until the next loop takes over, seconds."""
+
 MAX_LOWER_BOUND: Final = 2
 """Greatest lower bound of a job."""
 
@@ -39,7 +42,7 @@ class Recovery:
         for triggerer in self._env.triggerers:
             if triggerer.loop.failures:
                 raise ViolationError("exceptions", f"{triggerer.process.name}: {triggerer.loop.failures[0]}")
-            if triggerer.is_idle and (leaks := triggerer.leaks()):
+            if triggerer.idle_s > HANDOVER_S and (leaks := triggerer.leaks()):
                 raise ViolationError("released", f"{triggerer.process.name} holds {', '.join(leaks)}")
 
     def _check_job(self, job: str) -> None:
@@ -93,7 +96,18 @@ class Recovery:
                 yield requester
 
     def _was_emptied(self, job: str, accepted_at: float) -> bool:
-        return any(accepted_at <= at <= accepted_at + EMPTIED_S for name, at in self._env.emptied if name == job)
+        """Return whether Airflow emptied the store before the loop knew the request, or before a loop that knew it could restore it."""
+        emptied = [at for name, at in self._env.emptied if name == job and at >= accepted_at]
+        return any(at <= accepted_at + EMPTIED_S or self._is_interrupted(at) for at in emptied)
+
+    def _is_interrupted(self, emptied_at: float) -> bool:
+        """Return whether loops may have ended, or may not have reached Airflow, soon after Airflow emptied a store."""
+        return any(
+            event.kind.startswith(("trigger", "airflow"))
+            and event.at - EMPTIED_S <= emptied_at <= event.at + event.duration + EMPTIED_S
+            for event in self._env.scenario.events
+            if event.kind != "airflow_empties_stores"
+        )
 
     def _requested(self, job: str) -> Mapping[str, Any]:
         documents = (self._document(job, key) for key in (REQUIREMENTS, CALENDAR))

@@ -19,7 +19,7 @@ from airflow_adaptive.runtime.journal.journal import Journal, SupersededError, a
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.journal.storage_threads import StorageThreads
 from airflow_adaptive.scheduler import machine
-from airflow_adaptive.scheduler.events import SchedulingStarted
+from airflow_adaptive.scheduler.events import CancelRequested, SchedulingStarted
 from airflow_adaptive.scheduler.state import Created, SchedulerState, WaitingForResources
 from airflow_adaptive.scheduler.state_transitions.steps import Step
 from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
@@ -91,6 +91,27 @@ async def test_loop_that_was_superseded_notices_before_and_while_it_writes(direc
     with pytest.raises(SupersededError):
         await first.save(machine.step(created, SchedulingStarted(at=START)), created, START)
     await second.check(START)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("notice", ["check", "start_again"])
+async def test_loop_is_a_duplicate_if_another_one_claims_the_end_of_an_earlier_attempt(
+    directory: FakeJobDirectory, notice: str
+) -> None:
+    """A trigger of a cleared task was frozen before it started its job again, and another triggerer started the trigger, too.
+
+    The frozen loop took the claim of its duplicate, which still had the earlier attempt, for another task, so the task failed.
+    """
+    earlier = journal(directory)
+    created = await earlier.open(START)
+    canceled = machine.step(created, CancelRequested(at=START))
+    await earlier.save(canceled, created, START)
+    frozen, duplicate = journal(directory, "attempt-2"), journal(directory, "attempt-2")
+    ended = await frozen.open(START)
+    await duplicate.open(START)
+    with pytest.raises(SupersededError) as noticed:
+        await (frozen.check(START) if notice == "check" else frozen.start_again(ended, START))
+    assert noticed.value.attempt == "attempt-2"
 
 
 @pytest.mark.asyncio

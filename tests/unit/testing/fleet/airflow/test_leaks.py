@@ -36,9 +36,9 @@ def test_a_triggerer_holds_resources_while_its_jobs_run_and_none_after_they_have
     held = " ".join(triggerer.leaks())
     for name in ("AdaptiveJobTrigger._run_loop", "rate limiter of files", "participants", "clients"):
         assert name in held
-    assert not triggerer.is_idle
+    assert triggerer.idle_s == 0.0
     end(fleet)
-    assert triggerer.is_idle
+    assert triggerer.idle_s > 0.0
     assert triggerer.leaks() == []
 
 
