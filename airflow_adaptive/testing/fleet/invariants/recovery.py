@@ -51,7 +51,9 @@ class Recovery:
                 raise ViolationError("recovery", f"{job} has ended, and a driver runs")
         elif self._env.drivers.with_queries(job):
             self._check_requests(job)
-        elif job not in self._env.waiting and self._free_slots() > max(self._env.jobs[job].bounds[0], MAX_LOWER_BOUND):
+        elif not self._are_slots_reserved() and self._free_slots() > max(
+            self._env.jobs[job].bounds[0], MAX_LOWER_BOUND
+        ):
             state = self._document(job, SUMMARY).get("state")
             raise ViolationError(
                 "recovery", f"no driver of {job} runs queries; its state is {state}, its task is {self._state(job)}"
@@ -79,6 +81,13 @@ class Recovery:
         expected, found = self._requested(job), self._document(job, SUMMARY).get("requirements")
         if expected and expected != found and job not in self._env.waiting:
             raise ViolationError("requests", f"{job} must have {expected}, and has {found}")
+
+    def _are_slots_reserved(self) -> bool:
+        """Return whether a job may keep slots free: it waits for more slots, or its driver has lost its worker and gets none."""
+        drivers = (driver for job in self._env.jobs for driver in self._env.drivers.alive(job))
+        return bool(self._env.waiting) or any(
+            not self._env.drivers.cluster.is_known(driver.submission_id) for driver in drivers
+        )
 
     def _free_slots(self) -> int:
         """Return the cores that no driver and no executor has."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,8 @@ from tests.support.fleet.scenarios import QUIET
 @pytest.fixture
 def environment():
     """A fleet whose jobs have not started, with a running driver of each job."""
-    environment = Environment(QUIET)
+    environment: Any = Environment(QUIET)
+    environment.drivers.cluster.is_known = lambda submission_id: True
     for job, planned in environment.jobs.items():
         environment.airflow.scheduler.add(environment._task(planned))
         environment.drivers.started.append(driver(job))
@@ -27,7 +29,9 @@ def environment():
 
 def driver(job, *, runs_query=True):
     settings, processes = SimpleNamespace(job=job), SimpleNamespace(is_alive=True)
-    return SimpleNamespace(settings=settings, name=f"driver of {job}", runs_query=runs_query, processes=processes)
+    return SimpleNamespace(
+        settings=settings, name=f"driver of {job}", runs_query=runs_query, processes=processes, submission_id=job
+    )
 
 
 def violated(environment):
