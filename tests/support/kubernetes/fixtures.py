@@ -70,9 +70,9 @@ def api_of_context(context: str) -> KubernetesApi:
     loading = config.load_kube_config(str(KUBECONFIG.expanduser()), context, client_configuration=configuration)
     asyncio.run(loading)
     token = configuration.api_key.get("BearerToken", "").removeprefix("Bearer ")
-    pair = (Path(configuration.cert_file), Path(configuration.key_file)) if configuration.cert_file else None
-    ca = Path(configuration.ssl_ca_cert)
-    return KubernetesApi(configuration.host, ca=ca, token=token or None, certificate=pair)
+    pair = (Path(str(configuration.cert_file)), Path(str(configuration.key_file))) if configuration.cert_file else None
+    ca = Path(str(configuration.ssl_ca_cert))
+    return KubernetesApi(str(configuration.host), ca=ca, token=token or None, certificate=pair)
 
 
 def _missing() -> str | None:
