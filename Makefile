@@ -5,7 +5,7 @@ PARALLEL := --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install ui ui-check demo playground test test-airflow test-cluster test-kubernetes kubernetes-programs test-long test-faults test-weeks chaos check lint format unit explore fleet mutants mutants-full fleet-defects tables-age bench-scheduler bench-bodies bench-balance bench-triggerer bench-outages bench-rescale clean
+.PHONY: help install ui ui-check demo playground test test-airflow test-cluster test-kubernetes kubernetes-programs test-long test-faults test-weeks chaos check lint format unit explore fleet fleet-long mutants mutants-full fleet-defects tables-age bench-scheduler bench-bodies bench-balance bench-triggerer bench-outages bench-rescale clean
 
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -85,6 +85,9 @@ explore: install ## explore the state space of small jobs for five minutes, and 
 fleet: install ## simulate fleets of jobs from seeds, and check the invariants (SEEDS=1-1000; JOBS=300)
 	$(BIN)/python -m airflow_adaptive.testing.fleet $(or $(SEEDS),1-50) $(if $(JOBS),--jobs $(JOBS))
 
+fleet-long: install ## simulate 10,000 seeds and fleets of 300 jobs; results in docs/faults.md (hours; resumes)
+	$(BIN)/python -m tests.support.fleet.long_run
+
 mutants: install ## mutate a sample of the code of each package, and check that the tests detect the mutants (hours; resumes; PACKAGES="spark stores")
 	$(BIN)/python -m tests.support.mutation.mutants $(PACKAGES)
 
@@ -121,5 +124,5 @@ format: install ## format the code as `lint` requires
 	$(BIN)/python airflow_adaptive/plugin/ui/build.py format
 
 clean: ## delete .venv and all files of the tools and the demo
-	rm -rf .venv .bench .demo .faults .mutants .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf .venv .bench .demo .faults .fleet .mutants .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
 	cd airflow_adaptive/plugin/ui && rm -rf dist node_modules src/generated

@@ -9,7 +9,7 @@ from tests.support.repository import ROOT
 
 TESTS = ROOT / "tests"
 NIGHTLY = (ROOT / ".github" / "workflows" / "nightly.yml").read_text()
-LONG = re.compile(r"^(test-long|test-faults|test-weeks|explore|mutants\S*|bench-\w+):", re.MULTILINE)
+LONG = re.compile(r"^(test-long|test-faults|test-weeks|explore|fleet-\w+|mutants\S*|bench-\w+):", re.MULTILINE)
 COMMANDS = re.compile(
     r"^(test-airflow|test-cluster|test-kubernetes|test-long|test-faults|unit):.*\n((?:\t.*\n)+)", re.MULTILINE
 )
