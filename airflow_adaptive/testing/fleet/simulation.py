@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from airflow_adaptive.testing.fleet.environment import Environment
 from airflow_adaptive.testing.fleet.faults import Faults
@@ -15,6 +16,9 @@ from airflow_adaptive.testing.fleet.invariants.safety import Safety
 from airflow_adaptive.testing.fleet.invariants.violation import ViolationError
 from airflow_adaptive.testing.fleet.scenario import PlannedEvent, Scenario
 from airflow_adaptive.testing.fleet.shrink import shortest
+
+SETTLING_S: Final = 60.0
+"""Time after the end of a scenario within which all jobs must be in their final state, seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +96,20 @@ def _run(environment: Environment) -> None:
     while kernel.now < environment.scenario.duration_s:
         kernel.run(kernel.now + CHECK_INTERVAL_S, safety.check)
         activity.check()
-    Recovery(environment).check()
-    Growth(environment).check()
+    _check_end(environment)
+
+
+def _check_end(environment: Environment) -> None:
+    """Check the end of a scenario, again and again while a job still ends or a trigger is handed over."""
+    kernel = environment.kernel
+    while True:
+        try:
+            Recovery(environment).check()
+            return Growth(environment).check()
+        except ViolationError:
+            if kernel.now >= environment.scenario.duration_s + SETTLING_S:
+                raise
+            kernel.run(kernel.now + CHECK_INTERVAL_S)
 
 
 def _outcome(environment: Environment, violation: ViolationError) -> Outcome:
