@@ -11,18 +11,16 @@ from functools import partial
 from typing import Any, Final
 from unittest.mock import patch
 
-import httpx
-
 from airflow_adaptive.launch import process_resources
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.testing.fleet.airflow.job_operator import JobTask
 from airflow_adaptive.testing.fleet.airflow.simulated_airflow import SimulatedAirflow
 from airflow_adaptive.testing.fleet.airflow.tables import TaskState
 from airflow_adaptive.testing.fleet.airflow.triggerer import SimulatedTriggerer
+from airflow_adaptive.testing.fleet.cluster import transport
 from airflow_adaptive.testing.fleet.cluster.drivers import Drivers
 from airflow_adaptive.testing.fleet.cluster.job_model import WorkloadShape
 from airflow_adaptive.testing.fleet.cluster.masters import SimulatedMasters
-from airflow_adaptive.testing.fleet.cluster.transport import SimulatedTransport
 from airflow_adaptive.testing.fleet.kernel.entropy import Entropy
 from airflow_adaptive.testing.fleet.kernel.history import History
 from airflow_adaptive.testing.fleet.kernel.kernel import Kernel
@@ -108,11 +106,10 @@ class Environment:
     @contextmanager
     def installed(self) -> Iterator[None]:
         """Let the product of this interpreter run in the environment."""
-        transport = partial(SimulatedTransport, self.kernel, lambda host: self.masters)
         with (
             installed(self.kernel, self.entropy),
             self.airflow.installed(*self.storages.values()),
-            patch.object(httpx._client, "AsyncHTTPTransport", lambda **options: transport()),
+            transport.installed(self.kernel, lambda host: self.masters),
             # The loops of a few jobs compete for reads, as the loops of a thousand jobs do with the real limit.
             patch.object(process_resources, "FILE_POLLS_PER_SECOND", max(2.0, len(self.jobs) / 5)),
         ):
