@@ -26,7 +26,7 @@ from airflow_adaptive.ports import (
 from airflow_adaptive.runtime.spec import MIN_MEMORY_MB, parse_memory
 from airflow_adaptive.scheduler.errors import AdaptiveSchedulerError, did_you_mean
 from airflow_adaptive.scheduler.job_graph import JobGraph
-from airflow_adaptive.spark.address import AddressError
+from airflow_adaptive.spark.connection_fields import AddressError
 
 Check = Callable[[], object]
 """Raises an exception for a violation. The return value is ignored."""

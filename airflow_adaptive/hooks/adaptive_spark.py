@@ -8,7 +8,8 @@ from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
-from airflow_adaptive.spark.address import AddressError, ClusterAddress, parse_address
+from airflow_adaptive.spark.address import ClusterAddress, parse_address
+from airflow_adaptive.spark.connection_fields import AddressError
 
 
 class AdaptiveSparkHook(BaseHook):

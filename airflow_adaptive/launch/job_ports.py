@@ -16,7 +16,7 @@ from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.loop import Ports
-from airflow_adaptive.spark.address import AddressError
+from airflow_adaptive.spark.connection_fields import AddressError
 from airflow_adaptive.stores.asset_store import AirflowJobStore
 from airflow_adaptive.stores.rescale_callback import CallbackStore
 from airflow_adaptive.stores.store_access import StoreUnavailableError

@@ -8,6 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+from airflow_adaptive.spark.connection_fields import (
+    DEFAULT_TIMEOUT_S,
+    AddressError,
+    read_port,
+    read_texts,
+    read_timeout,
+)
 from airflow_adaptive.spark.secrets import secret_values
 
 SCHEME = "spark"
@@ -16,16 +23,9 @@ SCHEMES = ("http", "https")
 DEFAULT_PORT = 7077
 DEFAULT_UI_PORT = 8080
 DEFAULT_REST_PORT = 6066
-DEFAULT_TIMEOUT_S = 10.0
-
-MAX_PORT = 65535
 
 OTHER_MANAGERS = ("local", "yarn", "k8s", "mesos")
 """Masters that Airflow's `spark` connections may name and that are not standalone clusters."""
-
-
-class AddressError(ValueError):
-    """A connection does not describe a standalone cluster; the message names the field and the fix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,10 +122,10 @@ def parse_address(host: str | None, port: int | None, password: str | None, extr
     return ClusterAddress(
         masters=tuple(_master(location, port, extra) for location in _locations(host or "")),
         token=password or None,
-        timeout_s=_timeout(extra.get("timeout", DEFAULT_TIMEOUT_S)),
+        timeout_s=read_timeout(extra.get("timeout", DEFAULT_TIMEOUT_S)),
         verify=_verify(extra.get("verify", True)),
-        conf=_texts("conf", extra.get("conf", {})),
-        secret_env=_texts("secret-env", extra.get("secret-env", {})),
+        conf=read_texts("conf", extra.get("conf", {})),
+        secret_env=read_texts("secret-env", extra.get("secret-env", {})),
         token_hosts=_hosts(extra.get("token-hosts", ())),
     )
 
@@ -146,9 +146,9 @@ def _master(location: str, port: int | None, extra: Mapping[str, Any]) -> Master
     host, own_port = _host_and_port(location)
     return MasterAddress(
         host=host,
-        port=_port("port", own_port or port or DEFAULT_PORT),
-        ui_port=_port("ui-port", extra.get("ui-port", DEFAULT_UI_PORT)),
-        rest_port=_port("rest-port", extra.get("rest-port", DEFAULT_REST_PORT)),
+        port=read_port("port", own_port or port or DEFAULT_PORT),
+        ui_port=read_port("ui-port", extra.get("ui-port", DEFAULT_UI_PORT)),
+        rest_port=read_port("rest-port", extra.get("rest-port", DEFAULT_REST_PORT)),
         ui_scheme=_scheme("ui-scheme", extra.get("ui-scheme", "http")),
         rest_scheme=_scheme("rest-scheme", extra.get("rest-scheme", "http")),
     )
@@ -165,30 +165,10 @@ def _host_and_port(location: str) -> tuple[str, int | None]:
     return host, port
 
 
-def _port(name: str, value: object) -> int:
-    try:
-        port = int(str(value))
-    except ValueError:
-        port = 0
-    if not 0 < port <= MAX_PORT:
-        raise AddressError(f"{name} {value!r} is not a port: use 1..{MAX_PORT}")
-    return port
-
-
 def _scheme(name: str, value: object) -> str:
     if value not in SCHEMES:
         raise AddressError(f"{name} {value!r} must be one of {', '.join(SCHEMES)}")
     return str(value)
-
-
-def _timeout(value: object) -> float:
-    try:
-        timeout = float(str(value))
-    except ValueError:
-        timeout = 0.0
-    if not 0.0 < timeout < float("inf"):
-        raise AddressError(f"timeout {value!r} is not a number of seconds above 0")
-    return timeout
 
 
 def _verify(value: object) -> bool | str:
@@ -197,12 +177,6 @@ def _verify(value: object) -> bool | str:
     if isinstance(value, bool):
         return value
     raise AddressError(f"verify {value!r} must be true, false or the path of a file of authorities")
-
-
-def _texts(name: str, values: Any) -> Mapping[str, str]:
-    if not isinstance(values, Mapping):
-        raise AddressError(f"extra {name} must be an object of names and values")  # its value may be a secret
-    return {str(key): str(value) for key, value in values.items()}
 
 
 def _hosts(hosts: object) -> tuple[str, ...]:

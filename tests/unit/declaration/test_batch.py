@@ -24,7 +24,7 @@ from airflow_adaptive.declaration.batch import (
 )
 from airflow_adaptive.local.errors import LocalClusterError
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape
-from airflow_adaptive.spark.address import AddressError
+from airflow_adaptive.spark.connection_fields import AddressError
 
 pytestmark = [
     # The provider leaves the pipe from spark-submit to the garbage collector.

@@ -9,7 +9,7 @@ import pytest
 from airflow.sdk._shared.secrets_masker import redact
 
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
-from airflow_adaptive.spark.address import AddressError
+from airflow_adaptive.spark.connection_fields import AddressError
 from airflow_adaptive.spark.standalone import StandaloneCluster
 
 

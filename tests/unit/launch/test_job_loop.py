@@ -20,7 +20,7 @@ from airflow_adaptive.ports import ClusterUnreachableError, ControlRequests, For
 from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.runtime.loop import Ports, RunLimits
 from airflow_adaptive.scheduler.timeline import ReasonCode
-from airflow_adaptive.spark.address import AddressError
+from airflow_adaptive.spark.connection_fields import AddressError
 from airflow_adaptive.stores.task_xcoms import TaskKey
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.simulation.one_job import Simulation

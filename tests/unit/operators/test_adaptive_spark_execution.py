@@ -21,7 +21,7 @@ from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.machine import create
 from airflow_adaptive.scheduler.snapshot import to_json
 from airflow_adaptive.scheduler.state import SchedulerState
-from airflow_adaptive.spark.address import AddressError
+from airflow_adaptive.spark.connection_fields import AddressError
 from airflow_adaptive.stores.task_xcoms import LINKS
 from airflow_adaptive.testing.scenario import Scenario
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger

@@ -23,7 +23,7 @@ from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import encode, from_json
 from airflow_adaptive.scheduler.state import Finished, Outcome
-from airflow_adaptive.spark.address import AddressError
+from airflow_adaptive.spark.connection_fields import AddressError
 from airflow_adaptive.stores.asset_store import AirflowJobStore
 from airflow_adaptive.stores.task_xcoms import TaskKey
 from airflow_adaptive.triggers import adaptive_job

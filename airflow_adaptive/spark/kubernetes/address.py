@@ -1,0 +1,148 @@
+"""Addresses of Kubernetes clusters, and their representation in an Airflow connection."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from airflow_adaptive.spark.connection_fields import (
+    DEFAULT_TIMEOUT_S,
+    AddressError,
+    read_port,
+    read_texts,
+    read_timeout,
+)
+from airflow_adaptive.spark.secrets import secret_values
+
+SCHEME: Final = "k8s"
+PREFIX: Final = f"{SCHEME}://"
+
+DEFAULT_NAMESPACE: Final = "default"
+
+DEFAULT_PORTS: Final = {"https": 443, "http": 80}
+
+IN_CLUSTER_HOST: Final = "kubernetes.default.svc"
+"""Name of the API server inside each cluster. In a connection, it stands for the cluster of the credentials."""
+
+_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+_MEMORY: Final = re.compile(r"(\d+)\s*(m|g|t)b?", re.IGNORECASE)
+_BYTES: Final = {"m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubernetesAddress:
+    """A namespace of a Kubernetes cluster, and the options of its connection.
+
+    Attributes:
+        server: URL of the API server, for example `https://api:6443`.
+        namespace: namespace of the drivers and executors.
+        max_cpu_millicores: static cap of the CPU requests of all drivers and executors in the namespace, None without one.
+        max_memory_bytes: static cap of their memory requests, None without one.
+        timeout_s: maximum time for a connection to the API server, and for its response, in seconds.
+        conf: Spark properties of every driver; the place for secret ones.
+        secret_env: secret environment variables of every driver.
+    """
+
+    server: str
+    namespace: str = DEFAULT_NAMESPACE
+    max_cpu_millicores: int | None = None
+    max_memory_bytes: int | None = None
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secret_env: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def master_url(self) -> str:
+        """`k8s://https://host:port`, the master of an application."""
+        return f"{PREFIX}{self.server}"
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Values that must not appear in any output."""
+        return (*secret_values(self.conf), *self.secret_env.values())
+
+    def names_server(self, server: str) -> bool:
+        """Return whether the URL of an API server may be the server of this address."""
+        parts, own = urlsplit(server), urlsplit(self.server)
+        if own.hostname == IN_CLUSTER_HOST:
+            return True
+        return (parts.scheme, parts.hostname, _port_of(server)) == (own.scheme, own.hostname, _port_of(self.server))
+
+
+def parse_kubernetes_address(host: str, port: int | None, extra: Mapping[str, Any]) -> KubernetesAddress:
+    """Read the fields of an Airflow connection of type `spark` whose host begins with `k8s://`.
+
+    Args:
+        host: `k8s://https://api:6443`, or `k8s://api` with the port in `port`; https is the default, as in Spark.
+        port: port of the API server, if `host` has none.
+        extra: `namespace`, `max-cores` (CPU cores), `max-memory` ("100g"), `timeout` (seconds), `conf` (Spark properties), `secret-env`
+            (environment variables). Other fields are ignored.
+
+    Raises:
+        AddressError: the fields do not describe a Kubernetes cluster.
+    """
+    return KubernetesAddress(
+        server=_server(host, port),
+        namespace=read_namespace(extra.get("namespace") or DEFAULT_NAMESPACE),
+        max_cpu_millicores=_millicores(extra.get("max-cores")),
+        max_memory_bytes=_bytes(extra.get("max-memory")),
+        timeout_s=read_timeout(extra.get("timeout", DEFAULT_TIMEOUT_S)),
+        conf=read_texts("conf", extra.get("conf", {})),
+        secret_env=read_texts("secret-env", extra.get("secret-env", {})),
+    )
+
+
+def read_namespace(value: object) -> str:
+    """Return the name of a namespace. Raises `AddressError`."""
+    if not isinstance(value, str) or not _LABEL.fullmatch(value):
+        raise AddressError(
+            f"namespace {value!r} is not the name of a namespace: use at most 63 lower-case letters, digits and hyphens"
+        )
+    return value
+
+
+def _server(host: str, port: int | None) -> str:
+    url = host.strip().removeprefix(PREFIX)
+    url = url if "://" in url else f"https://{url}"
+    try:
+        parts = urlsplit(url)
+        own_port = parts.port
+    except ValueError:
+        parts, own_port = urlsplit(""), None
+    if parts.scheme not in DEFAULT_PORTS or not parts.hostname or parts.username is not None or parts.query:
+        raise AddressError(
+            "host is not the URL of an API server: use k8s://https://host:port"
+        )  # It may contain a password.
+    if own_port is None and port is not None:
+        parts = parts._replace(netloc=f"{parts.netloc}:{read_port('port', port)}")
+    return parts._replace(path=parts.path.rstrip("/")).geturl()
+
+
+def _port_of(server: str) -> int | None:
+    parts = urlsplit(server)
+    return parts.port or DEFAULT_PORTS.get(parts.scheme)
+
+
+def _millicores(value: object) -> int | None:
+    if value is None:
+        return None
+    try:
+        cores = float(str(value))
+    except ValueError:
+        cores = 0.0
+    if not 0.0 < cores < float("inf"):
+        raise AddressError(f"max-cores {value!r} is not a number of cores above 0")
+    return round(cores * 1000)
+
+
+def _bytes(value: object) -> int | None:
+    if value is None:
+        return None
+    matched = _MEMORY.fullmatch(str(value).strip())
+    if matched is None or int(matched[1]) == 0:
+        raise AddressError(f"max-memory {value!r} is not a memory size: use, for example, '512m' or '100g'")
+    return int(matched[1]) * _BYTES[matched[2].lower()]

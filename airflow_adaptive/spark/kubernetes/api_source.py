@@ -1,0 +1,34 @@
+"""The source of the API client of a Kubernetes cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from kubernetes_asyncio.client import ApiClient
+
+
+class ApiSource(Protocol):
+    """Gives an API client with valid credentials.
+
+    A client that the source has replaced stays open for the requests that use it; the source closes it with a later replacement, or in
+    `close`. A request of a closed client fails as a request to a server that does not answer.
+    """
+
+    async def client(self) -> ApiClient:
+        """Return the current client. The source replaces a client before its credentials expire.
+
+        Raises `ClusterUnreachableError` if the credentials cannot be loaded now.
+        """
+        ...
+
+    async def renew(self, refused: ApiClient) -> bool:
+        """Load the credentials again, because the API server refused a client with 401; return whether there is another client now.
+
+        Loops that share the source load the credentials once, and not more often than every 30 seconds.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close all clients."""
+        ...
