@@ -71,12 +71,10 @@ class Running:
 def end(spark: SparkSession, directory: Path, kinds: tuple[str, ...]) -> dict[str, object]:
     running = Running(spark, directory, kinds)
     time.sleep(random.uniform(0.0, 1.5))
-    began = time.monotonic()
     exact = end_at_boundary(running.boundaries(), TIMEOUT_S, time.sleep)
     return {
         "kinds": kinds,
         "exact": exact,
-        "took_s": time.monotonic() - began,
         "began": running.newest("offsets"),
         "committed": running.newest("commits"),
         "active": any(query.isActive for query in running.queries),

@@ -1,11 +1,15 @@
 """Filesystems that answer late, or not before a test releases them."""
 
+import asyncio
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
+
+from airflow_adaptive.runtime.journal.storage_threads import StorageThreads
 
 
 class HangingFileSystem(LocalFileSystem):
@@ -118,3 +122,18 @@ class MemoryStore(AbstractFileSystem):
     def rm_file(self, path: str) -> None:
         self._folders[path.rpartition("/")[0]].remove(path)
         del self.files[path]
+
+
+def answer_in_virtual_time(delay_s: float) -> Callable[..., asyncio.Future[Any]]:
+    """A replacement of the thread of a call: the storage answers after a virtual delay."""
+
+    def start(threads: StorageThreads, work: Callable[[], Any]) -> asyncio.Future[Any]:
+        async def answer() -> Any:
+            await asyncio.sleep(delay_s)
+            return work()
+
+        task = asyncio.get_running_loop().create_task(answer())
+        task.add_done_callback(threads._release)
+        return task
+
+    return start

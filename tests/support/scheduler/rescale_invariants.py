@@ -1,5 +1,7 @@
 """What holds of the rescale history after every step."""
 
+from itertools import pairwise
+
 from airflow_adaptive.scheduler.history.reported_reasons import MAX_REPORTED
 from airflow_adaptive.scheduler.history.rescales import MAX_STATES
 from airflow_adaptive.scheduler.state import (
@@ -72,10 +74,10 @@ def check_closed(rescale: Rescale) -> None:
 
 
 def check_states(rescale: Rescale) -> None:
-    """They follow each other without gaps from the start on, unless there were too many."""
+    """They follow each other without gaps, from the start on unless there were too many."""
     assert len(rescale.states) <= MAX_STATES
-    ends = [rescale.start, *(span.left for span in rescale.states)]
-    assert len(rescale.states) == MAX_STATES or [span.entered for span in rescale.states] == ends[:-1]
+    assert all(after.entered == before.left for before, after in pairwise(rescale.states))
+    assert len(rescale.states) in (0, MAX_STATES) or rescale.states[0].entered == rescale.start
     assert all(span.entered <= span.left for span in rescale.states)
     if rescale.trigger_cause is TriggerCause.INITIAL_SCHEDULE:
         assert rescale.attempt == 1

@@ -55,13 +55,13 @@ async def test_requests_of_many_loops_do_not_exceed_the_connections_that_a_serve
 
 @pytest.mark.asyncio
 async def test_submission_waits_for_a_connection_longer_than_for_a_response(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A master answers slowly, and more jobs submit their drivers than there are connections."""
+    """A master answers slowly, and so many jobs submit their drivers over one connection that the last one waits for three timeouts."""
     monkeypatch.setattr(http, "MAX_CONNECTIONS", 1)
     with FakeMaster() as master:
-        master.delay_s = 1
+        master.delay_s = 0.5
         client = StandaloneCluster(replace(master.address, timeout_s=3))
         submission = DriverSubmission(name="departures", script="departures.py")
-        assert len(await asyncio.gather(*(client.submit(submission) for _ in range(5)))) == 5
+        assert len(await asyncio.gather(*(client.submit(submission) for _ in range(20)))) == 20
         await client.close()
 
 

@@ -33,13 +33,13 @@ class HangingComms(FakeComms):
     def send(self, message: Any) -> Any:
         answer = super().send(message)
         if getattr(message, "name", None) in self.hanging:
-            self.release.wait(TIMEOUT_S)
+            self.release.wait(2 * TIMEOUT_S)
         return answer
 
 
 @pytest.fixture
 def airflow(monkeypatch: pytest.MonkeyPatch) -> Iterator[HangingComms]:
-    monkeypatch.setattr(asset_store, "FIRST_READ_TIMEOUT", timedelta(milliseconds=50))
+    monkeypatch.setattr(asset_store, "FIRST_READ_TIMEOUT", timedelta(seconds=TIMEOUT_S))
     fake = HangingComms.install(monkeypatch)
     assert isinstance(fake, HangingComms)
     yield fake
@@ -69,8 +69,12 @@ def run(coroutine: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(coroutine, TIMEOUT_S))
 
 
-def test_read_that_hangs_delays_neither_its_loop_nor_other_jobs(airflow: HangingComms) -> None:
+def test_read_that_hangs_delays_neither_its_loop_nor_other_jobs(
+    airflow: HangingComms, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first read of a job never returns; another job shares the process and is canceled."""
+    monkeypatch.setattr(asset_store, "FIRST_READ_TIMEOUT", timedelta(milliseconds=50))
+    monkeypatch.setattr(store_access, "READ_TIMEOUT", timedelta(seconds=2 * TIMEOUT_S))
     airflow.hanging = {"hung"}
     airflow.asset_states = {"desired_state": {"value": "canceled"}}
 
@@ -89,14 +93,15 @@ def test_known_requests_stay_while_a_read_hangs_and_a_late_answer_does_not_repla
     airflow: HangingComms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A job runs, a read hangs and is abandoned, a user suspends the job, the next read returns, and then the old one."""
-    monkeypatch.setattr(store_access, "READ_TIMEOUT", timedelta(milliseconds=50))
 
     async def story() -> None:
         jobs = Jobs()
         store = jobs.store("departures")
         assert (await store.control_requests()).is_read
         airflow.hanging = {"departures"}
-        assert (await jobs.read_later(store)).desired_state is DesiredState.RUNNING
+        with monkeypatch.context() as hanging:
+            hanging.setattr(store_access, "READ_TIMEOUT", timedelta(milliseconds=50))
+            assert (await jobs.read_later(store)).desired_state is DesiredState.RUNNING
         airflow.hanging, airflow.asset_states = set(), {"desired_state": {"value": "suspended"}}
         assert (await jobs.read_later(store)).desired_state is DesiredState.SUSPENDED
         airflow.release.set()

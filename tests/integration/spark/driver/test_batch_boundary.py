@@ -28,9 +28,10 @@ def test_an_ended_query_is_gone_without_failure(trials: dict[str, list[dict[str,
     assert [end for end in trials["ended"] if end["active"] or end["registered"] or end["failed"]] == []
 
 
-def test_a_query_that_waits_for_its_trigger_ends_at_once(trials: dict[str, list[dict[str, Any]]]) -> None:
-    resumed = [end for end in trials["ended"] if end["kinds"] == ["sleeping"]][1:]
-    assert all(end["took_s"] < 10.0 for end in resumed)
+def test_a_query_that_waits_for_its_trigger_ends_without_the_trigger(trials: dict[str, list[dict[str, Any]]]) -> None:
+    """The next trigger is an hour away: a query that waited for it would be cut after the timeout of the experiment."""
+    ended = [end["exact"] for end in trials["ended"] if end["kinds"] == ["sleeping"]]
+    assert ended == [True] * batch_boundary_experiment.TRIALS.count(("sleeping",))
 
 
 def test_no_batch_runs_while_queries_are_held(trials: dict[str, list[dict[str, Any]]]) -> None:

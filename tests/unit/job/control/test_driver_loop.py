@@ -78,7 +78,7 @@ def test_holds_and_runs_again():
     ]
 
 
-THREAD_S = 10.0
+THREAD_S = 60.0
 """Longer than another thread takes to be seen."""
 
 

@@ -12,7 +12,7 @@ from airflow_adaptive.local.waiting import wait_until
 from tests.support.driver.driver_loop_scenarios import running
 from tests.support.driver.simulated_driver import EPOCH, LEASE_S, NONCE, POLL_S, SimulatedDriver, directive, plan
 
-THREAD_S = 10.0
+THREAD_S = 60.0
 """Longer than another thread takes to be seen."""
 
 

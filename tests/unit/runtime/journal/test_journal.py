@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -28,7 +27,7 @@ from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.fakes.virtual_time import run as run_in_virtual_time
 from airflow_adaptive.testing.simulation.one_job import small_job
-from tests.support.runtime.slow_storage import MemoryStore
+from tests.support.runtime.slow_storage import MemoryStore, answer_in_virtual_time
 
 JOBS = 1000
 DOCUMENTS = 200
@@ -192,21 +191,6 @@ def store_with_journals(jobs: int) -> MemoryStore:
             store.files[path] = newest.replace(b'"number": 1', b'"number": %d' % number, 1)
         store.files[f"jobs/{job}/status.json"] = encode_status(status_document(job=job))
     return store
-
-
-def answer_in_virtual_time(delay_s: float) -> Callable[..., asyncio.Future[Any]]:
-    """A replacement of the thread of a call: the storage answers after a virtual delay."""
-
-    def start(threads: StorageThreads, work: Callable[[], Any]) -> asyncio.Future[Any]:
-        async def answer() -> Any:
-            await asyncio.sleep(delay_s)
-            return work()
-
-        task = asyncio.get_running_loop().create_task(answer())
-        task.add_done_callback(threads._release)
-        return task
-
-    return start
 
 
 async def take_over(store: MemoryStore, job: str) -> tuple[float, Journal]:

@@ -24,8 +24,9 @@ from airflow_adaptive.runtime.journal.storage_threads import (
     StorageThreads,
 )
 from airflow_adaptive.testing.contracts.job_directory import JOB, journal_document
+from airflow_adaptive.testing.fakes.virtual_time import run as run_in_virtual_time
 from tests.support.repository import ROOT
-from tests.support.runtime.slow_storage import HangingFileSystem
+from tests.support.runtime.slow_storage import HangingFileSystem, answer_in_virtual_time
 
 LIMIT_S = 60.0
 
@@ -193,17 +194,15 @@ async def test_canceled_check_lets_the_next_call_check() -> None:
     released.set()
 
 
-@pytest.mark.asyncio
-async def test_timeout_does_not_include_the_time_in_the_queue() -> None:
+def test_timeout_does_not_include_the_time_in_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     """1,000 jobs start together: a call that waits long for its turn and is then answered has not timed out."""
-    released = threading.Event()
-    threads = StorageThreads(1)
-    first = asyncio.create_task(threads.call(blocked_until(released), LIMIT_S))
-    await asyncio.sleep(0)
-    second = asyncio.create_task(threads.call(lambda: "made", LIMIT_S / 2))
-    await asyncio.sleep(0.2)
-    released.set()
-    assert (await first, await second) == ("late answer", "made")
+    monkeypatch.setattr(StorageThreads, "_start", answer_in_virtual_time(delay_s=10))
+
+    async def call() -> list[str]:
+        threads = StorageThreads(1)
+        return await asyncio.gather(*(threads.call(lambda: "made", timeout_s=15) for _ in range(10)))
+
+    assert run_in_virtual_time(call()) == ["made"] * 10
 
 
 @pytest.mark.asyncio
