@@ -13,6 +13,7 @@ from airflow_adaptive.autoscaling.policy import RescalePolicyError
 from airflow_adaptive.declaration import validation
 from airflow_adaptive.declaration.airflow_config import configured_options
 from airflow_adaptive.declaration.validation import RunningJob
+from airflow_adaptive.launch.connection_ids import ConnectionIds
 from airflow_adaptive.launch.job_ports import job_directory
 from airflow_adaptive.ports import JobDirectoryError
 from airflow_adaptive.runtime.journal.journal import attempt_of
@@ -47,6 +48,8 @@ class DeclaredJob:
     job_type: str
     priority: int
     conn_id: str
+    kubernetes_conn_id: str
+    namespace: str | None
     application_args: Sequence[str]
     py_files: Sequence[str]
     conf: Mapping[str, str] | None
@@ -65,6 +68,11 @@ class DeclaredJob:
         """Whether the operator or the graph declares the job BATCH."""
         graph = self.job_graph
         return str(self.job_type).upper() == JobType.BATCH or (graph is not None and graph.job_type is JobType.BATCH)
+
+    @property
+    def connections(self) -> ConnectionIds:
+        """The connections of the cluster."""
+        return ConnectionIds(str(self.conn_id), str(self.kubernetes_conn_id), self.namespace or "")
 
     def batch(self) -> Batch:
         """Validate the job, and return the batch for spark-submit.
@@ -107,7 +115,7 @@ class DeclaredJob:
         driver, executor = self._shapes()
         directory = job_directory(self.job_directory, self.job)
         if running is not None:
-            validation.unmoved(running, self.conn_id, directory.uri)
+            validation.unmoved(running, self.connections, directory.uri)
         newest = await directory.newest()
         if newest is None and running is not None:
             raise JobDirectoryError(f"{directory.uri}/journal has disappeared: restore the directory of the job")
@@ -147,7 +155,8 @@ class DeclaredJob:
         previous, declared = job_directory(base, self.job), job_directory(self.job_directory, self.job)
         newest = None if previous.uri == declared.uri else await previous.newest()
         if newest is not None and not isinstance(from_json(newest.scheduler).current, Finished):
-            validation.unmoved(RunningJob(conn_id=self.conn_id, directory=previous.uri), self.conn_id, declared.uri)
+            running = RunningJob(connections=self.connections, directory=previous.uri)
+            validation.unmoved(running, self.connections, declared.uri)
 
     async def last_attempt(self) -> str | None:
         """Return the attempt that wrote the newest document of the journal, None without a journal.
@@ -171,7 +180,9 @@ class DeclaredJob:
             [
                 lambda: validation.one_of(JobType, job_type=self.job_type),
                 lambda: validation.priority(self.priority),
-                lambda: validation.texts(conn_id=self.conn_id, job_directory=self.job_directory),
+                lambda: validation.texts(
+                    conn_id=self.conn_id, kubernetes_conn_id=self.kubernetes_conn_id, job_directory=self.job_directory
+                ),
                 lambda: validation.lists(
                     application_args=self.application_args, py_files=self.py_files, not_secret=self.not_secret
                 ),
@@ -188,7 +199,7 @@ class DeclaredJob:
                 lambda: validation.size(ExecutorShape, "executor", self.executor_cores, self.executor_memory),
                 lambda: self._check_policy(streaming),
                 lambda: validation.callback(on_rescale_callback=self.on_rescale_callback, not_secret=self.not_secret),
-                lambda: validation.cluster(str(self.conn_id), streaming=streaming),
+                lambda: validation.cluster(self.connections, streaming=streaming),
                 *(streaming_checks if streaming else ()),
             ]
         )

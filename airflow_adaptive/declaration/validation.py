@@ -15,7 +15,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
+from airflow_adaptive.launch.connection_ids import ConnectionIds
 from airflow_adaptive.ports import (
     ForeignDirectoryError,
     JobDirectoryError,
@@ -70,11 +70,11 @@ class RunningJob:
     """The place of a running job.
 
     Attributes:
-        conn_id: Airflow connection of the cluster on which the job runs.
+        connections: Airflow connections of the cluster on which the job runs.
         directory: URI of the job directory as Spark reads it.
     """
 
-    conn_id: str
+    connections: ConnectionIds
     directory: str
 
 
@@ -267,13 +267,16 @@ def callback(*, not_secret: Collection[str] = (), **callbacks: object) -> None:
             ) from error
 
 
-def cluster(conn_id: str, *, streaming: bool = True) -> None:
-    """Reject a connection that does not describe a standalone cluster, or that has properties without effect.
+def cluster(connections: ConnectionIds, *, streaming: bool = True) -> None:
+    """Reject connections that do not describe a cluster, or that have properties without effect.
 
     Blocks on Airflow's connections. Raises `DeclarationError`, `AddressError`.
     """
-    address = AdaptiveSparkHook(conn_id).address()
-    _reject(f"connection {conn_id!r}: extra conf[{violation}" for violation in _overridden(address.conf, streaming))
+    address = connections.address()
+    _reject(
+        f"connection {connections.spark!r}: extra conf[{violation}"
+        for violation in _overridden(address.conf, streaming)
+    )
 
 
 def known_parameters(operator: type[BaseOperator], names: Iterable[str], options: Iterable[str]) -> None:
@@ -317,12 +320,12 @@ def _reject(violations: Iterable[str]) -> None:
         raise DeclarationError(found)
 
 
-def unmoved(running: RunningJob, conn_id: str, directory: str) -> None:
+def unmoved(running: RunningJob, connections: ConnectionIds, directory: str) -> None:
     """Refuse to move a running job: the next loop would begin a new journal, and the driver would keep the old journal.
 
     Args:
         running: the running job.
-        conn_id: connection that the DAG declares now.
+        connections: connections that the DAG declares now.
         directory: job directory that the DAG declares now.
 
     Raises:
@@ -335,19 +338,19 @@ def unmoved(running: RunningJob, conn_id: str, directory: str) -> None:
             f"job_directory leads to {directory!r}, but the job runs in {running.directory!r}. {how} copy that directory to the new "
             "place, change job_directory, and resume the job"
         )
-    if conn_id != running.conn_id and not _is_same_cluster(conn_id, running.conn_id):
+    if connections != running.connections and not _is_same_cluster(connections, running.connections):
         violations.append(
-            f"conn_id {conn_id!r} names another cluster than {running.conn_id!r}, on which the job runs. {how} change conn_id, and "
-            "resume the job"
+            f"conn_id {connections.spark!r} names another cluster than {running.connections.spark!r}, on which the job runs. {how} change "
+            "conn_id, and resume the job"
         )
     if violations:
         raise DeclarationError(violations)
 
 
-def _is_same_cluster(conn_id: str, running: str) -> bool:
-    """Return whether two connections name the same masters. A connection that does not exist any more was renamed."""
-    masters = {*AdaptiveSparkHook(conn_id).address().masters}
+def _is_same_cluster(connections: ConnectionIds, running: ConnectionIds) -> bool:
+    """Return whether connections name the same cluster. A connection that does not exist any more was renamed."""
+    place = connections.address().place
     try:
-        return masters == {*AdaptiveSparkHook(running).address().masters}
+        return place == running.address().place
     except AddressError:
         return True

@@ -4,29 +4,41 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from airflow.sdk import BaseHook
+from airflow.sdk import BaseHook, Connection
 from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
 from airflow_adaptive.spark.address import ClusterAddress, parse_address
 from airflow_adaptive.spark.connection_fields import AddressError
+from airflow_adaptive.spark.kubernetes.address import PREFIX, KubernetesAddress, parse_kubernetes_address
 
 
 class AdaptiveSparkHook(BaseHook):
-    """Reads the address of a Spark standalone cluster from a connection of type `spark`.
+    """Reads the address of a cluster from a connection of type `spark`.
 
-    Airflow's `SparkSubmitOperator` can use the same connection. The hook reads these fields:
+    Airflow's `SparkSubmitOperator` can use the same connection. The host selects the cluster manager: `spark://` a Spark standalone
+    cluster, `k8s://` Kubernetes. The hook reads these fields for both:
+
+    - extra `timeout`: timeout of a request (10 seconds).
+    - extra `conf`: Spark properties of every driver. The environment of the driver process passes secret properties; no command line contains
+      them.
+    - extra `secret-env`: secret environment variables of every driver.
+
+    For a standalone cluster:
 
     - host: `spark://h1:7077`, or `spark://h1:7077,h2:7077` for several masters with standby masters.
     - port: port of masters without a port in the host field.
     - password: bearer token, if masters and workers require one (`org.apache.spark.ui.JWSFilter`). Only the masters receive the token.
     - extra `token-hosts`: other hosts that receive the token, for example `worker-1,*.spark.example.com`, if workers require the token.
     - extra `ui-port` (8080), `rest-port` (6066), `ui-scheme` and `rest-scheme` ("http" or "https").
-    - extra `timeout`: timeout of a request (10 seconds).
     - extra `verify`: true, false, or the path of a file with certificate authorities.
-    - extra `conf`: Spark properties of every driver. The environment of the driver process passes secret properties; no command line contains
-      them.
-    - extra `secret-env`: secret environment variables of every driver.
+
+    For Kubernetes:
+
+    - host: `k8s://https://api:6443`. The credentials come from another connection (`KubernetesConnectionHook`).
+    - port: port of an API server without a port in the host field.
+    - extra `namespace`: namespace of drivers and executors (`default`).
+    - extra `max-cores` and `max-memory` ("100g"): static cap of the requests of all drivers and executors in the namespace.
     """
 
     conn_name_attr: ClassVar[str] = "spark_conn_id"
@@ -38,11 +50,11 @@ class AdaptiveSparkHook(BaseHook):
         super().__init__()
         self.spark_conn_id = spark_conn_id
 
-    def address(self) -> ClusterAddress:
+    def address(self) -> ClusterAddress | KubernetesAddress:
         """Return the address of the cluster; blocks on Airflow's connections.
 
         Raises:
-            AddressError: the connection does not exist or does not describe a standalone cluster.
+            AddressError: the connection does not exist or does not describe a cluster.
         """
         try:
             connection = self.get_connection(self.spark_conn_id)
@@ -56,8 +68,7 @@ class AdaptiveSparkHook(BaseHook):
                 f"connection {self.spark_conn_id!r} has type {connection.conn_type!r}: use a connection of type {self.conn_type!r}"
             )
         try:
-            address = parse_address(connection.host, connection.port, connection.password, connection.extra_dejson)
-            address.tls()
+            address = _parse(connection)
         except AddressError as error:
             raise AddressError(f"connection {self.spark_conn_id!r}: {error}") from error
         except OSError as error:  # The file of certificate authorities cannot be read.
@@ -65,3 +76,13 @@ class AdaptiveSparkHook(BaseHook):
         for secret in address.secrets:  # Airflow masks the password, but not the single values of the extra field.
             mask_secret(secret)
         return address
+
+
+def _parse(connection: Connection) -> ClusterAddress | KubernetesAddress:
+    """Return the address. Raises `AddressError`, and `OSError` if the file of certificate authorities cannot be read."""
+    extra = connection.extra_dejson
+    if (connection.host or "").strip().startswith(PREFIX):
+        return parse_kubernetes_address(connection.host or "", connection.port, extra)
+    address = parse_address(connection.host, connection.port, connection.password, extra)
+    address.tls()
+    return address

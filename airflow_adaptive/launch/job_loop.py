@@ -15,7 +15,7 @@ from pathlib import PurePath
 from typing import Any
 
 from airflow_adaptive.autoscaling.advisor import advisor
-from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
+from airflow_adaptive.launch.connection_ids import ConnectionIds
 from airflow_adaptive.launch.job_ports import job_directory, job_ports
 from airflow_adaptive.launch.loop_events import error_event, finished_event, recycle_event
 from airflow_adaptive.launch.process_resources import ProcessResources
@@ -27,7 +27,6 @@ from airflow_adaptive.scheduler.config.durations import format_duration
 from airflow_adaptive.scheduler.errors import SnapshotError
 from airflow_adaptive.scheduler.snapshot import from_json
 from airflow_adaptive.scheduler.state import Finished, SchedulerState
-from airflow_adaptive.spark.standalone import StandaloneCluster
 from airflow_adaptive.stores.task_xcoms import TaskKey
 
 log = logging.getLogger(__name__)
@@ -64,7 +63,7 @@ class OverdueError(Exception):
 
 async def run_job_loop(
     spec: JobSpec,
-    conn_id: str,
+    connections: ConnectionIds,
     base: str,
     task: TaskKey,
     limits: RunLimits | None = None,
@@ -83,9 +82,11 @@ async def run_job_loop(
     while True:
         began_at, loop = clock.now(), None
         try:
-            async with job_ports(conn_id, base, spec.graph.job, task, spec.options.deploy_timeout, on_rescale) as ports:
+            async with job_ports(
+                connections, base, spec.graph.job, task, spec.options.deploy_timeout, on_rescale
+            ) as ports:
                 loop = Loop(spec, ports, limits, advisor(spec.rescale_policy), restarts.failure)
-                return _loop_event(spec, conn_id, base, limits, loop, await loop.run())
+                return _loop_event(spec, connections, base, limits, loop, await loop.run())
         except SupersededError:
             raise
         except (JobDirectoryError, SnapshotError) as error:
@@ -95,7 +96,7 @@ async def run_job_loop(
                 return error_event(error, None)
             log.exception("The control loop of job %s failed. It is restarted.", spec.graph.job)
             place = _location(error)
-        if _is_overdue(spec, limits, began_at, clock.now()) and await _is_driver_killed(spec, conn_id, base):
+        if _is_overdue(spec, limits, began_at, clock.now()) and await _is_driver_killed(spec, connections, base):
             return error_event(OverdueError(place), None)
         await clock.sleep(restarts.delay_s(place, has_run=clock.now() - began_at > MAX_RESTART_DELAY))
 
@@ -123,14 +124,14 @@ def _is_overdue(spec: JobSpec, limits: RunLimits | None, began_at: datetime, now
     return cancel_at is not None and cancel_at <= began_at and cancel_at + 2 * spec.options.stop_timeout <= now
 
 
-async def _is_driver_killed(spec: JobSpec, conn_id: str, base: str) -> bool:
+async def _is_driver_killed(spec: JobSpec, connections: ConnectionIds, base: str) -> bool:
     """Kill the driver of a job whose loop cannot cancel the job. Return whether no driver of the job runs any more.
 
     Raises:
         SupersededError: another attempt has taken the job over.
     """
     try:
-        await _kill_driver_of(spec, conn_id, base)
+        await _kill_driver_of(spec, connections, base)
     except SupersededError:
         raise
     except Exception:
@@ -143,7 +144,7 @@ async def _is_driver_killed(spec: JobSpec, conn_id: str, base: str) -> bool:
     return True
 
 
-async def _kill_driver_of(spec: JobSpec, conn_id: str, base: str) -> None:
+async def _kill_driver_of(spec: JobSpec, connections: ConnectionIds, base: str) -> None:
     """Kill the driver that the journal names. Raises `SupersededError`, and the exceptions of the storage and of the cluster."""
     directory = await _directory(base, spec.graph.job)
     newest = await directory.newest()
@@ -156,16 +157,16 @@ async def _kill_driver_of(spec: JobSpec, conn_id: str, base: str) -> None:
         return
     if driver.submission_id is None:
         raise LookupError("the cluster has not reported the id of the driver yet")
-    await kill_driver(conn_id, driver.submission_id)
+    await kill_driver(connections, driver.submission_id)
 
 
 def _loop_event(
-    spec: JobSpec, conn_id: str, base: str, limits: RunLimits | None, loop: Loop, state: SchedulerState
+    spec: JobSpec, connections: ConnectionIds, base: str, limits: RunLimits | None, loop: Loop, state: SchedulerState
 ) -> dict[str, Any]:
     cancel_at = None if limits is None else limits.cancel_at
     if isinstance(state.current, Finished):
         return finished_event(state, state.current, cancel_at, loop.last_error)
-    return recycle_event(spec, conn_id, base, cancel_at)
+    return recycle_event(spec, connections, base, cancel_at)
 
 
 async def _is_deployed(base: str, job: str) -> bool:
@@ -188,12 +189,12 @@ def _location(error: Exception) -> str:
     return f"{type(error).__name__} at {place}; the log of the task contains the details"
 
 
-async def cancel_until_ended(spec: JobSpec, conn_id: str, base: str, task: TaskKey) -> None:
+async def cancel_until_ended(spec: JobSpec, connections: ConnectionIds, base: str, task: TaskKey) -> None:
     """Cancel a job whose task has ended. A cancellation that fails is repeated, because no loop monitors the driver any more."""
     job = spec.graph.job
     while True:
         try:
-            return await cancel_job(spec, conn_id, base, task)
+            return await cancel_job(spec, connections, base, task)
         except SupersededError as error:
             return log.info("Another attempt has taken job %s over: %s", job, error)
         except Exception:
@@ -201,7 +202,7 @@ async def cancel_until_ended(spec: JobSpec, conn_id: str, base: str, task: TaskK
             await asyncio.sleep(CANCEL_RETRY_INTERVAL.total_seconds())
 
 
-async def cancel_job(spec: JobSpec, conn_id: str, base: str, task: TaskKey) -> None:
+async def cancel_job(spec: JobSpec, connections: ConnectionIds, base: str, task: TaskKey) -> None:
     """Take a job over and cancel it, within at most twice `KILL_GRACE`.
 
     The job is left alone if another attempt has taken it over since.
@@ -211,7 +212,7 @@ async def cancel_job(spec: JobSpec, conn_id: str, base: str, task: TaskKey) -> N
         NotCanceledError: the job has not ended in this time, for example because the job directory is not available.
     """
     options = replace(spec.options, stop_timeout=min(spec.options.stop_timeout, KILL_GRACE))
-    async with job_ports(conn_id, base, spec.graph.job, task, retry_period=KILL_GRACE) as ports:
+    async with job_ports(connections, base, spec.graph.job, task, retry_period=KILL_GRACE) as ports:
         if await _was_taken_over(ports.directory, spec.attempt):
             log.info("Another attempt runs job %s. The job is not canceled.", spec.graph.job)
             return
@@ -237,16 +238,14 @@ async def _was_taken_over(directory: JobDirectory, attempt: str) -> bool:
     return any(is_own) and not is_own[-1]
 
 
-async def kill_driver(conn_id: str, driver: str) -> None:
+async def kill_driver(connections: ConnectionIds, driver: str) -> None:
     """Kill a driver through its cluster.
 
     Raises:
         PortError: the cluster refuses the request or does not answer.
         AddressError: the connection does not exist or does not describe a cluster.
     """
-    address = await ProcessResources.current().store_access.read_connection(AdaptiveSparkHook(conn_id).address)
-    cluster = StandaloneCluster(address)
-    try:
-        await cluster.kill(driver)
-    finally:
-        await cluster.close()
+    process = ProcessResources.current()
+    address = await process.store_access.read_connection(connections.address)
+    async with process.cluster(connections, address) as (client, _):
+        await client.kill(driver)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from airflow.sdk import ObjectStoragePath
 
-from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
+from airflow_adaptive.launch.connection_ids import ConnectionIds
 from airflow_adaptive.launch.process_resources import ProcessResources
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
@@ -56,7 +56,7 @@ def _storage(base: str) -> Storage:
 
 @asynccontextmanager
 async def job_ports(
-    conn_id: str,
+    connections: ConnectionIds,
     base: str,
     job: str,
     task: TaskKey,
@@ -66,7 +66,7 @@ async def job_ports(
     """Open the ports of a loop, and close the ports after the loop.
 
     Args:
-        conn_id: Airflow connection of the cluster.
+        connections: Airflow connections of the cluster.
         base: URI of the folder of all job directories.
         job: id of the job.
         task: task instance that owns the XComs of the job.
@@ -78,11 +78,11 @@ async def job_ports(
         AddressError: the connection does not exist or does not describe a cluster.
         StoreUnavailableError: Airflow does not return the connections.
     """
-    process, hook = ProcessResources.current(), AdaptiveSparkHook(conn_id)
-    address, storage = await _retry(retry_period, process, (conn_id, base), lambda: (hook.address(), _storage(base)))
+    process, key = ProcessResources.current(), (connections, base)
+    address, storage = await _retry(retry_period, process, key, lambda: (connections.address(), _storage(base)))
     store = _job_store(job, task, process, on_rescale)
     try:
-        async with process.cluster(hook, address) as (cluster, shared):
+        async with process.cluster(connections, address) as (cluster, shared):
             yield Ports(
                 cluster=cluster,
                 directory=FsspecJobDirectory(storage, job),

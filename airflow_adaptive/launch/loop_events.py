@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any, cast
 
+from airflow_adaptive.launch.connection_ids import ConnectionIds
 from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.errors import SnapshotError
@@ -38,12 +40,12 @@ def finished_event(
     }
 
 
-def recycle_event(spec: JobSpec, conn_id: str, base: str, cancel_at: datetime | None) -> dict[str, Any]:
+def recycle_event(spec: JobSpec, connections: ConnectionIds, base: str, cancel_at: datetime | None) -> dict[str, Any]:
     """Return the event of a loop that the loop of a new trigger replaces.
 
     Args:
         spec: the job as deployed.
-        conn_id: Airflow connection of the cluster on which the job runs.
+        connections: Airflow connections of the cluster on which the job runs.
         base: URI of the folder that contains the directory of the job.
         cancel_at: deadline of the task, None without one.
     """
@@ -51,7 +53,7 @@ def recycle_event(spec: JobSpec, conn_id: str, base: str, cancel_at: datetime | 
         "status": "recycle",
         "attempt": spec.attempt,
         "cancel_at": None if cancel_at is None else cancel_at.isoformat(),
-        "conn_id": conn_id,
+        "connections": asdict(connections),
         "base": base,
         "spec": encode(spec),
     }

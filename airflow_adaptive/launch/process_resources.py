@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
-from airflow_adaptive.ports import PortError
+from airflow_adaptive.launch.cluster_clients import create_client
+from airflow_adaptive.launch.connection_ids import ConnectionIds
+from airflow_adaptive.ports import ClusterClient
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.cluster.shared_cluster import SharedCluster
 from airflow_adaptive.runtime.observation.file_polling import FILE_POLLS_PER_SECOND
 from airflow_adaptive.runtime.rate_limit import RateLimiter
-from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
-from airflow_adaptive.spark.standalone import StandaloneCluster
+from airflow_adaptive.spark.address import ClusterAddress
+from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
 from airflow_adaptive.stores.store_access import StoreAccess
 
 Resource = TypeVar("Resource")
 Result = TypeVar("Result")
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -98,8 +95,8 @@ class ProcessResources:
         self.files = RateLimiter(FILE_POLLS_PER_SECOND, self.clock)
         self.connection_reads = SharedReads()
         self.store_access = StoreAccess(self.clock)
-        self._clients: ResourcePool[StandaloneCluster] = ResourcePool(StandaloneCluster.close)
-        self._shared: WeakValueDictionary[tuple[MasterAddress, ...], SharedCluster] = WeakValueDictionary()
+        self._clients: ResourcePool[ClusterClient] = ResourcePool(lambda client: client.close())
+        self._shared: WeakValueDictionary[Hashable, SharedCluster] = WeakValueDictionary()
 
     @classmethod
     def current(cls) -> ProcessResources:
@@ -111,34 +108,23 @@ class ProcessResources:
 
     @asynccontextmanager
     async def cluster(
-        self, hook: AdaptiveSparkHook, address: ClusterAddress
-    ) -> AsyncIterator[tuple[StandaloneCluster, SharedCluster]]:
-        """Use a client of a cluster, and the shared cluster of all loops that use the same masters through any connection.
+        self, connections: ConnectionIds, address: ClusterAddress | KubernetesAddress
+    ) -> AsyncIterator[tuple[ClusterClient, SharedCluster]]:
+        """Use a client of a cluster, and the shared cluster of all loops on the same cluster through any connection.
 
         Args:
-            hook: reads the connection again if a master refuses its token.
-            address: content of the connection. Loops share a client only if the whole content is equal.
+            connections: read again if the cluster refuses their credentials.
+            address: content of the connection of type `spark`. Loops share a client only if the whole content is equal.
 
         Raises:
             OSError: the file of certificate authorities cannot be read.
         """
 
-        def create() -> StandaloneCluster:
-            return StandaloneCluster(address, renew=partial(self._renewed, hook))
+        def create() -> ClusterClient:
+            return create_client(connections, address, self.store_access)
 
-        masters = tuple(sorted(address.masters, key=repr))
-        async with self._clients.use((hook.spark_conn_id, address), create) as client:
-            yield client, self._shared.setdefault(masters, SharedCluster(self.clock))
-
-    async def _renewed(self, hook: AdaptiveSparkHook) -> ClusterAddress | None:
-        """Read a connection again; None if the connection cannot be read now."""
-        try:
-            return await self.store_access.read_connection(hook.address)
-        except (PortError, ValueError) as error:
-            log.warning(
-                "A master refused the token of connection %s, which cannot be read: %s", hook.spark_conn_id, error
-            )
-            return None
+        async with self._clients.use((connections, address), create) as client:
+            yield client, self._shared.setdefault(address.place, SharedCluster(self.clock))
 
 
 _resources: WeakKeyDictionary[asyncio.AbstractEventLoop, ProcessResources] = WeakKeyDictionary()

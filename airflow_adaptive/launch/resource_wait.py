@@ -6,7 +6,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
+from airflow_adaptive.launch.connection_ids import ConnectionIds
 from airflow_adaptive.launch.process_resources import ProcessResources
 from airflow_adaptive.ports import PortError
 from airflow_adaptive.runtime.clock import SystemClock
@@ -17,24 +17,24 @@ from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.snapshot import decode
 
 
-async def wait_for_slots(wanted: dict[str, Any], conn_id: str, until: str) -> dict[str, Any]:
+async def wait_for_slots(wanted: dict[str, Any], connections: ConnectionIds, until: str) -> dict[str, Any]:
     """Wait until the cluster has the slots of a job.
 
     Args:
         wanted: `graph`, `options`, `executor` and `driver` of the job, encoded.
-        conn_id: Airflow connection of the Spark cluster.
+        connections: Airflow connections of the cluster.
         until: deadline, in ISO 8601.
 
     Returns:
         `status`: "found" with the slots, the parallelism and the slots of each worker; "timeout"; or "error" with a message.
     """
-    process, hook = ProcessResources.current(), AdaptiveSparkHook(conn_id)
+    process = ProcessResources.current()
     try:
-        address = await process.store_access.read_connection(hook.address)
+        address = await process.store_access.read_connection(connections.address)
     except (PortError, ValueError) as error:
         return {"status": "error", "message": str(error)}
     options = decode(Options, wanted["options"])
-    async with process.cluster(hook, address) as (client, shared):
+    async with process.cluster(connections, address) as (client, shared):
         found = await wait_for_resources(
             decode(JobGraph, wanted["graph"]),
             options,

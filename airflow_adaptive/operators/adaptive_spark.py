@@ -18,6 +18,7 @@ from airflow_adaptive.declaration import validation
 from airflow_adaptive.declaration.declared_job import DeclaredJob
 from airflow_adaptive.declaration.operator_arguments import as_list, pop_options
 from airflow_adaptive.declaration.validation import RunningJob
+from airflow_adaptive.launch.connection_ids import ConnectionIds
 from airflow_adaptive.launch.job_loop import cancel_until_ended, kill_driver, run_job_loop
 from airflow_adaptive.launch.loop_events import deployed_spec, superseded_event
 from airflow_adaptive.launch.task_result import task_result
@@ -76,8 +77,11 @@ class AdaptiveSparkOperator(BaseOperator):
             The operator submits its script with spark-submit, and logs a warning.
         priority: priority of the job among all adaptive jobs on the cluster. If the free slots are not sufficient for all jobs, a job
             with a higher number receives slots first. A job never gives slots up for a job with a higher priority.
-        conn_id: Airflow connection of type `spark`. Its extra fields `conf` and `secret-env` are the places for secret Spark properties
+        conn_id: Airflow connection of type `spark`. Its host selects the cluster manager: `spark://` or `k8s://`. Its extra fields `conf` and `secret-env` are the places for secret Spark properties
             and secret environment variables. (templated)
+        kubernetes_conn_id: Airflow connection of type `kubernetes` with the credentials of a Kubernetes cluster; other cluster managers do
+            not use it. (templated)
+        namespace: Kubernetes namespace instead of the one in the connection `conn_id`. (templated)
         application_args: arguments of the script, without secrets. (templated)
         py_files: paths of additional Python modules and zip files, readable by Airflow. (templated)
         conf: Spark properties, without secrets. (templated)
@@ -103,6 +107,8 @@ class AdaptiveSparkOperator(BaseOperator):
         "application_args",
         "job_directory",
         "conn_id",
+        "kubernetes_conn_id",
+        "namespace",
         "py_files",
         "conf",
         "env",
@@ -122,6 +128,8 @@ class AdaptiveSparkOperator(BaseOperator):
         job_type: str = "streaming",
         priority: int = 1,
         conn_id: str = "spark_default",
+        kubernetes_conn_id: str = "kubernetes_default",
+        namespace: str | None = None,
         application_args: Sequence[str] = (),
         py_files: Sequence[str] = (),
         conf: Mapping[str, str] | None = None,
@@ -150,6 +158,8 @@ class AdaptiveSparkOperator(BaseOperator):
         self.job_type = job_type
         self.priority = priority
         self.conn_id = conn_id
+        self.kubernetes_conn_id = kubernetes_conn_id
+        self.namespace = namespace
         self.application_args = application_args
         self.py_files = py_files
         self.conf = conf
@@ -190,7 +200,7 @@ class AdaptiveSparkOperator(BaseOperator):
         for link in LINKS:
             context["ti"].xcom_push(link, "")  # The URLs are not known yet.
         if self.deferrable:
-            self._defer(spec, self.conn_id, self.job_directory, task, cancel_at)
+            self._defer(spec, self._declared.connections, self.job_directory, task, cancel_at)
         return self._end(context, self._run_in_worker(spec, task, cancel_at))
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
@@ -213,7 +223,7 @@ class AdaptiveSparkOperator(BaseOperator):
         if self._running is None:
             return
         spec, task = self._running
-        cancel = cancel_until_ended(spec, self.conn_id, self.job_directory, task)
+        cancel = cancel_until_ended(spec, self._declared.connections, self.job_directory, task)
         # The interrupted loop occupies the event loop of this thread, so the cancellation needs its own thread.
         killer = threading.Thread(target=asyncio.run, args=(cancel,), daemon=True)
         killer.start()
@@ -253,21 +263,22 @@ class AdaptiveSparkOperator(BaseOperator):
         request_desired_state(self.job, DesiredState.RUNNING)
         return spec
 
-    def _redeployed(self, event: Mapping[str, Any]) -> tuple[JobSpec, str, str]:
-        """Return the running job as declared now, with its connection and the folder of its directory.
+    def _redeployed(self, event: Mapping[str, Any]) -> tuple[JobSpec, ConnectionIds, str]:
+        """Return the running job as declared now, with its connections and the folder of its directory.
 
         If the declaration is invalid, or would move the job, the job stays as deployed before, because a running job must keep its loop.
         """
+        connections = ConnectionIds(**event["connections"])
         try:
             deployed = deployed_spec(event["spec"])
         except SnapshotError as error:
             raise AirflowException(f"job {self.job!r}: {error}") from error  # A retry adopts the job.
         try:
-            spec = self._spec(event["attempt"], RunningJob(conn_id=event["conn_id"], directory=deployed.directory))
+            spec = self._spec(event["attempt"], RunningJob(connections=connections, directory=deployed.directory))
         except Exception as error:  # noqa: BLE001  The libraries of storages raise exceptions of any class.
             self.log.warning("The job continues as it was deployed before: %s", error)
-            return deployed, event["conn_id"], event["base"]
-        return spec, self.conn_id, self.job_directory
+            return deployed, connections, event["base"]
+        return spec, self._declared.connections, self.job_directory
 
     def _run_batch(self) -> dict[str, Any]:
         """Submit the script with spark-submit: like Flink's, the adaptive scheduler runs streaming jobs only."""
@@ -298,10 +309,12 @@ class AdaptiveSparkOperator(BaseOperator):
         record_base(self.job, self.job_directory)
         return spec
 
-    def _defer(self, spec: JobSpec, conn_id: str, base: str, task: TaskKey, cancel_at: datetime | None) -> NoReturn:
+    def _defer(
+        self, spec: JobSpec, connections: ConnectionIds, base: str, task: TaskKey, cancel_at: datetime | None
+    ) -> NoReturn:
         trigger = AdaptiveJobTrigger(
             spec=encode(spec),
-            conn_id=conn_id,
+            connections=asdict(connections),
             base=base,
             task_key=asdict(task),
             cancel_at=None if cancel_at is None else cancel_at.isoformat(),
@@ -319,7 +332,9 @@ class AdaptiveSparkOperator(BaseOperator):
         self._running = (spec, task)
         limits = RunLimits(cancel_at=cancel_at)
         try:
-            event = asyncio.run(run_job_loop(spec, self.conn_id, self.job_directory, task, limits, self._on_rescale))
+            event = asyncio.run(
+                run_job_loop(spec, self._declared.connections, self.job_directory, task, limits, self._on_rescale)
+            )
         except SupersededError as error:
             event = superseded_event(error)
         # Not in a `finally` block: Airflow calls `on_kill` after the exception of an `execution_timeout`.
@@ -339,7 +354,7 @@ class AdaptiveSparkOperator(BaseOperator):
 
     def _kill(self, driver: str) -> None:
         try:
-            asyncio.run(kill_driver(self.conn_id, driver))
+            asyncio.run(kill_driver(self._declared.connections, driver))
         except (PortError, ValueError) as error:
             self.log.error(  # noqa: TRY400  The traceback contains nothing that helps the reader.
                 "Driver %s of job %r may still run. Kill the driver in the web UI of its master. %s",

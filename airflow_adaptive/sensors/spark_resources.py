@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSensorTimeout, AirflowSkipException
 
 from airflow_adaptive.declaration import validation
+from airflow_adaptive.launch.connection_ids import ConnectionIds
 from airflow_adaptive.launch.resource_wait import wait_for_slots
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, parse_memory
 from airflow_adaptive.scheduler.config.options import Options
@@ -33,7 +35,9 @@ class SparkResourcesSensor(BaseSensorOperator):
     Args:
         parallelism: lower and upper bound of a job without a graph; a single number sets both.
         job_graph: vertices with bounds of their own, instead of `parallelism`.
-        conn_id: Airflow connection of type `spark`. (templated)
+        conn_id: Airflow connection of type `spark`. Its host selects the cluster manager: `spark://` or `k8s://`. (templated)
+        kubernetes_conn_id: Airflow connection of type `kubernetes` with the credentials of a Kubernetes cluster. (templated)
+        namespace: Kubernetes namespace instead of the one in the connection `conn_id`. (templated)
         driver_cores: cores of the driver of the job.
         driver_memory: heap of the driver of the job.
         executor_cores: cores of an executor. Each core is a slot.
@@ -43,7 +47,7 @@ class SparkResourcesSensor(BaseSensorOperator):
         kwargs: parameters of every Airflow sensor. `timeout` limits the wait. `soft_fail` skips the task instead of failing it.
     """
 
-    template_fields: Sequence[str] = ("conn_id",)
+    template_fields: Sequence[str] = ("conn_id", "kubernetes_conn_id", "namespace")
 
     def __init__(
         self,
@@ -51,6 +55,8 @@ class SparkResourcesSensor(BaseSensorOperator):
         parallelism: int | tuple[int, int] = 1,
         job_graph: JobGraph | None = None,
         conn_id: str = "spark_default",
+        kubernetes_conn_id: str = "kubernetes_default",
+        namespace: str | None = None,
         driver_cores: int = 1,
         driver_memory: str = "1g",
         executor_cores: int = 1,
@@ -64,6 +70,8 @@ class SparkResourcesSensor(BaseSensorOperator):
         self.parallelism = parallelism
         self.job_graph = job_graph
         self.conn_id = conn_id
+        self.kubernetes_conn_id = kubernetes_conn_id
+        self.namespace = namespace
         self.driver_cores = driver_cores
         self.driver_memory = driver_memory
         self.executor_cores = executor_cores
@@ -89,9 +97,9 @@ class SparkResourcesSensor(BaseSensorOperator):
             raise AirflowFailException(f"resources of {self.task_id!r}: {error}") from error
         until = (datetime.now(UTC) + timedelta(seconds=self.timeout)).isoformat()
         if self.deferrable:
-            trigger = SparkResourcesTrigger(wanted=wanted, conn_id=self.conn_id, until=until)
+            trigger = SparkResourcesTrigger(wanted=wanted, connections=asdict(self._connections), until=until)
             self.defer(trigger=trigger, method_name="execute_complete")
-        return self.execute_complete(context, asyncio.run(wait_for_slots(wanted, self.conn_id, until)))
+        return self.execute_complete(context, asyncio.run(wait_for_slots(wanted, self._connections, until)))
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Return or raise the result of the wait."""
@@ -107,6 +115,10 @@ class SparkResourcesSensor(BaseSensorOperator):
             case _:
                 raise AirflowException(event["message"])
 
+    @property
+    def _connections(self) -> ConnectionIds:
+        return ConnectionIds(str(self.conn_id), str(self.kubernetes_conn_id), self.namespace or "")
+
     def _check(self) -> None:
         """Validate the parameters without a request to the cluster. Raises `DeclarationError`."""
         validation.require(
@@ -115,7 +127,7 @@ class SparkResourcesSensor(BaseSensorOperator):
                 lambda: validation.size(DriverShape, "driver", self.driver_cores, self.driver_memory),
                 lambda: validation.size(ExecutorShape, "executor", self.executor_cores, self.executor_memory),
                 self._options,
-                lambda: validation.cluster(self.conn_id),
+                lambda: validation.cluster(self._connections),
             ]
         )
 

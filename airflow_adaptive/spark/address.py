@@ -100,6 +100,11 @@ class ClusterAddress:
         """Values that must not appear in any output."""
         return (*([self.token] if self.token else []), *secret_values(self.conf), *self.secret_env.values())
 
+    @property
+    def place(self) -> frozenset[MasterAddress]:
+        """The masters in any order: two addresses with the same place lead to the same cluster."""
+        return frozenset(self.masters)
+
     def tls(self) -> ssl.SSLContext | bool:
         """Return the `verify` argument of httpx."""
         return ssl.create_default_context(cafile=self.verify) if isinstance(self.verify, str) else self.verify
@@ -135,7 +140,9 @@ def _locations(host: str) -> list[str]:
     if not separator:
         scheme, rest = SCHEME, scheme
     if (scheme if separator else rest.partition("[")[0]) in OTHER_MANAGERS:
-        raise AddressError(f"host {host!r} is not a standalone cluster: only spark://host:port is supported")
+        raise AddressError(
+            f"host {host!r} is not supported: use spark://host:port for a standalone cluster, or k8s://https://host:port for Kubernetes"
+        )
     locations = [location.strip() for location in rest.split(",") if location.strip()]
     if scheme != SCHEME or not locations:
         raise AddressError(f"host {host!r} names no master: use spark://host:port, or spark://h1:port,h2:port")

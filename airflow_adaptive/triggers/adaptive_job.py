@@ -10,6 +10,7 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from airflow_adaptive.launch.connection_ids import ConnectionIds
 from airflow_adaptive.launch.deferral import finish_in_background, with_minimum_deferral
 from airflow_adaptive.launch.job_loop import cancel_until_ended, run_job_loop
 from airflow_adaptive.launch.loop_events import deployed_spec, error_event, recycle_event, superseded_event
@@ -36,7 +37,7 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
 
     Args:
         spec: the job as deployed (`encode(JobSpec)`); plain JSON without secrets.
-        conn_id: Airflow connection of the Spark cluster.
+        connections: Airflow connections of the cluster (`ConnectionIds` as a dict).
         base: URI of the folder of all job directories.
         task_key: the deferred task instance (`TaskKey` as a dict).
         cancel_at: deadline of the task, in ISO 8601; None without a deadline.
@@ -46,7 +47,7 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
     def __init__(
         self,
         spec: dict[str, Any],
-        conn_id: str,
+        connections: dict[str, str],
         base: str,
         task_key: dict[str, Any],
         cancel_at: str | None = None,
@@ -55,7 +56,7 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
         """Only assign. Workers create the object, too."""
         super().__init__()
         self.spec = spec
-        self.conn_id = conn_id
+        self.connections = connections
         self.base = base
         self.task_key = task_key
         self.cancel_at = cancel_at
@@ -85,7 +86,7 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
         else:
             self._is_handed_over = True
             finish_in_background(self._wait_for_next_loop(loop))
-            yield TriggerEvent(recycle_event(self._job, self.conn_id, self.base, cancel_at))
+            yield TriggerEvent(recycle_event(self._job, self._connections, self.base, cancel_at))
 
     async def _run_loop(self, limits: RunLimits) -> dict[str, Any]:
         """Run the loop until the job ends or another attempt takes the job over.
@@ -94,7 +95,7 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
         """
         while True:
             try:
-                return await run_job_loop(self._job, self.conn_id, self.base, self._task, limits, self.on_rescale)
+                return await run_job_loop(self._job, self._connections, self.base, self._task, limits, self.on_rescale)
             except SupersededError as error:
                 level = logging.INFO if self._is_handed_over else logging.WARNING
                 log.log(level, "Job %s: %s", self._job.graph.job, error)
@@ -153,7 +154,7 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
 
     async def _cancel(self) -> None:
         log.info("The task has ended. Canceling job %s.", self._job.graph.job)
-        await cancel_until_ended(self._job, self.conn_id, self.base, self._task)
+        await cancel_until_ended(self._job, self._connections, self.base, self._task)
 
     async def _is_attempt_over(self) -> bool:
         access = ProcessResources.current().store_access
@@ -163,6 +164,10 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
     def _job(self) -> JobSpec:
         """The job as deployed. Raises `SnapshotError` if another version encoded the job."""
         return deployed_spec(self.spec)
+
+    @property
+    def _connections(self) -> ConnectionIds:
+        return ConnectionIds(**self.connections)
 
     @property
     def _task(self) -> TaskKey:

@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from airflow_adaptive.launch.connection_ids import ConnectionIds
 from airflow_adaptive.launch.deferral import with_minimum_deferral
 from airflow_adaptive.launch.resource_wait import wait_for_slots
 from airflow_adaptive.triggers.serialization import SerializedByAttributes
@@ -17,17 +18,18 @@ class SparkResourcesTrigger(SerializedByAttributes, BaseTrigger):
 
     Args:
         wanted: `graph`, `options`, `executor` and `driver` of the job, encoded.
-        conn_id: Airflow connection of the Spark cluster.
+        connections: Airflow connections of the cluster (`ConnectionIds` as a dict).
         until: deadline, in ISO 8601.
     """
 
-    def __init__(self, wanted: dict[str, Any], conn_id: str, until: str) -> None:
+    def __init__(self, wanted: dict[str, Any], connections: dict[str, str], until: str) -> None:
         """Only assign. Workers create the object, too."""
         super().__init__()
         self.wanted = wanted
-        self.conn_id = conn_id
+        self.connections = connections
         self.until = until
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Fire once: with the slots, at the deadline, or with an error (see `wait_for_slots`)."""
-        yield TriggerEvent(await with_minimum_deferral(wait_for_slots(self.wanted, self.conn_id, self.until)))
+        connections = ConnectionIds(**self.connections)
+        yield TriggerEvent(await with_minimum_deferral(wait_for_slots(self.wanted, connections, self.until)))

@@ -65,6 +65,11 @@ class KubernetesAddress:
         """Values that must not appear in any output."""
         return (*secret_values(self.conf), *self.secret_env.values())
 
+    @property
+    def place(self) -> tuple[str, str]:
+        """The API server and the namespace: two addresses with the same place lead to the same namespace."""
+        return self.server, self.namespace
+
     def names_server(self, server: str) -> bool:
         """Return whether the URL of an API server may be the server of this address."""
         parts, own = urlsplit(server), urlsplit(self.server)

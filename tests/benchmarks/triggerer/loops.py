@@ -170,12 +170,15 @@ class Triggerer:
         return self._waits.status_readers == len(self._jobs)
 
     async def _run(self, name: str) -> None:
+        from airflow_adaptive.launch.connection_ids import ConnectionIds  # noqa: PLC0415
         from airflow_adaptive.launch.job_ports import job_ports  # noqa: PLC0415
         from airflow_adaptive.stores.task_xcoms import TaskKey  # noqa: PLC0415  see `run_triggerer`
 
         spec = self._spec(name)
         task = TaskKey(dag_id="bench", task_id=name, run_id="run")
-        async with job_ports("bench", f"file://{self._base}", name, task, spec.options.deploy_timeout) as ports:
+        async with job_ports(
+            ConnectionIds("bench"), f"file://{self._base}", name, task, spec.options.deploy_timeout
+        ) as ports:
             self._loops[name] = Loop(spec, ports)
             await self._loops[name].run()
 

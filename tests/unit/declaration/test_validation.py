@@ -10,6 +10,7 @@ from airflow.sdk import BaseOperator
 
 from airflow_adaptive.declaration import validation
 from airflow_adaptive.declaration.validation import DeclarationError
+from airflow_adaptive.launch.connection_ids import ConnectionIds
 from airflow_adaptive.runtime.spec import DriverShape
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
@@ -141,7 +142,7 @@ def test_connection_is_checked_for_properties_too(monkeypatch: pytest.MonkeyPatc
     extra = {"conf": {"spark.executor.cores": "4", "spark.my.secret": "hush"}}
     connection = {"conn_type": "spark", "host": "spark://h1:7077", "extra": extra}
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", json.dumps(connection))
-    assert violations(lambda: validation.cluster("spark_test")) == [
+    assert violations(lambda: validation.cluster(ConnectionIds("spark_test"))) == [
         "connection 'spark_test': extra conf['spark.executor.cores'] would have no effect: use the parameter "
         "'executor_cores' of the operator"
     ]

@@ -9,7 +9,9 @@ import pytest
 from airflow.sdk._shared.secrets_masker import redact
 
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
+from airflow_adaptive.spark.address import ClusterAddress
 from airflow_adaptive.spark.connection_fields import AddressError
+from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
 from airflow_adaptive.spark.standalone import StandaloneCluster
 
 
@@ -39,7 +41,9 @@ def test_connection_gives_the_address(define: Any) -> None:
 
 def test_connection_uri_gives_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", "spark://h1:7078?ui-port=8081")
-    (master,) = AdaptiveSparkHook("spark_test").address().masters
+    address = AdaptiveSparkHook("spark_test").address()
+    assert isinstance(address, ClusterAddress)
+    (master,) = address.masters
     assert (master.location, master.ui_url) == ("h1:7078", "http://h1:8081")
 
 
@@ -58,9 +62,12 @@ def test_other_type_of_connection_is_refused(define: Any) -> None:
         define(conn_type="http", host="h1").address()
 
 
-@pytest.mark.parametrize("host", ["local[*]", "yarn", "k8s://https://h1"])
+@pytest.mark.parametrize("host", ["local[*]", "yarn", "mesos://h1:5050"])
 def test_other_cluster_manager_is_refused_by_name(define: Any, host: str) -> None:
-    with pytest.raises(AddressError, match="connection 'spark_test'.*only spark://host:port is supported"):
+    with pytest.raises(
+        AddressError,
+        match="connection 'spark_test'.*is not supported: use spark://host:port for a standalone cluster, or k8s://",
+    ):
         define(host=host).address()
 
 
@@ -72,3 +79,20 @@ def test_authorities_that_can_not_be_read_are_named(define: Any) -> None:
 def test_secrets_of_a_connection_are_masked_in_the_logs(define: Any) -> None:
     define(host="spark://h1", password="hush-bearer", extra={"conf": {"spark.my.api.key": "hush-key"}}).address()
     assert redact("with hush-bearer and hush-key") == "with *** and ***"
+
+
+def test_host_with_k8s_gives_a_namespace_of_a_kubernetes_cluster(define: Any) -> None:
+    address = define(host="k8s://https://api", port=6443, extra={"namespace": "team-a", "max-cores": 8}).address()
+    assert isinstance(address, KubernetesAddress)
+    assert (address.master_url, address.namespace, address.max_cpu_millicores) == (
+        "k8s://https://api:6443",
+        "team-a",
+        8000,
+    )
+
+
+def test_invalid_namespace_is_named_with_its_connection(define: Any) -> None:
+    with pytest.raises(
+        AddressError, match="connection 'spark_test': namespace 'Team_A' is not the name of a namespace"
+    ):
+        define(host="k8s://https://api", extra={"namespace": "Team_A"}).address()

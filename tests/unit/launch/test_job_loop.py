@@ -14,6 +14,7 @@ import pytest
 
 from airflow_adaptive.job.protocol.codec import decode_journal, encode_journal
 from airflow_adaptive.launch import job_loop
+from airflow_adaptive.launch.connection_ids import ConnectionIds
 from airflow_adaptive.launch.job_loop import NotCanceledError, cancel_job, run_job_loop
 from airflow_adaptive.launch.process_resources import ProcessResources
 from airflow_adaptive.ports import ClusterUnreachableError, ControlRequests, ForeignDirectoryError, JobDirectoryError
@@ -78,7 +79,7 @@ def opening(job: Simulation, monkeypatch: pytest.MonkeyPatch) -> Opening:
 
 
 def run(job: Simulation, limits: RunLimits | None = None) -> dict[str, Any]:
-    return asyncio.run(run_job_loop(job.spec, "spark_test", BASE, TASK, limits))
+    return asyncio.run(run_job_loop(job.spec, ConnectionIds("spark_test"), BASE, TASK, limits))
 
 
 def fail_at(job: Simulation, seconds: float, error: Exception) -> None:
@@ -236,7 +237,7 @@ def test_cancellation_that_cannot_be_written_fails_and_can_be_repeated(
         raise JobDirectoryError("the storage is not available")
 
     def cancel() -> None:
-        asyncio.run(cancel_job(job.spec, "spark_test", BASE, TASK))
+        asyncio.run(cancel_job(job.spec, ConnectionIds("spark_test"), BASE, TASK))
 
     with monkeypatch.context() as outage:
         outage.setattr(job.ports.directory, "create", unavailable)
@@ -255,4 +256,4 @@ def test_cancellation_that_the_driver_does_not_obey_names_the_state(
     monkeypatch.setattr(job.drivers, "tick", lambda *_: None)
     monkeypatch.setattr(job.cluster, "kill", lambda *_: asyncio.sleep(0))
     with pytest.raises(NotCanceledError, match="has not ended within 20 s: its state is Canceling$"):
-        asyncio.run(cancel_job(job.spec, "spark_test", BASE, TASK))
+        asyncio.run(cancel_job(job.spec, ConnectionIds("spark_test"), BASE, TASK))

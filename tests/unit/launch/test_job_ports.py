@@ -11,8 +11,10 @@ import pytest
 
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
 from airflow_adaptive.launch import job_ports as composition
+from airflow_adaptive.launch.connection_ids import ConnectionIds
 from airflow_adaptive.launch.job_ports import job_directory, job_ports
 from airflow_adaptive.spark.address import ClusterAddress
+from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
 from airflow_adaptive.stores.store_access import StoreUnavailableError
 from airflow_adaptive.stores.task_xcoms import TaskKey
 
@@ -36,7 +38,7 @@ def test_loops_that_start_at_the_same_time_read_their_connection_once(
     reads: list[str] = []
     address = AdaptiveSparkHook.address
 
-    def counted(hook: AdaptiveSparkHook) -> ClusterAddress:
+    def counted(hook: AdaptiveSparkHook) -> ClusterAddress | KubernetesAddress:
         reads.append(hook.spark_conn_id)
         return address(hook)
 
@@ -44,7 +46,7 @@ def test_loops_that_start_at_the_same_time_read_their_connection_once(
 
     async def directory_of(job: str) -> str:
         task = TaskKey(dag_id="flights", task_id=job, run_id="run")
-        async with job_ports("spark_default", f"file://{tmp_path}", job, task, timedelta(0)) as ports:
+        async with job_ports(ConnectionIds("spark_default"), f"file://{tmp_path}", job, task, timedelta(0)) as ports:
             await asyncio.sleep(0)
             directory: Any = ports.directory
             return str(directory.uri)
@@ -63,7 +65,7 @@ def test_a_loop_that_starts_while_airflow_does_not_answer_reads_its_connection_a
     errors: list[Exception] = [StoreUnavailableError("the store of Airflow's connections did not answer within 30 s")]
     address = AdaptiveSparkHook.address
 
-    def failing_once(hook: AdaptiveSparkHook) -> ClusterAddress:
+    def failing_once(hook: AdaptiveSparkHook) -> ClusterAddress | KubernetesAddress:
         if errors:
             raise errors.pop()
         return address(hook)
@@ -73,7 +75,7 @@ def test_a_loop_that_starts_while_airflow_does_not_answer_reads_its_connection_a
 
     async def start() -> None:
         task = TaskKey(dag_id="flights", task_id="a", run_id="run")
-        async with job_ports("spark_default", f"file://{tmp_path}", "a", task, timedelta(minutes=1)):
+        async with job_ports(ConnectionIds("spark_default"), f"file://{tmp_path}", "a", task, timedelta(minutes=1)):
             await asyncio.sleep(0)
 
     asyncio.run(start())

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
+from airflow_adaptive.launch.connection_ids import ConnectionIds
 from airflow_adaptive.launch.process_resources import ProcessResources, SharedReads
 from airflow_adaptive.ports import ClusterSnapshot, ClusterUnreachableError
 from airflow_adaptive.runtime.cluster.capacity_share import SlotDemand
@@ -19,7 +19,7 @@ from airflow_adaptive.runtime.cluster.shared_cluster import Participant
 from airflow_adaptive.stores.store_access import StoreAccess
 from tests.support.servers.fake_master import HOST, FakeMaster
 
-Define = Callable[..., AdaptiveSparkHook]
+Define = Callable[..., ConnectionIds]
 
 pytestmark = pytest.mark.asyncio
 
@@ -34,11 +34,11 @@ def master() -> Iterator[FakeMaster]:
 def define(master: FakeMaster, monkeypatch: pytest.MonkeyPatch) -> Define:
     """Define a connection to the master by its id and its token."""
 
-    def define(conn_id: str, token: str, **extra: Any) -> AdaptiveSparkHook:
+    def define(conn_id: str, token: str, **extra: Any) -> ConnectionIds:
         ports = {"ui-port": master.port, "rest-port": master.port}
         fields = {"conn_type": "spark", "host": f"spark://{HOST}", "password": token, "extra": {**ports, **extra}}
         monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps(fields))
-        return AdaptiveSparkHook(conn_id)
+        return ConnectionIds(conn_id)
 
     return define
 
@@ -49,8 +49,11 @@ def process() -> ProcessResources:
 
 
 async def test_loops_with_the_same_connection_share_a_client(define: Define, process: ProcessResources) -> None:
-    hook = define("spark_a", "old")
-    async with process.cluster(hook, hook.address()) as first, process.cluster(hook, hook.address()) as second:
+    connections = define("spark_a", "old")
+    async with (
+        process.cluster(connections, connections.address()) as first,
+        process.cluster(connections, connections.address()) as second,
+    ):
         assert first == second
 
 
@@ -59,10 +62,10 @@ async def test_loop_with_a_changed_connection_has_its_own_client(
     define: Define, process: ProcessResources, change: dict[str, Any]
 ) -> None:
     """A loop starts, a field of the connection changes, and a second loop starts. Both loops share the capacity of the cluster."""
-    hook = define("spark_a", "old")
-    async with process.cluster(hook, hook.address()) as (first, shared):
+    connections = define("spark_a", "old")
+    async with process.cluster(connections, connections.address()) as (first, shared):
         define("spark_a", **{"token": "old", **change})
-        async with process.cluster(hook, hook.address()) as (second, same):
+        async with process.cluster(connections, connections.address()) as (second, same):
             assert first is not second
             assert shared is same
 
@@ -79,9 +82,9 @@ async def test_running_loops_use_the_new_token_after_a_rotation(
         return await read(access, work)
 
     monkeypatch.setattr(StoreAccess, "read_connection", counted)
-    hook = define("spark_a", "old")
+    connections = define("spark_a", "old")
     master.token = "old"
-    async with process.cluster(hook, hook.address()) as (client, shared):
+    async with process.cluster(connections, connections.address()) as (client, shared):
         participants = [Participant(shared, client) for _ in range(20)]
         demand = SlotDemand(job="a")
         await participants[0].observe(demand, timedelta(0))
@@ -103,9 +106,9 @@ async def test_wrong_token_is_read_again_once_and_not_with_each_request(
         return work()
 
     monkeypatch.setattr(StoreAccess, "read_connection", counted)
-    hook = define("spark_a", "old")
+    connections = define("spark_a", "old")
     master.token = "new"
-    async with process.cluster(hook, hook.address()) as (client, _):
+    async with process.cluster(connections, connections.address()) as (client, _):
         for _ in range(5):
             with pytest.raises(ClusterUnreachableError, match="access denied"):
                 await client.snapshot()
@@ -121,8 +124,8 @@ async def test_loop_without_access_does_not_affect_the_loops_of_another_connecti
     async with AsyncExitStack() as stack:
         loops = []
         for conn_id, token in (("spark_a", "wrong"), ("spark_b", "right")):
-            hook = define(conn_id, token)
-            client, shared = await stack.enter_async_context(process.cluster(hook, hook.address()))
+            connections = define(conn_id, token)
+            client, shared = await stack.enter_async_context(process.cluster(connections, connections.address()))
             loops.append(Participant(shared, client))
         for _ in range(3):
             outcomes = await asyncio.gather(
@@ -136,9 +139,9 @@ async def test_end_of_a_job_during_its_poll_fails_no_loop_of_another_connection(
     define: Define, process: ProcessResources
 ) -> None:
     """Job A starts a poll, job B awaits the poll, job A ends, and the client of A is closed before it sends the request."""
-    hooks = [define(conn_id, "token") for conn_id in ("spark_a", "spark_b")]
-    async with process.cluster(hooks[1], hooks[1].address()) as (staying, shared):
-        async with process.cluster(hooks[0], hooks[0].address()) as (ending, _):
+    connections = [define(conn_id, "token") for conn_id in ("spark_a", "spark_b")]
+    async with process.cluster(connections[1], connections[1].address()) as (staying, shared):
+        async with process.cluster(connections[0], connections[0].address()) as (ending, _):
             polls = [asyncio.create_task(shared.poll(client, timedelta(0))) for client in (ending, staying)]
             await asyncio.sleep(0)
         outcomes = await asyncio.gather(*polls, return_exceptions=True)
@@ -149,9 +152,9 @@ async def test_connection_that_cannot_be_read_keeps_the_old_token(
     define: Define, process: ProcessResources, master: FakeMaster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The masters get a new token, and the connection does not exist any more."""
-    hook = define("spark_a", "old")
+    connections = define("spark_a", "old")
     master.token = "new"
-    async with process.cluster(hook, hook.address()) as (client, _):
+    async with process.cluster(connections, connections.address()) as (client, _):
         monkeypatch.delenv("AIRFLOW_CONN_SPARK_A")
         with pytest.raises(ClusterUnreachableError, match="access denied"):
             await client.snapshot()

@@ -5,6 +5,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_adaptive.declaration import batch
 from airflow_adaptive.declaration.batch import Batch
+from airflow_adaptive.launch.connection_ids import ConnectionIds
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobType, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
@@ -92,6 +93,11 @@ def test_bad_batch_names_the_thing(make_batch, changes, named):
 
 
 def test_running_job_is_not_turned_into_a_batch_by_a_new_deployment(make, make_batch):
-    event = {"attempt": "attempt", "spec": encode(staged(make())), "conn_id": "spark_default", "base": "file:///jobs"}
+    event = {
+        "attempt": "attempt",
+        "spec": encode(staged(make())),
+        "connections": {"spark": "spark_default"},
+        "base": "file:///jobs",
+    }
     redeployed = make_batch()._redeployed(event)
-    assert redeployed == (decode(JobSpec, event["spec"]), "spark_default", "file:///jobs")
+    assert redeployed == (decode(JobSpec, event["spec"]), ConnectionIds("spark_default"), "file:///jobs")

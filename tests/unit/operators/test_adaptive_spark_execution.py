@@ -112,7 +112,7 @@ def test_recycled_trigger_goes_on_with_attempt_and_deadline(make, airflow, tmp_p
 def recycled(trigger: AdaptiveJobTrigger) -> dict[str, Any]:
     """The event of a trigger whose lifetime has passed."""
     cancel_at = None if trigger.cancel_at is None else datetime.fromisoformat(trigger.cancel_at)
-    return recycle_event(trigger._job, trigger.conn_id, trigger.base, cancel_at)
+    return recycle_event(trigger._job, trigger._connections, trigger.base, cancel_at)
 
 
 def test_event_of_a_triggerer_of_another_version_is_refused_with_the_remedy(make, airflow, tmp_path):
@@ -176,7 +176,8 @@ def test_running_job_uses_a_renamed_connection(make, airflow, monkeypatch, tmp_p
     if not is_defined:
         monkeypatch.delenv("AIRFLOW_CONN_SPARK_TEST")
     renamed = make(conn_id="spark_renamed")
-    assert deferral(renamed.execute_complete, {"ti": FakeInstance()}, recycled(first)).conn_id == "spark_renamed"
+    trigger = deferral(renamed.execute_complete, {"ti": FakeInstance()}, recycled(first))
+    assert trigger.connections["spark"] == "spark_renamed"
 
 
 def test_what_the_triggerer_stores_has_no_secret_of_the_connection(make, airflow, monkeypatch):

@@ -34,7 +34,9 @@ def test_host_and_port_give_the_masters(host: str, port: int | None, master_url:
 
 @pytest.mark.parametrize("host", ["local[*]", "local", "yarn", "k8s://https://h1:443", "mesos://h1:5050", "yarn://h1"])
 def test_other_managers_are_refused(host: str) -> None:
-    with pytest.raises(AddressError, match="only spark://host:port is supported"):
+    with pytest.raises(
+        AddressError, match="is not supported: use spark://host:port for a standalone cluster, or k8s://"
+    ):
         parse(host)
 
 

@@ -1,7 +1,7 @@
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -38,8 +38,10 @@ TASK: dict[str, Any] = {"dag_id": "d", "task_id": "t", "run_id": "r", "map_index
 @pytest.mark.parametrize(
     "trigger",
     [
-        AdaptiveJobTrigger(spec={"a": [1, None]}, conn_id="c", base="file:///x", task_key=TASK, cancel_at="2026-01-01"),
-        SparkResourcesTrigger(wanted={"graph": {}}, conn_id="c", until="2026-01-01T00:00:00+00:00"),
+        AdaptiveJobTrigger(
+            spec={"a": [1, None]}, connections={"spark": "c"}, base="file:///x", task_key=TASK, cancel_at="2026-01-01"
+        ),
+        SparkResourcesTrigger(wanted={"graph": {}}, connections={"spark": "c"}, until="2026-01-01T00:00:00+00:00"),
     ],
 )
 def test_trigger_survives_the_database(trigger):
@@ -72,7 +74,9 @@ def make(tmp_path: Path) -> Callable[..., AdaptiveJobTrigger]:
 
     def make(attempt: str = MINE, **task: Any) -> AdaptiveJobTrigger:
         encoded = encode(replace(spec, attempt=attempt))
-        return AdaptiveJobTrigger(spec=encoded, conn_id="spark_test", base=f"file://{tmp_path}", task_key=TASK | task)
+        return AdaptiveJobTrigger(
+            spec=encoded, connections={"spark": "spark_test"}, base=f"file://{tmp_path}", task_key=TASK | task
+        )
 
     return make
 
@@ -139,7 +143,7 @@ async def claim(trigger: AdaptiveJobTrigger) -> None:
         newest = await directory.newest()
         return newest is not None and newest.owner.startswith(trigger._job.attempt)
 
-    loop = asyncio.create_task(run_job_loop(trigger._job, trigger.conn_id, trigger.base, TaskKey(**TASK)))
+    loop = asyncio.create_task(run_job_loop(trigger._job, trigger._connections, trigger.base, TaskKey(**TASK)))
     await wait_until_async(is_claimed, 60, "the claim", 0.01)
     loop.cancel()
     await asyncio.wait({loop})
@@ -201,7 +205,7 @@ def test_trigger_whose_job_another_attempt_took_over_reports_it(
         while not firing.done():
             leave = RunLimits(recycle_at=datetime.now(UTC) + timedelta(milliseconds=50))
             try:
-                await run_job_loop(other._job, other.conn_id, other.base, task, leave)
+                await run_job_loop(other._job, other._connections, other.base, task, leave)
             except SupersededError:
                 continue
         return firing.result().payload
@@ -255,7 +259,7 @@ def test_recycled_trigger_requests_the_next_one_with_all_that_it_knows(
         "status": "recycle",
         "attempt": MINE,
         "cancel_at": "2126-01-01T00:00:00+00:00",
-        "conn_id": short_lived.conn_id,
+        "connections": asdict(short_lived._connections),
         "base": short_lived.base,
         "spec": short_lived.spec,
     }

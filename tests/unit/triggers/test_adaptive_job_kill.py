@@ -38,7 +38,7 @@ def test_task_that_ended_while_airflow_was_down_is_recognized_later(
 
     monkeypatch.setattr(adaptive_job, "cancel_until_ended", cancel)
     spec = encode(small_job("job", (1, 2), {}))
-    trigger = AdaptiveJobTrigger(spec=spec, conn_id="c", base="file:///x", task_key=TASK)
+    trigger = AdaptiveJobTrigger(spec=spec, connections={"spark": "c"}, base="file:///x", task_key=TASK)
 
     async def kill() -> None:
         with pytest.raises(AirflowRuntimeError):
@@ -55,7 +55,7 @@ def test_cancellation_continues_when_airflow_cancels_the_call_that_began_it(monk
     airflow = FakeComms.install(monkeypatch)
     airflow.task_states, airflow.xcoms = {"r": {"t": "failed"}}, {"attempt": "attempt-1"}
     trigger = AdaptiveJobTrigger(
-        spec=encode(small_job("job", (1, 2), {})), conn_id="c", base="file:///x", task_key=TASK
+        spec=encode(small_job("job", (1, 2), {})), connections={"spark": "c"}, base="file:///x", task_key=TASK
     )
     ended: list[str] = []
 
@@ -86,7 +86,7 @@ def test_killed_trigger_of_another_version_reports_once_that_its_driver_may_stil
     """A task defers, another version is installed that cannot read the spec of the trigger, and a user ends the task."""
     FakeComms.install(monkeypatch)
     spec = encode(small_job("job", (1, 2), {})) | {"graph": None}
-    trigger = AdaptiveJobTrigger(spec=spec, conn_id="c", base="file:///x", task_key=TASK)
+    trigger = AdaptiveJobTrigger(spec=spec, connections={"spark": "c"}, base="file:///x", task_key=TASK)
 
     async def kill() -> None:
         await trigger.on_kill()

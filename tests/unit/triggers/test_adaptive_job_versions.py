@@ -25,7 +25,7 @@ def test_trigger_whose_spec_cannot_be_read_ends_with_an_error_that_names_the_rem
     monkeypatch.setattr(deferral, "MIN_DEFERRAL", timedelta(0))
 
     async def fire() -> dict[str, Any]:
-        trigger = AdaptiveJobTrigger(spec=SPEC | change, conn_id="c", base="file:///x", task_key=TASK)
+        trigger = AdaptiveJobTrigger(spec=SPEC | change, connections={"spark": "c"}, base="file:///x", task_key=TASK)
         payload: dict[str, Any] = (await anext(aiter(trigger.run()))).payload
         return payload
 
