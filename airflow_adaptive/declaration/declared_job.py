@@ -13,7 +13,7 @@ from airflow_adaptive.autoscaling.policy import RescalePolicyError
 from airflow_adaptive.declaration import validation
 from airflow_adaptive.declaration.airflow_config import configured_options
 from airflow_adaptive.declaration.validation import RunningJob
-from airflow_adaptive.launch.connection_ids import ConnectionIds
+from airflow_adaptive.hooks.connection_ids import ConnectionIds
 from airflow_adaptive.launch.job_ports import job_directory
 from airflow_adaptive.ports import JobDirectoryError
 from airflow_adaptive.runtime.journal.journal import attempt_of

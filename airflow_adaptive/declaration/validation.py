@@ -15,7 +15,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from airflow_adaptive.launch.connection_ids import ConnectionIds
+from airflow_adaptive.hooks.connection_ids import ConnectionIds
 from airflow_adaptive.ports import (
     ForeignDirectoryError,
     JobDirectoryError,

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from airflow_adaptive.launch.cluster_clients import create_client
-from airflow_adaptive.launch.connection_ids import ConnectionIds
+from airflow_adaptive.hooks.cluster_clients import create_client
+from airflow_adaptive.hooks.connection_ids import ConnectionIds
 from airflow_adaptive.ports import ClusterClient
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.cluster.shared_cluster import SharedCluster
@@ -121,7 +121,7 @@ class ProcessResources:
         """
 
         def create() -> ClusterClient:
-            return create_client(connections, address, self.store_access)
+            return create_client(connections, address, self.store_access.read_connection)
 
         async with self._clients.use((connections, address), create) as client:
             yield client, self._shared.setdefault(address.place, SharedCluster(self.clock))

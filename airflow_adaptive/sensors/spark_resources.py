@@ -12,7 +12,7 @@ from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSensorTimeout, AirflowSkipException
 
 from airflow_adaptive.declaration import validation
-from airflow_adaptive.launch.connection_ids import ConnectionIds
+from airflow_adaptive.hooks.connection_ids import ConnectionIds
 from airflow_adaptive.launch.resource_wait import wait_for_slots
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, parse_memory
 from airflow_adaptive.scheduler.config.options import Options

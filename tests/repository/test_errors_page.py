@@ -76,7 +76,7 @@ def declared(desk: Desk) -> list[Row]:
         Row(
             "connection of another cluster manager",
             desk.refusal(conn_id="yarn"),
-            "Use a connection to a Spark standalone cluster. No other cluster manager is supported.",
+            "Use a connection to a Spark standalone cluster or to a Kubernetes cluster. No other cluster manager is supported.",
         ),
         Row(
             "script missing",

@@ -10,7 +10,7 @@ from airflow.sdk import BaseOperator
 
 from airflow_adaptive.declaration import validation
 from airflow_adaptive.declaration.validation import DeclarationError
-from airflow_adaptive.launch.connection_ids import ConnectionIds
+from airflow_adaptive.hooks.connection_ids import ConnectionIds
 from airflow_adaptive.runtime.spec import DriverShape
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange

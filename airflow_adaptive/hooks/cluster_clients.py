@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from typing import Protocol, TypeVar
 
-from airflow_adaptive.launch.connection_ids import ConnectionIds
+from airflow_adaptive.hooks.connection_ids import ConnectionIds
 from airflow_adaptive.ports import ClusterClient, PortError
 from airflow_adaptive.spark.address import ClusterAddress
 from airflow_adaptive.spark.connection_fields import AddressError
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
 from airflow_adaptive.spark.standalone import StandaloneCluster
-from airflow_adaptive.stores.store_access import StoreAccess
+
+Result = TypeVar("Result")
 
 log = logging.getLogger(__name__)
 
 
-def create_client(
-    connections: ConnectionIds, address: ClusterAddress | KubernetesAddress, access: StoreAccess
-) -> ClusterClient:
+class Read(Protocol):
+    """Runs a blocking function, and returns its result (`StoreAccess.read_connection`)."""
+
+    async def __call__(self, work: Callable[[], Result]) -> Result:
+        """Return the result. Raises the exceptions of the function."""
+        ...
+
+
+def create_client(connections: ConnectionIds, address: ClusterAddress | KubernetesAddress, read: Read) -> ClusterClient:
     """Return a client, which sends nothing yet.
 
     Args:
         connections: read again if the cluster refuses their credentials.
         address: content of the connection of type `spark`.
-        access: reads connections outside of the event loop.
+        read: runs a blocking read of connections outside of the event loop. Raises `PortError` if Airflow does not answer.
 
     Raises:
         OSError: the file of certificate authorities cannot be read.
@@ -32,7 +41,7 @@ def create_client(
     async def renew() -> ClusterAddress | None:
         """Read the connection of a standalone cluster again; None if the connection cannot be read now."""
         try:
-            renewed = await access.read_connection(connections.address)
+            renewed = await read(connections.address)
         except (PortError, ValueError) as error:
             log.warning(
                 "A master refused the token of connection %s, which cannot be read: %s", connections.spark, error
