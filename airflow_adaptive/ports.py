@@ -180,6 +180,8 @@ class DriverSubmission:
             values from its reports.
         driver_cores: cores of the driver.
         driver_memory_mb: heap of the driver, MiB.
+        driver_template: description of the driver beyond its size, in the form of the cluster manager; None without one.
+        executor_template: likewise, of an executor.
     """
 
     name: str
@@ -191,6 +193,8 @@ class DriverSubmission:
     secret_env: Mapping[str, str] = field(default_factory=dict, repr=False)
     driver_cores: int = 1
     driver_memory_mb: int = 1024
+    driver_template: str | None = None
+    executor_template: str | None = None
 
 
 class ClusterClient(Protocol):

@@ -108,6 +108,8 @@ def submission(command: SubmitDriver, spec: JobSpec, nonce: str) -> DriverSubmis
         env=spec.env,
         driver_cores=spec.driver.cores,
         driver_memory_mb=spec.driver.memory_mb,
+        driver_template=spec.driver_template,
+        executor_template=spec.executor_template,
     )
 
 

@@ -86,6 +86,9 @@ class JobSpec:
         env: environment of the driver process.
         driver: size of the driver.
         executor: size of an executor.
+        driver_template: description of the driver beyond its size, for the cluster manager (Kubernetes: a pod template, in JSON); the
+            runtime does not decode the text. None without one.
+        executor_template: likewise, of an executor.
         attempt: token of the attempt that deploys the job; the same attempt never starts a finished job again.
         priority: jobs with a higher priority take precedence when jobs compete for slots.
         rescale_policy: encoded rescale policy (`autoscaling.advisor`), which the runtime does not decode; None without one.
@@ -101,6 +104,8 @@ class JobSpec:
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     driver: DriverShape = DriverShape()
     executor: ExecutorShape = ExecutorShape()
+    driver_template: str | None = None
+    executor_template: str | None = None
     attempt: str = ""
     priority: int = 1
     rescale_policy: str | None = None
@@ -109,7 +114,8 @@ class JobSpec:
     def deployment(self) -> str:
         """Fingerprint of everything that a driver is started with. A driver with another fingerprint runs an outdated job."""
         parts = [self.script, self.py_files, self.args, dict(self.conf), dict(self.env)]
-        text = json.dumps([*parts, asdict(self.driver), asdict(self.executor)], sort_keys=True)
+        templates = [self.driver_template, self.executor_template]
+        text = json.dumps([*parts, asdict(self.driver), asdict(self.executor), *templates], sort_keys=True)
         return sha256(text.encode()).hexdigest()[:FINGERPRINT_CHARACTERS]
 
 

@@ -30,3 +30,10 @@ def test_new_state_can_be_repartitioned_unless_its_author_keeps_it_elsewhere(
     command = SubmitDriver(epoch=1, slots=1, cause="SlotsChanged")
     submitted = submission(command, replace(Simulation().spec, conf=conf), "nonce").conf
     assert submitted[PROVIDER].endswith(provider)
+
+
+def test_templates_reach_the_cluster_manager() -> None:
+    command = SubmitDriver(epoch=1, slots=1, cause="SlotsChanged")
+    spec = replace(Simulation().spec, driver_template='{"a": 1}', executor_template='{"b": 2}')
+    submitted = submission(command, spec, "nonce")
+    assert (submitted.driver_template, submitted.executor_template) == ('{"a": 1}', '{"b": 2}')

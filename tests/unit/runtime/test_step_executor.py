@@ -78,6 +78,8 @@ def test_fingerprint_distinguishes_deployments_and_reveals_no_values(small: Simu
         replace(small.spec, script="file:///jobs/job/code/other.py"),
         replace(small.spec, args=("--from", "2013")),
         replace(small.spec, executor=replace(small.spec.executor, memory_mb=1024)),
+        replace(small.spec, driver_template="{}"),
+        replace(small.spec, executor_template="{}"),
     ]
     assert len({small.spec.deployment, *[other.deployment for other in others]}) == len(others) + 1
     assert "hunter2" not in secret.deployment
