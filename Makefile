@@ -5,7 +5,7 @@ PARALLEL := --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install ui ui-check demo playground test test-airflow test-cluster test-kubernetes kubernetes-programs test-long test-faults test-weeks chaos check lint format unit explore fleet fleet-long mutants mutants-full fleet-defects tables-age bench-scheduler bench-bodies bench-balance bench-triggerer bench-outages bench-rescale clean
+.PHONY: help install ui ui-check demo playground test test-airflow test-cluster test-kubernetes kubernetes-programs test-databases test-postgresql test-long test-faults test-weeks chaos check lint format unit explore fleet fleet-long mutants mutants-full fleet-defects tables-age bench-scheduler bench-bodies bench-balance bench-triggerer bench-outages bench-rescale clean
 
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,7 @@ playground: install ui ## run the demo, then keep Airflow, Spark and the job run
 test: check fleet ui ui-check ## run `check` and the tests on real Spark, on real Airflow and in a browser (about 15 minutes)
 	.ci/ensure_chromium.sh
 	$(MAKE) --jobs=2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) test-airflow test-cluster
+	$(MAKE) test-postgresql
 
 # `test` runs both targets at the same time.
 test-airflow: install ui
@@ -38,6 +39,15 @@ test-airflow: install ui
 
 test-cluster: install ui
 	$(BIN)/python -m pytest -m "not long" tests/integration/spark tests/integration/browser
+
+test-databases: install ui ## run the tests of the plugin, and jobs of several schedulers and triggerers, on a real PostgreSQL (about 10 minutes)
+	.ci/ensure_postgresql.sh
+	$(BIN)/python -m pytest --database postgresql tests/unit/plugin tests/unit/cli tests/integration/databases
+
+# The part of `test-databases` that `test` runs.
+test-postgresql: install ui
+	.ci/ensure_postgresql.sh
+	$(BIN)/python -m pytest -m "not long" --database postgresql tests/unit/plugin/data tests/integration/databases
 
 test-kubernetes: kubernetes-programs ## run the tests on a real Kubernetes cluster (needs Linux, root and Go; the first run builds the cluster for 8 minutes)
 	$(BIN)/python -m pytest tests/integration/kubernetes

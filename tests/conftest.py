@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 pytest_plugins = [
     "airflow_adaptive.testing.fixtures",
+    "tests.support.databases.fixtures",
     "tests.support.airflow.airflow_app_fixtures",
     "tests.support.browser_fixture",
     "tests.support.kubernetes.fixtures",
@@ -31,6 +32,7 @@ LEVELS: Mapping[str, Sequence[str]] = {
     "integration/airflow": ["airflow", "cluster"],
     "integration/browser": ["browser"],
     "integration/kubernetes": ["kubernetes"],
+    "integration/databases": ["databases"],
     "faults/unit": [],
     "faults": ["faults"],
 }

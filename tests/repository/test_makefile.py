@@ -11,7 +11,8 @@ TESTS = ROOT / "tests"
 NIGHTLY = (ROOT / ".github" / "workflows" / "nightly.yml").read_text()
 LONG = re.compile(r"^(test-long|test-faults|test-weeks|explore|fleet-\w+|mutants\S*|bench-\w+):", re.MULTILINE)
 COMMANDS = re.compile(
-    r"^(test-airflow|test-cluster|test-kubernetes|test-long|test-faults|unit):.*\n((?:\t.*\n)+)", re.MULTILINE
+    r"^(test-airflow|test-cluster|test-kubernetes|test-databases|test-postgresql|test-long|test-faults|unit):.*\n((?:\t.*\n)+)",
+    re.MULTILINE,
 )
 
 
@@ -44,7 +45,9 @@ def test_unit_tests_run_in_the_unit_target():
 
 def test_integration_tests_run_in_the_targets_of_make_test_or_on_kubernetes():
     targets = directories()
-    folders = targets["test-airflow"] + targets["test-cluster"] + targets["test-kubernetes"]
+    folders = (
+        targets["test-airflow"] + targets["test-cluster"] + targets["test-kubernetes"] + targets["test-postgresql"]
+    )
     assert left_out([TESTS / "integration"], folders) == []
     assert left_out([TESTS / "integration"], targets["test-long"]) == []
 

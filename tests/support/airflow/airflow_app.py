@@ -42,7 +42,9 @@ class AirflowApp:
         settings.configure_vars()
         settings.dispose_orm()
         settings.configure_orm()
-        event.listen(settings.engine, "connect", _hurry)
+        assert settings.engine is not None
+        if settings.engine.dialect.name == "sqlite":
+            event.listen(settings.engine, "connect", _hurry)
         db.initdb()
         purge_cached_app()
         return cls(create_app(apps="core"))

@@ -11,6 +11,7 @@ from unittest import mock
 import pytest
 
 from tests.support.airflow.airflow_app import AirflowApp
+from tests.support.databases.fixtures import SQLITE
 
 ENVIRONMENT = {
     "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
@@ -20,12 +21,19 @@ ENVIRONMENT = {
 
 
 @pytest.fixture(scope="session")
-def shared_airflow_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowApp]:
-    """One app for all tests: it takes some seconds to make."""
+def shared_airflow_app(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[AirflowApp]:
+    """One app for all tests, on the database that the option --database selects: it takes some seconds to make."""
     home: Path = tmp_path_factory.mktemp("shared_airflow_app")
+    is_sqlite = request.config.getoption("database") == SQLITE
     environment = {
         **ENVIRONMENT,
-        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home}/airflow.db",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": (
+            f"sqlite:///{home}/airflow.db"
+            if is_sqlite
+            else request.getfixturevalue("postgresql").create_database("app")
+        ),
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": f"{home}/passwords.json",
     }
     with mock.patch.dict(os.environ, environment):

@@ -23,13 +23,10 @@ def small_pool(size: int) -> Iterator[Any]:
     from sqlalchemy.pool import QueuePool  # noqa: PLC0415
 
     assert settings.engine is not None
+    url = settings.engine.url
+    arguments = {"timeout": WAIT_S, "check_same_thread": False} if url.get_backend_name() == "sqlite" else {}
     engine = create_engine(
-        settings.engine.url,
-        poolclass=QueuePool,
-        pool_size=size,
-        max_overflow=0,
-        pool_timeout=WAIT_S,
-        connect_args={"timeout": 60, "check_same_thread": False},
+        url, poolclass=QueuePool, pool_size=size, max_overflow=0, pool_timeout=WAIT_S, connect_args=arguments
     )
     sessions = sessionmaker(engine, autocommit=False, autoflush=False, expire_on_commit=False)
     with (

@@ -1,0 +1,185 @@
+"""A PostgreSQL server for tests: a temporary folder, a free port on loopback, and an account that is not root.
+
+The server needs the programs of PostgreSQL, which `.ci/ensure_postgresql.sh` installs, and no service of the system. A guardian process
+ends the server and deletes its folder if the owner process dies.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import URL, create_engine, text
+from sqlalchemy.exc import OperationalError
+
+from airflow_adaptive.local import guardian
+from airflow_adaptive.local.cluster import HOST, free_port
+from airflow_adaptive.local.guard import Guard
+from airflow_adaptive.local.waiting import wait_until
+
+ACCOUNTS: Final = ("postgres", "daemon")
+"""Accounts that run the server if the tests run as root, because PostgreSQL refuses root. The first existing account is used."""
+
+PACKAGED: Final = Path("/usr/lib/postgresql")
+"""Folder of the programs of Debian and Ubuntu. It is not in the PATH."""
+
+INSTALL: Final = (
+    "The tests on PostgreSQL need the program {program}: run .ci/ensure_postgresql.sh, or make test-databases."
+)
+
+START_TIMEOUT_S: Final = 60.0
+
+STOP_GRACE_S: Final = 10.0
+
+SETTINGS: Final = (
+    f"listen_addresses={HOST}",
+    "unix_socket_directories=",
+    "max_connections=200",
+    "fsync=off",  # The databases need not outlive a power failure.
+    "full_page_writes=off",
+    "synchronous_commit=off",
+    "log_lock_waits=on",
+)
+
+
+class MissingProgramError(Exception):
+    """PostgreSQL is not installed. The message names the command that installs it."""
+
+
+class PostgresqlServer:
+    """A PostgreSQL server without a database of Airflow.
+
+    Attributes:
+        folder: folder of the data and the log.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Describe a server.
+
+        Args:
+            folder: folder of the server, which exists and is empty.
+        """
+        self.folder = folder
+        self._password = secrets.token_urlsafe()
+        self._port = free_port()
+        self._account = _account()
+        self._mark = uuid.uuid4().hex
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def log(self) -> str:
+        """The log of the server, which names statements that fail, and deadlocks."""
+        return (self.folder / "log").read_text(errors="replace")
+
+    def start(self) -> None:
+        """Create the data folder, start the server and wait until it accepts connections.
+
+        Raises:
+            MissingProgramError: PostgreSQL is not installed.
+        """
+        initdb, postgres = find_program("initdb"), find_program("postgres")
+        (self.folder / "password").write_text(self._password)
+        for path in (self.folder, self.folder / "password"):
+            shutil.chown(path, *(self._account or (os.getuid(), os.getgid())))
+        data = str(self.folder / "data")
+        self._run(
+            [initdb, "-D", data, "-U", "airflow", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync",
+             "--auth=scram-sha-256", f"--pwfile={self.folder / 'password'}"]
+        ).wait()  # fmt: skip
+        settings = [part for setting in (*SETTINGS, f"port={self._port}") for part in ("-c", setting)]
+        self._process = self._run([postgres, "-D", data, *settings])
+        wait_until(self._answers, START_TIMEOUT_S, f"start of PostgreSQL; its log is {self.folder / 'log'}")
+
+    def stop(self) -> None:
+        """End the server and its connections."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGINT)
+            self._process.wait(STOP_GRACE_S)
+
+    def create_database(self, name: str) -> str:
+        """Create an empty database, and return its URL for `[database] sql_alchemy_conn`."""
+        self.execute(f'CREATE DATABASE "{name}"')
+        return self.url(name)
+
+    def execute(self, statement: str, database: str = "postgres") -> Sequence[Any]:
+        """Execute one statement in a transaction of its own, and return its rows."""
+        engine = create_engine(self.url(database), isolation_level="AUTOCOMMIT")
+        try:
+            with engine.connect() as connection:
+                result = connection.execute(text(statement))
+                return result.all() if result.returns_rows else []
+        finally:
+            engine.dispose()
+
+    def url(self, database: str) -> str:
+        """Return the URL of a database, with the password."""
+        parts = {"username": "airflow", "password": self._password, "host": HOST, "port": self._port}
+        url = URL.create("postgresql+psycopg2", **parts, database=database)  # type: ignore[arg-type]
+        return url.render_as_string(hide_password=False)
+
+    def _answers(self) -> bool:
+        if self._process is not None and self._process.poll() is not None:
+            raise RuntimeError(f"PostgreSQL ended with exit code {self._process.returncode}: {self.log}")
+        try:
+            return bool(self.execute("SELECT 1"))
+        except OperationalError:
+            return False
+
+    def _run(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
+        user, group = self._account or (None, None)
+        with (self.folder / "log").open("ab") as log:
+            return subprocess.Popen(
+                command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                env={**os.environ, guardian.MARK_VARIABLE: self._mark},
+                user=user, group=group, extra_groups=None if user is None else [],
+            )  # fmt: skip
+
+    def guard(self) -> Guard:
+        """Return a guardian that ends the server and deletes its folder when this process dies."""
+        return Guard(self._mark, STOP_GRACE_S, self.folder)
+
+
+@contextmanager
+def running_postgresql() -> Iterator[PostgresqlServer]:
+    """Run a server for the duration of the block."""
+    server = PostgresqlServer(Path(tempfile.mkdtemp(prefix="airflow-adaptive-postgresql-")))
+    guard = server.guard()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+        guard.end()
+
+
+def find_program(name: str) -> str:
+    """Return the path of a program of PostgreSQL.
+
+    Raises:
+        MissingProgramError: the program is not installed.
+    """
+    versions = sorted((int(found.parent.name) for found in PACKAGED.glob("[0-9]*/bin")), reverse=True)
+    folders = [os.environ.get("PATH", os.defpath), *(f"{PACKAGED}/{version}/bin" for version in versions)]
+    found = shutil.which(name, path=os.pathsep.join(folders))
+    if found is None:
+        raise MissingProgramError(INSTALL.format(program=name))
+    return found
+
+
+def _account() -> tuple[int, int] | None:
+    """Return user and group of the server, None for the user of the tests."""
+    if os.geteuid() != 0:
+        return None
+    known = {entry.pw_name: entry for entry in pwd.getpwall()}
+    entry = next(known[name] for name in ACCOUNTS if name in known)
+    return entry.pw_uid, entry.pw_gid
