@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,8 @@ from airflow_adaptive.autoscaling.advisor import require as require_policy
 from airflow_adaptive.autoscaling.policy import RescalePolicyError
 from airflow_adaptive.declaration import validation
 from airflow_adaptive.declaration.airflow_config import configured_options
-from airflow_adaptive.declaration.validation import RunningJob
+from airflow_adaptive.declaration.kubernetes import KubernetesParameters
+from airflow_adaptive.declaration.placement import RunningJob, cluster, unmoved
 from airflow_adaptive.hooks.connection_ids import ConnectionIds
 from airflow_adaptive.launch.job_ports import job_directory
 from airflow_adaptive.ports import JobDirectoryError
@@ -55,6 +56,16 @@ class DeclaredJob:
     conf: Mapping[str, str] | None
     env: Mapping[str, str] | None
     not_secret: Sequence[str]
+    image: str | None
+    service_account_name: str | None
+    driver_pod_template: str | Mapping[str, Any] | None
+    executor_pod_template: str | Mapping[str, Any] | None
+    node_selector: Mapping[str, str] | None
+    tolerations: Sequence[Any] | None
+    labels: Mapping[str, str] | None
+    annotations: Mapping[str, str] | None
+    priority_class_name: str | None
+    image_pull_secrets: Sequence[Any] | None
     driver_cores: int
     driver_memory: str
     executor_cores: int
@@ -73,6 +84,11 @@ class DeclaredJob:
     def connections(self) -> ConnectionIds:
         """The connections of the cluster."""
         return ConnectionIds(str(self.conn_id), str(self.kubernetes_conn_id), self.namespace or "")
+
+    @property
+    def kubernetes(self) -> KubernetesParameters:
+        """The parameters that apply on Kubernetes only."""
+        return KubernetesParameters(**{field.name: getattr(self, field.name) for field in fields(KubernetesParameters)})
 
     def batch(self) -> Batch:
         """Validate the job, and return the batch for spark-submit.
@@ -115,7 +131,7 @@ class DeclaredJob:
         driver, executor = self._shapes()
         directory = job_directory(self.job_directory, self.job)
         if running is not None:
-            validation.unmoved(running, self.connections, directory.uri)
+            unmoved(running, self.connections, directory.uri)
         newest = await directory.newest()
         if newest is None and running is not None:
             raise JobDirectoryError(f"{directory.uri}/journal has disappeared: restore the directory of the job")
@@ -129,10 +145,12 @@ class DeclaredJob:
             script=code.script,
             py_files=code.py_files,
             args=_texts(self.application_args),
-            conf=_text_values(self.conf),
+            conf=self.kubernetes.conf() | _text_values(self.conf),
             env=_text_values(self.env),
             driver=driver,
             executor=executor,
+            driver_template=self.kubernetes.driver_template(),
+            executor_template=self.kubernetes.executor_template(),
             attempt=attempt,
             priority=self.priority,
             rescale_policy=None if self.rescale_policy is None else policy_to_text(self.rescale_policy),
@@ -156,7 +174,7 @@ class DeclaredJob:
         newest = None if previous.uri == declared.uri else await previous.newest()
         if newest is not None and not isinstance(from_json(newest.scheduler).current, Finished):
             running = RunningJob(connections=self.connections, directory=previous.uri)
-            validation.unmoved(running, self.connections, declared.uri)
+            unmoved(running, self.connections, declared.uri)
 
     async def last_attempt(self) -> str | None:
         """Return the attempt that wrote the newest document of the journal, None without a journal.
@@ -190,6 +208,8 @@ class DeclaredJob:
                 lambda: validation.no_secrets(
                     conf=self.conf,
                     env=self.env,
+                    labels=self.labels,
+                    annotations=self.annotations,
                     arguments={"application_args": self.application_args},
                     not_secret=self.not_secret,
                 ),
@@ -199,7 +219,7 @@ class DeclaredJob:
                 lambda: validation.size(ExecutorShape, "executor", self.executor_cores, self.executor_memory),
                 lambda: self._check_policy(streaming),
                 lambda: validation.callback(on_rescale_callback=self.on_rescale_callback, not_secret=self.not_secret),
-                lambda: validation.cluster(self.connections, streaming=streaming),
+                lambda: cluster(self.connections, self.kubernetes, self.conf, streaming=streaming),
                 *(streaming_checks if streaming else ()),
             ]
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import StrEnum
 from inspect import signature
 from itertools import pairwise
@@ -15,7 +14,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from airflow_adaptive.hooks.connection_ids import ConnectionIds
+from airflow_adaptive.declaration.reserved_properties import refused
 from airflow_adaptive.ports import (
     ForeignDirectoryError,
     JobDirectoryError,
@@ -26,7 +25,6 @@ from airflow_adaptive.ports import (
 from airflow_adaptive.runtime.spec import MIN_MEMORY_MB, parse_memory
 from airflow_adaptive.scheduler.errors import AdaptiveSchedulerError, did_you_mean
 from airflow_adaptive.scheduler.job_graph import JobGraph
-from airflow_adaptive.spark.connection_fields import AddressError
 
 Check = Callable[[], object]
 """Raises an exception for a violation. The return value is ignored."""
@@ -36,46 +34,6 @@ VIOLATION_ERRORS = (AdaptiveSchedulerError, AirflowException, ImportError, PortE
 
 Airflow raises its own exceptions for a connection in a URI. fsspec raises `ImportError` if the library of a storage is missing.
 """
-
-PARAMETERS = {
-    "spark.app.name": "job",
-    "spark.cores.max": "parallelism",
-    "spark.driver.cores": "driver_cores",
-    "spark.driver.memory": "driver_memory",
-    "spark.executor.cores": "executor_cores",
-    "spark.executor.instances": "parallelism",
-    "spark.executor.memory": "executor_memory",
-    "spark.master": "conn_id",
-    "spark.submit.pyFiles": "py_files",
-}
-"""Spark properties without effect -> parameter of the operator that determines the value."""
-
-STREAMING_PARAMETERS = {
-    "spark.dynamicAllocation.enabled": "parallelism",
-    "spark.dynamicAllocation.initialExecutors": "parallelism",
-    "spark.dynamicAllocation.maxExecutors": "parallelism",
-    "spark.dynamicAllocation.minExecutors": "parallelism",
-    "spark.sql.shuffle.partitions": "max_parallelism",
-    "spark.sql.streaming.stopTimeout": "stop_timeout",
-}
-"""The same for properties that the scheduler or the runtime in the driver determines."""
-
-OWN_PREFIX = "spark.airflow.adaptive."
-
-SUPERVISE = "spark.driver.supervise"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunningJob:
-    """The place of a running job.
-
-    Attributes:
-        connections: Airflow connections of the cluster on which the job runs.
-        directory: URI of the job directory as Spark reads it.
-    """
-
-    connections: ConnectionIds
-    directory: str
 
 
 class DeclarationError(ValueError):
@@ -246,7 +204,7 @@ def size(shape: Callable[..., object], name: str, cores: object, memory: str) ->
 
 def no_overridden_properties(conf: Mapping[str, str] | None, *, streaming: bool = True) -> None:
     """Reject Spark properties that a parameter of the operator or the scheduler determines. Raises `DeclarationError`."""
-    _reject(f"conf[{violation}" for violation in _overridden(_mapping(conf), streaming))
+    _reject(f"conf[{violation}" for violation in refused(_mapping(conf), streaming=streaming))
 
 
 def callback(*, not_secret: Collection[str] = (), **callbacks: object) -> None:
@@ -265,18 +223,6 @@ def callback(*, not_secret: Collection[str] = (), **callbacks: object) -> None:
             raise DeclarationError(
                 [f"{name}.kwargs must contain text, numbers, lists and mappings only ({error})"]
             ) from error
-
-
-def cluster(connections: ConnectionIds, *, streaming: bool = True) -> None:
-    """Reject connections that do not describe a cluster, or that have properties without effect.
-
-    Blocks on Airflow's connections. Raises `DeclarationError`, `AddressError`.
-    """
-    address = connections.address()
-    _reject(
-        f"connection {connections.spark!r}: extra conf[{violation}"
-        for violation in _overridden(address.conf, streaming)
-    )
 
 
 def known_parameters(operator: type[BaseOperator], names: Iterable[str], options: Iterable[str]) -> None:
@@ -303,54 +249,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _overridden(conf: Mapping[str, Any], streaming: bool) -> Iterator[str]:
-    parameters = PARAMETERS | STREAMING_PARAMETERS if streaming else PARAMETERS
-    for name, value in conf.items():
-        if name in parameters:
-            yield f"{name!r}] would have no effect: use the parameter {parameters[name]!r} of the operator"
-        elif name.startswith(OWN_PREFIX):
-            yield f"{name!r}] is reserved for the runtime: leave it out"
-        elif name == SUPERVISE and str(value).lower() != "false":
-            yield f"{name!r}] must be off, because the scheduler restarts the driver"
-
-
 def _reject(violations: Iterable[str]) -> None:
     found = list(violations)
     if found:
         raise DeclarationError(found)
-
-
-def unmoved(running: RunningJob, connections: ConnectionIds, directory: str) -> None:
-    """Refuse to move a running job: the next loop would begin a new journal, and the driver would keep the old journal.
-
-    Args:
-        running: the running job.
-        connections: connections that the DAG declares now.
-        directory: job directory that the DAG declares now.
-
-    Raises:
-        DeclarationError: the declaration names another directory or another cluster. The message explains how to move the job.
-    """
-    how = "A running job cannot move: suspend the job,"
-    violations = []
-    if directory != running.directory:
-        violations.append(
-            f"job_directory leads to {directory!r}, but the job runs in {running.directory!r}. {how} copy that directory to the new "
-            "place, change job_directory, and resume the job"
-        )
-    if connections != running.connections and not _is_same_cluster(connections, running.connections):
-        violations.append(
-            f"conn_id {connections.spark!r} names another cluster than {running.connections.spark!r}, on which the job runs. {how} change "
-            "conn_id, and resume the job"
-        )
-    if violations:
-        raise DeclarationError(violations)
-
-
-def _is_same_cluster(connections: ConnectionIds, running: ConnectionIds) -> bool:
-    """Return whether connections name the same cluster. A connection that does not exist any more was renamed."""
-    place = connections.address().place
-    try:
-        return place == running.address().place
-    except AddressError:
-        return True

@@ -16,8 +16,9 @@ from airflow.sdk.exceptions import AirflowException
 
 from airflow_adaptive.declaration import validation
 from airflow_adaptive.declaration.declared_job import DeclaredJob
+from airflow_adaptive.declaration.kubernetes import KubernetesParameters
 from airflow_adaptive.declaration.operator_arguments import as_list, pop_options
-from airflow_adaptive.declaration.validation import RunningJob
+from airflow_adaptive.declaration.placement import RunningJob
 from airflow_adaptive.hooks.connection_ids import ConnectionIds
 from airflow_adaptive.launch.job_loop import cancel_until_ended, kill_driver, run_job_loop
 from airflow_adaptive.launch.loop_events import deployed_spec, superseded_event
@@ -50,6 +51,15 @@ if TYPE_CHECKING:
     from airflow_adaptive.autoscaling.combined import CombinedPolicy
     from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
     from airflow_adaptive.declaration.batch import BatchSubmission
+
+KUBERNETES = tuple(field.name for field in fields(KubernetesParameters))
+"""Names of the parameters that apply on Kubernetes only."""
+
+JSON_FIELDS = (
+    *("conf", "env", "node_selector", "tolerations", "labels", "annotations"),
+    *("driver_pod_template", "executor_pod_template"),
+)
+"""Names of the parameters that Airflow's page of rendered templates shows as JSON."""
 
 KILL_TIMEOUT = timedelta(seconds=60)
 """Longest time that `on_kill` on a worker waits for the end of the job."""
@@ -87,6 +97,17 @@ class AdaptiveSparkOperator(BaseOperator):
         conf: Spark properties, without secrets. (templated)
         env: environment of the driver process, without secrets. (templated)
         not_secret: names in `conf`, `env` and `application_args` that look like names of secrets, and whose values are not secret.
+        image: container image with Spark, of driver and executors. This parameter and the nine following parameters apply on Kubernetes only.
+            Volumes and all other settings are Spark properties in `conf`. (templated)
+        service_account_name: service account of the driver. (templated)
+        driver_pod_template: pod template of the driver: a mapping, or the path of a YAML file, readable by Airflow. (templated)
+        executor_pod_template: pod template of the executors, likewise. (templated)
+        node_selector: labels of the nodes on which driver and executors may run. (templated)
+        tolerations: tolerations of driver and executors. (templated)
+        labels: labels of the pods of driver and executors. (templated)
+        annotations: annotations of the pods of driver and executors. (templated)
+        priority_class_name: priority class of driver and executors. (templated)
+        image_pull_secrets: names of Secrets with the credentials of the image registry. (templated)
         driver_cores: cores of the driver.
         driver_memory: heap of the driver, for example "1g".
         executor_cores: cores of an executor. Each core is a slot.
@@ -112,8 +133,9 @@ class AdaptiveSparkOperator(BaseOperator):
         "py_files",
         "conf",
         "env",
+        *KUBERNETES,
     )
-    template_fields_renderers: ClassVar[dict[str, str]] = {"conf": "json", "env": "json"}
+    template_fields_renderers: ClassVar[dict[str, str]] = dict.fromkeys(JSON_FIELDS, "json")
     operator_extra_links = ALL_LINKS
 
     def __init__(
@@ -135,6 +157,16 @@ class AdaptiveSparkOperator(BaseOperator):
         conf: Mapping[str, str] | None = None,
         env: Mapping[str, str] | None = None,
         not_secret: Sequence[str] = (),
+        image: str | None = None,
+        service_account_name: str | None = None,
+        driver_pod_template: str | Mapping[str, Any] | None = None,
+        executor_pod_template: str | Mapping[str, Any] | None = None,
+        node_selector: Mapping[str, str] | None = None,
+        tolerations: Sequence[Any] | None = None,
+        labels: Mapping[str, str] | None = None,
+        annotations: Mapping[str, str] | None = None,
+        priority_class_name: str | None = None,
+        image_pull_secrets: Sequence[Any] | None = None,
         driver_cores: int = 1,
         driver_memory: str = "1g",
         executor_cores: int = 1,
@@ -165,6 +197,16 @@ class AdaptiveSparkOperator(BaseOperator):
         self.conf = conf
         self.env = env
         self.not_secret = not_secret
+        self.image = image
+        self.service_account_name = service_account_name
+        self.driver_pod_template = driver_pod_template
+        self.executor_pod_template = executor_pod_template
+        self.node_selector = node_selector
+        self.tolerations = tolerations
+        self.labels = labels
+        self.annotations = annotations
+        self.priority_class_name = priority_class_name
+        self.image_pull_secrets = image_pull_secrets
         self.driver_cores = driver_cores
         self.driver_memory = driver_memory
         self.executor_cores = executor_cores

@@ -12,6 +12,8 @@ from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSensorTimeout, AirflowSkipException
 
 from airflow_adaptive.declaration import validation
+from airflow_adaptive.declaration.kubernetes import KubernetesParameters
+from airflow_adaptive.declaration.placement import cluster
 from airflow_adaptive.hooks.connection_ids import ConnectionIds
 from airflow_adaptive.launch.resource_wait import wait_for_slots
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, parse_memory
@@ -127,7 +129,7 @@ class SparkResourcesSensor(BaseSensorOperator):
                 lambda: validation.size(DriverShape, "driver", self.driver_cores, self.driver_memory),
                 lambda: validation.size(ExecutorShape, "executor", self.executor_cores, self.executor_memory),
                 self._options,
-                lambda: validation.cluster(self._connections),
+                lambda: cluster(self._connections, KubernetesParameters(), None),
             ]
         )
 

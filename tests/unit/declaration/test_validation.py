@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ from airflow.sdk import BaseOperator
 
 from airflow_adaptive.declaration import validation
 from airflow_adaptive.declaration.validation import DeclarationError
-from airflow_adaptive.hooks.connection_ids import ConnectionIds
 from airflow_adaptive.runtime.spec import DriverShape
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
@@ -136,16 +134,6 @@ def test_secret_is_named_without_its_value_and_can_be_declared_public(given: Any
 )
 def test_arguments_without_secrets_are_accepted(args: Any) -> None:
     assert violations(lambda: validation.no_secrets(arguments={"application_args": args})) == []
-
-
-def test_connection_is_checked_for_properties_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    extra = {"conf": {"spark.executor.cores": "4", "spark.my.secret": "hush"}}
-    connection = {"conn_type": "spark", "host": "spark://h1:7077", "extra": extra}
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", json.dumps(connection))
-    assert violations(lambda: validation.cluster(ConnectionIds("spark_test"))) == [
-        "connection 'spark_test': extra conf['spark.executor.cores'] would have no effect: use the parameter "
-        "'executor_cores' of the operator"
-    ]
 
 
 @pytest.mark.parametrize(

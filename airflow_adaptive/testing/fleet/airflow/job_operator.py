@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_adaptive.declaration.validation import RunningJob
+from airflow_adaptive.declaration.placement import RunningJob
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.stores.job_base import record_base

@@ -1,0 +1,106 @@
+"""Validation of the place of a job: its cluster, and the directory in which it runs already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_adaptive.declaration.kubernetes import KubernetesParameters
+from airflow_adaptive.declaration.reserved_properties import refused, refused_on_kubernetes
+from airflow_adaptive.declaration.validation import DeclarationError
+from airflow_adaptive.hooks.connection_ids import ConnectionIds
+from airflow_adaptive.spark.connection_fields import AddressError
+from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningJob:
+    """The place of a running job.
+
+    Attributes:
+        connections: Airflow connections of the cluster on which the job runs.
+        directory: URI of the job directory as Spark reads it.
+    """
+
+    connections: ConnectionIds
+    directory: str
+
+
+def cluster(
+    connections: ConnectionIds,
+    kubernetes: KubernetesParameters,
+    conf: Mapping[str, Any] | None,
+    *,
+    streaming: bool = True,
+) -> None:
+    """Reject connections that do not describe a cluster, and parameters and properties without effect on its cluster manager.
+
+    Args:
+        connections: connections of the cluster.
+        kubernetes: parameters that apply on Kubernetes only.
+        conf: Spark properties of the job.
+        streaming: whether the adaptive scheduler runs the job.
+
+    Blocks on Airflow's connections. Raises `DeclarationError`, `AddressError`.
+    """
+    address, properties = connections.address(), conf if isinstance(conf, Mapping) else {}
+    place = f"connection {connections.spark!r}: extra conf["
+    violations = [f"{place}{violation}" for violation in refused(address.conf, streaming=streaming)]
+    if not isinstance(address, KubernetesAddress):
+        violations += _without_kubernetes(connections, kubernetes)
+    elif not streaming:
+        violations.append(
+            f"connection {connections.spark!r} names a Kubernetes cluster, on which the operator does not run batches: use SparkKubernetesOperator "
+            "or SparkSubmitOperator"
+        )
+    else:
+        violations += [f"{place}{violation}" for violation in refused_on_kubernetes(address.conf)]
+        violations += [f"conf[{violation}" for violation in refused_on_kubernetes(properties)]
+        violations += kubernetes.violations(properties, address.conf)
+    if violations:
+        raise DeclarationError(violations)
+
+
+def _without_kubernetes(connections: ConnectionIds, kubernetes: KubernetesParameters) -> Iterator[str]:
+    if kubernetes.given:
+        yield (
+            f"{', '.join(kubernetes.given)}: no effect, because connection {connections.spark!r} names a standalone cluster. Leave the parameters "
+            "out, or use a connection with the host k8s://https://host:port"
+        )
+
+
+def unmoved(running: RunningJob, connections: ConnectionIds, directory: str) -> None:
+    """Refuse to move a running job: the next loop would begin a new journal, and the driver would keep the old journal.
+
+    Args:
+        running: the running job.
+        connections: connections that the DAG declares now.
+        directory: job directory that the DAG declares now.
+
+    Raises:
+        DeclarationError: the declaration names another directory or another cluster. The message explains how to move the job.
+    """
+    how = "A running job cannot move: suspend the job,"
+    violations = []
+    if directory != running.directory:
+        violations.append(
+            f"job_directory leads to {directory!r}, but the job runs in {running.directory!r}. {how} copy that directory to the new "
+            "place, change job_directory, and resume the job"
+        )
+    if connections != running.connections and not _is_same_cluster(connections, running.connections):
+        violations.append(
+            f"conn_id {connections.spark!r} names another cluster than {running.connections.spark!r}, on which the job runs. {how} change "
+            "conn_id, and resume the job"
+        )
+    if violations:
+        raise DeclarationError(violations)
+
+
+def _is_same_cluster(connections: ConnectionIds, running: ConnectionIds) -> bool:
+    """Return whether connections name the same cluster. A connection that does not exist any more was renamed."""
+    place = connections.address().place
+    try:
+        return place == running.address().place
+    except AddressError:
+        return True

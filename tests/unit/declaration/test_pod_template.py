@@ -1,0 +1,96 @@
+"""Pod templates, as mappings and in files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_adaptive.declaration.pod_template import TemplateError, read_template, secret_variables
+
+TEMPLATE: dict[str, Any] = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "spark"}]}}
+
+
+@pytest.mark.parametrize(
+    "template", [TEMPLATE, {}, {"apiVersion": "v1", "kind": "Pod", "spec": {"restartPolicy": "Never"}}]
+)
+def test_valid_template_is_returned(template: dict[str, Any]) -> None:
+    assert read_template("driver_pod_template", template) == template
+
+
+def test_template_is_read_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "driver.yaml"
+    file.write_text("kind: Pod\nspec:\n  containers:\n  - name: spark\n")
+    assert read_template("driver_pod_template", str(file)) == {
+        "kind": "Pod",
+        "spec": {"containers": [{"name": "spark"}]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "cannot be read where Airflow runs (No such file or directory)"),
+        ("a: [", "does not contain one YAML document"),
+        ("kind: Pod\n---\nkind: Pod\n", "does not contain one YAML document"),
+        ("", "is not a pod template"),
+        ("text", "is not a pod template"),
+    ],
+)
+def test_file_without_a_template_is_refused(tmp_path: Path, content: str | None, message: str) -> None:
+    file = tmp_path / "driver.yaml"
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(TemplateError, match="^driver_pod_template ") as caught:
+        read_template("driver_pod_template", str(file))
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("policy", ["Always", "OnFailure", None])
+def test_restart_policy_other_than_never_is_refused(policy: str | None) -> None:
+    """A container that the kubelet starts again would be a second driver."""
+    with pytest.raises(TemplateError, match="has spec.restartPolicy .*: use 'Never', because the scheduler restarts"):
+        read_template("driver_pod_template", {"spec": {"restartPolicy": policy}})
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ({"kind": "Deployment"}, "has kind 'Deployment': use 'Pod'"),
+        ({"apiVersion": "apps/v1"}, "has apiVersion 'apps/v1': use 'v1'"),
+        (
+            {"containers": []},
+            "has unknown fields containers: a pod template has the fields apiVersion, kind, metadata, spec",
+        ),
+        ({"spec": []}, None),
+        ({"spec": ["x"]}, "has a spec that is not a mapping"),
+        ({"metadata": "x"}, "has a metadata that is not a mapping"),
+        ({"spec": {"containers": {}}}, None),
+        ({"spec": {"containers": {"name": "spark"}}}, "has spec.containers that is not a list of mappings"),
+        ({"spec": {"volumes": ["x"]}}, "has spec.volumes that is not a list of mappings"),
+        ({"spec": {"initContainers": [{"image": "x"}]}}, "has spec.initContainers without a name"),
+    ],
+)
+def test_template_that_is_no_pod_is_refused(template: dict[str, Any], message: str | None) -> None:
+    if message is None:
+        assert read_template("t", template) == template
+        return
+    with pytest.raises(TemplateError, match=f"t {message}"):
+        read_template("t", template)
+
+
+def test_all_violations_are_reported() -> None:
+    with pytest.raises(TemplateError) as caught:
+        read_template("t", {"kind": "Job", "spec": {"restartPolicy": "Always", "volumes": 1}})
+    assert len(caught.value.violations) == 3
+
+
+def test_variables_with_secret_values_are_found() -> None:
+    env = [
+        {"name": "DB_PASSWORD", "value": "hush"},
+        {"name": "API_TOKEN", "valueFrom": {"secretKeyRef": {"name": "a", "key": "b"}}},
+        {"name": "LEVEL", "value": "INFO"},
+    ]
+    spec = {"containers": [{"name": "spark", "env": env}], "initContainers": [{"name": "i", "env": env}]}
+    assert [*secret_variables({"spec": spec})] == ["DB_PASSWORD", "DB_PASSWORD"]
