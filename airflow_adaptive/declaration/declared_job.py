@@ -14,7 +14,7 @@ from airflow_adaptive.declaration import validation
 from airflow_adaptive.declaration.airflow_config import configured_options
 from airflow_adaptive.declaration.kubernetes import KubernetesParameters
 from airflow_adaptive.declaration.placement import RunningJob, cluster, unmoved
-from airflow_adaptive.hooks.connection_ids import ConnectionIds
+from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.job_ports import job_directory
 from airflow_adaptive.ports import JobDirectoryError
 from airflow_adaptive.runtime.journal.journal import attempt_of

@@ -9,7 +9,7 @@ from typing import Any
 from airflow_adaptive.declaration.kubernetes import KubernetesParameters
 from airflow_adaptive.declaration.reserved_properties import refused, refused_on_kubernetes
 from airflow_adaptive.declaration.validation import DeclarationError
-from airflow_adaptive.hooks.connection_ids import ConnectionIds
+from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.spark.connection_fields import AddressError
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
 

@@ -15,7 +15,7 @@ from pathlib import PurePath
 from typing import Any
 
 from airflow_adaptive.autoscaling.advisor import advisor
-from airflow_adaptive.hooks.connection_ids import ConnectionIds
+from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.job_ports import job_directory, job_ports
 from airflow_adaptive.launch.loop_events import error_event, finished_event, recycle_event
 from airflow_adaptive.launch.process_resources import ProcessResources

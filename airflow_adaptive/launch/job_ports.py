@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from airflow.sdk import ObjectStoragePath
 
-from airflow_adaptive.hooks.connection_ids import ConnectionIds
+from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.process_resources import ProcessResources
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory

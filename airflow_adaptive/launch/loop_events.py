@@ -6,7 +6,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any, cast
 
-from airflow_adaptive.hooks.connection_ids import ConnectionIds
+from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.errors import SnapshotError

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from airflow_adaptive.hooks.cluster_clients import create_client
-from airflow_adaptive.hooks.connection_ids import ConnectionIds
+from airflow_adaptive.launch.cluster.clients import create_client
+from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.ports import ClusterClient
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.cluster.shared_cluster import SharedCluster

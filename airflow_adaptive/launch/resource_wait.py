@@ -6,7 +6,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from airflow_adaptive.hooks.connection_ids import ConnectionIds
+from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.process_resources import ProcessResources
 from airflow_adaptive.ports import PortError
 from airflow_adaptive.runtime.clock import SystemClock

@@ -19,7 +19,7 @@ from airflow_adaptive.declaration.declared_job import DeclaredJob
 from airflow_adaptive.declaration.kubernetes import KubernetesParameters
 from airflow_adaptive.declaration.operator_arguments import as_list, pop_options
 from airflow_adaptive.declaration.placement import RunningJob
-from airflow_adaptive.hooks.connection_ids import ConnectionIds
+from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.job_loop import cancel_until_ended, kill_driver, run_job_loop
 from airflow_adaptive.launch.loop_events import deployed_spec, superseded_event
 from airflow_adaptive.launch.task_result import task_result

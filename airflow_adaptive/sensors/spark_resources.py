@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from airflow_adaptive.declaration import validation
 from airflow_adaptive.declaration.kubernetes import KubernetesParameters
 from airflow_adaptive.declaration.placement import cluster
-from airflow_adaptive.hooks.connection_ids import ConnectionIds
+from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.resource_wait import wait_for_slots
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, parse_memory
 from airflow_adaptive.scheduler.config.options import Options

@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_adaptive.hooks.connection_ids import ConnectionIds
+from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.deferral import finish_in_background, with_minimum_deferral
 from airflow_adaptive.launch.job_loop import cancel_until_ended, run_job_loop
 from airflow_adaptive.launch.loop_events import deployed_spec, error_event, recycle_event, superseded_event

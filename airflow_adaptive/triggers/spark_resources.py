@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_adaptive.hooks.connection_ids import ConnectionIds
+from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.deferral import with_minimum_deferral
 from airflow_adaptive.launch.resource_wait import wait_for_slots
 from airflow_adaptive.triggers.serialization import SerializedByAttributes

@@ -170,7 +170,7 @@ class Triggerer:
         return self._waits.status_readers == len(self._jobs)
 
     async def _run(self, name: str) -> None:
-        from airflow_adaptive.hooks.connection_ids import ConnectionIds  # noqa: PLC0415
+        from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds  # noqa: PLC0415
         from airflow_adaptive.launch.job_ports import job_ports  # noqa: PLC0415
         from airflow_adaptive.stores.task_xcoms import TaskKey  # noqa: PLC0415  see `run_triggerer`
 

@@ -10,7 +10,7 @@ import pytest
 from airflow_adaptive.declaration.kubernetes import KubernetesParameters
 from airflow_adaptive.declaration.placement import RunningJob, cluster, unmoved
 from airflow_adaptive.declaration.validation import DeclarationError
-from airflow_adaptive.hooks.connection_ids import ConnectionIds
+from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 
 STANDALONE = ConnectionIds("spark_test")
 KUBERNETES = ConnectionIds("spark_k8s")

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.hooks.connection_ids import ConnectionIds
 from airflow_adaptive.job.protocol.codec import decode_journal, encode_journal
 from airflow_adaptive.launch import job_loop
+from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.job_loop import NotCanceledError, cancel_job, run_job_loop
 from airflow_adaptive.launch.process_resources import ProcessResources
 from airflow_adaptive.ports import ClusterUnreachableError, ControlRequests, ForeignDirectoryError, JobDirectoryError

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
-from airflow_adaptive.hooks.connection_ids import ConnectionIds
 from airflow_adaptive.launch import job_ports as composition
+from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.job_ports import job_directory, job_ports
 from airflow_adaptive.spark.address import ClusterAddress
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress

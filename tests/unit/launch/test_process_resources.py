@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.hooks.connection_ids import ConnectionIds
+from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.process_resources import ProcessResources, SharedReads
 from airflow_adaptive.ports import ClusterSnapshot, ClusterUnreachableError
 from airflow_adaptive.runtime.cluster.capacity_share import SlotDemand

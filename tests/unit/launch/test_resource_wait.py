@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from airflow_adaptive.hooks.connection_ids import ConnectionIds
+from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.resource_wait import wait_for_slots
 
 

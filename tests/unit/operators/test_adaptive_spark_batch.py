@@ -5,7 +5,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_adaptive.declaration import batch
 from airflow_adaptive.declaration.batch import Batch
-from airflow_adaptive.hooks.connection_ids import ConnectionIds
+from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobType, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange

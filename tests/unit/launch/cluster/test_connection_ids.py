@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from airflow_adaptive.hooks.connection_ids import ConnectionIds
+from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.spark.connection_fields import AddressError
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
 

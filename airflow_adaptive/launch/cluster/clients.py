@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from airflow_adaptive.hooks.connection_ids import ConnectionIds
+from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.ports import ClusterClient, PortError
 from airflow_adaptive.spark.address import ClusterAddress
 from airflow_adaptive.spark.connection_fields import AddressError
