@@ -27,7 +27,7 @@ from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
 
 
 @dataclass(slots=True, kw_only=True)
-class _Session:
+class DriverSession:
     """State of one driver process.
 
     Attributes:
@@ -85,7 +85,7 @@ class FakeDrivers:
         self._cluster = cluster
         self._directory = directory
         self._clock = clock
-        self._sessions: dict[str, _Session] = {}
+        self._sessions: dict[str, DriverSession] = {}
         self.boots = 0
         self.registers = 0
         self.formats: tuple[int, ...] = FORMATS
@@ -102,13 +102,17 @@ class FakeDrivers:
         for submission_id, submission in own.items():
             if submission_id not in self._sessions:
                 self._sessions[submission_id] = self._start(submission_id, submission)
-            if states[submission_id] is SubmissionState.RUNNING and not self.hang:
+            if self._is_awake(self._sessions[submission_id], states[submission_id]):
                 self._act(self._sessions[submission_id])
 
-    def _start(self, submission_id: str, submission: DriverSubmission) -> _Session:
+    def _is_awake(self, _: DriverSession, state: SubmissionState) -> bool:
+        """Return whether the processes of a driver run."""
+        return state is SubmissionState.RUNNING and not self.hang
+
+    def _start(self, submission_id: str, submission: DriverSubmission) -> DriverSession:
         settings = read_settings(submission.conf.get)
         epoch, nonce, lease_s = settings.epoch, settings.nonce, settings.lease_timeout_s
-        return _Session(
+        return DriverSession(
             submission_id=submission_id,
             fence=Fence(epoch=epoch, nonce=nonce, lease_timeout_s=lease_s, clock=self._clock),
             epoch=epoch,
@@ -133,7 +137,7 @@ class FakeDrivers:
         """Let the newest driver stop by itself, as after `orphan_timeout`."""
         list(self._sessions.values())[-1].state = DriverState.STOPPED
 
-    def _act(self, session: _Session) -> None:
+    def _act(self, session: DriverSession) -> None:
         session.boots -= 1
         if session.boots >= 0:
             return
@@ -146,13 +150,14 @@ class FakeDrivers:
             self._leave(session, session.state)
         elif directive is not None and directive.action is Action.STOP:
             self._leave(session, DriverState.STOPPED)
-        elif directive is not None:
-            self._obey(session, directive)
+        else:
+            if directive is not None:
+                self._obey(session, directive)
             self._report(session)
 
-    def _read(self, session: _Session) -> Directive | None:
+    def _read(self, session: DriverSession) -> Directive | None:
         """Return the newest directive. Raises `FencedError`."""
-        read_at, document = self._clock(), self._newest()
+        read_at, document = self._clock(), self._newest(session)
         if document is not None and document.format not in session.formats:
             raise FencedError(f"the format of journal document {document.number} is unknown")
         if document is not None:
@@ -160,14 +165,12 @@ class FakeDrivers:
         session.fence.check(query_may_run=session.query_version is not None)
         return None if document is None else document.directive
 
-    def _obey(self, session: _Session, directive: Directive) -> None:
+    def _obey(self, session: DriverSession, directive: Directive) -> None:
         plan = directive.plan
         if directive.action is Action.HOLD or plan is None:
             session.state, session.failure, session.query_version = DriverState.HOLDING, None, None
             return
-        session.application_id = self._cluster.request_executors(
-            session.submission_id, plan.executors, session.cores, session.memory_mb
-        )
+        self._request_executors(session, plan)
         registered = self._registered(session)
         if directive.version not in (session.version, session.rejected_version):
             session.state = DriverState.RESCALING if session.version else DriverState.STARTING
@@ -176,20 +179,25 @@ class FakeDrivers:
         if session.query_version is not None and self.commits:
             session.committed += 1
 
-    def _registered(self, session: _Session) -> Mapping[str, str]:
+    def _request_executors(self, session: DriverSession, plan: DriverPlan) -> None:
+        session.application_id = self._cluster.request_executors(
+            session.submission_id, plan.executors, session.cores, session.memory_mb
+        )
+
+    def _registered(self, session: DriverSession) -> Mapping[str, str]:
         """Return the worker ID of each registered executor by executor ID."""
         granted = self._cluster.executors_by_id(session.submission_id)
         ages = session.ticks_since_grant
         session.ticks_since_grant = {name: ages.get(name, -1) + 1 for name in granted}
         return {name: granted[name] for name, age in session.ticks_since_grant.items() if age >= self.registers}
 
-    def _has_queries(self, session: _Session, version: int, plan: DriverPlan) -> bool:
-        """Return whether the queries of the plan run (tier 0) or were built; else build the queries until the next tick."""
-        is_built = session.query_version == plan.query_version or session.built_version == version
+    def _has_queries(self, session: DriverSession, version: int, plan: DriverPlan) -> bool:
+        """Return whether the queries of the plan run (tier 0) or can start; else build the queries until the next tick."""
+        is_running, is_built = session.query_version == plan.query_version, session.built_version == version
         session.built_version = version
-        return is_built
+        return is_running or (is_built and session.fence.overdue_s() < 0)
 
-    def _activate(self, session: _Session, version: int, plan: DriverPlan) -> None:
+    def _activate(self, session: DriverSession, version: int, plan: DriverPlan) -> None:
         is_running = session.query_version is not None
         if self.build_failure is not None and session.query_version != plan.query_version:
             if is_running:
@@ -202,12 +210,15 @@ class FakeDrivers:
         session.version, session.query_version = version, plan.query_version
         session.state, session.failure = DriverState.RUNNING, None
 
-    def _leave(self, session: _Session, state: DriverState) -> None:
+    def _leave(self, session: DriverSession, state: DriverState) -> None:
         session.state = state
         self._report(session)
-        self._cluster.finish_driver(session.submission_id)
+        if state is DriverState.FENCED:
+            self._cluster.kill_driver(session.submission_id)
+        else:
+            self._cluster.finish_driver(session.submission_id)
 
-    def _report(self, session: _Session) -> None:
+    def _report(self, session: DriverSession) -> None:
         session.sequence += 1
         registered = session.ticks_since_grant
         placed = self._cluster.executors_by_id(session.submission_id)
@@ -244,6 +255,7 @@ class FakeDrivers:
         )
         session.fence.renew()
 
-    def _newest(self) -> JournalDocument | None:
+    def _newest(self, _: DriverSession) -> JournalDocument | None:
+        """Return the newest journal document that a driver can read."""
         journal = self._directory.journal
         return decode_journal(journal[max(journal)]) if journal else None

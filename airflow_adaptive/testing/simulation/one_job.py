@@ -52,9 +52,13 @@ class Simulation:
         self.directory = FakeJobDirectory()
         self.store = FakeStore()
         self.clock = ManualClock(self._tick)
-        self.drivers = FakeDrivers(self.cluster, self.directory, lambda: self.clock.elapsed)
+        self.drivers = FakeDrivers(self.cluster, self.directory, self.elapsed_s)
         self.ports = Ports(cluster=self.cluster, directory=self.directory, store=self.store, clock=self.clock)
         self.spec = small_job("job", parallelism, options)
+
+    def elapsed_s(self) -> float:
+        """Return the time of the clock, in seconds since the start."""
+        return self.clock.elapsed
 
     def loop(self, leave: RunLimits | None = None) -> Loop:
         """Return a loop that uses the fakes. Several loops can run in sequence or at the same time."""

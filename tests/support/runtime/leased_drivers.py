@@ -1,34 +1,19 @@
-"""Driver processes with the real fence, for the simulation of killed loops.
-
-The drivers do what the real runtime does, in the same order: a driver reads the journal, obeys its newest directive and reports its
-status. A driver starts a query one turn after it has reported the plan of the query, and reads the journal again before the start.
+"""The fake drivers with more faults, for the simulation of killed loops: drivers that are frozen, that cannot read the journal or write
+their status, and that run on although the cluster has lost them. At most one of them may run queries.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 
-from airflow_adaptive.job.control.fence import Fence, FencedError
-from airflow_adaptive.job.protocol.conf import PREFIX
-from airflow_adaptive.job.protocol.documents import (
-    Action,
-    Directive,
-    DriverState,
-    DriverStatus,
-    ExecutorReport,
-    FailureReport,
-    JournalDocument,
-    QueryReport,
-)
-from airflow_adaptive.ports import SubmissionState
+from airflow_adaptive.job.protocol.documents import DriverPlan, DriverState, DriverStatus, JournalDocument
+from airflow_adaptive.ports import DriverSubmission, SubmissionState
 from airflow_adaptive.testing.fakes.cluster import FakeCluster
+from airflow_adaptive.testing.fakes.driver import DriverSession, FakeDrivers
 from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
-from airflow_adaptive.testing.fakes.manual_clock import ManualClock
 
 LIVING = (SubmissionState.RUNNING, SubmissionState.UNKNOWN)
 """States of a driver whose process may live."""
-
 
 EVERY_EPOCH = 0
 """Key of the faults of all drivers, whatever their epoch."""
@@ -38,7 +23,7 @@ class UnencodedJobDirectory(FakeJobDirectory):
     """A job directory that keeps documents as they are: most of the time would go into JSON otherwise.
 
     Attributes:
-        documents: the log, number -> document.
+        documents: the journal, number -> document.
         newest_status: the driver's status, None before its first.
     """
 
@@ -64,6 +49,9 @@ class UnencodedJobDirectory(FakeJobDirectory):
         for number in sorted(self._log)[:-keep]:
             del self._log[number]
 
+    def report(self, status: DriverStatus) -> None:
+        self.newest_status = status
+
     async def status(self) -> DriverStatus | None:
         self._require_available()
         return self.newest_status
@@ -78,167 +66,90 @@ class TwoDriversError(AssertionError):
     """Two drivers ran queries at the same time."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Process:
-    """One driver process.
-
-    Attributes:
-        boots_at: when its session is up, seconds.
-        built: the directive whose query it has built and will start when it looks again.
-        active: it runs queries.
-        gone: it has ended by itself, whatever the cluster knows.
-    """
-
-    submission_id: str
-    epoch: int
-    nonce: str
-    boots_at: float
-    fence: Fence
-    sequence: int = 0
-    version: int = 0
-    committed: int = 0
-    application_id: str | None = None
-    state: DriverState = DriverState.STARTING
-    failure: FailureReport | None = None
-    built: Directive | None = None
-    active: bool = False
-    gone: bool = False
-
-
-@dataclass(kw_only=True)
-class LeasedDrivers:
+class LeasedDrivers(FakeDrivers):
     """All driver processes of a job, and what is wrong with them.
 
     Attributes:
-        boot_s: from the start of a process until its session is up; of the first one, and of the others.
-        faults: epoch -> of "frozen", "blind" (can't read the log) and "mute" (can't write the status).
-        started: (epoch, executors) of every start of the queries, in order.
-        processes: by submission.
+        faults: epoch -> of "frozen", "blind" (cannot read the journal) and "mute" (cannot write the status).
+        gone: drivers that have ended by themselves, whatever the cluster knows.
     """
 
-    cluster: FakeCluster
-    directory: UnencodedJobDirectory
-    clock: ManualClock
-    lease_s: float
-    boot_s: tuple[float, float]
-    faults: dict[int, frozenset[str]] = field(default_factory=dict)
-    started: list[tuple[int, int]] = field(default_factory=list)
-    processes: dict[str, Process] = field(default_factory=dict)
+    def __init__(
+        self,
+        cluster: FakeCluster,
+        directory: UnencodedJobDirectory,
+        clock: Callable[[], float],
+        boots: tuple[int, int],
+    ) -> None:
+        """Create the drivers.
+
+        Args:
+            cluster: cluster of the drivers.
+            directory: job directory of the job.
+            clock: clock of the drivers, in seconds.
+            boots: ticks until the session of a driver exists; of the first driver, and of the others.
+        """
+        super().__init__(cluster, directory, clock)
+        self.boots, self._later_boots = boots
+        self._documents = directory
+        self.faults: dict[int, frozenset[str]] = {}
+        self.gone: set[str] = set()
 
     @property
-    def active(self) -> list[Process]:
+    def active(self) -> list[DriverSession]:
         """Those whose queries run now."""
-        return [process for process in self.processes.values() if process.active and self._is_awake(process)]
+        states = self._cluster.states
+        awake = [it for it in self._sessions.values() if self._is_awake(it, states[it.submission_id])]
+        return [session for session in awake if session.query_version is not None]
 
     @property
     def left(self) -> list[str]:
         """Drivers that are there, or that the cluster will start."""
-        living = [it.submission_id for it in self.processes.values() if self._lives(it)]
-        waiting = [it for it, driver in self.cluster._drivers.items() if driver.state is SubmissionState.SUBMITTED]
-        return living + waiting
-
-    def tick(self) -> None:
-        """Let every process that is awake act once."""
-        for submission_id, driver in self.cluster._drivers.items():
-            if driver.state is SubmissionState.RUNNING and submission_id not in self.processes:
-                self.processes[submission_id] = self._boot(submission_id)
-        for process in self.processes.values():
-            if self._is_awake(process):
-                self._act(process)
-        if len(self.active) > 1:
-            epochs = [process.epoch for process in self.active]
-            raise TwoDriversError(f"after {self.clock.elapsed:g} s drivers of epochs {epochs} run queries")
+        states = self._cluster.states
+        living = [it for it, session in self._sessions.items() if self._lives(session, states[it])]
+        return living + [it for it, state in states.items() if state is SubmissionState.SUBMITTED]
 
     def newest(self) -> JournalDocument | None:
-        """The newest document of the log."""
-        return self.directory.documents.get(max(self.directory.documents, default=0))
+        """The newest document of the journal."""
+        return self._documents.documents.get(max(self._documents.documents, default=0))
 
-    def fail(self, process: Process) -> None:
-        """The query of a process fails; the driver lives on."""
-        process.active, process.built, process.state = False, None, DriverState.FAILED
-        process.failure = FailureReport(error_class="SparkException", message="no", causes=("SparkException",))
+    def vanish(self) -> None:
+        """All drivers end without a status, and the cluster loses track of them."""
+        for submission_id in self._sessions:
+            self.gone.add(submission_id)
+            self._cluster._drivers[submission_id].state = SubmissionState.UNKNOWN
 
-    def _boot(self, submission_id: str) -> Process:
-        conf = self.cluster.submissions[submission_id].conf
-        epoch, nonce = int(conf[PREFIX + "epoch"]), conf[PREFIX + "nonce"]
-        fence = Fence(epoch=epoch, nonce=nonce, lease_timeout_s=self.lease_s, clock=self._time)
-        boots_at = self._time() + self.boot_s[bool(self.processes)]
-        return Process(submission_id=submission_id, epoch=epoch, nonce=nonce, boots_at=boots_at, fence=fence)
+    def tick(self, states: Mapping[str, SubmissionState]) -> None:
+        super().tick(states)
+        if len(self.active) > 1:
+            epochs = [session.epoch for session in self.active]
+            raise TwoDriversError(f"after {self._clock():g} s drivers of epochs {epochs} run queries")
 
-    def _time(self) -> float:
-        return self.clock.elapsed
+    def _start(self, submission_id: str, submission: DriverSubmission) -> DriverSession:
+        session = super()._start(submission_id, submission)
+        self.boots = self._later_boots
+        return session
 
-    def _is_awake(self, process: Process) -> bool:
-        awake = self._time() >= process.boots_at and "frozen" not in self._faults(process)
-        return awake and self._lives(process)
+    def _is_awake(self, session: DriverSession, state: SubmissionState) -> bool:
+        return self._lives(session, state) and "frozen" not in self._faults(session)
 
-    def _lives(self, process: Process) -> bool:
-        return self.cluster._drivers[process.submission_id].state in LIVING and not process.gone
+    def _lives(self, session: DriverSession, state: SubmissionState) -> bool:
+        return state in LIVING and session.submission_id not in self.gone
 
-    def _faults(self, process: Process) -> frozenset[str]:
-        return self.faults.get(process.epoch, frozenset()) | self.faults.get(EVERY_EPOCH, frozenset())
+    def _faults(self, session: DriverSession) -> frozenset[str]:
+        return self.faults.get(session.epoch, frozenset()) | self.faults.get(EVERY_EPOCH, frozenset())
 
-    def _act(self, process: Process) -> None:
-        try:
-            directive = self._look(process)
-            end = None if directive is None else self._obey(process, directive)
-        except FencedError:
-            end = DriverState.FENCED
-        if end is not None:
-            process.active, process.gone, process.state = False, True, end
-            fenced = end is DriverState.FENCED
-            self.cluster._end(process.submission_id, SubmissionState.FAILED if fenced else SubmissionState.FINISHED)
-        self._report(process)
+    def _newest(self, session: DriverSession) -> JournalDocument | None:
+        return None if "blind" in self._faults(session) else self.newest()
 
-    def _look(self, process: Process) -> Directive | None:
-        newest = None if "blind" in self._faults(process) else self.newest()
-        if newest is not None:
-            process.fence.admit(newest.directive, self._time())
-        process.fence.check(query_may_run=process.active)
-        return None if newest is None else newest.directive
+    def _request_executors(self, session: DriverSession, plan: DriverPlan) -> None:
+        if self._cluster.states[session.submission_id] is SubmissionState.RUNNING:
+            super()._request_executors(session, plan)
 
-    def _obey(self, process: Process, directive: Directive) -> DriverState | None:
-        if directive.action is Action.STOP:
-            return DriverState.STOPPED
-        if directive.action is Action.HOLD or directive.plan is None:
-            process.active, process.built = False, None
-            process.state = DriverState.FAILED if process.failure else DriverState.HOLDING
-        elif process.failure is None or process.version != directive.version:
-            self._run(process, directive, directive.plan.executors)
-        return None
+    def _leave(self, session: DriverSession, state: DriverState) -> None:
+        super()._leave(session, state)
+        self.gone.add(session.submission_id)
 
-    def _run(self, process: Process, directive: Directive, executors: int) -> None:
-        if self.cluster._drivers[process.submission_id].state is SubmissionState.RUNNING:
-            process.application_id = self.cluster.request_executors(process.submission_id, executors, 1, 512)
-        there = len(self.cluster.executors(process.submission_id)) >= executors
-        if process.active and process.version == directive.version:
-            process.committed += 1
-        elif process.built == directive and process.fence.overdue_s() < 0:
-            process.version, process.state, process.failure = directive.version, DriverState.RUNNING, None
-            process.active = True
-            self.started.append((process.epoch, executors))
-        elif there:
-            process.active, process.built, process.state = False, directive, DriverState.RESCALING
-
-    def _report(self, process: Process) -> None:
-        newest = self.newest()
-        if "mute" in self._faults(process) or newest is None:
-            return
-        process.sequence += 1
-        workers = {worker.worker_id: worker.address for worker in self.cluster._workers.values()}
-        placed = [workers[it] for it in self.cluster.executors(process.submission_id) if it in workers]
-        self.directory.newest_status = DriverStatus(
-            job=newest.job,
-            epoch=process.epoch,
-            nonce=process.nonce,
-            sequence=process.sequence,
-            at="",
-            state=process.state,
-            version=process.version,
-            executors=tuple(ExecutorReport(executor_id=at, cores=1, worker=at) for at in placed),
-            queries=(QueryReport(name="q", active=process.active, committed=process.committed),),
-            failure=process.failure,
-            submission_id=process.submission_id,
-            application_id=process.application_id,
-        )
-        process.fence.renew()
+    def _report(self, session: DriverSession) -> None:
+        if "mute" not in self._faults(session):
+            super()._report(session)

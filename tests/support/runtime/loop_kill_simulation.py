@@ -104,19 +104,13 @@ class LoopKillSimulation(Simulation):
         *events: tuple[float, Callable[[LoopKillSimulation], None]],
         slots: int = 1,
         cores: int = 2,
-        boot_s: tuple[float, float] = (1, 1),
+        boot_s: tuple[int, int] = (1, 1),
         **options: Any,
     ) -> None:
         super().__init__(**OPTIONS | options)
         self.store: Any = RequestedStates()
         self.directory: Any = UnencodedJobDirectory()
-        self.drivers: Any = LeasedDrivers(
-            cluster=self.cluster,
-            directory=self.directory,
-            clock=self.clock,
-            lease_s=self.spec.options.driver_lease_timeout.total_seconds(),
-            boot_s=boot_s,
-        )
+        self.drivers: Any = LeasedDrivers(self.cluster, self.directory, self.elapsed_s, boot_s)
         self.ports = replace(self.ports, store=self.store, directory=self.directory)
         self.events = list(events)
         self.slots = slots
@@ -179,7 +173,7 @@ class LoopKillSimulation(Simulation):
             raise AssertionError(f"the job is lost: {self.drivers.newest()}")
         while self.events and self.events[0][0] <= self.clock.elapsed:
             self.events.pop(0)[1](self)
-        self.drivers.tick()
+        self.drivers.tick(self.cluster.states)
         if not self.events and not self.is_stop_requested and self._is_well():
             self.store.requests, self.is_stop_requested = ControlRequests(desired_state=DesiredState.SUSPENDED), True
 

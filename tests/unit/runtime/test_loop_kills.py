@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.ports import ControlRequests, DesiredState, PortError, SubmissionState
+from airflow_adaptive.ports import ControlRequests, DesiredState, PortError
 from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.testing.fakes.coroutines import result_of
@@ -51,14 +51,12 @@ def driver_dies(life: LoopKillSimulation) -> None:
 
 def driver_vanishes(life: LoopKillSimulation) -> None:
     """Publish nothing."""
-    for submission_id, process in life.drivers.processes.items():
-        process.gone = True
-        life.cluster._drivers[submission_id].state = SubmissionState.UNKNOWN
+    life.drivers.vanish()
 
 
 def query_fails(life: LoopKillSimulation) -> None:
-    for process in life.drivers.active:
-        life.drivers.fail(process)
+    if life.drivers.active:
+        life.drivers.fail_query()
 
 
 def drivers_are(*faults: str, epoch: int = 1) -> StateChange:
@@ -260,7 +258,7 @@ def test_deadline_that_passes_while_the_loop_is_frozen_waits_for_a_look() -> Non
 
 @pytest.mark.parametrize("blind_at_s", [34, 35, 36])
 @pytest.mark.parametrize("boot_s", [29, 30, 31])
-def test_driver_that_comes_when_it_is_given_up_does_not_meet_its_successor(boot_s: float, blind_at_s: float) -> None:
+def test_driver_that_comes_when_it_is_given_up_does_not_meet_its_successor(boot_s: int, blind_at_s: float) -> None:
     """The loop has looked and stops for a moment; in it the driver begins its query, and then its storage is away."""
     patient = {"driver_lease_timeout": "20 s", "driver_heartbeat_timeout": "20 s", "deploy_timeout": "100 s"}
     slow = LoopKillSimulation(

@@ -127,7 +127,7 @@ def test_driver_that_hangs_for_longer_than_its_lease_is_fenced(
     driver.tick(hang_s - 1)
     driver.drivers.hang = False
     assert (driver.tick().state is DriverState.FENCED) is is_fenced
-    assert (driver.cluster.states[driver.name] is SubmissionState.FINISHED) is is_fenced
+    assert (driver.cluster.states[driver.name] is SubmissionState.FAILED) is is_fenced
 
 
 def test_driver_of_another_epoch_is_fenced(driver: OneDriver) -> None:
