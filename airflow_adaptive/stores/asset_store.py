@@ -26,6 +26,7 @@ from airflow_adaptive.runtime.publishing.time_series import PAGES
 from airflow_adaptive.runtime.requirements.control_requests import CALENDAR
 from airflow_adaptive.stores.airflow_metrics import AirflowMetrics
 from airflow_adaptive.stores.control_requests import ControlRequestReader
+from airflow_adaptive.stores.storable import storable
 from airflow_adaptive.stores.store_access import METRICS_INTERVAL, REQUEST_INTERVAL, BackgroundWriter, StoreAccess
 from airflow_adaptive.stores.task_xcoms import TaskKey, xcoms
 
@@ -238,5 +239,5 @@ def _write_changes(
     """Write the values that differ from the values that were written before. A write that took too long writes nothing more."""
     for key, value in values.items():
         if not is_abandoned() and (key not in written or written[key] != value):
-            write(key, value)
+            write(key, storable(value))
             written[key] = value

@@ -21,7 +21,7 @@ from airflow_adaptive.runtime.loop import RunLimits
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.errors import SnapshotError
 from airflow_adaptive.stores.task_xcoms import TaskKey
-from airflow_adaptive.triggers.serialization import SerializedByAttributes
+from airflow_adaptive.triggers.serialization import SerializedByAttributes, event_of
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
         try:
             lifetime = self._job.options.trigger_lifetime
         except SnapshotError as error:
-            yield TriggerEvent(await with_minimum_deferral(asyncio.sleep(0, error_event(error, None))))
+            yield event_of(await with_minimum_deferral(asyncio.sleep(0, error_event(error, None))))
             return
         cancel_at = None if self.cancel_at is None else datetime.fromisoformat(self.cancel_at)
         loop = asyncio.create_task(self._run_loop(RunLimits(cancel_at=cancel_at)))
@@ -82,11 +82,11 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
             await _stop(loop)
             raise
         if loop.done():
-            yield TriggerEvent(loop.result())
+            yield event_of(loop.result())
         else:
             self._is_handed_over = True
             finish_in_background(self._wait_for_next_loop(loop))
-            yield TriggerEvent(recycle_event(self._job, self._connections, self.base, cancel_at))
+            yield event_of(recycle_event(self._job, self._connections, self.base, cancel_at))
 
     async def _run_loop(self, limits: RunLimits) -> dict[str, Any]:
         """Run the loop until the job ends or another attempt takes the job over.

@@ -16,7 +16,7 @@ from airflow_adaptive.launch.job_state import POLL_INTERVAL, read_summary, wait_
 from airflow_adaptive.launch.process_resources import ProcessResources
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.stores.store_access import StoreAccess
-from airflow_adaptive.triggers.serialization import SerializedByAttributes
+from airflow_adaptive.triggers.serialization import SerializedByAttributes, event_of
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class JobStateTrigger(SerializedByAttributes, BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Fire once, when the job reaches a state or at the deadline (see `wait_for_state`)."""
         until = datetime.fromisoformat(self.until)
-        yield TriggerEvent(await with_minimum_deferral(wait_for_state(self.job, self.states, until)))
+        yield event_of(await with_minimum_deferral(wait_for_state(self.job, self.states, until)))
 
 
 class AdaptiveJobEventTrigger(SerializedByAttributes, BaseEventTrigger):
@@ -72,7 +72,7 @@ class AdaptiveJobEventTrigger(SerializedByAttributes, BaseEventTrigger):
             if summary is not None:
                 for event in events_since(position, summary) if position else ():
                     if event in self.events:
-                        yield TriggerEvent(event_payload(event, summary))
+                        yield event_of(event_payload(event, summary))
                 if (newest := event_position(summary)) != position:
                     position = newest
                     await self._save(newest)

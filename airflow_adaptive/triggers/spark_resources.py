@@ -10,7 +10,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.deferral import with_minimum_deferral
 from airflow_adaptive.launch.resource_wait import wait_for_slots
-from airflow_adaptive.triggers.serialization import SerializedByAttributes
+from airflow_adaptive.triggers.serialization import SerializedByAttributes, event_of
 
 
 class SparkResourcesTrigger(SerializedByAttributes, BaseTrigger):
@@ -32,4 +32,4 @@ class SparkResourcesTrigger(SerializedByAttributes, BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Fire once: with the slots, at the deadline, or with an error (see `wait_for_slots`)."""
         connections = ConnectionIds(**self.connections)
-        yield TriggerEvent(await with_minimum_deferral(wait_for_slots(self.wanted, connections, self.until)))
+        yield event_of(await with_minimum_deferral(wait_for_slots(self.wanted, connections, self.until)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any
 
 from airflow_adaptive.runtime.requirements.control_requests import requested_value
@@ -85,7 +86,7 @@ class AirflowApp:
 
         self.dag(dag_id)
         with self.session() as session:
-            asset = AssetModel(name=job, uri=f"adaptive-{job.encode().hex()}")
+            asset = AssetModel(name=job, uri=f"adaptive-{sha256(job.encode()).hexdigest()}")
             session.add(asset)
             session.flush()
             session.add(AssetActive.for_asset(asset))
