@@ -1,0 +1,91 @@
+"""The manifests of docs/kubernetes: each can be parsed, grants no more than is necessary, and is named by the page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from airflow_adaptive.hooks.kubernetes import KubernetesConnectionHook
+from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
+from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
+from tests.support.repository import ROOT
+
+PAGE = ROOT / "docs" / "kubernetes.md"
+FILES = sorted((ROOT / "docs" / "kubernetes").glob("*.yaml"))
+VALUES = "airflow-values.yaml"
+
+
+def documents(file: Path) -> list[Any]:
+    return [*yaml.safe_load_all(file.read_text())]
+
+
+def manifests() -> list[dict[str, Any]]:
+    return [document for file in FILES if file.name != VALUES for document in documents(file)]
+
+
+def named(kind: str) -> dict[str, dict[str, Any]]:
+    return {manifest["metadata"]["name"]: manifest for manifest in manifests() if manifest["kind"] == kind}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_page_names_each_file(file: Path) -> None:
+    assert f"kubernetes/{file.name}" in PAGE.read_text()
+    assert file.read_text().startswith("# ")
+
+
+def test_all_objects_are_in_one_namespace_which_a_manifest_creates() -> None:
+    namespaces = {
+        manifest["metadata"].get("namespace") for manifest in manifests() if "Cluster" not in manifest["kind"]
+    }
+    assert namespaces - {None} == {*named("Namespace")}
+
+
+def test_each_binding_names_a_role_and_accounts_that_exist() -> None:
+    accounts = {*named("ServiceAccount")} | {"airflow-triggerer", "airflow-worker"}
+    for kind in ("Role", "ClusterRole"):
+        for binding in named(f"{kind}Binding").values():
+            assert binding["roleRef"] == {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": kind,
+                "name": binding["roleRef"]["name"],
+            }
+            assert binding["roleRef"]["name"] in named(kind)
+            assert {subject["name"] for subject in binding["subjects"]} <= accounts
+
+
+@pytest.mark.parametrize("kind", ["Role", "ClusterRole"])
+def test_no_role_has_a_wildcard(kind: str) -> None:
+    rules = [rule for role in named(kind).values() for rule in role["rules"]]
+    assert all("*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]] for rule in rules)
+
+
+def test_no_account_can_read_or_change_secrets() -> None:
+    verbs = {
+        verb
+        for kind in ("Role", "ClusterRole")
+        for role in named(kind).values()
+        for rule in role["rules"]
+        if "secrets" in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    assert verbs == {"create", "delete", "deletecollection"}
+
+
+def test_cluster_role_only_lists() -> None:
+    assert [rule["verbs"] for role in named("ClusterRole").values() for rule in role["rules"]] == [["list"]]
+
+
+def test_connections_of_the_helm_values_can_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    (values,) = documents(ROOT / "docs" / "kubernetes" / VALUES)
+    for variable in values["env"]:
+        monkeypatch.setenv(variable["name"], variable["value"])
+    address = ConnectionIds("spark_default").address()
+    assert isinstance(address, KubernetesAddress)
+    assert address.namespace in named("Namespace")
+    assert KubernetesConnectionHook("kubernetes_default").fields()["in_cluster"]
+    accounts = {values[component]["serviceAccount"]["name"] for component in ("triggerer", "workers")}
+    binding = named("RoleBinding")["airflow-adaptive-in-cluster"]
+    assert accounts == {subject["name"] for subject in binding["subjects"]}
