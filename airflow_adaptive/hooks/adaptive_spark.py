@@ -8,9 +8,9 @@ from airflow.sdk import BaseHook, Connection
 from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
-from airflow_adaptive.spark.address import ClusterAddress, parse_address
 from airflow_adaptive.spark.connection_fields import AddressError
 from airflow_adaptive.spark.kubernetes.address import PREFIX, KubernetesAddress, parse_kubernetes_address
+from airflow_adaptive.spark.standalone.address import ClusterAddress, parse_address
 
 
 class AdaptiveSparkHook(BaseHook):

@@ -16,8 +16,8 @@ from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.cluster.shared_cluster import SharedCluster
 from airflow_adaptive.runtime.observation.file_polling import FILE_POLLS_PER_SECOND
 from airflow_adaptive.runtime.rate_limit import RateLimiter
-from airflow_adaptive.spark.address import ClusterAddress
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
+from airflow_adaptive.spark.standalone.address import ClusterAddress
 from airflow_adaptive.stores.store_access import StoreAccess
 
 Resource = TypeVar("Resource")

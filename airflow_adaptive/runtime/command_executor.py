@@ -101,6 +101,8 @@ def submission(command: SubmitDriver, spec: JobSpec, nonce: str) -> DriverSubmis
     )
     return DriverSubmission(
         name=spec.graph.job,
+        epoch=command.epoch,
+        nonce=nonce,
         script=spec.script,
         py_files=spec.py_files,
         args=spec.args,
@@ -108,6 +110,10 @@ def submission(command: SubmitDriver, spec: JobSpec, nonce: str) -> DriverSubmis
         env=spec.env,
         driver_cores=spec.driver.cores,
         driver_memory_mb=spec.driver.memory_mb,
+        executors=executors(command.slots, spec.executor),
+        max_executors=executors(_most_slots(spec), spec.executor),
+        executor_cores=spec.executor.cores,
+        executor_memory_mb=spec.executor.memory_mb,
         driver_template=spec.driver_template,
         executor_template=spec.executor_template,
     )

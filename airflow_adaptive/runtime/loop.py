@@ -16,7 +16,14 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from airflow_adaptive.job.protocol.documents import DriverStatus
-from airflow_adaptive.ports import Clock, ClusterClient, JobDirectory, JobDirectoryError, JobStore
+from airflow_adaptive.ports import (
+    Clock,
+    ClusterClient,
+    ClusterUnreachableError,
+    JobDirectory,
+    JobDirectoryError,
+    JobStore,
+)
 from airflow_adaptive.runtime.cluster.capacity_share import slot_demand
 from airflow_adaptive.runtime.cluster.shared_cluster import Participant, SharedCluster
 from airflow_adaptive.runtime.directory_outage import DirectoryOutage
@@ -170,6 +177,7 @@ class Loop:
             while not self._is_over() and not self._is_reached(self._limits.recycle_at):
                 await self._run_cycle()
                 await self._ports.clock.sleep(self._pause())
+            await self._clean_up()
         finally:
             self._publisher.close()
             self._participant.unregister()
@@ -328,6 +336,14 @@ class Loop:
     def _is_over(self) -> bool:
         """Whether nothing is left to do. The end of an earlier attempt does not count: this attempt starts the job again."""
         return self._has_ended() and (not self._journal.inherits_end or self._is_reached(self._limits.cancel_at))
+
+    async def _clean_up(self) -> None:
+        """Remove what the drivers of a job that has ended left on the cluster."""
+        if self._is_over():
+            try:
+                await self._ports.cluster.clean_up(self._spec.graph.job)
+            except ClusterUnreachableError as error:
+                log.warning("The objects of job %s remain on the cluster: %s", self._spec.graph.job, error)
 
     def _is_reached(self, at: datetime | None) -> bool:
         return at is not None and at <= self._ports.clock.now()

@@ -65,7 +65,9 @@ async def _poll(
 ) -> SchedulerState:
     try:
         cluster = await snapshot()
-        offers = slot_offers(cluster, FreeCapacity(cluster.workers).executors(executor, driver), None, executor)
+        offers = slot_offers(
+            cluster, FreeCapacity(cluster.workers).executors(executor.request, driver.request), None, executor
+        )
     except ClusterUnreachableError:
         offers = ()
     state = machine.step(state, SlotsChanged(at=clock.now(), offers=offers)).state

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 
+from airflow_adaptive.ports import MIB, Resources
 from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.job_graph import JobGraph
 
@@ -34,6 +35,12 @@ class SizeError(ValueError):
 class _Shape:
     cores: int = 1
     memory_mb: int = 1024
+    requested: Resources | None = None
+
+    @property
+    def request(self) -> Resources:
+        """Resources that the driver or the executor takes from the cluster."""
+        return self.requested or Resources(1000 * self.cores, self.memory_mb * MIB)
 
     def __post_init__(self) -> None:
         """Check the size. Raises `SizeError` for a size that Spark would refuse later."""
@@ -55,6 +62,7 @@ class ExecutorShape(_Shape):
     Attributes:
         cores: cores of the executor.
         memory_mb: heap of the executor, MiB.
+        requested: resources that an executor takes from the cluster; None for its cores and its heap, as on a standalone cluster.
     """
 
     __slots__ = ()
@@ -66,6 +74,7 @@ class DriverShape(_Shape):
     Attributes:
         cores: cores of the driver.
         memory_mb: heap of the driver, MiB.
+        requested: likewise, resources of the driver.
     """
 
     __slots__ = ()

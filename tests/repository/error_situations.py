@@ -30,8 +30,8 @@ from airflow_adaptive.runtime.directory_outage import DirectoryOutage
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.journal.storage_threads import StorageThreads
 from airflow_adaptive.scheduler.state import Finished
-from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
-from airflow_adaptive.spark.standalone import StandaloneCluster
+from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddress
+from airflow_adaptive.spark.standalone.client import StandaloneCluster
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.simulation.one_job import Simulation
 

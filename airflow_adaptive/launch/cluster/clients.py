@@ -8,10 +8,10 @@ from typing import Protocol, TypeVar
 
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.ports import ClusterClient, PortError
-from airflow_adaptive.spark.address import ClusterAddress
 from airflow_adaptive.spark.connection_fields import AddressError
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
-from airflow_adaptive.spark.standalone import StandaloneCluster
+from airflow_adaptive.spark.standalone.address import ClusterAddress
+from airflow_adaptive.spark.standalone.client import StandaloneCluster
 
 Result = TypeVar("Result")
 

@@ -24,10 +24,10 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from airflow_adaptive.job.protocol.documents import Action
-from airflow_adaptive.ports import ClusterSnapshot, SubmissionState, Worker
+from airflow_adaptive.ports import ClusterSnapshot, Resources, SubmissionState, Worker
 from airflow_adaptive.runtime.cluster.free_capacity import Executors, FreeCapacity
 from airflow_adaptive.runtime.directive import action, executors
-from airflow_adaptive.runtime.spec import MIN_MEMORY_MB, DriverShape, ExecutorShape, JobSpec
+from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
 from airflow_adaptive.scheduler.allocator.slot_sharing import minimum_slots, required_slots
 from airflow_adaptive.scheduler.state import Canceling, Created, Failing, Finished, SchedulerState, StopWithSavepoint
 
@@ -118,7 +118,7 @@ def capacity_shares(demands: Mapping[Key, SlotDemand], cluster: ClusterSnapshot)
     if not any(claim.blocks_growth for claim in ranked):
         for claim in ranked:
             if not claim.waits:
-                claim.share.update(capacity.take(claim.growth, claim.demand.executor))
+                claim.share.update(capacity.take(claim.growth, claim.demand.executor.request))
     return {key: claim.share for key, claim in claims.items()}
 
 
@@ -223,21 +223,22 @@ def _place_foreign_drivers(capacity: FreeCapacity, cluster: ClusterSnapshot, own
     """Reserve capacity for the drivers of other applications that wait for a worker."""
     for submission_id, driver in cluster.drivers.items():
         if driver.state is SubmissionState.SUBMITTED and submission_id not in own:
-            cores, memory_mb = max(driver.cores, 1), max(driver.memory_mb, MIN_MEMORY_MB)
-            capacity.place(DriverShape(cores=cores, memory_mb=memory_mb), ExecutorShape())
+            request = Resources(max(driver.request.cpu_millicores, 1), max(driver.request.memory_bytes, 1))
+            capacity.place(request, ExecutorShape().request)
 
 
 def _serve_plan(capacity: FreeCapacity, claim: _Claim) -> None:
     demand = claim.demand
     if claim.needs_driver_worker:
-        capacity.place(demand.driver, demand.executor)
-    claim.share.update(capacity.take(claim.ungranted, demand.executor))
+        capacity.place(demand.driver.request, demand.executor.request)
+    claim.share.update(capacity.take(claim.ungranted, demand.executor.request))
 
 
 def _serve_minimum(capacity: FreeCapacity, claim: _Claim) -> None:
     if not claim.missing:
         return
-    executor, driver = claim.demand.executor, claim.demand.driver if claim.lacks_driver else None
+    executor = claim.demand.executor.request
+    driver = claim.demand.driver.request if claim.lacks_driver else None
     claim.waits = not capacity.fits(claim.missing, executor, driver)
     if claim.waits:
         claim.share.update(capacity.executors(executor, driver))

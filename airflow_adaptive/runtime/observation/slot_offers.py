@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from airflow_adaptive.job.protocol.documents import DriverStatus
-from airflow_adaptive.ports import ClusterSnapshot
+from airflow_adaptive.ports import ClusterSnapshot, Worker
 from airflow_adaptive.runtime.cluster.free_capacity import Executors
 from airflow_adaptive.runtime.spec import ExecutorShape
 from airflow_adaptive.scheduler.events import SlotOffer
@@ -26,7 +26,7 @@ def slot_offers(
         Offers in the order of the workers. The last offer may have no worker: it stands for cores that the cluster manager has
         granted to executors which have not registered yet.
     """
-    held = _held(cluster, status)
+    held = _held(cluster, status, executor)
     offers = [
         SlotOffer(
             worker=worker.worker_id,
@@ -44,11 +44,11 @@ def slot_offers(
     return tuple(offer for offer in offers if offer.held or offer.free)
 
 
-def _held(cluster: ClusterSnapshot, status: DriverStatus | None) -> Mapping[str, int]:
+def _held(cluster: ClusterSnapshot, status: DriverStatus | None, executor: ExecutorShape) -> Mapping[str, int]:
     """Return slots of registered executors by worker.
 
     The driver status is older than the cluster snapshot. Executors on a worker that has died are lost, and so are executors
-    whose cores the worker reports as free.
+    whose resources the worker reports as free.
     """
     if status is None or not status.executors:
         return {}
@@ -58,5 +58,11 @@ def _held(cluster: ClusterSnapshot, status: DriverStatus | None) -> Mapping[str,
         worker = workers.get(registered.worker)
         if worker is not None:
             reported = held.get(worker.worker_id, 0) + registered.cores
-            held[worker.worker_id] = min(reported, worker.cores - worker.cores_free)
+            held[worker.worker_id] = min(reported, _taken_slots(worker, executor))
     return held
+
+
+def _taken_slots(worker: Worker, executor: ExecutorShape) -> int:
+    """Return the slots for which the CPU is sufficient that the worker has granted to drivers and executors."""
+    taken = worker.total - worker.free
+    return taken.cpu_millicores * executor.cores // executor.request.cpu_millicores

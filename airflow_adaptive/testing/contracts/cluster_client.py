@@ -10,12 +10,14 @@ import pytest
 
 from airflow_adaptive.local.waiting import wait_until_async
 from airflow_adaptive.ports import (
+    MIB,
     ActiveDriver,
     ClusterClient,
     ClusterSnapshot,
     ClusterUnreachableError,
     DriverLog,
     DriverSubmission,
+    Resources,
     SubmissionRefusedError,
     SubmissionState,
     SubmissionStatus,
@@ -79,8 +81,7 @@ class ClusterClientContract:
         worker_id = cluster.add_worker(cores=2, memory_mb=1536)
         snapshot = await cluster.client.snapshot()
         (worker,) = snapshot.workers
-        assert (worker.worker_id, worker.cores, worker.memory_mb) == (worker_id, 2, 1536)
-        assert (worker.cores_free, worker.memory_free_mb) == (2, 1536)
+        assert (worker.worker_id, worker.total, worker.free) == (worker_id, *[Resources(2000, 1536 * MIB)] * 2)
         assert worker.address.startswith("http://")
         assert snapshot.master_url.startswith("spark://")
         assert snapshot.ui_url.startswith("http://")
@@ -106,7 +107,7 @@ class ClusterClientContract:
         cluster.add_worker(cores=1, memory_mb=MEMORY_MB - 1)
         submission_id = await cluster.client.submit(_submission(cluster, Script.FINISHES))
         assert (await cluster.client.status(submission_id)).state is SubmissionState.SUBMITTED
-        waiting = ActiveDriver(state=SubmissionState.SUBMITTED, cores=1, memory_mb=MEMORY_MB)
+        waiting = ActiveDriver(state=SubmissionState.SUBMITTED, request=Resources(1000, MEMORY_MB * MIB))
         assert (await cluster.client.snapshot()).drivers == {submission_id: waiting}
         cluster.add_worker(cores=1, memory_mb=MEMORY_MB)
         await _wait_for(cluster, submission_id, SubmissionState.FINISHED)
@@ -219,9 +220,8 @@ def _submission(cluster: Cluster, script: Script) -> DriverSubmission:
 
 def _free(snapshot: ClusterSnapshot) -> tuple[int, int]:
     """Return the free cores and the free memory of all workers, in MiB."""
-    return sum(worker.cores_free for worker in snapshot.workers), sum(
-        worker.memory_free_mb for worker in snapshot.workers
-    )
+    free = sum((worker.free for worker in snapshot.workers), Resources())
+    return free.cpu_millicores // 1000, free.memory_bytes // MIB
 
 
 async def _wait_for(cluster: Cluster, submission_id: str, state: SubmissionState) -> SubmissionStatus:

@@ -7,18 +7,20 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from airflow_adaptive.ports import (
+    MIB,
     ActiveDriver,
     ClusterSnapshot,
     ClusterUnreachableError,
     DriverLog,
     DriverSubmission,
     NotSubmittedError,
+    Resources,
     SubmissionState,
     SubmissionStatus,
     Worker,
 )
-from airflow_adaptive.spark.rest import LOST_WORKER, check_submission
-from airflow_adaptive.spark.worker_log import log_pages
+from airflow_adaptive.spark.standalone.rest import LOST_WORKER, check_submission
+from airflow_adaptive.spark.standalone.worker_log import log_pages
 
 MASTER_URL = "spark://fake:7077"
 UI_URL = "http://fake:8080"
@@ -76,6 +78,7 @@ class FakeCluster:
         submits: False makes submissions raise `NotSubmittedError`, as if the REST server were down.
         answers: False makes a completed call raise `ClusterUnreachableError`, as if its answer were lost.
         submissions: accepted submissions by submission id, in order.
+        cleaned_up: jobs for which `clean_up` was called, in order.
     """
 
     def __init__(
@@ -95,11 +98,12 @@ class FakeCluster:
         self.submits = True
         self.answers = True
         self.submissions: dict[str, DriverSubmission] = {}
+        self.cleaned_up: list[str] = []
         self._scripts = dict(scripts or {})
         self._on_launch = on_launch
         self._worker_url = worker_url or (lambda number: f"http://fake:{FIRST_UI_PORT + number}")
         self._workers: dict[str, Worker] = {}
-        self._free: dict[str, tuple[int, int]] = {}
+        self._free: dict[str, Resources] = {}
         self._worker_count = 0
         self._drivers: dict[str, _Driver] = {}
         self._driver_count = 0
@@ -161,6 +165,12 @@ class FakeCluster:
             self._end(submission_id, SubmissionState.KILLED)
         self._answer()
 
+    async def clean_up(self, job: str) -> None:
+        """See `ClusterClient`."""
+        self._receive()
+        self.cleaned_up.append(job)
+        self._answer()
+
     async def close(self) -> None:
         """See `ClusterClient`."""
 
@@ -173,13 +183,11 @@ class FakeCluster:
         worker = Worker(
             worker_id=f"worker-20130101000000-fake-{number:04d}",
             address=self._worker_url(number),
-            cores=cores,
-            cores_free=cores,
-            memory_mb=memory_mb,
-            memory_free_mb=memory_mb,
+            total=_resources(cores, memory_mb),
+            free=_resources(cores, memory_mb),
         )
         self._workers[worker.worker_id] = worker
-        self._free[worker.worker_id] = (cores, memory_mb)
+        self._free[worker.worker_id] = worker.total
         self._schedule()
         return worker.worker_id
 
@@ -244,7 +252,7 @@ class FakeCluster:
 
     @property
     def workers(self) -> tuple[Worker, ...]:
-        """The running workers, with their free cores and free memory."""
+        """The running workers, with their free resources."""
         return tuple(self._as_listed(worker) for worker in self._workers.values())
 
     @property
@@ -278,9 +286,7 @@ class FakeCluster:
     def _living(self) -> dict[str, ActiveDriver]:
         states = (SubmissionState.SUBMITTED, SubmissionState.RUNNING)
         return {
-            name: ActiveDriver(
-                state=driver.state, cores=driver.submission.driver_cores, memory_mb=driver.submission.driver_memory_mb
-            )
+            name: ActiveDriver(state=driver.state, request=_request_of(driver))
             for name, driver in self._drivers.items()
             if driver.state in states
         }
@@ -292,30 +298,31 @@ class FakeCluster:
         driver = self._drivers[submission_id]
         if driver.state in (SubmissionState.SUBMITTED, SubmissionState.RUNNING):
             if driver.state is SubmissionState.RUNNING and driver.worker is not None:
-                submission = driver.submission
-                self._take(driver.worker.worker_id, -submission.driver_cores, -submission.driver_memory_mb)
+                self._free_again(driver.worker.worker_id, _request_of(driver))
             if driver.application is not None:
                 self._release(driver.application, list(driver.application.placed))
             driver.state, driver.message, driver.application = state, message, None
             self._schedule()
 
     def _as_listed(self, worker: Worker) -> Worker:
-        """Return the worker with its current free cores and free memory."""
-        cores, memory_mb = self._free[worker.worker_id]
-        return replace(worker, cores_free=cores, memory_free_mb=memory_mb)
+        """Return the worker with its current free resources."""
+        return replace(worker, free=self._free[worker.worker_id])
 
-    def _with_capacity(self, cores: int, memory_mb: int) -> list[str]:
-        return [name for name, free in self._free.items() if free[0] >= cores and free[1] >= memory_mb]
+    def _with_capacity(self, request: Resources) -> list[str]:
+        return [name for name, free in self._free.items() if request.count_in(free)]
 
-    def _take(self, worker_id: str, cores: int, memory_mb: int) -> None:
-        """Reserve cores and memory of a worker; negative numbers release them. Ignore a dead worker."""
+    def _take(self, worker_id: str, request: Resources) -> None:
+        """Reserve resources of a worker."""
+        self._free[worker_id] -= request
+
+    def _free_again(self, worker_id: str, request: Resources) -> None:
+        """Release resources of a worker. Ignore a dead worker."""
         if worker_id in self._free:
-            free = self._free[worker_id]
-            self._free[worker_id] = (free[0] - cores, free[1] - memory_mb)
+            self._free[worker_id] += request
 
     def _release(self, application: _Application, executor_ids: Iterable[str]) -> None:
         for worker_id in [application.placed.pop(name) for name in executor_ids if name in application.placed]:
-            self._take(worker_id, -application.cores, -application.memory_mb)
+            self._free_again(worker_id, _resources(application.cores, application.memory_mb))
 
     def _schedule(self) -> None:
         """Start the waiting drivers, oldest first, then the executors of the applications (`Master.schedule`)."""
@@ -327,11 +334,11 @@ class FakeCluster:
                 pass
 
     def _launch(self, submission_id: str, driver: _Driver) -> None:
-        workers = self._with_capacity(driver.submission.driver_cores, driver.submission.driver_memory_mb)
+        workers = self._with_capacity(_request_of(driver))
         if not workers:
             return
         driver.state, driver.worker = SubmissionState.RUNNING, self._workers[workers[0]]
-        self._take(workers[0], driver.submission.driver_cores, driver.submission.driver_memory_mb)
+        self._take(workers[0], _request_of(driver))
         script = self._scripts.get(driver.submission.script, FakeScript())
         driver.log = script.log
         self._on_launch(submission_id)
@@ -342,11 +349,20 @@ class FakeCluster:
 
     def _place(self, application: _Application) -> bool:
         """Place one executor on the worker with the fewest executors (`spark.deploy.spreadOutApps`)."""
-        workers = self._with_capacity(application.cores, application.memory_mb)
+        request = _resources(application.cores, application.memory_mb)
+        workers = self._with_capacity(request)
         if workers:
             used = Counter(application.placed.values())
             worker_id = min(workers, key=lambda name: used[name])
             application.placed[str(application.granted)] = worker_id
             application.granted += 1
-            self._take(worker_id, application.cores, application.memory_mb)
+            self._take(worker_id, request)
         return bool(workers)
+
+
+def _request_of(driver: _Driver) -> Resources:
+    return _resources(driver.submission.driver_cores, driver.submission.driver_memory_mb)
+
+
+def _resources(cores: int, memory_mb: int) -> Resources:
+    return Resources(1000 * cores, memory_mb * MIB)

@@ -8,13 +8,14 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from airflow_adaptive.ports import (
+    MIB,
     SECRET_CONF_VARIABLE,
     ClusterSnapshot,
     DriverSubmission,
     SubmissionState,
     SubmissionStatus,
 )
-from airflow_adaptive.spark.rest import LOST_WORKER, NOT_LEADING
+from airflow_adaptive.spark.standalone.rest import LOST_WORKER, NOT_LEADING
 from airflow_adaptive.testing.fakes.cluster import FakeCluster
 
 STANDBY = "STANDBY"
@@ -75,10 +76,10 @@ def _state(cluster: ClusterSnapshot) -> bytes:
                 {
                     "id": worker.worker_id,
                     "webuiaddress": worker.address,
-                    "cores": worker.cores,
-                    "coresfree": worker.cores_free,
-                    "memory": worker.memory_mb,
-                    "memoryfree": worker.memory_free_mb,
+                    "cores": worker.total.cpu_millicores // 1000,
+                    "coresfree": worker.free.cpu_millicores // 1000,
+                    "memory": worker.total.memory_bytes // MIB,
+                    "memoryfree": worker.free.memory_bytes // MIB,
                     "state": "ALIVE",
                 }
                 for worker in cluster.workers
@@ -90,8 +91,8 @@ def _state(cluster: ClusterSnapshot) -> bytes:
                 {
                     "id": name,
                     "state": driver.state.value,
-                    "cores": driver.cores,
-                    "memory": driver.memory_mb,
+                    "cores": driver.request.cpu_millicores // 1000,
+                    "memory": driver.request.memory_bytes // MIB,
                     "worker": ids.get(worker_of.get(name, ""), "None"),
                 }
                 for name, driver in cluster.drivers.items()

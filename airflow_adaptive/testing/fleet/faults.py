@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from airflow_adaptive.job.protocol.documents import FailureReport
+from airflow_adaptive.ports import MIB
 from airflow_adaptive.runtime.requirements.control_requests import (
     CALENDAR,
     DESIRED_STATE,
@@ -101,7 +102,7 @@ class Faults:
         if worker is None:
             return nothing
         cluster.lose_worker(worker.worker_id)
-        return lambda: cluster.add_worker(worker.cores, worker.memory_mb)
+        return lambda: cluster.add_worker(worker.total.cpu_millicores // 1000, worker.total.memory_bytes // MIB)
 
     def worker_joins(self, event: PlannedEvent) -> Action:
         """There is one more worker for a time."""

@@ -70,6 +70,11 @@ class DistantCluster:
         await self._clock.sleep(self._latency_s())
         await self._cluster.kill(submission_id)
 
+    async def clean_up(self, job: str) -> None:
+        """See `ClusterClient`."""
+        await self._clock.sleep(self._latency_s())
+        await self._cluster.clean_up(job)
+
     async def close(self) -> None:
         """See `ClusterClient`."""
 
@@ -214,7 +219,7 @@ class Competition:
     @property
     def free(self) -> int:
         """Cores that are not granted."""
-        return sum(worker.cores_free for worker in self.cluster.workers)
+        return sum(worker.free.cpu_millicores // 1000 for worker in self.cluster.workers)
 
     def run(self, seconds: float) -> dict[str, int]:
         """Run all jobs for a time; returns the slots of the running queries by job."""

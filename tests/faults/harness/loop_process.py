@@ -27,8 +27,8 @@ from airflow_adaptive.runtime.loop import Loop, Ports, RunLimits
 from airflow_adaptive.runtime.publishing.job_view import JobView
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.snapshot import decode
-from airflow_adaptive.spark.address import parse_address
-from airflow_adaptive.spark.standalone import StandaloneCluster
+from airflow_adaptive.spark.standalone.address import parse_address
+from airflow_adaptive.spark.standalone.client import StandaloneCluster
 from tests.faults.harness.death import Death
 
 log = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ from airflow_adaptive.ports import DriverSubmission
 from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.staging import stage
-from airflow_adaptive.spark.rest import create_request
+from airflow_adaptive.spark.standalone.rest import create_request
 
 JOB = "departures"
 SCRIPT = "departures.py"

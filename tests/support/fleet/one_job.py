@@ -12,8 +12,8 @@ from airflow_adaptive.job.protocol.documents import JournalDocument
 from airflow_adaptive.ports import ControlRequests
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.loop import Loop, Ports
-from airflow_adaptive.spark.address import ClusterAddress
-from airflow_adaptive.spark.standalone import StandaloneCluster
+from airflow_adaptive.spark.standalone.address import ClusterAddress
+from airflow_adaptive.spark.standalone.client import StandaloneCluster
 from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
 from airflow_adaptive.testing.fakes.job_store import FakeStore
 from airflow_adaptive.testing.fleet import seams

@@ -27,8 +27,8 @@ from airflow_adaptive.runtime.staging import stage
 from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
-from airflow_adaptive.spark.standalone import StandaloneCluster
+from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddress
+from airflow_adaptive.spark.standalone.client import StandaloneCluster
 from airflow_adaptive.testing.fakes.job_store import FakeStore
 from airflow_adaptive.testing.replay.histories import Recorder
 from airflow_adaptive.testing.simulation.one_job import Simulation

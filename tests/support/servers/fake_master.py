@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Self
 
-from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
+from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddress
 from airflow_adaptive.testing.fakes.cluster import FakeCluster, FakeScript
 from airflow_adaptive.testing.fakes.coroutines import result_of
 from airflow_adaptive.testing.fakes.master import answer, request_kind

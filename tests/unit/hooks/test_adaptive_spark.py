@@ -9,10 +9,10 @@ import pytest
 from airflow.sdk._shared.secrets_masker import redact
 
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
-from airflow_adaptive.spark.address import ClusterAddress
 from airflow_adaptive.spark.connection_fields import AddressError
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
-from airflow_adaptive.spark.standalone import StandaloneCluster
+from airflow_adaptive.spark.standalone.address import ClusterAddress
+from airflow_adaptive.spark.standalone.client import StandaloneCluster
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
 from airflow_adaptive.launch import job_ports as composition
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.job_ports import job_directory, job_ports
-from airflow_adaptive.spark.address import ClusterAddress
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
+from airflow_adaptive.spark.standalone.address import ClusterAddress
 from airflow_adaptive.stores.store_access import StoreUnavailableError
 from airflow_adaptive.stores.task_xcoms import TaskKey
 

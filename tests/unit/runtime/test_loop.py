@@ -249,3 +249,26 @@ def test_higher_lower_bound_is_a_rescale_if_the_cluster_has_room_for_it() -> Non
     narrow.run()
     assert [parallelism["job"] for _, _, parallelism in narrow.drivers.started] == [2, 4]
     assert len(narrow.cluster.submissions) == 1, "the driver lives on"
+
+
+def test_cluster_is_cleaned_up_once_after_the_job_has_ended(small: Simulation) -> None:
+    small.clock.at(60, request(small, DesiredState.SUSPENDED))
+    small.clock.at(59, lambda: cleaned_before_the_end.extend(small.cluster.cleaned_up))
+    cleaned_before_the_end: list[str] = []
+    small.run()
+    assert (cleaned_before_the_end, small.cluster.cleaned_up) == ([], ["job"])
+
+
+def test_loop_that_is_recycled_does_not_clean_up(small: Simulation) -> None:
+    small.run(RunLimits(recycle_at=START + timedelta(seconds=30)))
+    assert small.cluster.cleaned_up == []
+
+
+def test_job_ends_although_the_clean_up_fails(small: Simulation, caplog: pytest.LogCaptureFixture) -> None:
+    async def fail(job: str) -> None:
+        raise ClusterUnreachableError(f"no answer about {job}")
+
+    small.cluster.clean_up = fail  # type: ignore[method-assign]
+    small.clock.at(60, request(small, DesiredState.SUSPENDED))
+    assert outcome(small.run()) is Outcome.SUSPENDED
+    assert "The objects of job job remain on the cluster: no answer about job" in caplog.text

@@ -109,4 +109,5 @@ class SimulatedCluster(FakeCluster):
     @property
     def overcommitted(self) -> dict[str, int]:
         """Workers whose granted cores exceed their cores, with the excess."""
-        return {worker_id: -cores for worker_id, (cores, _) in self._free.items() if cores < 0}
+        cores = {worker_id: free.cpu_millicores // 1000 for worker_id, free in self._free.items()}
+        return {worker_id: -number for worker_id, number in cores.items() if number < 0}

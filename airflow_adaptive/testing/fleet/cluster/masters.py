@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
+from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddress
 from airflow_adaptive.testing.fakes.coroutines import result_of
 from airflow_adaptive.testing.fakes.master import answer, request_kind, standby_answer
 from airflow_adaptive.testing.fleet.cluster.cluster import SimulatedCluster

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import httpx
 
-from airflow_adaptive.spark.http import MAX_CONNECTIONS
+from airflow_adaptive.spark.standalone.http import MAX_CONNECTIONS
 from airflow_adaptive.testing.fleet.cluster.masters import Request, Response, SimulatedMasters, request_of
 from airflow_adaptive.testing.fleet.kernel.kernel import Kernel
 

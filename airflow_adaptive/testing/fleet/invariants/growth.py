@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from airflow_adaptive.ports import MIB, Resources
 from airflow_adaptive.runtime.publishing.documents import SUMMARY
 from airflow_adaptive.scheduler.job_graph import DEFAULT_VERTEX
 from airflow_adaptive.testing.fleet.cluster.driver import SimulatedDriver
@@ -27,7 +28,7 @@ class Growth:
     def check(self) -> None:
         """Check all jobs. Raises `ViolationError`."""
         workers = self._env.drivers.cluster.workers
-        if not any(worker.cores_free >= 1 and worker.memory_free_mb >= MEMORY_MB for worker in workers):
+        if not any(Resources(1000, MEMORY_MB * MIB).count_in(worker.free) for worker in workers):
             return
         running = [(job, driver) for job in self._env.jobs for driver in self._env.drivers.with_queries(job)]
         if all(self._has_plan(job, driver) for job, driver in running):

@@ -91,7 +91,7 @@ class Recovery:
 
     def _free_slots(self) -> int:
         """Return the cores that no driver and no executor has."""
-        return sum(worker.cores_free for worker in self._env.drivers.cluster.workers)
+        return sum(worker.free.cpu_millicores // 1000 for worker in self._env.drivers.cluster.workers)
 
     def _lost_requests(self, job: str) -> Iterator[str]:
         """Return the requesters of accepted requests that no newer request has replaced, and that the store does not contain."""

@@ -13,8 +13,8 @@ from airflow_adaptive.ports import DriverSubmission, SubmissionState
 from airflow_adaptive.runtime.observation.driver_events import DRIVER_LOST
 from airflow_adaptive.runtime.observation.driver_log_diagnosis import explain
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
-from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
-from airflow_adaptive.spark.standalone import StandaloneCluster
+from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddress
+from airflow_adaptive.spark.standalone.client import StandaloneCluster
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
 

@@ -20,8 +20,8 @@ from airflow_adaptive.ports import (
     SubmissionRefusedError,
     SubmissionState,
 )
-from airflow_adaptive.spark.address import ClusterAddress, parse_address
-from airflow_adaptive.spark.standalone import StandaloneCluster
+from airflow_adaptive.spark.standalone.address import ClusterAddress, parse_address
+from airflow_adaptive.spark.standalone.client import StandaloneCluster
 
 TIMEOUT_S = 60.0
 

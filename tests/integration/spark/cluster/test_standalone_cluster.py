@@ -10,8 +10,8 @@ import pytest_asyncio
 
 from airflow_adaptive.local.cluster import HOST, LocalCluster, free_port
 from airflow_adaptive.ports import ClusterClient
-from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
-from airflow_adaptive.spark.standalone import StandaloneCluster
+from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddress
+from airflow_adaptive.spark.standalone.client import StandaloneCluster
 from airflow_adaptive.testing.contracts.cluster_client import ClusterClientContract, Script
 
 SCRIPTS = {

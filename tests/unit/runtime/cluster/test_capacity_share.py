@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_adaptive.ports import ActiveDriver, ClusterSnapshot, SubmissionState, Worker
+from airflow_adaptive.ports import MIB, ActiveDriver, ClusterSnapshot, Resources, SubmissionState, Worker
 from airflow_adaptive.runtime.cluster.capacity_share import SlotDemand, capacity_shares, slot_demand, unclaimed_workers
 from airflow_adaptive.runtime.cluster.free_capacity import FreeCapacity
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
@@ -30,10 +30,8 @@ def worker(number: int, cores: int, memory_mb: int = 65536) -> Worker:
     return Worker(
         worker_id=f"worker-{number}",
         address=f"http://h{number}:8081",
-        cores=64,
-        cores_free=cores,
-        memory_mb=65536,
-        memory_free_mb=memory_mb,
+        total=Resources(64_000, 65536 * MIB),
+        free=Resources(1000 * cores, memory_mb * MIB),
     )
 
 
@@ -117,8 +115,8 @@ def test_cores_of_a_driver_that_has_ended_do_not_count_as_held():
     ("drivers", "left"),
     [
         ({}, 2),
-        ({"driver-a": ActiveDriver(state=SubmissionState.SUBMITTED, cores=1, memory_mb=512)}, 2),
-        ({"driver-a": ActiveDriver(state=SubmissionState.RUNNING, cores=1, memory_mb=512)}, 3),
+        ({"driver-a": ActiveDriver(state=SubmissionState.SUBMITTED, request=Resources(1000 * 1, 512 * MIB))}, 2),
+        ({"driver-a": ActiveDriver(state=SubmissionState.RUNNING, request=Resources(1000 * 1, 512 * MIB))}, 3),
     ],
     ids=["about to be submitted", "submitted", "placed"],
 )
@@ -128,7 +126,7 @@ def test_driver_counts_until_it_is_placed(drivers: dict[str, ActiveDriver], left
 
 
 def test_waiting_foreign_drivers_count():
-    foreign_driver = ActiveDriver(state=SubmissionState.SUBMITTED, cores=2, memory_mb=512)
+    foreign_driver = ActiveDriver(state=SubmissionState.SUBMITTED, request=Resources(1000 * 2, 512 * MIB))
     snapshot = cluster(
         4, drivers={"driver-9": foreign_driver, "driver-8": replace(foreign_driver, state=SubmissionState.RUNNING)}
     )
@@ -170,7 +168,7 @@ def test_waiting_job_blocks_the_growth_of_other_jobs_until_a_timeout():
 
 def test_observers_see_the_slots_that_no_job_needs():
     demands = {1: runs("a", planned=2, maximum=8), 2: wants("b", 1, 8)}
-    assert FreeCapacity(unclaimed_workers(demands, cluster(8))).executors(EXECUTOR) == {"worker-0": 3}
+    assert FreeCapacity(unclaimed_workers(demands, cluster(8))).executors(EXECUTOR.request) == {"worker-0": 3}
 
 
 # ---- always ---------------------------------------------------------------------------------------------------------
@@ -223,15 +221,15 @@ def test_waiting_job_does_not_fit_into_the_remaining_slots(free: list[int], dema
     left = FreeCapacity(unclaimed_workers({it: it for it in demands}, snapshot))
     for it, share in shares.items():
         if not it.has_driver and sum(share.values()) < it.minimum:
-            assert not left.fits(it.minimum, it.executor, it.driver)
+            assert not left.fits(it.minimum, it.executor.request, it.driver.request)
 
 
 @given(st.lists(st.integers(0, 8), max_size=5), st.sampled_from([1, 2, 4]), st.integers(0, 40))
 def test_executors_that_fit_can_be_taken(free: list[int], size: int, count: int):
-    executor, snapshot = ExecutorShape(cores=size, memory_mb=512), cluster(*free)
-    fits = FreeCapacity(snapshot.workers).fits(count, executor, DRIVER)
+    executor, snapshot = ExecutorShape(cores=size, memory_mb=512).request, cluster(*free)
+    fits = FreeCapacity(snapshot.workers).fits(count, executor, DRIVER.request)
     capacity = FreeCapacity(snapshot.workers)
-    capacity.place(DRIVER, executor)
+    capacity.place(DRIVER.request, executor)
     assert fits == (sum(free) > 0 and sum(capacity.take(count, executor).values()) == count)
 
 
@@ -285,7 +283,7 @@ def test_job_that_must_stop_its_driver_demands_nothing_until_the_driver_has_ende
 @pytest.mark.parametrize(("cores", "memory_mb"), [(1, 256), (0, 1024)])
 def test_foreign_driver_of_a_size_that_no_job_may_have_does_not_stop_the_jobs(cores: int, memory_mb: int):
     """Another program submits a driver with less memory than Spark requires. The driver waits, and all loops poll the cluster."""
-    foreign_driver = ActiveDriver(state=SubmissionState.SUBMITTED, cores=cores, memory_mb=memory_mb)
+    foreign_driver = ActiveDriver(state=SubmissionState.SUBMITTED, request=Resources(1000 * cores, memory_mb * MIB))
     assert executors_by_job(cluster(4, drivers={"driver-9": foreign_driver}), wants("a", 1, 8)) == {"a": 2}
 
 
@@ -300,11 +298,11 @@ def test_fitting_executors_are_those_of_the_remaining_capacity(
     capacity = FreeCapacity([worker(number, *sizes) for number, sizes in enumerate(free)])
     for is_driver, shape, count in uses:
         if is_driver:
-            capacity.place(DriverShape(cores=shape.cores, memory_mb=shape.memory_mb), shape)
+            capacity.place(shape.request, shape.request)
         else:
-            capacity.take(count, shape)
-        for executor in (EXECUTOR, shape):
+            capacity.take(count, shape.request)
+        for executor in (EXECUTOR.request, shape.request):
             expected = FreeCapacity(capacity.workers)
-            for driver in (None, DRIVER):
+            for driver in (None, DRIVER.request):
                 assert capacity.executors(executor, driver) == expected.executors(executor, driver)
                 assert capacity.fits(count, executor, driver) == expected.fits(count, executor, driver)

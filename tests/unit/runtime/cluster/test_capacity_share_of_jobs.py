@@ -25,7 +25,7 @@ def only_what_is_there(simulation: Competition) -> None:
     """No plan is made on cores that are not there, or are another's."""
 
     def check() -> None:
-        capacity = sum(worker.cores for worker in simulation.cluster.workers)
+        capacity = sum(worker.total.cpu_millicores // 1000 for worker in simulation.cluster.workers)
         claimed = {name: job.claims for name, job in simulation.jobs.items()}
         assert sum(claimed.values()) <= capacity, f"{claimed} on {capacity} cores"
 
@@ -144,7 +144,7 @@ def check_stable(simulation: Competition) -> None:
         f"{simulation.free} cores are free, {waiting} wait"
     )
     assert sum(job.claims for job in jobs) + simulation.free == sum(
-        worker.cores for worker in simulation.cluster.workers
+        worker.total.cpu_millicores // 1000 for worker in simulation.cluster.workers
     )
 
 

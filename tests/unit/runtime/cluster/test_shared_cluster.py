@@ -229,7 +229,7 @@ async def test_poll_without_a_demand_takes_no_capacity(scenario: ClusterScenario
     participant = scenario.participant()
     await scenario.later((participant, wants("a", maximum=4)))
     cluster = await scenario.shared.unclaimed(scenario.client, SECOND)
-    assert sum(worker.cores_free for worker in cluster.workers) == 6
+    assert sum(worker.free.cpu_millicores for worker in cluster.workers) == 6000
     assert executors((await scenario.later((participant, wants("a", maximum=4))))[0]) == 4
 
 

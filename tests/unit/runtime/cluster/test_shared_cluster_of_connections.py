@@ -37,6 +37,9 @@ class Client(DistantCluster):
             raise self.failure
         return snapshot
 
+    async def clean_up(self, job: str) -> None:
+        raise NotImplementedError
+
     async def close(self) -> None:
         self.failure = RuntimeError("Cannot send a request, as the client has been closed.")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus, ExecutorReport
-from airflow_adaptive.ports import ClusterSnapshot, Worker
+from airflow_adaptive.ports import MIB, ClusterSnapshot, Resources, Worker
 from airflow_adaptive.runtime.observation.slot_offers import slot_offers
 from airflow_adaptive.runtime.spec import ExecutorShape
 from airflow_adaptive.scheduler.events import SlotOffer
@@ -12,7 +12,12 @@ ADDRESS = "http://w1:8081"
 
 
 def worker(*, cores_free: int) -> Worker:
-    return Worker(worker_id="w1", address=ADDRESS, cores=4, cores_free=cores_free, memory_mb=4096, memory_free_mb=4096)
+    return Worker(
+        worker_id="w1",
+        address=ADDRESS,
+        total=Resources(4000, 4096 * MIB),
+        free=Resources(1000 * cores_free, 4096 * MIB),
+    )
 
 
 def status(executors: int, worker: str = ADDRESS) -> DriverStatus:

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from airflow_adaptive.ports import ClusterClient, DriverLog, SubmissionState
-from airflow_adaptive.spark.standalone import StandaloneCluster
+from airflow_adaptive.spark.standalone.client import StandaloneCluster
 from airflow_adaptive.testing.contracts.cluster_client import MEMORY_MB, ClusterClientContract, Script
 from airflow_adaptive.testing.fakes.cluster import FakeCluster, FakeScript
 from tests.support.servers.fake_master import FakeMaster

@@ -54,7 +54,7 @@ async def test_newest_executors_end_when_fewer_are_requested(cluster: FakeCluste
     assert cluster.request_executors(submission_id, 1) == application_id
     snapshot = await cluster.snapshot()
     assert snapshot.granted == {application_id: 1}
-    assert snapshot.workers[0].cores_free == 2
+    assert snapshot.workers[0].free.cpu_millicores == 2000
 
 
 @pytest.mark.asyncio

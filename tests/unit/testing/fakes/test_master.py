@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from airflow_adaptive.spark.errors import NotLeadingError
-from airflow_adaptive.spark.rest import read_kill, read_state, read_status, read_submission
+from airflow_adaptive.spark.standalone.errors import NotLeadingError
+from airflow_adaptive.spark.standalone.rest import read_kill, read_state, read_status, read_submission
 from airflow_adaptive.testing.fakes.cluster import FakeCluster
 from airflow_adaptive.testing.fakes.master import answer, request_kind, standby_answer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from airflow_adaptive.spark.http import MAX_CONNECTIONS
+from airflow_adaptive.spark.standalone.http import MAX_CONNECTIONS
 from airflow_adaptive.testing.fleet.cluster.cluster import SimulatedCluster
 from airflow_adaptive.testing.fleet.cluster.masters import MasterFault, SimulatedMasters
 from airflow_adaptive.testing.fleet.cluster.transport import installed

@@ -19,8 +19,8 @@ from airflow_adaptive.ports import (
     SubmissionRefusedError,
     SubmissionState,
 )
-from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
-from airflow_adaptive.spark.standalone import StandaloneCluster
+from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddress
+from airflow_adaptive.spark.standalone.client import StandaloneCluster
 
 SUBMISSION = DriverSubmission(name="departures", script="/jobs/departures.py")
 

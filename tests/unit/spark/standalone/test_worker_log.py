@@ -10,10 +10,10 @@ import pytest
 import pytest_asyncio
 
 from airflow_adaptive.ports import ClusterUnreachableError, DriverLog
-from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
-from airflow_adaptive.spark.errors import ProtocolError
-from airflow_adaptive.spark.standalone import StandaloneCluster
-from airflow_adaptive.spark.worker_log import MAX_BYTES, log_pages, log_url, read_log
+from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddress
+from airflow_adaptive.spark.standalone.client import StandaloneCluster
+from airflow_adaptive.spark.standalone.errors import ProtocolError
+from airflow_adaptive.spark.standalone.worker_log import MAX_BYTES, log_pages, log_url, read_log
 
 DRIVER = "driver-20261121083719-0000"
 WORKER = {"id": "w", "webuiaddress": "http://w:8081", "cores": 1, "coresfree": 1, "memory": 9, "memoryfree": 9}

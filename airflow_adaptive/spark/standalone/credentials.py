@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from fnmatch import fnmatch
 from urllib.parse import urlsplit
 
-from airflow_adaptive.spark.address import ClusterAddress
+from airflow_adaptive.spark.standalone.address import ClusterAddress
 
 log = logging.getLogger(__name__)
 

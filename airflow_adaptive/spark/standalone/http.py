@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 import httpx
 
-from airflow_adaptive.spark.address import ClusterAddress
-from airflow_adaptive.spark.credentials import Credentials
-from airflow_adaptive.spark.errors import ForeignAnswerError, NoAnswerError, NotConnectedError, ProtocolError
+from airflow_adaptive.spark.standalone.address import ClusterAddress
+from airflow_adaptive.spark.standalone.credentials import Credentials
+from airflow_adaptive.spark.standalone.errors import ForeignAnswerError, NoAnswerError, NotConnectedError, ProtocolError
 
 Answer = TypeVar("Answer")
 

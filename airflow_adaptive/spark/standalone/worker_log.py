@@ -9,7 +9,7 @@ import re
 from urllib.parse import quote
 
 from airflow_adaptive.ports import LogPages
-from airflow_adaptive.spark.errors import ProtocolError
+from airflow_adaptive.spark.standalone.errors import ProtocolError
 
 STDOUT = "stdout"
 STDERR = "stderr"

@@ -13,6 +13,7 @@ from typing import Any
 
 from airflow_adaptive import __version__
 from airflow_adaptive.ports import (
+    MIB,
     SECRET_CONF_VARIABLE,
     SECRET_ENV_VARIABLE,
     SECRET_NAME_PATTERN,
@@ -21,6 +22,7 @@ from airflow_adaptive.ports import (
     ClusterSnapshot,
     DriverSubmission,
     LogPages,
+    Resources,
     SubmissionRefusedError,
     SubmissionState,
     SubmissionStatus,
@@ -28,8 +30,8 @@ from airflow_adaptive.ports import (
     is_secret,
     is_secret_name,
 )
-from airflow_adaptive.spark.errors import NotLeadingError, ProtocolError, RefusalError
-from airflow_adaptive.spark.worker_log import log_pages
+from airflow_adaptive.spark.standalone.errors import NotLeadingError, ProtocolError, RefusalError
+from airflow_adaptive.spark.standalone.worker_log import log_pages
 
 LEADER = "ALIVE"
 """Status of the leading master; other masters are STANDBY, RECOVERING or COMPLETING_RECOVERY."""
@@ -215,16 +217,18 @@ def _worker(fields: Mapping[str, Any]) -> Worker:
     return Worker(
         worker_id=str(fields["id"]),
         address=str(fields["webuiaddress"]),
-        cores=int(fields["cores"]),
-        cores_free=int(fields["coresfree"]),
-        memory_mb=int(fields["memory"]),
-        memory_free_mb=int(fields["memoryfree"]),
+        total=_resources(fields["cores"], fields["memory"]),
+        free=_resources(fields["coresfree"], fields["memoryfree"]),
     )
 
 
 def _driver(fields: Mapping[str, Any]) -> ActiveDriver:
     state = STATES.get(str(fields["state"]), SubmissionState.UNKNOWN)
-    return ActiveDriver(state=state, cores=int(fields["cores"]), memory_mb=int(fields["memory"]))
+    return ActiveDriver(state=state, request=_resources(fields["cores"], fields["memory"]))
+
+
+def _resources(cores: Any, memory_mb: Any) -> Resources:
+    return Resources(1000 * int(cores), MIB * int(memory_mb))
 
 
 def _log_pages(fields: Mapping[str, Any], workers: Iterable[Worker]) -> dict[str, LogPages]:

@@ -24,13 +24,13 @@ from airflow_adaptive.ports import (
     SubmissionRefusedError,
     SubmissionStatus,
 )
-from airflow_adaptive.spark.address import ClusterAddress, MasterAddress
-from airflow_adaptive.spark.credentials import Credentials, Renew
-from airflow_adaptive.spark.errors import ForeignAnswerError, MasterError, NoAnswerError, RefusalError
-from airflow_adaptive.spark.http import Http
-from airflow_adaptive.spark.rest import create_request, read_kill, read_state, read_status, read_submission
 from airflow_adaptive.spark.secrets import masked
-from airflow_adaptive.spark.worker_log import MAX_BYTES, log_url, read_log
+from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddress
+from airflow_adaptive.spark.standalone.credentials import Credentials, Renew
+from airflow_adaptive.spark.standalone.errors import ForeignAnswerError, MasterError, NoAnswerError, RefusalError
+from airflow_adaptive.spark.standalone.http import Http
+from airflow_adaptive.spark.standalone.rest import create_request, read_kill, read_state, read_status, read_submission
+from airflow_adaptive.spark.standalone.worker_log import MAX_BYTES, log_url, read_log
 
 Answer = TypeVar("Answer")
 
@@ -130,6 +130,9 @@ class StandaloneCluster:
         if pages is None:
             return DriverLog()
         return DriverLog(stdout=await self._output(pages.stdout), stderr=await self._output(pages.stderr))
+
+    async def clean_up(self, job: str) -> None:
+        """Return at once: the master and its workers remove what drivers leave (`spark.worker.cleanup.enabled`)."""
 
     async def close(self) -> None:
         """Close the connections."""

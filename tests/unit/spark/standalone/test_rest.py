@@ -10,15 +10,17 @@ from typing import Any
 import pytest
 
 from airflow_adaptive.ports import (
+    MIB,
     SECRET_CONF_VARIABLE,
     SECRET_ENV_VARIABLE,
     ActiveDriver,
     DriverSubmission,
+    Resources,
     SubmissionState,
     SubmissionStatus,
 )
-from airflow_adaptive.spark.errors import NotLeadingError, ProtocolError, RefusalError
-from airflow_adaptive.spark.rest import (
+from airflow_adaptive.spark.standalone.errors import NotLeadingError, ProtocolError, RefusalError
+from airflow_adaptive.spark.standalone.rest import (
     create_request,
     read_kill,
     read_state,
@@ -182,7 +184,7 @@ def test_state_gives_living_workers_and_grants() -> None:
     snapshot = read_state(STATE, "spark://h1:7077", "http://h1:8080")
     (worker,) = snapshot.workers
     assert (worker.worker_id, worker.address) == ("worker-2", "http://h2:8081")
-    assert (worker.cores, worker.cores_free, worker.memory_mb, worker.memory_free_mb) == (4, 1, 4096, 1024)
+    assert (worker.total, worker.free) == (Resources(4000, 4096 * MIB), Resources(1000, 1024 * MIB))
     assert snapshot.granted == {"app-1": 3}
     assert (snapshot.master_url, snapshot.ui_url) == ("spark://h1:7077", "http://h1:8080")
 
@@ -190,8 +192,8 @@ def test_state_gives_living_workers_and_grants() -> None:
 def test_state_gives_drivers_that_have_not_ended_and_names_of_applications() -> None:
     snapshot = read_state(STATE, "spark://h1:7077", "http://h1:8080")
     assert snapshot.drivers == {
-        "driver-1": ActiveDriver(state=SubmissionState.RUNNING, cores=1, memory_mb=512),
-        "driver-2": ActiveDriver(state=SubmissionState.SUBMITTED, cores=2, memory_mb=768),
+        "driver-1": ActiveDriver(state=SubmissionState.RUNNING, request=Resources(1000 * 1, 512 * MIB)),
+        "driver-2": ActiveDriver(state=SubmissionState.SUBMITTED, request=Resources(1000 * 2, 768 * MIB)),
     }
     assert snapshot.names == {"app-1": "departures"}
 

@@ -10,9 +10,9 @@ import pytest
 import pytest_asyncio
 
 from airflow_adaptive.ports import ClusterUnreachableError, SubmissionState
-from airflow_adaptive.spark.address import ClusterAddress, parse_address
-from airflow_adaptive.spark.credentials import Credentials
-from airflow_adaptive.spark.standalone import StandaloneCluster
+from airflow_adaptive.spark.standalone.address import ClusterAddress, parse_address
+from airflow_adaptive.spark.standalone.client import StandaloneCluster
+from airflow_adaptive.spark.standalone.credentials import Credentials
 
 LOG = "/log/?driverId=driver-1&logType=stdout"
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.spark.address import ClusterAddress, MasterAddress, parse_address
 from airflow_adaptive.spark.connection_fields import AddressError
+from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddress, parse_address
 
 
 def parse(host: str | None = "spark://h1", port: int | None = None, **extra: Any) -> ClusterAddress:

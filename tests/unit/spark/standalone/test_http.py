@@ -12,12 +12,12 @@ import httpx
 import pytest
 
 from airflow_adaptive.ports import DriverSubmission
-from airflow_adaptive.spark import http
-from airflow_adaptive.spark.address import ClusterAddress, MasterAddress, parse_address
-from airflow_adaptive.spark.credentials import Credentials
-from airflow_adaptive.spark.errors import NoAnswerError, NotConnectedError
-from airflow_adaptive.spark.http import MAX_CONNECTIONS, Http
-from airflow_adaptive.spark.standalone import StandaloneCluster
+from airflow_adaptive.spark.standalone import http
+from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddress, parse_address
+from airflow_adaptive.spark.standalone.client import StandaloneCluster
+from airflow_adaptive.spark.standalone.credentials import Credentials
+from airflow_adaptive.spark.standalone.errors import NoAnswerError, NotConnectedError
+from airflow_adaptive.spark.standalone.http import MAX_CONNECTIONS, Http
 from tests.support.servers.fake_master import FakeMaster
 from tests.support.servers.tls_server import TlsServer
 

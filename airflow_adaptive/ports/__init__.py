@@ -1,0 +1,82 @@
+"""Protocols for all external systems of the runtime, and the plain values that these protocols exchange."""
+
+from airflow_adaptive.job.protocol.documents import SECRET_CONF_VARIABLE, SECRET_ENV_VARIABLE
+from airflow_adaptive.job.protocol.secret_names import (
+    SECRET_NAME_PATTERN,
+    SECRET_VALUE_PATTERN,
+    is_secret,
+    is_secret_name,
+    secret_assignments,
+    url_passwords,
+)
+from airflow_adaptive.ports.clock import (
+    Clock,
+)
+from airflow_adaptive.ports.cluster import (
+    MIB,
+    ActiveDriver,
+    ClusterClient,
+    ClusterSnapshot,
+    DriverLog,
+    DriverSubmission,
+    Limit,
+    LimitKind,
+    LogPages,
+    Resources,
+    SubmissionState,
+    SubmissionStatus,
+    Worker,
+)
+from airflow_adaptive.ports.errors import (
+    ClusterUnreachableError,
+    ForeignDirectoryError,
+    JobDirectoryError,
+    NotSubmittedError,
+    PortError,
+    SubmissionRefusedError,
+)
+from airflow_adaptive.ports.job_directory import (
+    JobDirectory,
+)
+from airflow_adaptive.ports.job_store import (
+    ControlRequests,
+    DesiredState,
+    JobStore,
+    Requester,
+)
+
+__all__ = [
+    "MIB",
+    "SECRET_CONF_VARIABLE",
+    "SECRET_ENV_VARIABLE",
+    "SECRET_NAME_PATTERN",
+    "SECRET_VALUE_PATTERN",
+    "ActiveDriver",
+    "Clock",
+    "ClusterClient",
+    "ClusterSnapshot",
+    "ClusterUnreachableError",
+    "ControlRequests",
+    "DesiredState",
+    "DriverLog",
+    "DriverSubmission",
+    "ForeignDirectoryError",
+    "JobDirectory",
+    "JobDirectoryError",
+    "JobStore",
+    "Limit",
+    "LimitKind",
+    "LogPages",
+    "NotSubmittedError",
+    "PortError",
+    "Requester",
+    "Resources",
+    "SubmissionRefusedError",
+    "SubmissionState",
+    "SubmissionStatus",
+    "Worker",
+    "is_secret",
+    "is_secret_name",
+    "secret_assignments",
+    "url_passwords",
+]

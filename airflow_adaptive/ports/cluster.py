@@ -1,0 +1,272 @@
+"""The port of the cluster manager."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, Protocol
+
+MIB: Final = 1024 * 1024
+"""Bytes of a mebibyte, the unit of memory in Spark's properties."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """CPU and memory.
+
+    Attributes:
+        cpu_millicores: CPU, in thousandths of a core.
+        memory_bytes: memory, in bytes.
+    """
+
+    cpu_millicores: int = 0
+    memory_bytes: int = 0
+
+    def __add__(self, other: Resources) -> Resources:
+        """Return the sum."""
+        return Resources(self.cpu_millicores + other.cpu_millicores, self.memory_bytes + other.memory_bytes)
+
+    def __sub__(self, other: Resources) -> Resources:
+        """Return the difference, which may be negative."""
+        return Resources(self.cpu_millicores - other.cpu_millicores, self.memory_bytes - other.memory_bytes)
+
+    def count_in(self, free: Resources) -> int:
+        """Return how often these resources fit into free resources. These resources must be positive."""
+        fitting = min(free.cpu_millicores // self.cpu_millicores, free.memory_bytes // self.memory_bytes)
+        return max(fitting, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
+    """A worker of the cluster, as its manager describes it.
+
+    Attributes:
+        worker_id: id that the cluster manager gives the worker.
+        address: address of the worker's web UI; executors report the address as `ExecutorReport.worker`.
+        total: resources for drivers and executors.
+        free: resources that are not granted to a driver or an executor.
+    """
+
+    worker_id: str
+    address: str
+    total: Resources
+    free: Resources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPages:
+    """Addresses of the web pages that show the output of a driver.
+
+    Attributes:
+        stdout: page of the standard output.
+        stderr: page of the standard error.
+    """
+
+    stdout: str
+    stderr: str
+
+
+class SubmissionState(StrEnum):
+    """State of a submitted driver process, as the cluster manager knows it."""
+
+    SUBMITTED = "SUBMITTED"
+    """The driver waits for a worker with enough free cores and memory."""
+    RUNNING = "RUNNING"
+    FINISHED = "FINISHED"
+    FAILED = "FAILED"
+    KILLED = "KILLED"
+    UNKNOWN = "UNKNOWN"
+    """The manager does not know the driver, or has lost the worker that runs the driver: the driver may still run."""
+
+    @property
+    def over(self) -> bool:
+        """Whether the process certainly does not run any more."""
+        return self in (SubmissionState.FINISHED, SubmissionState.FAILED, SubmissionState.KILLED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActiveDriver:
+    """A driver that was submitted and has not ended.
+
+    Attributes:
+        state: SUBMITTED while the driver waits for a worker.
+        request: resources of the driver.
+    """
+
+    state: SubmissionState
+    request: Resources
+
+
+class LimitKind(StrEnum):
+    """Kinds of limits, in the order in which the limits apply."""
+
+    WORKERS = "workers"
+    """The workers of the cluster together, where the cluster manager does not report single workers."""
+    QUOTA = "quota"
+    QUEUE = "queue"
+    CAP = "cap"
+    """A maximum that the connection of the cluster sets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """A limit of all drivers and executors of a cluster or of a part of it, beside the free resources of single workers.
+
+    Attributes:
+        kind: see `LimitKind`.
+        name: name of the quota or the queue, "" without one.
+        cpu_millicores: CPU that the limit still allows; None without a limit of the CPU.
+        memory_bytes: memory that the limit still allows; None without a limit of the memory.
+        count: number of drivers and executors that the limit still allows; None without a limit of the number.
+    """
+
+    kind: LimitKind
+    name: str = ""
+    cpu_millicores: int | None = None
+    memory_bytes: int | None = None
+    count: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSnapshot:
+    """The cluster at one moment: its workers, and the cores that its manager has granted to each application.
+
+    Attributes:
+        workers: workers that are alive, ordered by id.
+        granted: application id -> granted cores, including the cores of executors that are starting.
+        master_url: `spark://` URL of the leading master.
+        ui_url: address of the master's web UI.
+        log_pages: submission id -> pages of a driver that runs, or ran, on one of the workers.
+        names: application id -> name of the application; the application of a job has the name of the job.
+        drivers: submission id -> driver that has not ended, including drivers that other programs submitted.
+        limits: limits beside the free resources of the workers, in the order in which they apply.
+        executor_workers: application id -> executor id -> worker id, if the cluster manager knows the workers of executors. Otherwise the
+            mapping is empty, and the executors report the addresses of their workers.
+    """
+
+    workers: Sequence[Worker]
+    granted: Mapping[str, int] = field(default_factory=dict)
+    master_url: str = ""
+    ui_url: str = ""
+    log_pages: Mapping[str, LogPages] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+    drivers: Mapping[str, ActiveDriver] = field(default_factory=dict)
+    limits: Sequence[Limit] = ()
+    executor_workers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmissionStatus:
+    """State of a submitted driver.
+
+    Attributes:
+        state: see `SubmissionState`.
+        message: error message of the manager, "" without one.
+        worker_address: `host:port` of the worker that runs the driver, "" if unknown.
+    """
+
+    state: SubmissionState
+    message: str = ""
+    worker_address: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverLog:
+    """The end of a driver's output: some thousand characters of each stream.
+
+    Attributes:
+        stdout: output of Python; Spark redirects the standard error of Python to this stream.
+        stderr: output of the JVM, which is Spark's own log.
+    """
+
+    stdout: str = ""
+    stderr: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverSubmission:
+    """A driver to start. All files are named by URI, because the cluster does not upload files.
+
+    The name, the epoch and the nonce identify the submission.
+
+    Attributes:
+        name: name of the Spark application, which is the id of the job.
+        epoch: epoch of the driver.
+        nonce: nonce of the journal that assigned the epoch.
+        script: URI of the PySpark script, readable from each worker.
+        py_files: URIs of zips and modules for `PYTHONPATH`.
+        args: arguments of the script.
+        conf: Spark properties. They may contain secrets and are never logged. Properties with secret names reach the driver
+            in its environment (`SECRET_CONF_VARIABLE`) and not as arguments.
+        env: environment of the driver process.
+        secret_env: secret variables of the environment of the driver process. They are never logged, and the driver removes their
+            values from its reports.
+        driver_cores: cores of the driver.
+        driver_memory_mb: heap of the driver, MiB.
+        executors: number of executors at the start.
+        max_executors: maximum number of executors of the job.
+        executor_cores: cores (slots) of an executor.
+        executor_memory_mb: heap of an executor, MiB.
+        driver_template: description of the driver beyond its size, in the form of the cluster manager; None without one.
+        executor_template: likewise, of an executor.
+    """
+
+    name: str
+    script: str
+    epoch: int = 0
+    nonce: str = ""
+    py_files: Sequence[str] = ()
+    args: Sequence[str] = ()
+    conf: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    secret_env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    driver_cores: int = 1
+    driver_memory_mb: int = 1024
+    executors: int = 1
+    max_executors: int = 1
+    executor_cores: int = 1
+    executor_memory_mb: int = 1024
+    driver_template: str | None = None
+    executor_template: str | None = None
+
+
+class ClusterClient(Protocol):
+    """A cluster manager (Spark standalone, YARN, Kubernetes)."""
+
+    async def snapshot(self) -> ClusterSnapshot:
+        """Return workers, grants and drivers. Raises `ClusterUnreachableError`."""
+        ...
+
+    async def submit(self, submission: DriverSubmission) -> str:
+        """Start a driver and return its submission id.
+
+        Raises:
+            NotSubmittedError: no master received the submission.
+            ClusterUnreachableError: a master may have accepted the submission.
+            SubmissionRefusedError: the master refused the submission.
+        """
+        ...
+
+    async def status(self, submission_id: str) -> SubmissionStatus:
+        """Return the state of a driver. Raises `ClusterUnreachableError`."""
+        ...
+
+    async def driver_log(self, submission_id: str) -> DriverLog:
+        """Return the end of a driver's output, with the secrets of the cluster masked; empty if the output is gone.
+
+        Raises `ClusterUnreachableError`.
+        """
+        ...
+
+    async def kill(self, submission_id: str) -> None:
+        """Kill a driver. The call is idempotent. Raises `ClusterUnreachableError`."""
+        ...
+
+    async def clean_up(self, job: str) -> None:
+        """Remove what the drivers of a job that have ended left on the cluster. Raises `ClusterUnreachableError`."""
+        ...
+
+    async def close(self) -> None:
+        """Close all connections."""
+        ...

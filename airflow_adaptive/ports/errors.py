@@ -1,0 +1,27 @@
+"""Errors of the external systems."""
+
+from __future__ import annotations
+
+
+class PortError(Exception):
+    """An external system failed; the message names the system and the fix."""
+
+
+class ClusterUnreachableError(PortError):
+    """No master answered: the state of the cluster is unknown. A retry may help."""
+
+
+class NotSubmittedError(ClusterUnreachableError):
+    """No master received the submission, so no master accepted it."""
+
+
+class SubmissionRefusedError(PortError):
+    """The master refused the submission: a retry does not help."""
+
+
+class JobDirectoryError(PortError):
+    """The job directory cannot be read or written now."""
+
+
+class ForeignDirectoryError(JobDirectoryError):
+    """The job directory belongs to another job or to a newer version: a retry does not help."""
