@@ -12,7 +12,7 @@ INTEGRATION = "Adaptive Spark"
 def get_provider_info() -> dict[str, Any]:
     """Return the metadata for the entry point `apache_airflow_provider`.
 
-    The provider defines no connection type, because it uses Airflow's connections of type `spark`.
+    The provider defines no connection type, because it uses Airflow's connections of the types `spark` and `kubernetes`.
 
     Source: Airflow's `provider_info.schema.json`.
     """
@@ -29,7 +29,7 @@ def get_provider_info() -> dict[str, Any]:
             )
         ],
         "sensors": [_modules("airflow_adaptive.sensors.spark_resources", "airflow_adaptive.sensors.adaptive_job")],
-        "hooks": [_modules("airflow_adaptive.hooks.adaptive_spark")],
+        "hooks": [_modules("airflow_adaptive.hooks.adaptive_spark", "airflow_adaptive.hooks.kubernetes")],
         "triggers": [
             _modules(
                 "airflow_adaptive.triggers.adaptive_job",

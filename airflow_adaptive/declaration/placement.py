@@ -9,6 +9,7 @@ from typing import Any
 from airflow_adaptive.declaration.kubernetes import KubernetesParameters
 from airflow_adaptive.declaration.reserved_properties import refused, refused_on_kubernetes
 from airflow_adaptive.declaration.validation import DeclarationError
+from airflow_adaptive.hooks.kubernetes import KubernetesConnectionHook
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.spark.connection_fields import AddressError
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
@@ -58,8 +59,16 @@ def cluster(
         violations += [f"{place}{violation}" for violation in refused_on_kubernetes(address.conf)]
         violations += [f"conf[{violation}" for violation in refused_on_kubernetes(properties)]
         violations += kubernetes.violations(properties, address.conf)
+        violations += _without_credentials(connections)
     if violations:
         raise DeclarationError(violations)
+
+
+def _without_credentials(connections: ConnectionIds) -> Iterator[str]:
+    try:
+        KubernetesConnectionHook(connections.kubernetes).fields()
+    except AddressError as error:
+        yield str(error)
 
 
 def _without_kubernetes(connections: ConnectionIds, kubernetes: KubernetesParameters) -> Iterator[str]:

@@ -27,6 +27,7 @@ def define(monkeypatch: pytest.MonkeyPatch) -> Any:
         fields = {"conn_type": "spark", "host": host, "extra": {"conf": conf}}
         monkeypatch.setenv(f"AIRFLOW_CONN_{connections.spark.upper()}", json.dumps(fields))
 
+    monkeypatch.setenv("AIRFLOW_CONN_KUBERNETES_DEFAULT", '{"conn_type": "kubernetes", "extra": {"in_cluster": true}}')
     define(STANDALONE)
     define(KUBERNETES)
     return define
@@ -106,6 +107,16 @@ def test_property_of_a_parameter_is_not_set_twice() -> None:
     assert violation == (
         "conf['spark.kubernetes.container.image'] and a parameter of the operator set the same property: leave one of them out"
     )
+
+
+def test_missing_credentials_are_refused_and_never_replaced_by_the_default_kubeconfig(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/production")
+    monkeypatch.delenv("AIRFLOW_CONN_KUBERNETES_DEFAULT")
+    (violation,) = violations(KUBERNETES, IMAGE)
+    assert violation.startswith("connection 'kubernetes_default' is not defined: add it")
+    assert violations(STANDALONE) == []
 
 
 def test_batch_on_kubernetes_is_refused_with_the_remedy() -> None:

@@ -13,6 +13,9 @@ from tests.support.airflow.operator_fakes import FakeInstance, deferral, staged
 def _kubernetes(monkeypatch):
     fields = {"conn_type": "spark", "host": "k8s://https://api:6443", "extra": {"namespace": "team-a"}}
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_K8S", json.dumps(fields))
+    credentials = {"conn_type": "kubernetes", "extra": {"in_cluster": True}}
+    for name in ("STAGING", "KUBERNETES_DEFAULT"):
+        monkeypatch.setenv(f"AIRFLOW_CONN_{name}", json.dumps(credentials))
 
 
 def test_parameters_reach_the_triggerer(make, airflow):
