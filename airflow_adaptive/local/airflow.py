@@ -41,6 +41,8 @@ STOP_GRACE_S = 3.0
 
 LOG_TAIL_CHARACTERS = 2000
 
+DATABASE_FILE = "airflow.db"
+
 PASSWORD_FILE = "simple_auth_manager_passwords.json.generated"
 """File of the simple auth manager. The simple auth manager generates a password only for a user without a password."""
 
@@ -178,8 +180,11 @@ class LocalAirflow:
         process = self._run("db", "migrate")
         if process.wait(START_TIMEOUT_S) != 0:
             raise LocalAirflowError(f"the database cannot be created:\n{self._log_tail('db')}")
-        with closing(sqlite3.connect(self.home / "airflow.db")) as database:
-            database.execute("PRAGMA journal_mode = WAL")  # The mode is persistent. Readers do not block the writer.
+        if (file := self.home / DATABASE_FILE).exists():  # `config` may name another database.
+            with closing(sqlite3.connect(file)) as database:
+                database.execute(
+                    "PRAGMA journal_mode = WAL"
+                )  # The mode is persistent. Readers do not block the writer.
 
     def _spawn(self, component: Component) -> None:
         self._started[component] = datetime.now(UTC)
@@ -238,7 +243,7 @@ def default_config(home: Path, dags_folder: Path, url: str) -> Config:
             "hostname_callable": "socket.gethostname",  # The default queries the name servers.
             "fernet_key": "",
         },
-        "database": {"sql_alchemy_conn": f"sqlite:///{home / 'airflow.db'}?timeout=30"},
+        "database": {"sql_alchemy_conn": f"sqlite:///{home / DATABASE_FILE}?timeout=30"},
         "api": {
             "host": HOST,
             "port": url.rpartition(":")[2],

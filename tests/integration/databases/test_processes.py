@@ -1,0 +1,116 @@
+"""A job on an Airflow with two schedulers, two triggerers, an API server of two processes, and PostgreSQL."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from textwrap import dedent
+
+import httpx
+import pytest
+
+from airflow_adaptive.local.cluster import LocalCluster
+from airflow_adaptive.local.waiting import wait_until
+from tests.integration.airflow.conftest import SCRIPT, spark_connection  # noqa: F401  a fixture
+from tests.integration.airflow.test_adaptive_job import TIMEOUT_S, Run
+from tests.support.airflow.rest_api import bounds
+from tests.support.databases.postgresql import PostgresqlServer
+from tests.support.databases.replicas import ReplicatedAirflow
+
+pytestmark = pytest.mark.timeout(600)
+
+JOB = "departures"
+
+API = f"/adaptive/api/v1/jobs/{JOB}"
+
+CHANGES = 40
+
+DAG = dedent(
+    """
+    from airflow.sdk import DAG
+    from airflow_adaptive.operators import AdaptiveSparkOperator
+
+    with DAG("departures", schedule=None):
+        AdaptiveSparkOperator(
+            task_id="job",
+            job="departures",
+            application="{directory}/script.py",
+            application_args=["{directory}", "endless"],
+            job_directory="file://{directory}/jobs",
+            parallelism=(1, 2),
+            driver_memory="512m",
+            executor_memory="512m",
+            resource_stabilization_timeout="1 s",
+            max_trigger_delay="3 s",
+            stop_timeout="8 s",
+        )
+    """
+)
+
+
+@pytest.fixture(scope="module")
+def playground(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the script, the DAG and the input of the job."""
+    directory = tmp_path_factory.mktemp("playground")
+    for folder in ("dags", "input"):
+        (directory / folder).mkdir()
+    (directory / "script.py").write_text(SCRIPT)
+    (directory / "dags" / "jobs.py").write_text(DAG.format(directory=directory))
+    (directory / "input" / "lines.txt").write_text("one\ntwo\nthree\n")
+    return directory
+
+
+@pytest.fixture
+def airflow(
+    playground: Path,
+    postgresql: PostgresqlServer,
+    spark_connection: dict[str, str],  # noqa: F811
+) -> Iterator[ReplicatedAirflow]:
+    with ReplicatedAirflow(
+        playground / "airflow", playground / "dags", postgresql, config={}, env=spark_connection
+    ) as airflow:
+        yield airflow
+
+
+def put_all(airflow: ReplicatedAirflow) -> Counter[int]:
+    """Change the bounds of the job with many connections at the same time, and return the number of responses of each status."""
+    headers = dict(airflow.api._client.headers)
+
+    def put(number: int) -> int:
+        body = {"job": bounds(1, 1 + number % 2)}
+        url = f"{airflow.url}{API}/resource-requirements"
+        return httpx.put(url, json=body, headers=headers, timeout=TIMEOUT_S, trust_env=False).status_code
+
+    with ThreadPoolExecutor(CHANGES) as pool:
+        return Counter(pool.map(put, range(CHANGES)))
+
+
+def source(airflow: ReplicatedAirflow) -> str:
+    return str(airflow.api._find(API)["requirements_source"]["origin"])
+
+
+def test_job_survives_the_death_of_its_triggerer_and_of_a_scheduler(
+    airflow: ReplicatedAirflow, playground: Path, spark_cluster: LocalCluster
+) -> None:
+    spark_cluster.add_worker(cores=2, memory_mb=1024)
+    run = Run(airflow, playground, JOB)
+    run.until_executing(1)
+    driver, loop, triggerer = run.status().submission_id, run.owner(), airflow.trigger_owner()
+    assert triggerer in ("triggerer-1", "triggerer-2")
+
+    airflow.kill_replica(triggerer)
+    wait_until(lambda: airflow.trigger_owner() not in (triggerer, None), TIMEOUT_S, "the other triggerer")
+    wait_until(lambda: run.owner() != loop, TIMEOUT_S, "the loop in the other triggerer")
+    assert (run.task_state, run.status().submission_id) == ("deferred", driver)
+
+    assert put_all(airflow) == {200: CHANGES}
+    wait_until(lambda: source(airflow) == "USER", TIMEOUT_S, "a change to reach the loop")
+
+    airflow.kill_replica("scheduler-1")
+    airflow.api._request("POST", f"{API}/suspend", {})
+    run.until_task("success")
+    assert run.xcom("return_value")["outcome"] == "SUSPENDED"
+    assert (run.status().submission_id, run.status().epoch) == (driver, 1)
+    assert "deadlock detected" not in airflow.server.log
