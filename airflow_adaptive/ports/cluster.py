@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol
@@ -37,6 +37,26 @@ class Resources:
         return max(fitting, 0)
 
 
+def _accepts_all(_placement: str) -> bool:
+    return True
+
+
+def _charge_request(request: Request) -> Resources:
+    return request
+
+
+@dataclass(frozen=True, slots=True)
+class Request(Resources):
+    """Resources that a driver or an executor takes from the cluster, and where it may run.
+
+    Attributes:
+        placement: constraints of the placement, in the form of the cluster manager (Kubernetes: the parts of a pod specification); the
+            runtime does not interpret the text. "" without any.
+    """
+
+    placement: str = field(default="", repr=False)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
     """A worker of the cluster, as its manager describes it.
@@ -46,12 +66,16 @@ class Worker:
         address: address of the worker's web UI; executors report the address as `ExecutorReport.worker`.
         total: resources for drivers and executors.
         free: resources that are not granted to a driver or an executor.
+        count: number of drivers and executors that the worker can take in addition; None without a limit of the number.
+        accepts: returns whether drivers and executors with these constraints (`Request.placement`) may run on the worker.
     """
 
     worker_id: str
     address: str
     total: Resources
     free: Resources
+    count: int | None = None
+    accepts: Callable[[str], bool] = field(default=_accepts_all, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +143,7 @@ class Limit:
         cpu_millicores: CPU that the limit still allows; None without a limit of the CPU.
         memory_bytes: memory that the limit still allows; None without a limit of the memory.
         count: number of drivers and executors that the limit still allows; None without a limit of the number.
+        charge: returns what a driver or an executor takes from the limit. None if the limit does not apply to it.
     """
 
     kind: LimitKind
@@ -126,6 +151,7 @@ class Limit:
     cpu_millicores: int | None = None
     memory_bytes: int | None = None
     count: int | None = None
+    charge: Callable[[Request], Resources | None] = field(default=_charge_request, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
