@@ -52,6 +52,17 @@ WEB_ADDRESS = re.compile(r"https?://[^\s/?#@]+(/[^\s?#@]*)?")
 
 LOST_WORKER = "its worker was lost: it may be running still"
 
+REMEDIES = {
+    "Valid application jar path is required": (
+        "the setting spark.master.rest.allowedAppResourcePatterns of the master refuses submissions without an application resource. Add "
+        "the pattern () to the setting"
+    ),
+    "spark.master.rest.maxRequestBodySize": (
+        "increase this setting of the master, or move long arguments and properties to a file in the job directory"
+    ),
+}
+"""Part of the message of a refusal -> its cause and its remedy. Both settings exist since Spark 4.3."""
+
 STATES = {
     "SUBMITTED": SubmissionState.SUBMITTED,
     "RELAUNCHING": SubmissionState.SUBMITTED,
@@ -254,7 +265,8 @@ def _response(answer: object, action: str) -> Mapping[str, Any]:
     if NOT_LEADING in message:
         raise NotLeadingError(message)
     if fields.get("action") == "ErrorResponse":
-        raise RefusalError(f"the master answers with an error: {message or 'without a message'}")
+        remedy = "".join(f": {remedy}" for part, remedy in REMEDIES.items() if part in message)
+        raise RefusalError(f"the master answers with an error: {message or 'without a message'}{remedy}")
     if fields.get("action") != action:
         raise ProtocolError(f"not a {action}")
     return fields

@@ -72,6 +72,29 @@ async def test_protected_rest_server_requests_the_token() -> None:
             await without.close()
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "accepted"),
+    [
+        ("spark.master.rest.allowedAppResourcePatterns", "file:.*", "file:.*,()"),
+        ("spark.master.rest.maxRequestBodySize", "1k", "1m"),
+    ],
+)
+@pytest.mark.asyncio
+async def test_setting_of_the_master_that_refuses_submissions_is_named_with_its_remedy(
+    name: str, value: str, accepted: str
+) -> None:
+    submission = DriverSubmission(name="departures", script="departures.py")
+    with LocalCluster(properties={name: value}) as local:
+        cluster = StandaloneCluster(address(local))
+        with pytest.raises(SubmissionRefusedError, match=name):
+            await cluster.submit(submission)
+        await cluster.close()
+    with LocalCluster(properties={name: accepted}) as local:
+        cluster = StandaloneCluster(address(local))
+        assert await cluster.submit(submission)
+        await cluster.close()
+
+
 @pytest.mark.asyncio
 async def test_secret_properties_reach_the_driver_but_no_command_line(
     spark_cluster: LocalCluster, tmp_path: Path

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pytest
 import pytest_asyncio
 
 from airflow_adaptive.local.cluster import HOST, LocalCluster, free_port
@@ -13,6 +14,7 @@ from airflow_adaptive.ports import ClusterClient
 from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddress
 from airflow_adaptive.spark.standalone.client import StandaloneCluster
 from airflow_adaptive.testing.contracts.cluster_client import ClusterClientContract, Script
+from tests.support.servers.reverse_proxy import ReverseProxy
 
 SCRIPTS = {
     Script.RUNS: "import threading\nthreading.Event().wait()\n",
@@ -30,11 +32,13 @@ threading.Event().wait()
 class StandaloneUnderTest:
     """The real thing."""
 
-    def __init__(self, local: LocalCluster, scripts: Path) -> None:
+    def __init__(
+        self, local: LocalCluster, scripts: Path, ui_url: str | None = None, rest_url: str | None = None
+    ) -> None:
         self._local = local
         self._scripts = scripts
-        port, ui_port, rest_port = (urlsplit(url).port for url in (local.master_url, local.ui_url, local.rest_url))
-        self.client = _client(port, ui_port, rest_port)
+        urls = (local.master_url, ui_url or local.ui_url, rest_url or local.rest_url)
+        self.client = _client(*(urlsplit(url).port for url in urls))
 
     @property
     def stranded_client(self) -> ClusterClient:
@@ -69,3 +73,14 @@ class TestStandaloneCluster(ClusterClientContract):
         under_test = StandaloneUnderTest(spark_cluster, tmp_path)
         yield under_test
         await under_test.client.close()
+
+
+@pytest.mark.asyncio
+async def test_contract_holds_behind_a_reverse_proxy(spark_cluster: LocalCluster, tmp_path: Path) -> None:
+    """As in Kubernetes, an Ingress is in front of the master of a `SparkCluster`."""
+    with ReverseProxy(spark_cluster.ui_url) as ui, ReverseProxy(spark_cluster.rest_url) as rest:
+        under_test = StandaloneUnderTest(spark_cluster, tmp_path, ui.url, rest.url)
+        await TestStandaloneCluster().test_driver_takes_cores_and_memory_until_it_is_killed(under_test)
+        await under_test.client.close()
+    assert set(ui.requests) == {"GET /json/"}
+    assert "POST /v1/submissions/create" in rest.requests

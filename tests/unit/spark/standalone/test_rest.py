@@ -259,6 +259,24 @@ def test_error_response_is_a_refusal_in_the_masters_words(read: Any, message: st
         read(response("ErrorResponse", message=message))
 
 
+@pytest.mark.parametrize(
+    ("message", "remedy"),
+    [
+        (
+            "Malformed request: org.apache.spark.deploy.rest.SubmitRestMissingFieldException: Valid application jar path is required\n\tat x",
+            "spark.master.rest.allowedAppResourcePatterns of the master refuses .* Add the pattern () to the setting",
+        ),
+        (
+            "The request body exceeds the maximum allowed size (1024 bytes). Adjust spark.master.rest.maxRequestBodySize to change the limit.",
+            "increase this setting of the master, or move long arguments and properties to a file in the job directory",
+        ),
+    ],
+)
+def test_setting_of_the_master_that_refuses_submissions_is_explained(message: str, remedy: str) -> None:
+    with pytest.raises(RefusalError, match=remedy.replace("()", r"\(\)")):
+        read_submission(response("ErrorResponse", message=message))
+
+
 @pytest.mark.parametrize("state", ["SUBMITTED", "RUNNING", "FINISHED", "FAILED", "KILLED"])
 def test_status_gives_the_state_and_the_worker(state: str) -> None:
     answer = status_response(driverState=state, workerHostPort="h1:7078")
