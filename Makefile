@@ -31,7 +31,6 @@ playground: install ui ## run the demo, then keep Airflow, Spark and the job run
 test: check fleet ui ui-check ## run `check` and the tests on real Spark, on real Airflow and in a browser (about 15 minutes)
 	.ci/ensure_chromium.sh
 	$(MAKE) --jobs=2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) test-airflow test-cluster
-	$(MAKE) test-postgresql
 
 # `test` runs both targets at the same time.
 test-airflow: install ui
@@ -44,7 +43,7 @@ test-databases: install ui ## run the tests of the plugin, and jobs of several s
 	.ci/ensure_postgresql.sh
 	$(BIN)/python -m pytest --database postgresql tests/unit/plugin tests/unit/cli tests/integration/databases
 
-# The part of `test-databases` that `test` runs.
+# The part of `test-databases` that `.ci/run` runs.
 test-postgresql: install ui
 	.ci/ensure_postgresql.sh
 	$(BIN)/python -m pytest -m "not long" --database postgresql tests/unit/plugin/data tests/integration/databases
