@@ -71,7 +71,7 @@ def test_no_account_can_read_or_change_secrets() -> None:
         if "secrets" in rule["resources"]
         for verb in rule["verbs"]
     }
-    assert verbs == {"create", "delete", "deletecollection"}
+    assert verbs == {"create", "delete"}
 
 
 def test_cluster_role_only_lists() -> None:
