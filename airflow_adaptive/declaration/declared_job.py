@@ -13,7 +13,7 @@ from airflow_adaptive.autoscaling.policy import RescalePolicyError
 from airflow_adaptive.declaration import validation
 from airflow_adaptive.declaration.airflow_config import configured_options
 from airflow_adaptive.declaration.kubernetes import KubernetesParameters
-from airflow_adaptive.declaration.placement import RunningJob, cluster, unmoved
+from airflow_adaptive.declaration.placement import RunningJob, check_requested, cluster, requested, unmoved
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.job_ports import job_directory
 from airflow_adaptive.ports import JobDirectoryError
@@ -128,7 +128,7 @@ class DeclaredJob:
         if self.is_batch:
             raise ValueError("a streaming job cannot become BATCH while it runs")
         self._check()
-        driver, executor = self._shapes()
+        driver, executor = self._requested(self.kubernetes)
         directory = job_directory(self.job_directory, self.job)
         if running is not None:
             unmoved(running, self.connections, directory.uri)
@@ -220,6 +220,7 @@ class DeclaredJob:
                 lambda: self._check_policy(streaming),
                 lambda: validation.callback(on_rescale_callback=self.on_rescale_callback, not_secret=self.not_secret),
                 lambda: cluster(self.connections, self.kubernetes, self.conf, streaming=streaming),
+                lambda: check_requested(self._requested, self.kubernetes),
                 *(streaming_checks if streaming else ()),
             ]
         )
@@ -239,6 +240,10 @@ class DeclaredJob:
     def graph(self) -> JobGraph:
         """Return the vertices of the job with their bounds. Raises `ValueError` or `AdaptiveSchedulerError` for invalid bounds."""
         return self.job_graph or JobGraph.single(self.job, ParallelismRange.of(self.parallelism), self.max_parallelism)
+
+    def _requested(self, kubernetes: KubernetesParameters) -> tuple[DriverShape, ExecutorShape]:
+        """Return the sizes with what a driver and an executor take from the cluster. Raises as `requested`."""
+        return requested(self.connections, kubernetes, _text_values(self.conf), *self._shapes())
 
     def _shapes(self) -> tuple[DriverShape, ExecutorShape]:
         driver = DriverShape(cores=self.driver_cores, memory_mb=parse_memory(self.driver_memory))

@@ -83,15 +83,18 @@ class KubernetesParameters:
         """Return the pod template of an executor, likewise."""
         return self._template("executor_pod_template", self.executor_pod_template)
 
-    def violations(self, conf: Mapping[str, Any], connection_conf: Mapping[str, str]) -> Iterator[str]:
+    def violations(
+        self, conf: Mapping[str, Any], connection_conf: Mapping[str, str], *, with_image: bool = True
+    ) -> Iterator[str]:
         """Yield all violations of a job on Kubernetes.
 
         Args:
             conf: Spark properties of the job.
             connection_conf: Spark properties in the connection.
+            with_image: whether pods are started, which need an image.
         """
         known = {**connection_conf, **conf}
-        if not self.image and IMAGE not in known and not all(name in known for name in IMAGES):
+        if with_image and not self.image and IMAGE not in known and not all(name in known for name in IMAGES):
             yield f"image is missing: set the parameter 'image', or conf[{IMAGE!r}] of the job or of the connection"
         wrong_types = [*self._violations_of_types()]
         yield from wrong_types

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_adaptive.declaration.kubernetes import KubernetesParameters
@@ -11,8 +12,10 @@ from airflow_adaptive.declaration.reserved_properties import refused, refused_on
 from airflow_adaptive.declaration.validation import DeclarationError
 from airflow_adaptive.hooks.kubernetes import KubernetesConnectionHook
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
+from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape
 from airflow_adaptive.spark.connection_fields import AddressError
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
+from airflow_adaptive.spark.kubernetes.capacity.planned_pod import planned_driver, planned_executor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +37,7 @@ def cluster(
     conf: Mapping[str, Any] | None,
     *,
     streaming: bool = True,
+    with_image: bool = True,
 ) -> None:
     """Reject connections that do not describe a cluster, and parameters and properties without effect on its cluster manager.
 
@@ -42,6 +46,7 @@ def cluster(
         kubernetes: parameters that apply on Kubernetes only.
         conf: Spark properties of the job.
         streaming: whether the adaptive scheduler runs the job.
+        with_image: whether the parameters start pods, which need an image.
 
     Blocks on Airflow's connections. Raises `DeclarationError`, `AddressError`.
     """
@@ -58,10 +63,56 @@ def cluster(
     else:
         violations += [f"{place}{violation}" for violation in refused_on_kubernetes(address.conf)]
         violations += [f"conf[{violation}" for violation in refused_on_kubernetes(properties)]
-        violations += kubernetes.violations(properties, address.conf)
+        violations += kubernetes.violations(properties, address.conf, with_image=with_image)
         violations += _without_credentials(connections)
     if violations:
         raise DeclarationError(violations)
+
+
+def requested(
+    connections: ConnectionIds,
+    kubernetes: KubernetesParameters,
+    conf: Mapping[str, str],
+    driver: DriverShape,
+    executor: ExecutorShape,
+) -> tuple[DriverShape, ExecutorShape]:
+    """Return the sizes with what a driver and an executor take from the cluster, by the rules of its cluster manager.
+
+    Blocks on Airflow's connections.
+
+    Raises:
+        AddressError: the connection does not describe a cluster.
+        TemplateError: a pod template is not valid.
+        DeclarationError: the value of a property, or a quantity in a pod template, is not valid.
+    """
+    address = connections.address()
+    if not isinstance(address, KubernetesAddress):
+        return driver, executor
+    known = {**address.conf, **kubernetes.conf(), **conf}
+    templates = (json.loads(text or "{}") for text in (kubernetes.driver_template(), kubernetes.executor_template()))
+    driver_template, executor_template = templates
+    try:
+        return (
+            replace(driver, requested=planned_driver(known, driver.cores, driver.memory_mb, driver_template)),
+            replace(executor, requested=planned_executor(known, executor.cores, executor.memory_mb, executor_template)),
+        )
+    except ValueError as error:
+        raise DeclarationError([str(error)]) from error
+
+
+def check_requested(request: Callable[[KubernetesParameters], object], kubernetes: KubernetesParameters) -> None:
+    """Reject properties and quantities from which `requested` cannot compute a request. Raises `DeclarationError`.
+
+    Other checks report sizes, templates and connections that are not valid.
+    """
+    without_templates = replace(kubernetes, driver_pod_template=None, executor_pod_template=None)
+    for parameters in (kubernetes, without_templates):
+        try:
+            request(parameters)
+        except DeclarationError:
+            raise
+        except (AttributeError, TypeError, ValueError):
+            continue
 
 
 def _without_credentials(connections: ConnectionIds) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from airflow_adaptive.declaration import validation
 from airflow_adaptive.declaration.kubernetes import KubernetesParameters
-from airflow_adaptive.declaration.placement import cluster
+from airflow_adaptive.declaration.placement import check_requested, cluster, requested
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.resource_wait import wait_for_slots
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, parse_memory
@@ -44,12 +44,20 @@ class SparkResourcesSensor(BaseSensorOperator):
         driver_memory: heap of the driver of the job.
         executor_cores: cores of an executor. Each core is a slot.
         executor_memory: heap of an executor.
+        conf: Spark properties of the job that change the resources of a pod on Kubernetes, such as the memory overhead. (templated)
+        driver_pod_template: see `AdaptiveSparkOperator`, as for the three following parameters. They apply on Kubernetes only. (templated)
+        executor_pod_template: likewise. (templated)
+        node_selector: likewise. (templated)
+        tolerations: likewise. (templated)
         resource_stabilization_timeout: see docs/options.md.
         deferrable: wait in the triggerer instead of in the worker.
         kwargs: parameters of every Airflow sensor. `timeout` limits the wait. `soft_fail` skips the task instead of failing it.
     """
 
-    template_fields: Sequence[str] = ("conn_id", "kubernetes_conn_id", "namespace")
+    template_fields: Sequence[str] = (
+        *("conn_id", "kubernetes_conn_id", "namespace", "conf"),
+        *("driver_pod_template", "executor_pod_template", "node_selector", "tolerations"),
+    )
 
     def __init__(
         self,
@@ -63,6 +71,11 @@ class SparkResourcesSensor(BaseSensorOperator):
         driver_memory: str = "1g",
         executor_cores: int = 1,
         executor_memory: str = "1g",
+        conf: Mapping[str, str] | None = None,
+        driver_pod_template: str | Mapping[str, Any] | None = None,
+        executor_pod_template: str | Mapping[str, Any] | None = None,
+        node_selector: Mapping[str, str] | None = None,
+        tolerations: Sequence[Any] | None = None,
         resource_stabilization_timeout: timedelta | float | str = "10 s",
         deferrable: bool = True,
         **kwargs: Any,
@@ -78,6 +91,11 @@ class SparkResourcesSensor(BaseSensorOperator):
         self.driver_memory = driver_memory
         self.executor_cores = executor_cores
         self.executor_memory = executor_memory
+        self.conf = conf
+        self.driver_pod_template = driver_pod_template
+        self.executor_pod_template = executor_pod_template
+        self.node_selector = node_selector
+        self.tolerations = tolerations
         self.resource_stabilization_timeout = resource_stabilization_timeout
         self.deferrable = deferrable
 
@@ -125,11 +143,13 @@ class SparkResourcesSensor(BaseSensorOperator):
         """Validate the parameters without a request to the cluster. Raises `DeclarationError`."""
         validation.require(
             [
+                lambda: validation.mappings(conf=self.conf),
                 lambda: validation.graph(self._graph),
                 lambda: validation.size(DriverShape, "driver", self.driver_cores, self.driver_memory),
                 lambda: validation.size(ExecutorShape, "executor", self.executor_cores, self.executor_memory),
                 self._options,
-                lambda: cluster(self._connections, KubernetesParameters(), None),
+                lambda: cluster(self._connections, self._kubernetes, self.conf, with_image=False),
+                lambda: check_requested(self._requested, self._kubernetes),
             ]
         )
 
@@ -141,9 +161,25 @@ class SparkResourcesSensor(BaseSensorOperator):
         return Options.of(timeouts)
 
     def _wanted(self) -> dict[str, Any]:
+        driver, executor = self._requested(self._kubernetes)
         return {
             "graph": encode(self._graph()),
             "options": encode(self._options()),
-            "executor": encode(ExecutorShape(cores=self.executor_cores, memory_mb=parse_memory(self.executor_memory))),
-            "driver": encode(DriverShape(cores=self.driver_cores, memory_mb=parse_memory(self.driver_memory))),
+            "executor": encode(executor),
+            "driver": encode(driver),
         }
+
+    @property
+    def _kubernetes(self) -> KubernetesParameters:
+        return KubernetesParameters(
+            driver_pod_template=self.driver_pod_template,
+            executor_pod_template=self.executor_pod_template,
+            node_selector=self.node_selector,
+            tolerations=self.tolerations,
+        )
+
+    def _requested(self, kubernetes: KubernetesParameters) -> tuple[DriverShape, ExecutorShape]:
+        driver = DriverShape(cores=self.driver_cores, memory_mb=parse_memory(self.driver_memory))
+        executor = ExecutorShape(cores=self.executor_cores, memory_mb=parse_memory(self.executor_memory))
+        conf = {name: str(value) for name, value in (self.conf or {}).items()}
+        return requested(self._connections, kubernetes, conf, driver, executor)

@@ -37,6 +37,14 @@ def test_parameters_reach_the_triggerer(make, airflow):
     assert json.loads(trigger._job.driver_template or "") == {"spec": {"tolerations": [{"operator": "Exists"}]}}
 
 
+def test_request_of_a_pod_includes_the_memory_overhead_of_spark(make):
+    conf = {"spark.kubernetes.executor.request.cores": "500m", "spark.executor.memoryOverhead": "512m"}
+    spec = staged(make(conn_id="spark_k8s", image="spark:4.2", conf=conf, executor_memory="1g", driver_memory="1g"))
+    assert spec.executor.requested is not None
+    assert (spec.executor.request.cpu_millicores, spec.executor.request.memory_bytes) == (500, (1024 + 512) << 20)
+    assert spec.driver.request.memory_bytes > 1024 << 20
+
+
 def test_another_template_is_another_deployment(make):
     one, other = (
         staged(make(conn_id="spark_k8s", image="spark:4.2", priority_class_name=name)) for name in ("low", "high")
@@ -55,12 +63,14 @@ def test_violations_are_part_of_the_one_error(make):
             parallelism=(4, 1),
             driver_pod_template={"spec": {"restartPolicy": "Always"}},
             annotations={"api-token": "hush"},
+            conf={"spark.executor.memoryOverhead": "much"},
         )._spec("attempt")
     message = str(raised.value)
     for thing in (
         "lower bound 4",
         "spec.restartPolicy 'Always'",
         "image is missing",
+        "spark.executor.memoryOverhead",
         "annotations['api-token']: Airflow would store",
     ):
         assert thing in message

@@ -14,6 +14,7 @@ from airflow.sdk.exceptions import (
     TaskDeferred,
 )
 
+from airflow_adaptive.runtime.spec import ExecutorShape
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import decode
@@ -92,3 +93,31 @@ def test_connection_that_is_not_there_fails_the_task(monkeypatch: pytest.MonkeyP
     FakeComms.install(monkeypatch).error = api_server_error()
     with pytest.raises(AirflowException, match="'nowhere' is not defined"):
         sensor(deferrable=False, conn_id="nowhere").execute({})
+
+
+@pytest.fixture
+def kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_K8S", '{"conn_type": "spark", "host": "k8s://https://api:6443"}')
+    monkeypatch.setenv("AIRFLOW_CONN_KUBERNETES_DEFAULT", '{"conn_type": "kubernetes", "extra": {"in_cluster": true}}')
+
+
+@pytest.mark.usefixtures("kubernetes")
+def test_sensor_calculates_the_request_of_a_pod_as_the_job_does() -> None:
+    conf = {"spark.executor.memoryOverhead": "512m"}
+    with pytest.raises(TaskDeferred) as deferred:
+        sensor(conn_id="spark_k8s", namespace="team-b", conf=conf, tolerations=[{"operator": "Exists"}]).execute({})
+    trigger = deferred.value.trigger
+    assert isinstance(trigger, SparkResourcesTrigger)
+    assert trigger.connections == {"spark": "spark_k8s", "kubernetes": "kubernetes_default", "namespace": "team-b"}
+    assert decode(ExecutorShape, trigger.wanted["executor"]).request.memory_bytes == (1024 + 512) << 20
+
+
+@pytest.mark.usefixtures("kubernetes")
+def test_sensor_reports_all_violations_on_kubernetes() -> None:
+    with pytest.raises(AirflowFailException) as raised:
+        sensor(
+            conn_id="spark_k8s", conf={"spark.executor.memoryOverhead": "much"}, driver_pod_template={"kind": "Job"}
+        ).execute({})
+    for thing in ("memoryOverhead", "driver_pod_template has kind 'Job'"):
+        assert thing in str(raised.value)
+    assert "image" not in str(raised.value)
