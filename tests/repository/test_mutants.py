@@ -14,7 +14,7 @@ from tests.support.mutation.mutants import candidates, choose
 from tests.support.mutation.mutations import MutatedModule, changed_lines
 from tests.support.mutation.packages import PACKAGES, SAMPLE, MutatedPackage
 from tests.support.mutation.report import SURVIVORS, Result, is_accepted
-from tests.support.mutation.selection import unit_tests_of
+from tests.support.mutation.selection import is_unit_test_of, unit_tests_of
 from tests.support.repository import ROOT
 
 ENTRIES = json.loads(SURVIVORS.read_text())
@@ -123,6 +123,20 @@ def test_every_mutant_belongs_to_one_shard():
 def test_prefix_contains_the_tests_of_a_module():
     prefix = unit_tests_of("airflow_adaptive/runtime/journal/storage.py")
     assert list(ROOT.glob(f"{prefix}*.py"))
+
+
+@pytest.mark.parametrize(
+    ("module", "test", "is_unit_test"),
+    [
+        ("control/watchdog_process", "control/test_watchdog.py::test_a", True),
+        ("control/driver_loop", "control/test_driver_loop_fence.py::test_a", True),
+        ("control/fence", "control/test_driver_loop_fence.py::test_a", False),
+        ("control/watchdog", "entry/test_watchdog.py::test_a", False),
+        ("control/watchdogs", "control/test_watchdog.py::test_a", False),
+    ],
+)
+def test_unit_tests_of_a_module_are_recognized_by_their_names(module: str, test: str, is_unit_test: bool):
+    assert is_unit_test_of(f"airflow_adaptive/job/{module}.py", f"tests/unit/job/{test}") is is_unit_test
 
 
 def test_mutant_replaces_the_module_until_it_has_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

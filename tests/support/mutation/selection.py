@@ -103,23 +103,34 @@ class Recording:
     def tests_for(self, mutant: Mutant, directories: tuple[str, ...]) -> Sequence[Sequence[str]]:
         """Return the tests in some directories that can detect a mutant: the unit tests of its module, and then all others, because they take longer.
 
-        A line that runs while the module is imported has the tests of the whole module, and the tests of the modules that import it. So has a
-        line of a module that has changed since the first recording.
+        All unit tests of the module count, because a test may run the module in another process. A line that runs while the module is imported has
+        the tests of the whole module, and the tests of the modules that import it. So has a line of a module that has changed since the first recording.
         """
         by_line = self._tests_by_line(mutant.module)
         found = {test for line in mutant.lines for test in by_line.get(line, ())}
         if not mutant.function or not found or mutant.module in self._changed:
             found = self._tests_of_import(mutant.module)
-        prefix = unit_tests_of(mutant.module)
+        found |= self._unit_tests_of(mutant.module)
         tests = sorted((test for test in found if test.startswith(directories)), key=lambda test: self.seconds[test])
-        own = [test for test in tests if test.startswith(prefix)]
-        return [group for group in (own, [test for test in tests if not test.startswith(prefix)]) if group]
+        own = [test for test in tests if is_unit_test_of(mutant.module, test)]
+        others = [test for test in tests if not is_unit_test_of(mutant.module, test)]
+        return [group for group in (own, others) if group]
 
     def _tests_of_import(self, module: str) -> set[str]:
-        prefix = unit_tests_of(module)
-        near = {test for test in self.seconds if test.startswith(prefix)}
         users = [module, *importers()[module]]
-        return near.union(*map(self.tests_of, users))
+        return self._unit_tests_of(module).union(*map(self.tests_of, users))
+
+    def _unit_tests_of(self, module: str) -> set[str]:
+        return {test for test in self.seconds if is_unit_test_of(module, test)}
+
+
+def is_unit_test_of(module: str, test: str) -> bool:
+    """Return whether the name of a test module begins with the name of a module, or is the beginning of this name.
+
+    For example, `test_watchdog` tests the modules `watchdog` and `watchdog_process`, and `test_loop_kills` tests the module `loop`.
+    """
+    own = unit_tests_of(module)
+    return test.startswith(own) or own.startswith(f"{module_of(test).removesuffix('.py')}_")
 
 
 def unit_tests_of(module: str) -> str:

@@ -17,8 +17,16 @@ def test_settings_have_defaults():
 
 
 def test_settings_are_read_in_seconds():
-    settings = read_settings({**IDENTITY, f"{PREFIX}leaseTimeout": "20.5", f"{PREFIX}stopTimeout": "5"}.get)
-    assert (settings.lease_timeout_s, settings.stop_timeout_s) == (20.5, 5.0)
+    properties = {
+        "leaseTimeout": "20.5",
+        "pollInterval": "0.25",
+        "heartbeatInterval": "3",
+        "stopTimeout": "5",
+        "orphanTimeout": "7",
+    }
+    settings = read_settings({**IDENTITY, **{f"{PREFIX}{name}": value for name, value in properties.items()}}.get)
+    assert (settings.lease_timeout_s, settings.poll_interval_s, settings.heartbeat_interval_s) == (20.5, 0.25, 3.0)
+    assert (settings.stop_timeout_s, settings.orphan_timeout_s) == (5.0, 7.0)
 
 
 def test_all_missing_properties_are_named_and_the_fix():

@@ -125,6 +125,8 @@ def test_long_messages_keep_both_ends():
     assert len(message) <= MAX_MESSAGE_CHARACTERS
     assert message.startswith("first")
     assert message.endswith("last")
+    assert redact("x" * 2000) == "x" * 2000
+    assert len(redact("x" * 2001)) < 2000
 
 
 def test_the_authors_line_is_reported():
