@@ -1,6 +1,6 @@
 """Protocols for all external systems of the runtime, and the plain values that these protocols exchange."""
 
-from airflow_adaptive.job.protocol.documents import SECRET_CONF_VARIABLE, SECRET_ENV_VARIABLE
+from airflow_adaptive.job.protocol.documents import SECRET_CONF_VARIABLE, SECRET_ENV_VARIABLE, SUBMISSION_ID_VARIABLE
 from airflow_adaptive.job.protocol.secret_names import (
     SECRET_NAME_PATTERN,
     SECRET_VALUE_PATTERN,
@@ -52,6 +52,7 @@ __all__ = [
     "SECRET_ENV_VARIABLE",
     "SECRET_NAME_PATTERN",
     "SECRET_VALUE_PATTERN",
+    "SUBMISSION_ID_VARIABLE",
     "ActiveDriver",
     "Clock",
     "ClusterClient",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import time
 from collections.abc import Callable
@@ -24,12 +25,12 @@ from airflow_adaptive.job.executors.executor_pool import SparkExecutorPool
 from airflow_adaptive.job.executors.task_balancer import LocalityBalancer, SparkPlacement
 from airflow_adaptive.job.hadoop_directory import HadoopJobDirectory
 from airflow_adaptive.job.protocol.conf import DriverSettings
-from airflow_adaptive.job.protocol.documents import FORMATS, DriverState, DriverStatus
+from airflow_adaptive.job.protocol.documents import FORMATS, SUBMISSION_ID_VARIABLE, DriverState, DriverStatus
 
 log = logging.getLogger(__name__)
 """Unless the script configures logging, warnings go to the driver's output, which the worker keeps."""
 
-SUBMISSION_ID: Final = re.compile(r"driver-\d{14}-\d+")
+STANDALONE_ID: Final = re.compile(r"driver-\d{14}-\d+")
 """Format of the ids that a standalone master assigns to drivers (`spark.deploy.driverIdPattern`), and a worker to their
 directories."""
 
@@ -92,9 +93,9 @@ class Driver:
 def _pause(identity: DriverStatus) -> Callable[[float], None]:
     """Return a function that truncates the driver's output if due, and sleeps.
 
-    Without a worker there is no output to truncate.
+    Only the worker of a standalone cluster keeps the output in the folder of the driver, without a limit.
     """
-    if identity.submission_id is None:
+    if identity.submission_id is None or identity.submission_id != _standalone_id():
         return time.sleep
     output = DriverOutput(Path.cwd(), clock=time.monotonic, warn=log.warning)
 
@@ -107,7 +108,6 @@ def _pause(identity: DriverStatus) -> Callable[[float], None]:
 
 def _identity(spark: SparkSession, settings: DriverSettings, notice: str | None) -> DriverStatus:
     """Return the fields that all statuses of this driver share."""
-    directory = Path.cwd().name
     return DriverStatus(
         job=settings.job,
         epoch=settings.epoch,
@@ -115,9 +115,15 @@ def _identity(spark: SparkSession, settings: DriverSettings, notice: str | None)
         sequence=0,
         at="",
         state=DriverState.STARTING,
-        submission_id=directory if SUBMISSION_ID.fullmatch(directory) else None,
+        submission_id=os.environ.get(SUBMISSION_ID_VARIABLE) or _standalone_id(),
         application_id=spark.sparkContext.applicationId,
         ui_url=spark.sparkContext.uiWebUrl,
         notice=notice,
         formats=FORMATS,
     )
+
+
+def _standalone_id() -> str | None:
+    """Return the submission id that a standalone worker gave the folder of the driver as its name, None on other clusters."""
+    directory = Path.cwd().name
+    return directory if STANDALONE_ID.fullmatch(directory) else None

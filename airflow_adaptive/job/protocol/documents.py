@@ -15,6 +15,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any
 
+SUBMISSION_ID_VARIABLE = "AIRFLOW_ADAPTIVE_SUBMISSION_ID"
+"""Environment variable of a driver with its submission id, if the cluster client knows the id before the driver starts."""
+
 SECRET_CONF_VARIABLE = "AIRFLOW_ADAPTIVE_SECRET_CONF"
 """Environment variable of the driver: Spark properties with secret values, as a JSON object. Arguments of a process are
 not secret."""

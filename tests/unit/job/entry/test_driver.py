@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +16,7 @@ from airflow_adaptive.job.control.interfaces import DriverInterfaces
 from airflow_adaptive.job.entry import driver as driver_module
 from airflow_adaptive.job.entry.driver import Driver
 from airflow_adaptive.job.protocol.conf import DriverSettings
-from airflow_adaptive.job.protocol.documents import FORMATS, DriverState, DriverStatus
+from airflow_adaptive.job.protocol.documents import FORMATS, SUBMISSION_ID_VARIABLE, DriverState, DriverStatus
 
 
 class AssembledDriver:
@@ -105,3 +107,30 @@ def test_lease_expires_while_the_host_is_suspended(assembled: AssembledDriver):
     assert assembled.interfaces.clock() - read_at == assembled.driver.settings.lease_timeout_s
     with pytest.raises(FencedError):
         assembled.fence.check(query_may_run=False)
+
+
+@pytest.mark.parametrize(
+    ("folder", "variable", "submission_id", "truncates"),
+    [
+        ("driver-20130101000000-0001", None, "driver-20130101000000-0001", True),
+        ("work-dir", "departures-1-1a2b3c4d@uid", "departures-1-1a2b3c4d@uid", False),
+        ("work-dir", None, None, False),
+    ],
+    ids=["standalone", "named by the client", "unknown"],
+)
+def test_status_names_the_submission_and_only_a_standalone_worker_keeps_output(
+    assembled: AssembledDriver,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    folder: str,
+    variable: str | None,
+    submission_id: str | None,
+    truncates: bool,
+):
+    (tmp_path / folder).mkdir()
+    monkeypatch.chdir(tmp_path / folder)
+    if variable is not None:
+        monkeypatch.setenv(SUBMISSION_ID_VARIABLE, variable)
+    assembled.run()
+    assert assembled.identity.submission_id == submission_id
+    assert (assembled.interfaces.sleep is not time.sleep) is truncates

@@ -1,0 +1,87 @@
+"""The pods of a namespace, as lists and watch events describe them. Pure.
+
+Theory: the object of a pod can disappear while its processes run (force deletion, a lost node). The end of a driver is therefore
+proven only by an object: an object with a terminated container, or the last object of a pod, which the watch event DELETED contains. The
+cache keeps the last objects of drivers that are gone. A pod that disappeared between two lists has no last object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+Json = Mapping[str, Any]
+
+DRIVER_ROLE: Final = "driver"
+ROLE_LABEL: Final = "spark-role"
+
+MAX_GONE: Final = 2000
+"""Drivers that are gone and whose last objects are kept. The loop of a job evaluates the last object within seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPod:
+    """A pod.
+
+    Attributes:
+        object: newest known object.
+        is_deleted: whether the object is the last object, which the API server had when it removed the pod.
+        is_gone: whether the API server has no object of this pod any more.
+    """
+
+    object: Json
+    is_deleted: bool = False
+    is_gone: bool = False
+
+
+class PodCache:
+    """The newest known object of each pod."""
+
+    def __init__(self) -> None:
+        """No pod is known."""
+        self._pods: dict[str, Json] = {}
+        self._gone: dict[str, KnownPod] = {}
+
+    @property
+    def pods(self) -> list[Json]:
+        """All pods that exist."""
+        return [*self._pods.values()]
+
+    def find(self, uid: str) -> KnownPod | None:
+        """Return the pod with a uid, None if the pod is not known."""
+        pod = self._pods.get(uid)
+        return KnownPod(pod) if pod is not None else self._gone.get(uid)
+
+    def replace(self, pods: Iterable[Json]) -> None:
+        """Replace all pods with the result of a list."""
+        listed = {_uid(pod): pod for pod in pods}
+        for uid, pod in self._pods.items():
+            if uid not in listed:
+                self._forget(uid, KnownPod(pod, is_gone=True))
+        self._pods = listed
+
+    def add(self, pod: Json) -> None:
+        """Add a pod that this process has created, if the watch has not reported the pod yet."""
+        if self.find(_uid(pod)) is None:
+            self._pods[_uid(pod)] = pod
+
+    def apply(self, event: str, pod: Json) -> None:
+        """Apply a watch event: ADDED, MODIFIED or DELETED."""
+        uid = _uid(pod)
+        if event == "DELETED":
+            self._pods.pop(uid, None)
+            self._forget(uid, KnownPod(pod, is_deleted=True, is_gone=True))
+        else:
+            self._pods[uid] = pod
+
+    def _forget(self, uid: str, last: KnownPod) -> None:
+        if (last.object["metadata"].get("labels") or {}).get(ROLE_LABEL) != DRIVER_ROLE:
+            return
+        self._gone[uid] = last
+        while len(self._gone) > MAX_GONE:
+            del self._gone[next(iter(self._gone))]
+
+
+def _uid(pod: Json) -> str:
+    return str(pod["metadata"]["uid"])

@@ -1,0 +1,119 @@
+"""The objects of a driver: its pod, and the ConfigMap and the Secret that the pod owns. Pure.
+
+Secret values are in the Secret only: most of them as variables of the environment, and the file of the properties moves into the Secret if
+spark-submit has to read a secret property itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_adaptive.ports import (
+    SECRET_CONF_VARIABLE,
+    SECRET_ENV_VARIABLE,
+    DriverSubmission,
+    SubmissionRefusedError,
+    is_secret,
+)
+from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
+from airflow_adaptive.spark.kubernetes.capacity.requests import driver_request
+from airflow_adaptive.spark.kubernetes.driver.names import DriverIdentity
+from airflow_adaptive.spark.kubernetes.driver.pod import driver_pod
+from airflow_adaptive.spark.kubernetes.driver.pod_template import executor_template
+from airflow_adaptive.spark.kubernetes.driver.properties import (
+    PROPERTIES_FILE,
+    TEMPLATE_FILE,
+    secret_properties,
+    spark_properties,
+    to_file,
+)
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DriverManifests:
+    """The objects of a driver.
+
+    Attributes:
+        identity: identity of the submission.
+        pod: the pod.
+        config: data of the ConfigMap.
+        secret: data of the Secret.
+    """
+
+    identity: DriverIdentity
+    pod: Json
+    config: Mapping[str, str]
+    secret: Mapping[str, str]
+
+    def dependents(self, uid: str) -> Mapping[str, Json]:
+        """Return the objects that the pod with this uid owns, by their collection. A driver without secrets has no Secret."""
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": self.identity.pod, "uid": uid}
+        metadata = {
+            "name": self.identity.pod,
+            "labels": self.identity.labels,
+            "annotations": self.identity.annotations,
+            "ownerReferences": [owner],
+        }
+        common = {"apiVersion": "v1", "metadata": metadata}
+        secret = {"secrets": {**common, "kind": "Secret", "type": "Opaque", "stringData": self.secret}}
+        return {"configmaps": {**common, "kind": "ConfigMap", "data": self.config}, **(secret if self.secret else {})}
+
+
+def driver_manifests(submission: DriverSubmission, address: KubernetesAddress) -> DriverManifests:
+    """Return the objects of a driver.
+
+    Raises:
+        SubmissionRefusedError: the driver has no size, or a property or a pod template is not valid.
+    """
+    _check_size(submission)
+    properties = spark_properties(submission, address)
+    variables = _secret_variables(submission, address, properties)
+    public = {name: value for name, value in properties.items() if name not in secret_properties(properties)}
+    files = {PROPERTIES_FILE: to_file(public)}
+    has_secrets = any(is_secret(name, value) for name, value in public.items())
+    template = executor_template(submission.executor_template, properties)
+    secret = {**variables, **(files if has_secrets else {})}
+    return DriverManifests(
+        identity=DriverIdentity(submission.name, submission.epoch, submission.nonce),
+        pod=driver_pod(submission, properties, _request(submission, properties), [*secret]),
+        config={TEMPLATE_FILE: json.dumps(template, sort_keys=True), **({} if has_secrets else files)},
+        secret=secret,
+    )
+
+
+def _check_size(submission: DriverSubmission) -> None:
+    if submission.driver_cores < 1 or submission.driver_memory_mb < 1:
+        raise SubmissionRefusedError(
+            f"driver of {submission.name!r} with {submission.driver_cores} cores and {submission.driver_memory_mb} MiB: "
+            "both must be at least 1"
+        )
+    if submission.conf.get("spark.driver.supervise", "false").lower() != "false":
+        raise SubmissionRefusedError(
+            f"spark.driver.supervise of {submission.name!r} must be off: the scheduler restarts the driver, not the cluster"
+        )
+
+
+def _request(submission: DriverSubmission, properties: Mapping[str, str]) -> Any:
+    try:
+        return driver_request(properties, submission.driver_cores, submission.driver_memory_mb)
+    except ValueError as error:
+        raise SubmissionRefusedError(str(error)) from error
+
+
+def _secret_variables(
+    submission: DriverSubmission, address: KubernetesAddress, properties: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the secret variables of the driver's environment. A variable in `env` of the job takes precedence."""
+    secret_env = {**address.secret_env, **submission.secret_env}
+    variables = {name: value for name, value in secret_env.items() if name not in submission.env}
+    secrets = secret_properties(properties)
+    return {
+        **variables,
+        **({SECRET_ENV_VARIABLE: json.dumps([*variables])} if variables else {}),
+        **({SECRET_CONF_VARIABLE: json.dumps(secrets)} if secrets else {}),
+    }

@@ -1,0 +1,115 @@
+"""The Spark properties of a driver on Kubernetes, and their file. Pure.
+
+Theory: the driver pod takes the place of spark-submit in cluster mode. Tier 0 changes the number of executors through `requestTotalExecutors`,
+which only the allocator `direct` honors in both directions. Dynamic allocation is off, because its timeouts would remove idle executors;
+the allocator still reads `executorIdleTimeout`, and removes Pending executors above the target after this time. A refused executor pod counts as a
+failed executor, so a quota that shrinks would end the driver within seconds; the scheduler limits failures instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from airflow_adaptive.ports import (
+    SECRET_NAME_PATTERN,
+    SECRET_VALUE_PATTERN,
+    DriverSubmission,
+    is_secret,
+    is_secret_name,
+)
+from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
+from airflow_adaptive.spark.kubernetes.driver.names import DriverIdentity
+
+FOLDER: Final = "/etc/airflow-adaptive"
+"""Folder of the driver's container with the files below."""
+
+PROPERTIES_FILE: Final = "spark.properties"
+TEMPLATE_FILE: Final = "executor-pod.json"
+
+LAUNCH_PREFIXES: Final = ("spark.driver.", "spark.jars", "spark.submit.")
+"""Properties that spark-submit reads before the driver can set properties."""
+
+DEFAULTS: Final = {
+    "spark.redaction.regex": f"{SECRET_NAME_PATTERN}|{SECRET_VALUE_PATTERN}",
+    "spark.driver.port": "7078",
+    "spark.driver.blockManager.port": "7079",
+    "spark.kubernetes.driver.annotateExitException": "true",
+    "spark.kubernetes.memoryOverheadFactor": "0.4",
+}
+"""Properties that the user's own properties override: fixed ports for network policies, and what spark-submit sets for Python."""
+
+PENDING_TIMEOUT: Final = "5s"
+
+
+def spark_properties(submission: DriverSubmission, address: KubernetesAddress) -> dict[str, str]:
+    """Return all properties of a driver, including secret properties."""
+    identity = DriverIdentity(submission.name, submission.epoch, submission.nonce)
+    executor_labels = {f"spark.kubernetes.executor.label.{name}": value for name, value in identity.labels.items()}
+    return {
+        **DEFAULTS,
+        **address.conf,
+        **submission.conf,
+        **_sizes(submission),
+        **_cluster(identity, address),
+        **executor_labels,
+        **({"spark.submit.pyFiles": ",".join(submission.py_files)} if submission.py_files else {}),
+    }
+
+
+def _cluster(identity: DriverIdentity, address: KubernetesAddress) -> dict[str, str]:
+    return {
+        "spark.app.id": identity.pod,
+        "spark.app.name": identity.job,
+        "spark.master": address.master_url,
+        "spark.kubernetes.allocation.pods.allocator": "direct",
+        "spark.kubernetes.driver.pod.name": identity.pod,
+        "spark.kubernetes.executor.podNamePrefix": identity.pod,
+        "spark.kubernetes.executor.podTemplateFile": f"{FOLDER}/{TEMPLATE_FILE}",
+        "spark.kubernetes.namespace": address.namespace,
+        "spark.kubernetes.resource.type": "python",
+        "spark.kubernetes.submitInDriver": "true",
+    }
+
+
+def _sizes(submission: DriverSubmission) -> dict[str, str]:
+    return {
+        "spark.driver.cores": str(submission.driver_cores),
+        "spark.driver.memory": f"{submission.driver_memory_mb}m",
+        "spark.dynamicAllocation.enabled": "false",
+        "spark.dynamicAllocation.executorIdleTimeout": PENDING_TIMEOUT,
+        "spark.executor.cores": str(submission.executor_cores),
+        "spark.executor.failuresValidityInterval": "1h",
+        "spark.executor.instances": str(submission.executors),
+        "spark.executor.maxNumFailures": str(10**6),
+        "spark.executor.memory": f"{submission.executor_memory_mb}m",
+        "spark.kubernetes.allocation.batch.size": str(max(submission.max_executors, 1)),
+        "spark.scheduler.mode": "FAIR",
+    }
+
+
+def secret_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the secret properties that the runtime sets on the session. spark-submit reads the others before the runtime starts."""
+    return {
+        name: value
+        for name, value in properties.items()
+        if is_secret(name, value) and (is_secret_name(name) or not name.startswith(LAUNCH_PREFIXES))
+    }
+
+
+_IN_NAMES: Final = re.compile(r"[\\:=#! \t\n\r\f]")
+_IN_VALUES: Final = re.compile(r"[\\\n\r\f]|^[ \t]")
+_LETTERS: Final = {"\n": "n", "\r": "r", "\f": "f", "\t": "t"}
+
+
+def to_file(properties: Mapping[str, str]) -> str:
+    """Return the properties in the format of `java.util.Properties`."""
+    lines = [
+        f"{_escaped(name, _IN_NAMES)}={_escaped(value, _IN_VALUES)}\n" for name, value in sorted(properties.items())
+    ]
+    return "".join(lines)
+
+
+def _escaped(text: str, special: re.Pattern[str]) -> str:
+    return special.sub(lambda found: "\\" + _LETTERS.get(found[0], found[0]), text)

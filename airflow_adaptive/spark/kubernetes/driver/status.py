@@ -1,0 +1,126 @@
+"""The state of a driver, from the object of its pod. Pure.
+
+Only a `terminated` state of the driver's container, which the kubelet reports, proves the end of a driver. None of these is a proof: the
+phase Failed, which controllers set for a pod on a lost node; a deletion, which only requests the end; the absence of the object, because
+a deletion by force removes it while the processes run. Other containers of the pod do not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from airflow_adaptive.ports import SubmissionState, SubmissionStatus
+
+Json = Mapping[str, Any]
+
+CONTAINER: Final = "spark-kubernetes-driver"
+"""Name of the driver's container."""
+
+EXIT_EXCEPTION: Final = "spark.exit-exception"
+"""Annotation in which Spark writes the exception that ended the driver (`spark.kubernetes.driver.annotateExitException`)."""
+
+OUT_OF_MEMORY: Final = "OOMKilled"
+
+NORMAL_WAITS: Final = ("ContainerCreating", "PodInitializing")
+"""Reasons for which each container waits when it starts."""
+
+
+def driver_status(
+    pod: Json, *, is_gone: bool = False, is_deleted: bool = False, is_killed: bool = False
+) -> SubmissionStatus:
+    """Return the state of a driver.
+
+    Args:
+        pod: newest known object of the driver's pod.
+        is_gone: whether the API server has no object of this pod any more.
+        is_deleted: whether `pod` is the object that the API server had when it removed the pod.
+        is_killed: whether the scheduler has killed the driver.
+    """
+    node = str(pod["spec"].get("nodeName") or "")
+    state, message = _state(pod, is_gone, is_deleted, is_killed)
+    return SubmissionStatus(state=state, message=message, worker_address=node)
+
+
+def _state(pod: Json, is_gone: bool, is_deleted: bool, is_killed: bool) -> tuple[SubmissionState, str]:
+    terminated = _container(pod).get("terminated")
+    if terminated is not None:
+        return _end(pod, terminated, is_killed)
+    if is_deleted and not pod["spec"].get("nodeName"):
+        return SubmissionState.KILLED, "the pod was deleted before it had a node"
+    if is_gone:
+        return SubmissionState.UNKNOWN, "the pod was deleted, and its node has not confirmed the end of the driver"
+    if pod["metadata"].get("deletionTimestamp"):
+        return SubmissionState.UNKNOWN, "the pod is being deleted"
+    return _live_state(pod)
+
+
+def _end(pod: Json, terminated: Json, is_killed: bool) -> tuple[SubmissionState, str]:
+    code = int(terminated["exitCode"])
+    if code == 0:
+        return SubmissionState.FINISHED, ""
+    if is_killed:
+        return SubmissionState.KILLED, ""
+    return SubmissionState.FAILED, ": ".join([f"exit code {code}", *_causes(pod, terminated)])
+
+
+def _causes(pod: Json, terminated: Json) -> Iterator[str]:
+    if terminated.get("reason") == OUT_OF_MEMORY:
+        yield "the driver needed more memory than its container has (OOMKilled): raise spark.driver.memoryOverhead"
+    elif terminated.get("reason") not in (None, "Error"):
+        yield str(terminated["reason"])
+    if pod["metadata"].get("deletionTimestamp"):
+        yield "the pod was deleted"
+    texts = [
+        (pod["metadata"].get("annotations") or {}).get(EXIT_EXCEPTION),
+        terminated.get("message"),
+        pod["status"].get("message"),
+    ]
+    yield from (" ".join(str(text).split()) for text in texts if text)
+
+
+def _live_state(pod: Json) -> tuple[SubmissionState, str]:
+    phase = pod.get("status", {}).get("phase")
+    if phase not in ("Pending", "Running"):
+        reason = " ".join(str(pod["status"].get(field) or "") for field in ("reason", "message")).strip()
+        return (
+            SubmissionState.UNKNOWN,
+            f"the pod is {phase}, and its node has not confirmed the end of the driver: {reason}",
+        )
+    if "running" not in _container(pod):
+        return SubmissionState.SUBMITTED, waiting_reason(pod)
+    if is_node_lost(pod):
+        return SubmissionState.UNKNOWN, f"node {pod['spec']['nodeName']} is not ready: the driver may still run"
+    return SubmissionState.RUNNING, ""
+
+
+def is_node_lost(pod: Json) -> bool:
+    """Return whether the node of a running pod is not ready.
+
+    The node controller then sets the condition Ready of the pod to False. The kubelet alone sets this condition only together with the
+    condition ContainersReady, or for a readiness gate.
+    """
+    conditions = {each["type"]: each["status"] for each in pod["status"].get("conditions") or ()}
+    is_gated = bool(pod["spec"].get("readinessGates"))
+    return conditions.get("Ready") == "False" and conditions.get("ContainersReady") == "True" and not is_gated
+
+
+def waiting_reason(pod: Json) -> str:
+    """Return why a driver has not started, "" if nothing is unusual."""
+    for condition in pod["status"].get("conditions") or ():
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            return _text(condition)
+    statuses = [*(pod["status"].get("initContainerStatuses") or ()), *(pod["status"].get("containerStatuses") or ())]
+    waits = [each["state"]["waiting"] for each in statuses if "waiting" in (each.get("state") or {})]
+    return "; ".join(_text(wait) for wait in waits if wait.get("reason") not in NORMAL_WAITS)
+
+
+def _text(cause: Json) -> str:
+    return ": ".join(str(cause[field]) for field in ("reason", "message") if cause.get(field))
+
+
+def _container(pod: Json) -> Json:
+    """Return the state of the driver's container, as the kubelet reported it."""
+    statuses = pod.get("status", {}).get("containerStatuses") or ()
+    state: Json = next((each.get("state") or {} for each in statuses if each["name"] == CONTAINER), {})
+    return state

@@ -1,0 +1,213 @@
+"""The objects of a driver."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from airflow_adaptive.ports import SECRET_CONF_VARIABLE, SECRET_ENV_VARIABLE, DriverSubmission, SubmissionRefusedError
+from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
+from airflow_adaptive.spark.kubernetes.driver.manifests import DriverManifests, driver_manifests
+from airflow_adaptive.spark.kubernetes.driver.names import DriverIdentity
+
+NAME = DriverIdentity("departures", 2, "n").pod
+IMAGE = {"spark.kubernetes.container.image": "spark:4"}
+
+
+def manifests(
+    conf: dict[str, str] | None = None, template: dict[str, Any] | None = None, **parts: Any
+) -> DriverManifests:
+    options = {name: parts.pop(name) for name in ("secret_env", "address_conf") if name in parts}
+    address = KubernetesAddress(
+        server="https://api", conf=options.get("address_conf", {}), secret_env=options.get("secret_env", {})
+    )
+    submission = DriverSubmission(
+        name="departures",
+        epoch=2,
+        nonce="n",
+        script="/jobs/run.py",
+        conf={**IMAGE, **(conf or {})},
+        driver_template=json.dumps(template or {}),
+        **parts,
+    )
+    return driver_manifests(submission, address)
+
+
+def container(created: DriverManifests) -> dict[str, Any]:
+    first: dict[str, Any] = created.pod["spec"]["containers"][0]
+    return first
+
+
+def env(created: DriverManifests) -> dict[str, Any]:
+    return {each["name"]: each.get("value", each.get("valueFrom")) for each in container(created)["env"]}
+
+
+def test_the_arguments_follow_the_entry_point_of_the_image():
+    assert container(manifests(args=["$(HOME)", "b"]))["args"] == [
+        "driver",
+        "--properties-file",
+        "/etc/airflow-adaptive/spark.properties",
+        "--conf",
+        "spark.driver.host=$(SPARK_DRIVER_BIND_ADDRESS)",
+        "--class",
+        "org.apache.spark.deploy.PythonRunner",
+        "/jobs/run.py",
+        "$$(HOME)",
+        "b",
+    ]  # fmt: skip
+
+
+def test_the_driver_knows_its_submission_id():
+    variables = env(manifests())
+    assert variables["AIRFLOW_ADAPTIVE_SUBMISSION_ID"] == "$(POD_NAME)@$(POD_UID)"
+    assert variables["POD_UID"] == {"fieldRef": {"fieldPath": "metadata.uid"}}
+    assert variables["SPARK_DRIVER_BIND_ADDRESS"] == {"fieldRef": {"fieldPath": "status.podIP"}}
+
+
+def test_kubernetes_does_not_expand_variables_of_the_job():
+    assert env(manifests(env={"A": "$(POD_NAME)"}))["A"] == "$$(POD_NAME)"
+
+
+def test_the_pod_is_never_restarted_and_identifies_the_driver():
+    created = manifests({"spark.kubernetes.driver.label.team": "a", "spark.kubernetes.driver.annotation.note": "b"})
+    metadata = created.pod["metadata"]
+    assert created.pod["spec"]["restartPolicy"] == "Never"
+    assert metadata["name"] == NAME
+    assert metadata["labels"] == {
+        "team": "a",
+        "airflow-adaptive/job": "departures",
+        "airflow-adaptive/epoch": "2",
+        "app.kubernetes.io/managed-by": "airflow-adaptive",
+        "spark-role": "driver",
+        "spark-app-selector": NAME,
+    }
+    assert metadata["annotations"] == {"note": "b", "airflow-adaptive/job": "departures", "airflow-adaptive/nonce": "n"}
+
+
+def test_the_container_has_the_size_that_spark_computes():
+    conf = {"spark.driver.memoryOverhead": "100m", "spark.kubernetes.driver.limit.cores": "2"}
+    size = container(manifests(conf, driver_cores=1, driver_memory_mb=500))["resources"]
+    memory = str(600 << 20)
+    assert size == {"requests": {"cpu": "1000m", "memory": memory}, "limits": {"memory": memory, "cpu": "2"}}
+
+
+def test_the_size_is_always_valid():
+    for wrong in ({"driver_cores": 0}, {"driver_memory_mb": 0}):
+        with pytest.raises(SubmissionRefusedError, match="driver of 'departures'"):
+            manifests(**wrong)
+    with pytest.raises(SubmissionRefusedError, match="memoryOverhead"):
+        manifests({"spark.driver.memoryOverhead": "much"})
+    with pytest.raises(SubmissionRefusedError, match=r"spark.driver.supervise of 'departures' must be off"):
+        manifests({"spark.driver.supervise": "true"})
+
+
+def test_properties_place_the_pod():
+    conf = {
+        "spark.kubernetes.authenticate.driver.serviceAccountName": "spark",
+        "spark.kubernetes.container.image.pullPolicy": "Always",
+        "spark.kubernetes.driver.node.selector.disk": "ssd",
+        "spark.kubernetes.node.selector.zone": "a",
+        "spark.kubernetes.scheduler.name": "volcano",
+    }
+    created = manifests(conf, {"spec": {"nodeSelector": {"zone": "b", "gpu": "no"}}})
+    spec = created.pod["spec"]
+    assert spec["nodeSelector"] == {"zone": "a", "gpu": "no", "disk": "ssd"}
+    assert (spec["serviceAccountName"], spec["schedulerName"]) == ("spark", "volcano")
+    assert (container(created)["image"], container(created)["imagePullPolicy"]) == ("spark:4", "Always")
+
+
+def test_an_image_is_required():
+    with pytest.raises(SubmissionRefusedError, match="the image is missing"):
+        manifests({"spark.kubernetes.container.image": ""})
+    own = {"spec": {"containers": [{"name": "any", "image": "own:1"}]}}
+    assert container(manifests({"spark.kubernetes.container.image": ""}, own))["image"] == "own:1"
+    other = {"spark.kubernetes.driver.container.image": "driver:1"}
+    assert container(manifests(other))["image"] == "driver:1"
+
+
+def test_a_template_keeps_what_the_client_does_not_determine():
+    mount = {"name": "certificates", "mountPath": "/certificates"}
+    own = {"name": "any", "volumeMounts": [mount], "env": [{"name": "POD_UID", "value": "forged"}], "tty": True}
+    template = {
+        "metadata": {"labels": {"a": "b", "spark-role": "x"}, "annotations": {"c": "d"}},
+        "spec": {
+            "containers": [own, {"name": "proxy"}],
+            "tolerations": [{"key": "k"}],
+            "volumes": [{"name": "certificates"}],
+        },
+    }
+    created = manifests({}, template)
+    spec = created.pod["spec"]
+    assert [each["name"] for each in spec["containers"]] == ["spark-kubernetes-driver", "proxy"]
+    assert container(created)["tty"] is True
+    assert mount in container(created)["volumeMounts"]
+    assert {"name": "certificates"} in spec["volumes"]
+    assert spec["tolerations"] == [{"key": "k"}]
+    assert env(created)["POD_UID"] == {"fieldRef": {"fieldPath": "metadata.uid"}}
+    assert (created.pod["metadata"]["labels"]["a"], created.pod["metadata"]["labels"]["spark-role"]) == ("b", "driver")
+    assert created.pod["metadata"]["annotations"]["c"] == "d"
+
+
+def test_volumes_of_the_job_can_hold_the_local_files():
+    prefix = "spark.kubernetes.driver.volumes.emptyDir.spark-local-dir-1"
+    created = manifests({f"{prefix}.mount.path": "/scratch"})
+    assert env(created)["SPARK_LOCAL_DIRS"] == "/scratch"
+    names = [volume["name"] for volume in created.pod["spec"]["volumes"]]
+    assert names == ["spark-local-dir-1", "airflow-adaptive-files"]
+    assert env(manifests())["SPARK_LOCAL_DIRS"] == "/var/data/airflow-adaptive"
+
+
+def test_the_pod_owns_what_it_waits_for():
+    created = manifests(secret_env={"TOKEN": "t0ps3cret"})
+    dependents = created.dependents("uid-1")
+    assert [*dependents] == ["configmaps", "secrets"]
+    for manifest in dependents.values():
+        assert manifest["metadata"]["name"] == NAME
+        (owner,) = manifest["metadata"]["ownerReferences"]
+        assert owner == {"apiVersion": "v1", "kind": "Pod", "name": NAME, "uid": "uid-1"}
+    sources = created.pod["spec"]["volumes"][-1]["projected"]["sources"]
+    assert sources == [{"configMap": {"name": NAME}}]
+
+
+def test_a_driver_without_secrets_has_no_secret():
+    assert [*manifests().dependents("uid-1")] == ["configmaps"]
+
+
+def test_secret_values_are_in_the_secret_only():
+    conf = {"spark.hadoop.fs.s3a.secret.key": "t0ps3cret-1", "spark.public": "visible"}
+    created = manifests(
+        conf,
+        secret_env={"DB_PASSWORD": "t0ps3cret-2", "SHADOWED": "t0ps3cret-4"},
+        address_conf={"spark.my.password": "t0ps3cret-3"},
+        env={"SHADOWED": "plain"},
+    )
+    assert "t0ps3cret" not in json.dumps([created.pod, dict(created.config)])
+    assert "spark.public=visible" in created.config["spark.properties"]
+    assert created.secret == {
+        "DB_PASSWORD": "t0ps3cret-2",
+        SECRET_ENV_VARIABLE: json.dumps(["DB_PASSWORD"]),
+        SECRET_CONF_VARIABLE: json.dumps(
+            {"spark.my.password": "t0ps3cret-3", "spark.hadoop.fs.s3a.secret.key": "t0ps3cret-1"}
+        ),
+    }
+    assert env(created)["DB_PASSWORD"] == {"secretKeyRef": {"name": NAME, "key": "DB_PASSWORD"}}
+
+
+def test_secret_properties_that_spark_submit_reads_move_the_file_into_the_secret():
+    created = manifests({"spark.driver.extraJavaOptions": "-Dproxy=http://u:t0ps3cret@proxy"})
+    assert "t0ps3cret" not in json.dumps([created.pod, dict(created.config)])
+    assert "t0ps3cret" in created.secret["spark.properties"]
+    assert "spark.properties" not in env(created)
+    sources = created.pod["spec"]["volumes"][-1]["projected"]["sources"]
+    items = [{"key": "spark.properties", "path": "spark.properties"}]
+    assert sources == [{"configMap": {"name": NAME}}, {"secret": {"name": NAME, "items": items}}]
+
+
+def test_executors_get_their_template_from_the_config_map():
+    text = json.dumps({"spec": {"tolerations": [{"key": "k"}]}})
+    created = manifests(executor_template=text)
+    assert json.loads(created.config["executor-pod.json"])["spec"]["tolerations"] == [{"key": "k"}]
+    line = "spark.kubernetes.executor.podTemplateFile=/etc/airflow-adaptive/executor-pod.json"
+    assert line in created.config["spark.properties"]

@@ -1,0 +1,167 @@
+"""Only a `terminated` state of the driver's container proves the end of a driver."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_adaptive.ports import SubmissionState
+from airflow_adaptive.spark.kubernetes.driver.status import CONTAINER, driver_status
+
+RUNNING = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+
+
+def pod(state: dict[str, Any] | None = None, phase: str = "Running", **parts: Any) -> dict[str, Any]:
+    statuses = [] if state is None else [{"name": CONTAINER, "state": state}]
+    return {
+        "metadata": {"name": "p", **parts.pop("metadata", {})},
+        "spec": {"nodeName": "node-1", **parts.pop("spec", {})},
+        "status": {"phase": phase, "containerStatuses": statuses, **parts},
+    }
+
+
+def terminated(code: int, **parts: Any) -> dict[str, Any]:
+    return {"terminated": {"exitCode": code, **parts}}
+
+
+def test_a_running_driver_names_its_node():
+    status = driver_status(pod(RUNNING))
+    assert (status.state, status.message, status.worker_address) == (SubmissionState.RUNNING, "", "node-1")
+
+
+def test_exit_code_0_is_a_finished_driver():
+    assert driver_status(pod(terminated(0), "Succeeded")).state is SubmissionState.FINISHED
+    assert driver_status(pod(terminated(0), "Succeeded"), is_killed=True).state is SubmissionState.FINISHED
+
+
+def test_a_killed_driver_is_killed():
+    assert driver_status(pod(terminated(143), "Failed"), is_killed=True).state is SubmissionState.KILLED
+
+
+def test_another_exit_code_is_a_failed_driver_with_its_exception():
+    annotations = {"spark.exit-exception": "java.lang.IllegalStateException:\n\tno flights"}
+    status = driver_status(pod(terminated(1, reason="Error"), "Failed", metadata={"annotations": annotations}))
+    assert (status.state, status.message) == (
+        SubmissionState.FAILED,
+        "exit code 1: java.lang.IllegalStateException: no flights",
+    )
+
+
+def test_too_little_memory_is_named_with_its_fix():
+    status = driver_status(pod(terminated(137, reason="OOMKilled"), "Failed"))
+    assert status.state is SubmissionState.FAILED
+    assert "raise spark.driver.memoryOverhead" in status.message
+
+
+def test_a_deletion_by_others_is_named():
+    metadata = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    status = driver_status(pod(terminated(143, reason="Error"), metadata=metadata))
+    assert (status.state, status.message) == (SubmissionState.FAILED, "exit code 143: the pod was deleted")
+
+
+def test_a_terminated_container_proves_the_end_also_of_a_pod_that_is_gone():
+    assert driver_status(pod(terminated(0)), is_gone=True).state is SubmissionState.FINISHED
+
+
+@pytest.mark.parametrize(
+    ("unproven", "message"),
+    [
+        (pod(RUNNING, metadata={"deletionTimestamp": "2026"}), "the pod is being deleted"),
+        (pod(None, "Failed", reason="NodeLost", message="node is gone"), "NodeLost node is gone"),
+        (pod(RUNNING, "Failed"), "has not confirmed the end"),
+        (pod(None, "Succeeded"), "has not confirmed the end"),
+        (pod(RUNNING, "Unknown"), "has not confirmed the end"),
+    ],
+)
+def test_nothing_else_proves_the_end(unproven: dict[str, Any], message: str):
+    status = driver_status(unproven)
+    assert status.state is SubmissionState.UNKNOWN
+    assert message in status.message
+
+
+def test_a_pod_that_is_gone_proves_nothing():
+    status = driver_status(pod(RUNNING), is_gone=True, is_deleted=True)
+    assert (status.state, status.message) == (
+        SubmissionState.UNKNOWN,
+        "the pod was deleted, and its node has not confirmed the end of the driver",
+    )
+
+
+def test_a_pod_that_was_deleted_without_a_node_never_ran():
+    waiting = pod(None, "Pending", spec={"nodeName": None})
+    assert driver_status(waiting, is_gone=True, is_deleted=True).state is SubmissionState.KILLED
+    assert driver_status(waiting, is_gone=True).state is SubmissionState.UNKNOWN
+
+
+def conditions(**statuses: str) -> list[dict[str, str]]:
+    return [{"type": name, "status": status} for name, status in statuses.items()]
+
+
+def test_a_driver_on_a_node_that_is_not_ready_may_still_run():
+    status = driver_status(pod(RUNNING, conditions=conditions(Ready="False", ContainersReady="True")))
+    assert (status.state, status.message) == (
+        SubmissionState.UNKNOWN,
+        "node node-1 is not ready: the driver may still run",
+    )
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"conditions": conditions(Ready="False", ContainersReady="False")},
+        {"conditions": conditions(Ready="False", ContainersReady="True"), "spec": {"readinessGates": [{}]}},
+    ],
+    ids=["a sidecar is not ready", "a readiness gate is closed"],
+)
+def test_a_driver_that_is_not_ready_runs(parts: dict[str, Any]):
+    assert driver_status(pod(RUNNING, **parts)).state is SubmissionState.RUNNING
+
+
+def test_sidecars_do_not_matter():
+    running = pod(terminated(0))
+    running["status"]["containerStatuses"].append({"name": "proxy", "state": RUNNING})
+    assert driver_status(running).state is SubmissionState.FINISHED
+    ended = pod(RUNNING)
+    ended["status"]["containerStatuses"].insert(0, {"name": "proxy", "state": terminated(1)})
+    assert driver_status(ended).state is SubmissionState.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("waiting", "message"),
+    [
+        (pod({"waiting": {"reason": "ContainerCreating"}}, "Pending"), ""),
+        (pod(None, "Pending"), ""),
+        (
+            pod({"waiting": {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "spark:9"'}}, "Pending"),
+            'ImagePullBackOff: Back-off pulling image "spark:9"',
+        ),
+        (
+            pod(
+                None,
+                "Pending",
+                conditions=[
+                    {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes"}
+                ],
+            ),
+            "Unschedulable: 0/2 nodes",
+        ),
+        (
+            pod(
+                None,
+                "Pending",
+                initContainerStatuses=[{"name": "i", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}],
+            ),
+            "CrashLoopBackOff",
+        ),
+    ],
+)
+def test_a_waiting_driver_has_a_reason(waiting: dict[str, Any], message: str):
+    status = driver_status(waiting)
+    assert (status.state, status.message) == (SubmissionState.SUBMITTED, message)
+
+
+def test_a_new_pod_has_no_status():
+    assert driver_status({"metadata": {}, "spec": {}, "status": {"phase": "Pending"}}).state is (
+        SubmissionState.SUBMITTED
+    )
