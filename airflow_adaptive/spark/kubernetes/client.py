@@ -1,0 +1,153 @@
+"""Client of a Kubernetes cluster: drivers are pods that the client creates through the API, without spark-submit."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from airflow_adaptive.ports import (
+    ActiveDriver,
+    Clock,
+    ClusterSnapshot,
+    ClusterUnreachableError,
+    DriverLog,
+    DriverSubmission,
+    NotSubmittedError,
+    SubmissionState,
+    SubmissionStatus,
+)
+from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
+from airflow_adaptive.spark.kubernetes.api.errors import ApiError, RefusedError
+from airflow_adaptive.spark.kubernetes.api.pod_watch import PodWatch
+from airflow_adaptive.spark.kubernetes.api.requests import KubernetesApi, Query
+from airflow_adaptive.spark.kubernetes.api_source import ApiSource
+from airflow_adaptive.spark.kubernetes.capacity.pod_requests import pod_request
+from airflow_adaptive.spark.kubernetes.driver.manifests import driver_manifests
+from airflow_adaptive.spark.kubernetes.driver.names import (
+    MANAGED_BY,
+    MANAGER,
+    ROLE,
+    DriverIdentity,
+    read_submission_id,
+    submission_id,
+)
+from airflow_adaptive.spark.kubernetes.driver.status import CONTAINER, driver_status
+from airflow_adaptive.spark.kubernetes.driver_objects import DriverObjects
+from airflow_adaptive.spark.secrets import masked
+
+log = logging.getLogger(__name__)
+
+DRIVER: Final = "driver"
+ACTIVE: Final = (SubmissionState.SUBMITTED, SubmissionState.RUNNING)
+
+LOG_LINES: Final = 400
+LOG_BYTES: Final = 1 << 20
+"""Largest end of a log that is read."""
+
+LOG_CHARACTERS: Final = 16 * 1024
+
+
+class KubernetesCluster:
+    """A `ClusterClient` for one namespace of a Kubernetes cluster. All jobs of a process share the client."""
+
+    def __init__(self, address: KubernetesAddress, source: ApiSource, clock: Clock) -> None:
+        """Create a client; it sends nothing yet.
+
+        Args:
+            address: API server, namespace and options.
+            source: gives the API client. `close` closes the source.
+            clock: measures the age of what the client knows.
+        """
+        self._address = address
+        self._source = source
+        self._api = KubernetesApi(source, address.timeout_s)
+        self._objects = DriverObjects(self._api, address.namespace)
+        self._watch = PodWatch(self._api, address.namespace, f"{MANAGED_BY}={MANAGER}", clock)
+        self._killed: set[str] = set()
+        """Uids of the pods that this process has killed."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._address.master_url!r}, {self._address.namespace!r})"
+
+    async def snapshot(self) -> ClusterSnapshot:
+        """Return the drivers and executors of the namespace, and its capacity. Raises `ClusterUnreachableError`."""
+        pods = await self._watch.pods()
+        drivers = {}
+        for pod in pods:
+            metadata = pod["metadata"]
+            state = driver_status(pod).state
+            if metadata["labels"].get(ROLE) == DRIVER and state in ACTIVE:
+                drivers[submission_id(metadata["name"], metadata["uid"])] = ActiveDriver(
+                    state=state, request=pod_request(pod)
+                )
+        return ClusterSnapshot(workers=(), master_url=self._address.master_url, drivers=drivers)
+
+    async def submit(self, submission: DriverSubmission) -> str:
+        """Create a driver and return its submission id; a repeated submission returns the id of the same driver.
+
+        Raises `NotSubmittedError`, `ClusterUnreachableError` (whether it was created is unknown) or `SubmissionRefusedError`.
+        """
+        manifests = driver_manifests(submission, self._address)
+        try:
+            await self._objects.delete_before(manifests.identity, ended=False)
+        except ClusterUnreachableError as error:
+            raise NotSubmittedError(str(error)) from error
+        pod = await self._objects.create(manifests)
+        self._watch.cache.add(pod)
+        await self._delete_ended(manifests.identity)
+        return submission_id(manifests.identity.pod, pod["metadata"]["uid"])
+
+    async def status(self, submission_id: str) -> SubmissionStatus:
+        """Return the state of a driver. Raises `ClusterUnreachableError`."""
+        _, uid = read_submission_id(submission_id)
+        known = await self._watch.find(uid)
+        if known is None:
+            return SubmissionStatus(state=SubmissionState.UNKNOWN, message="the API server has no pod of this driver")
+        return driver_status(
+            known.object, is_gone=known.is_gone, is_deleted=known.is_deleted, is_killed=uid in self._killed
+        )
+
+    async def kill(self, submission_id: str) -> None:
+        """Delete the pod of a driver. A repeated request, or one for a driver that has ended, is not an error.
+
+        Raises `ClusterUnreachableError`.
+        """
+        name, uid = read_submission_id(submission_id)
+        known = self._watch.cache.find(uid)
+        has_ended = known is not None and driver_status(known.object, is_deleted=known.is_deleted).state.over
+        if uid and not has_ended:  # The pod of a driver that has ended keeps the log.
+            self._killed.add(uid)
+            await self._objects.delete(name, uid)
+
+    async def driver_log(self, submission_id: str) -> DriverLog:
+        """Return the end of a driver's output; see `ClusterClient.driver_log`."""
+        name, uid = read_submission_id(submission_id)
+        known = await self._watch.find(uid)
+        if known is None or known.is_gone:
+            return DriverLog()
+        path = f"/api/v1/namespaces/{self._address.namespace}/pods/{name}/log"
+        query: Query = {"container": CONTAINER, "tailLines": LOG_LINES, "limitBytes": LOG_BYTES}
+        try:
+            text = await self._api.text(path, query)
+        except RefusedError as error:  # The container has not started, or the pod is gone.
+            log.info("The log of %s cannot be read: %s", name, error)
+            return DriverLog()
+        except ApiError as error:
+            raise ClusterUnreachableError(f"the log of {name} cannot be read now: {error}") from error
+        return DriverLog(stdout=masked(text[-LOG_CHARACTERS:], self._address.secrets))
+
+    async def clean_up(self, job: str) -> None:
+        """Delete the pods of the drivers of a job that has ended, and with them all their objects. Raises `ClusterUnreachableError`."""
+        await self._objects.clean_up(job)
+
+    async def close(self) -> None:
+        """End the watch, and close the connections."""
+        await self._watch.close()
+        await self._source.close()
+
+    async def _delete_ended(self, identity: DriverIdentity) -> None:
+        """Delete what ended drivers of earlier epochs left. A failure must not fail a submission; the next submission tries again."""
+        try:
+            await self._objects.delete_before(identity, ended=True)
+        except ClusterUnreachableError as error:
+            log.warning("Objects of earlier drivers of %s remain: %s", identity.job, error)

@@ -1,0 +1,160 @@
+"""Creates and deletes the objects of drivers.
+
+Theory: a driver is created in this order: the pod, then the ConfigMap and the Secret, which the pod owns. The kubelet does not start a container
+whose files or variables are missing, so a partial set never runs. A repeated submission completes the set; the submission of the next epoch
+deletes the set. The garbage collector deletes what a deleted pod owns, including the executors, so the client deletes pods only.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from airflow_adaptive.ports import ClusterUnreachableError, NotSubmittedError, SubmissionRefusedError
+from airflow_adaptive.spark.kubernetes.api.errors import ApiError, NotSentError, RefusedError
+from airflow_adaptive.spark.kubernetes.api.requests import Json, KubernetesApi
+from airflow_adaptive.spark.kubernetes.driver.manifests import DriverManifests
+from airflow_adaptive.spark.kubernetes.driver.names import EPOCH, JOB, NONCE, ROLE, DriverIdentity, job_name
+from airflow_adaptive.spark.kubernetes.driver.status import driver_status
+
+log = logging.getLogger(__name__)
+
+GRACE_S: Final = 5
+"""Time in which a killed driver can end by itself."""
+
+STRICT: Final = {"fieldValidation": "Strict"}
+"""The API server refuses fields that it does not know, such as a misspelled field of a pod template."""
+
+
+class DriverObjects:
+    """The objects of drivers in one namespace."""
+
+    def __init__(self, api: KubernetesApi, namespace: str) -> None:
+        """Send nothing yet."""
+        self._api = api
+        self._root = f"/api/v1/namespaces/{namespace}"
+        self._nonces: dict[str, str] = {}
+        """Job -> nonce of the journal for which this process submitted a driver."""
+
+    async def create(self, manifests: DriverManifests) -> Json:
+        """Create the objects of a driver, or those of them that are missing, and return the pod.
+
+        Raises `NotSubmittedError`, `ClusterUnreachableError` (the pod may exist) or `SubmissionRefusedError`.
+        """
+        identity = manifests.identity
+        self._nonces[identity.job] = identity.nonce
+        pod = await self._create_pod(manifests)
+        uid = str(pod["metadata"]["uid"])
+        try:
+            for collection, manifest in manifests.dependents(uid).items():
+                await self._create_dependent(collection, manifest)
+        except RefusedError as error:
+            await self.delete(identity.pod, uid)
+            raise SubmissionRefusedError(f"the API server refuses a part of driver {identity.pod}: {error}") from error
+        except ApiError as error:
+            raise ClusterUnreachableError(f"driver {identity.pod} is not complete: {error}") from error
+        return pod
+
+    async def delete(self, pod: str, uid: str) -> Json | None:
+        """Delete a pod, and return its newest object; None if the pod does not exist. Raises `ClusterUnreachableError`."""
+        options = {"gracePeriodSeconds": GRACE_S, "preconditions": {"uid": uid}, "propagationPolicy": "Background"}
+        try:
+            return await self._api.request("DELETE", f"{self._root}/pods/{pod}", body=options)
+        except RefusedError as error:
+            if error.is_missing or error.is_conflict:  # A pod with another uid has the name.
+                return None
+            raise ClusterUnreachableError(f"pod {pod} cannot be deleted: {error}") from error
+        except ApiError as error:
+            raise ClusterUnreachableError(f"pod {pod} cannot be deleted now: {error}") from error
+
+    async def delete_before(self, identity: DriverIdentity, *, ended: bool) -> None:
+        """Delete the drivers of earlier epochs. The scheduler starts an epoch only when no driver of an earlier epoch can run.
+
+        Args:
+            identity: driver of the new epoch.
+            ended: whether to delete drivers that have ended, too. Before a submission, others must not hold resources.
+        """
+
+        def selects(pod: Json) -> bool:
+            labels = pod["metadata"]["labels"]
+            return (
+                int(labels[EPOCH]) < identity.epoch and _has_nonce(pod, identity.nonce) and (ended or not _is_over(pod))
+            )
+
+        await self._delete_drivers(identity.job, selects)
+
+    async def clean_up(self, job: str) -> None:
+        """Delete the drivers of a job that have ended, and the other drivers of the journal that this process knows.
+
+        Raises `ClusterUnreachableError`.
+        """
+        nonce = self._nonces.pop(job, None)
+        await self._delete_drivers(job, lambda pod: _is_over(pod) or _has_nonce(pod, nonce))
+
+    async def _delete_drivers(self, job: str, selects: Callable[[Json], bool]) -> None:
+        selector = f"{JOB}={job_name(job)},{ROLE}=driver"
+        try:
+            listed = await self._api.request("GET", f"{self._root}/pods", query={"labelSelector": selector})
+        except ApiError as error:
+            raise ClusterUnreachableError(f"the drivers of {job} cannot be listed: {error}") from error
+        for pod in listed["items"]:
+            if selects(pod):
+                await self.delete(pod["metadata"]["name"], pod["metadata"]["uid"])
+
+    async def _create_pod(self, manifests: DriverManifests) -> Json:
+        name = manifests.identity.pod
+        try:
+            return await self._api.request("POST", f"{self._root}/pods", query=STRICT, body=manifests.pod)
+        except RefusedError as error:
+            if error.is_duplicate:
+                return await self._existing(manifests.identity)
+            if error.is_conflict:  # Several pods changed the use of a quota at the same time.
+                raise NotSubmittedError(f"the API server did not create driver {name}: {error}") from error
+            raise SubmissionRefusedError(f"the API server refuses driver {name}: {error}") from error
+        except NotSentError as error:
+            raise NotSubmittedError(str(error)) from error
+        except ApiError as error:
+            raise ClusterUnreachableError(f"the API server may have created driver {name}: {error}") from error
+
+    async def _existing(self, identity: DriverIdentity) -> Json:
+        """Return the pod that has the name of a driver, if the pod is this driver."""
+        try:
+            pod = await self._api.request("GET", f"{self._root}/pods/{identity.pod}")
+        except ApiError as error:
+            raise ClusterUnreachableError(f"driver {identity.pod} exists, and cannot be read: {error}") from error
+        annotations = pod["metadata"].get("annotations") or {}
+        if any(annotations.get(name) != value for name, value in identity.annotations.items()):
+            owner = annotations.get(JOB)
+            raise SubmissionRefusedError(
+                f"pod {identity.pod} exists and belongs to "
+                + (f"job {owner!r} with another journal" if owner else "no adaptive job")
+                + f", not to job {identity.job!r}: use another namespace, or another name of the job"
+            )
+        return pod
+
+    async def _create_dependent(self, collection: str, manifest: Json) -> None:
+        """Create an object that a pod owns. An object that exists may belong to a deleted pod of the same name, so it is replaced."""
+        path = f"{self._root}/{collection}"
+        try:
+            await self._api.request("POST", path, body=manifest)
+        except RefusedError as error:
+            if not error.is_duplicate:
+                raise
+            await self._delete_dependent(f"{path}/{manifest['metadata']['name']}")
+            await self._api.request("POST", path, body=manifest)
+
+    async def _delete_dependent(self, path: str) -> None:
+        try:
+            await self._api.request("DELETE", path)
+        except RefusedError as error:
+            if not error.is_missing:
+                raise
+
+
+def _is_over(pod: Json) -> bool:
+    return driver_status(pod).state.over
+
+
+def _has_nonce(pod: Json, nonce: str | None) -> bool:
+    return nonce is not None and (pod["metadata"].get("annotations") or {}).get(NONCE) == nonce

@@ -1,0 +1,89 @@
+"""The driver of an adaptive job, from its submission to the end of all its objects, on real nodes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from airflow_adaptive.job.protocol.documents import Action, DriverPlan, DriverState
+from airflow_adaptive.local.waiting import wait_until, wait_until_async
+from airflow_adaptive.ports import SubmissionState
+from airflow_adaptive.spark.kubernetes.client import KubernetesCluster as Client
+from tests.support.kubernetes.client.api_sources import cluster_client
+from tests.support.kubernetes.client.driver_job import TIMEOUT_S, DriverJob
+from tests.support.kubernetes.cluster import KubernetesCluster
+from tests.support.kubernetes.namespace import Namespace, created_namespace
+
+EXECUTORS = "spark-role=executor"
+
+COUNT = """
+from airflow_adaptive.job import AdaptiveJob
+
+def count(spark, parallelism):
+    print("the query is built", flush=True)
+    rate = spark.readStream.format("rate").option("rowsPerSecond", 10).load()
+    counts = rate.groupBy((rate.value % 5).alias("key")).count()
+    return counts.writeStream.outputMode("update").format("console").trigger(processingTime="1 second")
+
+AdaptiveJob(count).run()
+"""
+
+
+@pytest.fixture
+def team(kubernetes_cluster: KubernetesCluster) -> Iterator[Namespace]:
+    control_plane = kubernetes_cluster.control_plane
+    with control_plane.api(control_plane.admin) as api, created_namespace(api) as created:
+        created.create_service_account("spark")
+        yield created
+
+
+@pytest.fixture
+def job(kubernetes_cluster: KubernetesCluster, tmp_path: Path) -> DriverJob:
+    return DriverJob("Team_A.departures", tmp_path / "jobs", kubernetes_cluster.control_plane.url)
+
+
+def plan(executors: int) -> DriverPlan:
+    return DriverPlan(
+        parallelism={"count": executors}, executors=executors, state_partitions={"count": 4}, query_version=1
+    )
+
+
+async def wait_for_state(client: Client, submission_id: str, state: SubmissionState) -> None:
+    async def reached() -> bool:
+        status = await client.status(submission_id)
+        assert status.state is state or not status.state.over, (status, await client.driver_log(submission_id))
+        return status.state is state
+
+    await wait_until_async(reached, TIMEOUT_S, f"{state} of {submission_id}")
+
+
+@pytest.mark.asyncio
+@pytest.mark.timeout(600)
+async def test_a_driver_runs_scales_and_leaves_nothing(
+    kubernetes_cluster: KubernetesCluster, team: Namespace, job: DriverJob
+):
+    async with cluster_client(kubernetes_cluster.control_plane, team.name) as client:
+        job.direct(Action.RUN, 1, plan(1))
+        submission = await job.submission(COUNT, executors=1)
+        submission_id = await client.submit(submission)
+        await wait_for_state(client, submission_id, SubmissionState.RUNNING)
+        started = await job.wait_status("the first plan", lambda now: now.version == 1)
+        assert (started.state, started.submission_id) == (DriverState.RUNNING, submission_id)
+        assert started.application_id == submission_id.partition("@")[0]
+        assert len(team.pods(EXECUTORS)) == 1
+        job.direct(Action.RUN, 2, plan(3))
+        await job.wait_status("three executors", lambda now: now.version == 2)
+        assert len(team.pods(EXECUTORS)) == 3
+        job.direct(Action.RUN, 3, plan(1))
+        await job.wait_status("one executor", lambda now: now.version == 3)
+        await asyncio.to_thread(wait_until, lambda: len(team.pods(EXECUTORS)) == 1, TIMEOUT_S, "end of executors")
+        assert "the query is built" in (await client.driver_log(submission_id)).stdout
+        assert await client.submit(submission) == submission_id
+        await client.kill(submission_id)
+        await wait_for_state(client, submission_id, SubmissionState.KILLED)
+        await client.clean_up(job.job)
+        account = ["Role spark", "RoleBinding spark", "ServiceAccount spark"]
+        await asyncio.to_thread(wait_until, lambda: team.remaining_objects() == account, 60, "end of all objects")

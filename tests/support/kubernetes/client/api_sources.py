@@ -1,0 +1,59 @@
+"""API clients for the product's client, from kubeconfigs of the test cluster."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from kubernetes_asyncio import config
+from kubernetes_asyncio.client import ApiClient
+
+from airflow_adaptive.runtime.clock import SystemClock
+from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
+from airflow_adaptive.spark.kubernetes.client import KubernetesCluster
+from tests.support.kubernetes.control_plane import ControlPlane, Credentials
+
+
+class KubeconfigSource:
+    """An `ApiSource` with the credentials of a kubeconfig.
+
+    Attributes:
+        credentials: credentials of the next client.
+        renewals: number of renewals.
+    """
+
+    def __init__(self, control_plane: ControlPlane, credentials: Credentials) -> None:
+        self.credentials = credentials
+        self.renewals = 0
+        self._control_plane = control_plane
+        self._client: ApiClient | None = None
+
+    async def client(self) -> ApiClient:
+        if self._client is None:
+            file = self._control_plane.write_kubeconfig("product", self.credentials)
+            self._client = await config.new_client_from_config(str(file), "product")
+        return self._client
+
+    async def renew(self, refused: ApiClient) -> bool:
+        self.renewals += 1
+        await refused.close()
+        self._client = None
+        return True
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.close()
+
+
+@asynccontextmanager
+async def cluster_client(
+    control_plane: ControlPlane, namespace: str, *, credentials: Credentials | None = None, timeout_s: float = 10.0
+) -> AsyncIterator[KubernetesCluster]:
+    """The product's client of a namespace. At the end, nothing of the client runs."""
+    address = KubernetesAddress(server=control_plane.url, namespace=namespace, timeout_s=timeout_s)
+    source = KubeconfigSource(control_plane, credentials or control_plane.admin)
+    client = KubernetesCluster(address, source, SystemClock())
+    try:
+        yield client
+    finally:
+        await client.close()
