@@ -94,9 +94,10 @@ def test_the_container_has_the_size_that_spark_computes():
 
 
 def test_the_size_is_always_valid():
-    for wrong in ({"driver_cores": 0}, {"driver_memory_mb": 0}):
-        with pytest.raises(SubmissionRefusedError, match="driver of 'departures'"):
-            manifests(**wrong)
+    with pytest.raises(SubmissionRefusedError, match="driver of 'departures' with 0 cores"):
+        manifests(driver_cores=0)
+    with pytest.raises(SubmissionRefusedError, match="and 0 MiB"):
+        manifests(driver_memory_mb=0)
     with pytest.raises(SubmissionRefusedError, match="memoryOverhead"):
         manifests({"spark.driver.memoryOverhead": "much"})
     with pytest.raises(SubmissionRefusedError, match=r"spark.driver.supervise of 'departures' must be off"):
