@@ -62,7 +62,7 @@ log = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
 
-JOBS_PER_READ: Final = 50
+JOBS_PER_READ: Final = 250
 
 DECODING_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, SnapshotError, TypeError, ValueError)
 
@@ -215,20 +215,23 @@ class PublishedState:
 
 def read_published(job: Job, session: Session, keys: Iterable[str] | None = None) -> PublishedState:
     """Read the published state of a job. `keys` selects the documents to read, None reads all documents."""
-    return next(read_all_published([job], session, keys))
+    found = state_store.documents([job.asset_id], keys, session)
+    written = state_store.revisions([job.asset_id], session)
+    release(session)
+    return PublishedState(documents=found[job.asset_id], revisions=written[job.asset_id])
 
 
-def read_all_published(
-    jobs: Sequence[Job], session: Session, keys: Iterable[str] | None = None
-) -> Iterator[PublishedState]:
+def read_all_published(jobs: Sequence[Job], session: Session, keys: Iterable[str]) -> Iterator[PublishedState]:
     """Read the published states of several jobs, in the order of the jobs, and release the connection of the session.
 
-    The function reads some jobs at a time, because the documents of a thousand jobs would occupy much memory.
+    The function reads some jobs at a time, because the documents of a thousand jobs would occupy much memory. Of the metrics, it reads
+    only the last point of the finest resolution.
     """
-    names = None if keys is None else [*keys]
+    names = [*keys]
     for begin in range(0, len(jobs), JOBS_PER_READ):
         ids = [job.asset_id for job in jobs[begin : begin + JOBS_PER_READ]]
-        found, written = state_store.documents(ids, names, session), state_store.revisions(ids, session)
+        found = state_store.documents(ids, names, session, [f"{METRICS}{FINEST}"])
+        written = state_store.revisions(ids, session)
         release(session)
         for asset_id in ids:
             yield PublishedState(documents=found.pop(asset_id), revisions=written[asset_id])

@@ -31,11 +31,19 @@ MODELS_WITHOUT_SESSION: Final = frozenset({"Variable"})
 
 
 class Place(NamedTuple):
-    """A call that executes statements."""
+    """A call that executes statements.
+
+    Attributes:
+        module: path of the module in the repository.
+        first_line: line at which the call begins.
+        last_line: line at which the call ends.
+        is_own: whether the plugin wrote the statement, which it passes to a session. Otherwise, Airflow wrote the statement.
+    """
 
     module: str
     first_line: int
     last_line: int
+    is_own: bool
 
     def __str__(self) -> str:
         return f"{self.module}:{self.first_line}"
@@ -49,27 +57,46 @@ def places() -> set[Place]:
 @contextmanager
 def recorded(engine: Any) -> Iterator[tuple[set[Place], set[str]]]:
     """Record the places that execute statements during the block, and the statements of the plugin that belong to no place."""
-    from sqlalchemy import event  # noqa: PLC0415
-
-    known = places()
     found: set[Place] = set()
     unknown: set[str] = set()
-
-    def record(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        called = _innermost(sys._getframe())
-        if called is None:
-            return
-        module, line = called
+    with _called(engine) as calls:
+        yield found, unknown
+    known = places()
+    for (module, line), statement in calls:
         here = {place for place in known if place.module == module and place.first_line <= line <= place.last_line}
         found.update(here)
         if not here:
             unknown.add(f"{module}:{line}: {statement}")
 
-    event.listen(engine, "before_cursor_execute", record)
+
+@contextmanager
+def own_statements(engine: Any) -> Iterator[dict[Place, Any]]:
+    """Record, during the block, the statements that the plugin wrote, as expressions of SQLAlchemy that any dialect can compile."""
+    found: dict[Place, Any] = {}
+    with _called(engine) as calls:
+        yield found
+    for place in (place for place in places() if place.is_own):
+        for (module, line), statement in calls:
+            if place.module == module and place.first_line <= line <= place.last_line:
+                found[place] = statement
+
+
+@contextmanager
+def _called(engine: Any) -> Iterator[list[tuple[tuple[str, int], Any]]]:
+    """Record the statements of the plugin with the module and the line of their call."""
+    from sqlalchemy import event  # noqa: PLC0415
+
+    calls: list[tuple[tuple[str, int], Any]] = []
+
+    def record(_connection: Any, statement: Any, *_: Any) -> None:
+        if (called := _innermost(sys._getframe())) is not None:
+            calls.append((called, statement))
+
+    event.listen(engine, "before_execute", record)
     try:
-        yield found, unknown
+        yield calls
     finally:
-        event.remove(engine, "before_cursor_execute", record)
+        event.remove(engine, "before_execute", record)
 
 
 def _places_of(module: Path) -> Iterator[Place]:
@@ -82,7 +109,8 @@ def _places_of(module: Path) -> Iterator[Place]:
     }
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and _executes(node, imported):
-            yield Place(str(module.relative_to(ROOT)), node.lineno, node.end_lineno or node.lineno)
+            is_own = isinstance(node.func, ast.Attribute) and _is_session(node.func.value)
+            yield Place(str(module.relative_to(ROOT)), node.lineno, node.end_lineno or node.lineno, is_own)
 
 
 def _executes(call: ast.Call, imported: set[str]) -> bool:
