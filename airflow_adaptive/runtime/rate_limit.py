@@ -15,6 +15,9 @@ GOLDEN_RATIO = 0.618
 RESERVED = 0.25
 """Part of the limit that urgent reads leave to the other reads."""
 
+MOST_ROUNDS = 2
+"""Rounds after which a read of a member is allowed in any case: members that ask in a fixed order must not take the tokens of the last one."""
+
 
 class RateLimiter:
     """Number of reads per second that the loops of one process share (a token bucket).
@@ -101,9 +104,10 @@ class RateLimiterMember:
             self._read_s = now - (1 - self._phase) * (longer_s - interval_s)
             return self._limiter.take(urgent=True)
         self._set_urgent(1 / interval_s if urgent else 0.0)
-        if not urgent and now - self._read_s < longer_s:
+        waited_s = now - self._read_s
+        if not urgent and waited_s < longer_s:
             return False
-        if not self._limiter.take(urgent=urgent):
+        if not self._limiter.take(urgent=urgent or waited_s >= MOST_ROUNDS * longer_s):
             return False
         self._read_s = now
         return True

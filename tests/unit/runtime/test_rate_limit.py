@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from airflow_adaptive.runtime.rate_limit import RESERVED, RateLimiter
+from airflow_adaptive.runtime.rate_limit import MOST_ROUNDS, RESERVED, RateLimiter
 from airflow_adaptive.testing.fakes.manual_clock import SHORTEST, START, ManualClock
 
 SECOND = timedelta(seconds=1)
@@ -74,6 +74,17 @@ def test_many_urgent_members_do_not_starve_the_other_members(urgent: int) -> Non
     assert min(others) >= 300 // round_s - 1
     assert max(others) - min(others) <= 1 + 300 // round_s // 10
     assert min(counted[number] for number in range(urgent)) == 300
+
+
+def test_members_that_always_ask_first_do_not_starve_the_last_one(clock: StepClock) -> None:
+    """Four loops wake up at the same moments, in the same order, and the bucket never has more than two tokens."""
+    limiter = RateLimiter(2, clock)
+    members, counted = [limiter.join() for _ in range(4)], Counter[int]()
+    for _ in range(40):
+        counted.update(number for number, member in enumerate(members) if member.due(2 * SECOND))
+        clock.advance()
+        clock.advance()
+    assert min(counted[number] for number in range(4)) >= 40 // MOST_ROUNDS
 
 
 def test_others_read_more_often_again_when_no_read_is_urgent(clock: StepClock) -> None:
