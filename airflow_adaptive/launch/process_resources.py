@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -74,9 +75,14 @@ class SharedReads:
         """Return the result of the read in progress, or of a new read. Raises the exceptions of the read."""
         if key not in self._reads:
             self._reads[key] = task = asyncio.create_task(read())
-            task.add_done_callback(lambda _: self._reads.pop(key))
+            task.add_done_callback(partial(self._forget, key))
         result: Result = await asyncio.shield(self._reads[key])
         return result
+
+    def _forget(self, key: Hashable, read: asyncio.Task[Any]) -> None:
+        del self._reads[key]
+        if not read.cancelled():
+            read.exception()  # Otherwise asyncio logs the error of a read for which no caller waits any more.
 
 
 class ProcessResources:

@@ -126,6 +126,7 @@ class StandaloneCluster:
         """Return the end of a driver's output, as its worker publishes it; see `ClusterClient.driver_log`."""
         if self._log_listing is None or self._log_listing.done():
             self._log_listing = asyncio.create_task(self.snapshot())
+            self._log_listing.add_done_callback(_retrieve_error)
         pages = (await asyncio.shield(self._log_listing)).log_pages.get(submission_id)
         if pages is None:
             return DriverLog()
@@ -165,6 +166,12 @@ class StandaloneCluster:
                 self._last_leader = master
                 return answer
         raise NoLeaderError(f"no master of {self._address.master_url} accepts requests: {'; '.join(reasons)}")
+
+
+def _retrieve_error(listing: asyncio.Task[ClusterSnapshot]) -> None:
+    """Otherwise asyncio logs the error of a snapshot for which no loop waits any more."""
+    if not listing.cancelled():
+        listing.exception()
 
 
 def _submissions(master: MasterAddress, *path: str) -> str:

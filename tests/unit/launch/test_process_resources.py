@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
@@ -173,3 +174,21 @@ async def test_read_that_fails_is_read_again_by_the_next_caller() -> None:
     shared = SharedReads()
     together = await asyncio.gather(*(shared.join("key", read) for _ in range(2)), return_exceptions=True)
     assert [*map(str, together), await shared.join("key", read)] == ["no connection", "no connection", "connection"]
+
+
+@pytest.mark.asyncio
+async def test_error_of_a_read_for_which_no_caller_waits_any_more_is_not_reported_as_unhandled() -> None:
+    unhandled: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
+    shared, is_over = SharedReads(), asyncio.Event()
+
+    async def read() -> None:
+        await is_over.wait()
+        raise LookupError("no such connection")
+
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(shared.join("key", read), timeout=0.01)
+    is_over.set()
+    await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
+    gc.collect()
+    assert unhandled == []

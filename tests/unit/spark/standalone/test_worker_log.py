@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Callable
 
 import httpx
@@ -137,3 +138,26 @@ async def test_many_loops_that_read_logs_at_once_request_the_state_of_the_cluste
     assert (await client.driver_log(DRIVER)).stdout == "x\n"
     assert requests.count("/json/") == 2
     await client.close()
+
+
+@pytest.mark.asyncio
+async def test_error_of_a_state_for_which_no_loop_waits_any_more_is_not_reported_as_unhandled() -> None:
+    loop, is_over = asyncio.get_running_loop(), asyncio.Event()
+    unhandled: list[dict[str, object]] = []
+    loop.set_exception_handler(lambda _, context: unhandled.append(context))
+
+    async def handle(_: httpx.Request) -> httpx.Response:
+        await is_over.wait()
+        return httpx.Response(500)
+
+    client = StandaloneCluster(
+        ClusterAddress(masters=(MasterAddress(host="h1"),)), transport=httpx.MockTransport(handle)
+    )
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(client.driver_log(DRIVER), timeout=0.01)
+    is_over.set()
+    await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
+    await client.close()
+    del client
+    gc.collect()
+    assert unhandled == []
