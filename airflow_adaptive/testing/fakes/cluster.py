@@ -299,10 +299,15 @@ class FakeCluster:
         if driver.state in (SubmissionState.SUBMITTED, SubmissionState.RUNNING):
             if driver.state is SubmissionState.RUNNING and driver.worker is not None:
                 self._free_again(driver.worker.worker_id, _request_of(driver))
-            if driver.application is not None:
-                self._release(driver.application, list(driver.application.placed))
-            driver.state, driver.message, driver.application = state, message, None
+            driver.state, driver.message = state, message
+            self._end_application(submission_id)
             self._schedule()
+
+    def _end_application(self, submission_id: str) -> None:
+        driver = self._drivers[submission_id]
+        if driver.application is not None:
+            self._release(driver.application, list(driver.application.placed))
+            driver.application = None
 
     def _as_listed(self, worker: Worker) -> Worker:
         """Return the worker with its current free resources."""

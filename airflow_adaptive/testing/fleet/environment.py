@@ -12,6 +12,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from airflow_adaptive.launch import process_resources
+from airflow_adaptive.runtime.publishing.documents import SUMMARY
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.testing.fleet.airflow.job_operator import JobTask
 from airflow_adaptive.testing.fleet.airflow.simulated_airflow import SimulatedAirflow
@@ -39,7 +40,6 @@ BASES: Final[Mapping[str, tuple[str, str]]] = {
 """Protocol of a storage -> folder of the job directories, for Airflow and for Spark."""
 
 OPTIONS: Final[Mapping[str, object]] = {
-    "poll_interval": "1 s",
     "resource_wait_timeout": -1,
     "resource_stabilization_timeout": "2 s",
     "scaling_interval_min": "5 s",
@@ -54,7 +54,7 @@ OPTIONS: Final[Mapping[str, object]] = {
 }
 """Options of every job: the limits are a few seconds, so that a short simulation contains many of them."""
 
-DRIVER_CONF: Final[Mapping[str, str]] = {"spark.airflow.adaptive.pollInterval": "1.0"}
+POLL_INTERVAL_CONF: Final = "spark.airflow.adaptive.pollInterval"
 
 
 class Environment:
@@ -99,7 +99,7 @@ class Environment:
         for _ in range(scenario.triggerers):
             self.start_triggerer()
         for job in scenario.jobs:
-            self.drivers.add_job(job.name, WorkloadShape(records=job.records))
+            self.drivers.add_job(job.name, WorkloadShape(records=job.records, batch_s=job.batch_s, idle_s=job.batch_s))
             write_journal(self.storage(job.name).files, self.directory(job.name), self._spec(job), job.documents)
             self.kernel.at(job.starts_at, partial(self.airflow.scheduler.add, self._task(job)))
 
@@ -133,6 +133,11 @@ class Environment:
         """Return the state of the task of a job."""
         return self.airflow.scheduler.instance(self.airflow.scheduler.tasks[job]).state
 
+    def summary(self, job: str) -> Mapping[str, Any]:
+        """Return the published summary of a job; empty without one."""
+        found: Mapping[str, Any] = self.airflow.api.database.asset_states[job].get(SUMMARY) or {}
+        return found
+
     def publish_token(self) -> None:
         """Write the current token of the masters into the connections."""
         fields: dict[str, Any] = {
@@ -165,5 +170,6 @@ class Environment:
 
     def _spec(self, job: PlannedJob) -> JobSpec:
         _, folder = BASES[self.storage(job.name).protocol]
-        spec = small_job(job.name, job.bounds, OPTIONS)
-        return replace(spec, directory=f"{folder}/{job.name}", conf=dict(DRIVER_CONF))
+        poll_interval_s = self.scenario.poll_interval_s
+        spec = small_job(job.name, job.bounds, {**OPTIONS, "poll_interval": f"{poll_interval_s:g} s"})
+        return replace(spec, directory=f"{folder}/{job.name}", conf={POLL_INTERVAL_CONF: str(poll_interval_s)})

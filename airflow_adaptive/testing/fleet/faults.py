@@ -36,6 +36,9 @@ QUERY_FAILURE = FailureReport(error_class="SparkException", message="the task fa
 HALF: Final = 0.5
 """Events with a greater size have one effect, the others have another one."""
 
+RETRY_S: Final = 5.0
+"""Interval in seconds at which a user repeats a request that the REST API has refused."""
+
 
 def nothing() -> None:
     """End a fault that has no end."""
@@ -104,6 +107,10 @@ class Faults:
         cluster.lose_worker(worker.worker_id)
         return lambda: cluster.add_worker(worker.total.cpu_millicores // 1000, worker.total.memory_bytes // MIB)
 
+    def executors_are_late(self, event: PlannedEvent) -> Action:
+        """New executors register late, for example because their images must be loaded."""
+        return self._env.drivers.cluster.late_executors(10 + 70 * event.size)
+
     def worker_joins(self, event: PlannedEvent) -> Action:
         """There is one more worker for a time."""
         cluster, cores = self._env.drivers.cluster, 2 + round(4 * event.size)
@@ -171,6 +178,13 @@ class Faults:
         if triggerer is None:
             return self._env.start_triggerer
         triggerer.process.kill()
+        return self._env.start_triggerer
+
+    def triggerer_is_stopped(self, event: PlannedEvent) -> Action:
+        """A triggerer is told to stop, as during an upgrade of Airflow; another one starts later."""
+        triggerer = self._triggerer(event)
+        if triggerer is not None:
+            triggerer.stop()
         return self._env.start_triggerer
 
     def triggerer_is_frozen(self, event: PlannedEvent) -> Action:
@@ -255,13 +269,18 @@ class Faults:
         return nothing
 
     def user_suspends(self, event: PlannedEvent) -> Action:
-        """A user suspends a job, and resumes it later."""
+        """A user suspends a job, and resumes it later, but not while the job stops: the REST API refuses that."""
         job, users = self._job(event), self._env.airflow.users
         users.request(job, DESIRED_STATE, "suspended")
 
         def resume() -> None:
+            is_over = self._env.task_state(job) in (TaskState.SUCCESS, TaskState.FAILED)
+            summary = self._env.summary(job)
+            if not is_over and (summary.get("state") == "StopWithSavepoint" or summary.get("outcome")):
+                self._env.kernel.after(RETRY_S, resume)
+                return
             users.request(job, DESIRED_STATE, "running")
-            if self._env.task_state(job) in (TaskState.SUCCESS, TaskState.FAILED):
+            if is_over:
                 self._clear(job)
 
         return resume

@@ -12,8 +12,8 @@ from typing import Final
 FAULTS_END_S: Final = 300.0
 """Faults begin and end before this time."""
 
-RECOVERY_S: Final = 240.0
-"""Time without faults at the end, in which all jobs must recover."""
+RECOVERY_S: Final = 120.0
+"""Least time without faults at the end. The simulation ends later if a job needs more time to recover."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +29,7 @@ class PlannedJob:
         records: number of records of a bounded job, None for a job that never ends.
         retries: number of retries of its task.
         documents: number of journal documents from the time before the simulation.
+        batch_s: least duration of a batch, and of the pause of a query without new records, seconds.
     """
 
     name: str
@@ -39,6 +40,7 @@ class PlannedJob:
     records: int | None = None
     retries: int = 0
     documents: int = 0
+    batch_s: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +74,7 @@ class Scenario:
         storages: kind of each storage.
         connections: number of connections to the cluster.
         events: what happens, in the order of the times.
+        poll_interval_s: interval between two polls of a loop and of a driver.
         faults_end_s: time after which no fault is active.
         recovery_s: time after the faults.
     """
@@ -83,6 +86,7 @@ class Scenario:
     storages: tuple[str, ...]
     connections: int
     events: tuple[PlannedEvent, ...] = field(repr=False)
+    poll_interval_s: float = 1.0
     faults_end_s: float = FAULTS_END_S
     recovery_s: float = RECOVERY_S
 

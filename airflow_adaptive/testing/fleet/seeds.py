@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Final, NamedTuple
 
@@ -32,6 +33,7 @@ KINDS: Final[dict[str, Kind]] = {
     "token_rotates": Kind(1),
     "worker_is_lost": Kind(2, 10, 120),
     "worker_joins": Kind(2, 30, 200),
+    "executors_are_late": Kind(2, 30, 200),
     "storage_is_slow": Kind(2, 20, 150),
     "storage_hangs": Kind(2, 5, 80),
     "storage_fails": Kind(2, 5, 40),
@@ -43,6 +45,7 @@ KINDS: Final[dict[str, Kind]] = {
     "airflow_fails": Kind(2, 5, 60),
     "airflow_empties_stores": Kind(1),
     "triggerer_is_killed": Kind(2, 5, 60),
+    "triggerer_is_stopped": Kind(2, 5, 60),
     "triggerer_is_frozen": Kind(2, 3, 90),
     "clock_steps": Kind(3),
     "trigger_is_moved": Kind(2),
@@ -66,19 +69,22 @@ KINDS: Final[dict[str, Kind]] = {
 STORAGE_KINDS: Final = (("s3", "s3-compatible"), ("gs",), ("hdfs", "disk"))
 """Kinds of storages. A scenario has at most one storage of each protocol."""
 
+OVERSIZED_SHARE: Final = 0.25
+"""Part of the scenarios in which one job requires more slots than the cluster can have."""
+
 EVENTS: Final = (4, 18)
 """Smallest and largest number of events in a scenario of a few jobs."""
 
 
 def scenario_of(seed: int, jobs: int | None = None) -> Scenario:
     """Return the scenario of a seed; `jobs` is the number of jobs instead of 3 to 10."""
-    random = Random(seed)
+    random, pace = Random(seed), Random(f"{seed} pace")
     count = random.randint(3, 10) if jobs is None else jobs
     storages = tuple(map(random.choice, random.sample(STORAGE_KINDS, k=random.randint(1, 3))))
     connections = random.randint(1, 2)
-    planned = tuple(_job(random, number, len(storages), connections) for number in range(count))
+    planned = tuple(_job(random, pace, number, len(storages), connections) for number in range(count))
     needed = sum(job.bounds[0] + 1 for job in planned)
-    return Scenario(
+    scenario = Scenario(
         seed=seed,
         jobs=planned,
         triggerers=random.randint(1, 3),
@@ -86,10 +92,30 @@ def scenario_of(seed: int, jobs: int | None = None) -> Scenario:
         storages=storages,
         connections=connections,
         events=_events(random, count),
+        poll_interval_s=pace.choice((1.0, 2.0)),
     )
+    return _with_oversized_job(scenario, Random(f"{seed} oversized job"))
 
 
-def _job(random: Random, number: int, storages: int, connections: int) -> PlannedJob:
+def _with_oversized_job(scenario: Scenario, random: Random) -> Scenario:
+    """Let the last job of some scenarios require more slots than the cluster can have, often after a step of a clock."""
+    if random.random() >= OVERSIZED_SHARE:
+        return scenario
+    *others, last = scenario.jobs
+    slots = 2 * sum(scenario.workers)
+    oversized = replace(last, bounds=(slots, slots), starts_at=round(random.uniform(20, 150), 1))
+    step = PlannedEvent(
+        at=round(oversized.starts_at - random.uniform(1, 15), 1),
+        kind="clock_steps",
+        duration=0.0,
+        target=random.randrange(1 << 16),
+        size=round(random.random(), 3),
+    )
+    events = tuple(sorted((*scenario.events, step), key=lambda event: event.at))
+    return replace(scenario, jobs=(*others, oversized), events=events)
+
+
+def _job(random: Random, pace: Random, number: int, storages: int, connections: int) -> PlannedJob:
     lower = random.choice((1, 1, 2))
     return PlannedJob(
         name=f"job-{number}",
@@ -100,6 +126,7 @@ def _job(random: Random, number: int, storages: int, connections: int) -> Planne
         records=random.choice((None, None, random.randrange(200, 4000))),
         retries=random.choice((0, 0, 2)),
         documents=random.choice((0, 0, 150)),
+        batch_s=pace.choice((1.0, 2.0, 4.0)),
     )
 
 

@@ -112,7 +112,7 @@ class OneJobFleet:
             self.kernel.run(self.kernel.now + seconds, self._check)
         assert self.event_loop.failures == []
         assert self.model.violations == []
-        assert self.cluster.overcommitted == {}
+        assert self.cluster.excesses == []
 
     def run_until(self, is_reached: Callable[[], bool], limit_s: float = 300) -> None:
         """Run until a condition holds."""

@@ -15,6 +15,7 @@ from airflow_adaptive.testing.fleet.airflow.leaks import leaks
 from airflow_adaptive.testing.fleet.airflow.scheduler import Scheduler
 from airflow_adaptive.testing.fleet.airflow.tables import TaskState, Trigger
 from airflow_adaptive.testing.fleet.kernel.event_loop import SimulatedEventLoop
+from airflow_adaptive.testing.fleet.kernel.kernel import Action
 from airflow_adaptive.testing.fleet.kernel.process import SimulatedProcess
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
 
@@ -29,6 +30,9 @@ USER_ACTION = "user-action"
 
 ON_KILL_TIMEOUT_S = 30
 """Longest time of `on_kill` (`[triggerer] on_kill_timeout`)."""
+
+STOP_TIMEOUT_S = 10.0
+"""Longest time from the signal SIGTERM to the end of the process (`TriggererJobRunner._execute`)."""
 
 
 class SimulatedTriggerer:
@@ -55,6 +59,7 @@ class SimulatedTriggerer:
         self._scheduler = scheduler
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._ended_s = 0.0
+        self._is_stopping = False
         self._events: dict[int, Mapping[str, Any]] = {}
         process.soon(lambda: process.kernel.start_thread(self._supervise))
 
@@ -71,11 +76,41 @@ class SimulatedTriggerer:
         """Return one line for each resource that is not released although no job runs here; see `leaks.leaks`."""
         return leaks(self.loop)
 
+    def stop(self) -> None:
+        """Stop gracefully (SIGTERM): cancel all tasks of the event loop, and end the process when they have ended.
+
+        The tasks do not reach Airflow any more. Other triggerers take over the triggers as soon as the process has ended.
+        """
+        if not self._is_stopping:
+            self._is_stopping = True
+            self._record(f"{self.process.name} stops")
+            connect = self._api.faults.disconnect(hosts=self.process.name)
+            self.process.soon(lambda: self._cancel_all(connect))
+
+    def _cancel_all(self, connect: Action) -> None:
+        tasks = sorted(asyncio.all_tasks(self.loop), key=lambda task: int(task.get_name().rpartition("-")[2]))
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            ended = self.loop.create_task(asyncio.wait(tasks, timeout=STOP_TIMEOUT_S))
+            ended.add_done_callback(lambda _: self._end(connect))
+        else:
+            self._end(connect)
+
+    def _end(self, connect: Action) -> None:
+        self._record(f"{self.process.name} has ended")
+        self._api.database.heartbeats.pop(self.process.name, None)
+        self.process.kill()
+        connect()
+
     def _supervise(self) -> None:
         """Submit events, send heartbeats, and start and cancel triggers, round after round."""
         while True:
             with suppress(AirflowRuntimeError):  # The supervisor repeats its queries.
-                self._update(self._api.execute("Heartbeat", self.process.name, lambda host: self._synchronize()))
+                assigned = self._api.execute("Heartbeat", self.process.name, lambda host: self._synchronize())
+                if self._is_stopping:
+                    return
+                self._update(assigned)
             self.process.kernel.sleep(SYNC_INTERVAL_S)
 
     def _synchronize(self) -> dict[int, Trigger]:

@@ -19,6 +19,8 @@ class SimulatedCluster(FakeCluster):
 
     Attributes:
         on_kill: kills the processes of a driver, whose submission ID is the argument; set by `Drivers`.
+        registration_delay_s: additional time from the grant of an executor to its registration, in seconds.
+        excesses: uses of slots that do not exist.
     """
 
     def __init__(
@@ -34,6 +36,10 @@ class SimulatedCluster(FakeCluster):
         """
         super().__init__(worker_url=lambda number: f"http://worker-{number + 1}:8081", on_launch=on_launch)
         self.on_kill: Callable[[str], object] = lambda submission_id: None
+        self.registration_delay_s = 0.0
+        self.excesses: list[str] = []
+        self._without_worker: set[str] = set()
+        """Submission IDs of the drivers that run although the master has lost their workers."""
         self._kernel = kernel
         self._random = entropy.random("kills of drivers")
         self._record = record
@@ -46,17 +52,25 @@ class SimulatedCluster(FakeCluster):
         """Return whether the master knows that a driver runs."""
         return self.states.get(submission_id) is SubmissionState.RUNNING
 
+    def serves(self, submission_id: str) -> bool:
+        """Return whether the master gives executors to a driver that runs, also after the loss of the worker of the driver."""
+        return self.is_known(submission_id) or submission_id in self._without_worker
+
     def is_connected(self, submission_id: str) -> bool:
-        """Return whether a driver reaches the master, and the master its worker."""
-        return not self._disconnections and self.is_known(submission_id)
+        """Return whether a driver reaches the master."""
+        return not self._disconnections and self.serves(submission_id)
 
     def address_of(self, worker_id: str) -> str:
         """Return the address of a worker, also after its loss."""
         return self._addresses[worker_id]
 
     def exited(self, submission_id: str, code: int | None) -> None:
-        """A worker reports the end of a driver, with its exit code, None after a signal."""
-        if code == 0:
+        """A driver has ended, with its exit code, None after a signal. A worker reports it, or the master loses the application."""
+        if submission_id in self._without_worker:
+            self._without_worker.remove(submission_id)
+            self._end_application(submission_id)
+            self._schedule()
+        elif code == 0:
             self.finish_driver(submission_id)
         elif code is not None:
             self.kill_driver(submission_id)
@@ -80,8 +94,9 @@ class SimulatedCluster(FakeCluster):
         return worker_id
 
     def lose_worker(self, worker_id: str) -> None:
-        """The master loses a worker. The executors on the worker end; a driver on the worker continues until something ends it."""
+        """The master loses a worker. The executors on the worker end; a driver on the worker keeps its application until it ends."""
         self._record(f"{worker_id} lost")
+        self._without_worker |= self.drivers_on(worker_id)
         self.kill_worker(worker_id)
 
     def drivers_on(self, worker_id: str) -> set[str]:
@@ -106,8 +121,28 @@ class SimulatedCluster(FakeCluster):
 
         return end
 
-    @property
-    def overcommitted(self) -> dict[str, int]:
-        """Workers whose granted cores exceed their cores, with the excess."""
-        cores = {worker_id: free.cpu_millicores // 1000 for worker_id, free in self._free.items()}
-        return {worker_id: -number for worker_id, number in cores.items() if number < 0}
+    def late_executors(self, seconds: float) -> Action:
+        """Let new executors register some seconds later, for example because their containers start slowly. Return the end of the fault."""
+        self.registration_delay_s += seconds
+
+        def end() -> None:
+            self.registration_delay_s -= seconds
+
+        return end
+
+    def _schedule(self) -> None:
+        super()._schedule()
+        for worker in self._workers.values():
+            used, cores = self._used_cores(worker.worker_id), worker.total.cpu_millicores // 1000
+            if used > cores:
+                self.excesses.append(f"drivers and executors use {used} of {cores} cores of {worker.worker_id}")
+
+    def _used_cores(self, worker_id: str) -> int:
+        """Return the cores of the drivers and executors on a worker."""
+        drivers = sum(self.submissions[name].driver_cores for name in self.drivers_on(worker_id))
+        placed = ((it.cores, list(it.placed.values()).count(worker_id)) for it in self._applications())
+        return drivers + sum(cores * count for cores, count in placed)
+
+    def _end_application(self, submission_id: str) -> None:
+        if submission_id not in self._without_worker:
+            super()._end_application(submission_id)

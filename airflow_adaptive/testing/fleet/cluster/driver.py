@@ -119,7 +119,7 @@ class SimulatedDriver:
             kernel, cluster, submission_id, lambda: random.uniform(*times.registration_s)
         )
         checkpoint = SimulatedCheckpoint(storage, self._directory.checkpoint(self.settings.job))
-        self._workload = SimulatedWorkload(kernel, model, self.processes, checkpoint, self._executors.slots)
+        self._workload = SimulatedWorkload(kernel, model, self.processes, checkpoint, self._executors)
         kernel.after(random.uniform(*times.boot_s), lambda: kernel.start_thread(self._run), self.processes.python)
 
     @property
@@ -144,7 +144,13 @@ class SimulatedDriver:
 
     def suspend(self) -> Action:
         """Suspend the host of the driver. Return the function that resumes the host."""
-        return suspend(self._kernel, self.processes, self.watchdog)
+        resume = suspend(self._kernel, self.processes, self.watchdog)
+
+        def end() -> None:
+            self._model.resumed_at = self._kernel.now
+            resume()
+
+        return end
 
     # ---- the Python process -----------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ class Drivers:
         cluster: the cluster.
         models: model of the queries of each job, by its id.
         started: all drivers since the start, oldest first.
+        violations: violations of exactly-once processing of all jobs.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Drivers:
         self.cluster.on_kill = self._kill
         self.models: dict[str, JobModel] = {}
         self.started: list[SimulatedDriver] = []
+        self.violations: list[str] = []
         self._alive: list[SimulatedDriver] = []
         """Drivers that lived at the last look. The invariants look after each event."""
         self._looked_at = 0
@@ -55,7 +57,7 @@ class Drivers:
 
     def add_job(self, job: str, shape: WorkloadShape) -> JobModel:
         """Define what the script of a job does, before its first driver starts."""
-        self.models[job] = JobModel(self._kernel, self._record, job, shape)
+        self.models[job] = JobModel(self._kernel, self._record, job, shape, self.violations)
         return self.models[job]
 
     def of(self, job: str) -> list[SimulatedDriver]:

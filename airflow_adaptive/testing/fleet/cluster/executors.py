@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
 REQUEST_INTERVAL_S = 10.0
 """Interval in seconds at which a request for executors is repeated (`executor_pool.REQUEST_INTERVAL_S`)."""
+
+LOSS_S = 30.0
+"""Longest time in seconds from the check that the executors of a plan have registered to the activation of the plan."""
 
 
 class SimulatedExecutors:
@@ -43,6 +47,8 @@ class SimulatedExecutors:
         self._registration_s = registration_s
         self._registered_at: dict[str, float] = {}
         self._workers: Mapping[str, str] = {}
+        self._released: set[str] = set()
+        self._lost_at = -math.inf
         self._requested: tuple[int, float] = (0, 0.0)
 
     def register_application(self) -> str | None:
@@ -88,7 +94,14 @@ class SimulatedExecutors:
     def release(self, total: int, keep: Mapping[str, int]) -> None:
         """Release the youngest executors above `total`."""
         if self._cluster.is_connected(self._submission_id):
+            self._released.update(list(self._workers)[total:])
             self._cluster.release_executors(self._submission_id, list(self._workers)[total:])
+
+    def use(self, total: int) -> None:
+        """A plan with a number of executors becomes active. Its executors must have registered; some may have been lost since."""
+        registered = len(self.registered())
+        if registered < total and self._kernel.now - self._lost_at > LOSS_S:
+            self._cluster.excesses.append(f"{self._submission_id} uses {total} executors and has {registered}")
 
     def _request(self, total: int) -> str:
         self._requested = (total, self._kernel.now)
@@ -96,11 +109,14 @@ class SimulatedExecutors:
 
     def _update(self) -> None:
         """Notice new and lost executors. A driver that the master has lost keeps its executors."""
-        if self._cluster.is_known(self._submission_id):
-            self._workers = dict(self._cluster.executors_by_id(self._submission_id))
+        if self._cluster.serves(self._submission_id):
+            known, self._workers = self._workers, dict(self._cluster.executors_by_id(self._submission_id))
+            if not self._released.issuperset(known.keys() - self._workers.keys()):
+                self._lost_at = self._kernel.now
         for name in self._workers:
             if name not in self._registered_at:
-                self._registered_at[name] = self._kernel.now + self._registration_s()
+                delay_s = self._registration_s() + self._cluster.registration_delay_s
+                self._registered_at[name] = self._kernel.now + delay_s
 
 
 class SimulatedBalancer:

@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 from airflow_adaptive.job.control.interfaces import StatefulRun
 from airflow_adaptive.job.protocol.documents import DriverPlan, FailureReport, QueryReport
 from airflow_adaptive.testing.fleet.cluster.checkpoint import SimulatedCheckpoint
+from airflow_adaptive.testing.fleet.cluster.executors import SimulatedExecutors
 from airflow_adaptive.testing.fleet.cluster.job_model import JobModel
 from airflow_adaptive.testing.fleet.cluster.processes import DriverProcesses
 from airflow_adaptive.testing.fleet.cluster.query import QueryRun
@@ -79,7 +80,7 @@ class SimulatedWorkload:
         model: JobModel,
         processes: DriverProcesses,
         checkpoint: SimulatedCheckpoint,
-        slots: Callable[[], int],
+        executors: SimulatedExecutors,
     ) -> None:
         """Create a workload that has no query.
 
@@ -88,7 +89,7 @@ class SimulatedWorkload:
             model: source, sink and faults of the job.
             processes: processes of the driver.
             checkpoint: checkpoint of the query.
-            slots: returns the slots of the living executors.
+            executors: executors of the driver.
         """
         self.plan: DriverPlan | None = None
         self.vertices_read: tuple[str, ...] | None = None
@@ -96,7 +97,7 @@ class SimulatedWorkload:
         self._model = model
         self._processes = processes
         self._checkpoint = checkpoint
-        self._slots = slots
+        self._executors = executors
         self._run: QueryRun | None = None
         self._previous = QueryReport(name=model.job, active=False)
 
@@ -128,7 +129,8 @@ class SimulatedWorkload:
     def start(self, writers: DriverPlan, plan: DriverPlan) -> None:
         """Start the query."""
         self._previous = self._report()
-        self._run = QueryRun(self._kernel, self._model, self._checkpoint, self._slots)
+        self._run = QueryRun(self._kernel, self._model, self._checkpoint, self._executors.slots)
+        self._executors.use(plan.executors)
         self._in_jvm(self._run.start)
         self.plan = plan
         self._model.record(f"{self._model.job}: query started with parallelism {dict(plan.parallelism)}")
@@ -139,6 +141,7 @@ class SimulatedWorkload:
 
     def adopt(self, plan: DriverPlan) -> None:
         """Make a plan active without a restart."""
+        self._executors.use(plan.executors)
         self.plan = plan
         self._model.record(f"{self._model.job}: query continues with parallelism {dict(plan.parallelism)}")
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from airflow_adaptive.ports import MIB, Resources
-from airflow_adaptive.runtime.publishing.documents import SUMMARY
 from airflow_adaptive.scheduler.job_graph import DEFAULT_VERTEX
 from airflow_adaptive.testing.fleet.cluster.driver import SimulatedDriver
 from airflow_adaptive.testing.fleet.environment import Environment
@@ -37,12 +36,12 @@ class Growth:
 
     def _has_plan(self, job: str, driver: SimulatedDriver) -> bool:
         """Return whether a job has the slots of its plan, and no rescale is in progress."""
-        summary = self._summary(job)
+        summary = self._env.summary(job)
         planned = sum((summary.get("parallelism") or {}).values())
         return summary.get("state") == "Executing" and self._slots(driver) >= planned
 
     def _require_slots(self, job: str, driver: SimulatedDriver) -> None:
-        slots, upper = self._slots(driver), self._upper(self._summary(job))
+        slots, upper = self._slots(driver), self._upper(self._env.summary(job))
         if upper is not None and slots < upper:
             raise ViolationError("growth", f"{job} has {slots} slots and may have {upper}, and slots are free")
 
@@ -52,7 +51,3 @@ class Growth:
     def _upper(self, summary: Mapping[str, Any]) -> int | None:
         bounds: Mapping[str, int] = (summary.get("requirements") or {}).get(DEFAULT_VERTEX, {})
         return bounds.get("upper")
-
-    def _summary(self, job: str) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self._env.airflow.api.database.asset_states[job].get(SUMMARY) or {}
-        return found

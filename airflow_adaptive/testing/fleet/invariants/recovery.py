@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from airflow_adaptive.ports import DesiredState
-from airflow_adaptive.runtime.publishing.documents import SUMMARY
 from airflow_adaptive.runtime.requirements.control_requests import (
     CALENDAR,
     DESIRED_STATE,
@@ -54,7 +53,7 @@ class Recovery:
         elif not self._are_slots_reserved() and self._free_slots() > max(
             self._env.jobs[job].bounds[0], MAX_LOWER_BOUND
         ):
-            state = self._document(job, SUMMARY).get("state")
+            state = self._env.summary(job).get("state")
             raise ViolationError(
                 "recovery", f"no driver of {job} runs queries; its state is {state}, its task is {self._state(job)}"
             )
@@ -78,7 +77,7 @@ class Recovery:
     def _check_requests(self, job: str) -> None:
         for made in self._lost_requests(job):
             raise ViolationError("requests", f"the request of {made} for {job} is lost")
-        expected, found = self._requested(job), self._document(job, SUMMARY).get("requirements")
+        expected, found = self._requested(job), self._env.summary(job).get("requirements")
         if expected and expected != found and job not in self._env.waiting:
             raise ViolationError("requests", f"{job} must have {expected}, and has {found}")
 

@@ -16,28 +16,34 @@ class Safety:
         """Check an environment from now on."""
         self._env = environment
         self._started = 0
+        self._contested: set[str] = set()
+        """Jobs with several drivers. All other jobs cannot have two drivers with queries."""
 
     def check(self) -> None:
-        """Check all invariants of this class. Raises `ViolationError`."""
+        """Check all invariants of this class. Raises `ViolationError`. The simulation calls this function after each event."""
         drivers = self._env.drivers
-        active = [driver for driver in drivers.all_alive() if driver.runs_query]
-        jobs = [driver.settings.job for driver in active]
-        if len(set(jobs)) < len(jobs):
-            names = ", ".join(driver.name for driver in active if jobs.count(driver.settings.job) > 1)
-            raise ViolationError("one-driver", f"drivers with queries at the same time: {names}")
-        for job, model in drivers.models.items():
-            if model.violations:
-                raise ViolationError("exactly-once", f"{job}: {model.violations[0]}")
-        if drivers.cluster.overcommitted:
-            raise ViolationError(
-                "existing-slots", f"workers with more granted cores than cores: {drivers.cluster.overcommitted}"
-            )
-        self._check_new_drivers()
+        if len(drivers.started) > self._started:
+            self._check_new_drivers()
+        for job in tuple(self._contested):
+            self._require_one_driver(job)
+        if drivers.violations:
+            raise ViolationError("exactly-once", drivers.violations[0])
+        if drivers.cluster.excesses:
+            raise ViolationError("existing-slots", drivers.cluster.excesses[0])
 
     def _check_new_drivers(self) -> None:
         for driver in self._env.drivers.started[self._started :]:
+            self._contested.add(driver.settings.job)
             self._require_unfinished(driver.settings.job, driver.name)
         self._started = len(self._env.drivers.started)
+
+    def _require_one_driver(self, job: str) -> None:
+        alive = self._env.drivers.alive(job)
+        if len(alive) <= 1:
+            self._contested.remove(job)
+        active = [driver.name for driver in alive if driver.runs_query]
+        if len(active) > 1 and not self._env.drivers.models[job].is_resuming:
+            raise ViolationError("one-driver", f"drivers with queries at the same time: {', '.join(active)}")
 
     def _require_unfinished(self, job: str, name: str) -> None:
         """Raise `ViolationError` if the driver status of the job is FINISHED, and no user has cleared its task."""

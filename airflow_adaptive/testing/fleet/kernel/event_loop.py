@@ -6,6 +6,7 @@ import asyncio
 from asyncio import events
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
+from functools import partial
 from typing import Any, TypeVar
 
 from airflow_adaptive.testing.fleet.kernel.kernel import Event
@@ -38,7 +39,7 @@ class SimulatedEventLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.Handle:
         """See `asyncio.AbstractEventLoop`."""
         handle = asyncio.Handle(callback, args, self, context)
-        self._process.soon(lambda: self._run(handle))
+        self._process.soon(partial(self._run, handle))
         return handle
 
     call_soon_threadsafe = call_soon  # type: ignore[assignment]
@@ -54,7 +55,7 @@ class SimulatedEventLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.TimerHandle:
         """See `asyncio.AbstractEventLoop`."""
         handle = asyncio.TimerHandle(when, callback, args, self, context)
-        self._timers[id(handle)] = self._process.at(when, lambda: self._run_timer(handle))
+        self._timers[id(handle)] = self._process.at(when, partial(self._run_timer, handle))
         return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:

@@ -60,7 +60,7 @@ class Kernel:
     def at(self, when: float, action: Action, process: SimulatedProcess | None = None) -> Event:
         """Plan an action for a time; a time in the past means now. The action belongs to a process, or to the environment."""
         event = Event(action, process)
-        self._push(max(when, self.now), event)
+        heapq.heappush(self._events, (when if when > self.now else self.now, next(self._numbers), event))
         return event
 
     def after(self, seconds: float, action: Action, process: SimulatedProcess | None = None) -> Event:
@@ -74,34 +74,33 @@ class Kernel:
             until: time, in seconds.
             check: called after each event.
         """
-        while self._events and self._events[0][0] <= until:
-            self.now, _, event = heapq.heappop(self._events)
-            if self._execute(event):
-                check()
-        self.now = max(self.now, until)
-
-    def _push(self, when: float, event: Event) -> None:
-        heapq.heappush(self._events, (when, next(self._numbers), event))
-
-    def _execute(self, event: Event) -> bool:
-        """Execute an event. A frozen process keeps its events until it is resumed."""
-        process = event.process
-        if event.is_canceled or (process is not None and not process.is_alive):
-            return False
-        if process is not None and process.is_frozen:
-            process.postpone(event)
-            return False
-        self.process = process
+        events = self._events
         try:
-            event.action()
+            while events and events[0][0] <= until:
+                self.now, _, event = heapq.heappop(events)
+                if self._is_due(event):
+                    self.process = event.process
+                    event.action()
+                    self.process = None
+                    check()
         finally:
             self.process = None
-        return True
+        self.now = max(self.now, until)
+
+    def _is_due(self, event: Event) -> bool:
+        """Return whether to execute an event now. A frozen process keeps its events until it is resumed."""
+        process = event.process
+        if event.is_canceled or process is None:
+            return not event.is_canceled
+        if process.is_alive and process.is_frozen:
+            process.postpone(event)
+            return False
+        return process.is_alive
 
     def postponed(self, events: list[Event]) -> None:
         """Execute events now that a frozen process has kept, in their order."""
         for event in events:
-            self._push(self.now, event)
+            heapq.heappush(self._events, (self.now, next(self._numbers), event))
 
     # ---- threads ----------------------------------------------------------------------------------------------------
 

@@ -7,13 +7,24 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import pytest
+
 from airflow_adaptive.testing.fleet.simulation import simulate
 from tests.support.fleet.scenarios import QUIET
 from tests.support.repository import ROOT
 
 
 def history(seed: int, hash_seed: int) -> str:
-    command = [sys.executable, "-m", "airflow_adaptive.testing.fleet", str(seed), "--history", "--no-shrink"]
+    command = [
+        sys.executable,
+        "-m",
+        "airflow_adaptive.testing.fleet",
+        str(seed),
+        "--jobs",
+        "3",
+        "--history",
+        "--no-shrink",
+    ]
     environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": str(ROOT)}
     return subprocess.run(command, check=False, capture_output=True, text=True, env=environment, cwd=ROOT).stdout
 
@@ -25,6 +36,7 @@ def test_a_fleet_without_faults_does_its_work():
     assert any("job-1: task success" in line for line in simulated.history)
 
 
+@pytest.mark.timeout(600)
 def test_the_history_does_not_depend_on_the_interpreter_or_on_hashes():
     first, second = history(1, hash_seed=1), history(1, hash_seed=2)
     assert len(first.splitlines()) > 100

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
+
 import pytest
 
 from airflow_adaptive.testing.fleet.airflow.tables import TaskState
+from airflow_adaptive.testing.fleet.airflow.triggerer import STOP_TIMEOUT_S
 from tests.support.fleet.small_fleet import SmallFleet
 
 
@@ -57,6 +61,42 @@ def test_another_triggerer_takes_the_jobs_of_a_killed_triggerer_over(fleet):
     assert len(fleet.find("triggerer-2 ", "trigger", "starts")) == 2
     assert [len(drivers.started) for drivers in fleet.drivers] == [1, 1]
     assert task_state(fleet, "job-2") is TaskState.SUCCESS
+
+
+def test_a_triggerer_that_is_told_to_stop_ends_its_loops_and_another_one_continues_at_once(fleet):
+    fleet.start("triggerer-1", "triggerer-2")
+    fleet.run(30)
+    stopping, other = fleet.airflow.triggerers
+    stopping.stop()
+    fleet.run(5)
+    assert not stopping.process.is_alive
+    assert len(fleet.find("triggerer-1 has ended")) == 1
+    assert fleet.find("triggerer-1 ", "is canceled") == []
+    assert fleet.airflow.api.faults.active == []
+    fleet.run(30)
+    assert other.runs(1)
+    assert other.runs(2)
+    assert [fleet.state(job) for job in fleet.jobs] == ["Executing", "Executing"]
+    assert [len(drivers.started) for drivers in fleet.drivers] == [1, 1]
+
+
+def test_a_triggerer_whose_trigger_does_not_end_is_killed_some_seconds_after_the_signal(fleet):
+    fleet.start("triggerer-1")
+    fleet.run(30)
+    (triggerer,) = fleet.airflow.triggerers
+
+    async def endless():
+        while True:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(3600)
+
+    triggerer.loop.create_task(endless())
+    fleet.run(1)
+    triggerer.stop()
+    fleet.run(STOP_TIMEOUT_S - 1)
+    assert triggerer.process.is_alive
+    fleet.run(2)
+    assert not triggerer.process.is_alive
 
 
 def test_a_frozen_triggerer_ends_its_duplicates_when_it_is_resumed(fleet):

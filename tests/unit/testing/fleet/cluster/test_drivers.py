@@ -175,7 +175,7 @@ def test_a_driver_whose_host_was_suspended_for_longer_than_its_lease_ends_after_
     (worker,) = [worker.worker_id for worker in running.cluster.workers]
     resume = running.driver.suspend()
     running.cluster.lose_worker(worker)
-    running.add_workers(3)
+    running.add_workers(5)
     running.run_until(running.runs_with(2))
     assert running.drivers.of(JOB)[0].processes.is_alive
     resume()

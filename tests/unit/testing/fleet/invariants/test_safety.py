@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from airflow_adaptive.testing.fleet.cluster.job_model import RESUME_S
 from airflow_adaptive.testing.fleet.environment import Environment
 from airflow_adaptive.testing.fleet.invariants.safety import Safety
 from airflow_adaptive.testing.fleet.invariants.violation import ViolationError
@@ -36,6 +37,14 @@ def test_a_new_environment_fulfills_them(environment):
 
 def test_two_drivers_of_a_job_with_queries_are_found(environment):
     environment.drivers.started += [driver("job-0", "driver-1"), driver("job-0", "driver-2")]
+    assert violated(environment) == "one-driver"
+
+
+def test_a_driver_whose_host_was_just_resumed_may_not_have_stopped_yet(environment):
+    environment.drivers.started += [driver("job-0", "driver-1"), driver("job-0", "driver-2")]
+    environment.drivers.models["job-0"].resumed_at = 0.0
+    Safety(environment).check()
+    environment.kernel.now = RESUME_S + 0.1
     assert violated(environment) == "one-driver"
 
 
