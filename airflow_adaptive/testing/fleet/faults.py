@@ -181,7 +181,7 @@ class Faults:
         return self._env.start_triggerer
 
     def triggerer_is_stopped(self, event: PlannedEvent) -> Action:
-        """A triggerer is told to stop, as during an upgrade of Airflow; another one starts later."""
+        """A triggerer gets SIGTERM, as during an upgrade of Airflow; another one starts later."""
         triggerer = self._triggerer(event)
         if triggerer is not None:
             triggerer.stop()

@@ -93,12 +93,12 @@ def shortest_failure(scenario: Scenario, invariant: str, tries: int = 200) -> Sc
 def _run(environment: Environment) -> None:
     kernel, safety, activity = environment.kernel, Safety(environment), Activity(environment)
     Faults(environment).plan()
-    while kernel.now < environment.scenario.duration_s or not _has_settled(environment):
+    while kernel.now < environment.scenario.duration_s or not _has_recovered(environment):
         kernel.run(kernel.now + CHECK_INTERVAL_S, safety.check)
         activity.check()
 
 
-def _has_settled(environment: Environment) -> bool:
+def _has_recovered(environment: Environment) -> bool:
     """Return whether all jobs are in their final state. Raises `ViolationError` if a job needs too much time."""
     try:
         Recovery(environment).check()

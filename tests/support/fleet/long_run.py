@@ -75,11 +75,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.support.fleet.long_run", description=__doc__)
     parser.add_argument("--most", type=int, help="greatest number of seeds of each part in this run (all)")
-    most = parser.parse_args(arguments).most
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="number of processes (all cores)")
+    options = parser.parse_args(arguments)
     rows, is_violated, commit = [], False, head()
     for part in PARTS:
         results = Results(FOLDER / commit / f"{part.title.replace(' ', '-')}.jsonl")
-        for outcome in run_seeds(results.missing(part.seeds)[:most], part.jobs, os.cpu_count() or 1):
+        for outcome in run_seeds(results.missing(part.seeds)[: options.most], part.jobs, options.processes):
             print(outcome.summary, flush=True)
             results.add(outcome)
         rows.append(row(part, results.outcomes))

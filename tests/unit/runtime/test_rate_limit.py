@@ -76,7 +76,7 @@ def test_many_urgent_members_do_not_starve_the_other_members(urgent: int) -> Non
     assert min(counted[number] for number in range(urgent)) == 300
 
 
-def test_members_that_always_ask_first_do_not_starve_the_last_one(clock: StepClock) -> None:
+def test_members_that_always_request_first_do_not_starve_the_last_one(clock: StepClock) -> None:
     """Four loops wake up at the same moments, in the same order, and the bucket never has more than two tokens."""
     limiter = RateLimiter(2, clock)
     members, counted = [limiter.join() for _ in range(4)], Counter[int]()

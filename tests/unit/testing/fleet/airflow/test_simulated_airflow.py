@@ -63,7 +63,7 @@ def test_another_triggerer_takes_the_jobs_of_a_killed_triggerer_over(fleet):
     assert task_state(fleet, "job-2") is TaskState.SUCCESS
 
 
-def test_a_triggerer_that_is_told_to_stop_ends_its_loops_and_another_one_continues_at_once(fleet):
+def test_a_triggerer_that_stops_ends_its_loops_and_another_one_continues_at_once(fleet):
     fleet.start("triggerer-1", "triggerer-2")
     fleet.run(30)
     stopping, other = fleet.airflow.triggerers
