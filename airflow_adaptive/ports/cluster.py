@@ -63,7 +63,7 @@ class Worker:
 
     Attributes:
         worker_id: id that the cluster manager gives the worker.
-        address: address of the worker's web UI; executors report the address as `ExecutorReport.worker`.
+        address: address of the worker (standalone: of its web UI); executors report the address as `ExecutorReport.worker`.
         total: resources for drivers and executors.
         free: resources that are not granted to a driver or an executor.
         count: number of drivers and executors that the worker can take in addition; None without a limit of the number.

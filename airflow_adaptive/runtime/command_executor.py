@@ -6,7 +6,6 @@ import logging
 from collections.abc import Iterable
 from datetime import datetime
 
-from airflow_adaptive.job.protocol.conf import session_conf
 from airflow_adaptive.ports import (
     ClusterClient,
     ClusterUnreachableError,
@@ -93,12 +92,6 @@ def submission(command: SubmitDriver, spec: JobSpec, nonce: str) -> DriverSubmis
     }
     if spec.options.orphan_timeout is not None:
         identity["spark.airflow.adaptive.orphanTimeout"] = str(spec.options.orphan_timeout.total_seconds())
-    session = session_conf(
-        executors=executors(command.slots, spec.executor),
-        max_executors=executors(_most_slots(spec), spec.executor),
-        executor_cores=spec.executor.cores,
-        executor_memory_mb=spec.executor.memory_mb,
-    )
     return DriverSubmission(
         name=spec.graph.job,
         epoch=command.epoch,
@@ -106,7 +99,7 @@ def submission(command: SubmitDriver, spec: JobSpec, nonce: str) -> DriverSubmis
         script=spec.script,
         py_files=spec.py_files,
         args=spec.args,
-        conf={**DRIVER_DEFAULTS, **spec.conf, **session, **identity},
+        conf={**DRIVER_DEFAULTS, **spec.conf, **identity},
         env=spec.env,
         driver_cores=spec.driver.cores,
         driver_memory_mb=spec.driver.memory_mb,

@@ -36,6 +36,10 @@ KILL_OPTIONS: Final = {"adjustTargetNumExecutors": False, "countFailures": False
 """The target was requested before; the exit is not a failure; and a busy executor is removed only once it is idle."""
 
 
+NODE_NAME: Final = "NODE_NAME"
+"""Attribute of an executor on a cluster manager whose workers have no web UI."""
+
+
 class SparkExecutorPool:
     """The executors of one session."""
 
@@ -142,10 +146,10 @@ class SparkExecutorPool:
             summary = self._summary(name)
         except Py4JJavaError:
             return None
-        logs = from_scala(self._spark, summary.executorLogs())
-        return ExecutorReport(
-            executor_id=name, cores=summary.totalCores(), worker=worker_address(logs.get("stdout") or "")
+        worker = executor_worker(
+            from_scala(self._spark, summary.attributes()), from_scala(self._spark, summary.executorLogs())
         )
+        return ExecutorReport(executor_id=name, cores=summary.totalCores(), worker=worker)
 
 
 def surplus(executors: Sequence[ExecutorReport], total: int, keep: Mapping[str, int]) -> list[str]:
@@ -176,9 +180,17 @@ def _next_to_release(executors: Sequence[ExecutorReport], keep: Mapping[str, int
     return [executor for executor in executors if above[executor.worker] == most][-1]
 
 
-def worker_address(log_url: str) -> str:
-    """Return the address of a worker's web UI from the URL of an executor's output, or "" if the URL has none."""
-    parts = urlsplit(log_url)
+def executor_worker(attributes: Mapping[str, str], logs: Mapping[str, str]) -> str:
+    """Return the address of an executor's worker, or "" if the address is unknown.
+
+    Args:
+        attributes: attributes of the executor. `NODE_NAME` is the name of its node (environment variable
+            `SPARK_EXECUTOR_ATTRIBUTE_NODE_NAME`).
+        logs: URLs of the executor's outputs. Without the attribute, the URL of the output begins with the address of the worker's web UI.
+    """
+    if node := attributes.get(NODE_NAME):
+        return node
+    parts = urlsplit(logs.get("stdout") or "")
     return f"{parts.scheme}://{parts.netloc}" if parts.scheme and parts.netloc else ""
 
 

@@ -8,9 +8,6 @@ from dataclasses import dataclass
 
 PREFIX = "spark.airflow.adaptive."
 
-OUT_OF_REACH = "1000000s"
-"""A timeout of dynamic allocation that never expires: only the driver's requests add or remove executors."""
-
 
 class NotSubmittedError(RuntimeError):
     """The adaptive scheduler did not submit the script, so no scheduler sends directives to it."""
@@ -83,41 +80,3 @@ def read_settings(get: Callable[[str], str | None]) -> DriverSettings:
         nonce=str(identity["nonce"]),
         **{name: float(value) for name, value in timings.items() if value},
     )
-
-
-def session_conf(*, executors: int, max_executors: int, executor_cores: int, executor_memory_mb: int) -> dict[str, str]:
-    """Return the properties that start a session with exactly `executors` executors, which only its driver changes.
-
-    The FAIR scheduler mode lets the queries of a job share the executors by pools (`queries/fair_pools.py`). A single
-    query uses all executors.
-
-    A standalone application acquires `spark.cores.max` cores immediately unless dynamic allocation is on. Dynamic
-    allocation requests its own target whenever that target changes. The minimum equals the initial number, so that the
-    target does not decrease when there are few tasks, and the timeouts never expire, so that the target does not
-    increase (`org.apache.spark.ExecutorAllocationManager`). The driver then requests other totals, also smaller ones,
-    without changing that target (`executors/executor_pool.py`).
-
-    Args:
-        executors: number of executors at the start.
-        max_executors: maximum number of executors of the job.
-        executor_cores: cores (slots) of an executor.
-        executor_memory_mb: heap of an executor in MiB.
-    """
-    if not 1 <= executors <= max_executors:
-        raise ValueError(f"executors must be in 1..{max_executors} (max_executors), is {executors}")
-    allocation = "spark.dynamicAllocation."
-    return {
-        "spark.executor.cores": str(executor_cores),
-        "spark.executor.memory": f"{executor_memory_mb}m",
-        "spark.cores.max": str(max_executors * executor_cores),
-        "spark.scheduler.mode": "FAIR",
-        f"{allocation}enabled": "true",
-        f"{allocation}shuffleTracking.enabled": "true",
-        f"{allocation}initialExecutors": str(executors),
-        f"{allocation}minExecutors": str(executors),
-        f"{allocation}maxExecutors": str(max_executors),
-        f"{allocation}schedulerBacklogTimeout": OUT_OF_REACH,
-        f"{allocation}executorIdleTimeout": OUT_OF_REACH,
-        f"{allocation}cachedExecutorIdleTimeout": OUT_OF_REACH,
-        f"{allocation}shuffleTracking.timeout": OUT_OF_REACH,
-    }

@@ -201,7 +201,8 @@ class ExecutorReport:
     Attributes:
         executor_id: Spark's id of the executor.
         cores: slots of the executor.
-        worker: address of the worker's web UI, as in the master's JSON, or "" if unknown.
+        worker: address of the worker, as the cluster manager reports it (standalone: the worker's web UI; Kubernetes: the name of the
+            node), or "" if unknown.
     """
 
     executor_id: str

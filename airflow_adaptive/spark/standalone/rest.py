@@ -23,13 +23,13 @@ from airflow_adaptive.ports import (
     DriverSubmission,
     LogPages,
     Resources,
-    SubmissionRefusedError,
     SubmissionState,
     SubmissionStatus,
     Worker,
     is_secret,
     is_secret_name,
 )
+from airflow_adaptive.spark.properties import standalone_properties
 from airflow_adaptive.spark.standalone.errors import NotLeadingError, ProtocolError, RefusalError
 from airflow_adaptive.spark.standalone.worker_log import log_pages
 
@@ -73,23 +73,6 @@ STATES = {
 }
 
 
-def check_submission(submission: DriverSubmission) -> None:
-    """Check that a submission is safe to send.
-
-    Raises:
-        SubmissionRefusedError: the driver has no size, or the cluster would restart it without the scheduler.
-    """
-    if submission.driver_cores < 1 or submission.driver_memory_mb < 1:
-        raise SubmissionRefusedError(
-            f"driver of {submission.name!r} with {submission.driver_cores} cores and {submission.driver_memory_mb} MiB: "
-            "both must be at least 1"
-        )
-    if submission.conf.get("spark.driver.supervise", "false").lower() != "false":
-        raise SubmissionRefusedError(
-            f"spark.driver.supervise of {submission.name!r} must be off: the scheduler restarts the driver, not the cluster"
-        )
-
-
 def create_request(submission: DriverSubmission, master_url: str) -> dict[str, Any]:
     """Return the `CreateSubmissionRequest` that runs a PySpark driver in cluster mode.
 
@@ -104,9 +87,9 @@ def create_request(submission: DriverSubmission, master_url: str) -> dict[str, A
     Raises:
         SubmissionRefusedError: see `check_submission`.
     """
-    check_submission(submission)
-    secret = {name: value for name, value in submission.conf.items() if _is_secret_property(name, value)}
-    conf = {name: value for name, value in submission.conf.items() if name not in secret}
+    properties = {**submission.conf, **standalone_properties(submission)}
+    secret = {name: value for name, value in properties.items() if _is_secret_property(name, value)}
+    conf = {name: value for name, value in properties.items() if name not in secret}
     conf.setdefault(REDACTION, f"{SECRET_NAME_PATTERN}|{SECRET_VALUE_PATTERN}")
     return {
         "action": "CreateSubmissionRequest",

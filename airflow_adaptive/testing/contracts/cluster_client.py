@@ -181,6 +181,8 @@ class ClusterClientContract:
             DriverSubmission(name="supervised", script="runs.py", conf={"spark.driver.supervise": "true"}),
             DriverSubmission(name="without cores", script="runs.py", driver_cores=0),
             DriverSubmission(name="without memory", script="runs.py", driver_memory_mb=0),
+            DriverSubmission(name="without executors", script="runs.py", executors=0),
+            DriverSubmission(name="with too many executors", script="runs.py", executors=3, max_executors=2),
         ],
         ids=lambda submission: submission.name,
     )
@@ -208,13 +210,9 @@ def _submission(cluster: Cluster, script: Script) -> DriverSubmission:
     return DriverSubmission(
         name=f"contract: {script.name}",
         script=cluster.uri(script),
-        conf={
-            "spark.cores.max": "1",
-            "spark.executor.cores": "1",
-            "spark.executor.memory": f"{MEMORY_MB}m",
-            "spark.ui.enabled": "false",
-        },
+        conf={"spark.ui.enabled": "false"},
         driver_memory_mb=MEMORY_MB,
+        executor_memory_mb=MEMORY_MB,
     )
 
 

@@ -19,7 +19,8 @@ from airflow_adaptive.ports import (
     SubmissionStatus,
     Worker,
 )
-from airflow_adaptive.spark.standalone.rest import LOST_WORKER, check_submission
+from airflow_adaptive.spark.properties import check_submission
+from airflow_adaptive.spark.standalone.rest import LOST_WORKER
 from airflow_adaptive.spark.standalone.worker_log import log_pages
 
 MASTER_URL = "spark://fake:7077"

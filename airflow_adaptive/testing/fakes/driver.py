@@ -117,8 +117,8 @@ class FakeDrivers:
             fence=Fence(epoch=epoch, nonce=nonce, lease_timeout_s=lease_s, clock=self._clock),
             epoch=epoch,
             nonce=nonce,
-            cores=int(submission.conf["spark.executor.cores"]),
-            memory_mb=int(submission.conf["spark.executor.memory"].rstrip("m")),
+            cores=submission.executor_cores,
+            memory_mb=submission.executor_memory_mb,
             boots=self.boots,
             formats=self.formats,
         )

@@ -15,6 +15,7 @@ from airflow_adaptive.ports import (
     SubmissionState,
     SubmissionStatus,
 )
+from airflow_adaptive.spark.properties import ALLOCATION
 from airflow_adaptive.spark.standalone.rest import LOST_WORKER, NOT_LEADING
 from airflow_adaptive.testing.fakes.cluster import FakeCluster
 
@@ -116,15 +117,20 @@ def _submission(request: Mapping[str, Any]) -> DriverSubmission:
         del arguments[:2]
     environment = dict(request["environmentVariables"])
     secret = json.loads(environment.pop(SECRET_CONF_VARIABLE, "{}"))
+    conf = dict(pair.split("=", 1) for pair in given["--conf"]) | secret
     return DriverSubmission(
         name=given["--name"][0],
         script=arguments[0],
         args=tuple(arguments[1:]),
         py_files=tuple(",".join(given["--py-files"]).split(",")),
-        conf=dict(pair.split("=", 1) for pair in given["--conf"]) | secret,
+        conf=conf,
         env=environment,
         driver_cores=int(properties["spark.driver.cores"]),
         driver_memory_mb=int(properties["spark.driver.memory"].rstrip("m")),
+        executors=int(conf.get(f"{ALLOCATION}initialExecutors", "1")),
+        max_executors=int(conf.get(f"{ALLOCATION}maxExecutors", "1")),
+        executor_cores=int(conf.get("spark.executor.cores", "1")),
+        executor_memory_mb=int(conf.get("spark.executor.memory", "1024m").rstrip("m")),
     )
 
 

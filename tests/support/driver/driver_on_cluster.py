@@ -17,7 +17,6 @@ import httpx
 import psutil
 
 from airflow_adaptive.job.protocol.codec import DocumentError, decode_status, encode_journal, journal_name
-from airflow_adaptive.job.protocol.conf import session_conf
 from airflow_adaptive.job.protocol.documents import Action, Directive, DriverPlan, DriverStatus, JournalDocument
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
@@ -121,9 +120,6 @@ class DriverOnCluster:
             py_files=code.py_files,
             args=[str(self.root)],
             conf={
-                **session_conf(
-                    executors=executors, max_executors=max_executors, executor_cores=1, executor_memory_mb=512
-                ),
                 "spark.airflow.adaptive.job": JOB,
                 "spark.airflow.adaptive.directory": self.directory.as_uri(),
                 "spark.airflow.adaptive.epoch": str(self.epoch),
@@ -132,6 +128,9 @@ class DriverOnCluster:
                 **(conf or {}),
             },
             driver_memory_mb=512,
+            executors=executors,
+            max_executors=max_executors,
+            executor_memory_mb=512,
         )
         request = create_request(submission, self.cluster.master_url)
         answer = self._call("POST", "create", json=request)

@@ -70,7 +70,6 @@ def driver_manifests(submission: DriverSubmission, address: KubernetesAddress) -
     Raises:
         SubmissionRefusedError: the driver has no size, or a property or a pod template is not valid.
     """
-    _check_size(submission)
     properties = spark_properties(submission, address)
     variables = _secret_variables(submission, address, properties)
     public = {name: value for name, value in properties.items() if name not in secret_properties(properties)}
@@ -84,18 +83,6 @@ def driver_manifests(submission: DriverSubmission, address: KubernetesAddress) -
         config={TEMPLATE_FILE: json.dumps(template, sort_keys=True), **({} if has_secrets else files)},
         secret=secret,
     )
-
-
-def _check_size(submission: DriverSubmission) -> None:
-    if submission.driver_cores < 1 or submission.driver_memory_mb < 1:
-        raise SubmissionRefusedError(
-            f"driver of {submission.name!r} with {submission.driver_cores} cores and {submission.driver_memory_mb} MiB: "
-            "both must be at least 1"
-        )
-    if submission.conf.get("spark.driver.supervise", "false").lower() != "false":
-        raise SubmissionRefusedError(
-            f"spark.driver.supervise of {submission.name!r} must be off: the scheduler restarts the driver, not the cluster"
-        )
 
 
 def _request(submission: DriverSubmission, properties: Mapping[str, str]) -> Any:

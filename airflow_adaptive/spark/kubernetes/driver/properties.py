@@ -21,6 +21,7 @@ from airflow_adaptive.ports import (
 )
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
 from airflow_adaptive.spark.kubernetes.driver.names import DriverIdentity
+from airflow_adaptive.spark.properties import common_properties
 
 FOLDER: Final = "/etc/airflow-adaptive"
 """Folder of the driver's container with the files below."""
@@ -44,7 +45,11 @@ PENDING_TIMEOUT: Final = "5s"
 
 
 def spark_properties(submission: DriverSubmission, address: KubernetesAddress) -> dict[str, str]:
-    """Return all properties of a driver, including secret properties."""
+    """Return all properties of a driver, including secret properties.
+
+    Raises:
+        SubmissionRefusedError: see `common_properties`.
+    """
     identity = DriverIdentity(submission.name, submission.epoch, submission.nonce)
     executor_labels = {f"spark.kubernetes.executor.label.{name}": value for name, value in identity.labels.items()}
     return {
@@ -75,17 +80,15 @@ def _cluster(identity: DriverIdentity, address: KubernetesAddress) -> dict[str, 
 
 def _sizes(submission: DriverSubmission) -> dict[str, str]:
     return {
+        **common_properties(submission),
         "spark.driver.cores": str(submission.driver_cores),
         "spark.driver.memory": f"{submission.driver_memory_mb}m",
         "spark.dynamicAllocation.enabled": "false",
         "spark.dynamicAllocation.executorIdleTimeout": PENDING_TIMEOUT,
-        "spark.executor.cores": str(submission.executor_cores),
         "spark.executor.failuresValidityInterval": "1h",
         "spark.executor.instances": str(submission.executors),
         "spark.executor.maxNumFailures": str(10**6),
-        "spark.executor.memory": f"{submission.executor_memory_mb}m",
-        "spark.kubernetes.allocation.batch.size": str(max(submission.max_executors, 1)),
-        "spark.scheduler.mode": "FAIR",
+        "spark.kubernetes.allocation.batch.size": str(submission.max_executors),
     }
 
 

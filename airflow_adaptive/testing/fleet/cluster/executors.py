@@ -38,9 +38,9 @@ class SimulatedExecutors:
             submission_id: submission of the driver.
             registration_s: returns the time from the grant of an executor to its registration, in seconds.
         """
-        conf = cluster.submissions[submission_id].conf
-        self._cores = int(conf["spark.executor.cores"])
-        self._memory_mb = int(conf["spark.executor.memory"].removesuffix("m"))
+        submission = cluster.submissions[submission_id]
+        self._cores = submission.executor_cores
+        self._memory_mb = submission.executor_memory_mb
         self._kernel = kernel
         self._cluster = cluster
         self._submission_id = submission_id
@@ -55,8 +55,7 @@ class SimulatedExecutors:
         """Request the executors of the start from the master; return the id of the application, None if the master does not answer."""
         if not self._cluster.is_connected(self._submission_id):
             return None
-        initial = int(self._cluster.submissions[self._submission_id].conf["spark.dynamicAllocation.initialExecutors"])
-        return self._request(initial)
+        return self._request(self._cluster.submissions[self._submission_id].executors)
 
     def alive(self) -> bool:
         """Return whether the SparkContext is running."""

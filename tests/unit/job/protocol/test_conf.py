@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from airflow_adaptive.job.protocol.conf import PREFIX, NotSubmittedError, read_settings, session_conf
+from airflow_adaptive.job.protocol.conf import PREFIX, NotSubmittedError, read_settings
 
 IDENTITY = {f"{PREFIX}job": "j", f"{PREFIX}directory": "file:///d", f"{PREFIX}epoch": "3", f"{PREFIX}nonce": "n"}
 
@@ -44,21 +44,6 @@ def test_all_missing_properties_are_named_and_the_fix():
 def test_invalid_settings_are_rejected(name, value):
     with pytest.raises(ValueError, match="poll|lease|int"):
         read_settings({**IDENTITY, PREFIX + name: value}.get)
-
-
-def test_session_starts_with_its_executors_and_may_grow():
-    conf = session_conf(executors=2, max_executors=5, executor_cores=3, executor_memory_mb=700)
-    allocation = "spark.dynamicAllocation."
-    assert conf["spark.cores.max"] == "15"
-    assert conf["spark.executor.memory"] == "700m"
-    assert conf["spark.scheduler.mode"] == "FAIR"
-    assert [conf[f"{allocation}{bound}Executors"] for bound in ("initial", "min", "max")] == ["2", "2", "5"]
-
-
-@pytest.mark.parametrize("executors", [0, 6])
-def test_session_rejects_executors_out_of_bounds(executors):
-    with pytest.raises(ValueError, match=r"1\.\.5"):
-        session_conf(executors=executors, max_executors=5, executor_cores=1, executor_memory_mb=512)
 
 
 def test_documents_and_conf_need_no_pyspark():

@@ -35,10 +35,11 @@ SUBMISSION = DriverSubmission(
     script="/jobs/departures.py",
     py_files=("/jobs/runtime.zip", "/jobs/more.zip"),
     args=("--from", "JFK"),
-    conf={"spark.executor.memory": "512m", "spark.driver.extraJavaOptions": "-Dx=1", "spark.db.password": "hush"},
+    conf={"spark.driver.extraJavaOptions": "-Dx=1", "spark.db.password": "hush"},
     env={"PYSPARK_PYTHON": "/opt/python"},
     driver_cores=2,
     driver_memory_mb=768,
+    executor_memory_mb=512,
 )
 
 STATE: dict[str, Any] = {
