@@ -10,12 +10,11 @@ from typing import Any
 from airflow_adaptive.declaration.kubernetes import KubernetesParameters
 from airflow_adaptive.declaration.reserved_properties import refused, refused_on_kubernetes
 from airflow_adaptive.declaration.validation import DeclarationError
-from airflow_adaptive.hooks.kubernetes import KubernetesConnectionHook
+from airflow_adaptive.hooks.kubernetes import INSTALL, KubernetesConnectionHook
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape
 from airflow_adaptive.spark.connection_fields import AddressError
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
-from airflow_adaptive.spark.kubernetes.capacity.planned_pod import planned_driver, planned_executor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +87,13 @@ def requested(
     address = connections.address()
     if not isinstance(address, KubernetesAddress):
         return driver, executor
+    try:
+        from airflow_adaptive.spark.kubernetes.capacity.planned_pod import (  # noqa: PLC0415  optional libraries
+            planned_driver,
+            planned_executor,
+        )
+    except ImportError as error:
+        raise DeclarationError([f"connection {connections.spark!r} names a Kubernetes cluster: {INSTALL}"]) from error
     known = {**address.conf, **kubernetes.conf(), **conf}
     templates = (json.loads(text or "{}") for text in (kubernetes.driver_template(), kubernetes.executor_template()))
     driver_template, executor_template = templates

@@ -16,6 +16,9 @@ from airflow_adaptive.spark.connection_fields import AddressError
 CREDENTIALS = ("in_cluster", "kube_config_path", "kube_config")
 """Fields that select the credentials, in the order of Airflow's hook. Each connection needs exactly one."""
 
+INSTALL = "install 'airflow-adaptive[kubernetes]' in all Airflow components"
+"""Remedy if the libraries of the extra are missing."""
+
 SECRETS_OF_USERS = ("token", "password", "client-key-data")
 """Secret fields of the users of a kubeconfig."""
 

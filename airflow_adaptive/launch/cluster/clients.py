@@ -6,8 +6,10 @@ import logging
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
+from airflow_adaptive.hooks.kubernetes import INSTALL, KubernetesConnectionHook
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.ports import ClusterClient, PortError
+from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.spark.connection_fields import AddressError
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
 from airflow_adaptive.spark.standalone.address import ClusterAddress
@@ -35,6 +37,7 @@ def create_client(connections: ConnectionIds, address: ClusterAddress | Kubernet
         read: runs a blocking read of connections outside of the event loop. Raises `PortError` if Airflow does not answer.
 
     Raises:
+        AddressError: a library is missing.
         OSError: the file of certificate authorities cannot be read.
     """
 
@@ -50,5 +53,19 @@ def create_client(connections: ConnectionIds, address: ClusterAddress | Kubernet
         return renewed if isinstance(renewed, ClusterAddress) else None
 
     if isinstance(address, KubernetesAddress):
-        raise AddressError(f"connection {connections.spark!r}: this version does not run jobs on Kubernetes")
+        return _kubernetes(connections, address, read)
     return StandaloneCluster(address, renew=renew)
+
+
+def _kubernetes(connections: ConnectionIds, address: KubernetesAddress, read: Read) -> ClusterClient:
+    """Return the client of a namespace. Raises `AddressError` if the extra `kubernetes` is not installed."""
+    try:
+        from airflow_adaptive.hooks.kubernetes_api import ConnectionApiSource  # noqa: PLC0415  optional libraries
+        from airflow_adaptive.spark.kubernetes.client import KubernetesCluster  # noqa: PLC0415
+    except ImportError as error:
+        raise AddressError(
+            f"connection {connections.spark!r} names a Kubernetes cluster: {INSTALL} ({error})"
+        ) from error
+    hook = KubernetesConnectionHook(connections.kubernetes)
+    source = ConnectionApiSource(connections.kubernetes, lambda: read(hook.fields), address)
+    return KubernetesCluster(address, source, SystemClock())

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import pytest
 
 from airflow_adaptive.declaration.kubernetes import KubernetesParameters
-from airflow_adaptive.declaration.placement import RunningJob, cluster, unmoved
+from airflow_adaptive.declaration.placement import RunningJob, cluster, requested, unmoved
 from airflow_adaptive.declaration.validation import DeclarationError
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
+from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape
 
 STANDALONE = ConnectionIds("spark_test")
 KUBERNETES = ConnectionIds("spark_k8s")
@@ -130,3 +132,15 @@ def test_running_job_cannot_move_to_another_namespace() -> None:
     unmoved(running, KUBERNETES, "s3://jobs/a")
     with pytest.raises(DeclarationError, match="conn_id 'spark_k8s' names another cluster"):
         unmoved(running, ConnectionIds("spark_k8s", namespace="team-b"), "s3://jobs/a")
+
+
+def test_missing_libraries_are_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in [name for name in sys.modules if name.startswith("airflow_adaptive.spark.kubernetes.capacity")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "kubernetes", None)
+    monkeypatch.setitem(sys.modules, "kubernetes.utils.quantity", None)
+    with pytest.raises(
+        DeclarationError, match="connection 'spark_k8s' names a Kubernetes cluster: install 'airflow-adaptive"
+    ):
+        requested(KUBERNETES, IMAGE, {}, DriverShape(), ExecutorShape())
+    assert requested(STANDALONE, NONE, {}, DriverShape(), ExecutorShape()) == (DriverShape(), ExecutorShape())

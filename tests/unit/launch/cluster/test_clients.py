@@ -1,0 +1,81 @@
+"""The client of the cluster manager that a connection names."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncIterator, Callable
+from typing import Any, TypeVar
+
+import pytest
+import pytest_asyncio
+
+from airflow_adaptive.launch.cluster.clients import create_client
+from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
+from airflow_adaptive.launch.process_resources import ProcessResources
+from airflow_adaptive.ports import ClusterUnreachableError
+from airflow_adaptive.spark.connection_fields import AddressError
+from airflow_adaptive.spark.kubernetes.client import KubernetesCluster
+from airflow_adaptive.spark.standalone.client import StandaloneCluster
+
+Result = TypeVar("Result")
+
+KUBERNETES = ConnectionIds("spark_k8s")
+
+
+async def read(work: Callable[[], Result]) -> Result:
+    return work()
+
+
+@pytest.fixture(autouse=True)
+def _connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    fields = {"conn_type": "spark", "host": "k8s://https://127.0.0.1:1", "extra": {"namespace": "team-a", "timeout": 1}}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_K8S", json.dumps(fields))
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", "spark://h1:7077")
+
+
+@pytest_asyncio.fixture
+async def process() -> AsyncIterator[ProcessResources]:
+    yield ProcessResources()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("connections", "kind"), [(ConnectionIds("spark_test"), StandaloneCluster), (KUBERNETES, KubernetesCluster)]
+)
+async def test_host_of_the_connection_selects_the_client(connections: ConnectionIds, kind: type[Any]) -> None:
+    client = create_client(connections, connections.address(), read)
+    assert type(client) is kind
+    await client.close()
+
+
+def test_missing_libraries_are_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "airflow_adaptive.hooks.kubernetes_api", raising=False)
+    monkeypatch.setitem(sys.modules, "kubernetes_asyncio", None)
+    with pytest.raises(AddressError, match="connection 'spark_k8s' .*install 'airflow-adaptive.kubernetes.'"):
+        create_client(KUBERNETES, KUBERNETES.address(), read)
+
+
+@pytest.mark.asyncio
+async def test_missing_credentials_are_named_and_never_replaced_by_the_default_kubeconfig(
+    process: ProcessResources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection is removed after the task was deferred, and the triggerer has a default kubeconfig."""
+    monkeypatch.setenv("KUBECONFIG", "/production")
+    monkeypatch.delenv("AIRFLOW_CONN_KUBERNETES_DEFAULT", raising=False)
+    async with process.cluster(KUBERNETES, KUBERNETES.address()) as (client, _):
+        with pytest.raises(ClusterUnreachableError, match="connection 'kubernetes_default' is not defined: add it"):
+            await client.kill("departures-1-00000000@uid")
+
+
+@pytest.mark.asyncio
+async def test_jobs_of_one_namespace_share_a_client_and_other_namespaces_do_not(process: ProcessResources) -> None:
+    other = ConnectionIds("spark_k8s", namespace="team-b")
+    async with (
+        process.cluster(KUBERNETES, KUBERNETES.address()) as one,
+        process.cluster(KUBERNETES, KUBERNETES.address()) as same,
+        process.cluster(other, other.address()) as different,
+    ):
+        assert one == same
+        assert one[0] is not different[0]
+        assert one[1] is not different[1]
