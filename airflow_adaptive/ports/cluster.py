@@ -161,6 +161,7 @@ class ClusterSnapshot:
     Attributes:
         workers: workers that are alive, ordered by id.
         granted: application id -> granted cores, including the cores of executors that are starting.
+        pending: application id -> cores of executors that were created and wait for a worker. The limits count these executors already.
         master_url: `spark://` URL of the leading master.
         ui_url: address of the master's web UI.
         log_pages: submission id -> pages of a driver that runs, or ran, on one of the workers.
@@ -173,6 +174,7 @@ class ClusterSnapshot:
 
     workers: Sequence[Worker]
     granted: Mapping[str, int] = field(default_factory=dict)
+    pending: Mapping[str, int] = field(default_factory=dict)
     master_url: str = ""
     ui_url: str = ""
     log_pages: Mapping[str, LogPages] = field(default_factory=dict)

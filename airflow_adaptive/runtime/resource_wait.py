@@ -65,9 +65,8 @@ async def _poll(
 ) -> SchedulerState:
     try:
         cluster = await snapshot()
-        offers = slot_offers(
-            cluster, FreeCapacity(cluster.workers).executors(executor.request, driver.request), None, executor
-        )
+        capacity = FreeCapacity(cluster.workers, cluster.limits)
+        offers = slot_offers(cluster, capacity.executors(executor.request, driver.request), None, executor)
     except ClusterUnreachableError:
         offers = ()
     state = machine.step(state, SlotsChanged(at=clock.now(), offers=offers)).state

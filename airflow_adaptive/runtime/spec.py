@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 
-from airflow_adaptive.ports import MIB, Resources
+from airflow_adaptive.ports import MIB, Request
 from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.job_graph import JobGraph
 
@@ -35,12 +35,12 @@ class SizeError(ValueError):
 class _Shape:
     cores: int = 1
     memory_mb: int = 1024
-    requested: Resources | None = None
+    requested: Request | None = None
 
     @property
-    def request(self) -> Resources:
+    def request(self) -> Request:
         """Resources that the driver or the executor takes from the cluster."""
-        return self.requested or Resources(1000 * self.cores, self.memory_mb * MIB)
+        return self.requested or Request(1000 * self.cores, self.memory_mb * MIB)
 
     def __post_init__(self) -> None:
         """Check the size. Raises `SizeError` for a size that Spark would refuse later."""

@@ -24,7 +24,7 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from airflow_adaptive.job.protocol.documents import Action
-from airflow_adaptive.ports import ClusterSnapshot, Resources, SubmissionState, Worker
+from airflow_adaptive.ports import ClusterSnapshot, Request, SubmissionState
 from airflow_adaptive.runtime.cluster.free_capacity import Executors, FreeCapacity
 from airflow_adaptive.runtime.directive import action, executors
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
@@ -113,7 +113,7 @@ def capacity_shares(demands: Mapping[Key, SlotDemand], cluster: ClusterSnapshot)
     No capacity belongs to two shares, with one exception: the share of a job that waits for its minimum contains all free capacity,
     which does not suffice for the job.
     """
-    capacity, claims = FreeCapacity(cluster.workers), _claims(demands, cluster)
+    capacity, claims = FreeCapacity(cluster.workers, cluster.limits), _claims(demands, cluster)
     ranked = _serve_plans_and_minimums(capacity, claims.values(), cluster)
     if not any(claim.blocks_growth for claim in ranked):
         for claim in ranked:
@@ -122,11 +122,11 @@ def capacity_shares(demands: Mapping[Key, SlotDemand], cluster: ClusterSnapshot)
     return {key: claim.share for key, claim in claims.items()}
 
 
-def unclaimed_workers(demands: Mapping[Key, SlotDemand], cluster: ClusterSnapshot) -> tuple[Worker, ...]:
-    """Return the workers with the capacity that is left after all plans and minimums."""
-    capacity, claims = FreeCapacity(cluster.workers), _claims(demands, cluster)
+def unclaimed(demands: Mapping[Key, SlotDemand], cluster: ClusterSnapshot) -> ClusterSnapshot:
+    """Return the cluster with the capacity that is left after all plans and minimums."""
+    capacity, claims = FreeCapacity(cluster.workers, cluster.limits), _claims(demands, cluster)
     _serve_plans_and_minimums(capacity, claims.values(), cluster)
-    return capacity.workers
+    return replace(cluster, workers=capacity.workers, limits=capacity.limits)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -137,7 +137,9 @@ class _Claim:
         demand: slot demand of the job.
         needs_driver_worker: whether a submitted driver, or a driver that is about to be submitted, waits for a worker.
         lacks_driver: whether the job needs a driver and has none.
+        is_driver_charged: whether the limits of the cluster count the driver already.
         ungranted: executors that are planned and not granted yet.
+        charged: number of the ungranted executors that the limits of the cluster count already.
         missing: executors that are missing to the minimum, beyond the plan.
         growth: executors that the job could use in addition.
         waits: whether the minimum was not available.
@@ -147,7 +149,9 @@ class _Claim:
     demand: SlotDemand
     needs_driver_worker: bool
     lacks_driver: bool
+    is_driver_charged: bool
     ungranted: int
+    charged: int
     missing: int
     growth: int
     waits: bool = False
@@ -192,7 +196,9 @@ def _claim(demand: SlotDemand, cluster: ClusterSnapshot, applications: Mapping[s
         demand=demand,
         needs_driver_worker=demand.has_driver and not is_registered and not _has_worker(demand, cluster),
         lacks_driver=not demand.has_driver and demand.maximum > 0,
+        is_driver_charged=demand.submission_id in cluster.drivers,
         ungranted=max(demand.planned - granted, 0),
+        charged=cluster.pending.get(application, 0) // demand.executor.cores,
         missing=missing,
         growth=max(demand.maximum - base - missing, 0),
     )
@@ -223,15 +229,15 @@ def _place_foreign_drivers(capacity: FreeCapacity, cluster: ClusterSnapshot, own
     """Reserve capacity for the drivers of other applications that wait for a worker."""
     for submission_id, driver in cluster.drivers.items():
         if driver.state is SubmissionState.SUBMITTED and submission_id not in own:
-            request = Resources(max(driver.request.cpu_millicores, 1), max(driver.request.memory_bytes, 1))
-            capacity.place(request, ExecutorShape().request)
+            request = Request(max(driver.request.cpu_millicores, 1), max(driver.request.memory_bytes, 1))
+            capacity.place(request, ExecutorShape().request, is_charged=True)
 
 
 def _serve_plan(capacity: FreeCapacity, claim: _Claim) -> None:
     demand = claim.demand
     if claim.needs_driver_worker:
-        capacity.place(demand.driver.request, demand.executor.request)
-    claim.share.update(capacity.take(claim.ungranted, demand.executor.request))
+        capacity.place(demand.driver.request, demand.executor.request, is_charged=claim.is_driver_charged)
+    claim.share.update(capacity.take(claim.ungranted, demand.executor.request, claim.charged))
 
 
 def _serve_minimum(capacity: FreeCapacity, claim: _Claim) -> None:

@@ -1,101 +1,149 @@
-"""Free capacity of a cluster, worker by worker, from which drivers and executors take their cores and memory."""
+"""Free capacity of a cluster, worker by worker, from which drivers and executors take their resources, within the limits of the cluster."""
 
 from __future__ import annotations
 
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from airflow_adaptive.ports import Resources, Worker
+from airflow_adaptive.ports import Limit, Request, Worker
+from airflow_adaptive.runtime.cluster.open_limits import UNBOUNDED, OpenLimits
 
 Executors = Mapping[str, int]
 """Worker id -> number of executors."""
 
 
-class FreeCapacity:
-    """Free resources of the workers.
+@dataclass(slots=True)
+class _Fitting:
+    """Executors or drivers of one request that fit.
 
-    The methods take the resources that a driver or an executor requests. The master chooses the worker of a driver, so the calculation places a driver where it costs the most executors. The calculation
-    spreads executors over the workers, as the master does by default (`spark.deploy.spreadOutApps`).
+    Attributes:
+        by_worker: number on each worker.
+        total: sum of these numbers.
     """
 
-    def __init__(self, workers: Iterable[Worker]) -> None:
+    by_worker: dict[str, int]
+    total: int
+
+
+class FreeCapacity:
+    """Free resources of the workers, and what the limits still allow.
+
+    The cluster manager chooses the worker of a driver, so the calculation places a driver where it costs the most executors. The
+    calculation spreads executors over the workers, as a standalone master does by default (`spark.deploy.spreadOutApps`).
+    """
+
+    def __init__(self, workers: Iterable[Worker], limits: Iterable[Limit] = ()) -> None:
         """Start with all free capacity of the workers."""
         self._workers = {worker.worker_id: worker for worker in workers if worker.free.cpu_millicores > 0}
         self._free = {name: worker.free for name, worker in self._workers.items()}
-        self._rotation = deque(self._free)
-        self._fitting: dict[Resources, dict[str, int]] = {}
-        """Number of executors or drivers that fit on each worker, by their request."""
-        self._total: dict[Resources, int] = {}
+        self._counts = {name: UNBOUNDED if it.count is None else it.count for name, it in self._workers.items()}
+        self._rotation = deque(self._workers)
+        self._limits = OpenLimits(limits)
+        self._fitting: dict[Request, _Fitting] = {}
+        """Number of executors or drivers that fit, by their request."""
 
     @property
     def workers(self) -> tuple[Worker, ...]:
         """The workers with their remaining free capacity."""
-        return tuple(replace(self._workers[name], free=free) for name, free in self._free.items())
+        return tuple(
+            replace(worker, free=self._free[name], count=None if worker.count is None else self._counts[name])
+            for name, worker in self._workers.items()
+        )
 
-    def executors(self, executor: Resources, driver: Resources | None = None) -> Executors:
+    @property
+    def limits(self) -> tuple[Limit, ...]:
+        """The limits with what they still allow."""
+        return self._limits.remaining
+
+    def executors(self, executor: Request, driver: Request | None = None) -> Executors:
         """Return all executors that fit.
 
         Args:
             executor: request of an executor.
             driver: request of a driver that is placed first; no executor fits if the driver does not fit. None without a driver.
         """
-        fitting = self._fitting_on(executor)
+        fitting = self._fitting_on(executor).by_worker
         if driver is not None:
             worker = self._costliest_worker(driver, executor)
             if worker is None:
                 return {}
             fitting = fitting | {worker: fitting[worker] - self._cost(worker, driver, executor)}
-        return {name: count for name, count in fitting.items() if count}
+        return _at_most(self._limits.allowed(executor, driver), fitting)
 
-    def fits(self, count: int, executor: Resources, driver: Resources | None = None) -> bool:
+    def fits(self, count: int, executor: Request, driver: Request | None = None) -> bool:
         """Return whether this number of executors fits, together with the driver if one is given."""
+        if count > self._limits.allowed(executor, driver):
+            return False
         if driver is not None:
             worker = self._costliest_worker(driver, executor)
             if worker is None:
                 return False
             count += self._cost(worker, driver, executor)
-        self._fitting_on(executor)
-        return count <= self._total[executor]
+        return count <= self._fitting_on(executor).total
 
-    def place(self, driver: Resources, executor: Resources) -> None:
-        """Take the resources of a driver; nothing if the driver fits on no worker."""
-        worker = self._costliest_worker(driver, executor)
+    def place(self, driver: Request, executor: Request, *, is_charged: bool = False) -> None:
+        """Take the resources of a driver; nothing if the driver fits on no worker.
+
+        Args:
+            driver: request of the driver.
+            executor: request of an executor of the same job.
+            is_charged: whether the limits count the driver already, because it was created and waits for a worker.
+        """
+        worker = self._costliest_worker(driver, executor, is_charged=is_charged)
         if worker is not None:
             self._use(worker, driver)
+            self._limits.charge(driver, 0 if is_charged else 1)
 
-    def take(self, count: int, executor: Resources) -> Executors:
-        """Take the capacity of at most `count` executors, one executor per worker in turn; return the executors by worker."""
+    def take(self, count: int, executor: Request, charged: int = 0) -> Executors:
+        """Take the capacity of at most `count` executors, one executor per worker in turn; return the executors by worker.
+
+        Args:
+            count: maximum number of executors.
+            executor: request of an executor.
+            charged: number of executors that the limits count already, because they were created and wait for a worker.
+        """
         taken: dict[str, int] = {}
         fitting = self._fitting_on(executor)
-        while count > 0 and self._total[executor] > 0:
+        left = wanted = min(count, charged + self._limits.allowed(executor))
+        while left > 0 and fitting.total > 0:
             name = self._rotation[0]
             self._rotation.rotate(-1)
-            if fitting[name]:
+            if fitting.by_worker[name]:
                 self._use(name, executor)
                 taken[name] = taken.get(name, 0) + 1
-                count -= 1
+                left -= 1
+        self._limits.charge(executor, max(wanted - left - charged, 0))
         return taken
 
-    def _fitting_on(self, request: Resources) -> dict[str, int]:
-        """Return the numbers of executors or drivers that fit on the workers.
+    def _fitting_on(self, request: Request) -> _Fitting:
+        """Return how many executors or drivers fit on the workers.
 
         The numbers are kept up to date, because hundreds of jobs with the same requests take their shares from hundreds of workers.
         """
-        if request not in self._fitting:
-            fitting = {name: request.count_in(free) for name, free in self._free.items()}
-            self._fitting[request], self._total[request] = fitting, sum(fitting.values())
-        return self._fitting[request]
+        known = self._fitting.get(request)
+        if known is None:
+            by_worker = {name: self._count(name, request) for name in self._workers}
+            known = self._fitting[request] = _Fitting(by_worker, sum(by_worker.values()))
+        return known
 
-    def _use(self, worker: str, used: Resources) -> None:
-        self._free[worker] = free = self._free[worker] - used
+    def _count(self, name: str, request: Request) -> int:
+        if not self._workers[name].accepts(request.placement):
+            return 0
+        return min(request.count_in(self._free[name]), self._counts[name])
+
+    def _use(self, name: str, used: Request) -> None:
+        self._free[name] = free = self._free[name] - used
+        self._counts[name] = most = self._counts[name] - 1
         for request, fitting in self._fitting.items():
-            count = request.count_in(free)
-            self._total[request] += count - fitting[worker]
-            fitting[worker] = count
+            before = fitting.by_worker[name]
+            if before:
+                count = min(request.count_in(free), most)
+                fitting.total += count - before
+                fitting.by_worker[name] = count
 
-    def _costliest_worker(self, driver: Resources, executor: Resources) -> str | None:
+    def _costliest_worker(self, driver: Request, executor: Request, *, is_charged: bool = False) -> str | None:
         """Return the worker on which the driver costs the most executors, None if the driver fits on no worker."""
         upper_limit = max(
             math.ceil(driver.cpu_millicores / executor.cpu_millicores),
@@ -103,9 +151,9 @@ class FreeCapacity:
         )
         costliest, highest = None, -1
         fitting = self._fitting_on(driver)
-        if not self._total[driver]:
+        if not fitting.total or (not is_charged and not self._limits.allowed(driver)):
             return None
-        for name, count in fitting.items():
+        for name, count in fitting.by_worker.items():
             if count:
                 cost = self._cost(name, driver, executor)
                 if cost > highest:
@@ -114,6 +162,18 @@ class FreeCapacity:
                     break
         return costliest
 
-    def _cost(self, worker: str, driver: Resources, executor: Resources) -> int:
-        free = self._free[worker]
-        return executor.count_in(free) - executor.count_in(free - driver)
+    def _cost(self, name: str, driver: Request, executor: Request) -> int:
+        count = self._fitting_on(executor).by_worker[name]
+        if not count:
+            return 0
+        return count - min(executor.count_in(self._free[name] - driver), self._counts[name] - 1)
+
+
+def _at_most(allowed: int, fitting: Mapping[str, int]) -> Executors:
+    """Return the executors by worker, without the executors that exceed a number."""
+    taken: dict[str, int] = {}
+    for name, count in fitting.items():
+        if count and allowed > 0:
+            taken[name] = min(count, allowed)
+            allowed -= taken[name]
+    return taken

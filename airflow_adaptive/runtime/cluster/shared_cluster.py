@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from weakref import WeakKeyDictionary
 
 from airflow_adaptive.ports import Clock, ClusterClient, ClusterSnapshot, ClusterUnreachableError
-from airflow_adaptive.runtime.cluster.capacity_share import SlotDemand, capacity_shares, unclaimed_workers
+from airflow_adaptive.runtime.cluster.capacity_share import SlotDemand, capacity_shares, unclaimed
 from airflow_adaptive.runtime.cluster.free_capacity import Executors
 
 log = logging.getLogger(__name__)
@@ -121,7 +121,7 @@ class SharedCluster:
     async def unclaimed(self, client: ClusterClient, max_age: timedelta) -> ClusterSnapshot:
         """Return the cluster with the capacity that no participant has planned or needs. Raises as `poll`."""
         cluster = await self.poll(client, max_age)
-        return replace(cluster, workers=unclaimed_workers(self._demands(), cluster))
+        return unclaimed(self._demands(), cluster)
 
     def _own(self, client: ClusterClient, max_age: timedelta) -> _Poll:
         """Return the newest poll of a client, a new one if it is too old."""

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_adaptive.ports import MIB, ActiveDriver, ClusterSnapshot, Resources, SubmissionState, Worker
-from airflow_adaptive.runtime.cluster.capacity_share import SlotDemand, capacity_shares, slot_demand, unclaimed_workers
+from airflow_adaptive.runtime.cluster.capacity_share import SlotDemand, capacity_shares, slot_demand, unclaimed
 from airflow_adaptive.runtime.cluster.free_capacity import FreeCapacity
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
 from airflow_adaptive.testing.scenario import Scenario
@@ -168,7 +168,7 @@ def test_waiting_job_blocks_the_growth_of_other_jobs_until_a_timeout():
 
 def test_observers_see_the_slots_that_no_job_needs():
     demands = {1: runs("a", planned=2, maximum=8), 2: wants("b", 1, 8)}
-    assert FreeCapacity(unclaimed_workers(demands, cluster(8))).executors(EXECUTOR.request) == {"worker-0": 3}
+    assert FreeCapacity(unclaimed(demands, cluster(8)).workers).executors(EXECUTOR.request) == {"worker-0": 3}
 
 
 # ---- always ---------------------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ def test_no_job_can_plan_on_the_share_of_another_job(
 def test_waiting_job_does_not_fit_into_the_remaining_slots(free: list[int], demands: tuple[SlotDemand, ...]):
     snapshot = cluster(*free)
     shares = capacity_shares({it: it for it in demands}, snapshot)
-    left = FreeCapacity(unclaimed_workers({it: it for it in demands}, snapshot))
+    left = FreeCapacity(unclaimed({it: it for it in demands}, snapshot).workers)
     for it, share in shares.items():
         if not it.has_driver and sum(share.values()) < it.minimum:
             assert not left.fits(it.minimum, it.executor.request, it.driver.request)

@@ -1,0 +1,89 @@
+"""Capacity shares within the limits of the cluster."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from airflow_adaptive.ports import (
+    MIB,
+    ActiveDriver,
+    ClusterSnapshot,
+    Limit,
+    LimitKind,
+    Request,
+    Resources,
+    SubmissionState,
+    Worker,
+)
+from airflow_adaptive.runtime.cluster.capacity_share import SlotDemand, capacity_shares, unclaimed
+from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape
+
+EXECUTOR = ExecutorShape(cores=1, memory_mb=512)
+DRIVER = DriverShape(cores=1, memory_mb=512)
+
+
+def cluster(allowed: int | None, **known: Any) -> ClusterSnapshot:
+    """A worker of 20 cores, and a quota of some cores."""
+    free = Resources(20_000, 65536 * MIB)
+    worker = Worker(worker_id="worker", address="worker", total=free, free=free)
+    quota = [] if allowed is None else [Limit(kind=LimitKind.QUOTA, name="team-a", cpu_millicores=1000 * allowed)]
+    return ClusterSnapshot(workers=[worker], limits=quota, **known)
+
+
+def job(name: str, minimum: int, maximum: int, **more: Any) -> SlotDemand:
+    sizes = {"executor": EXECUTOR, "driver": DRIVER}
+    given: dict[str, Any] = {**sizes, "age": timedelta(0), "growth_block_timeout": timedelta(minutes=5), **more}
+    return SlotDemand(job=name, minimum=minimum, maximum=maximum, **given)
+
+
+def running(name: str, planned: int, maximum: int, **more: Any) -> SlotDemand:
+    known = {"has_driver": True, "submission_id": f"driver-{name}", "application_id": f"app-{name}", "planned": planned}
+    return job(name, 1, maximum, **known | more)
+
+
+def shares(snapshot: ClusterSnapshot, *demands: SlotDemand) -> list[int]:
+    found = capacity_shares({demand.job: demand for demand in demands}, snapshot)
+    return [sum(found[demand.job].values()) for demand in demands]
+
+
+def test_jobs_together_stay_within_the_quota():
+    assert shares(cluster(None), job("a", 1, 4), job("b", 1, 8)) == [4, 8]
+    assert shares(cluster(6), job("a", 1, 4), job("b", 1, 8)) == [3, 1]
+    assert shares(cluster(9), job("a", 1, 4), job("b", 1, 8)) == [4, 3]
+
+
+def test_a_job_whose_minimum_exceeds_the_quota_waits_with_what_the_quota_allows():
+    assert shares(cluster(4), job("a", 4, 4)) == [3]
+
+
+def test_executors_that_wait_for_a_worker_count_once():
+    ends = {"drivers": {"driver-a": ActiveDriver(state=SubmissionState.RUNNING, request=Resources(1000, 512 * MIB))}}
+    waiting = cluster(1, granted={"app-a": 1}, pending={"app-a": 3}, **ends)
+    assert shares(waiting, running("a", planned=4, maximum=8)) == [4]
+    created = cluster(1, granted={"app-a": 1}, **ends)
+    assert shares(created, running("a", planned=4, maximum=8)) == [1]
+
+
+def test_a_driver_that_waits_for_a_worker_counts_once():
+    waiting = ActiveDriver(state=SubmissionState.SUBMITTED, request=Resources(1000, 512 * MIB))
+    assert shares(cluster(3, drivers={"driver-a": waiting}), running("a", planned=3, maximum=3)) == [3]
+    assert shares(cluster(3), running("a", planned=3, maximum=3)) == [2]
+    assert shares(cluster(3, drivers={"foreign": waiting}), job("a", 1, 3)) == [2]
+
+
+def test_what_is_unclaimed_is_less_than_the_quota():
+    left = unclaimed({"a": job("a", 3, 8)}, cluster(6))
+    assert [limit.cpu_millicores for limit in left.limits] == [2000]
+    assert [worker.free.cpu_millicores for worker in left.workers] == [16_000]
+
+
+def test_jobs_with_constraints_share_the_workers_that_accept_them():
+    free = Resources(4000, 65536 * MIB)
+    workers = [
+        Worker(worker_id="any", address="any", total=free, free=free, accepts=lambda placement: not placement),
+        Worker(worker_id="gpu", address="gpu", total=free, free=free),
+    ]
+    gpu = ExecutorShape(cores=1, memory_mb=512, requested=Request(1000, 512 * MIB, "gpu"))
+    demands = {"gpu": job("gpu", 1, 8, executor=gpu, priority=2), "other": job("other", 1, 8)}
+    assert capacity_shares(demands, ClusterSnapshot(workers=workers)) == {"gpu": {"gpu": 3}, "other": {"any": 3}}

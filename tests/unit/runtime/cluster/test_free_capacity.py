@@ -1,0 +1,97 @@
+"""Free capacity within the limits of the cluster, and on workers that accept only some drivers and executors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_adaptive.ports import Limit, LimitKind, Request, Resources, Worker
+from airflow_adaptive.runtime.cluster.free_capacity import FreeCapacity
+
+EXECUTOR = Request(1000, 100)
+DRIVER = Request(1000, 100)
+
+
+def worker(name: str, cores: int, **more: Any) -> Worker:
+    free = Resources(1000 * cores, 10_000)
+    return Worker(worker_id=name, address=name, total=free, free=free, **more)
+
+
+def quota(count: int) -> Limit:
+    return Limit(kind=LimitKind.QUOTA, name="team-a", cpu_millicores=1000 * count)
+
+
+def only(*placements: str) -> dict[str, Any]:
+    return {"accepts": lambda placement: placement in placements}
+
+
+def test_executors_beyond_a_limit_do_not_fit():
+    capacity = FreeCapacity([worker("a", 4), worker("b", 4)], [quota(5)])
+    assert sum(capacity.executors(EXECUTOR).values()) == 5
+    assert sum(capacity.executors(EXECUTOR, DRIVER).values()) == 4
+    assert capacity.fits(5, EXECUTOR)
+    assert not capacity.fits(6, EXECUTOR)
+    assert capacity.fits(4, EXECUTOR, DRIVER)
+    assert not capacity.fits(5, EXECUTOR, DRIVER)
+
+
+def test_what_is_taken_counts_for_the_limits():
+    capacity = FreeCapacity([worker("a", 4), worker("b", 4)], [quota(5)])
+    capacity.place(DRIVER, EXECUTOR)
+    assert capacity.limits == (quota(4),)
+    assert capacity.take(3, EXECUTOR) == {"a": 2, "b": 1}
+    assert capacity.take(3, EXECUTOR) == {"b": 1}
+    assert capacity.limits == (quota(0),)
+    assert capacity.executors(EXECUTOR) == {}
+
+
+def test_what_the_limits_count_already_is_not_charged_again():
+    capacity = FreeCapacity([worker("a", 8)], [quota(1)])
+    capacity.place(DRIVER, EXECUTOR, is_charged=True)
+    assert capacity.limits == (quota(1),)
+    assert capacity.take(4, EXECUTOR, charged=2) == {"a": 3}
+    assert capacity.limits == (quota(0),)
+    assert FreeCapacity([worker("a", 8)], [quota(1)]).take(1, EXECUTOR, charged=2) == {"a": 1}
+
+
+def test_a_driver_beyond_a_limit_is_not_placed():
+    capacity = FreeCapacity([worker("a", 4)], [quota(0)])
+    capacity.place(DRIVER, EXECUTOR)
+    assert capacity.workers == (worker("a", 4),)
+    assert capacity.executors(EXECUTOR, DRIVER) == {}
+    assert not capacity.fits(0, EXECUTOR, DRIVER)
+
+
+def test_a_worker_takes_no_more_than_its_number():
+    capacity = FreeCapacity([worker("a", 8, count=3), worker("b", 8)])
+    assert capacity.executors(EXECUTOR) == {"a": 3, "b": 8}
+    assert capacity.executors(EXECUTOR, DRIVER) == {"a": 2, "b": 8}
+    assert capacity.take(5, EXECUTOR) == {"a": 3, "b": 2}
+    assert capacity.workers[0].count == 0
+
+
+def test_executors_fit_only_on_workers_that_accept_them():
+    workers = [worker("a", 4, **only("", "gpu")), worker("b", 4, **only("gpu"))]
+    gpu = Request(1000, 100, "gpu")
+    assert FreeCapacity(workers).executors(EXECUTOR) == {"a": 4}
+    assert FreeCapacity(workers).take(9, EXECUTOR) == {"a": 4}
+    assert FreeCapacity(workers).executors(gpu) == {"a": 4, "b": 4}
+    assert not FreeCapacity(workers).fits(1, Request(1000, 100, "arm"))
+
+
+def test_a_driver_costs_no_executor_on_a_worker_that_takes_no_executors():
+    workers = [worker("a", 4, **only("driver")), worker("b", 4, **only(""))]
+    driver = Request(1000, 100, "driver")
+    assert FreeCapacity(workers).executors(EXECUTOR, driver) == {"b": 4}
+    assert FreeCapacity(workers).fits(4, EXECUTOR, driver)
+
+
+@given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 20), st.integers(0, 20))
+def test_what_fits_can_be_taken(first: int, second: int, allowed: int, wanted: int):
+    workers, limits = [worker("a", first), worker("b", second, count=4)], [quota(allowed)]
+    expected = min(first + min(second, 4), allowed)
+    assert FreeCapacity(workers, limits).fits(wanted, EXECUTOR) is (wanted <= expected)
+    assert sum(FreeCapacity(workers, limits).executors(EXECUTOR).values()) == expected
+    assert sum(FreeCapacity(workers, limits).take(wanted, EXECUTOR).values()) == min(wanted, expected)
