@@ -225,6 +225,18 @@ def callback(*, not_secret: Collection[str] = (), **callbacks: object) -> None:
             ) from error
 
 
+def storable_name(job: object) -> None:
+    """Reject a job id that Airflow cannot store as the name of an Asset, while Airflow parses the DAG.
+
+    Otherwise, Airflow's DAG processor stores no DAG of the file, and only its log contains the error ("URI must be ascii").
+
+    Raises:
+        ValueError: the id has characters that are not ASCII.
+    """
+    if isinstance(job, str) and not job.isascii():
+        raise ValueError(f"job id {job!r} may contain only ASCII letters, digits, '.', '_' and '-'")
+
+
 def known_parameters(operator: type[BaseOperator], names: Iterable[str], options: Iterable[str]) -> None:
     """Reject misspelled parameters. Airflow rejects all other unknown parameters.
 

@@ -177,6 +177,7 @@ class AdaptiveSparkOperator(BaseOperator):
         **kwargs: Any,
     ) -> None:
         """Only assign. `execute` validates the rendered parameters."""
+        validation.storable_name(job)
         options, asset = pop_options(kwargs), Asset(name=job)
         validation.known_parameters(AdaptiveSparkOperator, kwargs, OPTIONS)
         inlets, outlets = as_list(kwargs.pop("inlets", None)), as_list(kwargs.pop("outlets", None))

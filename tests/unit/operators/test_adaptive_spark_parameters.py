@@ -114,6 +114,12 @@ def test_bad_input_names_the_thing(make, changes, named):
     assert named in str(raised.value)
 
 
+@pytest.mark.parametrize("job", ["🚀", "Abflüge"])
+def test_job_id_that_airflow_cannot_store_is_an_import_error_of_the_dag_file(make, job):
+    with pytest.raises(ValueError, match=f"job id '{job}' may contain only ASCII letters"):
+        make(job=job)
+
+
 def test_one_error_reports_all_violations(make):
     wrong = make(
         job="no/path",
