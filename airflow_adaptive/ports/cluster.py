@@ -116,10 +116,12 @@ class ActiveDriver:
     Attributes:
         state: SUBMITTED while the driver waits for a worker.
         request: resources of the driver.
+        message: why the driver waits, "" if the manager does not know or nothing is unusual.
     """
 
     state: SubmissionState
     request: Resources
+    message: str = ""
 
 
 class LimitKind(StrEnum):

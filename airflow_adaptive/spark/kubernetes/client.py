@@ -19,11 +19,13 @@ from airflow_adaptive.ports import (
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
 from airflow_adaptive.spark.kubernetes.api.errors import ApiError, RefusedError
 from airflow_adaptive.spark.kubernetes.api.pod_watch import PodWatch
-from airflow_adaptive.spark.kubernetes.api.requests import KubernetesApi, Query
+from airflow_adaptive.spark.kubernetes.api.requests import Json, KubernetesApi, Query
 from airflow_adaptive.spark.kubernetes.api_source import ApiSource
 from airflow_adaptive.spark.kubernetes.capacity.pod_requests import pod_request
+from airflow_adaptive.spark.kubernetes.capacity_reader import CapacityReader
 from airflow_adaptive.spark.kubernetes.driver.manifests import driver_manifests
 from airflow_adaptive.spark.kubernetes.driver.names import (
+    JOB,
     MANAGED_BY,
     MANAGER,
     ROLE,
@@ -63,6 +65,7 @@ class KubernetesCluster:
         self._api = KubernetesApi(source, address.timeout_s)
         self._objects = DriverObjects(self._api, address.namespace)
         self._watch = PodWatch(self._api, address.namespace, f"{MANAGED_BY}={MANAGER}", clock)
+        self._capacity = CapacityReader(address, self._api, clock)
         self._killed: set[str] = set()
         """Uids of the pods that this process has killed."""
 
@@ -72,15 +75,18 @@ class KubernetesCluster:
     async def snapshot(self) -> ClusterSnapshot:
         """Return the drivers and executors of the namespace, and its capacity. Raises `ClusterUnreachableError`."""
         pods = await self._watch.pods()
-        drivers = {}
-        for pod in pods:
-            metadata = pod["metadata"]
-            state = driver_status(pod).state
-            if metadata["labels"].get(ROLE) == DRIVER and state in ACTIVE:
-                drivers[submission_id(metadata["name"], metadata["uid"])] = ActiveDriver(
-                    state=state, request=pod_request(pod)
-                )
-        return ClusterSnapshot(workers=(), master_url=self._address.master_url, drivers=drivers)
+        found = await self._capacity.read(pods)
+        drivers = [pod for pod in pods if pod["metadata"]["labels"].get(ROLE) == DRIVER]
+        active = {_submission_id(pod): active for pod in drivers if (active := _active_driver(pod)) is not None}
+        return ClusterSnapshot(
+            workers=found.workers,
+            granted=found.executors.granted,
+            master_url=self._address.master_url,
+            names={pod["metadata"]["name"]: _job(pod) for pod in drivers if _submission_id(pod) in active},
+            drivers=active,
+            limits=found.limits,
+            executor_workers=found.executors.workers,
+        )
 
     async def submit(self, submission: DriverSubmission) -> str:
         """Create a driver and return its submission id; a repeated submission returns the id of the same driver.
@@ -95,7 +101,7 @@ class KubernetesCluster:
         pod = await self._objects.create(manifests)
         self._watch.cache.add(pod)
         await self._delete_ended(manifests.identity)
-        return submission_id(manifests.identity.pod, pod["metadata"]["uid"])
+        return _submission_id(pod)
 
     async def status(self, submission_id: str) -> SubmissionStatus:
         """Return the state of a driver. Raises `ClusterUnreachableError`."""
@@ -143,6 +149,7 @@ class KubernetesCluster:
     async def close(self) -> None:
         """End the watch, and close the connections."""
         await self._watch.close()
+        await self._capacity.close()
         await self._source.close()
 
     async def _delete_ended(self, identity: DriverIdentity) -> None:
@@ -151,3 +158,18 @@ class KubernetesCluster:
             await self._objects.delete_before(identity, ended=True)
         except ClusterUnreachableError as error:
             log.warning("Objects of earlier drivers of %s remain: %s", identity.job, error)
+
+
+def _submission_id(pod: Json) -> str:
+    return submission_id(pod["metadata"]["name"], pod["metadata"]["uid"])
+
+
+def _job(pod: Json) -> str:
+    return str((pod["metadata"].get("annotations") or {}).get(JOB, ""))
+
+
+def _active_driver(pod: Json) -> ActiveDriver | None:
+    status = driver_status(pod)
+    if status.state not in ACTIVE:
+        return None
+    return ActiveDriver(state=status.state, request=pod_request(pod), message=status.message)

@@ -16,7 +16,7 @@ from kubernetes_asyncio.client import ApiClient, Configuration
 
 Json = dict[str, Any]
 
-Answer = web.StreamResponse | Exception
+COLLECTIONS = ("configmaps", "events", "limitranges", "nodes", "pods", "resourcequotas", "secrets")
 
 
 def failure(status: int, message: str, reason: str = "") -> web.Response:
@@ -117,7 +117,7 @@ class FakeApi:
                 return failure(409, "the UID in the precondition does not match", "Conflict")
             return web.json_response(self.objects.pop(path) if request.method == "DELETE" else found)
         items = [each for name, each in self.objects.items() if name.rpartition("/")[0] == path]
-        if path.endswith(("pods", "configmaps", "secrets", "events")):
+        if path.rpartition("/")[2] in COLLECTIONS:
             return web.json_response({"items": items, "metadata": {"resourceVersion": str(self._uids)}})
         return failure(404, f"{path} not found", "NotFound")
 

@@ -1,0 +1,273 @@
+"""The client of a namespace, when requests are repeated, refused, lost or late."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from aiohttp import web
+
+from airflow_adaptive.ports import (
+    ClusterUnreachableError,
+    DriverLog,
+    DriverSubmission,
+    NotSubmittedError,
+    SubmissionRefusedError,
+    SubmissionState,
+)
+from airflow_adaptive.runtime.clock import SystemClock
+from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
+from airflow_adaptive.spark.kubernetes.client import KubernetesCluster
+from airflow_adaptive.spark.kubernetes.driver.names import DriverIdentity
+from tests.support.kubernetes.client.fake_api import FakeApi, failure
+
+ROOT = "/api/v1/namespaces/team-a"
+POD = DriverIdentity("departures", 1, "n").pod
+
+pytestmark = pytest.mark.asyncio
+
+
+@pytest_asyncio.fixture
+async def server() -> AsyncIterator[FakeApi]:
+    async with FakeApi().running() as running:
+        yield running
+
+
+@asynccontextmanager
+async def client_of(server: FakeApi, timeout_s: float = 10.0) -> AsyncIterator[KubernetesCluster]:
+    secret_env = {"TOKEN": "t0ps3cret"}
+    address = KubernetesAddress(
+        server="https://api", namespace="team-a", timeout_s=timeout_s, secret_env=secret_env, max_cpu_millicores=4000
+    )
+    client = KubernetesCluster(address, server, SystemClock())
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+def submission(epoch: int = 1, nonce: str = "n", name: str = "departures") -> DriverSubmission:
+    conf = {"spark.kubernetes.container.image": "spark:4"}
+    return DriverSubmission(name=name, epoch=epoch, nonce=nonce, script="/jobs/run.py", conf=conf)
+
+
+def refuse(server: FakeApi, request: str, response: web.Response | None) -> None:
+    """Answer one kind of request with a response; None for the usual responses again."""
+    server.answer = lambda asked: response if f"{asked.method} {asked.path}" == request else None
+
+
+def created(server: FakeApi) -> list[str]:
+    return [path.removeprefix(f"{ROOT}/") for path in server.objects]
+
+
+def end(server: FakeApi, pod: str, code: int = 1) -> None:
+    state = {"terminated": {"exitCode": code}}
+    statuses = [{"name": "spark-kubernetes-driver", "state": state}]
+    server.objects[f"{ROOT}/pods/{pod}"]["status"] = {"phase": "Failed", "containerStatuses": statuses}
+
+
+async def test_a_submission_creates_the_pod_first(server: FakeApi) -> None:
+    async with client_of(server) as client:
+        assert await client.submit(submission()) == f"{POD}@uid-1"
+    assert created(server) == [f"pods/{POD}", f"configmaps/{POD}", f"secrets/{POD}"]
+
+
+async def test_a_repeated_submission_is_the_same_driver(server: FakeApi) -> None:
+    async with client_of(server) as client:
+        first = await client.submit(submission())
+        assert await client.submit(submission()) == first
+    assert len(server.objects) == 3
+
+
+@pytest.mark.parametrize("missing", ["configmaps", "secrets"])
+async def test_a_repeated_submission_creates_what_is_missing(server: FakeApi, missing: str) -> None:
+    async with client_of(server) as client:
+        refuse(server, f"POST {ROOT}/{missing}", failure(500, "etcdserver: timeout"))
+        with pytest.raises(ClusterUnreachableError, match=f"driver {POD} is not complete"):
+            await client.submit(submission())
+        assert f"{missing}/{POD}" not in created(server)
+        refuse(server, "", None)
+        assert await client.submit(submission()) == f"{POD}@uid-1"
+    assert set(created(server)) == {f"pods/{POD}", f"configmaps/{POD}", f"secrets/{POD}"}
+
+
+async def test_a_refused_part_removes_the_pod(server: FakeApi) -> None:
+    async with client_of(server) as client:
+        refuse(server, f"POST {ROOT}/secrets", failure(403, 'cannot create resource "secrets"', "Forbidden"))
+        with pytest.raises(SubmissionRefusedError, match='cannot create resource "secrets"'):
+            await client.submit(submission())
+    assert f"pods/{POD}" not in created(server)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "owner"),
+    [
+        (
+            {"airflow-adaptive/job": "departures", "airflow-adaptive/nonce": "m"},
+            "job 'departures' with another journal",
+        ),
+        ({"airflow-adaptive/job": "other", "airflow-adaptive/nonce": "n"}, "job 'other' with another journal"),
+        ({}, "no adaptive job"),
+    ],
+)
+async def test_a_pod_of_others_is_not_taken(server: FakeApi, annotations: dict[str, str], owner: str) -> None:
+    labels = {"airflow-adaptive/epoch": "1"}
+    server.put(f"{ROOT}/pods", {"metadata": {"name": POD, "annotations": annotations, "labels": labels}})
+    async with client_of(server) as client:
+        with pytest.raises(SubmissionRefusedError, match=owner):
+            await client.submit(submission())
+
+
+@pytest.mark.parametrize(
+    ("response", "error", "message"),
+    [
+        (failure(403, "exceeded quota: team", "Forbidden"), SubmissionRefusedError, "exceeded quota: team"),
+        (failure(400, 'admission webhook "x" denied', "BadRequest"), SubmissionRefusedError, "denied"),
+        (failure(422, "Invalid value", "Invalid"), SubmissionRefusedError, "Invalid value"),
+        (failure(404, 'namespaces "team-a" not found', "NotFound"), SubmissionRefusedError, "team-a"),
+        (failure(409, "the object has been modified", "Conflict"), NotSubmittedError, "modified"),
+        (failure(429, "too many requests"), NotSubmittedError, "too many requests"),
+        (failure(504, "timeout", "Timeout"), ClusterUnreachableError, "may have created"),
+    ],
+)
+async def test_each_failure_of_a_submission(
+    server: FakeApi, response: web.Response, error: type[Exception], message: str
+) -> None:
+    async with client_of(server) as client:
+        refuse(server, f"POST {ROOT}/pods", response)
+        with pytest.raises(error, match=message) as caught:
+            await client.submit(submission())
+    assert type(caught.value) is error
+    assert created(server) == []
+
+
+async def test_a_lost_response_is_not_the_end_of_a_submission(server: FakeApi) -> None:
+    """The API server creates the pod, and its response is lost."""
+
+    def loses(request: web.Request) -> web.Response | None:
+        if f"{request.method} {request.path}" != f"POST {ROOT}/pods":
+            return None
+        annotations = {"airflow-adaptive/job": "departures", "airflow-adaptive/nonce": "n"}
+        labels = {"airflow-adaptive/epoch": "1", "spark-role": "driver"}
+        server.put(f"{ROOT}/pods", {"metadata": {"name": POD, "annotations": annotations, "labels": labels}})
+        return failure(500, "connection reset")
+
+    async with client_of(server) as client:
+        server.answer = loses
+        with pytest.raises(ClusterUnreachableError):
+            await client.submit(submission())
+        refuse(server, "", None)
+        assert await client.submit(submission()) == f"{POD}@uid-1"
+    assert set(created(server)) == {f"pods/{POD}", f"configmaps/{POD}", f"secrets/{POD}"}
+
+
+async def test_the_next_epoch_deletes_the_pods_of_earlier_epochs(server: FakeApi) -> None:
+    async with client_of(server) as client:
+        await client.submit(submission(1))
+        end(server, POD)
+        await client.submit(submission(2))
+        assert f"DELETE {ROOT}/pods/{POD}" not in server.requests[: server.requests.index(f"POST {ROOT}/pods") + 1]
+        await client.submit(submission(3))
+    assert [path for path in created(server) if path.startswith("pods/")] == [
+        f"pods/{DriverIdentity('departures', 3, 'n').pod}"
+    ]
+
+
+async def test_a_partial_driver_does_not_keep_resources_from_the_next_epoch(server: FakeApi) -> None:
+    async with client_of(server) as client:
+        await client.submit(submission(1))
+        await client.submit(submission(2))
+    deleted = server.requests.index(f"DELETE {ROOT}/pods/{POD}")
+    last_created = max(index for index, request in enumerate(server.requests) if request == f"POST {ROOT}/pods")
+    assert deleted < last_created
+
+
+async def test_the_drivers_of_another_journal_stay(server: FakeApi) -> None:
+    async with client_of(server) as other, client_of(server) as client:
+        await other.submit(submission(1, "other"))
+        await client.submit(submission(2))
+        await client.clean_up("departures")
+    assert [path for path in created(server) if path.startswith("pods/")] == [
+        f"pods/{DriverIdentity('departures', 1, 'other').pod}"
+    ]
+
+
+async def test_ended_drivers_of_each_journal_are_cleaned_up(server: FakeApi) -> None:
+    async with client_of(server) as other, client_of(server) as client:
+        await other.submit(submission(1, "other"))
+        end(server, DriverIdentity("departures", 1, "other").pod)
+        await client.clean_up("departures")
+    assert [path for path in created(server) if path.startswith("pods/")] == []
+
+
+async def test_status_is_unknown_without_a_pod(server: FakeApi) -> None:
+    async with client_of(server) as client:
+        for unknown in (f"{POD}@uid-9", "driver-20130101000000-0001"):
+            assert (await client.status(unknown)).state is SubmissionState.UNKNOWN
+            await client.kill(unknown)
+            assert await client.driver_log(unknown) == DriverLog()
+
+
+async def test_a_driver_is_known_at_once_after_its_submission(server: FakeApi) -> None:
+    async with client_of(server) as client:
+        await client.snapshot()
+        submitted = await client.submit(submission())
+        assert (await client.status(submitted)).state is SubmissionState.SUBMITTED
+        snapshot = await client.snapshot()
+    assert snapshot.drivers[submitted].state is SubmissionState.SUBMITTED
+    assert snapshot.names == {POD: "departures"}
+    assert snapshot.master_url == "k8s://https://api"
+
+
+async def test_a_kill_deletes_the_pod_of_this_driver_only(server: FakeApi) -> None:
+    async with client_of(server) as client:
+        submitted = await client.submit(submission())
+        await client.kill(f"{POD}@uid-of-another-pod")
+        assert f"pods/{POD}" in created(server)
+        await client.kill(submitted)
+        await client.kill(submitted)
+    assert f"pods/{POD}" not in created(server)
+
+
+async def test_a_kill_keeps_the_log_of_a_driver_that_has_ended(server: FakeApi) -> None:
+    async with client_of(server) as client:
+        submitted = await client.submit(submission())
+        end(server, POD)
+        await client.snapshot()
+        await client.kill(submitted)
+        assert f"pods/{POD}" in created(server)
+
+
+async def test_a_log_is_read_without_secrets(server: FakeApi) -> None:
+    async with client_of(server) as client:
+        submitted = await client.submit(submission())
+        response = web.Response(text="token t0ps3cret\nRuntimeError: no flights today\n")
+        refuse(server, f"GET {ROOT}/pods/{POD}/log", response)
+        found = await client.driver_log(submitted)
+    assert found == DriverLog(stdout="token ***\nRuntimeError: no flights today\n")
+
+
+async def test_a_driver_that_has_not_started_has_no_log(server: FakeApi) -> None:
+    async with client_of(server) as client:
+        submitted = await client.submit(submission())
+        refuse(server, f"GET {ROOT}/pods/{POD}/log", failure(400, "container is waiting to start", "BadRequest"))
+        assert await client.driver_log(submitted) == DriverLog()
+
+
+async def test_every_call_fails_when_the_api_server_hangs(server: FakeApi) -> None:
+    server.hangs = True
+    async with client_of(server, timeout_s=0.05) as client:
+        calls: list[Any] = [
+            client.snapshot(),
+            client.submit(submission()),
+            client.status(f"{POD}@uid-1"),
+            client.kill(f"{POD}@uid-1"),
+            client.driver_log(f"{POD}@uid-1"),
+            client.clean_up("departures"),
+        ]
+        for result in await asyncio.gather(*calls, return_exceptions=True):
+            assert isinstance(result, ClusterUnreachableError)
