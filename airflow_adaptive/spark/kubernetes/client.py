@@ -119,6 +119,7 @@ class KubernetesCluster:
         Raises `ClusterUnreachableError`.
         """
         name, uid = read_submission_id(submission_id)
+        await self._watch.start()
         known = self._watch.cache.find(uid)
         has_ended = known is not None and driver_status(known.object, is_deleted=known.is_deleted).state.over
         if uid and not has_ended:  # The pod of a driver that has ended keeps the log.

@@ -58,6 +58,15 @@ class PodWatch:
         """Set after the first list, or its failure."""
         self._task: asyncio.Task[None] | None = None
 
+    async def start(self) -> None:
+        """Start the watch, and wait until the API server has answered, or has failed to answer.
+
+        Only a watch that begins before a deletion receives the last object of a pod.
+        """
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name=f"watch {self._path}")
+        await self._answered.wait()
+
     async def pods(self) -> list[Json]:
         """Return all pods. Raises `ClusterUnreachableError` if the newest known state is too old."""
         await self._require_current()
@@ -80,9 +89,7 @@ class PodWatch:
         return WATCH_S + LONGEST_PAUSE_S + 4 * self._api.timeout_s
 
     async def _require_current(self) -> None:
-        if self._task is None:
-            self._task = asyncio.create_task(self._run(), name=f"watch {self._path}")
-        await self._answered.wait()
+        await self.start()
         if self._confirmed_s is None or self._clock.elapsed - self._confirmed_s > self._max_age_s:
             raise ClusterUnreachableError(f"the pods of {self._path} cannot be watched: {self._error}")
 

@@ -233,6 +233,13 @@ async def test_a_kill_deletes_the_pod_of_this_driver_only(server: FakeApi) -> No
     assert f"pods/{POD}" not in created(server)
 
 
+async def test_a_kill_begins_the_watch_that_receives_the_last_object(server: FakeApi) -> None:
+    async with client_of(server) as client:
+        await client.kill(f"{POD}@uid-1")
+    assert server.requests[0] == f"GET {ROOT}/pods"
+    assert server.requests[-1] == f"DELETE {ROOT}/pods/{POD}"
+
+
 async def test_a_kill_keeps_the_log_of_a_driver_that_has_ended(server: FakeApi) -> None:
     async with client_of(server) as client:
         submitted = await client.submit(submission())
