@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -13,11 +14,23 @@ import pytest
 
 from airflow_adaptive.local.airflow import as_text, default_config
 from airflow_adaptive.local.cluster import LocalCluster
+from tests.support.servers.reverse_proxy import ReverseProxy
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
 
-def airflow(home: Path, env: dict[str, str], *arguments: str) -> str:
+ON_KUBERNETES = """
+from airflow.sdk import DAG
+from airflow_adaptive.operators import AdaptiveSparkOperator
+
+with DAG("on_kubernetes", schedule=None):
+    AdaptiveSparkOperator(
+        task_id="job", job="job", application={script!r}, job_directory="file://{folder}/jobs", conn_id="spark_k8s", image="spark:4.2"
+    )
+"""
+
+
+def airflow(home: Path, env: dict[str, str], *arguments: str, succeeds: bool = True) -> str:
     run = subprocess.run(
         [sys.executable, "-m", "airflow", *arguments],
         env=os.environ | env | {"AIRFLOW_HOME": str(home)},
@@ -26,7 +39,7 @@ def airflow(home: Path, env: dict[str, str], *arguments: str) -> str:
         timeout=300,
         check=False,
     )
-    assert run.returncode == 0, run.stdout + run.stderr
+    assert (run.returncode == 0) is succeeds, run.stdout + run.stderr
     return run.stdout + run.stderr
 
 
@@ -40,3 +53,25 @@ def test_bounded_job_runs_to_its_end(
     assert re.search(r"DagRun Finished: dag_id=bounded,.* state=success,", output), output
     written = pq.read_table(playground / "bounded" / "output").column("value").to_pylist()
     assert sorted(written) == ["one", "three", "two"]
+
+
+def test_missing_connection_of_kubernetes_never_falls_back_to_the_default_kubeconfig(tmp_path: Path) -> None:
+    """The user has the kubeconfig of another cluster, and Airflow has no connection of type `kubernetes`."""
+    (tmp_path / "dags").mkdir()
+    (tmp_path / "job.py").write_text("")
+    (tmp_path / "dags" / "dag.py").write_text(ON_KUBERNETES.format(script=str(tmp_path / "job.py"), folder=tmp_path))
+    (tmp_path / "airflow.cfg").write_text(as_text(default_config(tmp_path, tmp_path / "dags", "http://127.0.0.1:1")))
+    with ReverseProxy("http://127.0.0.1:1") as other:  # The other cluster, at which no request may arrive.
+        kubeconfig = {
+            "current-context": "other",
+            "contexts": [{"name": "other", "context": {"cluster": "other", "user": "me"}}],
+            "clusters": [{"name": "other", "cluster": {"server": other.url}}],
+            "users": [{"name": "me", "user": {"token": "mine"}}],
+        }
+        (tmp_path / "kubeconfig").write_text(json.dumps(kubeconfig))
+        connection = {"conn_type": "spark", "host": f"k8s://{other.url}"}
+        env = {"KUBECONFIG": str(tmp_path / "kubeconfig"), "AIRFLOW_CONN_SPARK_K8S": json.dumps(connection)}
+        airflow(tmp_path, env, "db", "migrate")
+        output = airflow(tmp_path, env, "dags", "test", "on_kubernetes", succeeds=False)
+        assert "connection 'kubernetes_default' is not defined: add it" in output
+        assert other.requests == []
