@@ -5,7 +5,7 @@ PARALLEL := --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install ui ui-check demo playground test test-airflow test-cluster test-kubernetes kubernetes-programs test-databases test-postgresql test-long test-faults test-weeks chaos check lint format unit explore fleet fleet-long mutants mutants-full fleet-defects tables-age bench-scheduler bench-bodies bench-balance bench-triggerer bench-outages bench-rescale clean
+.PHONY: help install ui ui-check demo playground test test-airflow test-cluster test-kubernetes kubernetes-programs test-kafka test-databases test-postgresql test-long test-faults test-weeks chaos check lint format unit explore fleet fleet-long mutants mutants-full fleet-defects tables-age bench-scheduler bench-bodies bench-balance bench-triggerer bench-outages bench-rescale clean
 
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +57,10 @@ ifndef AIRFLOW_ADAPTIVE_TEST_KUBE_CONTEXT
 	.ci/ensure_containerd.sh
 	.ci/build_kubernetes.sh
 endif
+
+test-kafka: install ## run the tests on real brokers of Kafka (a few minutes; the first run resolves the jars of the brokers)
+	@$(BIN)/python -m tests.support.kafka.jars
+	$(BIN)/python -m pytest tests/integration/kafka
 
 test-long: install ## run the other tests on real Spark and real Airflow (about 40 minutes)
 	$(BIN)/python -m pytest -m long tests/integration

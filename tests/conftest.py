@@ -23,6 +23,7 @@ pytest_plugins = [
     "tests.support.airflow.airflow_app_fixtures",
     "tests.support.browser_fixture",
     "tests.support.kubernetes.fixtures",
+    "tests.support.kafka.fixtures",
 ]
 
 pytest.register_assert_rewrite("airflow_adaptive.testing")
@@ -33,6 +34,7 @@ LEVELS: Mapping[str, Sequence[str]] = {
     "integration/browser": ["browser"],
     "integration/kubernetes": ["kubernetes"],
     "integration/databases": ["databases"],
+    "integration/kafka": ["kafka"],
     "faults/unit": [],
     "faults": ["faults"],
 }
