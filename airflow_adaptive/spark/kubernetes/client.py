@@ -101,6 +101,9 @@ class KubernetesCluster:
         pod = await self._objects.create(manifests)
         self._watch.cache.add(pod)
         await self._delete_ended(manifests.identity)
+        name, namespace = manifests.identity.pod, self._address.namespace
+        log.info("Job %s is pod %s. Its logs: kubectl --namespace %s logs %s", submission.name, name, namespace, name)
+        log.info("Its Spark UI on http://localhost:4040: kubectl --namespace %s port-forward %s 4040", namespace, name)
         return _submission_id(pod)
 
     async def status(self, submission_id: str) -> SubmissionStatus:

@@ -57,7 +57,7 @@ def submission(epoch: int = 1, nonce: str = "n", name: str = "departures") -> Dr
 
 def refuse(server: FakeApi, request: str, response: web.Response | None) -> None:
     """Answer one kind of request with a response; None for the usual responses again."""
-    server.answer = lambda asked: response if f"{asked.method} {asked.path}" == request else None
+    server.answer = lambda received: response if f"{received.method} {received.path}" == request else None
 
 
 def created(server: FakeApi) -> list[str]:
@@ -74,6 +74,20 @@ async def test_a_submission_creates_the_pod_first(server: FakeApi) -> None:
     async with client_of(server) as client:
         assert await client.submit(submission()) == f"{POD}@uid-1"
     assert created(server) == [f"pods/{POD}", f"configmaps/{POD}", f"secrets/{POD}"]
+
+
+async def test_commands_for_the_logs_and_the_spark_ui_are_logged(
+    server: FakeApi, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A user cannot open the address of a pod in a browser, and the pod has the only mapped name of a job."""
+    with caplog.at_level("INFO"):
+        async with client_of(server) as client:
+            await client.submit(submission(name="Departures of 2026"))
+    pod = DriverIdentity("Departures of 2026", 1, "n").pod
+    assert f"Job Departures of 2026 is pod {pod}. Its logs: kubectl --namespace team-a logs {pod}" in caplog.messages
+    assert (
+        f"Its Spark UI on http://localhost:4040: kubectl --namespace team-a port-forward {pod} 4040" in caplog.messages
+    )
 
 
 async def test_a_repeated_submission_is_the_same_driver(server: FakeApi) -> None:
