@@ -42,10 +42,10 @@ def test_a_status_is_written_on_a_change_or_when_a_heartbeat_is_due():
     reporting = Reporting()
     sequences, written = [], []
     for status, time in [
-        (RUNNING, 0.0),
-        (RUNNING, 0.5),
-        (replace(RUNNING, version=2), 1.0),
-        (replace(RUNNING, version=2), 3.0),
+        (RUNNING, 100.0),
+        (RUNNING, 100.5),
+        (replace(RUNNING, version=2), 101.0),
+        (replace(RUNNING, version=2), 103.0),
     ]:
         reporting.time = time
         written.append(reporting.reporter.report(status))

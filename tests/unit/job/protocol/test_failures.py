@@ -9,6 +9,7 @@ from airflow_adaptive.job.protocol.failures import (
     BUILD_FUNCTION_ERROR,
     MAX_MESSAGE_CHARACTERS,
     ChainedError,
+    last_python_error,
     redact,
     report_build_failure,
     report_chain,
@@ -63,6 +64,18 @@ def test_a_python_exception_inside_the_jvm_is_a_cause_of_its_own():
     assert report.error_class == "KeyError"
     assert report.message == "'carrier' (job.py:12)"
     assert report.causes == (STREAM, "py4j.Py4JException", "KeyError")
+
+
+@pytest.mark.parametrize(
+    "wrapper", ["STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR", "FOREACH_USER_FUNCTION_ERROR"]
+)
+def test_condition_that_only_wraps_a_cause_names_no_failure(wrapper: str):
+    report = report_chain([ChainedError(STREAM, f"[{wrapper}] ..."), ChainedError("java.io.IOException", "disk full")])
+    assert report.error_class == "java.io.IOException"
+
+
+def test_traceback_without_frames_has_the_whole_message():
+    assert last_python_error("Traceback (most recent call last):\nXXError: no") == ChainedError("XXError", "no")
 
 
 def test_a_condition_beats_the_python_exception_that_it_reports():
