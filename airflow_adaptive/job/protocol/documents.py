@@ -211,6 +211,25 @@ class ExecutorReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SourceReport:
+    """A source of a query when the newest batch began. Without a number of partitions, the source does not count rows.
+
+    Attributes:
+        kind: kind of the source, such as `KafkaV2` or `FileStreamSource`.
+        partitions: number of partitions of all topics.
+        lag_rows: rows of all partitions that were available but not read.
+        skew: largest lag of a partition relative to the mean of all partitions, 1 without a lag.
+        worst_partition: partition with the largest lag, such as `flights-3`, None without a lag.
+    """
+
+    kind: str
+    partitions: int | None = None
+    lag_rows: int | None = None
+    skew: float | None = None
+    worst_partition: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueryReport:
     """Progress of one query since the driver started.
 
@@ -229,6 +248,9 @@ class QueryReport:
         trigger_interval_ms: interval of a processing-time trigger in milliseconds, 0 for "as soon as possible"; None
             for another trigger, and before the start of the query.
         input_rate: rows per second that arrived between the previous trigger and the newest batch, or None if unknown.
+        event_time_delay_s: time in seconds from the newest event of the newest batch to the trigger of the batch, or None
+            if the batch has no event time.
+        sources: sources of the query; empty before the first batch, and in the status of a driver of an older version.
     """
 
     name: str
@@ -243,6 +265,8 @@ class QueryReport:
     idle: bool = False
     trigger_interval_ms: int | None = None
     input_rate: float | None = None
+    event_time_delay_s: float | None = None
+    sources: tuple[SourceReport, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

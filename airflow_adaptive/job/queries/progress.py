@@ -6,15 +6,16 @@ callback server, and are dropped under load.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Final
 
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from airflow_adaptive.job.protocol.documents import QueryReport
+from airflow_adaptive.job.protocol.documents import QueryReport, SourceReport
+from airflow_adaptive.job.queries.sources.offset_lag import report_source
 
 NO_WATERMARK: Final = "1970-01-01T00:00:00.000Z"
 """Spark's watermark before the first event."""
@@ -66,16 +67,19 @@ class ProgressCounter:
         before = progress.batchId - 1 if self._last_batch is None else self._last_batch
         self._last_batch = progress.batchId
         self.state_partitions = _state_partitions(progress)
+        sources = tuple(map(report_source, progress.sources))
         self.report = replace(
             self.report,
             batch_id=progress.batchId,
             committed=self.report.committed + progress.batchId - before,
             input_rows=self.report.input_rows + progress.numInputRows,
             batch_rows=progress.numInputRows,
-            backlog=_backlog(progress),
+            backlog=_backlog(sources),
             batch_duration_ms=progress.durationMs.get("triggerExecution", 0),
             input_rate=_input_rate(progress),
             watermark=_watermark(progress),
+            event_time_delay_s=_event_time_delay_s(progress),
+            sources=sources,
         )
 
 
@@ -101,20 +105,17 @@ def _input_rate(progress: StreamingQueryProgress) -> float | None:
     return round(rate, 3) if known else None
 
 
-def _backlog(progress: StreamingQueryProgress) -> int | None:
-    """Return the unread rows, for sources whose offsets count rows per partition, such as Kafka."""
-    found = [_rows_behind(source.endOffset, source.latestOffset) for source in progress.sources]
-    known = [rows for rows in found if rows is not None]
-    return sum(known) if known and len(known) == len(found) else None
+def _backlog(sources: Sequence[SourceReport]) -> int | None:
+    """Return the unread rows, or None if not all sources count rows."""
+    known = [source.lag_rows for source in sources if source.lag_rows is not None]
+    return sum(known) if known and len(known) == len(sources) else None
 
 
-def _rows_behind(read: str, there: str) -> int | None:
-    try:
-        topics, latest = json.loads(read), json.loads(there)
-        pairs = [(end, latest[topic][part]) for topic, parts in topics.items() for part, end in parts.items()]
-        return sum(max(int(last) - int(end), 0) for end, last in pairs)
-    except (AttributeError, KeyError, TypeError, ValueError):
+def _event_time_delay_s(progress: StreamingQueryProgress) -> float | None:
+    newest = progress.eventTime.get("max")
+    if newest is None:
         return None
+    return (datetime.fromisoformat(progress.timestamp) - datetime.fromisoformat(newest)).total_seconds()
 
 
 def _watermark(progress: StreamingQueryProgress) -> str | None:

@@ -30,6 +30,7 @@ from airflow_adaptive.job.protocol.documents import (
     FailureReport,
     JournalDocument,
     QueryReport,
+    SourceReport,
 )
 from tests.support.driver.simulated_driver import directive, plan
 
@@ -48,7 +49,18 @@ STATUS = DriverStatus(
     version=2,
     parallelism={"read": 3},
     executors=(ExecutorReport(executor_id="0", cores=2, worker="http://w:8081"),),
-    queries=(QueryReport(name="j", active=False, batch_id=7, committed=8, watermark="w", trigger_interval_ms=500),),
+    queries=(
+        QueryReport(
+            name="j",
+            active=False,
+            batch_id=7,
+            committed=8,
+            watermark="w",
+            trigger_interval_ms=500,
+            event_time_delay_s=1.5,
+            sources=(SourceReport(kind="KafkaV2", partitions=2, lag_rows=3, skew=2.0, worst_partition="t-1"),),
+        ),
+    ),
     failure=FailureReport(error_class="E", message="m", causes=("A", "B")),
     downtime_ms=120,
 )
@@ -57,6 +69,13 @@ STATUS = DriverStatus(
 def test_documents_are_equal_after_encoding_and_decoding():
     assert decode_journal(encode_journal(DOCUMENT)) == DOCUMENT
     assert decode_status(encode_status(STATUS)) == STATUS
+
+
+def test_a_status_of_a_driver_without_reports_of_sources_is_read():
+    fields = json.loads(encode_status(STATUS))
+    del fields["queries"][0]["sources"], fields["queries"][0]["event_time_delay_s"]
+    query = decode_status(json.dumps(fields).encode()).queries[0]
+    assert query == replace(STATUS.queries[0], sources=(), event_time_delay_s=None)
 
 
 @pytest.mark.parametrize(

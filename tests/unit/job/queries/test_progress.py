@@ -191,3 +191,22 @@ def test_backlog_is_reported_by_offsets_that_count_rows(
     assert report is not None
     assert report.backlog == backlog
     assert report.batch_rows == 17
+
+
+def test_event_time_delay_is_the_age_of_the_newest_event_at_the_trigger():
+    query = Following()
+    newest = progress(0)
+    newest.eventTime.update({"max": "2025-12-31T23:59:30.500Z", "watermark": "2025-12-31T23:59:00.000Z"})
+    query.update(newest)
+    assert query.counter.report is not None
+    assert query.counter.report.event_time_delay_s == 29.5
+    query.update(progress(1, watermark="2025-12-31T23:59:20.500Z"))
+    assert query.counter.report.event_time_delay_s is None
+
+
+def test_each_source_of_the_newest_batch_is_reported():
+    query = Following()
+    query.update(progress(0, offsets=[('{"a": {"0": 1}}', '{"a": {"0": 3}}'), ('{"logOffset": 4}', None)]))
+    assert query.counter.report is not None
+    assert [source.lag_rows for source in query.counter.report.sources] == [2, None]
+    assert query.counter.report.backlog is None
