@@ -52,9 +52,11 @@ class Request(Resources):
     Attributes:
         placement: constraints of the placement, in the form of the cluster manager (Kubernetes: the parts of a pod specification); the
             runtime does not interpret the text. "" without any.
+        may_probe: whether it may also be placed on workers that may not exist (`Worker.is_on_demand`).
     """
 
     placement: str = field(default="", repr=False)
+    may_probe: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +70,8 @@ class Worker:
         free: resources that are not granted to a driver or an executor.
         count: number of drivers and executors that the worker can take in addition; None without a limit of the number.
         accepts: returns whether drivers and executors with these constraints (`Request.placement`) may run on the worker.
+        is_on_demand: whether the worker stands for resources that the cluster manager does not show, or that the cluster may add when a
+            driver or an executor needs them. Only a probe shows how many fit.
     """
 
     worker_id: str
@@ -76,6 +80,7 @@ class Worker:
     free: Resources
     count: int | None = None
     accepts: Callable[[str], bool] = field(default=_accepts_all, compare=False, repr=False)
+    is_on_demand: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ from airflow_adaptive.ports import (
     JobStore,
 )
 from airflow_adaptive.runtime.cluster.capacity_share import slot_demand
+from airflow_adaptive.runtime.cluster.probe import Probe
 from airflow_adaptive.runtime.cluster.shared_cluster import Participant, SharedCluster
 from airflow_adaptive.runtime.directory_outage import DirectoryOutage
 from airflow_adaptive.runtime.driver_heartbeat import HeartbeatMonitor, current_driver_status
@@ -135,6 +136,7 @@ class Loop:
         if restart_reason is not None:
             text = f"the control loop failed and was restarted: {restart_reason}"
             self._journal.add_log_entry(Reason(ReasonCode.LOOP_RESTARTED, text))
+        self._probe = Probe()
         self._diagnosis = DriverLogDiagnosis(ports.cluster)
         self._participant = Participant(ports.shared or SharedCluster(ports.clock), ports.cluster)
         self._file_polling = FilePolling(ports.files or RateLimiter(FILE_POLLS_PER_SECOND, ports.clock))
@@ -270,7 +272,9 @@ class Loop:
         self, reported: JobObservation, requirements: ResolvedRequirements | None
     ) -> JobObservation:
         """Poll the cluster, with the slot demand of the resolved requirements; read the last status of a driver that has ended."""
-        demand = slot_demand(self._spec, with_requirements(self.state, requirements), self._now())
+        self._probe = self._probe.advance(self.state, self._now())
+        wanted = with_requirements(self.state, requirements)
+        demand = slot_demand(self._spec, wanted, self._now(), may_probe=self._probe.offered)
         max_age = self._spec.options.poll_interval
         observation = await self._observer.observe_cluster(reported, demand, self.state.driver, max_age)
         if observation.is_driver_over:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from airflow_adaptive.ports import Clock, ClusterSnapshot, ClusterUnreachableError
@@ -66,7 +66,8 @@ async def _poll(
     try:
         cluster = await snapshot()
         capacity = FreeCapacity(cluster.workers, cluster.limits)
-        offers = slot_offers(cluster, capacity.executors(executor.request, driver.request), None, executor)
+        fitting = capacity.executors(replace(executor.request, may_probe=True), replace(driver.request, may_probe=True))
+        offers = slot_offers(cluster, fitting, None, executor)
     except ClusterUnreachableError:
         offers = ()
     state = machine.step(state, SlotsChanged(at=clock.now(), offers=offers)).state

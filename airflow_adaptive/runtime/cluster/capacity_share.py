@@ -56,6 +56,7 @@ class SlotDemand:
         maximum: executors that the job can use.
         age: time for which the job has had its plan, or has waited; a duration, because the clocks of two jobs may differ.
         growth_block_timeout: longest time for which other jobs must not grow while this job waits for its minimum.
+        may_probe: whether the job is offered slots that may not exist (`runtime.cluster.probe`).
     """
 
     job: str
@@ -70,6 +71,17 @@ class SlotDemand:
     maximum: int = 0
     age: timedelta = FOREVER
     growth_block_timeout: timedelta = timedelta(0)
+    may_probe: bool = False
+
+    @property
+    def executor_request(self) -> Request:
+        """Request of an executor."""
+        return replace(self.executor.request, may_probe=True) if self.may_probe else self.executor.request
+
+    @property
+    def driver_request(self) -> Request:
+        """Request of the driver."""
+        return replace(self.driver.request, may_probe=True) if self.may_probe else self.driver.request
 
     def exceeds(self, other: SlotDemand) -> bool:
         """Return whether this demand plans a driver or executors that the other demand does not plan."""
@@ -84,7 +96,7 @@ class SlotDemand:
         return replace(self, minimum=0, maximum=0)
 
 
-def slot_demand(spec: JobSpec, state: SchedulerState, now: datetime) -> SlotDemand:
+def slot_demand(spec: JobSpec, state: SchedulerState, now: datetime, *, may_probe: bool = False) -> SlotDemand:
     """Return the demand of a job in a scheduler state; `now` is the time of its journal."""
     driver, plan, options = state.driver, state.plan, state.options
     stops = driver is not None and action(state) is Action.STOP
@@ -104,6 +116,7 @@ def slot_demand(spec: JobSpec, state: SchedulerState, now: datetime) -> SlotDema
         maximum=executors(maximum, spec.executor) if has_demand else 0,
         age=max(now - getattr(state.current, "since", now - FOREVER), timedelta(0)),
         growth_block_timeout=options.resource_wait_timeout or options.deploy_timeout,
+        may_probe=may_probe,
     )
 
 
@@ -118,7 +131,7 @@ def capacity_shares(demands: Mapping[Key, SlotDemand], cluster: ClusterSnapshot)
     if not any(claim.blocks_growth for claim in ranked):
         for claim in ranked:
             if not claim.waits:
-                claim.share.update(capacity.take(claim.growth, claim.demand.executor.request))
+                claim.share.update(capacity.take(claim.growth, claim.demand.executor_request))
     return {key: claim.share for key, claim in claims.items()}
 
 
@@ -236,15 +249,15 @@ def _place_foreign_drivers(capacity: FreeCapacity, cluster: ClusterSnapshot, own
 def _serve_plan(capacity: FreeCapacity, claim: _Claim) -> None:
     demand = claim.demand
     if claim.needs_driver_worker:
-        capacity.place(demand.driver.request, demand.executor.request, is_charged=claim.is_driver_charged)
-    claim.share.update(capacity.take(claim.ungranted, demand.executor.request, claim.charged))
+        capacity.place(demand.driver_request, demand.executor_request, is_charged=claim.is_driver_charged)
+    claim.share.update(capacity.take(claim.ungranted, demand.executor_request, claim.charged))
 
 
 def _serve_minimum(capacity: FreeCapacity, claim: _Claim) -> None:
     if not claim.missing:
         return
-    executor = claim.demand.executor.request
-    driver = claim.demand.driver.request if claim.lacks_driver else None
+    executor = claim.demand.executor_request
+    driver = claim.demand.driver_request if claim.lacks_driver else None
     claim.waits = not capacity.fits(claim.missing, executor, driver)
     if claim.waits:
         claim.share.update(capacity.executors(executor, driver))

@@ -129,7 +129,8 @@ class FreeCapacity:
         return known
 
     def _count(self, name: str, request: Request) -> int:
-        if not self._workers[name].accepts(request.placement):
+        worker = self._workers[name]
+        if (worker.is_on_demand and not request.may_probe) or not worker.accepts(request.placement):
             return 0
         return min(request.count_in(self._free[name]), self._counts[name])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from weakref import WeakKeyDictionary
 
@@ -213,8 +213,10 @@ class Participant:
     def admits(self, demand: SlotDemand) -> bool:
         """Return whether a step that leads to this demand is allowed; if so, the demand counts from now on.
 
-        A larger plan needs the newest share, because the capacity of an older share may belong to another job in the meantime.
+        A larger plan needs the newest share, because the capacity of an older share may belong to another job in the meantime. A step
+        does not change whether the job may probe; the next observation decides.
         """
+        demand = replace(demand, may_probe=self.demand.may_probe)
         if demand.exceeds(self.demand):
             is_backing_off = self._shared.clock.elapsed < self._not_before_s
             if self._shares_version != self._shared.shares_version or is_backing_off:

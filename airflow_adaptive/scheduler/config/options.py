@@ -188,6 +188,16 @@ class Options:
         "Longest time from a new plan until the driver activates the plan on all its slots.",
         "slot.request.timeout",
     )
+    probe_timeout: timedelta = _option(
+        timedelta(minutes=5),
+        positive,
+        "Time for which a plan waits for slots that a cluster may add on demand, at most `deploy_timeout`.",
+    )
+    probe_interval: timedelta = _option(
+        timedelta(minutes=10),
+        positive,
+        "Time before the next attempt to get slots that a cluster did not add; the time doubles with each such attempt.",
+    )
     stop_timeout: timedelta = _option(
         timedelta(minutes=1),
         positive,

@@ -59,7 +59,8 @@ def node_workers(nodes: Iterable[Json], usages: Mapping[str, Usage]) -> tuple[Wo
 def namespace_worker(namespace: str, limits: Sequence[Limit], own_pods: Iterable[Json]) -> Worker:
     """Return the namespace as one worker, on which everything fits that its limits allow.
 
-    The worker takes only drivers and executors that a limit bounds: for others, the capacity is unknown.
+    The worker takes only drivers and executors that a limit bounds: for others, the capacity is unknown. The nodes may have less than the
+    limits allow, so a job learns by a probe what it gets.
 
     Args:
         namespace: name of the namespace.
@@ -69,7 +70,9 @@ def namespace_worker(namespace: str, limits: Sequence[Limit], own_pods: Iterable
     used = sum(usage_by_node(own_pods).values(), Usage()).requested
     free = Resources(MUCH, MUCH)
     accepts = cache(partial(_is_bounded, limits))
-    return Worker(worker_id=namespace, address=namespace, total=free + used, free=free, accepts=accepts)
+    return Worker(
+        worker_id=namespace, address=namespace, total=free + used, free=free, accepts=accepts, is_on_demand=True
+    )
 
 
 def _is_bounded(limits: Sequence[Limit], placement: str) -> bool:

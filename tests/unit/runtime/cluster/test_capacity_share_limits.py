@@ -87,3 +87,23 @@ def test_jobs_with_constraints_share_the_workers_that_accept_them():
     gpu = ExecutorShape(cores=1, memory_mb=512, requested=Request(1000, 512 * MIB, "gpu"))
     demands = {"gpu": job("gpu", 1, 8, executor=gpu, priority=2), "other": job("other", 1, 8)}
     assert capacity_shares(demands, ClusterSnapshot(workers=workers)) == {"gpu": {"gpu": 3}, "other": {"any": 3}}
+
+
+def test_only_jobs_that_probe_are_offered_what_may_not_exist():
+    free = Resources(8000, 65536 * MIB)
+    workers = [
+        Worker(worker_id="exists", address="exists", total=free, free=Resources(3000, 65536 * MIB)),
+        Worker(worker_id="on-demand", address="", total=free, free=free, is_on_demand=True),
+    ]
+    snapshot = ClusterSnapshot(workers=workers)
+    assert shares(snapshot, running("a", planned=0, maximum=8), running("b", planned=0, maximum=8)) == [1, 0]
+    assert shares(snapshot, running("a", planned=0, maximum=8, may_probe=True)) == [8]
+
+
+def test_planned_executors_of_a_probe_keep_their_share():
+    free = Resources(8000, 65536 * MIB)
+    worker = Worker(worker_id="on-demand", address="", total=free, free=free, is_on_demand=True)
+    driver = {"driver-a": ActiveDriver(state=SubmissionState.RUNNING, request=Resources(1000, 512 * MIB))}
+    snapshot = ClusterSnapshot(workers=[worker], drivers=driver, granted={"app-a": 1}, pending={"app-a": 3})
+    assert shares(snapshot, running("a", planned=4, maximum=4, may_probe=True)) == [3]
+    assert shares(snapshot, running("a", planned=4, maximum=4)) == [0]

@@ -37,6 +37,8 @@ DEFAULTS = {
     "local_recovery_timeout": "1 min",
     "highest_rescale_tier": 3,
     "deploy_timeout": "5 min",
+    "probe_timeout": "5 min",
+    "probe_interval": "10 min",
     "stop_timeout": "1 min",
     "driver_heartbeat_timeout": "1 min",
     "driver_lease_timeout": "1 min",
