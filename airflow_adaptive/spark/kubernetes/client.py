@@ -81,6 +81,7 @@ class KubernetesCluster:
         return ClusterSnapshot(
             workers=found.workers,
             granted=found.executors.granted,
+            pending=found.executors.pending,
             master_url=self._address.master_url,
             names={pod["metadata"]["name"]: _job(pod) for pod in drivers if _submission_id(pod) in active},
             drivers=active,
