@@ -5,7 +5,7 @@ PARALLEL := --numprocesses auto --dist worksteal
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install ui ui-check demo playground test test-airflow test-cluster test-kubernetes kubernetes-programs test-kafka test-databases test-postgresql test-long test-faults test-weeks chaos check lint format unit explore fleet fleet-long mutants mutants-full fleet-defects tables-age bench-scheduler bench-bodies bench-balance bench-triggerer bench-outages bench-rescale clean
+.PHONY: help install ui ui-check demo playground test test-airflow test-cluster test-kubernetes kubernetes-programs test-kafka test-databases test-postgresql test-long test-faults test-weeks chaos check lint format unit explore fleet fleet-long mutants mutants-full fleet-defects tables-age bench-scheduler bench-bodies bench-list bench-balance bench-triggerer bench-outages bench-rescale clean
 
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -118,6 +118,10 @@ bench-scheduler: install ## measure a scheduler step and the load balancing with
 
 bench-bodies: install ## measure the CPU time of the largest request body of the REST API (a few seconds)
 	$(BIN)/python -m tests.benchmarks.request_bodies
+
+bench-list: install ## measure the response time of the list of 1,000 jobs on a real PostgreSQL (two minutes)
+	.ci/ensure_postgresql.sh
+	$(BIN)/python -m tests.benchmarks.job_list
 
 bench-balance: install ## measure the balance of tasks on a real Spark cluster, without and with load balancing (at most 6 minutes)
 	$(BIN)/python -m tests.benchmarks.balance

@@ -67,6 +67,7 @@ TABLES: Final = {
     ),
     "scheduler": PublishedTable(page=BENCHMARKS, target="bench-scheduler", paths=("airflow_adaptive/scheduler",)),
     "request bodies": PublishedTable(page=BENCHMARKS, target="bench-bodies", paths=("airflow_adaptive/plugin",)),
+    "job list": PublishedTable(page=BENCHMARKS, target="bench-list", paths=("airflow_adaptive/plugin",)),
     "balance": PublishedTable(page=BENCHMARKS, target="bench-balance", paths=JOB),
     "triggerer": PublishedTable(page=BENCHMARKS, target="bench-triggerer", paths=TRIGGERER),
     "outages": PublishedTable(page=BENCHMARKS, target="bench-outages", paths=TRIGGERER),
