@@ -5,7 +5,12 @@ from tests.benchmarks.job_list import LISTS, TARGET_MS, WARM_UP, measure, table
 
 def test_each_list_is_measured_after_the_caches_are_full():
     limits: list[int] = []
-    found = measure(lambda limit: limits.append(limit) or 2048, runs=5)
+
+    def list_jobs(limit: int) -> int:
+        limits.append(limit)
+        return 2048
+
+    found = measure(list_jobs, runs=5)
     assert limits == [limit for limit in LISTS.values() for _ in range(WARM_UP + 5)]
     assert [(len(times), size) for times, size in found.values()] == [(5, 2048)] * len(LISTS)
 
