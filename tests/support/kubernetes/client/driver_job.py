@@ -71,26 +71,12 @@ class DriverJob:
         )
 
     def _properties(self) -> dict[str, str]:
-        mounts = {
-            f"spark.kubernetes.{role}.volumes.hostPath.jobs.{name}": str(self.root)
-            for role in ("driver", "executor")
-            for name in ("mount.path", "options.path")
-        }
-        requests = {f"spark.kubernetes.{role}.request.cores": "100m" for role in ("driver", "executor")}
-        overheads = {f"spark.{role}.memoryOverhead": "200m" for role in ("driver", "executor")}
         return {
-            **mounts,
-            **requests,
-            **overheads,
+            **pod_properties(self.root, self.api_url),
             "spark.airflow.adaptive.job": self.job,
             "spark.airflow.adaptive.directory": self.directory.as_uri(),
             "spark.airflow.adaptive.epoch": str(self.epoch),
             "spark.airflow.adaptive.nonce": self.nonce,
-            "spark.kubernetes.authenticate.driver.serviceAccountName": "spark",
-            "spark.kubernetes.container.image": SPARK,
-            "spark.kubernetes.driver.master": self.api_url,
-            "spark.log.level": "WARN",
-            "spark.ui.enabled": "false",
         }
 
     def direct(self, action: Action, version: int, wanted: DriverPlan | None = None) -> None:
@@ -121,3 +107,29 @@ class DriverJob:
             return status if status is not None and condition(status) else None
 
         return await wait_until_async(wanted, TIMEOUT_S, what)
+
+
+def pod_properties(root: Path, api_url: str) -> dict[str, str]:
+    """Return the Spark properties of small pods that see a folder of this machine.
+
+    Args:
+        root: folder of this machine that every pod sees at the same path.
+        api_url: URL of the API server for pods, because the test cluster has no DNS.
+    """
+    mounts = {
+        f"spark.kubernetes.{role}.volumes.hostPath.jobs.{name}": str(root)
+        for role in ("driver", "executor")
+        for name in ("mount.path", "options.path")
+    }
+    requests = {f"spark.kubernetes.{role}.request.cores": "100m" for role in ("driver", "executor")}
+    overheads = {f"spark.{role}.memoryOverhead": "200m" for role in ("driver", "executor")}
+    return {
+        **mounts,
+        **requests,
+        **overheads,
+        "spark.kubernetes.authenticate.driver.serviceAccountName": "spark",
+        "spark.kubernetes.container.image": SPARK,
+        "spark.kubernetes.driver.master": api_url,
+        "spark.log.level": "WARN",
+        "spark.ui.enabled": "false",
+    }

@@ -1,0 +1,130 @@
+"""A streaming job on a test cluster: the real loop in the process of the test, a strict sink, and folders that every pod sees."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from airflow_adaptive.local.waiting import wait_until_async
+from airflow_adaptive.ports import ClusterClient, DesiredState
+from airflow_adaptive.runtime.clock import SystemClock
+from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
+from airflow_adaptive.runtime.journal.storage import Storage
+from airflow_adaptive.runtime.loop import Loop, Ports
+from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
+from airflow_adaptive.runtime.staging import stage
+from airflow_adaptive.scheduler.job_graph import JobGraph
+from airflow_adaptive.scheduler.requirements import ParallelismRange
+from airflow_adaptive.scheduler.state import SchedulerState
+from airflow_adaptive.spark.kubernetes.capacity.planned_pod import planned_driver, planned_executor
+from airflow_adaptive.testing.fakes.job_store import FakeStore
+from tests.faults.harness.deployment import JOB, MEMORY_MB, SCRIPT, SINK, deployed
+from tests.faults.harness.sink_log import check, read_writes, row_ids
+from tests.faults.harness.strict_sink import FOLDER
+from tests.support.kubernetes.client.driver_job import pod_properties
+
+ROWS: Final = 10
+"""Rows of each input file."""
+
+MOST_EXECUTORS: Final = 2
+
+TIMEOUT_S: Final = 240.0
+
+
+class StreamingJob:
+    """Copies rows from files to the strict sink.
+
+    Attributes:
+        store: control requests and published views.
+    """
+
+    def __init__(self, root: Path, api_url: str, client: ClusterClient) -> None:
+        """Create the folders.
+
+        Args:
+            root: folder of this machine that every pod sees at the same path.
+            api_url: URL of the API server for pods.
+            client: client of the cluster.
+        """
+        self.store = FakeStore()
+        self._root = root
+        self._client = client
+        self._conf = pod_properties(root, api_url)
+        self._directory = FsspecJobDirectory(Storage.at(str(root / "jobs")), JOB)
+        self._files = 0
+        for folder in (root, root / "in", root / FOLDER, root / "jobs", root / "jobs" / JOB):
+            folder.mkdir()
+            folder.chmod(0o777)  # The user of the containers is not the user of the tests.
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Loop]:
+        """Run the loop of the job."""
+        ports = Ports(cluster=self._client, directory=self._directory, store=self.store, clock=SystemClock())
+        loop = Loop(await self._spec(), ports)
+        task = asyncio.create_task(loop.run())
+        try:
+            yield loop
+        finally:
+            if not task.done():
+                task.cancel()
+            await asyncio.wait([task])
+
+    async def _spec(self) -> JobSpec:
+        code = await stage(self._directory, SCRIPT, [SINK])
+        driver = planned_driver(self._conf, 1, MEMORY_MB)
+        executor = planned_executor(self._conf, 1, MEMORY_MB)
+        changes: Mapping[str, Any] = {
+            "graph": JobGraph.single(JOB, ParallelismRange(1, MOST_EXECUTORS), max_parallelism=MOST_EXECUTORS),
+            "conf": self._conf,
+            "driver": DriverShape(cores=1, memory_mb=MEMORY_MB, requested=driver),
+            "executor": ExecutorShape(cores=1, memory_mb=MEMORY_MB, requested=executor),
+        }
+        return deployed(JOB, self._directory, code, self._root, "1", changes)
+
+    def feed(self, files: int = 2) -> None:
+        """Add input files, each at once."""
+        for _ in range(files):
+            ids = range(self._files * ROWS, (self._files + 1) * ROWS)
+            hidden = self._root / "in" / f".{self._files:05d}.json"
+            hidden.write_text("".join(json.dumps({"id": number}) + "\n" for number in ids))
+            hidden.rename(self._root / "in" / f"{self._files:05d}.json")
+            self._files += 1
+
+    async def wait_rows(self) -> None:
+        """Wait until all rows are in the output."""
+        expected = set(range(self._files * ROWS))
+        await wait_until_async(lambda: _value(expected <= set(self._written())), TIMEOUT_S, "all rows")
+
+    async def wait_for_state(self, loop: Loop, state: str, parallelism: int | None = None) -> SchedulerState:
+        """Wait until the job has a state, and its plan a parallelism."""
+
+        async def reached() -> SchedulerState | None:
+            now = loop.state
+            has_parallelism = parallelism is None or (
+                now.plan is not None and now.plan.parallelism == {JOB: parallelism}
+            )
+            return now if now.name == state and has_parallelism else None
+
+        return await wait_until_async(reached, TIMEOUT_S, f"{state} with {parallelism} slots")
+
+    async def suspend(self, loop: Loop) -> None:
+        """Suspend the job, and wait until the job has ended."""
+        self.store.requests = replace(self.store.requests, desired_state=DesiredState.SUSPENDED)
+        await self.wait_for_state(loop, "Finished")
+        await wait_until_async(lambda: _value(loop.state.driver is None), TIMEOUT_S, "end of the driver")
+
+    def check_output(self) -> None:
+        """Check that the sink contains each row exactly once, and that one driver at a time wrote. Raises `SinkError`."""
+        check(read_writes(self._root / FOLDER), range(self._files * ROWS))
+
+    def _written(self) -> list[int]:
+        return row_ids(read_writes(self._root / FOLDER))
+
+
+async def _value(value: bool) -> bool:
+    return value
