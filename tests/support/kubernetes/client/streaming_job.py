@@ -106,11 +106,26 @@ class StreamingJob:
         async def reached() -> SchedulerState | None:
             now = loop.state
             has_parallelism = parallelism is None or (
-                now.plan is not None and now.plan.parallelism == {JOB: parallelism}
+                now.plan is not None and sum(now.plan.parallelism.values()) == parallelism
             )
             return now if now.name == state and has_parallelism else None
 
-        return await wait_until_async(reached, TIMEOUT_S, f"{state} with {parallelism} slots")
+        try:
+            return await wait_until_async(reached, TIMEOUT_S, f"{state} with {parallelism} slots")
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}\n{await self._story(loop)}") from error
+
+    async def _story(self, loop: Loop) -> str:
+        """Return what explains the state of the job: decisions, last error, state and log of the driver."""
+        decisions = [str(decision) for view in self.store.views[-1:] for decision in view.history.decisions]
+        driver = (
+            []
+            if loop.driver is None
+            else [await self._client.status(loop.driver), await self._client.driver_log(loop.driver)]
+        )
+        return "\n".join(
+            map(str, [loop.state.current, loop.last_error, *decisions, *driver, await self._client.snapshot()])
+        )
 
     async def suspend(self, loop: Loop) -> None:
         """Suspend the job, and wait until the job has ended."""
