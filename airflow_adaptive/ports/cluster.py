@@ -144,6 +144,8 @@ class LimitKind(StrEnum):
 class Limit:
     """A limit of all drivers and executors of a cluster or of a part of it, beside the free resources of single workers.
 
+    A limit already counts all drivers in `ClusterSnapshot.drivers`, and all executors in `granted` and `pending`.
+
     Attributes:
         kind: see `LimitKind`.
         name: name of the quota or the queue, "" without one.
@@ -175,8 +177,8 @@ class ClusterSnapshot:
         names: application id -> name of the application; the application of a job has the name of the job.
         drivers: submission id -> driver that has not ended, including drivers that other programs submitted.
         limits: limits beside the free resources of the workers, in the order in which they apply.
-        executor_workers: application id -> executor id -> worker id, if the cluster manager knows the workers of executors. Otherwise the
-            mapping is empty, and the executors report the addresses of their workers.
+        executor_workers: application id -> executor id -> worker id; None if the cluster manager does not know the workers of executors,
+            so that the executors report the addresses of their workers.
     """
 
     workers: Sequence[Worker]
@@ -188,7 +190,7 @@ class ClusterSnapshot:
     names: Mapping[str, str] = field(default_factory=dict)
     drivers: Mapping[str, ActiveDriver] = field(default_factory=dict)
     limits: Sequence[Limit] = ()
-    executor_workers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    executor_workers: Mapping[str, Mapping[str, str]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ from airflow_adaptive.ports import (
     JobStore,
 )
 from airflow_adaptive.runtime.cluster.capacity_share import slot_demand
+from airflow_adaptive.runtime.cluster.open_limits import Shortage
 from airflow_adaptive.runtime.cluster.probe import Probe
 from airflow_adaptive.runtime.cluster.shared_cluster import Participant, SharedCluster
 from airflow_adaptive.runtime.directory_outage import DirectoryOutage
@@ -41,6 +42,7 @@ from airflow_adaptive.runtime.observation.events import (
 from airflow_adaptive.runtime.observation.file_polling import FILE_POLLS_PER_SECOND, FilePolling
 from airflow_adaptive.runtime.observation.job_observation import JobObservation
 from airflow_adaptive.runtime.observation.observer import Observer
+from airflow_adaptive.runtime.observation.shortage_reports import ShortageReports
 from airflow_adaptive.runtime.once_logger import OnceLogger
 from airflow_adaptive.runtime.publishing.publisher import Publisher
 from airflow_adaptive.runtime.rate_limit import RateLimiter
@@ -129,6 +131,7 @@ class Loop:
         self._phase = LoopPhase.CLAIMING
         reports = OnceLogger(log, logging.INFO)
         self._ignored_overrides, self._outdated_requests = OnceLogger(log), OnceLogger(log)
+        self._shortages = ShortageReports()
         self._outage = DirectoryOutage(spec.options.job_directory_timeout)
         self._resolver = RequirementsResolver(advisor)
         self._heartbeat = HeartbeatMonitor()
@@ -315,6 +318,14 @@ class Loop:
             await self._steps.take([await self._diagnosis.explain(event, self.state, observation)])
         self._heartbeat.update(self.state, observation.status, self._now())
         self._publisher.update_urls(observation, self.driver)
+        if observation.cluster is not None:
+            self._report_shortage(observation.share.shortage)
+
+    def _report_shortage(self, shortage: Shortage | None) -> None:
+        reason = self._shortages.reason(shortage, self.state.available_slots)
+        if reason is not None:
+            log.info("%s", reason.text)
+            self._journal.add_log_entry(reason)
 
     # ---- outage of the job directory --------------------------------------------------------------------------------
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from airflow_adaptive.ports import Clock, ClusterSnapshot, ClusterUnreachableError
+from airflow_adaptive.ports import Clock, ClusterSnapshot, ClusterUnreachableError, Request
 from airflow_adaptive.runtime.cluster.free_capacity import FreeCapacity
+from airflow_adaptive.runtime.observation.shortage_reports import describe
 from airflow_adaptive.runtime.observation.slot_offers import slot_offers
+from airflow_adaptive.runtime.once_logger import OnceLogger
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape
 from airflow_adaptive.scheduler import machine
+from airflow_adaptive.scheduler.allocator.slot_sharing import required_slots
 from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.events import SchedulingStarted, SlotsChanged, TimerFired
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.state import Deploying, SchedulerState
+
+log = logging.getLogger(__name__)
 
 Snapshot = Callable[[], Awaitable[ClusterSnapshot]]
 """Polls the cluster; raises `ClusterUnreachableError`."""
@@ -49,29 +55,49 @@ async def wait_for_resources(
     A cluster that is unreachable counts as a cluster without slots, because both may change.
     """
     state = machine.step(machine.create(graph, options), SchedulingStarted(at=clock.now())).state
+    reports = OnceLogger(log, logging.INFO)
     while until is None or clock.now() < until:
-        state = await _poll(state, executor, driver, snapshot, clock)
+        cluster = await _cluster(snapshot)
+        state = _step(state, cluster, executor, driver, clock.now())
         if isinstance(state.current, Deploying):
             workers = {offer.worker: offer.free for offer in state.offers}
             return AvailableResources(
                 slots=state.available_slots, parallelism=state.current.plan.parallelism, workers=workers
             )
+        reports.report(_shortage(state, cluster, executor, driver))
         await clock.sleep(options.poll_interval.total_seconds())
     return None
 
 
-async def _poll(
-    state: SchedulerState, executor: ExecutorShape, driver: DriverShape, snapshot: Snapshot, clock: Clock
-) -> SchedulerState:
+async def _cluster(snapshot: Snapshot) -> ClusterSnapshot:
     try:
-        cluster = await snapshot()
-        capacity = FreeCapacity(cluster.workers, cluster.limits)
-        fitting = capacity.executors(replace(executor.request, may_probe=True), replace(driver.request, may_probe=True))
-        offers = slot_offers(cluster, fitting, None, executor)
+        return await snapshot()
     except ClusterUnreachableError:
-        offers = ()
-    state = machine.step(state, SlotsChanged(at=clock.now(), offers=offers)).state
-    due = [timer for timer in machine.timers(state) if timer.due <= clock.now()]
+        return ClusterSnapshot(workers=())
+
+
+def _step(
+    state: SchedulerState, cluster: ClusterSnapshot, executor: ExecutorShape, driver: DriverShape, now: datetime
+) -> SchedulerState:
+    free = FreeCapacity(cluster.workers, cluster.limits).executors(*_requests(executor, driver))
+    offers = slot_offers(cluster, free, None, executor)
+    state = machine.step(state, SlotsChanged(at=now, offers=offers)).state
+    due = [timer for timer in machine.timers(state) if timer.due <= now]
     for timer in due[:1]:
-        state = machine.step(state, TimerFired(at=clock.now(), timer=timer.name, version=state.version)).state
+        state = machine.step(state, TimerFired(at=now, timer=timer.name, version=state.version)).state
     return state
+
+
+def _shortage(
+    state: SchedulerState, cluster: ClusterSnapshot, executor: ExecutorShape, driver: DriverShape
+) -> str | None:
+    """Return which limit of the cluster keeps the job from its slots, None if the limits are not the reason."""
+    if state.available_slots >= required_slots(state.job, state.requirements):
+        return None
+    shortage = FreeCapacity(cluster.workers, cluster.limits).shortage(*_requests(executor, driver))
+    return None if shortage is None else describe(shortage, state.available_slots)
+
+
+def _requests(executor: ExecutorShape, driver: DriverShape) -> tuple[Request, Request]:
+    """Return the requests of a job that may wait for capacity that does not exist yet."""
+    return replace(executor.request, may_probe=True), replace(driver.request, may_probe=True)

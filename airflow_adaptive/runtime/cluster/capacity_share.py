@@ -26,6 +26,7 @@ from typing import TypeVar
 from airflow_adaptive.job.protocol.documents import Action
 from airflow_adaptive.ports import ClusterSnapshot, Request, SubmissionState
 from airflow_adaptive.runtime.cluster.free_capacity import Executors, FreeCapacity
+from airflow_adaptive.runtime.cluster.open_limits import Shortage
 from airflow_adaptive.runtime.directive import action, executors
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
 from airflow_adaptive.scheduler.allocator.slot_sharing import minimum_slots, required_slots
@@ -120,8 +121,22 @@ def slot_demand(spec: JobSpec, state: SchedulerState, now: datetime, *, may_prob
     )
 
 
-def capacity_shares(demands: Mapping[Key, SlotDemand], cluster: ClusterSnapshot) -> dict[Key, Executors]:
-    """Return the share of each job in the free capacity: executors by worker, in addition to the driver.
+@dataclass(frozen=True, slots=True)
+class CapacityShare:
+    """The share of one job in the free capacity, in addition to its driver.
+
+    Attributes:
+        executors: executors by worker.
+        shortage: why the job gets fewer executors than it can use; None if it gets them all, if it must not grow because another job
+            waits, or if the cluster has no limits.
+    """
+
+    executors: Executors = field(default_factory=dict)
+    shortage: Shortage | None = None
+
+
+def capacity_shares(demands: Mapping[Key, SlotDemand], cluster: ClusterSnapshot) -> dict[Key, CapacityShare]:
+    """Return the share of each job in the free capacity.
 
     No capacity belongs to two shares, with one exception: the share of a job that waits for its minimum contains all free capacity,
     which does not suffice for the job.
@@ -131,8 +146,8 @@ def capacity_shares(demands: Mapping[Key, SlotDemand], cluster: ClusterSnapshot)
     if not any(claim.blocks_growth for claim in ranked):
         for claim in ranked:
             if not claim.waits:
-                claim.share.update(capacity.take(claim.growth, claim.demand.executor_request))
-    return {key: claim.share for key, claim in claims.items()}
+                _take(capacity, claim, claim.growth)
+    return {key: CapacityShare(claim.share, claim.shortage) for key, claim in claims.items()}
 
 
 def unclaimed(demands: Mapping[Key, SlotDemand], cluster: ClusterSnapshot) -> ClusterSnapshot:
@@ -157,6 +172,7 @@ class _Claim:
         growth: executors that the job could use in addition.
         waits: whether the minimum was not available.
         share: executors by worker; all free executors for a job that waits.
+        shortage: why the job got fewer executors than it can use, as far as the limits of the cluster are the reason.
     """
 
     demand: SlotDemand
@@ -169,6 +185,7 @@ class _Claim:
     growth: int
     waits: bool = False
     share: Counter[str] = field(default_factory=Counter)
+    shortage: Shortage | None = None
 
     @property
     def blocks_growth(self) -> bool:
@@ -250,7 +267,7 @@ def _serve_plan(capacity: FreeCapacity, claim: _Claim) -> None:
     demand = claim.demand
     if claim.needs_driver_worker:
         capacity.place(demand.driver_request, demand.executor_request, is_charged=claim.is_driver_charged)
-    claim.share.update(capacity.take(claim.ungranted, demand.executor_request, claim.charged))
+    _take(capacity, claim, claim.ungranted, claim.charged)
 
 
 def _serve_minimum(capacity: FreeCapacity, claim: _Claim) -> None:
@@ -261,7 +278,17 @@ def _serve_minimum(capacity: FreeCapacity, claim: _Claim) -> None:
     claim.waits = not capacity.fits(claim.missing, executor, driver)
     if claim.waits:
         claim.share.update(capacity.executors(executor, driver))
+        claim.shortage = capacity.shortage(executor, driver)
         return
     if driver is not None:
         capacity.place(driver, executor)
-    claim.share.update(capacity.take(claim.missing, executor))
+    _take(capacity, claim, claim.missing)
+
+
+def _take(capacity: FreeCapacity, claim: _Claim, count: int, charged: int = 0) -> None:
+    """Let a claim take executors, as many as fit; see `FreeCapacity.take`."""
+    executor = claim.demand.executor_request
+    taken = capacity.take(count, executor, charged)
+    claim.share.update(taken)
+    if sum(taken.values()) < count:
+        claim.shortage = capacity.shortage(executor)

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from airflow_adaptive.ports import Limit, Request, Worker
-from airflow_adaptive.runtime.cluster.open_limits import UNBOUNDED, OpenLimits
+from airflow_adaptive.ports import Limit, LimitKind, Request, Worker
+from airflow_adaptive.runtime.cluster.open_limits import UNBOUNDED, OpenLimits, Shortage
 
 Executors = Mapping[str, int]
 """Worker id -> number of executors."""
@@ -64,13 +64,7 @@ class FreeCapacity:
             executor: request of an executor.
             driver: request of a driver that is placed first; no executor fits if the driver does not fit. None without a driver.
         """
-        fitting = self._fitting_on(executor).by_worker
-        if driver is not None:
-            worker = self._costliest_worker(driver, executor)
-            if worker is None:
-                return {}
-            fitting = fitting | {worker: fitting[worker] - self._cost(worker, driver, executor)}
-        return _at_most(self._limits.allowed(executor, driver), fitting)
+        return _at_most(self._limits.allowed(executor, driver), self._fitting_after(driver, executor))
 
     def fits(self, count: int, executor: Request, driver: Request | None = None) -> bool:
         """Return whether this number of executors fits, together with the driver if one is given."""
@@ -116,6 +110,32 @@ class FreeCapacity:
                 left -= 1
         self._limits.charge(executor, max(wanted - left - charged, 0))
         return taken
+
+    def shortage(self, executor: Request, driver: Request | None = None) -> Shortage | None:
+        """Return why no more executors fit than `executors` returns. None on a cluster without limits: the reason is always the workers.
+
+        Args:
+            executor: request of an executor.
+            driver: request of a driver that is placed first; None without a driver.
+        """
+        if not self._limits:
+            return None
+        if driver is not None and (shortage := self._limits.shortage(driver)) is not None:
+            return replace(shortage, text=f"{shortage.text}, which is too little for the driver")
+        if driver is not None and self._costliest_worker(driver, executor) is None:
+            return Shortage(LimitKind.WORKERS, text="no worker has room for the driver")
+        allowed = self._limits.allowed(executor, driver)
+        if sum(self._fitting_after(driver, executor).values()) <= allowed:
+            return Shortage(LimitKind.WORKERS, text="no worker has room for another executor")
+        return self._limits.after(executor, allowed, driver).shortage(executor)
+
+    def _fitting_after(self, driver: Request | None, executor: Request) -> Mapping[str, int]:
+        """Return the executors that fit on each worker after the driver was placed, without the limits."""
+        fitting = self._fitting_on(executor).by_worker
+        if driver is None:
+            return fitting
+        worker = self._costliest_worker(driver, executor)
+        return {} if worker is None else fitting | {worker: fitting[worker] - self._cost(worker, driver, executor)}
 
     def _fitting_on(self, request: Request) -> _Fitting:
         """Return how many executors or drivers fit on the workers.

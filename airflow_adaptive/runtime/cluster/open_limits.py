@@ -3,21 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from airflow_adaptive.ports import Limit, Request, Resources
+from airflow_adaptive.ports import MIB, Limit, LimitKind, Request, Resources
 
 UNBOUNDED: Final = 1 << 60
 """Number of executors that no cluster can run."""
 
 
+_ORDER: Final = tuple(LimitKind)
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """Why a job gets no more executors.
+
+    Attributes:
+        kind: kind of the first limit that allows no more; WORKERS if no worker has room for more.
+        name: name of the limit, "" without one.
+        text: what the limit still allows, for users. The amounts change often, so the text does not count in a comparison.
+    """
+
+    kind: LimitKind
+    name: str = ""
+    text: str = field(default="", compare=False)
+
+
 class OpenLimits:
-    """What the limits still allow."""
+    """What the limits still allow, in the order of `LimitKind`."""
 
     def __init__(self, limits: Iterable[Limit]) -> None:
         """Start with what the cluster manager reported."""
-        self._limits = list(limits)
+        self._limits = sorted(limits, key=lambda limit: _ORDER.index(limit.kind))
+
+    def __bool__(self) -> bool:
+        """Return whether there is any limit."""
+        return bool(self._limits)
 
     @property
     def remaining(self) -> tuple[Limit, ...]:
@@ -38,19 +60,54 @@ class OpenLimits:
         if count:
             self._limits = [_charged(limit, limit.charge(request), count) for limit in self._limits]
 
+    def shortage(self, request: Request) -> Shortage | None:
+        """Return the first limit that does not allow a driver or an executor, None if all limits allow it."""
+        for limit in self._limits:
+            if not _allowed(limit, request, None):
+                return Shortage(limit.kind, limit.name, f"{_subject(limit)} allows {_lacking(limit, request)} more")
+        return None
+
+    def after(self, request: Request, count: int, before: Request | None) -> OpenLimits:
+        """Return what the limits allow after a number of executors, and after the driver `before` if there is one."""
+        limits = OpenLimits(self._limits)
+        if before is not None:
+            limits.charge(before, 1)
+        limits.charge(request, count)
+        return limits
+
 
 def _allowed(limit: Limit, request: Request, before: Request | None) -> int:
     left = limit if before is None else _charged(limit, limit.charge(before), 1)
+    counts = (max(free // taken, 0) for free, taken, _ in _dimensions(left, request))
+    return min(counts, default=UNBOUNDED)
+
+
+def _lacking(limit: Limit, request: Request) -> str:
+    return " and ".join(text for free, taken, text in _dimensions(limit, request) if free < taken)
+
+
+def _dimensions(limit: Limit, request: Request) -> list[tuple[int, int, str]]:
+    """Return for each dimension that a limit bounds: what the limit allows, what the request takes, and the allowed amount as text."""
     charge = limit.charge(request)
     if charge is None:
-        return UNBOUNDED
+        return []
+    cpu, memory, count = (max(free or 0, 0) for free in (limit.cpu_millicores, limit.memory_bytes, limit.count))
     dimensions = (
-        (left.cpu_millicores, charge.cpu_millicores),
-        (left.memory_bytes, charge.memory_bytes),
-        (left.count, 1),
+        (limit.cpu_millicores, charge.cpu_millicores, f"{cpu / 1000:g} cores"),
+        (limit.memory_bytes, charge.memory_bytes, f"{memory // MIB:,} MiB"),
+        (limit.count, 1, f"{count} drivers or executors"),
     )
-    counts = (max(free // taken, 0) for free, taken in dimensions if free is not None and taken)
-    return min(counts, default=UNBOUNDED)
+    return [(free, taken, text) for free, taken, text in dimensions if free is not None and taken]
+
+
+def _subject(limit: Limit) -> str:
+    match limit.kind:
+        case LimitKind.WORKERS:
+            return "the capacity of the workers"
+        case LimitKind.CAP:
+            return "the cap of the connection"
+        case _:
+            return f"{limit.kind} `{limit.name}`"
 
 
 def _charged(limit: Limit, charge: Resources | None, count: int) -> Limit:

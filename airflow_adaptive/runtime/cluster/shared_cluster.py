@@ -10,8 +10,7 @@ from datetime import timedelta
 from weakref import WeakKeyDictionary
 
 from airflow_adaptive.ports import Clock, ClusterClient, ClusterSnapshot, ClusterUnreachableError
-from airflow_adaptive.runtime.cluster.capacity_share import SlotDemand, capacity_shares, unclaimed
-from airflow_adaptive.runtime.cluster.free_capacity import Executors
+from airflow_adaptive.runtime.cluster.capacity_share import CapacityShare, SlotDemand, capacity_shares, unclaimed
 
 log = logging.getLogger(__name__)
 
@@ -31,11 +30,11 @@ class ClusterView:
 
     Attributes:
         cluster: state of the cluster, as the master reports it.
-        share: capacity share of the job: executors by worker, in addition to its driver.
+        share: capacity share of the job, in addition to its driver.
     """
 
     cluster: ClusterSnapshot
-    share: Executors
+    share: CapacityShare
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -182,7 +181,7 @@ class Participant:
             client: client of the loop.
         """
         self.demand = SlotDemand(job="")
-        self.share: Executors = {}
+        self.share = CapacityShare()
         self.is_established = False
         self._shared = shared
         self._client = client

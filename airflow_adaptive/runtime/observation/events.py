@@ -88,7 +88,7 @@ def _slot_events(
     if observation.cluster is None or is_unknown:
         return
     status = observation.status if has_driver else None
-    offers = slot_offers(observation.cluster, observation.share, status, executor)
+    offers = slot_offers(observation.cluster, observation.share.executors, status, executor)
     if offers != state.offers:
         yield events.SlotsChanged(at=now, offers=offers)
 

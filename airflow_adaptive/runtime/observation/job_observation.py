@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 from airflow_adaptive.job.protocol.documents import DriverStatus
 from airflow_adaptive.ports import ClusterSnapshot, ControlRequests, SubmissionStatus
-from airflow_adaptive.runtime.cluster.free_capacity import Executors
+from airflow_adaptive.runtime.cluster.capacity_share import CapacityShare
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class JobObservation:
         status_read_at: when the status was read, None if this poll cannot decide whether the driver has missed its heartbeat.
         control_requests: requests of users and programs.
         cluster: workers and grants.
-        share: capacity share of the job: executors by worker, in addition to those that the job has.
+        share: capacity share of the job, in addition to the executors that the job has.
         submission: state of the driver process.
     """
 
@@ -27,7 +27,7 @@ class JobObservation:
     status_read_at: datetime | None = None
     control_requests: ControlRequests = ControlRequests()
     cluster: ClusterSnapshot | None = None
-    share: Executors = field(default_factory=dict)
+    share: CapacityShare = CapacityShare()
     submission: SubmissionStatus | None = None
 
     @property

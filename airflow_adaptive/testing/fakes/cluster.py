@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from airflow_adaptive.ports import (
@@ -13,6 +13,7 @@ from airflow_adaptive.ports import (
     ClusterUnreachableError,
     DriverLog,
     DriverSubmission,
+    Limit,
     NotSubmittedError,
     Resources,
     SubmissionState,
@@ -79,6 +80,7 @@ class FakeCluster:
         submits: False makes submissions raise `NotSubmittedError`, as if the REST server were down.
         answers: False makes a completed call raise `ClusterUnreachableError`, as if its answer were lost.
         submissions: accepted submissions by submission id, in order.
+        limits: limits of the empty cluster. The snapshots report what drivers and executors leave. The cluster does not enforce the limits.
         cleaned_up: jobs for which `clean_up` was called, in order.
     """
 
@@ -99,6 +101,7 @@ class FakeCluster:
         self.submits = True
         self.answers = True
         self.submissions: dict[str, DriverSubmission] = {}
+        self.limits: Sequence[Limit] = ()
         self.cleaned_up: list[str] = []
         self._scripts = dict(scripts or {})
         self._on_launch = on_launch
@@ -129,6 +132,7 @@ class FakeCluster:
             log_pages=pages,
             names=names,
             drivers=self._living(),
+            limits=[self._left(limit) for limit in self.limits],
         )
 
     async def submit(self, submission: DriverSubmission) -> str:
@@ -291,6 +295,19 @@ class FakeCluster:
             for name, driver in self._drivers.items()
             if driver.state in states
         }
+
+    def _left(self, limit: Limit) -> Limit:
+        """Return what a limit allows beside the drivers and the executors."""
+        held = [driver.request for driver in self._living().values()]
+        for application in self._applications():
+            held += len(application.placed) * [_resources(application.cores, application.memory_mb)]
+        used = sum(held, Resources())
+        return replace(
+            limit,
+            cpu_millicores=None if limit.cpu_millicores is None else limit.cpu_millicores - used.cpu_millicores,
+            memory_bytes=None if limit.memory_bytes is None else limit.memory_bytes - used.memory_bytes,
+            count=None if limit.count is None else limit.count - len(held),
+        )
 
     def _applications(self) -> list[_Application]:
         return [driver.application for driver in self._drivers.values() if driver.application is not None]

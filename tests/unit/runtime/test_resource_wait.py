@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
 
+from airflow_adaptive.ports import MIB, Limit, LimitKind
 from airflow_adaptive.runtime.resource_wait import AvailableResources, wait_for_resources
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape
 from airflow_adaptive.scheduler.config.options import Options
@@ -66,6 +68,16 @@ def test_slots_for_the_lower_bounds_are_found_after_the_stabilization_timeout(
     assert found is not None
     assert found.parallelism == {"job": 2}
     assert clock.elapsed == pytest.approx(10, abs=1)
+
+
+def test_wait_reports_the_limit_that_keeps_the_job_from_its_slots(
+    wait: Waiting, cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.add_worker(cores=5, memory_mb=4096)
+    cluster.limits = [Limit(kind=LimitKind.QUOTA, name="team-a", memory_bytes=1224 * MIB)]
+    with caplog.at_level(logging.INFO):
+        assert wait() is None
+    assert caplog.messages == ["1 slot: quota `team-a` allows 200 MiB more"]
 
 
 def test_wait_ends_when_a_worker_joins(wait: Waiting, cluster: FakeCluster, clock: ManualClock) -> None:

@@ -55,7 +55,7 @@ def runs(job: str, planned: int, maximum: int, **more: Any) -> SlotDemand:
 def executors_by_job(snapshot: ClusterSnapshot, *demands: SlotDemand) -> dict[str, int]:
     """Executors in each job's share."""
     shares = capacity_shares({demand.job: demand for demand in demands}, snapshot)
-    return {demand.job: sum(shares[demand.job].values()) for demand in demands}
+    return {demand.job: sum(shares[demand.job].executors.values()) for demand in demands}
 
 
 # ---- one job --------------------------------------------------------------------------------------------------------
@@ -205,7 +205,8 @@ def test_no_job_can_plan_on_the_share_of_another_job(
     snapshot = cluster(*free, granted=cores)
     taken: Counter[str] = Counter()
     drivers = 0
-    for it, share in capacity_shares({it: it for it in demands}, snapshot).items():
+    for it, granted_share in capacity_shares({it: it for it in demands}, snapshot).items():
+        share = granted_share.executors
         have = cores.get(f"app-{it.job}", 0) // it.executor.cores
         if have + sum(share.values()) >= it.minimum:
             drivers += not it.has_driver
@@ -220,7 +221,7 @@ def test_waiting_job_does_not_fit_into_the_remaining_slots(free: list[int], dema
     shares = capacity_shares({it: it for it in demands}, snapshot)
     left = FreeCapacity(unclaimed({it: it for it in demands}, snapshot).workers)
     for it, share in shares.items():
-        if not it.has_driver and sum(share.values()) < it.minimum:
+        if not it.has_driver and sum(share.executors.values()) < it.minimum:
             assert not left.fits(it.minimum, it.executor.request, it.driver.request)
 
 

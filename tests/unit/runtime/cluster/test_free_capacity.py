@@ -95,3 +95,31 @@ def test_what_fits_can_be_taken(first: int, second: int, allowed: int, wanted: i
     assert FreeCapacity(workers, limits).fits(wanted, EXECUTOR) is (wanted <= expected)
     assert sum(FreeCapacity(workers, limits).executors(EXECUTOR).values()) == expected
     assert sum(FreeCapacity(workers, limits).take(wanted, EXECUTOR).values()) == min(wanted, expected)
+
+
+def shortage(capacity: FreeCapacity, driver: Request | None = None) -> str | None:
+    found = capacity.shortage(EXECUTOR, driver)
+    return None if found is None else found.text
+
+
+def test_without_limits_no_reason_is_needed():
+    assert shortage(FreeCapacity([worker("a", 2)])) is None
+    assert shortage(FreeCapacity([])) is None
+
+
+def test_the_workers_are_the_reason_before_any_limit():
+    assert shortage(FreeCapacity([worker("a", 2)], [quota(2)])) == "no worker has room for another executor"
+    assert shortage(FreeCapacity([worker("a", 2)], [quota(2)]), DRIVER) == "no worker has room for another executor"
+    assert shortage(FreeCapacity([], [quota(2)]), DRIVER) == "no worker has room for the driver"
+
+
+def test_a_limit_is_the_reason_after_the_executors_that_it_allows():
+    assert shortage(FreeCapacity([worker("a", 9)], [quota(2)])) == "quota `team-a` allows 0 cores more"
+    half = Limit(kind=LimitKind.QUOTA, name="team-a", cpu_millicores=2500)
+    assert shortage(FreeCapacity([worker("a", 9)], [half]), DRIVER) == "quota `team-a` allows 0.5 cores more"
+
+
+def test_a_limit_may_be_too_small_for_the_driver():
+    large = Request(3000, 100)
+    text = "quota `team-a` allows 2 cores more, which is too little for the driver"
+    assert shortage(FreeCapacity([worker("a", 9)], [quota(2)]), large) == text

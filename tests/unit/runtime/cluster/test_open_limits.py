@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_adaptive.ports import Limit, LimitKind, Request, Resources
+from airflow_adaptive.ports import MIB, Limit, LimitKind, Request, Resources
 from airflow_adaptive.runtime.cluster.open_limits import UNBOUNDED, OpenLimits
 
 EXECUTOR = Request(1000, 100)
@@ -72,3 +72,32 @@ def test_exactly_the_allowed_number_can_be_taken(cpu: int, memory: int, count: i
     [left] = limits.remaining
     assert min(left.cpu_millicores or 0, left.memory_bytes or 0, left.count or 0) >= 0
     assert limits.allowed(EXECUTOR) == 0
+
+
+def shortage(*limits: Limit, request: Request = EXECUTOR) -> str | None:
+    found = OpenLimits(limits).shortage(request)
+    return None if found is None else found.text
+
+
+def test_a_limit_that_allows_more_is_no_shortage():
+    assert shortage(limit(cpu=1000, memory=100, count=1)) is None
+
+
+def test_the_shortage_names_what_a_limit_allows_more():
+    large = Request(1500, 2048 * MIB)
+    assert shortage(limit(memory=1900 * MIB), request=large) == "quota `team-a` allows 1,900 MiB more"
+    assert shortage(limit(cpu=1250, memory=8192 * MIB), request=large) == "quota `team-a` allows 1.25 cores more"
+    assert shortage(limit(cpu=500, memory=0), request=large) == "quota `team-a` allows 0.5 cores and 0 MiB more"
+    assert shortage(limit(count=0)) == "quota `team-a` allows 0 drivers or executors more"
+    assert shortage(limit(cpu=-500)) == "quota `team-a` allows 0 cores more"
+
+
+def test_the_first_limit_in_the_order_of_the_kinds_is_the_reason():
+    cap = Limit(kind=LimitKind.CAP, cpu_millicores=500)
+    queue = Limit(kind=LimitKind.QUEUE, name="streams", cpu_millicores=500)
+    workers = Limit(kind=LimitKind.WORKERS, cpu_millicores=500)
+    assert shortage(cap) == "the cap of the connection allows 0.5 cores more"
+    assert shortage(cap, queue) == "queue `streams` allows 0.5 cores more"
+    assert shortage(cap, queue, limit(cpu=500)) == "quota `team-a` allows 0.5 cores more"
+    assert shortage(cap, limit(cpu=500), workers) == "the capacity of the workers allows 0.5 cores more"
+    assert shortage(cap, limit(cpu=5000)) == "the cap of the connection allows 0.5 cores more"

@@ -75,7 +75,7 @@ def wants(job: str, maximum: int = 8, **more: Any) -> SlotDemand:
 
 
 def executors(view: ClusterView) -> int:
-    return sum(view.share.values())
+    return sum(view.share.executors.values())
 
 
 @in_virtual_time

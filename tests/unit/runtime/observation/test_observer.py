@@ -114,7 +114,7 @@ async def test_observation_contains_the_cluster_and_the_capacity_share(scene: Sc
     await scene.observe()
     observation = await scene.observe()
     assert observation.cluster == await scene.cluster.snapshot()
-    assert sum(observation.share.values()) == 2
+    assert sum(observation.share.executors.values()) == 2
     assert observation.submission is None
     assert scene.observer.last_error is None
 
@@ -144,7 +144,7 @@ async def test_cluster_without_an_answer_is_unknown_and_the_error_is_kept_until_
     driver = await scene.submit()
     scene.cluster.reachable = False
     observation = await scene.observe(driver)
-    assert (observation.cluster, observation.submission, dict(observation.share)) == (None, None, {})
+    assert (observation.cluster, observation.submission, dict(observation.share.executors)) == (None, None, {})
     assert "the cluster does not answer" in str(scene.observer.last_error)
     scene.cluster.reachable = True
     await scene.observe(driver)

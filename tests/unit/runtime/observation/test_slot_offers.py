@@ -57,3 +57,31 @@ def test_granted_cores_without_a_registered_executor_are_arriving() -> None:
         SlotOffer(worker="w1", held=1, free=0, address=ADDRESS),
         SlotOffer(worker="", free=2),
     )
+
+
+def known_offers(workers: dict[str, str], reported: DriverStatus) -> tuple[SlotOffer, ...]:
+    """Slot offers on a cluster whose manager knows the workers of executors; all cores of its worker are free."""
+    cluster = ClusterSnapshot(
+        workers=(worker(cores_free=4),), granted={"app": len(workers)}, executor_workers={"app": workers}
+    )
+    return slot_offers(cluster, {}, reported, ExecutorShape(cores=1))
+
+
+def test_executors_hold_slots_on_the_workers_that_the_cluster_manager_names() -> None:
+    """The executors report the names of their nodes, and the account of the client may not list nodes."""
+    held = known_offers({"0": "w1", "1": "w1"}, status(2, worker="node-7"))
+    assert held == (SlotOffer(worker="w1", held=2, free=0, address=ADDRESS),)
+
+
+def test_executors_on_a_worker_that_is_not_listed_hold_slots() -> None:
+    """The node was cordoned, or does not report; its executors run."""
+    assert known_offers({"0": "w1", "1": "w2"}, status(2)) == (
+        SlotOffer(worker="w1", held=1, free=0, address=ADDRESS),
+        SlotOffer(worker="w2", held=1, free=0, address="w2"),
+    )
+
+
+def test_executors_that_the_cluster_manager_does_not_know_hold_nothing() -> None:
+    assert known_offers({"1": "w1"}, status(2)) == (SlotOffer(worker="w1", held=1, free=0, address=ADDRESS),)
+    none_left = ClusterSnapshot(workers=(worker(cores_free=1),), executor_workers={})
+    assert slot_offers(none_left, {}, status(2), ExecutorShape(cores=1)) == ()
