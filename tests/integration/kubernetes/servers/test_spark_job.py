@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_adaptive.local.waiting import wait_until
-from tests.integration.kubernetes.spark_job import create_job
+from tests.integration.kubernetes.servers.spark_job import create_job
 from tests.support.kubernetes.api import Json
 from tests.support.kubernetes.cluster import KubernetesCluster
 from tests.support.kubernetes.images import SPARK
