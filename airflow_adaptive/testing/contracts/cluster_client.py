@@ -157,10 +157,14 @@ class ClusterClientContract:
         async def granted() -> Mapping[str, int]:
             return (await cluster.client.snapshot()).granted
 
+        async def executors() -> Mapping[str, int]:
+            """An application registers before it requests executors."""
+            return {name: cores for name, cores in (await granted()).items() if cores}
+
         async def all_free() -> bool:
             return _free(await cluster.client.snapshot()) == (3, 3 * MEMORY_MB)
 
-        assert tuple((await wait_until_async(granted, TIMEOUT_S, "an application")).values()) == (1,)
+        assert tuple((await wait_until_async(executors, TIMEOUT_S, "executors")).values()) == (1,)
         snapshot = await cluster.client.snapshot()
         assert _free(snapshot) == (1, MEMORY_MB)
         assert [*snapshot.names.items()] == [(*snapshot.granted, "contract: COMPUTES")]
