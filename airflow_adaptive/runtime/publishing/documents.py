@@ -12,7 +12,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Final
 
-from airflow_adaptive.job.protocol.documents import DriverStatus
+from airflow_adaptive.job.protocol.documents import DriverStatus, QueryReport
 from airflow_adaptive.runtime.publishing.history_records import all_rescale_records, decision_records, transition_record
 from airflow_adaptive.runtime.publishing.job_view import JobView
 from airflow_adaptive.runtime.requirements.advice import Advice, PolicyAdvice
@@ -73,8 +73,12 @@ def driver_document(status: DriverStatus | None) -> Mapping[str, Any]:
         "version": status.version,
         "parallelism": dict(status.parallelism),
         "executors": [asdict(executor) for executor in status.executors],
-        "queries": [asdict(query) for query in status.queries],
+        "queries": [_query_document(query) for query in status.queries],
     }
+
+
+def _query_document(query: QueryReport) -> Mapping[str, Any]:
+    return {**asdict(query), "sources": [asdict(source) for source in query.sources]}
 
 
 def _summary(view: JobView, task: Mapping[str, Any]) -> dict[str, Any]:
