@@ -278,6 +278,9 @@ class ClusterClient(Protocol):
     async def submit(self, submission: DriverSubmission) -> str:
         """Start a driver and return its submission id.
 
+        A submission with the name, the epoch and the nonce of an earlier submission results in no second driver: the call returns the id of
+        the first driver, or raises `ClusterUnreachableError`.
+
         Raises:
             NotSubmittedError: no master received the submission.
             ClusterUnreachableError: a master may have accepted the submission.
@@ -301,7 +304,7 @@ class ClusterClient(Protocol):
         ...
 
     async def clean_up(self, job: str) -> None:
-        """Remove what the drivers of a job that have ended left on the cluster. Raises `ClusterUnreachableError`."""
+        """Remove what the drivers of a job that has ended left on the cluster. The call is idempotent. Raises `ClusterUnreachableError`."""
         ...
 
     async def close(self) -> None:

@@ -30,6 +30,7 @@ from airflow_adaptive.spark.standalone.credentials import Credentials, Renew
 from airflow_adaptive.spark.standalone.errors import ForeignAnswerError, MasterError, NoAnswerError, RefusalError
 from airflow_adaptive.spark.standalone.http import Http
 from airflow_adaptive.spark.standalone.rest import create_request, read_kill, read_state, read_status, read_submission
+from airflow_adaptive.spark.standalone.sent_submissions import SentSubmissions
 from airflow_adaptive.spark.standalone.worker_log import MAX_BYTES, log_url, read_log
 
 Answer = TypeVar("Answer")
@@ -69,6 +70,7 @@ class StandaloneCluster:
         self._ui_http = Http(address, self._credentials, transport)
         """Connections of its own for the state of the cluster, which must not wait for the requests of single drivers."""
         self._last_leader = address.masters[0]
+        self._sent = SentSubmissions()
         self._log_listing: asyncio.Task[ClusterSnapshot] | None = None
         """Snapshot with the pages of all logs, which loops that read logs at the same time share."""
 
@@ -80,11 +82,17 @@ class StandaloneCluster:
         return await self._request_leader(self._state)
 
     async def submit(self, submission: DriverSubmission) -> str:
-        """Start a driver and return its submission id.
+        """Start a driver and return its submission id; a repeated submission returns the id of the same driver.
+
+        The client recognizes a submission that the same process repeats; `SentSubmissions` explains why this is sufficient.
 
         Raises `NotSubmittedError`, `ClusterUnreachableError` (whether it was accepted is unknown) or
         `SubmissionRefusedError`.
         """
+        return await self._sent.send_once(submission, lambda: self._create(submission))
+
+    async def _create(self, submission: DriverSubmission) -> str:
+        """Let the leading master create a driver. Raises as `submit`."""
         address = self._address
         secret_env = {name: value for name, value in address.secret_env.items() if name not in submission.env}
         submission = replace(submission, conf={**address.conf, **submission.conf}, secret_env=secret_env)
@@ -133,7 +141,8 @@ class StandaloneCluster:
         return DriverLog(stdout=await self._output(pages.stdout), stderr=await self._output(pages.stderr))
 
     async def clean_up(self, job: str) -> None:
-        """Return at once: the master and its workers remove what drivers leave (`spark.worker.cleanup.enabled`)."""
+        """Forget the submission of a job. The master and its workers remove what drivers leave (`spark.worker.cleanup.enabled`)."""
+        self._sent.forget(job)
 
     async def close(self) -> None:
         """Close the connections."""

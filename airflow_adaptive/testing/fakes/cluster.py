@@ -22,6 +22,7 @@ from airflow_adaptive.ports import (
 )
 from airflow_adaptive.spark.properties import check_submission
 from airflow_adaptive.spark.standalone.rest import LOST_WORKER
+from airflow_adaptive.spark.standalone.sent_submissions import SentSubmissions
 from airflow_adaptive.spark.standalone.worker_log import log_pages
 
 MASTER_URL = "spark://fake:7077"
@@ -80,6 +81,7 @@ class FakeCluster:
         submits: False makes submissions raise `NotSubmittedError`, as if the REST server were down.
         answers: False makes a completed call raise `ClusterUnreachableError`, as if its answer were lost.
         submissions: accepted submissions by submission id, in order.
+        repeated: submissions that were sent again, in order.
         limits: limits of the empty cluster. The snapshots report what drivers and executors leave. The cluster does not enforce the limits.
         cleaned_up: jobs for which `clean_up` was called, in order.
     """
@@ -101,6 +103,7 @@ class FakeCluster:
         self.submits = True
         self.answers = True
         self.submissions: dict[str, DriverSubmission] = {}
+        self.repeated: list[DriverSubmission] = []
         self.limits: Sequence[Limit] = ()
         self.cleaned_up: list[str] = []
         self._scripts = dict(scripts or {})
@@ -111,6 +114,7 @@ class FakeCluster:
         self._worker_count = 0
         self._drivers: dict[str, _Driver] = {}
         self._driver_count = 0
+        self._sent = SentSubmissions()
 
     # ---- ClusterClient ----------------------------------------------------------------------------------------------
 
@@ -137,16 +141,9 @@ class FakeCluster:
 
     async def submit(self, submission: DriverSubmission) -> str:
         """See `ClusterClient`."""
-        if not (self.reachable and self.submits):
-            raise NotSubmittedError(f"no master of {MASTER_URL} accepts requests: it was made unreachable")
-        check_submission(submission)
-        submission_id = f"driver-20130101000000-{self._driver_count:04d}"
-        self._driver_count += 1
-        self.submissions[submission_id] = submission
-        self._drivers[submission_id] = _Driver(submission=submission)
-        self._schedule()
-        self._answer()
-        return submission_id
+        if self._sent.is_repeated(submission):
+            self.repeated.append(submission)
+        return await self._sent.send_once(submission, lambda: self.create_driver(submission))
 
     async def status(self, submission_id: str) -> SubmissionStatus:
         """See `ClusterClient`."""
@@ -173,6 +170,7 @@ class FakeCluster:
     async def clean_up(self, job: str) -> None:
         """See `ClusterClient`."""
         self._receive()
+        self._sent.forget(job)
         self.cleaned_up.append(job)
         self._answer()
 
@@ -180,6 +178,19 @@ class FakeCluster:
         """See `ClusterClient`."""
 
     # ---- the cluster ------------------------------------------------------------------------------------------------
+
+    async def create_driver(self, submission: DriverSubmission) -> str:
+        """Create a driver for each request, as a master does. Otherwise like `submit`."""
+        if not (self.reachable and self.submits):
+            raise NotSubmittedError(f"no master of {MASTER_URL} accepts requests: it was made unreachable")
+        check_submission(submission)
+        submission_id = f"driver-20130101000000-{self._driver_count:04d}"
+        self._driver_count += 1
+        self.submissions[submission_id] = submission
+        self._drivers[submission_id] = _Driver(submission=submission)
+        self._schedule()
+        self._answer()
+        return submission_id
 
     def add_worker(self, cores: int = 1, memory_mb: int = 1024) -> str:
         """Add a worker to the cluster. Return the ID of the worker."""

@@ -43,7 +43,7 @@ async def answer(cluster: FakeCluster, method: str, url: str, body: bytes) -> by
         case "GET", "log":
             return await _log(cluster, urlsplit(url).query)
         case "POST", "create":
-            created = await cluster.submit(_submission(json.loads(body)))
+            created = await cluster.create_driver(_submission(json.loads(body)))
             return _response("CreateSubmissionResponse", submissionId=created)
         case "GET", "status":
             return _status(submission_id, await cluster.status(submission_id))

@@ -257,7 +257,7 @@ class Competition:
             for _, action in [it for it in self._planned if second <= it[0] < second + 1]:
                 action()
             while self._foreign:
-                await self.cluster.submit(self._foreign.pop())
+                await self.cluster.create_driver(self._foreign.pop())
             states = self.cluster.states
             for job in self.jobs.values():
                 job.drivers.tick(states)

@@ -160,6 +160,7 @@ class LoopKillSimulation(Simulation):
         assert self.drivers.started or self.is_stop_requested
         epochs = [submission.conf[PREFIX + "epoch"] for submission in self.cluster.submissions.values()]
         assert len(epochs) == len(set(epochs)), f"epochs {epochs}: one was submitted twice"
+        assert not self.cluster.repeated
         if self.drivers.left:
             self.pass_time(60)  # orphans find out that they are
         assert not self.drivers.left, f"drivers {self.drivers.left} are left"

@@ -109,7 +109,7 @@ class SimulatedCluster(FakeCluster):
         submission = DriverSubmission(
             name="foreign", script="foreign.py", driver_cores=cores, driver_memory_mb=memory_mb
         )
-        submission_id = result_of(self.submit(submission))
+        submission_id = result_of(self.create_driver(submission))
         return lambda: self.kill_driver(submission_id)
 
     def disconnect_drivers(self) -> Action:

@@ -13,7 +13,8 @@ from airflow_adaptive.local.cluster import HOST, LocalCluster, free_port
 from airflow_adaptive.ports import ClusterClient
 from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddress
 from airflow_adaptive.spark.standalone.client import StandaloneCluster
-from airflow_adaptive.testing.contracts.cluster_client import ClusterClientContract, Script
+from airflow_adaptive.testing.contracts.cluster_client import Script
+from airflow_adaptive.testing.contracts.standalone_cluster import StandaloneClusterContract
 from tests.support.servers.reverse_proxy import ReverseProxy
 
 SCRIPTS = {
@@ -31,6 +32,8 @@ threading.Event().wait()
 
 class StandaloneUnderTest:
     """The real thing."""
+
+    needs_clean_up = False
 
     def __init__(
         self, local: LocalCluster, scripts: Path, ui_url: str | None = None, rest_url: str | None = None
@@ -67,7 +70,7 @@ def _client(port: int | None, ui_port: int | None, rest_port: int | None) -> Sta
     return StandaloneCluster(ClusterAddress(masters=(master,)))
 
 
-class TestStandaloneCluster(ClusterClientContract):
+class TestStandaloneCluster(StandaloneClusterContract):
     @pytest_asyncio.fixture
     async def cluster(self, spark_cluster: LocalCluster, tmp_path: Path) -> AsyncIterator[StandaloneUnderTest]:
         under_test = StandaloneUnderTest(spark_cluster, tmp_path)

@@ -134,6 +134,18 @@ async def test_driver_has_the_secret_variables_of_the_connection_unless_the_job_
 
 
 @pytest.mark.asyncio
+async def test_submission_is_forgotten_when_its_job_has_ended() -> None:
+    masters = Masters(h1=master())
+    async with client(masters) as cluster:
+        for job in ("arrivals", SUBMISSION.name):
+            await cluster.submit(SUBMISSION)
+            await cluster.clean_up(job)
+        assert len(masters.requests) == 1
+        await cluster.submit(SUBMISSION)
+    assert len(masters.requests) == 2
+
+
+@pytest.mark.asyncio
 @pytest.mark.parametrize("status", ["STANDBY", "RECOVERING", "COMPLETING_RECOVERY"])
 async def test_cluster_without_leader_is_unreachable(status: str) -> None:
     async with client(Masters(h1=master(status), h2=master(status))) as cluster:

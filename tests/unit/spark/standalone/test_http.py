@@ -40,14 +40,17 @@ async def test_response_that_does_not_end_is_no_answer(pause_s: float) -> None:
     await client.close()
 
 
+def of_jobs(count: int) -> list[DriverSubmission]:
+    return [DriverSubmission(name=f"job-{number}", script="job.py") for number in range(count)]
+
+
 @pytest.mark.asyncio
 async def test_requests_of_many_loops_do_not_exceed_the_connections_that_a_server_accepts() -> None:
     """All jobs of a process submit their drivers at once."""
     with FakeMaster() as master:
         master.delay_s = 0.5
         client = StandaloneCluster(master.address)
-        submission = DriverSubmission(name="departures", script="departures.py")
-        submissions = await asyncio.gather(*(client.submit(submission) for _ in range(150)))
+        submissions = await asyncio.gather(*(client.submit(submission) for submission in of_jobs(150)))
         await client.close()
     assert len(set(submissions)) == 150
     assert master.most_at_once <= MAX_CONNECTIONS
@@ -60,8 +63,7 @@ async def test_submission_waits_for_a_connection_longer_than_for_a_response(monk
     with FakeMaster() as master:
         master.delay_s = 0.5
         client = StandaloneCluster(replace(master.address, timeout_s=3))
-        submission = DriverSubmission(name="departures", script="departures.py")
-        assert len(await asyncio.gather(*(client.submit(submission) for _ in range(20)))) == 20
+        assert len(await asyncio.gather(*(client.submit(submission) for submission in of_jobs(20)))) == 20
         await client.close()
 
 

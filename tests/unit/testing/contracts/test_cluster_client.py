@@ -7,9 +7,12 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from airflow_adaptive.local.cluster import HOST, free_port
 from airflow_adaptive.ports import ClusterClient, DriverLog, SubmissionState
+from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddress
 from airflow_adaptive.spark.standalone.client import StandaloneCluster
-from airflow_adaptive.testing.contracts.cluster_client import MEMORY_MB, ClusterClientContract, Script
+from airflow_adaptive.testing.contracts.cluster_client import MEMORY_MB, Script
+from airflow_adaptive.testing.contracts.standalone_cluster import StandaloneClusterContract
 from airflow_adaptive.testing.fakes.cluster import FakeCluster, FakeScript
 from tests.support.servers.fake_master import FakeMaster
 
@@ -23,35 +26,39 @@ FAKE_SCRIPTS: dict[str, FakeScript] = {
 class FakeUnderTest:
     """The fake cluster, with the scripts of the contract."""
 
-    def __init__(self, fake: FakeCluster, client: ClusterClient) -> None:
+    def __init__(
+        self, fake: FakeCluster, client: ClusterClient, stranded_client: ClusterClient, *, needs_clean_up: bool
+    ) -> None:
         self.client = client
+        self.stranded_client = stranded_client
+        self.needs_clean_up = needs_clean_up
         self.add_worker = fake.add_worker
         self.kill_worker = fake.kill_worker
         self.kill_driver = fake.kill_driver
-
-    @property
-    def stranded_client(self) -> ClusterClient:
-        client = FakeCluster()
-        client.reachable = False
-        return client
 
     def uri(self, script: Script) -> str:
         return script
 
 
-class TestFakeCluster(ClusterClientContract):
+class TestFakeCluster(StandaloneClusterContract):
     @pytest.fixture
     def cluster(self) -> FakeUnderTest:
         fake = FakeCluster(FAKE_SCRIPTS)
-        return FakeUnderTest(fake, fake)
+        stranded = FakeCluster()
+        stranded.reachable = False
+        return FakeUnderTest(fake, fake, stranded, needs_clean_up=True)
 
 
-class TestClientOfFakeMaster(ClusterClientContract):
+class TestClientOfFakeMaster(StandaloneClusterContract):
     """The real client, with the fake cluster behind HTTP."""
 
     @pytest_asyncio.fixture
     async def cluster(self) -> AsyncIterator[FakeUnderTest]:
         with FakeMaster(FAKE_SCRIPTS) as master:
             client = StandaloneCluster(master.address)
-            yield FakeUnderTest(master.cluster, client)
+            port = free_port()
+            stranded = StandaloneCluster(
+                ClusterAddress(masters=(MasterAddress(host=HOST, ui_port=port, rest_port=port),))
+            )
+            yield FakeUnderTest(master.cluster, client, stranded, needs_clean_up=False)
             await client.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from airflow_adaptive.ports import ClusterUnreachableError, DriverSubmission, SubmissionState
@@ -60,7 +62,7 @@ async def test_newest_executors_end_when_fewer_are_requested(cluster: FakeCluste
 @pytest.mark.asyncio
 async def test_waiting_driver_takes_the_place_of_one_that_finishes(cluster: FakeCluster) -> None:
     cluster.add_worker(cores=1)
-    first, second = await cluster.submit(DRIVER), await cluster.submit(DRIVER)
+    first, second = await cluster.submit(DRIVER), await cluster.submit(replace(DRIVER, epoch=2))
     assert (await cluster.status(second)).state is SubmissionState.SUBMITTED
     cluster.finish_driver(first)
     assert (await cluster.status(first)).state is SubmissionState.FINISHED
@@ -76,6 +78,18 @@ async def test_submission_with_a_lost_answer_was_accepted(cluster: FakeCluster) 
     cluster.answers = True
     (submission_id,) = cluster.submissions
     assert (await cluster.status(submission_id)).state is SubmissionState.RUNNING
+
+
+@pytest.mark.asyncio
+async def test_repeated_submissions_are_listed(cluster: FakeCluster) -> None:
+    await cluster.submit(DRIVER)
+    assert cluster.repeated == []
+    await cluster.submit(DRIVER)
+    assert cluster.repeated == [DRIVER]
+    await cluster.clean_up(DRIVER.name)
+    await cluster.submit(DRIVER)
+    assert cluster.repeated == [DRIVER]
+    assert len(cluster.submissions) == 2
 
 
 @pytest.mark.asyncio
