@@ -122,11 +122,13 @@ class ActiveDriver:
         state: SUBMITTED while the driver waits for a worker.
         request: resources of the driver.
         message: why the driver waits, "" if the manager does not know or nothing is unusual.
+        can_start: False if the driver waits for something that does not happen by itself, as `message` says.
     """
 
     state: SubmissionState
     request: Resources
     message: str = ""
+    can_start: bool = True
 
 
 class LimitKind(StrEnum):
@@ -201,11 +203,13 @@ class SubmissionStatus:
         state: see `SubmissionState`.
         message: error message of the manager, "" without one.
         worker_address: `host:port` of the worker that runs the driver, "" if unknown.
+        can_start: see `ActiveDriver`.
     """
 
     state: SubmissionState
     message: str = ""
     worker_address: str = ""
+    can_start: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

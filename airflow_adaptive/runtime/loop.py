@@ -25,13 +25,13 @@ from airflow_adaptive.ports import (
     JobStore,
 )
 from airflow_adaptive.runtime.cluster.capacity_share import slot_demand
-from airflow_adaptive.runtime.cluster.open_limits import Shortage
 from airflow_adaptive.runtime.cluster.probe import Probe
 from airflow_adaptive.runtime.cluster.shared_cluster import Participant, SharedCluster
 from airflow_adaptive.runtime.directory_outage import DirectoryOutage
 from airflow_adaptive.runtime.driver_heartbeat import HeartbeatMonitor, current_driver_status
 from airflow_adaptive.runtime.journal.journal import Journal
 from airflow_adaptive.runtime.observation.driver_log_diagnosis import DriverLogDiagnosis
+from airflow_adaptive.runtime.observation.driver_start import DriverStart
 from airflow_adaptive.runtime.observation.events import (
     derive_events,
     first_events,
@@ -140,6 +140,7 @@ class Loop:
             text = f"the control loop failed and was restarted: {restart_reason}"
             self._journal.add_log_entry(Reason(ReasonCode.LOOP_RESTARTED, text))
         self._probe = Probe()
+        self._driver_start = DriverStart(ports.cluster)
         self._diagnosis = DriverLogDiagnosis(ports.cluster)
         self._participant = Participant(ports.shared or SharedCluster(ports.clock), ports.cluster)
         self._file_polling = FilePolling(ports.files or RateLimiter(FILE_POLLS_PER_SECOND, ports.clock))
@@ -280,6 +281,7 @@ class Loop:
         demand = slot_demand(self._spec, wanted, self._now(), may_probe=self._probe.offered)
         max_age = self._spec.options.poll_interval
         observation = await self._observer.observe_cluster(reported, demand, self.state.driver, max_age)
+        self._report(await self._driver_start.observe(self.driver, observation.submission))
         if observation.is_driver_over:
             await self._observer.read_last_status()
             observation = replace(observation, status=self._driver_status())
@@ -315,14 +317,14 @@ class Loop:
     async def _take_events(self, events: list[Event], observation: JobObservation) -> None:
         """Take the events one by one; the log of a driver that failed explains its failure."""
         for event in events:
-            await self._steps.take([await self._diagnosis.explain(event, self.state, observation)])
+            caused = self._driver_start.explain(event, self.driver)
+            await self._steps.take([await self._diagnosis.explain(caused, self.state, observation)])
         self._heartbeat.update(self.state, observation.status, self._now())
         self._publisher.update_urls(observation, self.driver)
         if observation.cluster is not None:
-            self._report_shortage(observation.share.shortage)
+            self._report(self._shortages.reason(observation.share.shortage, self.state.available_slots))
 
-    def _report_shortage(self, shortage: Shortage | None) -> None:
-        reason = self._shortages.reason(shortage, self.state.available_slots)
+    def _report(self, reason: Reason | None) -> None:
         if reason is not None:
             log.info("%s", reason.text)
             self._journal.add_log_entry(reason)

@@ -123,7 +123,7 @@ class Observer:
             return None
         running = None if cluster is None else cluster.drivers.get(driver.submission_id)
         if running is not None:
-            return SubmissionStatus(state=running.state, message=running.message)
+            return SubmissionStatus(state=running.state, message=running.message, can_start=running.can_start)
         return await self._answer(self._cluster.status(driver.submission_id))
 
     async def _answer(self, question: Awaitable[Answer]) -> Answer | None:

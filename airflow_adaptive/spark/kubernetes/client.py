@@ -177,4 +177,6 @@ def _active_driver(pod: Json) -> ActiveDriver | None:
     status = driver_status(pod)
     if status.state not in ACTIVE:
         return None
-    return ActiveDriver(state=status.state, request=pod_request(pod), message=status.message)
+    return ActiveDriver(
+        state=status.state, request=pod_request(pod), message=status.message, can_start=status.can_start
+    )

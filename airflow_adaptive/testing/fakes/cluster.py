@@ -84,6 +84,7 @@ class FakeCluster:
         repeated: submissions that were sent again, in order.
         limits: limits of the empty cluster. The snapshots report what drivers and executors leave. The cluster does not enforce the limits.
         cleaned_up: jobs for which `clean_up` was called, in order.
+        start_error: why drivers cannot start; "" if they can.
     """
 
     def __init__(
@@ -106,6 +107,7 @@ class FakeCluster:
         self.repeated: list[DriverSubmission] = []
         self.limits: Sequence[Limit] = ()
         self.cleaned_up: list[str] = []
+        self.start_error = ""
         self._scripts = dict(scripts or {})
         self._on_launch = on_launch
         self._worker_url = worker_url or (lambda number: f"http://fake:{FIRST_UI_PORT + number}")
@@ -301,11 +303,11 @@ class FakeCluster:
 
     def _living(self) -> dict[str, ActiveDriver]:
         states = (SubmissionState.SUBMITTED, SubmissionState.RUNNING)
-        return {
-            name: ActiveDriver(state=driver.state, request=_request_of(driver))
-            for name, driver in self._drivers.items()
-            if driver.state in states
-        }
+        return {name: self._active(driver) for name, driver in self._drivers.items() if driver.state in states}
+
+    def _active(self, driver: _Driver) -> ActiveDriver:
+        error = self.start_error if driver.state is SubmissionState.SUBMITTED else ""
+        return ActiveDriver(state=driver.state, request=_request_of(driver), message=error, can_start=not error)
 
     def _left(self, limit: Limit) -> Limit:
         """Return what a limit allows beside the drivers and the executors."""
@@ -369,7 +371,7 @@ class FakeCluster:
 
     def _launch(self, submission_id: str, driver: _Driver) -> None:
         workers = self._with_capacity(_request_of(driver))
-        if not workers:
+        if not workers or self.start_error:
             return
         driver.state, driver.worker = SubmissionState.RUNNING, self._workers[workers[0]]
         self._take(workers[0], _request_of(driver))

@@ -7,6 +7,7 @@ a deletion by force removes it while the processes run. Other containers of the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -25,6 +26,19 @@ OUT_OF_MEMORY: Final = "OOMKilled"
 NORMAL_WAITS: Final = ("ContainerCreating", "PodInitializing")
 """Reasons for which each container waits when it starts."""
 
+INVALID_IMAGES: Final = ("InvalidImageName", "ErrImageNeverPull")
+"""Reasons for which a container waits that cannot start with its image."""
+
+FAILED_PULLS: Final = ("ErrImagePull", "ImagePullBackOff")
+"""Reasons for which a container waits for its image. An image that the registry does not have or refuses does not come by itself."""
+
+REFUSED_PULL: Final = re.compile(
+    r"not found|manifest unknown|does not exist|no match for platform|denied|unauthorized|forbidden", re.IGNORECASE
+)
+
+INVALID_CONFIGURATION: Final = "CreateContainerConfigError"
+"""Reason for which a container waits that refers to a ConfigMap, a Secret or a key that does not exist."""
+
 
 def driver_status(
     pod: Json, *, is_gone: bool = False, is_deleted: bool = False, is_killed: bool = False
@@ -39,7 +53,8 @@ def driver_status(
     """
     node = str(pod["spec"].get("nodeName") or "")
     state, message = _state(pod, is_gone, is_deleted, is_killed)
-    return SubmissionStatus(state=state, message=message, worker_address=node)
+    error = start_error(pod) if state is SubmissionState.SUBMITTED else ""
+    return SubmissionStatus(state=state, message=error or message, worker_address=node, can_start=not error)
 
 
 def _state(pod: Json, is_gone: bool, is_deleted: bool, is_killed: bool) -> tuple[SubmissionState, str]:
@@ -113,6 +128,30 @@ def waiting_reason(pod: Json) -> str:
     statuses = [*(pod["status"].get("initContainerStatuses") or ()), *(pod["status"].get("containerStatuses") or ())]
     waits = [each["state"]["waiting"] for each in statuses if "waiting" in (each.get("state") or {})]
     return "; ".join(_text(wait) for wait in waits if wait.get("reason") not in NORMAL_WAITS)
+
+
+def start_error(pod: Json) -> str:
+    """Return why a driver that waits cannot start, and what to do; "" if it may start. Sidecars that start beside the driver do not matter."""
+    statuses = pod["status"].get("containerStatuses") or ()
+    relevant = [
+        *(pod["status"].get("initContainerStatuses") or ()),
+        *(status for status in statuses if status["name"] == CONTAINER),
+    ]
+    waits = [(status.get("image"), (status.get("state") or {}).get("waiting")) for status in relevant]
+    errors = [_wait_error(pod, image or "", wait) for image, wait in waits if wait]
+    return next((error for error in errors if error), "")
+
+
+def _wait_error(pod: Json, image: str, wait: Json) -> str:
+    reason, message = wait.get("reason"), wait.get("message") or ""
+    if reason in INVALID_IMAGES or (reason in FAILED_PULLS and REFUSED_PULL.search(message)):
+        advice = "correct `image`, or name the credentials of the registry in `image_pull_secrets`"
+        return f"the image {image!r} cannot be pulled: {_text(wait)}: {advice}"
+    # The client creates the pod before the ConfigMap and the Secret of the driver, which have the name of the pod.
+    if reason == INVALID_CONFIGURATION and pod["metadata"]["name"] not in message:
+        advice = "create what is missing, or correct the pod template and the properties that refer to it"
+        return f"the container with the image {image!r} cannot be created: {_text(wait)}: {advice}"
+    return ""
 
 
 def _text(cause: Json) -> str:

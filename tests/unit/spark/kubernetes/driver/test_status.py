@@ -165,3 +165,56 @@ def test_a_new_pod_has_no_status():
     assert driver_status({"metadata": {}, "spec": {}, "status": {"phase": "Pending"}}).state is (
         SubmissionState.SUBMITTED
     )
+
+
+NOT_FOUND = 'failed to pull and unpack image "spark:9": docker.io/library/spark:9: not found'
+DENIED = "failed to authorize: pull access denied, repository does not exist or may require authorization"
+
+
+def waits(reason: str, message: str = "", name: str = CONTAINER) -> dict[str, Any]:
+    status = {"name": name, "image": "spark:9", "state": {"waiting": {"reason": reason, "message": message}}}
+    return {"metadata": {"name": "p-1-0f"}, "spec": {}, "status": {"phase": "Pending", "containerStatuses": [status]}}
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "advice"),
+    [
+        ("InvalidImageName", "couldn't parse image name", "correct `image`"),
+        ("ErrImageNeverPull", "not present with pull policy of Never", "correct `image`"),
+        ("ErrImagePull", NOT_FOUND, "correct `image`"),
+        ("ImagePullBackOff", f'Back-off pulling image "spark:9": ErrImagePull: {DENIED}', "`image_pull_secrets`"),
+        ("CreateContainerConfigError", 'secret "token" not found', "create what is missing"),
+    ],
+)
+def test_a_driver_that_cannot_start_names_its_image_and_the_remedy(reason: str, message: str, advice: str):
+    status = driver_status(waits(reason, message))
+    assert (status.state, status.can_start) == (SubmissionState.SUBMITTED, False)
+    for part in ("'spark:9'", f"{reason}: {message}", advice):
+        assert part in status.message
+
+
+def test_an_init_container_that_cannot_start_keeps_the_driver_from_its_start():
+    blocked = waits("ErrImagePull", NOT_FOUND, "init")
+    blocked["status"]["initContainerStatuses"] = blocked["status"].pop("containerStatuses")
+    assert not driver_status(blocked).can_start
+
+
+@pytest.mark.parametrize(
+    "waiting",
+    [
+        waits("ErrImagePull", "dial tcp: i/o timeout"),
+        waits("ImagePullBackOff", 'Back-off pulling image "spark:9"'),
+        waits("ErrImagePull", NOT_FOUND, "sidecar"),
+        waits("CreateContainerConfigError", 'secret "p-1-0f" not found'),
+        waits("ContainerCreating"),
+    ],
+    ids=["registry is down", "cause is unknown", "sidecar", "submission is not complete", "normal start"],
+)
+def test_a_driver_that_may_start_waits(waiting: dict[str, Any]):
+    status = driver_status(waiting)
+    assert (status.state, status.can_start) == (SubmissionState.SUBMITTED, True)
+
+
+def test_a_driver_that_runs_or_has_ended_can_start():
+    assert driver_status(pod(RUNNING)).can_start
+    assert driver_status(pod(terminated(1))).can_start

@@ -1,0 +1,74 @@
+"""The start of a driver: reports why the driver waits, and ends a driver that cannot start."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from airflow_adaptive.job.protocol.failures import redact
+from airflow_adaptive.ports import ClusterClient, ClusterUnreachableError, SubmissionState, SubmissionStatus
+from airflow_adaptive.scheduler.events import DriverEnded, Event
+from airflow_adaptive.scheduler.policies.failure_handling import Failure
+from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
+
+log = logging.getLogger(__name__)
+
+DRIVER_NOT_STARTED = "DRIVER_NOT_STARTED"
+
+MESSAGE_CHARACTERS = 1000
+
+
+class DriverStart:
+    """Observes the start of each driver of a job.
+
+    The cluster manager alone proves the end of a driver: a driver that cannot start is killed, and its end is observed like any other end.
+    """
+
+    def __init__(self, cluster: ClusterClient) -> None:
+        """Observe no driver yet.
+
+        Args:
+            cluster: client of the cluster, to kill drivers.
+        """
+        self._cluster = cluster
+        self._driver: str | None = None
+        self._reported: set[str] = set()
+        """Reasons of the driver that are reported: the reasons of a failed pull alternate."""
+        self._error: str | None = None
+        """Why the driver cannot start, None if it can or has not been killed."""
+
+    async def observe(self, driver: str | None, submission: SubmissionStatus | None) -> Reason | None:
+        """Kill a driver that cannot start. Return why a driver waits; None if it does not wait, or if the reason is reported.
+
+        Args:
+            driver: submission id of the driver.
+            submission: state of the driver process.
+        """
+        if driver is None or submission is None or submission.state is not SubmissionState.SUBMITTED:
+            return None
+        if driver != self._driver:
+            self._driver, self._reported, self._error = driver, set(), None
+        message = redact(submission.message)[:MESSAGE_CHARACTERS]
+        if not submission.can_start and self._error is None:
+            await self._kill(driver, message)
+        return self._reason(message)
+
+    def explain(self, event: Event, driver: str | None) -> Event:
+        """Return the event; the end of a driver that could not start gets the cause of the wait."""
+        if self._error is None or driver != self._driver or not isinstance(event, DriverEnded):
+            return event
+        causes = (event.failure.error_class, *event.failure.causes)
+        return replace(event, failure=Failure(error_class=DRIVER_NOT_STARTED, message=self._error, causes=causes))
+
+    async def _kill(self, driver: str, message: str) -> None:
+        try:
+            await self._cluster.kill(driver)
+            self._error = message
+        except ClusterUnreachableError as error:
+            log.warning("Driver %s cannot start, and cannot be killed now: %s", driver, error)
+
+    def _reason(self, message: str) -> Reason | None:
+        if not message or message in self._reported:
+            return None
+        self._reported.add(message)
+        return Reason(ReasonCode.SLOTS_PENDING, f"the driver waits: {message}")

@@ -1,0 +1,105 @@
+"""A driver that waits: users read why, and a driver that cannot start does not wait for `deploy_timeout`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from airflow_adaptive.ports import ClusterUnreachableError, SubmissionState, SubmissionStatus
+from airflow_adaptive.runtime.observation.driver_start import DRIVER_NOT_STARTED, DriverStart
+from airflow_adaptive.scheduler.state import Outcome
+from airflow_adaptive.testing.fakes.cluster import FakeCluster
+from airflow_adaptive.testing.simulation.one_job import MEMORY_MB, Simulation
+from tests.support.runtime.loop_simulation import QUICK
+
+NO_IMAGE = "the image 'spark:9' cannot be pulled: ErrImagePull: not found: correct `image`"
+
+
+def texts(*observed: tuple[str, SubmissionStatus | None]) -> list[str | None]:
+    start = DriverStart(FakeCluster())
+    reasons = [asyncio.run(start.observe(driver, submission)) for driver, submission in observed]
+    return [None if reason is None else reason.text for reason in reasons]
+
+
+def waiting(message: str) -> SubmissionStatus:
+    return SubmissionStatus(state=SubmissionState.SUBMITTED, message=message)
+
+
+def test_reason_of_a_driver_that_waits_is_reported() -> None:
+    assert texts(("driver-1", waiting("Unschedulable: 0/2 nodes"))) == ["the driver waits: Unschedulable: 0/2 nodes"]
+
+
+def test_driver_that_runs_or_waits_as_usual_reports_nothing() -> None:
+    running = SubmissionStatus(state=SubmissionState.RUNNING, message="message")
+    assert texts(("driver-1", running), ("driver-1", waiting("")), ("driver-1", None)) == [None, None, None]
+
+
+def test_reasons_that_alternate_are_reported_once_for_each_driver() -> None:
+    pull, pause = waiting("ErrImagePull"), waiting("ImagePullBackOff")
+    first = ["the driver waits: ErrImagePull", "the driver waits: ImagePullBackOff", None, None]
+    observed = [("driver-1", pull), ("driver-1", pause), ("driver-1", pull), ("driver-1", pause)]
+    assert texts(*observed, ("driver-2", pull)) == [*first, "the driver waits: ErrImagePull"]
+
+
+def test_secrets_of_a_reason_are_masked() -> None:
+    assert "hush" not in str(texts(("driver-1", waiting("GET https://registry/v2?password=hush"))))
+
+
+# ---- in the loop ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def simulation() -> Simulation:
+    simulation = Simulation(
+        **QUICK,
+        deploy_timeout="1 h",
+        restart_strategy={"type": "fixed-delay", "attempts": 1, "delay": "1 s"},
+    )
+    simulation.cluster.add_worker(cores=8, memory_mb=16 * MEMORY_MB)
+    simulation.cluster.start_error = NO_IMAGE
+    return simulation
+
+
+def test_driver_that_cannot_start_ends_long_before_deploy_timeout_with_the_cause(
+    simulation: Simulation, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        end = simulation.run_to_end()
+    assert end.outcome is Outcome.FAILED
+    assert end.cause is not None
+    assert end.cause.summary == f"{DRIVER_NOT_STARTED}: {NO_IMAGE}"
+    assert simulation.elapsed_s() < 600
+    assert set(simulation.cluster.states.values()) == {SubmissionState.KILLED}
+    assert caplog.messages.count(f"the driver waits: {NO_IMAGE}") == len(simulation.cluster.submissions) == 2
+
+
+def test_job_runs_when_the_cause_is_gone(simulation: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
+    kill = simulation.cluster.kill
+
+    async def correct_and_kill(driver: str) -> None:
+        simulation.cluster.start_error = ""
+        await kill(driver)
+
+    monkeypatch.setattr(simulation.cluster, "kill", correct_and_kill)
+    simulation.clock.at(300, simulation.drivers.finish)
+    assert simulation.run_to_end().outcome is Outcome.FINISHED
+    assert len(simulation.cluster.submissions) == 2
+
+
+def test_kill_that_fails_is_repeated(simulation: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
+    kill = simulation.cluster.kill
+    requests: list[str] = []
+
+    async def fail_once(driver: str) -> None:
+        requests.append(driver)
+        if len(requests) == 1:
+            raise ClusterUnreachableError("no response")
+        await kill(driver)
+
+    monkeypatch.setattr(simulation.cluster, "kill", fail_once)
+    end = simulation.run_to_end()
+    assert end.cause is not None
+    assert end.cause.error_class == DRIVER_NOT_STARTED
+    assert requests[0] == requests[1]
