@@ -281,7 +281,6 @@ class Loop:
         demand = slot_demand(self._spec, wanted, self._now(), may_probe=self._probe.offered)
         max_age = self._spec.options.poll_interval
         observation = await self._observer.observe_cluster(reported, demand, self.state.driver, max_age)
-        self._report(await self._driver_start.observe(self.driver, observation.submission))
         if observation.is_driver_over:
             await self._observer.read_last_status()
             observation = replace(observation, status=self._driver_status())
@@ -316,6 +315,7 @@ class Loop:
 
     async def _take_events(self, events: list[Event], observation: JobObservation) -> None:
         """Take the events one by one; the log of a driver that failed explains its failure."""
+        self._report(await self._driver_start.observe(self.driver, observation.submission))
         for event in events:
             caused = self._driver_start.explain(event, self.driver)
             await self._steps.take([await self._diagnosis.explain(caused, self.state, observation)])
