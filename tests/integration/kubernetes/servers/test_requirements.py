@@ -52,7 +52,7 @@ def test_missing_programs_name_the_script(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_tests_fail_without_a_cluster(tmp_path: Path):
-    result = run("pytest", "-q", f"{HERE}/test_namespace.py", "-k", "quota", XDG_CACHE_HOME=str(tmp_path))
+    result = run("pytest", "-q", f"{HERE}/servers/test_namespace.py", "-k", "quota", XDG_CACHE_HOME=str(tmp_path))
     assert result.returncode == 1
     assert "run .ci/build_kubernetes.sh" in result.stdout
     assert "Traceback" not in result.stdout
@@ -61,5 +61,5 @@ def test_tests_fail_without_a_cluster(tmp_path: Path):
 def test_an_existing_cluster_deselects_the_tests_that_break_a_cluster():
     result = run("pytest", "-q", "--collect-only", HERE, **{CONTEXT_VARIABLE: "existing"})
     collected = {line.partition("::")[0] for line in result.stdout.splitlines() if "::" in line}
-    assert collected == {f"{HERE}/test_namespace.py"}
+    assert collected == {f"{HERE}/servers/test_namespace.py"}
     assert "deselected" in result.stdout
