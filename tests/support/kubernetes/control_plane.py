@@ -24,6 +24,14 @@ EVICTION_AFTER_S: Final = 20
 
 NODE_NOT_READY_AFTER_S: Final = 10
 
+AUDIT_POLICY: Final = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Metadata", "userGroups": ["system:serviceaccounts"]}, {"level": "None"}],
+}
+"""The requests of service accounts, without their content."""
+
 HOST_NAMES: Final = ("kubernetes", "kubernetes.default", "kubernetes.default.svc")
 
 
@@ -51,6 +59,7 @@ class ControlPlane:
         url: URL of the API server, for this machine and for pods.
         certificates: creates certificates of other users.
         admin: credentials of a user who may do everything.
+        audit_log: file in which the API server records the requests of service accounts, one per line.
         etcd: the storage of the API server.
         api_server: the API server.
         scheduler: binds pods to nodes.
@@ -66,6 +75,7 @@ class ControlPlane:
         self.url = f"https://{network.api_server}"
         self.certificates = ClusterCertificates(self._folder / "certificates")
         self.admin = Credentials(token=secrets.token_hex(16))
+        self.audit_log = self._folder / "audit.log"
         self._etcd_url = f"http://{network.gateway}:{free_port(network.gateway)}"
         self._admin_kubeconfig = self.write_kubeconfig("admin", self.admin)
         self.etcd = self._server("etcd", self._etcd_arguments())
@@ -152,6 +162,8 @@ class ControlPlane:
         tokens = self._folder / "tokens.csv"
         tokens.touch(mode=0o600)
         tokens.write_text(f'{self.admin.token},admin,admin,"{ADMINISTRATORS}"\n')
+        audit_policy = self._folder / "audit-policy.json"
+        audit_policy.write_text(json.dumps(AUDIT_POLICY))
         return {
             "etcd-servers": self._etcd_url,
             "bind-address": self._network.api_server,
@@ -164,6 +176,8 @@ class ControlPlane:
             "client-ca-file": self.certificates.ca,
             "token-auth-file": tokens,
             "authorization-mode": "Node,RBAC",
+            "audit-policy-file": audit_policy,
+            "audit-log-path": self.audit_log,
             "service-account-issuer": f"https://{HOST_NAMES[-1]}",
             "service-account-key-file": self.certificates.service_account_key,
             "service-account-signing-key-file": self.certificates.service_account_key,

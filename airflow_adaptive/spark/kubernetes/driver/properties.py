@@ -43,6 +43,15 @@ DEFAULTS: Final = {
 
 PENDING_TIMEOUT: Final = "5s"
 
+ON_DEMAND: Final = "OnDemand"
+"""Claim of a volume that Spark creates for each executor (`spark.kubernetes.executor.volumes.*.options.claimName`)."""
+
+WITHOUT_CLAIMS: Final = {
+    "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
+    "spark.kubernetes.driver.reusePersistentVolumeClaim": "false",
+}
+"""For a driver that creates no claims, so that it needs no permission for claims. The user's own properties override them."""
+
 
 def spark_properties(submission: DriverSubmission, address: KubernetesAddress) -> dict[str, str]:
     """Return all properties of a driver, including secret properties.
@@ -52,10 +61,11 @@ def spark_properties(submission: DriverSubmission, address: KubernetesAddress) -
     """
     identity = DriverIdentity(submission.name, submission.epoch, submission.nonce)
     executor_labels = {f"spark.kubernetes.executor.label.{name}": value for name, value in identity.labels.items()}
+    given = {**address.conf, **submission.conf}
     return {
         **DEFAULTS,
-        **address.conf,
-        **submission.conf,
+        **({} if ON_DEMAND in given.values() else WITHOUT_CLAIMS),
+        **given,
         **_sizes(submission),
         **_cluster(identity, address),
         **executor_labels,
@@ -70,6 +80,7 @@ def _cluster(identity: DriverIdentity, address: KubernetesAddress) -> dict[str, 
         "spark.master": address.master_url,
         "spark.kubernetes.allocation.pods.allocator": "direct",
         "spark.kubernetes.driver.pod.name": identity.pod,
+        "spark.kubernetes.driver.service.deleteOnTermination": "false",  # There is no Service.
         "spark.kubernetes.executor.podNamePrefix": identity.pod,
         "spark.kubernetes.executor.podTemplateFile": f"{FOLDER}/{TEMPLATE_FILE}",
         "spark.kubernetes.namespace": address.namespace,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from airflow_adaptive.ports import DriverSubmission
@@ -67,6 +69,20 @@ def test_properties_of_the_job_override_those_of_the_connection_and_defaults():
     properties = spark_properties(SUBMISSION, ADDRESS)
     assert (properties["spark.a"], properties["spark.b"], properties["spark.driver.port"]) == ("job", "connection", "1")
     assert properties["spark.kubernetes.memoryOverheadFactor"] == "0.4"
+
+
+OWN_CLAIMS = "spark.kubernetes.driver.ownPersistentVolumeClaim"
+
+
+def test_a_driver_without_volumes_on_demand_sends_no_requests_for_claims_and_services():
+    properties = spark_properties(SUBMISSION, ADDRESS)
+    assert properties[OWN_CLAIMS] == properties["spark.kubernetes.driver.reusePersistentVolumeClaim"] == "false"
+    assert properties["spark.kubernetes.driver.service.deleteOnTermination"] == "false"
+
+
+def test_a_driver_with_volumes_on_demand_owns_the_claims():
+    claim = "spark.kubernetes.executor.volumes.persistentVolumeClaim.spark-local-dir-1.options.claimName"
+    assert OWN_CLAIMS not in spark_properties(replace(SUBMISSION, conf={claim: "OnDemand"}), ADDRESS)
 
 
 def test_secrets_that_the_runtime_sets():

@@ -1,0 +1,167 @@
+"""Jobs of a real Airflow with the accounts of the documentation, and with no other permission."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from airflow_adaptive.local.waiting import wait_until
+from airflow_adaptive.ports import DriverSubmission
+from tests.support.airflow.airflow_under_test import AirflowUnderTest
+from tests.support.kubernetes.accounts.airflow_job import SECRET, AirflowJob
+from tests.support.kubernetes.accounts.audit import requested
+from tests.support.kubernetes.accounts.manifests import (
+    AIRFLOW,
+    AIRFLOW_ACCOUNT,
+    DRIVER,
+    DRIVER_ACCOUNT,
+    NODES,
+    access_to_nodes,
+    apply_accounts,
+    granted,
+)
+from tests.support.kubernetes.client.api_sources import cluster_client
+from tests.support.kubernetes.cluster import KubernetesCluster
+from tests.support.kubernetes.control_plane import Credentials
+from tests.support.kubernetes.images import SPARK
+from tests.support.kubernetes.namespace import Namespace, created_namespace
+
+pytestmark = pytest.mark.timeout(400)
+
+TIMEOUT_S = 60.0
+
+FAILING = """
+import os
+print("the last output of the driver, token=" + os.environ["DB_LOGIN"], flush=True)
+import no_such_module
+"""
+
+ACCOUNTS = [f"{kind} {name}" for kind in ("Role", "RoleBinding", "ServiceAccount") for name in (AIRFLOW, DRIVER)]
+
+
+@pytest.fixture(scope="module")
+def namespaces(kubernetes_cluster: KubernetesCluster) -> Iterator[list[Namespace]]:
+    """Two namespaces with the accounts of the documentation. The first account of Airflow may read nodes."""
+    control_plane = kubernetes_cluster.control_plane
+    with (
+        control_plane.api(control_plane.admin) as api,
+        created_namespace(api) as first,
+        created_namespace(api) as second,
+    ):
+        for namespace in (first, second):
+            apply_accounts(namespace)
+        second.set_quota({"requests.cpu": "2", "requests.memory": "4Gi"})
+        with access_to_nodes(api, first):
+            yield [first, second]
+
+
+@pytest.fixture(scope="module")
+def jobs(
+    kubernetes_cluster: KubernetesCluster, namespaces: list[Namespace], tmp_path_factory: pytest.TempPathFactory
+) -> list[AirflowJob]:
+    """A job with access to nodes, a job without, and a job whose script cannot be loaded."""
+    folder, control_plane = tmp_path_factory.mktemp("jobs"), kubernetes_cluster.control_plane
+    script = folder / "failing.py"
+    script.write_text(FAILING)
+    nodes, quota = namespaces
+    return [
+        AirflowJob("Copy_With_Nodes", folder / "nodes", control_plane, nodes),
+        AirflowJob("copy", folder / "copy", control_plane, quota, {"parallelism": 1}),
+        AirflowJob("failing", folder / "failing", control_plane, quota, {"parallelism": 1, "application": str(script)}),
+    ]
+
+
+@pytest.fixture(scope="module")
+def airflow(jobs: list[AirflowJob], tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowUnderTest]:
+    """An Airflow on which the jobs have ended."""
+    home = tmp_path_factory.mktemp("airflow")
+    (home / "dags").mkdir()
+    for job in jobs:
+        job.write_dag(home / "dags")
+    connections = {name: value for job in jobs for name, value in job.connections.items()}
+    with AirflowUnderTest(home, home / "dags", env=connections) as running:
+        run(jobs, running)
+        yield running
+
+
+def run(jobs: list[AirflowJob], airflow: AirflowUnderTest) -> None:
+    """Run all jobs to their end. The first job grows to two executors, and shrinks."""
+    growing, steady, failing = jobs
+    for job in jobs:
+        job.feed()
+        job.start(airflow)
+    growing.wait_parallelism(airflow, 2)
+    growing.require(airflow, 1)
+    steady.wait_rows()
+    steady.suspend(airflow)
+    growing.wait_parallelism(airflow, 1)
+    growing.feed()
+    growing.wait_rows()
+    growing.suspend(airflow)
+    growing.wait_end(airflow, "success")
+    steady.wait_end(airflow, "success")
+    failing.wait_end(airflow, "failed")
+
+
+@pytest.fixture(scope="module")
+def repeated(airflow: AirflowUnderTest, kubernetes_cluster: KubernetesCluster, namespaces: list[Namespace]) -> None:
+    """A driver that Airflow's account has submitted twice and killed, as after a lost response."""
+    asyncio.run(submit_twice(kubernetes_cluster, namespaces[0]))
+
+
+async def submit_twice(cluster: KubernetesCluster, namespace: Namespace) -> None:
+    conf = {"spark.kubernetes.container.image": SPARK, "spark.kubernetes.node.selector.missing": "node"}
+    submission = DriverSubmission(
+        name="twice", epoch=1, nonce="n", script="/run.py", conf=conf, secret_env={"DB_LOGIN": SECRET}
+    )
+    credentials = Credentials(token=namespace.token(AIRFLOW))
+    async with cluster_client(cluster.control_plane, namespace.name, credentials=credentials) as client:
+        assert await client.submit(submission) == await client.submit(submission)
+        await client.clean_up("twice")
+
+
+def test_each_row_is_written_once(airflow: AirflowUnderTest, jobs: list[AirflowJob]) -> None:
+    for job in jobs[:2]:
+        job.check_output()
+
+
+def test_no_object_remains(airflow: AirflowUnderTest, repeated: None, namespaces: list[Namespace]) -> None:
+    for namespace, others in zip(namespaces, ([], ["ResourceQuota quota"]), strict=True):
+        expected = sorted([*ACCOUNTS, *others])
+        wait_until(lambda: namespace.remaining_objects() == expected, TIMEOUT_S, "the end of all objects")  # noqa: B023
+
+
+def test_account_of_airflow_has_exactly_the_verbs_that_it_needs(
+    repeated: None, kubernetes_cluster: KubernetesCluster, namespaces: list[Namespace]
+) -> None:
+    log = kubernetes_cluster.control_plane.audit_log
+    assert requested(log, AIRFLOW, namespaces) == granted(AIRFLOW_ACCOUNT)
+    assert requested(log, AIRFLOW, namespaces, cluster=True) == granted(NODES)
+
+
+def test_account_of_the_driver_has_exactly_the_verbs_that_it_needs(
+    airflow: AirflowUnderTest, kubernetes_cluster: KubernetesCluster, namespaces: list[Namespace]
+) -> None:
+    log = kubernetes_cluster.control_plane.audit_log
+    assert requested(log, DRIVER, namespaces) == granted(DRIVER_ACCOUNT)
+    assert requested(log, DRIVER, namespaces, cluster=True) == set()
+
+
+def test_task_log_has_the_commands_for_the_logs_and_the_spark_ui(
+    airflow: AirflowUnderTest, jobs: list[AirflowJob]
+) -> None:
+    for job in jobs:
+        log, namespace = job.log(airflow), job.namespace.name
+        assert f"kubectl --namespace {namespace} logs " in log
+        assert f"kubectl --namespace {namespace} port-forward " in log
+
+
+def test_task_log_has_the_last_output_of_a_driver_that_failed(
+    airflow: AirflowUnderTest, jobs: list[AirflowJob]
+) -> None:
+    log = jobs[2].log(airflow)
+    assert "the last output of the driver, token=***" in log
+    assert "ModuleNotFoundError: No module named 'no_such_module'" in log
+    assert SECRET not in log
