@@ -254,9 +254,9 @@ class DriverSubmission:
     """
 
     name: str
+    epoch: int
+    nonce: str
     script: str
-    epoch: int = 0
-    nonce: str = ""
     py_files: Sequence[str] = ()
     args: Sequence[str] = ()
     conf: Mapping[str, str] = field(default_factory=dict)

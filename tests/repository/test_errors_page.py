@@ -169,7 +169,9 @@ def at_the_cluster() -> list[Row]:
         ),
         Row(
             "REST server of the master off",
-            answer(refused(), lambda cluster: cluster.submit(DriverSubmission(name="n", script="s"))),
+            answer(
+                refused(), lambda cluster: cluster.submit(DriverSubmission(name="n", epoch=1, nonce="n", script="s"))
+            ),
             "Turn the REST server on. Until then the job restarts with backoff.",
         ),
         Row(

@@ -216,11 +216,15 @@ class ClusterClientContract:
     @pytest.mark.parametrize(
         "refused",
         [
-            DriverSubmission(name="supervised", script="runs.py", conf={"spark.driver.supervise": "true"}),
-            DriverSubmission(name="without cores", script="runs.py", driver_cores=0),
-            DriverSubmission(name="without memory", script="runs.py", driver_memory_mb=0),
-            DriverSubmission(name="without executors", script="runs.py", executors=0),
-            DriverSubmission(name="with too many executors", script="runs.py", executors=3, max_executors=2),
+            DriverSubmission(
+                name="supervised", epoch=1, nonce="n", script="runs.py", conf={"spark.driver.supervise": "true"}
+            ),
+            DriverSubmission(name="without cores", epoch=1, nonce="n", script="runs.py", driver_cores=0),
+            DriverSubmission(name="without memory", epoch=1, nonce="n", script="runs.py", driver_memory_mb=0),
+            DriverSubmission(name="without executors", epoch=1, nonce="n", script="runs.py", executors=0),
+            DriverSubmission(
+                name="with too many executors", epoch=1, nonce="n", script="runs.py", executors=3, max_executors=2
+            ),
         ],
         ids=lambda submission: submission.name,
     )

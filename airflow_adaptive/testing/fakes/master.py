@@ -120,6 +120,8 @@ def _submission(request: Mapping[str, Any]) -> DriverSubmission:
     conf = dict(pair.split("=", 1) for pair in given["--conf"]) | secret
     return DriverSubmission(
         name=given["--name"][0],
+        epoch=int(conf.get("spark.airflow.adaptive.epoch", "0")),
+        nonce=conf.get("spark.airflow.adaptive.nonce", ""),
         script=arguments[0],
         args=tuple(arguments[1:]),
         py_files=tuple(",".join(given["--py-files"]).split(",")),

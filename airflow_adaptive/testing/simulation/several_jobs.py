@@ -205,7 +205,9 @@ class Competition:
 
     def submit_foreign_driver(self, cores: int) -> None:
         """Submit a foreign driver, which belongs to no job."""
-        submission = DriverSubmission(name="foreign", script="x.py", driver_cores=cores, driver_memory_mb=MEMORY_MB)
+        submission = DriverSubmission(
+            name="foreign", epoch=0, nonce="", script="x.py", driver_cores=cores, driver_memory_mb=MEMORY_MB
+        )
         self._foreign.append(submission)
 
     def at(self, seconds: float, action: Callable[[], object]) -> None:

@@ -116,6 +116,8 @@ class DriverOnCluster:
         code = asyncio.run(stage(FsspecJobDirectory(Storage.at(str(self.root)), JOB), file, modules))
         submission = DriverSubmission(
             name=JOB,
+            epoch=self.epoch,
+            nonce=NONCE,
             script=code.script,
             py_files=code.py_files,
             args=[str(self.root)],

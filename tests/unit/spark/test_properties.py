@@ -10,7 +10,14 @@ from airflow_adaptive.ports import DriverSubmission, SubmissionRefusedError
 from airflow_adaptive.spark.properties import common_properties, standalone_properties
 
 SUBMISSION = DriverSubmission(
-    name="departures", script="s.py", executors=2, max_executors=5, executor_cores=3, executor_memory_mb=700
+    name="departures",
+    epoch=1,
+    nonce="n",
+    script="s.py",
+    executors=2,
+    max_executors=5,
+    executor_cores=3,
+    executor_memory_mb=700,
 )
 
 

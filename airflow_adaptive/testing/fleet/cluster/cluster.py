@@ -107,7 +107,7 @@ class SimulatedCluster(FakeCluster):
     def add_foreign_load(self, cores: int, memory_mb: int) -> Action:
         """Submit a driver of another program. Return the function that ends the driver."""
         submission = DriverSubmission(
-            name="foreign", script="foreign.py", driver_cores=cores, driver_memory_mb=memory_mb
+            name="foreign", epoch=0, nonce="", script="foreign.py", driver_cores=cores, driver_memory_mb=memory_mb
         )
         submission_id = result_of(self.create_driver(submission))
         return lambda: self.kill_driver(submission_id)

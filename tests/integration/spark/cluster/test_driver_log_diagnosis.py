@@ -37,7 +37,9 @@ async def test_driver_that_ends_before_it_reports_leaves_the_cause(spark_cluster
     for name, (env, _) in CASES.items():
         script = tmp_path / f"{name}.py"
         script.write_text("import airports\n")
-        submission = DriverSubmission(name=name, script=str(script), env=env, driver_memory_mb=MEMORY_MB)
+        submission = DriverSubmission(
+            name=name, epoch=1, nonce="n", script=str(script), env=env, driver_memory_mb=MEMORY_MB
+        )
         drivers[name] = await client.submit(submission)
     for name, (_, expected) in CASES.items():
         assert expected in await _diagnosis(client, drivers[name])

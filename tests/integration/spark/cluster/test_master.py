@@ -68,7 +68,7 @@ async def test_protected_rest_server_requests_the_token() -> None:
             with pytest.raises(ClusterUnreachableError, match="bearer token"):
                 await without.status("driver-1")
             with pytest.raises(SubmissionRefusedError, match="bearer token"):
-                await without.submit(DriverSubmission(name="departures", script="departures.py"))
+                await without.submit(DriverSubmission(name="departures", epoch=1, nonce="n", script="departures.py"))
             await without.close()
 
 
@@ -83,7 +83,7 @@ async def test_protected_rest_server_requests_the_token() -> None:
 async def test_setting_of_the_master_that_refuses_submissions_is_named_with_its_remedy(
     name: str, value: str, accepted: str
 ) -> None:
-    submission = DriverSubmission(name="departures", script="departures.py")
+    submission = DriverSubmission(name="departures", epoch=1, nonce="n", script="departures.py")
     with LocalCluster(properties={name: value}) as local:
         cluster = StandaloneCluster(address(local))
         with pytest.raises(SubmissionRefusedError, match=name):
@@ -106,6 +106,8 @@ async def test_secret_properties_reach_the_driver_but_no_command_line(
     await cluster.submit(
         DriverSubmission(
             name="departures",
+            epoch=1,
+            nonce="n",
             script=str(script),
             args=(str(out), SECRET_CONF_VARIABLE),
             conf={"spark.db.password": SECRET},

@@ -51,7 +51,10 @@ class Scene:
         return status
 
     async def submit(self) -> Driver:
-        return Driver(epoch=1, submission_id=await self.cluster.submit(DriverSubmission(name="job", script="s.py")))
+        return Driver(
+            epoch=1,
+            submission_id=await self.cluster.submit(DriverSubmission(name="job", epoch=1, nonce="n", script="s.py")),
+        )
 
     async def observe(self, driver: Driver | None = None) -> JobObservation:
         demand = SlotDemand(job="job", minimum=1, maximum=2)

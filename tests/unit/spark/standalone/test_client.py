@@ -22,7 +22,7 @@ from airflow_adaptive.ports import (
 from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddress
 from airflow_adaptive.spark.standalone.client import StandaloneCluster
 
-SUBMISSION = DriverSubmission(name="departures", script="/jobs/departures.py")
+SUBMISSION = DriverSubmission(name="departures", epoch=1, nonce="n", script="/jobs/departures.py")
 
 Handler = Callable[[httpx.Request], httpx.Response]
 

@@ -41,7 +41,7 @@ async def test_response_that_does_not_end_is_no_answer(pause_s: float) -> None:
 
 
 def of_jobs(count: int) -> list[DriverSubmission]:
-    return [DriverSubmission(name=f"job-{number}", script="job.py") for number in range(count)]
+    return [DriverSubmission(name=f"job-{number}", epoch=1, nonce="n", script="job.py") for number in range(count)]
 
 
 @pytest.mark.asyncio

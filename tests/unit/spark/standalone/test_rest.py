@@ -32,6 +32,8 @@ MASTER_URL = "spark://h1:7077,h2:7077"
 
 SUBMISSION = DriverSubmission(
     name="departures",
+    epoch=1,
+    nonce="n",
     script="/jobs/departures.py",
     py_files=("/jobs/runtime.zip", "/jobs/more.zip"),
     args=("--from", "JFK"),
@@ -143,20 +145,22 @@ def test_redaction_of_the_user_takes_precedence() -> None:
 
 def redaction_pattern(conf: dict[str, str]) -> str:
     """The pattern of names and values that Spark's pages redact."""
-    arguments = create_request(DriverSubmission(name="n", script="s.py", conf=conf), MASTER_URL)["appArgs"]
+    arguments = create_request(DriverSubmission(name="n", epoch=1, nonce="n", script="s.py", conf=conf), MASTER_URL)[
+        "appArgs"
+    ]
     (argument,) = [argument for argument in arguments if argument.startswith("spark.redaction.regex=")]
     return str(argument.partition("=")[2])
 
 
 def test_url_with_a_password_travels_in_the_environment_unless_spark_submit_reads_it() -> None:
     conf = {"spark.my.url": "amqp://me:hush@h1", "spark.jars.repositories": "https://me:hush@repo"}
-    request = create_request(DriverSubmission(name="n", script="s.py", conf=conf), MASTER_URL)
+    request = create_request(DriverSubmission(name="n", epoch=1, nonce="n", script="s.py", conf=conf), MASTER_URL)
     assert json.loads(request["environmentVariables"][SECRET_CONF_VARIABLE]) == {"spark.my.url": "amqp://me:hush@h1"}
     assert "spark.jars.repositories=https://me:hush@repo" in request["appArgs"]
 
 
 def test_secret_variables_are_in_the_environment_and_the_driver_knows_their_names() -> None:
-    submission = DriverSubmission(name="n", script="s.py", secret_env={"DB_LOGIN": "hush"})
+    submission = DriverSubmission(name="n", epoch=1, nonce="n", script="s.py", secret_env={"DB_LOGIN": "hush"})
     request = create_request(submission, MASTER_URL)
     environment = request.pop("environmentVariables")
     assert environment == {"SPARK_ENV_LOADED": "1", "DB_LOGIN": "hush", SECRET_ENV_VARIABLE: '["DB_LOGIN"]'}
@@ -168,7 +172,13 @@ def test_no_variable_of_the_environment_replaces_a_secret_variable() -> None:
     """The DAG declares a variable under the name of a secret of the connection, or under a name that the launcher reads."""
     env = {"DB_LOGIN": "guest", SECRET_CONF_VARIABLE: "{}", SECRET_ENV_VARIABLE: "[]"}
     submission = DriverSubmission(
-        name="n", script="s.py", conf={"spark.db.password": "hush"}, env=env, secret_env={"DB_LOGIN": "hush"}
+        name="n",
+        epoch=1,
+        nonce="n",
+        script="s.py",
+        conf={"spark.db.password": "hush"},
+        env=env,
+        secret_env={"DB_LOGIN": "hush"},
     )
     environment = create_request(submission, MASTER_URL)["environmentVariables"]
     assert environment["DB_LOGIN"] == "hush"
@@ -177,7 +187,7 @@ def test_no_variable_of_the_environment_replaces_a_secret_variable() -> None:
 
 
 def test_environment_has_no_secrets_when_there_are_none() -> None:
-    request = create_request(DriverSubmission(name="n", script="s.py"), MASTER_URL)
+    request = create_request(DriverSubmission(name="n", epoch=1, nonce="n", script="s.py"), MASTER_URL)
     assert request["environmentVariables"] == {"SPARK_ENV_LOADED": "1"}
 
 

@@ -9,7 +9,7 @@ import pytest
 from airflow_adaptive.ports import ClusterUnreachableError, DriverSubmission, SubmissionState
 from airflow_adaptive.testing.fakes.cluster import FakeCluster, FakeScript
 
-DRIVER = DriverSubmission(name="departures", script="departures.py", driver_memory_mb=512)
+DRIVER = DriverSubmission(name="departures", epoch=1, nonce="n", script="departures.py", driver_memory_mb=512)
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ async def test_submission_to_an_unreachable_master_was_not_accepted(cluster: Fak
 async def test_scripts_behave_as_described() -> None:
     cluster = FakeCluster({"batch.py": FakeScript(executors=1, ends=SubmissionState.FINISHED)})
     cluster.add_worker(cores=2, memory_mb=2048)
-    submission_id = await cluster.submit(DriverSubmission(name="batch", script="batch.py"))
+    submission_id = await cluster.submit(DriverSubmission(name="batch", epoch=1, nonce="n", script="batch.py"))
     assert (await cluster.status(submission_id)).state is SubmissionState.FINISHED
     assert (await cluster.snapshot()).granted == {}
 
