@@ -56,6 +56,8 @@ ifndef AIRFLOW_ADAPTIVE_TEST_KUBE_CONTEXT
 	@$(BIN)/python -m tests.support.kubernetes.requirements
 	.ci/ensure_containerd.sh
 	.ci/build_kubernetes.sh
+	.ci/build_versitygw.sh
+	@$(BIN)/python -m tests.support.s3.jars
 endif
 
 test-kafka: install ## run the tests on real brokers of Kafka (a few minutes; the first run resolves the jars of the brokers)

@@ -30,8 +30,8 @@ class StrictSink:
         """Open the file of this process."""
         conf = spark.sparkContext.getConf()
         self._context: Any = spark.sparkContext
-        directory = urlsplit(conf.get("spark.airflow.adaptive.directory", "")).path
-        self._checkpoint = Path(directory) / "checkpoints" / conf.get("spark.airflow.adaptive.job", "")
+        directory = folder_of(conf.get("spark.airflow.adaptive.directory", ""), root)
+        self._checkpoint = directory / "checkpoints" / conf.get("spark.airflow.adaptive.job", "")
         epoch = int(conf.get("spark.airflow.adaptive.epoch", "0"))
         self._file = _opened(root / FOLDER / f"{epoch}-{self._context.applicationId}-{os.getpid()}.jsonl")
 
@@ -60,6 +60,12 @@ class StrictSink:
     def _append(self, line: dict[str, Any]) -> None:
         os.write(self._file, (json.dumps(line) + "\n").encode())
         os.fsync(self._file)
+
+
+def folder_of(uri: str, root: Path) -> Path:
+    """The folder of a job directory. The buckets of an object store are folders below the root of the job."""
+    parts = urlsplit(uri)
+    return root / parts.netloc / parts.path.lstrip("/") if parts.netloc else Path(parts.path)
 
 
 @cache

@@ -11,6 +11,7 @@ import pytest
 from airflow_adaptive.local.waiting import wait_until
 from airflow_adaptive.runtime.loop import Loop
 from tests.support.kubernetes.client.api_sources import cluster_client
+from tests.support.kubernetes.client.driver_job import pod_properties
 from tests.support.kubernetes.client.streaming_job import TIMEOUT_S, StreamingJob
 from tests.support.kubernetes.cluster import KubernetesCluster
 from tests.support.kubernetes.namespace import Namespace, created_namespace, wait_for_node
@@ -51,7 +52,7 @@ async def test_a_job_waits_starts_grows_and_processes_each_record_once(
     control_plane = kubernetes_cluster.control_plane
     await set_quota(team, 1)
     async with cluster_client(control_plane, team.name) as client:
-        job = StreamingJob(tmp_path / "job", control_plane.url, client)
+        job = StreamingJob(tmp_path / "job", pod_properties(tmp_path / "job", control_plane.url), client)
         async with job.running() as loop:
             job.feed()
             await job.wait_for_state(loop, "WaitingForResources")

@@ -32,8 +32,8 @@ def topic() -> str:
 
 def _running(brokers: int) -> Iterator[KafkaCluster]:
     """Run a cluster. Imported late: few tests need Py4J."""
+    from tests.support.jars import MissingJarsError  # noqa: PLC0415
     from tests.support.kafka.cluster import running_kafka  # noqa: PLC0415
-    from tests.support.kafka.jars import MissingJarsError  # noqa: PLC0415
 
     try:
         with running_kafka(brokers) as cluster:

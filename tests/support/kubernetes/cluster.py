@@ -18,7 +18,7 @@ from typing import Final
 from tests.support.kubernetes.clean_up import LOCK, remains, remove_abandoned
 from tests.support.kubernetes.control_plane import ControlPlane
 from tests.support.kubernetes.host import Network, create_folder, create_network, save_sysctls
-from tests.support.kubernetes.images import pause_image, spark_image
+from tests.support.kubernetes.images import Image, pause_image, spark_image
 from tests.support.kubernetes.node import Node, NodePlace
 from tests.support.kubernetes.processes import reap
 from tests.support.kubernetes.requirements import require_programs
@@ -36,6 +36,7 @@ class KubernetesCluster:
         folder: folder of all files of the cluster. Each server has its log in it.
         control_plane: the servers of the control plane.
         nodes: the nodes that were started.
+        network: the network of the nodes and of their pods.
     """
 
     def __init__(self, folder: Path, programs: Path, network: Network) -> None:
@@ -43,19 +44,26 @@ class KubernetesCluster:
         self.control_plane = ControlPlane(folder, programs, network)
         self.nodes: Sequence[Node] = ()
         self._programs = programs
-        self._network = network
+        self.network = network
 
     def start_nodes(self) -> None:
         """Start the nodes at the same time. Does nothing if they were started."""
         if self.nodes:
             return
         images = self._write_images()
-        places = [NodePlace(index, self.folder / f"node-{index + 1}", self._network) for index in range(NODES)]
+        places = [NodePlace(index, self.folder / f"node-{index + 1}", self.network) for index in range(NODES)]
         self.nodes = [
             Node(place, self.control_plane, self._programs, images, memory_mib=NODE_MEMORY_MIB) for place in places
         ]
         with ThreadPoolExecutor() as pool:
             list(pool.map(Node.start, self.nodes))
+
+    def add_image(self, image: Image) -> None:
+        """Let pods use another image, on all nodes."""
+        archive = self.folder / f"{image.name.replace('/', '-')}.tar"
+        image.write(archive)
+        for node in self.nodes:
+            node.import_image(archive)
 
     def node(self, name: str) -> Node:
         """Return the node with this name."""

@@ -131,8 +131,12 @@ class Node:
         self._write_configuration()
         self.container_runtime.start(lambda: self._control_runtime("version").returncode == 0)
         for image in self._images:
-            self._control_runtime("--namespace", "k8s.io", "images", "import", str(image)).check_returncode()
+            self.import_image(image)
         self.start_kubelet()
+
+    def import_image(self, archive: Path) -> None:
+        """Let pods on the node use the image of an archive."""
+        self._control_runtime("--namespace", "k8s.io", "images", "import", str(archive)).check_returncode()
 
     def start_kubelet(self) -> None:
         """Start the kubelet, for the first time or after `kill`, and wait until the node is ready."""

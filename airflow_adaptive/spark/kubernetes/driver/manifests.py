@@ -26,6 +26,7 @@ from airflow_adaptive.spark.kubernetes.driver.pod_template import executor_templ
 from airflow_adaptive.spark.kubernetes.driver.properties import (
     PROPERTIES_FILE,
     TEMPLATE_FILE,
+    launch_properties,
     secret_properties,
     spark_properties,
     to_file,
@@ -72,9 +73,9 @@ def driver_manifests(submission: DriverSubmission, address: KubernetesAddress) -
     """
     properties = spark_properties(submission, address)
     variables = _secret_variables(submission, address, properties)
-    public = {name: value for name, value in properties.items() if name not in secret_properties(properties)}
-    files = {PROPERTIES_FILE: to_file(public)}
-    has_secrets = any(is_secret(name, value) for name, value in public.items())
+    read_at_launch = launch_properties(properties)
+    files = {PROPERTIES_FILE: to_file(read_at_launch)}
+    has_secrets = any(is_secret(name, value) for name, value in read_at_launch.items())
     template = executor_template(submission.executor_template, properties)
     secret = {**variables, **(files if has_secrets else {})}
     return DriverManifests(

@@ -32,6 +32,8 @@ TEMPLATE_FILE: Final = "executor-pod.json"
 LAUNCH_PREFIXES: Final = ("spark.driver.", "spark.jars", "spark.submit.")
 """Properties that spark-submit reads before the driver can set properties."""
 
+HADOOP_PREFIX: Final = "spark.hadoop."
+
 DEFAULTS: Final = {
     "spark.redaction.regex": f"{SECRET_NAME_PATTERN}|{SECRET_VALUE_PATTERN}",
     "spark.driver.port": "7078",
@@ -110,6 +112,15 @@ def secret_properties(properties: Mapping[str, str]) -> dict[str, str]:
         for name, value in properties.items()
         if is_secret(name, value) and (is_secret_name(name) or not name.startswith(LAUNCH_PREFIXES))
     }
+
+
+def launch_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties that spark-submit reads: all but secrets that only the session needs.
+
+    spark-submit loads the code from the job directory before the runtime starts, so it needs the credentials of Hadoop's file systems.
+    """
+    secrets = secret_properties(properties)
+    return {name: value for name, value in properties.items() if name not in secrets or name.startswith(HADOOP_PREFIX)}
 
 
 _IN_NAMES: Final = re.compile(r"[\\:=#! \t\n\r\f]")

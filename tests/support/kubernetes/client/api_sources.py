@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from kubernetes_asyncio import config
@@ -47,10 +47,17 @@ class KubeconfigSource:
 
 @asynccontextmanager
 async def cluster_client(
-    control_plane: ControlPlane, namespace: str, *, credentials: Credentials | None = None, timeout_s: float = 10.0
+    control_plane: ControlPlane,
+    namespace: str,
+    *,
+    credentials: Credentials | None = None,
+    timeout_s: float = 10.0,
+    conf: Mapping[str, str] | None = None,
 ) -> AsyncIterator[KubernetesCluster]:
-    """The product's client of a namespace. At the end, nothing of the client runs."""
-    address = KubernetesAddress(server=control_plane.url, namespace=namespace, timeout_s=timeout_s)
+    """The product's client of a namespace, whose connection has the Spark properties `conf`. At the end, nothing of the client runs."""
+    address = KubernetesAddress(
+        server=control_plane.url, namespace=namespace, timeout_s=timeout_s, conf=dict(conf or {})
+    )
     source = KubeconfigSource(control_plane, credentials or control_plane.admin)
     client = KubernetesCluster(address, source, SystemClock())
     try:

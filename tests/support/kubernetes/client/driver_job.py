@@ -109,17 +109,22 @@ class DriverJob:
         return await wait_until_async(wanted, TIMEOUT_S, what)
 
 
-def pod_properties(root: Path, api_url: str) -> dict[str, str]:
+def pod_properties(root: Path, api_url: str, claim: str | None = None) -> dict[str, str]:
     """Return the Spark properties of small pods that see a folder of this machine.
 
     Args:
         root: folder of this machine that every pod sees at the same path.
         api_url: URL of the API server for pods, because the test cluster has no DNS.
+        claim: claim of a volume for this folder. Without a claim, the pods mount the folder itself.
     """
+    kind, option = (
+        ("hostPath", {"path": str(root)}) if claim is None else ("persistentVolumeClaim", {"claimName": claim})
+    )
+    fields = {"mount.path": str(root), **{f"options.{name}": value for name, value in option.items()}}
     mounts = {
-        f"spark.kubernetes.{role}.volumes.hostPath.jobs.{name}": str(root)
+        f"spark.kubernetes.{role}.volumes.{kind}.jobs.{name}": value
         for role in ("driver", "executor")
-        for name in ("mount.path", "options.path")
+        for name, value in fields.items()
     }
     requests = {f"spark.kubernetes.{role}.request.cores": "100m" for role in ("driver", "executor")}
     overheads = {f"spark.{role}.memoryOverhead": "200m" for role in ("driver", "executor")}

@@ -26,7 +26,6 @@ from airflow_adaptive.testing.fakes.job_store import FakeStore
 from tests.faults.harness.deployment import JOB, MEMORY_MB, SCRIPT, SINK, deployed
 from tests.faults.harness.sink_log import check, read_writes, row_ids
 from tests.faults.harness.strict_sink import FOLDER
-from tests.support.kubernetes.client.driver_job import pod_properties
 
 ROWS: Final = 10
 """Rows of each input file."""
@@ -43,22 +42,26 @@ class StreamingJob:
         store: control requests and published views.
     """
 
-    def __init__(self, root: Path, api_url: str, client: ClusterClient) -> None:
+    def __init__(
+        self, root: Path, conf: Mapping[str, str], client: ClusterClient, *, storage: Storage | None = None
+    ) -> None:
         """Create the folders.
 
         Args:
             root: folder of this machine that every pod sees at the same path.
-            api_url: URL of the API server for pods.
+            conf: Spark properties of the job, see `pod_properties`.
             client: client of the cluster.
+            storage: storage of the job directory; a folder in `root` without it.
         """
         self.store = FakeStore()
         self._root = root
         self._client = client
-        self._conf = pod_properties(root, api_url)
-        self._directory = FsspecJobDirectory(Storage.at(str(root / "jobs")), JOB)
+        self._conf = conf
+        self._directory = FsspecJobDirectory(storage or Storage.at(str(root / "jobs")), JOB)
         self._files = 0
-        for folder in (root, root / "in", root / FOLDER, root / "jobs", root / "jobs" / JOB):
-            folder.mkdir()
+        own = [] if storage else [root / "jobs", root / "jobs" / JOB]
+        for folder in (root, root / "in", root / FOLDER, *own):
+            folder.mkdir(exist_ok=True)
             folder.chmod(0o777)  # The user of the containers is not the user of the tests.
 
     @asynccontextmanager

@@ -177,7 +177,7 @@ def test_a_driver_without_secrets_has_no_secret():
 
 
 def test_secret_values_are_in_the_secret_only():
-    conf = {"spark.hadoop.fs.s3a.secret.key": "t0ps3cret-1", "spark.public": "visible"}
+    conf = {"spark.my.secret.key": "t0ps3cret-1", "spark.public": "visible"}
     created = manifests(
         conf,
         secret_env={"DB_PASSWORD": "t0ps3cret-2", "SHADOWED": "t0ps3cret-4"},
@@ -189,15 +189,20 @@ def test_secret_values_are_in_the_secret_only():
     assert created.secret == {
         "DB_PASSWORD": "t0ps3cret-2",
         SECRET_ENV_VARIABLE: json.dumps(["DB_PASSWORD"]),
-        SECRET_CONF_VARIABLE: json.dumps(
-            {"spark.my.password": "t0ps3cret-3", "spark.hadoop.fs.s3a.secret.key": "t0ps3cret-1"}
-        ),
+        SECRET_CONF_VARIABLE: json.dumps({"spark.my.password": "t0ps3cret-3", "spark.my.secret.key": "t0ps3cret-1"}),
     }
     assert env(created)["DB_PASSWORD"] == {"secretKeyRef": {"name": NAME, "key": "DB_PASSWORD"}}
 
 
-def test_secret_properties_that_spark_submit_reads_move_the_file_into_the_secret():
-    created = manifests({"spark.driver.extraJavaOptions": "-Dproxy=http://u:t0ps3cret@proxy"})
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("spark.driver.extraJavaOptions", "-Dproxy=http://u:t0ps3cret@proxy"),
+        ("spark.hadoop.fs.s3a.secret.key", "t0ps3cret"),
+    ],
+)
+def test_secret_properties_that_spark_submit_reads_move_the_file_into_the_secret(name: str, value: str):
+    created = manifests({name: value})
     assert "t0ps3cret" not in json.dumps([created.pod, dict(created.config)])
     assert "t0ps3cret" in created.secret["spark.properties"]
     assert "spark.properties" not in env(created)

@@ -9,7 +9,12 @@ import pytest
 from airflow_adaptive.ports import DriverSubmission
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
 from airflow_adaptive.spark.kubernetes.driver.names import DriverIdentity
-from airflow_adaptive.spark.kubernetes.driver.properties import secret_properties, spark_properties, to_file
+from airflow_adaptive.spark.kubernetes.driver.properties import (
+    launch_properties,
+    secret_properties,
+    spark_properties,
+    to_file,
+)
 
 ADDRESS = KubernetesAddress(
     server="https://api:6443", namespace="team-a", conf={"spark.a": "connection", "spark.b": "connection"}
@@ -93,6 +98,16 @@ def test_secrets_that_the_runtime_sets():
     }
     found = secret_properties({**secrets, "spark.public": "v"})
     assert set(found) == {"spark.hadoop.fs.s3a.secret.key", "spark.driver.my.password"}
+
+
+def test_properties_that_spark_submit_reads_include_the_credentials_of_hadoop():
+    properties = {
+        "spark.hadoop.fs.s3a.secret.key": "v",
+        "spark.driver.my.password": "v",
+        "spark.my.password": "v",
+        "spark.public": "v",
+    }
+    assert set(launch_properties(properties)) == {"spark.hadoop.fs.s3a.secret.key", "spark.public"}
 
 
 @pytest.mark.parametrize(
