@@ -15,8 +15,8 @@ SEEDS_PER_PROCESS = 50
 
 def run_seeds(seeds: Sequence[int], jobs: int | None, processes: int) -> Iterator[Outcome]:
     """Simulate seeds, and return the outcomes in the order in which they end."""
-    if len(seeds) == 1 or processes == 1:
-        yield from (run_seed(seed, jobs) for seed in seeds)
+    if len(seeds) == 1:
+        yield run_seed(seeds[0], jobs)
         return
     with ProcessPoolExecutor(processes, get_context("spawn"), max_tasks_per_child=SEEDS_PER_PROCESS) as pool:
         for future in as_completed([pool.submit(run_seed, seed, jobs) for seed in seeds]):
