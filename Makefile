@@ -68,9 +68,10 @@ test-long: install ## run the other tests on real Spark and real Airflow (about 
 	$(BIN)/python -m pytest -m long tests/integration
 
 # pytest returns 5 if no test is left to run.
-test-faults: install ## inject every fault at every moment on a real Spark cluster; results in docs/faults.md (hours; resumes; SHARD=1/3; RUNS=3)
+test-faults: install $(if $(filter kubernetes,$(CLUSTER)),kubernetes-programs) ## inject every fault at every moment on a real Spark cluster; results in docs/faults.md (hours; resumes; SHARD=1/3; RUNS=3; CLUSTER=kubernetes: on a real Kubernetes cluster)
+	$(if $(filter-out standalone kubernetes,$(CLUSTER)),$(error CLUSTER=$(CLUSTER) is not supported: use standalone or kubernetes))
 	for run in $$(seq $(or $(RUNS),1)); do \
-		RUNS=$$run $(BIN)/python -m pytest tests/faults --ignore tests/faults/unit || [ $$? -eq 5 ] || exit 1; \
+		RUNS=$$run $(BIN)/python -m pytest $(if $(filter kubernetes,$(CLUSTER)), tests/faults/kubernetes , tests/faults --ignore tests/faults/unit --ignore tests/faults/kubernetes ) || [ $$? -eq 5 ] || exit 1; \
 	done
 
 test-weeks: install ## simulate three weeks of a job with a thousand rescales and failures, and check for leaks (about 15 minutes)

@@ -61,6 +61,11 @@ BENCHMARKS: Final = "docs/benchmarks.md"
 TABLES: Final = {
     "table": PublishedTable(page="docs/faults.md", target="test-faults", paths=(*JOB, "tests/faults")),
     "matrix": PublishedTable(page="docs/faults.md", target="test-faults", paths=(*JOB, "tests/faults")),
+    "kubernetes faults": PublishedTable(
+        page="docs/faults.md",
+        target="test-faults CLUSTER=kubernetes",
+        paths=(*JOB, "tests/faults/kubernetes", "tests/support/kubernetes"),
+    ),
     "fleets": PublishedTable(page="docs/faults.md", target="fleet-long", paths=("airflow_adaptive",)),
     "fleet defects": PublishedTable(
         page="docs/proof.md", target="fleet-defects", paths=("airflow_adaptive", "tests/support/fleet")

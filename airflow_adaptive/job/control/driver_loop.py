@@ -35,12 +35,12 @@ from airflow_adaptive.job.protocol.documents import (
     DriverStatus,
     FailureReport,
 )
-from airflow_adaptive.job.protocol.failures import report_build_failure, report_exception
+from airflow_adaptive.job.protocol.failures import SPARK_CONTEXT_STOPPED, report_build_failure, report_exception
 
 CONTEXT_STOPPED: Final = FailureReport(
-    error_class="SPARK_CONTEXT_STOPPED",
+    error_class=SPARK_CONTEXT_STOPPED,
     message="the SparkContext was stopped: by the cluster manager, or by the script",
-    causes=("SPARK_CONTEXT_STOPPED",),
+    causes=(SPARK_CONTEXT_STOPPED,),
 )
 
 

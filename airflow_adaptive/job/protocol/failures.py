@@ -30,6 +30,9 @@ BUILD_FUNCTION_ERROR: Final = "BUILD_FUNCTION_ERROR"
 """First cause of a failure that the build function raised. The scheduler retries it only if the function has worked
 before."""
 
+SPARK_CONTEXT_STOPPED: Final = "SPARK_CONTEXT_STOPPED"
+"""Failure of a driver whose session ended under its queries. The driver does not know who stopped the session."""
+
 TRACEBACK: Final = "Traceback (most recent call last):"
 
 FRAME: Final = re.compile(r'^ *File "(.+?)", line (\d+)', re.MULTILINE)

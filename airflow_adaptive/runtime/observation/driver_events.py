@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from airflow_adaptive.job.protocol.documents import Action, DriverState, DriverStatus, FailureReport
+from airflow_adaptive.job.protocol.failures import SPARK_CONTEXT_STOPPED
 from airflow_adaptive.ports import SubmissionState, SubmissionStatus
 from airflow_adaptive.runtime.directive import action
 from airflow_adaptive.runtime.driver_heartbeat import DriverHeartbeat, committed_batches
@@ -143,7 +145,7 @@ def _end_of_driver(state: SchedulerState, observation: JobObservation) -> Failur
     """Return the failure that explains the end of the driver process."""
     status, submission = observation.status, observation.submission
     if status is not None and status.failure is not None:
-        return _failure(status.failure)
+        return _reported_end(_failure(status.failure), submission)
     if submission is None:
         return Failure(error_class=DRIVER_LOST, message="the driver's process has ended")
     if status is not None and status.state is DriverState.STOPPED and action(state) is not Action.STOP:
@@ -156,6 +158,13 @@ def _end_of_driver(state: SchedulerState, observation: JobObservation) -> Failur
         return Failure(error_class=SCRIPT_WITHOUT_JOB, message=advice)
     name = "" if state.driver is None else state.driver.submission_id
     return Failure(error_class=DRIVER_LOST, message=_end_of_process(submission, name))
+
+
+def _reported_end(failure: Failure, submission: SubmissionStatus | None) -> Failure:
+    """Return the failure that a driver reported before its end. Only the cluster manager knows why it ended a session."""
+    if failure.error_class != SPARK_CONTEXT_STOPPED or submission is None or not submission.message:
+        return failure
+    return replace(failure, message=f"{failure.message}; {submission.message}")
 
 
 def _end_of_process(submission: SubmissionStatus, name: str | None) -> str:

@@ -22,7 +22,10 @@ HEAD = """\
 """
 
 MATRIX = "/test_matrix.py::"
-"""In the ids of cases that the page shows as a matrix, not in the table."""
+"""In the ids of cases that the page shows as a matrix, not in a table."""
+
+KUBERNETES = "/kubernetes/"
+"""In the ids of cases on Kubernetes, which the page shows in a table of their own."""
 
 EARLIER = "earlier sink"
 """In place of the commit: measured with a sink that skipped the batches that it knew."""
@@ -74,8 +77,12 @@ def publish_section(name: str, body: str) -> None:
 
 
 def write_page(results: Collection[Result]) -> None:
-    """Bring the table of the page up to date; rows of which nothing is remembered here stay."""
-    publish_section("table", table(results, section(PAGE, "table")))
+    """Bring the tables of the page up to date; rows of which nothing is remembered here stay."""
+    kubernetes = [result for result in results if KUBERNETES in result.case]
+    others = [result for result in results if KUBERNETES not in result.case]
+    for name, found in {"kubernetes faults": kubernetes, "table": others}.items():
+        if found:
+            publish_section(name, table(found, section(PAGE, name)))
 
 
 def table(results: Iterable[Result], previous: str = "") -> str:

@@ -84,7 +84,7 @@ async def lose_a_driver(job: StreamingJob, team: Namespace) -> None:
         job.feed()
         await job.wait_rows()
         await job.suspend(loop)
-    job.check_output()
+    job.outcome(recovery_s=0)
 
 
 def driver_pod(loop: Loop) -> str:

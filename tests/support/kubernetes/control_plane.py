@@ -57,6 +57,7 @@ class ControlPlane:
 
     Attributes:
         url: URL of the API server, for this machine and for pods.
+        address: address of this machine for pods.
         certificates: creates certificates of other users.
         admin: credentials of a user who may do everything.
         audit_log: file in which the API server records the requests of service accounts, one per line.
@@ -73,6 +74,7 @@ class ControlPlane:
         self._programs = programs
         self._network = network
         self.url = f"https://{network.api_server}"
+        self.address = network.gateway
         self.certificates = ClusterCertificates(self._folder / "certificates")
         self.admin = Credentials(token=secrets.token_hex(16))
         self.audit_log = self._folder / "audit.log"

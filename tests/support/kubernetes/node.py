@@ -23,6 +23,9 @@ MIB: Final = 1024 * 1024
 
 LEASE_DURATION_S: Final = 8
 
+QUALITIES: Final = ("", "burstable/", "besteffort/")
+"""Folders of the cgroups of pods by the quality of service."""
+
 CONTAINERD_CONFIGURATION: Final = """\
 version = 2
 root = "{folder}/root"
@@ -148,6 +151,13 @@ class Node:
         wait_until(self._killed, START_TIMEOUT_S, f"end of {self.name}")
         for socket in shim_sockets(self._place.folder):
             socket.unlink()
+
+    def kill_pod(self, uid: str) -> None:
+        """Kill all processes of the containers of a pod, but not the process that holds the namespaces of the pod."""
+        groups = [f"{self._place.cgroup}/kubepods/{quality}pod{uid}" for quality in QUALITIES]
+        pids = {pid for group in groups for pid in processes_in_cgroups(group)}
+        contained = [psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)]
+        kill_all([process for process in contained if process.name() != "pause"])
 
     def processes(self) -> set[int]:
         """Return the ids of the processes of all containers on the node."""

@@ -20,10 +20,19 @@ class KubeconfigSource:
     Attributes:
         credentials: credentials of the next client.
         renewals: number of renewals.
+        server: URL to which the clients connect.
     """
 
-    def __init__(self, control_plane: ControlPlane, credentials: Credentials) -> None:
+    def __init__(self, control_plane: ControlPlane, credentials: Credentials, server: str | None = None) -> None:
+        """Load nothing yet.
+
+        Args:
+            control_plane: writes the kubeconfig.
+            credentials: credentials of the first client.
+            server: URL of a proxy in front of the API server, None for the API server itself.
+        """
         self.credentials = credentials
+        self.server = server or control_plane.url
         self.renewals = 0
         self._control_plane = control_plane
         self._client: ApiClient | None = None
@@ -32,6 +41,7 @@ class KubeconfigSource:
         if self._client is None:
             file = self._control_plane.write_kubeconfig("product", self.credentials)
             self._client = await config.new_client_from_config(str(file), "product")
+            self._client.configuration.host = self.server
         return self._client
 
     async def renew(self, refused: ApiClient) -> bool:
@@ -51,14 +61,22 @@ async def cluster_client(
     namespace: str,
     *,
     credentials: Credentials | None = None,
+    source: KubeconfigSource | None = None,
     timeout_s: float = 10.0,
     conf: Mapping[str, str] | None = None,
 ) -> AsyncIterator[KubernetesCluster]:
-    """The product's client of a namespace, whose connection has the Spark properties `conf`. At the end, nothing of the client runs."""
-    address = KubernetesAddress(
-        server=control_plane.url, namespace=namespace, timeout_s=timeout_s, conf=dict(conf or {})
-    )
-    source = KubeconfigSource(control_plane, credentials or control_plane.admin)
+    """The product's client of a namespace. At the end, nothing of the client runs.
+
+    Args:
+        control_plane: of the test cluster.
+        namespace: namespace of the drivers.
+        credentials: credentials of the client, by default of the administrator.
+        source: source of the API client, in place of `credentials`.
+        timeout_s: timeout of a request.
+        conf: Spark properties of the connection.
+    """
+    source = source or KubeconfigSource(control_plane, credentials or control_plane.admin)
+    address = KubernetesAddress(server=source.server, namespace=namespace, timeout_s=timeout_s, conf=dict(conf or {}))
     client = KubernetesCluster(address, source, SystemClock())
     try:
         yield client

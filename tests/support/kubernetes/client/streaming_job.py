@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from airflow_adaptive.local.waiting import wait_until_async
-from airflow_adaptive.ports import ClusterClient, DesiredState
+from airflow_adaptive.ports import ClusterClient, ClusterUnreachableError, DesiredState
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive.runtime.journal.storage import Storage
@@ -24,7 +24,8 @@ from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.spark.kubernetes.capacity.planned_pod import planned_driver, planned_executor
 from airflow_adaptive.testing.fakes.job_store import FakeStore
 from tests.faults.harness.deployment import JOB, MEMORY_MB, SCRIPT, SINK, deployed
-from tests.faults.harness.sink_log import check, read_writes, row_ids
+from tests.faults.harness.outcome import Outcome
+from tests.faults.harness.sink_log import read_writes, row_ids
 from tests.faults.harness.strict_sink import FOLDER
 
 ROWS: Final = 10
@@ -43,7 +44,13 @@ class StreamingJob:
     """
 
     def __init__(
-        self, root: Path, conf: Mapping[str, str], client: ClusterClient, *, storage: Storage | None = None
+        self,
+        root: Path,
+        conf: Mapping[str, str],
+        client: ClusterClient,
+        *,
+        storage: Storage | None = None,
+        script: Path = SCRIPT,
     ) -> None:
         """Create the folders.
 
@@ -52,10 +59,12 @@ class StreamingJob:
             conf: Spark properties of the job, see `pod_properties`.
             client: client of the cluster.
             storage: storage of the job directory; a folder in `root` without it.
+            script: script of the driver.
         """
         self.store = FakeStore()
         self._root = root
         self._client = client
+        self._script = script
         self._conf = conf
         self._directory = FsspecJobDirectory(storage or Storage.at(str(root / "jobs")), JOB)
         self._files = 0
@@ -65,10 +74,15 @@ class StreamingJob:
             folder.chmod(0o777)  # The user of the containers is not the user of the tests.
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[Loop]:
-        """Run the loop of the job."""
+    async def running(self, attempt: str = "1", conf: Mapping[str, str] | None = None) -> AsyncIterator[Loop]:
+        """Run the loop of the job.
+
+        Args:
+            attempt: attempt that deploys the job.
+            conf: Spark properties of this deployment, in addition to the usual ones.
+        """
         ports = Ports(cluster=self._client, directory=self._directory, store=self.store, clock=SystemClock())
-        loop = Loop(await self._spec(), ports)
+        loop = Loop(await self._spec(attempt, {**self._conf, **(conf or {})}), ports)
         task = asyncio.create_task(loop.run())
         try:
             yield loop
@@ -77,17 +91,17 @@ class StreamingJob:
                 task.cancel()
             await asyncio.wait([task])
 
-    async def _spec(self) -> JobSpec:
-        code = await stage(self._directory, SCRIPT, [SINK])
-        driver = planned_driver(self._conf, 1, MEMORY_MB)
-        executor = planned_executor(self._conf, 1, MEMORY_MB)
+    async def _spec(self, attempt: str, conf: Mapping[str, str]) -> JobSpec:
+        code = await stage(self._directory, self._script, [SINK])
+        driver = planned_driver(conf, 1, MEMORY_MB)
+        executor = planned_executor(conf, 1, MEMORY_MB)
         changes: Mapping[str, Any] = {
             "graph": JobGraph.single(JOB, ParallelismRange(1, MOST_EXECUTORS), max_parallelism=MOST_EXECUTORS),
-            "conf": self._conf,
+            "conf": conf,
             "driver": DriverShape(cores=1, memory_mb=MEMORY_MB, requested=driver),
             "executor": ExecutorShape(cores=1, memory_mb=MEMORY_MB, requested=executor),
         }
-        return deployed(JOB, self._directory, code, self._root, "1", changes)
+        return deployed(JOB, self._directory, code, self._root, attempt, changes)
 
     def feed(self, files: int = 2) -> None:
         """Add input files, each at once."""
@@ -116,19 +130,19 @@ class StreamingJob:
         try:
             return await wait_until_async(reached, TIMEOUT_S, f"{state} with {parallelism} slots")
         except TimeoutError as error:
-            raise TimeoutError(f"{error}\n{await self._story(loop)}") from error
+            raise TimeoutError(f"{error}\n{await self.story(loop)}") from error
 
-    async def _story(self, loop: Loop) -> str:
+    async def story(self, loop: Loop) -> str:
         """Return what explains the state of the job: decisions, last error, state and log of the driver."""
-        decisions = [str(decision) for view in self.store.views[-1:] for decision in view.history.decisions]
-        driver = (
-            []
-            if loop.driver is None
-            else [await self._client.status(loop.driver), await self._client.driver_log(loop.driver)]
-        )
-        return "\n".join(
-            map(str, [loop.state.current, loop.last_error, *decisions, *driver, await self._client.snapshot()])
-        )
+        lines: list[object] = [loop.state.current, loop.last_error]
+        lines += [decision for view in self.store.views[-1:] for decision in view.history.decisions]
+        try:
+            if loop.driver is not None:
+                lines += [await self._client.status(loop.driver), await self._client.driver_log(loop.driver)]
+            lines.append(await self._client.snapshot())
+        except ClusterUnreachableError as error:
+            lines.append(error)
+        return "\n".join(map(str, lines))
 
     async def suspend(self, loop: Loop) -> None:
         """Suspend the job, and wait until the job has ended."""
@@ -136,9 +150,9 @@ class StreamingJob:
         await self.wait_for_state(loop, "Finished")
         await wait_until_async(lambda: _value(loop.state.driver is None), TIMEOUT_S, "end of the driver")
 
-    def check_output(self) -> None:
-        """Check that the sink contains each row exactly once, and that one driver at a time wrote. Raises `SinkError`."""
-        check(read_writes(self._root / FOLDER), range(self._files * ROWS))
+    def outcome(self, recovery_s: float) -> Outcome:
+        """Return what is in the sink: each row exactly once, from one driver at a time. Raises `SinkError`."""
+        return Outcome.of(read_writes(self._root / FOLDER), range(self._files * ROWS), recovery_s)
 
     def _written(self) -> list[int]:
         return row_ids(read_writes(self._root / FOLDER))

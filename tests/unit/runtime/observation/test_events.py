@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus, QueryReport
+from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus, FailureReport, QueryReport
+from airflow_adaptive.ports import SubmissionState, SubmissionStatus
 from airflow_adaptive.runtime.driver_heartbeat import DriverHeartbeat
 from airflow_adaptive.runtime.observation.events import derive_events
 from airflow_adaptive.runtime.observation.job_observation import JobObservation
 from airflow_adaptive.runtime.spec import ExecutorShape
-from airflow_adaptive.scheduler.events import PlanActivated
+from airflow_adaptive.scheduler.events import DriverEnded, PlanActivated
 from airflow_adaptive.testing.scenario import Scenario
 
 NOTE = "the script starts its queries itself"
@@ -32,8 +33,9 @@ def report(job: Scenario) -> DriverStatus:
     return DriverStatus(job="job", epoch=1, nonce="n", sequence=1, at="", state=DriverState.RUNNING, version=version)
 
 
-def observed(job: Scenario, status: DriverStatus) -> list[Any]:
-    observation, heartbeat = JobObservation(status=status), DriverHeartbeat(epoch=1, received_at=job.now)
+def observed(job: Scenario, status: DriverStatus, submission: SubmissionStatus | None = None) -> list[Any]:
+    observation = JobObservation(status=status, submission=submission)
+    heartbeat = DriverHeartbeat(epoch=1, received_at=job.now)
     return list(derive_events(job.state, observation, None, heartbeat, job.now, ExecutorShape(cores=1)))
 
 
@@ -59,3 +61,18 @@ def test_trigger_interval_is_the_longest_that_is_possible(
     queries = tuple(QueryReport(name="q", active=True, trigger_interval_ms=interval) for interval in intervals)
     activations = [it for it in observed(job, replace(report(job), queries=queries)) if isinstance(it, PlanActivated)]
     assert [it.trigger_interval for it in activations] == [longest]
+
+
+@pytest.mark.parametrize(
+    ("error_class", "message"),
+    [
+        ("SPARK_CONTEXT_STOPPED", "stopped; exit code 143: the pod was deleted"),
+        ("java.lang.IllegalStateException", "stopped"),
+    ],
+)
+def test_end_of_a_session_has_the_reason_of_the_cluster_manager(job: Scenario, error_class: str, message: str):
+    failure = FailureReport(error_class=error_class, message="stopped")
+    submission = SubmissionStatus(state=SubmissionState.FAILED, message="exit code 143: the pod was deleted")
+    status = replace(report(job), state=DriverState.FAILED, failure=failure)
+    ends = [it for it in observed(job, status, submission) if isinstance(it, DriverEnded)]
+    assert [it.failure.message for it in ends] == [message]
