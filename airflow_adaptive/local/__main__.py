@@ -1,4 +1,4 @@
-"""`python -m airflow_adaptive.local`: run a Spark cluster or the demo on this machine."""
+"""`python -m airflow_adaptive.local`: run a Spark cluster or the demo."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from pathlib import Path
 from types import FrameType
 
 from airflow_adaptive.local.cluster import LocalCluster
+from airflow_adaptive.local.demo.clusters.kubernetes_options import KubernetesOptions
 from airflow_adaptive.local.demo.prerequisites import PrerequisiteError, check_prerequisites
 from airflow_adaptive.local.errors import LocalClusterError
+
+IMAGE = "apache/spark:4.3.0"
 
 MINIMUM_MEMORY_MB = 450
 """A worker with less memory can run neither a driver nor an executor (`org.apache.spark.memory.UnifiedMemoryManager`)."""
@@ -45,10 +48,11 @@ def run_cluster(options: argparse.Namespace) -> int:
 
 def run_demo(options: argparse.Namespace) -> int:
     """Check the installation, then run the demo."""
-    check_prerequisites()
+    kubernetes = _kubernetes(options)
+    check_prerequisites(on_kubernetes=kubernetes is not None)
     from airflow_adaptive.local.demo.command import run  # noqa: PLC0415  The import needs the packages of the extra "demo".
 
-    return run(options.directory, options.days_per_second, stay=options.stay)
+    return run(options.directory, options.days_per_second, stay=options.stay, kubernetes=kubernetes)
 
 
 def at_least(minimum: int) -> Callable[[str], int]:
@@ -73,11 +77,30 @@ def positive(text: str) -> float:
     return number
 
 
+def spark_property(text: str) -> tuple[str, str]:
+    """Parse a Spark property `NAME=VALUE`. Raises `argparse.ArgumentTypeError`."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.startswith("spark."):
+        raise argparse.ArgumentTypeError(f"{text!r} must be spark.NAME=VALUE")
+    return name, value
+
+
+def _kubernetes(options: argparse.Namespace) -> KubernetesOptions | None:
+    if options.context is None:
+        return None
+    return KubernetesOptions(
+        kubeconfig=options.kubeconfig.expanduser().resolve(),
+        context=options.context,
+        image=options.image,
+        conf=dict(options.conf),
+    )
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m airflow_adaptive.local", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_cluster_options(commands.add_parser("cluster", help="run a Spark standalone cluster until Ctrl-C"))
-    _add_demo_options(commands.add_parser("demo", help="run a real job on a real Airflow and a real Spark cluster"))
+    _add_demo_options(commands.add_parser("demo", help="run a real job on a real Airflow and a real cluster"))
     return parser
 
 
@@ -108,6 +131,25 @@ def _add_demo_options(demo: argparse.ArgumentParser) -> None:
         help="days of flights that the generator publishes per second (default: %(default)s)",
     )
     demo.add_argument("--stay", action="store_true", help="keep Airflow, Spark and the job running until Ctrl-C")
+    kubernetes = demo.add_argument_group("on Kubernetes")
+    kubernetes.add_argument(
+        "--context",
+        help="context of a kubeconfig; the job runs in a namespace of this cluster (default: a Spark standalone cluster)",
+    )
+    kubernetes.add_argument(
+        "--kubeconfig", type=Path, default=Path("~/.kube/config"), help="file with the context (default: %(default)s)"
+    )
+    kubernetes.add_argument(
+        "--image", default=IMAGE, help="image of driver and executors, with PySpark 4.2 or later (default: %(default)s)"
+    )
+    kubernetes.add_argument(
+        "--conf",
+        type=spark_property,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="Spark property of the driver",
+    )
     demo.set_defaults(command=run_demo)
 
 

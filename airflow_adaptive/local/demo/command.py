@@ -7,7 +7,10 @@ from pathlib import Path
 import httpx
 
 from airflow_adaptive.local.airflow import LocalAirflowError
-from airflow_adaptive.local.demo.environment import DemoEnvironment, DemoEnvironmentError
+from airflow_adaptive.local.demo.clusters.cluster import DemoCluster, DemoEnvironmentError
+from airflow_adaptive.local.demo.clusters.kubernetes_options import KubernetesOptions
+from airflow_adaptive.local.demo.clusters.standalone import StandaloneDemo
+from airflow_adaptive.local.demo.environment import DemoEnvironment
 from airflow_adaptive.local.demo.job import JobEndedError
 from airflow_adaptive.local.demo.playground import run_playground
 from airflow_adaptive.local.demo.report import Reporter
@@ -27,17 +30,21 @@ ERRORS = (
 )
 
 
-def run(directory: Path, days_per_second: float, *, stay: bool = False) -> int:
-    """Run the demo and stop every process that it started.
+def run(
+    directory: Path, days_per_second: float, *, stay: bool = False, kubernetes: KubernetesOptions | None = None
+) -> int:
+    """Run the demo, and stop every process and remove every object that it created.
 
     Args:
         directory: working directory. The demo deletes its content first and leaves logs and output in it.
         days_per_second: days of flights that the generator publishes per second.
         stay: whether the job continues after the scenario until the user presses Ctrl-C.
+        kubernetes: cluster on which the job runs; a Spark standalone cluster on this machine without it.
     """
     reporter = Reporter()
     try:
-        with DemoEnvironment(directory, days_per_second, reporter) as environment:
+        cluster = _cluster(directory.resolve(), kubernetes)
+        with DemoEnvironment(cluster, directory, days_per_second, reporter) as environment:
             correct = Scenario(environment, reporter).run()
             if stay:
                 run_playground(environment, reporter)
@@ -51,3 +58,11 @@ def run(directory: Path, days_per_second: float, *, stay: bool = False) -> int:
         return FAILED
     reporter.report("done" if correct else "FAILED: the output of the job is wrong")
     return OK if correct else FAILED
+
+
+def _cluster(directory: Path, kubernetes: KubernetesOptions | None) -> DemoCluster:
+    if kubernetes is None:
+        return StandaloneDemo(directory / "spark")
+    from airflow_adaptive.local.demo.clusters.kubernetes import KubernetesDemo  # noqa: PLC0415  needs the extra "kubernetes"
+
+    return KubernetesDemo(kubernetes, directory)

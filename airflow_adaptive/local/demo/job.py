@@ -9,9 +9,7 @@ from typing import Any, Self
 
 from airflow_adaptive.local.airflow_api import AirflowApi
 
-DAG = "flight_departures"
 TASKS = ("resources", "departures")
-JOB = "flight_departures"
 
 UNFINISHED = ("queued", "running")
 
@@ -59,20 +57,22 @@ class JobEndedError(Exception):
 class Job:
     """One DAG run and the streaming job that the DAG run executes."""
 
-    def __init__(self, airflow: AirflowApi, run_id: str) -> None:
+    def __init__(self, airflow: AirflowApi, dag: str, run_id: str) -> None:
         """Describe a DAG run that was triggered before.
 
         Args:
             airflow: client of the Airflow that runs the DAG.
+            dag: ID of the DAG. The job has the same name.
             run_id: ID of the DAG run.
         """
         self._airflow = airflow
+        self._dag = dag
         self._run_id = run_id
 
     @property
     def run_state(self) -> str:
         """State of the DAG run."""
-        return self._airflow.run_state(DAG, self._run_id)
+        return self._airflow.run_state(self._dag, self._run_id)
 
     @property
     def has_ended(self) -> bool:
@@ -97,7 +97,7 @@ class Job:
 
     def suspend(self) -> None:
         """Request a graceful stop."""
-        self._airflow.suspend_job(JOB)
+        self._airflow.suspend_job(self._dag)
 
     def require_running(self) -> None:
         """Raise `JobEndedError` if the DAG run has ended."""
@@ -110,11 +110,11 @@ class Job:
             raise self._ended()
 
     def _ended(self) -> JobEndedError:
-        logs = "\n".join(self._airflow.task_log(DAG, self._run_id, task) for task in TASKS)
+        logs = "\n".join(self._airflow.task_log(self._dag, self._run_id, task) for task in TASKS)
         return JobEndedError(f"the DAG run ended as {self.run_state!r}; log of its tasks:\n{logs}")
 
     def _xcom(self, key: str) -> Any:
-        return self._airflow.xcom(DAG, self._run_id, TASKS[-1], key)
+        return self._airflow.xcom(self._dag, self._run_id, TASKS[-1], key)
 
 
 def slots(parallelism: Mapping[str, int] | None) -> int:

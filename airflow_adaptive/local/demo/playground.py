@@ -1,4 +1,4 @@
-"""The playground: after the scenario, Airflow, Spark and the job stay running, and users can try the page of the job."""
+"""The playground: after the scenario, Airflow, the cluster and the job stay running, and users can try the page of the job."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def run_playground(environment: DemoEnvironment, reporter: Reporter) -> None:
         TimeoutError: the job does not run in time.
     """
     with suppress(KeyboardInterrupt):
-        reporter.heading("A new DAG run resumes the job, and a worker with two more slots joins")
-        environment.cluster.add_worker(cores=2, memory_mb=2048)
+        reporter.heading("A new DAG run resumes the job, and the cluster gets two more slots")
+        environment.cluster.add_two_slots()
         environment.generator.release(date.max, DAYS_PER_SECOND)
         _wait_until_executing(environment.trigger_job())
         _print_addresses(environment)
@@ -52,7 +52,7 @@ The job runs and reads new flights (about 5 MB per minute).
                 Log in as {USERNAME}. The password is in {airflow.password_file}.
   The job       {environment.job_url}
                 The same page is in Airflow under Browse, Adaptive jobs.
-  Spark master  {environment.cluster.ui_url}
+  The cluster   {environment.cluster.description}
 
 Change the bounds of the job between 1 and 3, or suspend and resume the job, on the job's page.
 Press Ctrl-C to stop all processes.

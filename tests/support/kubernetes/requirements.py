@@ -29,7 +29,17 @@ BUILD: Final = ROOT / ".ci" / "build_kubernetes.sh"
 
 
 class MissingRequirementError(Exception):
-    """The machine cannot run the test cluster. The message is one line that names what is missing."""
+    """The machine cannot run the test cluster. The message is one line that names what is missing.
+
+    Attributes:
+        requirement: what is missing.
+    """
+
+    def __init__(self, requirement: str) -> None:
+        super().__init__(
+            f"The test cluster needs {requirement}. {CONTEXT_VARIABLE}=<name> selects an existing cluster."
+        )
+        self.requirement = requirement
 
 
 def programs_folder() -> Path:
@@ -81,9 +91,7 @@ def _missing_programs(folder: Path) -> Iterator[str]:
 
 def _raise_first(missing: Iterator[str]) -> None:
     if (first := next(missing, None)) is not None:
-        raise MissingRequirementError(
-            f"The test cluster needs {first}. {CONTEXT_VARIABLE}=<name> selects an existing cluster."
-        )
+        raise MissingRequirementError(first)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from airflow_adaptive.local.__main__ import main
@@ -26,3 +28,21 @@ def test_demo_with_an_impossible_speed_is_refused(speed: str, capsys: pytest.Cap
         main(["demo", f"--days-per-second={speed}"])
     assert ended.value.code == 2
     assert f"{speed!r} must be a positive number" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["spark.a", "a=b"])
+def test_demo_with_a_text_that_is_no_spark_property_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["demo", "--context=kind", f"--conf={text}"])
+    assert ended.value.code == 2
+    assert f"{text!r} must be spark.NAME=VALUE" in capsys.readouterr().err
+
+
+def test_demo_with_a_context_that_does_not_exist_ends_with_one_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text("apiVersion: v1\nkind: Config\nclusters: []\ncontexts: []\nusers: []\ncurrent-context: x\n")
+    arguments = ["demo", "--context=kind", f"--kubeconfig={kubeconfig}", f"--directory={tmp_path / 'demo'}"]
+    assert main(arguments) == 1
+    assert f"FAILED: context 'kind' of {kubeconfig}: " in capsys.readouterr().out

@@ -23,7 +23,7 @@ class FakeApi(AirflowApi):
 
 @pytest.mark.parametrize("state", ["queued", "running"])
 def test_unfinished_run_is_running(state: str) -> None:
-    job = Job(FakeApi(state), "run")
+    job = Job(FakeApi(state), "flights", "run")
     job.require_running()
     assert not job.has_ended
     with pytest.raises(JobEndedError):
@@ -32,11 +32,11 @@ def test_unfinished_run_is_running(state: str) -> None:
 
 @pytest.mark.parametrize("state", ["success", "failed"])
 def test_error_about_an_ended_run_contains_the_logs(state: str) -> None:
-    job = Job(FakeApi(state), "run")
+    job = Job(FakeApi(state), "flights", "run")
     assert job.has_ended
     with pytest.raises(JobEndedError, match=f"(?s){state}.*log of resources.*log of departures"):
         job.require_running()
 
 
 def test_success_is_a_success() -> None:
-    Job(FakeApi("success"), "run").require_success()
+    Job(FakeApi("success"), "flights", "run").require_success()

@@ -27,6 +27,14 @@ def test_missing_package_is_named_with_the_command_that_installs_it(monkeypatch:
         prerequisites.check_prerequisites()
 
 
+def test_demo_on_kubernetes_needs_another_extra_and_no_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prerequisites, "find_java", fail_to_find_java)
+    prerequisites.check_prerequisites(on_kubernetes=True)
+    monkeypatch.setattr(prerequisites, "KUBERNETES_PACKAGES", ("no_such_package",))
+    with pytest.raises(prerequisites.PrerequisiteError, match=r"needs no_such_package.*\n.*\[demo,kubernetes\]'$"):
+        prerequisites.check_prerequisites(on_kubernetes=True)
+
+
 def test_damaged_pyspark_ends_the_demo_with_the_command_that_repairs_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
