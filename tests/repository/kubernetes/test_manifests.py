@@ -10,7 +10,9 @@ import yaml
 
 from airflow_adaptive.hooks.kubernetes import KubernetesConnectionHook
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
+from airflow_adaptive.ports import DriverSubmission
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
+from airflow_adaptive.spark.kubernetes.driver.manifests import driver_manifests
 from tests.support.repository import ROOT
 
 PAGE = ROOT / "docs" / "kubernetes.md"
@@ -76,6 +78,20 @@ def test_no_account_can_read_or_change_secrets() -> None:
 
 def test_cluster_role_only_lists() -> None:
     assert [rule["verbs"] for role in named("ClusterRole").values() for rule in role["rules"]] == [["list"]]
+
+
+def test_service_of_the_spark_ui_selects_the_driver_of_its_job() -> None:
+    submission = DriverSubmission(
+        name="departures", epoch=1, nonce="n", script="/jobs/run.py", conf={"spark.kubernetes.container.image": "spark"}
+    )
+    labels = driver_manifests(submission, KubernetesAddress(server="https://api")).pod["metadata"]["labels"]
+    (service,) = named("Service").values()
+    assert service["spec"]["selector"].items() <= labels.items()
+    (ingress,) = named("Ingress").values()
+    (path,) = ingress["spec"]["rules"][0]["http"]["paths"]
+    (port,) = service["spec"]["ports"]
+    assert path["backend"]["service"] == {"name": service["metadata"]["name"], "port": {"name": port["name"]}}
+    assert port["targetPort"] == 4040
 
 
 def test_connections_of_the_helm_values_can_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
