@@ -322,6 +322,7 @@ class Loop:
         self._heartbeat.update(self.state, observation.status, self._now())
         self._publisher.update_urls(observation, self.driver)
         if observation.cluster is not None:
+            self._steps.observe_limits(observation.share.shortage)
             self._report(self._shortages.reason(observation.share.shortage, self.state.available_slots))
 
     def _report(self, reason: Reason | None) -> None:

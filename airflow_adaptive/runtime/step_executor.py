@@ -15,9 +15,11 @@ from datetime import datetime
 
 from airflow_adaptive.ports import Clock, ClusterClient
 from airflow_adaptive.runtime.cluster.capacity_share import slot_demand
+from airflow_adaptive.runtime.cluster.open_limits import Shortage
 from airflow_adaptive.runtime.cluster.shared_cluster import Participant
 from airflow_adaptive.runtime.command_executor import execute
 from airflow_adaptive.runtime.journal.journal import Journal
+from airflow_adaptive.runtime.observation.shortage_reports import name_limit
 from airflow_adaptive.runtime.once_logger import OnceLogger
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler import machine
@@ -69,6 +71,7 @@ class StepExecutor:
         self._state = machine.create(spec.graph, spec.options)
         self._unsaved: Step | None = None
         self._is_deferred = False
+        self._shortage: Shortage | None = None
         self._controller_failure: str | None = None
 
     @property
@@ -88,6 +91,10 @@ class StepExecutor:
     def defer(self) -> None:
         """Let timers wait for the next cycle."""
         self._is_deferred = True
+
+    def observe_limits(self, shortage: Shortage | None) -> None:
+        """Remember which limit of the cluster keeps the job from more slots, because the scheduler knows slots only."""
+        self._shortage = shortage
 
     def adopt(self, state: SchedulerState) -> None:
         """Continue with a state that the journal has persisted."""
@@ -109,7 +116,7 @@ class StepExecutor:
         """
         waiting = deque(events)
         while waiting:
-            step = self._step(waiting.popleft())
+            step = name_limit(self._step(waiting.popleft()), self._shortage)
             if step.state is self._state or self._participant.admits(slot_demand(self._spec, step.state, self._now())):
                 waiting.extend(await self._persist_and_execute(step))
             else:

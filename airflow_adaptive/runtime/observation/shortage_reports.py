@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from airflow_adaptive.ports import LimitKind
 from airflow_adaptive.runtime.cluster.open_limits import Shortage
+from airflow_adaptive.scheduler.policies.failure_handling import Failure
+from airflow_adaptive.scheduler.state import Finished
+from airflow_adaptive.scheduler.state_transitions.steps import Step
+from airflow_adaptive.scheduler.states.waiting_for_resources import FIX, NOT_ENOUGH_RESOURCES
 from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
+
+REMEDIES: Final[Mapping[LimitKind, str]] = {
+    LimitKind.WORKERS: "add workers",
+    LimitKind.QUOTA: "raise the quota",
+    LimitKind.QUEUE: "raise the share of the queue",
+    LimitKind.CAP: "raise the cap",
+}
 
 
 class ShortageReports:
@@ -30,3 +46,28 @@ class ShortageReports:
 def describe(shortage: Shortage, slots: int) -> str:
     """Return the slots of a job, and why the job gets no more."""
     return f"{slots} slot{'' if slots == 1 else 's'}: {shortage.text}"
+
+
+def name_limit(step: Step, shortage: Shortage | None) -> Step:
+    """Return a step. If the job fails because its resources never came, the failure names the limit and its remedy.
+
+    Args:
+        step: step of the scheduler, which knows slots and no limits.
+        shortage: why the job gets no more executors, None if the cluster has no limits.
+    """
+    ended, transition, decision = step.state.current, step.transition, step.decision
+    cause = ended.cause if isinstance(ended, Finished) else None
+    if shortage is None or cause is None or cause.error_class != NOT_ENOUGH_RESOURCES:
+        return step
+    message = cause.message.replace(FIX, _remedy(shortage))
+    failure = Failure(error_class=cause.error_class, message=message, causes=cause.causes)
+    return replace(
+        step,
+        state=replace(step.state, current=replace(ended, cause=failure)),
+        transition=None if transition is None else replace(transition, reason=message),
+        decision=None if decision is None else replace(decision, reason=message),
+    )
+
+
+def _remedy(shortage: Shortage) -> str:
+    return f"{shortage.text}: {REMEDIES[shortage.kind]}, or declare lower bounds or smaller executors"

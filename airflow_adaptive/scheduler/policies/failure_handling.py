@@ -30,6 +30,8 @@ NON_RECOVERABLE = (
     # The script does not define a job.
     "AdaptiveJobError",
     "SCRIPT_WITHOUT_JOB",
+    # The cluster manager can never start the driver as it is declared, for example because its image does not exist.
+    "DRIVER_NOT_STARTED",
     # Spark rejects the query.
     "AnalysisException",
     "ExtendedAnalysisException",

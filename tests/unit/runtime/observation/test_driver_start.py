@@ -52,17 +52,18 @@ def test_secrets_of_a_reason_are_masked() -> None:
 
 @pytest.fixture
 def simulation() -> Simulation:
-    simulation = Simulation(
-        **QUICK,
-        deploy_timeout="1 h",
-        restart_strategy={"type": "fixed-delay", "attempts": 1, "delay": "1 s"},
-    )
+    return create_simulation()
+
+
+def create_simulation(**options: object) -> Simulation:
+    strategy = {"type": "fixed-delay", "attempts": 1, "delay": "1 s"}
+    simulation = Simulation(**QUICK, deploy_timeout="1 h", restart_strategy=strategy, **options)
     simulation.cluster.add_worker(cores=8, memory_mb=16 * MEMORY_MB)
     simulation.cluster.start_error = NO_IMAGE
     return simulation
 
 
-def test_driver_that_cannot_start_ends_long_before_deploy_timeout_with_the_cause(
+def test_driver_that_cannot_start_fails_the_job_long_before_deploy_timeout_and_without_a_restart(
     simulation: Simulation, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
@@ -72,10 +73,11 @@ def test_driver_that_cannot_start_ends_long_before_deploy_timeout_with_the_cause
     assert end.cause.summary == f"{DRIVER_NOT_STARTED}: {NO_IMAGE}"
     assert simulation.elapsed_s() < 600
     assert set(simulation.cluster.states.values()) == {SubmissionState.KILLED}
-    assert caplog.messages.count(f"the driver waits: {NO_IMAGE}") == len(simulation.cluster.submissions) == 2
+    assert caplog.messages.count(f"the driver waits: {NO_IMAGE}") == len(simulation.cluster.submissions) == 1
 
 
-def test_job_runs_when_the_cause_is_gone(simulation: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_restarts_if_its_options_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulation = create_simulation(recoverable_failures=[DRIVER_NOT_STARTED])
     kill = simulation.cluster.kill
 
     async def correct_and_kill(driver: str) -> None:

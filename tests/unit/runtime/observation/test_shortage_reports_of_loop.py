@@ -24,6 +24,30 @@ def simulation() -> Simulation:
     return simulation
 
 
+CAP = Limit(kind=LimitKind.CAP, cpu_millicores=1500)
+
+
+@pytest.mark.parametrize(
+    ("limit", "text"),
+    [
+        (quota(executors=0, spare_mib=100), "quota `team-a` allows 100 MiB more: raise the quota"),
+        (CAP, "the cap of the connection allows 0.5 cores more: raise the cap"),
+        (quota(executors=40), "no worker has room for another executor: add workers"),
+    ],
+    ids=["quota", "cap", "workers"],
+)
+def test_failure_of_a_job_whose_resources_never_come_names_the_limit(limit: Limit, text: str) -> None:
+    simulation = Simulation(parallelism=(20, 20), **QUICK)
+    simulation.cluster.add_worker(cores=8, memory_mb=16 * MEMORY_MB)
+    simulation.cluster.limits = [limit]
+    end = simulation.run_to_end()
+    assert end.cause is not None
+    need = "need at least 20 (vertex 'job' at least 20)"
+    assert end.cause.message.endswith(f"{need}: {text}, or declare lower bounds or smaller executors")
+    history = simulation.store.views[-1].history
+    assert history.decisions[-1].reason == history.transitions[-1].reason == end.cause.message
+
+
 def reasons(simulation: Simulation) -> list[str]:
     published = simulation.store.views[-1].history.decisions
     return [decision.reason for decision in published if decision.reason_code is ReasonCode.SLOTS_PENDING]
