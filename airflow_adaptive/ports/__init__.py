@@ -4,6 +4,7 @@ from airflow_adaptive.job.protocol.documents import SECRET_CONF_VARIABLE, SECRET
 from airflow_adaptive.job.protocol.secret_names import (
     SECRET_NAME_PATTERN,
     SECRET_VALUE_PATTERN,
+    assigned_secrets,
     is_secret,
     is_secret_name,
     secret_assignments,
@@ -78,6 +79,7 @@ __all__ = [
     "SubmissionState",
     "SubmissionStatus",
     "Worker",
+    "assigned_secrets",
     "is_secret",
     "is_secret_name",
     "secret_assignments",

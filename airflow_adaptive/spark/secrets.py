@@ -1,10 +1,10 @@
-"""Masks secret values in output."""
+"""Recognizes secret Spark properties, and masks their values in output."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from airflow_adaptive.ports import is_secret, url_passwords
+from airflow_adaptive.ports import assigned_secrets, is_secret, secret_assignments, url_passwords
 
 SHORTEST = 5
 """Minimum length of a masked value. Shorter values also occur in ordinary words; Airflow has the same limit (`[logging]
@@ -15,10 +15,16 @@ FLAGS = ("true", "false")
 MASK = "***"
 
 
+def is_secret_property(name: str, value: str) -> bool:
+    """Return whether the value of a property is secret, or contains a secret, as in `-Djavax.net.ssl.trustStorePassword=...`."""
+    return is_secret(name, value) or any(secret_assignments(value))
+
+
 def secret_values(properties: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the secret values of properties, and the passwords in URLs."""
+    """Return the secret values of properties, the passwords in URLs, and the secrets that values assign."""
     secret = [value for name, value in properties.items() if is_secret(name, value)]
-    return (*secret, *(password for value in secret for password in url_passwords(value)))
+    passwords = [password for value in secret for password in url_passwords(value)]
+    return (*secret, *passwords, *(part for value in properties.values() for part in assigned_secrets(value)))
 
 
 def masked(text: str, secrets: Iterable[str]) -> str:

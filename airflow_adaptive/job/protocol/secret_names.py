@@ -192,4 +192,14 @@ def is_secret(name: str, value: str) -> bool:
 
 def secret_assignments(text: str) -> Iterator[str]:
     """Return the names of the secrets that a text assigns, as in `--password=...`, `jdbc:...&password=...` and `{"token": "..."}`."""
-    return (name for name, value in _ASSIGNMENT.findall(text) if is_secret_name(name) and value.lower() not in FLAGS)
+    return (name for name, _ in _secret_assignments(text))
+
+
+def assigned_secrets(text: str) -> Iterator[str]:
+    """Return the secrets that a text assigns (`secret_assignments`)."""
+    return (value for _, value in _secret_assignments(text))
+
+
+def _secret_assignments(text: str) -> Iterator[tuple[str, str]]:
+    assignments = _ASSIGNMENT.findall(text)
+    return ((name, value) for name, value in assignments if is_secret_name(name) and value.lower() not in FLAGS)

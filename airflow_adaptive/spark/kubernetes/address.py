@@ -10,7 +10,10 @@ from urllib.parse import urlsplit
 
 from airflow_adaptive.spark.connection_fields import (
     DEFAULT_TIMEOUT_S,
+    EXECUTOR_ENVIRONMENT,
+    EXECUTOR_OPTIONS,
     AddressError,
+    read_conf,
     read_port,
     read_texts,
     read_timeout,
@@ -26,6 +29,9 @@ DEFAULT_PORTS: Final = {"https": 443, "http": 80}
 
 IN_CLUSTER_HOST: Final = "kubernetes.default.svc"
 """Name of the API server inside each cluster. In a connection, it stands for the cluster of the credentials."""
+
+READABLE: Final = (*EXECUTOR_OPTIONS, EXECUTOR_ENVIRONMENT)
+"""Properties that Spark writes to the specifications of executor pods."""
 
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -96,7 +102,7 @@ def parse_kubernetes_address(host: str, port: int | None, extra: Mapping[str, An
         max_cpu_millicores=_millicores(extra.get("max-cores")),
         max_memory_bytes=_bytes(extra.get("max-memory")),
         timeout_s=read_timeout(extra.get("timeout", DEFAULT_TIMEOUT_S)),
-        conf=read_texts("conf", extra.get("conf", {})),
+        conf=read_conf(extra.get("conf", {}), READABLE),
         secret_env=read_texts("secret-env", extra.get("secret-env", {})),
     )
 

@@ -10,7 +10,10 @@ from urllib.parse import urlsplit
 
 from airflow_adaptive.spark.connection_fields import (
     DEFAULT_TIMEOUT_S,
+    DRIVER_OPTIONS,
+    EXECUTOR_OPTIONS,
     AddressError,
+    read_conf,
     read_port,
     read_texts,
     read_timeout,
@@ -23,6 +26,9 @@ SCHEMES = ("http", "https")
 DEFAULT_PORT = 7077
 DEFAULT_UI_PORT = 8080
 DEFAULT_REST_PORT = 6066
+
+READABLE = (*DRIVER_OPTIONS, *EXECUTOR_OPTIONS)
+"""Properties that are on the command lines of drivers and executors, which the web UIs of the workers show."""
 
 OTHER_MANAGERS = ("local", "yarn", "k8s", "mesos")
 """Masters that Airflow's `spark` connections may name and that are not standalone clusters."""
@@ -129,7 +135,7 @@ def parse_address(host: str | None, port: int | None, password: str | None, extr
         token=password or None,
         timeout_s=read_timeout(extra.get("timeout", DEFAULT_TIMEOUT_S)),
         verify=_verify(extra.get("verify", True)),
-        conf=read_texts("conf", extra.get("conf", {})),
+        conf=read_conf(extra.get("conf", {}), READABLE),
         secret_env=read_texts("secret-env", extra.get("secret-env", {})),
         token_hosts=_hosts(extra.get("token-hosts", ())),
     )

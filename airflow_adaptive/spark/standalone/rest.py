@@ -26,10 +26,10 @@ from airflow_adaptive.ports import (
     SubmissionState,
     SubmissionStatus,
     Worker,
-    is_secret,
     is_secret_name,
 )
 from airflow_adaptive.spark.properties import standalone_properties
+from airflow_adaptive.spark.secrets import is_secret_property
 from airflow_adaptive.spark.standalone.errors import NotLeadingError, ProtocolError, RefusalError
 from airflow_adaptive.spark.standalone.worker_log import log_pages
 
@@ -116,7 +116,7 @@ def create_request(submission: DriverSubmission, master_url: str) -> dict[str, A
 
 
 def _is_secret_property(name: str, value: str) -> bool:
-    return is_secret(name, value) and (is_secret_name(name) or not name.startswith(LAUNCH_PREFIXES))
+    return is_secret_property(name, value) and (is_secret_name(name) or not name.startswith(LAUNCH_PREFIXES))
 
 
 def _arguments(submission: DriverSubmission, conf: Mapping[str, str], master_url: str) -> list[str]:

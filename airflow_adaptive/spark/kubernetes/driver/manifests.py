@@ -16,7 +16,6 @@ from airflow_adaptive.ports import (
     SECRET_ENV_VARIABLE,
     DriverSubmission,
     SubmissionRefusedError,
-    is_secret,
 )
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
 from airflow_adaptive.spark.kubernetes.capacity.requests import driver_request
@@ -31,6 +30,7 @@ from airflow_adaptive.spark.kubernetes.driver.properties import (
     spark_properties,
     to_file,
 )
+from airflow_adaptive.spark.secrets import is_secret_property
 
 Json = Mapping[str, Any]
 
@@ -75,7 +75,7 @@ def driver_manifests(submission: DriverSubmission, address: KubernetesAddress) -
     variables = _secret_variables(submission, address, properties)
     read_at_launch = launch_properties(properties)
     files = {PROPERTIES_FILE: to_file(read_at_launch)}
-    has_secrets = any(is_secret(name, value) for name, value in read_at_launch.items())
+    has_secrets = any(is_secret_property(name, value) for name, value in read_at_launch.items())
     template = executor_template(submission.executor_template, properties)
     secret = {**variables, **(files if has_secrets else {})}
     return DriverManifests(

@@ -16,12 +16,12 @@ from airflow_adaptive.ports import (
     SECRET_NAME_PATTERN,
     SECRET_VALUE_PATTERN,
     DriverSubmission,
-    is_secret,
     is_secret_name,
 )
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
 from airflow_adaptive.spark.kubernetes.driver.names import DriverIdentity
 from airflow_adaptive.spark.properties import common_properties
+from airflow_adaptive.spark.secrets import is_secret_property
 
 FOLDER: Final = "/etc/airflow-adaptive"
 """Folder of the driver's container with the files below."""
@@ -110,7 +110,7 @@ def secret_properties(properties: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in properties.items()
-        if is_secret(name, value) and (is_secret_name(name) or not name.startswith(LAUNCH_PREFIXES))
+        if is_secret_property(name, value) and (is_secret_name(name) or not name.startswith(LAUNCH_PREFIXES))
     }
 
 

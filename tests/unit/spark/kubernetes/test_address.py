@@ -91,3 +91,21 @@ def test_secrets_are_known_and_hidden() -> None:
 )
 def test_server_of_the_credentials_is_compared(host: str, server: str, same: bool) -> None:
     assert parse(host).names_server(server) is same
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "place"),
+    [
+        ("spark.executor.extraJavaOptions", "-Xss4m -Djavax.net.ssl.trustStorePassword=hush", "'@/path/of/the/file'"),
+        ("spark.executorEnv.DB_PASSWORD", "hush", r"spark\.kubernetes\.executor\.secretKeyRef\.DB_PASSWORD"),
+    ],
+)
+def test_secret_that_spark_would_write_to_executor_pods_is_refused(name: str, value: str, place: str) -> None:
+    with pytest.raises(AddressError, match=f"{name} contains a secret.*{place}") as refusal:
+        parse(conf={name: value})
+    assert "hush" not in str(refusal.value)
+
+
+def test_secret_in_the_options_of_a_driver_is_known() -> None:
+    conf = {"spark.driver.extraJavaOptions": "-Da=b -Djavax.net.ssl.trustStorePassword=hush"}
+    assert parse(conf=conf).secrets == ("hush",)

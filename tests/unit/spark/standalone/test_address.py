@@ -141,3 +141,12 @@ def test_hosts_that_receive_the_token_are_read(given: Any, hosts: tuple[str, ...
 def test_hosts_that_are_no_names_are_refused(given: Any) -> None:
     with pytest.raises(AddressError, match="token-hosts .* must be host names"):
         parse(token_hosts=given)
+
+
+@pytest.mark.parametrize("role", ["driver", "executor"])
+def test_secret_on_a_command_line_is_refused(role: str) -> None:
+    name = f"spark.{role}.extraJavaOptions"
+    assert parse(conf={name: "-Dtoken.file=/a"}).conf == {name: "-Dtoken.file=/a"}
+    with pytest.raises(AddressError, match=f"{name} contains a secret") as refusal:
+        parse(conf={name: "-Djavax.net.ssl.trustStorePassword=hush"})
+    assert "hush" not in str(refusal.value)

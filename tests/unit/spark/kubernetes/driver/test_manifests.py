@@ -194,6 +194,15 @@ def test_secret_values_are_in_the_secret_only():
     assert env(created)["DB_PASSWORD"] == {"secretKeyRef": {"name": NAME, "key": "DB_PASSWORD"}}
 
 
+def test_secrets_that_values_assign_are_in_the_secret_only():
+    options = "-Xss4m -Djavax.net.ssl.trustStorePassword=t0ps3cret-1"
+    url = "jdbc:postgresql://db/flights?user=me&password=t0ps3cret-2"
+    created = manifests(address_conf={"spark.driver.extraJavaOptions": options, "spark.my.url": url})
+    assert "t0ps3cret" not in json.dumps([created.pod, created.config])
+    assert json.loads(created.secret["AIRFLOW_ADAPTIVE_SECRET_CONF"]) == {"spark.my.url": url}
+    assert "t0ps3cret-1" in created.secret["spark.properties"]
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
