@@ -33,7 +33,7 @@ from airflow_adaptive.spark.kubernetes.driver.names import (
     read_submission_id,
     submission_id,
 )
-from airflow_adaptive.spark.kubernetes.driver.status import CONTAINER, driver_status
+from airflow_adaptive.spark.kubernetes.driver.status import CONTAINER, driver_status, is_node_lost
 from airflow_adaptive.spark.kubernetes.driver_objects import DriverObjects
 from airflow_adaptive.spark.secrets import masked
 
@@ -134,7 +134,7 @@ class KubernetesCluster:
         """Return the end of a driver's output; see `ClusterClient.driver_log`."""
         name, uid = read_submission_id(submission_id)
         known = await self._watch.find(uid)
-        if known is None or known.is_gone:
+        if known is None or known.is_gone or is_node_lost(known.object):  # Only the node has the log.
             return DriverLog()
         path = f"/api/v1/namespaces/{self._address.namespace}/pods/{name}/log"
         query: Query = {"container": CONTAINER, "tailLines": LOG_LINES, "limitBytes": LOG_BYTES}

@@ -13,7 +13,6 @@ import pytest
 from airflow_adaptive.local.waiting import wait_until_async
 from airflow_adaptive.ports import (
     MIB,
-    ActiveDriver,
     ClusterClient,
     ClusterSnapshot,
     ClusterUnreachableError,
@@ -23,12 +22,13 @@ from airflow_adaptive.ports import (
     SubmissionRefusedError,
     SubmissionState,
     SubmissionStatus,
+    Worker,
 )
 
 TIMEOUT_S = 60.0
 
 MEMORY_MB = 512
-"""Memory of each driver and executor, in MiB. Spark requires at least 450 MiB."""
+"""Heap of each driver and executor, in MiB. Spark requires at least 450 MiB."""
 
 
 class Script(StrEnum):
@@ -40,11 +40,21 @@ class Script(StrEnum):
     FAILS = "fails.py"
     """Raises a `RuntimeError` with the message "no flights today"."""
     COMPUTES = "computes.py"
-    """Runs an application with one executor, with one core and `MEMORY_MB`, until the driver ends."""
+    """Runs an application with one executor, with one core and a heap of `MEMORY_MB`, until the driver ends."""
 
 
 class Cluster(Protocol):
     """An empty cluster."""
+
+    @property
+    def memory_mb(self) -> int:
+        """Memory that a driver or an executor with a heap of `MEMORY_MB` takes from the cluster, in MiB."""
+        ...
+
+    @property
+    def unknown_driver(self) -> str:
+        """Submission ID, in the form of the cluster manager, of a driver that never existed."""
+        ...
 
     @property
     def client(self) -> ClusterClient:
@@ -66,7 +76,7 @@ class Cluster(Protocol):
         ...
 
     def add_worker(self, cores: int, memory_mb: int) -> str:
-        """Add a worker to the cluster. Return the ID of the worker."""
+        """Add a worker with these free resources to the cluster. Return the ID of the worker."""
         ...
 
     def kill_worker(self, worker_id: str) -> None:
@@ -83,39 +93,44 @@ class ClusterClientContract:
     """The tests of the contract."""
 
     async def test_snapshot_shows_a_worker_from_when_it_joins_until_it_dies(self, cluster: Cluster) -> None:
-        """A snapshot contains exactly the running workers."""
-        assert (await cluster.client.snapshot()).workers == ()
-        worker_id = cluster.add_worker(cores=2, memory_mb=1536)
-        snapshot = await cluster.client.snapshot()
-        (worker,) = snapshot.workers
-        assert (worker.worker_id, worker.total, worker.free) == (worker_id, *[Resources(2000, 1536 * MIB)] * 2)
+        """A snapshot contains exactly the workers that can run drivers."""
+        memory_mb = 3 * cluster.memory_mb
+        assert open_workers(await cluster.client.snapshot()) == []
+        worker_id = cluster.add_worker(cores=2, memory_mb=memory_mb)
+        snapshot = await wait_for_free(cluster, 2, memory_mb)
+        (worker,) = open_workers(snapshot)
+        assert (worker.worker_id, worker.free) == (worker_id, Resources(2000, memory_mb * MIB))
+        assert worker.total.cpu_millicores >= worker.free.cpu_millicores
+        assert worker.total.memory_bytes >= worker.free.memory_bytes
         assert worker.address
         assert snapshot.master_url
         cluster.kill_worker(worker_id)
-        assert (await cluster.client.snapshot()).workers == ()
+        snapshot = await wait_for_free(cluster, 0, 0)
+        assert open_workers(snapshot) == []
 
     async def test_driver_takes_cores_and_memory_until_it_is_killed(self, cluster: Cluster) -> None:
         """The cores and the memory of a driver are not free for other drivers. A second kill is not an error."""
-        cluster.add_worker(cores=2, memory_mb=1536)
+        cluster.add_worker(cores=2, memory_mb=3 * cluster.memory_mb)
         submission_id = await cluster.client.submit(submission_of(cluster, Script.RUNS))
         status = await wait_for(cluster, submission_id, SubmissionState.RUNNING)
         assert status.worker_address
-        assert (await cluster.client.snapshot()).drivers[submission_id].state is SubmissionState.RUNNING
-        assert _free(await cluster.client.snapshot()) == (1, 1536 - MEMORY_MB)
+        snapshot = await wait_for_free(cluster, 1, 2 * cluster.memory_mb)
+        assert snapshot.drivers[submission_id].state is SubmissionState.RUNNING
         await cluster.client.kill(submission_id)
         await cluster.client.kill(submission_id)
         await wait_for(cluster, submission_id, SubmissionState.KILLED)
         await cluster.client.kill(submission_id)
-        assert _free(await cluster.client.snapshot()) == (2, 1536)
+        await wait_for_free(cluster, 2, 3 * cluster.memory_mb)
 
     async def test_driver_waits_when_no_worker_has_free_capacity(self, cluster: Cluster) -> None:
         """A cluster without free capacity accepts a driver, and starts the driver when a worker joins."""
-        cluster.add_worker(cores=1, memory_mb=MEMORY_MB - 1)
+        cluster.add_worker(cores=1, memory_mb=cluster.memory_mb - 1)
         submission_id = await cluster.client.submit(submission_of(cluster, Script.FINISHES))
         assert (await cluster.client.status(submission_id)).state is SubmissionState.SUBMITTED
-        waiting = ActiveDriver(state=SubmissionState.SUBMITTED, request=Resources(1000, MEMORY_MB * MIB))
-        assert (await cluster.client.snapshot()).drivers == {submission_id: waiting}
-        cluster.add_worker(cores=1, memory_mb=MEMORY_MB)
+        ((waiting_id, waiting),) = (await cluster.client.snapshot()).drivers.items()
+        assert (waiting_id, waiting.state, waiting.can_start) == (submission_id, SubmissionState.SUBMITTED, True)
+        assert waiting.request == Resources(1000, cluster.memory_mb * MIB)
+        cluster.add_worker(cores=1, memory_mb=cluster.memory_mb)
         await wait_for(cluster, submission_id, SubmissionState.FINISHED)
         assert (await cluster.client.snapshot()).drivers == {}
 
@@ -157,16 +172,16 @@ class ClusterClientContract:
         await client.close()
 
     async def test_driver_is_failed_when_its_script_fails(self, cluster: Cluster) -> None:
-        """An exception of the script fails the driver, and is the last line of the output of the driver."""
-        cluster.add_worker(cores=1, memory_mb=MEMORY_MB)
+        """An exception of the script fails the driver, and is a line of the output of the driver."""
+        cluster.add_worker(cores=1, memory_mb=cluster.memory_mb)
         submission_id = await cluster.client.submit(submission_of(cluster, Script.FAILS))
         await wait_for(cluster, submission_id, SubmissionState.FAILED)
         log = await cluster.client.driver_log(submission_id)
-        assert log.stdout.rstrip().endswith("RuntimeError: no flights today")
+        assert "RuntimeError: no flights today" in log.stdout.splitlines()
 
     async def test_driver_is_failed_when_its_process_dies(self, cluster: Cluster) -> None:
         """The death of the process fails the driver."""
-        cluster.add_worker(cores=1, memory_mb=MEMORY_MB)
+        cluster.add_worker(cores=1, memory_mb=cluster.memory_mb)
         submission_id = await cluster.client.submit(submission_of(cluster, Script.RUNS))
         await wait_for(cluster, submission_id, SubmissionState.RUNNING)
         cluster.kill_driver(submission_id)
@@ -174,7 +189,7 @@ class ClusterClientContract:
 
     async def test_driver_is_unknown_when_its_worker_dies(self, cluster: Cluster) -> None:
         """The master does not know whether the driver still runs, so the state must not be a final state."""
-        worker_id = cluster.add_worker(cores=1, memory_mb=MEMORY_MB)
+        worker_id = cluster.add_worker(cores=1, memory_mb=cluster.memory_mb)
         submission_id = await cluster.client.submit(submission_of(cluster, Script.RUNS))
         await wait_for(cluster, submission_id, SubmissionState.RUNNING)
         cluster.kill_worker(worker_id)
@@ -185,7 +200,7 @@ class ClusterClientContract:
 
     async def test_executors_are_granted_while_their_driver_runs(self, cluster: Cluster) -> None:
         """The snapshot lists the cores of executors under their application. The cores are free after the end of the driver."""
-        cluster.add_worker(cores=3, memory_mb=3 * MEMORY_MB)
+        cluster.add_worker(cores=2, memory_mb=3 * cluster.memory_mb)
         submission_id = await cluster.client.submit(submission_of(cluster, Script.COMPUTES))
 
         async def granted() -> Mapping[str, int]:
@@ -195,23 +210,18 @@ class ClusterClientContract:
             """An application registers before it requests executors."""
             return {name: cores for name, cores in (await granted()).items() if cores}
 
-        async def all_free() -> bool:
-            return _free(await cluster.client.snapshot()) == (3, 3 * MEMORY_MB)
-
         assert tuple((await wait_until_async(executors, TIMEOUT_S, "executors")).values()) == (1,)
-        snapshot = await cluster.client.snapshot()
-        assert _free(snapshot) == (1, MEMORY_MB)
+        snapshot = await wait_for_free(cluster, 0, cluster.memory_mb)
         assert [*snapshot.names.items()] == [(*snapshot.granted, "contract: COMPUTES")]
         await cluster.client.kill(submission_id)
-        await wait_until_async(all_free, TIMEOUT_S, "the return of all cores")
+        await wait_for_free(cluster, 2, 3 * cluster.memory_mb)
         assert await granted() == {}
 
     async def test_unknown_driver_is_unknown(self, cluster: Cluster) -> None:
         """A status request or a kill for a driver that never existed is not an error."""
-        unknown = "driver-20130101000000-9999"
-        assert await cluster.client.driver_log(unknown) == DriverLog()
-        assert (await cluster.client.status(unknown)).state is SubmissionState.UNKNOWN
-        await cluster.client.kill(unknown)
+        assert await cluster.client.driver_log(cluster.unknown_driver) == DriverLog()
+        assert (await cluster.client.status(cluster.unknown_driver)).state is SubmissionState.UNKNOWN
+        await cluster.client.kill(cluster.unknown_driver)
 
     @pytest.mark.parametrize(
         "refused",
@@ -239,9 +249,9 @@ class ClusterClientContract:
         for call in (
             client.snapshot(),
             client.submit(submission_of(cluster, Script.RUNS)),
-            client.status("driver-1"),
-            client.driver_log("driver-1"),
-            client.kill("driver-1"),
+            client.status(cluster.unknown_driver),
+            client.driver_log(cluster.unknown_driver),
+            client.kill(cluster.unknown_driver),
         ):
             with pytest.raises(ClusterUnreachableError):
                 await call
@@ -261,10 +271,20 @@ def submission_of(cluster: Cluster, script: Script) -> DriverSubmission:
     )
 
 
-def _free(snapshot: ClusterSnapshot) -> tuple[int, int]:
-    """Return the free cores and the free memory of all workers, in MiB."""
-    free = sum((worker.free for worker in snapshot.workers), Resources())
-    return free.cpu_millicores // 1000, free.memory_bytes // MIB
+def open_workers(snapshot: ClusterSnapshot) -> list[Worker]:
+    """Return the workers on which a driver without constraints may run."""
+    return [worker for worker in snapshot.workers if worker.accepts("")]
+
+
+async def wait_for_free(cluster: Cluster, cores: int, memory_mb: int) -> ClusterSnapshot:
+    """Return a snapshot whose workers have exactly these free resources. A client may read the workers at intervals."""
+    expected = Resources(1000 * cores, memory_mb * MIB)
+
+    async def read() -> ClusterSnapshot | None:
+        snapshot = await cluster.client.snapshot()
+        return snapshot if sum((it.free for it in open_workers(snapshot)), Resources()) == expected else None
+
+    return await wait_until_async(read, TIMEOUT_S, f"{expected} on all workers")
 
 
 async def wait_for(cluster: Cluster, submission_id: str, state: SubmissionState) -> SubmissionStatus:

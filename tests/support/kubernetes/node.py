@@ -163,6 +163,10 @@ class Node:
         """Return the ids of the processes of all containers on the node."""
         return processes_in_cgroups(self._place.cgroup)
 
+    def processes_of_pod(self, uid: str) -> set[int]:
+        """Return the ids of the processes of all containers of a pod."""
+        return processes_in_cgroups(self._place.cgroup, f"pod{uid}")
+
     def _killed(self) -> bool:
         contained = [psutil.Process(pid) for pid in self.processes() if psutil.pid_exists(pid)]
         found = processes_of(self._place.folder) + contained

@@ -13,7 +13,7 @@ from airflow_adaptive.local.cluster import HOST, LocalCluster, free_port
 from airflow_adaptive.ports import ClusterClient
 from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddress
 from airflow_adaptive.spark.standalone.client import StandaloneCluster
-from airflow_adaptive.testing.contracts.cluster_client import Script
+from airflow_adaptive.testing.contracts.cluster_client import MEMORY_MB, Script
 from airflow_adaptive.testing.contracts.standalone_cluster import StandaloneClusterContract
 from tests.support.servers.reverse_proxy import ReverseProxy
 
@@ -33,7 +33,9 @@ threading.Event().wait()
 class StandaloneUnderTest:
     """The real thing."""
 
+    memory_mb = MEMORY_MB
     needs_clean_up = False
+    unknown_driver = "driver-20130101000000-9999"
 
     def __init__(
         self, local: LocalCluster, scripts: Path, ui_url: str | None = None, rest_url: str | None = None

@@ -279,6 +279,16 @@ async def test_a_driver_that_has_not_started_has_no_log(server: FakeApi) -> None
         assert await client.driver_log(submitted) == DriverLog()
 
 
+async def test_the_log_of_a_driver_on_a_lost_node_is_not_requested(server: FakeApi) -> None:
+    """Only the node has the log, so a request would wait until its timeout."""
+    async with client_of(server) as client:
+        submitted = await client.submit(submission())
+        conditions = [{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "True"}]
+        server.objects[f"{ROOT}/pods/{POD}"]["status"] = {"phase": "Running", "conditions": conditions}
+        refuse(server, f"GET {ROOT}/pods/{POD}/log", web.Response(text="the log"))
+        assert await client.driver_log(submitted) == DriverLog()
+
+
 async def test_every_call_fails_when_the_api_server_hangs(server: FakeApi) -> None:
     server.hangs = True
     async with client_of(server, timeout_s=0.05) as client:

@@ -26,6 +26,9 @@ FAKE_SCRIPTS: dict[str, FakeScript] = {
 class FakeUnderTest:
     """The fake cluster, with the scripts of the contract."""
 
+    memory_mb = MEMORY_MB
+    unknown_driver = "driver-20130101000000-9999"
+
     def __init__(
         self, fake: FakeCluster, client: ClusterClient, stranded_client: ClusterClient, *, needs_clean_up: bool
     ) -> None:
