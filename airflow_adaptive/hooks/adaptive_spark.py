@@ -39,6 +39,7 @@ class AdaptiveSparkHook(BaseHook):
     - port: port of an API server without a port in the host field.
     - extra `namespace`: namespace of drivers and executors (`default`).
     - extra `max-cores` and `max-memory` ("100g"): static cap of the requests of all drivers and executors in the namespace.
+    - extra `node-autoscaling`: true if the cluster adds nodes for pods that do not fit (false).
     """
 
     conn_name_attr: ClassVar[str] = "spark_conn_id"

@@ -40,6 +40,7 @@ class FreeCapacity:
         self._free = {name: worker.free for name, worker in self._workers.items()}
         self._counts = {name: UNBOUNDED if it.count is None else it.count for name, it in self._workers.items()}
         self._rotation = deque(self._workers)
+        self._on_demand = {name for name, worker in self._workers.items() if worker.is_on_demand}
         self._limits = OpenLimits(limits)
         self._fitting: dict[Request, _Fitting] = {}
         """Number of executors or drivers that fit, by their request."""
@@ -104,7 +105,7 @@ class FreeCapacity:
         while left > 0 and fitting.total > 0:
             name = self._rotation[0]
             self._rotation.rotate(-1)
-            if fitting.by_worker[name]:
+            if self._is_next(name, fitting):
                 self._use(name, executor)
                 taken[name] = taken.get(name, 0) + 1
                 left -= 1
@@ -136,6 +137,12 @@ class FreeCapacity:
             return fitting
         worker = self._costliest_worker(driver, executor)
         return {} if worker is None else fitting | {worker: fitting[worker] - self._cost(worker, driver, executor)}
+
+    def _is_next(self, name: str, fitting: _Fitting) -> bool:
+        """Return whether a worker may take the next executor or driver: workers that exist come before workers on demand."""
+        if not fitting.by_worker[name]:
+            return False
+        return name not in self._on_demand or fitting.total == sum(fitting.by_worker[each] for each in self._on_demand)
 
     def _fitting_on(self, request: Request) -> _Fitting:
         """Return how many executors or drivers fit on the workers.
@@ -174,8 +181,8 @@ class FreeCapacity:
         fitting = self._fitting_on(driver)
         if not fitting.total or (not is_charged and not self._limits.allowed(driver)):
             return None
-        for name, count in fitting.by_worker.items():
-            if count:
+        for name in fitting.by_worker:
+            if self._is_next(name, fitting):
                 cost = self._cost(name, driver, executor)
                 if cost > highest:
                     costliest, highest = name, cost

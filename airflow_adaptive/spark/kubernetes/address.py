@@ -48,6 +48,7 @@ class KubernetesAddress:
         namespace: namespace of the drivers and executors.
         max_cpu_millicores: static cap of the CPU requests of all drivers and executors in the namespace, None without one.
         max_memory_bytes: static cap of their memory requests, None without one.
+        has_node_autoscaling: whether the cluster adds nodes for pods that do not fit.
         timeout_s: maximum time for a connection to the API server, and for its response, in seconds.
         conf: Spark properties of every driver; the place for secret ones.
         secret_env: secret environment variables of every driver.
@@ -57,6 +58,7 @@ class KubernetesAddress:
     namespace: str = DEFAULT_NAMESPACE
     max_cpu_millicores: int | None = None
     max_memory_bytes: int | None = None
+    has_node_autoscaling: bool = False
     timeout_s: float = DEFAULT_TIMEOUT_S
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     secret_env: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -90,7 +92,7 @@ def parse_kubernetes_address(host: str, port: int | None, extra: Mapping[str, An
     Args:
         host: `k8s://https://api:6443`, or `k8s://api` with the port in `port`; https is the default, as in Spark.
         port: port of the API server, if `host` has none.
-        extra: `namespace`, `max-cores` (CPU cores), `max-memory` ("100g"), `timeout` (seconds), `conf` (Spark properties), `secret-env`
+        extra: `namespace`, `max-cores` (CPU cores), `max-memory` ("100g"), `node-autoscaling` (true or false), `timeout` (seconds), `conf` (Spark properties), `secret-env`
             (environment variables). Other fields are ignored.
 
     Raises:
@@ -101,6 +103,7 @@ def parse_kubernetes_address(host: str, port: int | None, extra: Mapping[str, An
         namespace=read_namespace(extra.get("namespace") or DEFAULT_NAMESPACE),
         max_cpu_millicores=_millicores(extra.get("max-cores")),
         max_memory_bytes=_bytes(extra.get("max-memory")),
+        has_node_autoscaling=_flag("node-autoscaling", extra.get("node-autoscaling", False)),
         timeout_s=read_timeout(extra.get("timeout", DEFAULT_TIMEOUT_S)),
         conf=read_conf(extra.get("conf", {}), READABLE),
         secret_env=read_texts("secret-env", extra.get("secret-env", {})),
@@ -136,6 +139,12 @@ def _server(host: str, port: int | None) -> str:
 def _port_of(server: str) -> int | None:
     parts = urlsplit(server)
     return parts.port or DEFAULT_PORTS.get(parts.scheme)
+
+
+def _flag(name: str, value: object) -> bool:
+    if str(value).lower() not in ("true", "false"):
+        raise AddressError(f"{name} {value!r} is not true or false")
+    return str(value).lower() == "true"
 
 
 def _millicores(value: object) -> int | None:

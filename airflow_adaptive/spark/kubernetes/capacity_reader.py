@@ -62,6 +62,7 @@ class CapacityReader:
         """Send nothing yet."""
         self._namespace = address.namespace
         self._cap = Cap(address.max_cpu_millicores, address.max_memory_bytes)
+        self._has_node_autoscaling = address.has_node_autoscaling
         self._lists = ApiLists(api)
         self._cluster = ClusterReader(self._lists, clock)
         self._clock = clock
@@ -85,6 +86,7 @@ class CapacityReader:
             quotas=rules.quotas,
             limit_ranges=rules.limit_ranges,
             cap=self._cap,
+            has_node_autoscaling=self._has_node_autoscaling,
             forbidden=[*forbidden, *rules.forbidden],
         )
         return capacity(known, pods)

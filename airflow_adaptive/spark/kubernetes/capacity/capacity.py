@@ -2,7 +2,7 @@
 
 | The account may read | Workers | Limits |
 |---|---|---|
-| nodes, and the pods of all namespaces | the nodes | quotas and limit ranges if it may read them, the static cap |
+| nodes, and the pods of all namespaces | the nodes, and the nodes that an autoscaler may add, as one worker | quotas and limit ranges if it may read them, the static cap |
 | only its namespace, with quotas | the namespace | quotas, limit ranges, the static cap |
 | no quotas either | the namespace | the static cap |
 """
@@ -17,7 +17,7 @@ from airflow_adaptive.spark.kubernetes.capacity.cluster_reader import ClusterPod
 from airflow_adaptive.spark.kubernetes.capacity.executors import ExecutorPods, executor_pods
 from airflow_adaptive.spark.kubernetes.capacity.quantities import Json
 from airflow_adaptive.spark.kubernetes.capacity.quota import Cap, limits_of
-from airflow_adaptive.spark.kubernetes.capacity.workers import namespace_worker, node_workers
+from airflow_adaptive.spark.kubernetes.capacity.workers import autoscaled_worker, namespace_worker, node_workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +30,7 @@ class NamespaceObjects:
         quotas: ResourceQuotas; empty also if the account may not read them.
         limit_ranges: LimitRanges, likewise.
         cap: static cap of the connection.
+        has_node_autoscaling: whether the cluster adds nodes for pods that do not fit.
         forbidden: verbs and collections that the account lacks.
     """
 
@@ -38,6 +39,7 @@ class NamespaceObjects:
     quotas: Sequence[Json] = ()
     limit_ranges: Sequence[Json] = ()
     cap: Cap = Cap()
+    has_node_autoscaling: bool = False
     forbidden: Sequence[str] = ()
 
 
@@ -67,14 +69,26 @@ def capacity(known: NamespaceObjects, pods: ClusterPods | None) -> Capacity:
         ClusterUnreachableError: nothing bounds the number of executors. The message names what is missing, and the remedies.
     """
     limits = limits_of(known.quotas, known.limit_ranges, known.cap, known.own_pods)
+    is_bounded = bool(limits_of(known.quotas, (), known.cap, known.own_pods))
     if pods is not None:
+        if known.has_node_autoscaling and not is_bounded:
+            raise ClusterUnreachableError(_unbounded(known))
         workers = node_workers(pods.nodes, pods.usages(known.namespace, known.own_pods))
+        if known.has_node_autoscaling:
+            workers = (*workers, autoscaled_worker(limits))
         return Capacity(workers=workers, limits=limits, executors=executor_pods(known.own_pods, lambda node: node))
-    if not limits_of(known.quotas, (), known.cap, known.own_pods):
+    if not is_bounded:
         raise ClusterUnreachableError(_remedies(known))
     worker = namespace_worker(known.namespace, limits, known.own_pods)
     executors = executor_pods(known.own_pods, lambda _: known.namespace)
     return Capacity(workers=[worker], limits=limits, executors=executors)
+
+
+def _unbounded(known: NamespaceObjects) -> str:
+    return (
+        f"The capacity for namespace {known.namespace} is unknown: the connection sets node-autoscaling, and nothing bounds what the cluster "
+        "may add. Create a ResourceQuota for CPU, memory or pods, or set max-cores and max-memory in the extra of the connection."
+    )
 
 
 def _remedies(known: NamespaceObjects) -> str:

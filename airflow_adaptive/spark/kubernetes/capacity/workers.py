@@ -11,12 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from typing import Final
 
 from airflow_adaptive.ports import Limit, Request, Resources, Worker
 from airflow_adaptive.spark.kubernetes.capacity.node_constraints import admits, is_ready
 from airflow_adaptive.spark.kubernetes.capacity.planned_pod import spec_of
 from airflow_adaptive.spark.kubernetes.capacity.pod_requests import is_terminal, pod_request
 from airflow_adaptive.spark.kubernetes.capacity.quantities import MUCH, Json, resources, whole
+
+AUTOSCALED: Final = "node-autoscaling"
+"""Id of the worker that stands for nodes that an autoscaler may add. No node has this id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,16 @@ def namespace_worker(namespace: str, limits: Sequence[Limit], own_pods: Iterable
     return Worker(
         worker_id=namespace, address=namespace, total=free + used, free=free, accepts=accepts, is_on_demand=True
     )
+
+
+def autoscaled_worker(limits: Sequence[Limit]) -> Worker:
+    """Return the nodes that an autoscaler may add as one worker, on which everything fits that the limits of the namespace allow.
+
+    The size of these nodes is unknown, and the autoscaler may have limits of its own, so a job learns by a probe what it gets.
+    """
+    free = Resources(MUCH, MUCH)
+    accepts = cache(partial(_is_bounded, limits))
+    return Worker(worker_id=AUTOSCALED, address=AUTOSCALED, total=free, free=free, accepts=accepts, is_on_demand=True)
 
 
 def _is_bounded(limits: Sequence[Limit], placement: str) -> bool:

@@ -47,6 +47,20 @@ def test_what_is_taken_counts_for_the_limits():
     assert capacity.executors(EXECUTOR) == {}
 
 
+def test_workers_that_exist_come_before_workers_on_demand():
+    executor, driver = Request(1000, 100, may_probe=True), Request(1000, 100, may_probe=True)
+    capacity = FreeCapacity([worker("on-demand", 40, is_on_demand=True), worker("a", 2), worker("b", 2)])
+    capacity.place(driver, executor)
+    assert capacity.take(2, executor) == {"a": 1, "b": 1}
+    assert capacity.take(3, executor) == {"b": 1, "on-demand": 2}
+    capacity.place(driver, executor)
+    assert {each.worker_id: each.free.cpu_millicores for each in capacity.workers} == {
+        "on-demand": 37_000,
+        "a": 0,
+        "b": 0,
+    }
+
+
 def test_what_the_limits_count_already_is_not_charged_again():
     capacity = FreeCapacity([worker("a", 8)], [quota(1)])
     capacity.place(DRIVER, EXECUTOR, is_charged=True)

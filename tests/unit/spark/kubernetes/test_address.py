@@ -46,6 +46,13 @@ def test_extras_give_the_namespace_the_cap_and_the_timeout() -> None:
     assert values == ("team-a", 2500, 3 << 30, 5.0)
 
 
+def test_autoscaling_of_nodes_is_a_flag() -> None:
+    values = [
+        parse_kubernetes_address("k8s://api", None, {"node-autoscaling": value}) for value in (True, "True", False)
+    ]
+    assert [address.has_node_autoscaling for address in values] == [True, True, False]
+
+
 def test_connection_without_extras_has_defaults() -> None:
     assert parse() == KubernetesAddress(server="https://api:6443")
 
@@ -60,6 +67,7 @@ def test_connection_without_extras_has_defaults() -> None:
         ("max-cores", 0),
         ("max-memory", "3"),
         ("max-memory", "0g"),
+        ("node-autoscaling", "yes"),
         ("timeout", -1),
         ("conf", "hush"),
         ("secret-env", ["hush"]),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from airflow_adaptive.ports import ClusterUnreachableError, Resources
@@ -36,6 +38,25 @@ def test_with_nodes_and_all_pods_the_nodes_are_the_workers():
 
 def test_with_nodes_no_limit_is_needed():
     assert capacity(NamespaceObjects(namespace="team", own_pods=[]), ClusterPods([NODE], {}, {})).limits == ()
+
+
+@pytest.mark.parametrize("bound", [{"quotas": [QUOTA]}, {"cap": Cap(memory_bytes=1 << 40)}], ids=["quota", "cap"])
+def test_nodes_that_an_autoscaler_may_add_are_one_worker_on_demand(bound: Any):
+    known = NamespaceObjects(namespace="team", own_pods=[OWN], has_node_autoscaling=True, **bound)
+    found = capacity(known, ClusterPods([NODE], {}, {}))
+    assert [(worker.worker_id, worker.is_on_demand) for worker in found.workers] == [
+        ("node-1", False),
+        ("node-autoscaling", True),
+    ]
+    assert found.workers[1].accepts("")
+    assert found.executors.workers == {"app": {"1": "node-1"}}
+
+
+def test_nodes_that_an_autoscaler_may_add_need_a_bound():
+    """A LimitRange bounds each pod, and not their number."""
+    known = NamespaceObjects(namespace="team", own_pods=[], limit_ranges=[RANGE], has_node_autoscaling=True)
+    with pytest.raises(ClusterUnreachableError, match="Create a ResourceQuota .* or set max-cores and max-memory"):
+        capacity(known, ClusterPods([NODE], {}, {}))
 
 
 @pytest.mark.parametrize(
