@@ -116,7 +116,7 @@ class StepExecutor:
         """
         waiting = deque(events)
         while waiting:
-            step = name_limit(self._step(waiting.popleft()), self._shortage)
+            step = self._step(waiting.popleft())
             if step.state is self._state or self._participant.admits(slot_demand(self._spec, step.state, self._now())):
                 waiting.extend(await self._persist_and_execute(step))
             else:
@@ -125,7 +125,7 @@ class StepExecutor:
     def _step(self, event: Event) -> Step:
         """Step on an event. If the job's own scale-up controller fails, the default controller decides."""
         try:
-            return machine.step(self._state, event)
+            return name_limit(machine.step(self._state, event), self._shortage)
         except ScaleUpControllerError as error:
             text = f"{error}; {MINIMAL_INCREASE} decides instead"
             if text != self._controller_failure:

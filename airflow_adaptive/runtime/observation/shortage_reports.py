@@ -56,8 +56,10 @@ def name_limit(step: Step, shortage: Shortage | None) -> Step:
         shortage: why the job gets no more executors, None if the cluster has no limits.
     """
     ended, transition, decision = step.state.current, step.transition, step.decision
-    cause = ended.cause if isinstance(ended, Finished) else None
-    if shortage is None or cause is None or cause.error_class != NOT_ENOUGH_RESOURCES:
+    if shortage is None or not isinstance(ended, Finished):
+        return step
+    cause = ended.cause
+    if cause is None or cause.error_class != NOT_ENOUGH_RESOURCES:
         return step
     message = cause.message.replace(FIX, _remedy(shortage))
     failure = Failure(error_class=cause.error_class, message=message, causes=cause.causes)

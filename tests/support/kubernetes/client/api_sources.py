@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from kubernetes_asyncio import config
 from kubernetes_asyncio.client import ApiClient
@@ -62,8 +63,7 @@ async def cluster_client(
     *,
     credentials: Credentials | None = None,
     source: KubeconfigSource | None = None,
-    timeout_s: float = 10.0,
-    conf: Mapping[str, str] | None = None,
+    **fields: Any,
 ) -> AsyncIterator[KubernetesCluster]:
     """The product's client of a namespace. At the end, nothing of the client runs.
 
@@ -72,11 +72,10 @@ async def cluster_client(
         namespace: namespace of the drivers.
         credentials: credentials of the client, by default of the administrator.
         source: source of the API client, in place of `credentials`.
-        timeout_s: timeout of a request.
-        conf: Spark properties of the connection.
+        fields: other fields of the address.
     """
     source = source or KubeconfigSource(control_plane, credentials or control_plane.admin)
-    address = KubernetesAddress(server=source.server, namespace=namespace, timeout_s=timeout_s, conf=dict(conf or {}))
+    address = KubernetesAddress(server=source.server, namespace=namespace, **fields)
     client = KubernetesCluster(address, source, SystemClock())
     try:
         yield client

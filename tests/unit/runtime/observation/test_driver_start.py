@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Any
 
 import pytest
 
@@ -55,7 +56,7 @@ def simulation() -> Simulation:
     return create_simulation()
 
 
-def create_simulation(**options: object) -> Simulation:
+def create_simulation(**options: Any) -> Simulation:
     strategy = {"type": "fixed-delay", "attempts": 1, "delay": "1 s"}
     simulation = Simulation(**QUICK, deploy_timeout="1 h", restart_strategy=strategy, **options)
     simulation.cluster.add_worker(cores=8, memory_mb=16 * MEMORY_MB)
