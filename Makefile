@@ -141,8 +141,8 @@ bench-triggerer: install ## measure a triggerer with 10, 100 and 1,000 jobs (abo
 bench-outages: install ## measure a triggerer with 1,000 jobs during outages of the master, the storage and Airflow's stores (about 15 minutes)
 	$(BIN)/python -m tests.benchmarks.triggerer --section outages --jobs 1000 --runs 1 --seconds 60 --master-delay 2 --storage-delay 0.03 --store-hangs --restart
 
-bench-rescale: install ## measure each rescale tier on a real Spark cluster, and Flink (45 minutes)
-	$(BIN)/python -m tests.benchmarks.rescale
+bench-rescale: install $(if $(filter kubernetes,$(CLUSTER)),kubernetes-programs) ## measure each rescale tier on a real Spark cluster, and Flink (45 minutes; CLUSTER=kubernetes: on Kubernetes, beside a standalone cluster)
+	$(BIN)/python -m tests.benchmarks.rescale $(if $(CLUSTER),--cluster $(CLUSTER))
 
 format: install ## format the code as `lint` requires
 	$(BIN)/ruff check --fix

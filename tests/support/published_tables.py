@@ -77,6 +77,9 @@ TABLES: Final = {
     "triggerer": PublishedTable(page=BENCHMARKS, target="bench-triggerer", paths=TRIGGERER),
     "outages": PublishedTable(page=BENCHMARKS, target="bench-outages", paths=TRIGGERER),
     "rescale": PublishedTable(page=BENCHMARKS, target="bench-rescale", paths=JOB),
+    "rescale on Kubernetes": PublishedTable(
+        page=BENCHMARKS, target="bench-rescale CLUSTER=kubernetes", paths=(*JOB, "tests/support/kubernetes")
+    ),
     "mutants": PublishedTable(page="docs/proof.md", target="mutants", paths=("airflow_adaptive", "tests/unit")),
 }
 """By the names of the sections that contain the tables."""

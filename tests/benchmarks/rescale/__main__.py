@@ -24,13 +24,13 @@ from airflow_adaptive.scheduler.policies.rescaling import Tier
 from tests.benchmarks.rescale.case import Case, Found, files_within, first_line
 from tests.benchmarks.rescale.flink.flink_case import FlinkCase
 from tests.benchmarks.rescale.flink.installation import VERSION, install
+from tests.benchmarks.rescale.spark.places import KUBERNETES, STANDALONE
 from tests.benchmarks.rescale.spark.spark_case import SparkCase
 from tests.benchmarks.rescale.table import tables
 from tests.support.published_tables import publish
 from tests.support.repository import ROOT
 
 FOLDER: Final = ROOT / ".bench"
-RESULTS: Final = "rescale.json"
 
 REPEATS: Final = 10
 WARM_UP: Final = 2
@@ -58,6 +58,17 @@ CASES: Final[dict[Case, float]] = {
     SparkCase(name="tier 3", keys=SMALL, tier=Tier.DRIVER): 650,
 }
 """What is measured, in this order, and its share of the time."""
+
+
+ON_KUBERNETES: Final[dict[Case, float]] = {
+    SparkCase(name=f"tier {tier.value}, {where}", keys=SMALL, tier=tier, where=where): seconds
+    for tier, seconds in ((Tier.EXECUTORS, 290), (Tier.QUERY, 260), (Tier.STATE, 310), (Tier.DRIVER, 650))
+    for where in (KUBERNETES, STANDALONE)
+}
+"""What is measured on Kubernetes, each tier beside the same tier on a standalone cluster."""
+
+SECTIONS: Final = {STANDALONE: "rescale", KUBERNETES.lower(): "rescale on Kubernetes"}
+"""Sections of the page, and with hyphens the names of the files with the results."""
 
 
 class OutOfTimeError(Exception):
@@ -98,38 +109,44 @@ def measure(case: Case, run: Run, seconds: float) -> Found:
     return found
 
 
-def measure_all(chosen: Sequence[Case], run: Run, limit_s: float, known: dict[str, Found]) -> list[Found]:
+def measure_all(
+    chosen: dict[Case, float], run: Run, limit_s: float, known: dict[str, Found], section: str
+) -> list[Found]:
     """All cases but those that are known; each result is remembered at once."""
     end = time.monotonic() + limit_s
     left = [case for case in chosen if case.title not in known]
     for number, case in enumerate(left):
-        share = CASES[case] / sum(CASES[it] for it in left[number:])
+        share = chosen[case] / sum(chosen[it] for it in left[number:])
         seconds = (end - time.monotonic()) * share
         print(f"{case.title}: {seconds:.0f} s", file=sys.stderr, flush=True)
         known[case.title] = measure(case, run, seconds)
-        remember(known)
+        remember(known, section)
     return [known[case.title] for case in chosen]
 
 
-def remember(known: dict[str, Found]) -> None:
+def remember(known: dict[str, Found], section: str) -> None:
     """For `--resume`."""
     FOLDER.mkdir(exist_ok=True)
-    (FOLDER / RESULTS).write_text(json.dumps([found.to_json() for found in known.values()], indent=1))
+    _results(section).write_text(json.dumps([found.to_json() for found in known.values()], indent=1))
 
 
-def remembered() -> dict[str, Found]:
+def _results(section: str) -> Path:
+    return FOLDER / f"{section.replace(' ', '-').lower()}.json"
+
+
+def remembered(section: str) -> dict[str, Found]:
     """Cases that an earlier run has measured."""
-    file = FOLDER / RESULTS
+    file = _results(section)
     all_found = [Found.from_json(fields) for fields in json.loads(file.read_text())] if file.exists() else []
     return {found.title: found for found in all_found if found.repeats and not found.error}
 
 
-def machine_lines(run: Run, found: Sequence[Found], java: str) -> list[str]:
+def machine_lines(run: Run, found: Sequence[Found], java: str, others: str) -> list[str]:
     """What it was measured on."""
     loads = [each.load for each in found if each.load] or [0.0]
     return [
         f"{os.cpu_count()} cores shared by all processes, {platform.system()} {platform.machine()}, Python"
-        f" {platform.python_version()}, Java {java}, Spark {version('pyspark')}, Flink {VERSION}.",
+        f" {platform.python_version()}, Java {java}, Spark {version('pyspark')}, {others}.",
         f"Load average before each case: {min(loads):.1f} - {max(loads):.1f}. Of each case {run.repeats} rescales, after"
         f" {run.warm_up} for warming up that do not count.",
     ]
@@ -154,19 +171,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--only", nargs="+", default=[""], help='cases whose title begins so, as "tier 1" or "Flink"')
     parser.add_argument("--resume", action="store_true", help="leave out what an earlier run has measured")
-    parser.add_argument("--write", type=Path, help="page whose section 'rescale' is to be rewritten")
+    parser.add_argument("--cluster", choices=[*SECTIONS], default=STANDALONE, help="where it is measured")
+    parser.add_argument("--write", type=Path, help="page whose section is to be rewritten")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     signal.signal(signal.SIGALRM, _give_up)
-    run = Run(repeats=options.repeats, warm_up=options.warm_up, files=files_within(max(CASES.values()) + OVERTIME_S))
-    chosen = [case for case in CASES if case.title.startswith(tuple(options.only))]
+    cases, section = (CASES if options.cluster == STANDALONE else ON_KUBERNETES), SECTIONS[options.cluster]
+    run = Run(repeats=options.repeats, warm_up=options.warm_up, files=files_within(max(cases.values()) + OVERTIME_S))
+    chosen = {case: seconds for case, seconds in cases.items() if case.title.startswith(tuple(options.only))}
     if any(isinstance(case, FlinkCase) for case in chosen):
         install(ENVIRONMENT)
-    found = measure_all(chosen, run, options.limit, remembered() if options.resume else {})
-    lines = [*machine_lines(run, found, java_version()), "", *tables(found)]
+    found = measure_all(chosen, run, options.limit, remembered(section) if options.resume else {}, section)
+    others = f"Flink {VERSION}" if cases is CASES else "a test cluster of Kubernetes with two nodes on this machine"
+    lines = [*machine_lines(run, found, java_version(), others), "", *tables(found)]
     print("\n".join(lines))
     if options.write is not None:
-        publish("rescale", "\n".join(lines), options.write)
+        publish(section, "\n".join(lines), options.write)
     return int(any(each.error for each in found))
 
 

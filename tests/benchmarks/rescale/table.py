@@ -11,6 +11,9 @@ from tests.benchmarks.rescale.measurements import P95, Estimate, Repeat, median,
 
 FLINK: Final = "Flink"
 
+PEERS: Final = {", Kubernetes,": ", standalone,"}
+"""Part of a title -> part of the title of the case beside it, where no Flink is measured."""
+
 DEAD_S: Final = {"tier 1": 0.3, "tier 2": 3.0}
 """Longest dead time that is aimed at, at p95."""
 
@@ -30,13 +33,14 @@ def tables(found: Sequence[Found]) -> Iterator[str]:
 
 def costs(found: Sequence[Found]) -> Iterator[str]:
     """How long no batch ran, and until the new slots were used."""
-    yield "| | repeats | batches missed, median (most) | dead time (s) | p95 (s) | to Flink's | time to effect, up (s) | time until the slots were available (s) | to Flink's |"
+    peers = _peers_name(found)
+    yield f"| | repeats | batches missed, median (most) | dead time (s) | p95 (s) | {peers} | time to effect, up (s) | time until the slots were available (s) | {peers} |"
     yield "|---|---:|---:|---:|---:|---:|---:|---:|---:|"
     for each in found:
         if not each.repeats:
             yield f"| {each.title} | not measured: {each.error} |" + " |" * 7
             continue
-        peer, missed, dead, up = flink_of(found, each), _missed(each), _dead(each), going_up(each)
+        peer, missed, dead, up = peer_of(found, each), _missed(each), _dead(each), going_up(each)
         cells = [
             str(len(each.repeats)),
             f"{median(missed).value:.0f} ({max(missed):.0f})",
@@ -52,11 +56,12 @@ def costs(found: Sequence[Found]) -> Iterator[str]:
 
 def delays(found: Sequence[Found]) -> Iterator[str]:
     """How old records were at most when they came out."""
-    yield "| worst record delay | at a rescale (s) | longest of all (s) | in steady running (s) | to steady running | to Flink's at a rescale | batch or checkpoint every (s) |"
+    peers = _peers_name(found)
+    yield f"| worst record delay | at a rescale (s) | longest of all (s) | in steady running (s) | to steady running | {peers} at a rescale | batch or checkpoint every (s) |"
     yield "|---|---:|---:|---:|---:|---:|---:|"
     ways = [way for each in found for way in directions(each)]
     for each in ways:
-        worst, steady, peer = _delays(each), _steady(each), flink_of([*found, *ways], each)
+        worst, steady, peer = _delays(each), _steady(each), peer_of([*found, *ways], each)
         cells = [
             _estimate(median(worst)),
             f"{max(worst):.2f}",
@@ -84,7 +89,7 @@ def targets(found: Sequence[Found]) -> Iterator[str]:
     yield "|---|---|---|"
     for each in found:
         if each.repeats:
-            yield from _targets_of(each, flink_of(found, each))
+            yield from _targets_of(each, peer_of(found, each))
     yield _right(found)
 
 
@@ -98,7 +103,7 @@ def _targets_of(each: Found, peer: Found | None) -> Iterator[str]:
         yield _row(
             f"{each.title}: dead time <= {DEAD_S[name]:g} s at p95", f"{worst:.2f} s", _judged(worst <= DEAD_S[name])
         )
-    if name == "tier 1":
+    if name == "tier 1" and not _is_beside_another(each):
         yield _not_above_flink(each, peer)
 
 
@@ -133,6 +138,23 @@ def _right(found: Sequence[Found]) -> str:
         return _row(target, "nothing was measured", NOT_JUDGED)
     met = wrong == 0 and all(len(some) == 1 for some in sums.values())
     return _row(target, f"{wrong} of {records:,} records in {len(checked)} runs", _judged(met))
+
+
+def peer_of(found: Sequence[Found], each: Found) -> Found | None:
+    """The case with which a case is compared: the same tier on the other cluster, otherwise Flink."""
+    for part, other in PEERS.items():
+        if part in each.title:
+            title = each.title.replace(part, other)
+            return next((it for it in found if it.title == title and it.repeats), None)
+    return flink_of(found, each)
+
+
+def _is_beside_another(each: Found) -> bool:
+    return any(part in each.title for pair in PEERS.items() for part in pair)
+
+
+def _peers_name(found: Sequence[Found]) -> str:
+    return "to standalone" if any(map(_is_beside_another, found)) else "to Flink's"
 
 
 def flink_of(found: Sequence[Found], each: Found) -> Found | None:

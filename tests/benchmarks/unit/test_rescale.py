@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.benchmarks.rescale import case, feed
-from tests.benchmarks.rescale.__main__ import CASES, main, remember, remembered
+from tests.benchmarks.rescale.__main__ import CASES, ON_KUBERNETES, main, remember, remembered
 from tests.benchmarks.rescale.case import Case, Found, Subject, all_measured, compare, first_line, orders
 from tests.benchmarks.rescale.flink.installation import (
     FlinkMissingError,
@@ -155,16 +155,27 @@ def test_an_error_fits_into_a_cell():
 
 def test_only_whole_cases_are_remembered_for_another_run(tmp_path, monkeypatch):
     monkeypatch.setattr("tests.benchmarks.rescale.__main__.FOLDER", tmp_path)
-    assert remembered() == {}
+    assert remembered("rescale") == {}
     whole = found("tier 1")
-    remember(
-        {"a": whole, "b": replace(whole, title="b", error="no time left"), "c": Found(title="c", error="no Flink")}
-    )
-    assert remembered() == {whole.title: whole}
+    all_found = {
+        "a": whole,
+        "b": replace(whole, title="b", error="no time left"),
+        "c": Found(title="c", error="no Flink"),
+    }
+    remember(all_found, "rescale")
+    assert remembered("rescale") == {whole.title: whole}
+    assert remembered("rescale on Kubernetes") == {}
 
 
 def test_each_case_has_a_title_of_its_own():
-    assert len({it.title for it in CASES}) == len(CASES)
+    for cases in (CASES, ON_KUBERNETES):
+        assert len({it.title for it in cases}) == len(cases)
+
+
+def test_each_tier_on_kubernetes_is_measured_beside_the_standalone_tier():
+    titles = [case.title for case in ON_KUBERNETES]
+    assert titles[:2] == ["tier 0, Kubernetes, 10,000 keys", "tier 0, standalone, 10,000 keys"]
+    assert [title.partition(",")[0] for title in titles[::2]] == ["tier 0", "tier 1", "tier 2", "tier 3"]
 
 
 class Measured(Case):
@@ -192,7 +203,7 @@ def test_case_that_fails_is_a_row_and_the_others_are_measured_and_written(cases,
     assert "| Flink, 10,000 keys | not measured: FlinkMissingError: no registry |" in page.read_text()
     assert "| tier 3, 10,000 keys | 2 |" in page.read_text()
     assert "Of each case 10 rescales, after 2 for warming up" in capsys.readouterr().out
-    assert list(remembered()) == ["tier 1, 10,000 keys", "tier 3, 10,000 keys"]
+    assert list(remembered("rescale")) == ["tier 1, 10,000 keys", "tier 3, 10,000 keys"]
 
 
 def test_what_an_earlier_run_has_measured_is_left_out_by_a_run_that_goes_on(cases, tmp_path, capsys):

@@ -58,6 +58,21 @@ def test_tables_report_ratios_to_flink_with_as_much_state_and_what_was_not_measu
     assert widths == {10}
 
 
+def test_tiers_on_kubernetes_are_compared_with_the_standalone_tiers():
+    on_kubernetes, standalone = (
+        found("tier 1", "Kubernetes, 10,000 keys"),
+        found("tier 1", "standalone, 10,000 keys", dead_s=0.4),
+    )
+    head, _, ours, theirs = list(tables([on_kubernetes, standalone]))[:4]
+    assert head.count("to standalone") == 2
+    assert "0.20 (0.20 - 0.20) | 0.20 | 0.50 (0.50 - 0.50)" in ours
+    assert "0.40 (0.40 - 0.40) | 0.40 |  |" in theirs
+    assert set(result_of_targets(on_kubernetes)) == {
+        "tier 1, Kubernetes, 10,000 keys: dead time <= 0.3 s at p95",
+        "0 lost, 0 duplicated, equal counts",
+    }
+
+
 def test_worst_delays_are_reported_as_ratios_to_steady_running_and_to_flink():
     _, _, down, up, *_ = delays([found("tier 1"), found("Flink", delay_s=4.0)])
     assert up == down.replace("down", "up")

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from airflow_adaptive.ports import ControlRequests, DesiredState
+from airflow_adaptive.ports import ClusterClient, ControlRequests, DesiredState
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.cluster.shared_cluster import SharedCluster
 from airflow_adaptive.runtime.journal import journal
@@ -72,7 +72,7 @@ async def run(configs: Sequence[Mapping[str, Any]]) -> None:
         await client.close()
 
 
-async def run_one(client: StandaloneCluster, shared: SharedCluster, config: Mapping[str, Any], death: Death) -> None:
+async def run_one(client: ClusterClient, shared: SharedCluster, config: Mapping[str, Any], death: Death) -> None:
     """Run the loop of one job."""
     spec, clock = cast(JobSpec, decode(JobSpec, config["spec"])), SystemClock()
     ports = Ports(

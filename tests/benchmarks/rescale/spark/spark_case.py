@@ -1,4 +1,4 @@
-"""A rescale tier: the real loop over the standalone client, a real script, on an embedded cluster."""
+"""A rescale tier: the real loop over the real client, a real script, on a real cluster."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus, JournalDocument
-from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive.runtime.journal.storage import Storage
-from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
+from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.runtime.staging import stage
 from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.job_graph import JobGraph
@@ -28,6 +26,7 @@ from airflow_adaptive.scheduler.snapshot import encode
 from tests.benchmarks.rescale import processes
 from tests.benchmarks.rescale.case import SLOTS, Case, Found, Subject, all_measured, ended, journal, measure, seed
 from tests.benchmarks.rescale.measurements import Order, Repeat, longest_pause, missed, period, worst_delay
+from tests.benchmarks.rescale.spark.places import STANDALONE, Place, running_place
 from tests.benchmarks.rescale.spark.spark_log import (
     Events,
     executors_changed,
@@ -41,9 +40,6 @@ from tests.support.repository import ROOT
 
 JOB: Final = "count"
 SCRIPT: Final = Path(__file__).with_name("job_script.py")
-
-MEMORY_MB: Final = 1024
-"""Of the driver and of an executor."""
 
 PARTITIONS: Final = 4
 """Of the state; tier 2 halves and doubles them."""
@@ -59,11 +55,13 @@ NO_WAIT: Final[dict[str, Any]] = dict.fromkeys(
 class SparkSubject(Subject):
     """The job on its cluster."""
 
-    def __init__(self, cluster: LocalCluster, root: Path, tier: Tier) -> None:
+    def __init__(self, place: Place, root: Path, tier: Tier) -> None:
         """Stage the script; nothing runs yet."""
-        for folder in ("loops", "events", "out", "jobs"):
+        for folder in ("loops", "events", "out", "jobs", f"jobs/{JOB}"):
             (root / folder).mkdir()
-        self.job = WatchedJob(cluster, root, root / "jobs", JOB)
+            (root / folder).chmod(0o777)  # The user of containers is another one.
+        self.job = WatchedJob(place.cluster, root, root / "jobs", JOB)
+        self._place = place
         self._tier = tier
         self._directory = FsspecJobDirectory(Storage.at(str(self.job.base)), JOB)
         code = asyncio.run(stage(self._directory, SCRIPT))
@@ -76,6 +74,7 @@ class SparkSubject(Subject):
             py_files=code.py_files,
             args=(str(root), "reads" if tier is Tier.QUERY else ""),
             conf={
+                **place.conf,
                 "spark.eventLog.enabled": "true",
                 "spark.eventLog.dir": (root / "events").as_uri(),
                 "spark.eventLog.compress": "false",
@@ -83,8 +82,8 @@ class SparkSubject(Subject):
                 # These files are near: the driver lists them faster than a task for each does, once there are many.
                 "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
             },
-            driver=DriverShape(cores=1, memory_mb=MEMORY_MB),
-            executor=ExecutorShape(cores=1, memory_mb=MEMORY_MB),
+            driver=place.driver,
+            executor=place.executor,
         )
         self._attempt = 0
         self._before: DriverStatus | None = None
@@ -99,19 +98,17 @@ class SparkSubject(Subject):
         """Let a new attempt's loop take the job over; when it did."""
         self._attempt += 1
         spec = replace(self._spec, attempt=str(self._attempt))
-        rest, ui = (urlsplit(url).port for url in (self.job.cluster.rest_url, self.job.cluster.ui_url))
         config = {
             "spec": encode(spec),
             "base": str(self.job.base),
-            "master": self.job.cluster.master_url,
-            "extra": {"rest-port": rest, "ui-port": ui},
+            **self._place.loop_config(),
             "requests": str(self.job.root / "requests.json"),
             "dies": "",
             "lifetime_s": None,
         }
         file = self.job.root / "loops" / f"{self._attempt:03}.json"
         file.write_text(json.dumps(config))
-        command = [sys.executable, "-m", "tests.faults.harness.loop_process", str(file)]
+        command = [sys.executable, "-m", self._place.loop, str(file)]
         loop = processes.start(command, file.with_suffix(".log"), cwd=ROOT)
         older, self._loops = self._loops, [loop]
         newest = self.job.wait_for("the new loop's first document", self._own_document, EFFECT_S)
@@ -132,7 +129,7 @@ class SparkSubject(Subject):
         """Stop it at a batch boundary, and wait for the end of its driver: then its event log is complete."""
         self._request("suspended", SLOTS)
         self.job.wait_for("the loop's end", lambda: all(map(ended, self._loops)), EFFECT_S)
-        self.job.wait_for("the driver's end", lambda: not self.job.cluster.state()["activedrivers"], EFFECT_S)
+        self.job.wait_for("the driver's end", lambda: not self._place.has_drivers(), EFFECT_S)
 
     def close(self) -> None:
         """End the loops that are left."""
@@ -240,18 +237,23 @@ class SparkSubject(Subject):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkCase(Case):
-    """A tier."""
+    """A tier.
+
+    Attributes:
+        tier: the tier.
+        where: the cluster.
+    """
 
     tier: Tier
+    where: str = STANDALONE
 
     def run(self, root: Path, *, repeats: int, warm_up: int, deadline: float, files: int) -> Found:
         """See `Case`."""
         with ExitStack() as stack:
-            cluster = stack.enter_context(LocalCluster(root / "cluster"))
+            place = stack.enter_context(running_place(self.where, root))
             seed(root / "in", self.keys)
-            subject = SparkSubject(cluster, root, self.tier)
+            subject = SparkSubject(place, root, self.tier)
             stack.callback(subject.close)
-            cluster.add_worker(cores=4, memory_mb=4 * MEMORY_MB + 2048)
             subject.deploy()
             subject.wait_batches(0, START_S)
             return measure(self, subject, root / "in", repeats=repeats, warm_up=warm_up, deadline=deadline, files=files)
