@@ -115,7 +115,15 @@ class DriverObjects:
         except NotSentError as error:
             raise NotSubmittedError(str(error)) from error
         except ApiError as error:
-            raise ClusterUnreachableError(f"the API server may have created driver {name}: {error}") from error
+            return await self._created_without_answer(manifests.identity, error)
+
+    async def _created_without_answer(self, identity: DriverIdentity, cause: ApiError) -> Json:
+        """Return the pod of a request whose response was lost. Without its dependents, the pod would wait until its lease has expired."""
+        try:
+            return await self._existing(identity)
+        except ClusterUnreachableError:
+            message = f"the API server may have created driver {identity.pod}: {cause}"
+            raise ClusterUnreachableError(message) from cause
 
     async def _existing(self, identity: DriverIdentity) -> Json:
         """Return the pod that has the name of a driver, if the pod is this driver."""

@@ -28,6 +28,9 @@ SCRIPT: Final = Path(__file__).with_name("job_script.py")
 DRIVERS: Final = "spark-role=driver"
 EXECUTORS: Final = "spark-role=executor"
 
+OBJECTS_TIMEOUT_S: Final = 120.0
+"""The controllers delete the pods of a node that does not exist after a minute."""
+
 ACCOUNT: Final = ("Role spark", "RoleBinding spark", "ServiceAccount spark")
 """Objects of the namespace without the objects of a job."""
 
@@ -63,8 +66,8 @@ class ClusterJob:
         self._loop = self._deployment.enter_context(self._portal.wrap_async_context_manager(running))
 
     def request(self, parallelism: int) -> None:
-        """Set both bounds of the parallelism."""
-        bounds = {"job": (parallelism, parallelism)}
+        """Set the upper bound of the parallelism."""
+        bounds = {"job": (1, parallelism)}
         self._job.store.requests = replace(self._job.store.requests, requirements=bounds)
 
     def driver_killer(self) -> Callable[[], None]:
@@ -190,7 +193,10 @@ class ClusterJob:
         self._portal.call(self._job.suspend, self.loop)
         self.close()
         expected = sorted([*ACCOUNT, *others])
-        self.wait_for("end of all objects", lambda: self.team.remaining_objects() == expected)
+        try:
+            wait_until(lambda: self.team.remaining_objects() == expected, OBJECTS_TIMEOUT_S, "end of all objects")
+        except TimeoutError as error:
+            raise AssertionError(f"{error}: {self.team.remaining_objects()} and not {expected}") from error
         return self._job.outcome(self.recovery_s)
 
 

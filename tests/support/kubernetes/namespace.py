@@ -40,6 +40,13 @@ class Namespace:
         self.api = api
         self.name = name
 
+    def begin(self) -> None:
+        """Create the namespace, and wait until the controllers have created what each namespace contains."""
+        self.api.create(
+            "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.name}}
+        )
+        self.api.wait_for(self.path("serviceaccounts", "default"), lambda _: True, "service account")
+
     def path(self, resource: str, name: str = "", group: str = "v1") -> str:
         """Return the path of a collection, or of an object if `name` is set.
 
@@ -130,11 +137,9 @@ class Namespace:
 @contextmanager
 def created_namespace(api: KubernetesApi) -> Iterator[Namespace]:
     """Create a namespace, and delete it with all its objects at the end of the block."""
-    name = f"airflow-adaptive-test-{os.getpid()}-{next(_numbers)}"
-    api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    namespace = Namespace(api, name)
+    namespace = Namespace(api, f"airflow-adaptive-test-{os.getpid()}-{next(_numbers)}")
+    namespace.begin()
     try:
-        api.wait_for(namespace.path("serviceaccounts", "default"), lambda _: True, "service account")
         yield namespace
     finally:
         namespace.delete()

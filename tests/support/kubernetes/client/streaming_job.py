@@ -68,6 +68,7 @@ class StreamingJob:
         self._conf = conf
         self._directory = FsspecJobDirectory(storage or Storage.at(str(root / "jobs")), JOB)
         self._files = 0
+        self._task: asyncio.Task[SchedulerState] | None = None
         own = [] if storage else [root / "jobs", root / "jobs" / JOB]
         for folder in (root, root / "in", root / FOLDER, *own):
             folder.mkdir(exist_ok=True)
@@ -83,7 +84,7 @@ class StreamingJob:
         """
         ports = Ports(cluster=self._client, directory=self._directory, store=self.store, clock=SystemClock())
         loop = Loop(await self._spec(attempt, {**self._conf, **(conf or {})}), ports)
-        task = asyncio.create_task(loop.run())
+        task = self._task = asyncio.create_task(loop.run())
         try:
             yield loop
         finally:
@@ -145,10 +146,10 @@ class StreamingJob:
         return "\n".join(map(str, lines))
 
     async def suspend(self, loop: Loop) -> None:
-        """Suspend the job, and wait until the job has ended."""
+        """Suspend the job, and wait until the job and its loop have ended."""
         self.store.requests = replace(self.store.requests, desired_state=DesiredState.SUSPENDED)
         await self.wait_for_state(loop, "Finished")
-        await wait_until_async(lambda: _value(loop.state.driver is None), TIMEOUT_S, "end of the driver")
+        await wait_until_async(lambda: _value(self._task is None or self._task.done()), TIMEOUT_S, "end of the loop")
 
     def outcome(self, recovery_s: float) -> Outcome:
         """Return what is in the sink: each row exactly once, from one driver at a time. Raises `SinkError`."""

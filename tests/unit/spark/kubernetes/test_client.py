@@ -159,11 +159,16 @@ async def test_each_failure_of_a_submission(
     assert created(server) == []
 
 
-async def test_a_lost_response_is_not_the_end_of_a_submission(server: FakeApi) -> None:
-    """The API server creates the pod, and its response is lost."""
+@pytest.mark.parametrize("failed_reads", [0, 1])
+async def test_a_lost_response_is_not_the_end_of_a_submission(server: FakeApi, failed_reads: int) -> None:
+    """The API server creates the pod, and its response is lost, and perhaps also the response to the request that reads the pod."""
+    reads: list[str] = []
 
     def loses(request: web.Request) -> web.Response | None:
-        if f"{request.method} {request.path}" != f"POST {ROOT}/pods":
+        if request.path == f"{ROOT}/pods/{POD}" and len(reads) < failed_reads:
+            reads.append(request.method)
+            return failure(500, "connection reset")
+        if f"{request.method} {request.path}" != f"POST {ROOT}/pods" or f"{ROOT}/pods/{POD}" in server.objects:
             return None
         annotations = {"airflow-adaptive/job": "departures", "airflow-adaptive/nonce": "n"}
         labels = {"airflow-adaptive/epoch": "1", "spark-role": "driver"}
@@ -172,9 +177,9 @@ async def test_a_lost_response_is_not_the_end_of_a_submission(server: FakeApi) -
 
     async with client_of(server) as client:
         server.answer = loses
-        with pytest.raises(ClusterUnreachableError):
-            await client.submit(submission())
-        refuse(server, "", None)
+        for _ in range(failed_reads):
+            with pytest.raises(ClusterUnreachableError, match="may have created"):
+                await client.submit(submission())
         assert await client.submit(submission()) == f"{POD}@uid-1"
     assert set(created(server)) == {f"pods/{POD}", f"configmaps/{POD}", f"secrets/{POD}"}
 
