@@ -18,6 +18,7 @@ from airflow_adaptive.runtime.cluster.shared_cluster import SharedCluster
 from airflow_adaptive.runtime.observation.file_polling import FILE_POLLS_PER_SECOND
 from airflow_adaptive.runtime.rate_limit import RateLimiter
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
+from airflow_adaptive.spark.kubernetes.api_source import ApiSource
 from airflow_adaptive.spark.standalone.address import ClusterAddress
 from airflow_adaptive.stores.store_access import StoreAccess
 
@@ -102,6 +103,7 @@ class ProcessResources:
         self.connection_reads = SharedReads()
         self.store_access = StoreAccess(self.clock)
         self._clients: ResourcePool[ClusterClient] = ResourcePool(lambda client: client.close())
+        self._sources: WeakValueDictionary[Hashable, ApiSource] = WeakValueDictionary()
         self._shared: WeakValueDictionary[Hashable, SharedCluster] = WeakValueDictionary()
 
     @classmethod
@@ -127,7 +129,7 @@ class ProcessResources:
         """
 
         def create() -> ClusterClient:
-            return create_client(connections, address, self.store_access.read_connection)
+            return create_client(connections, address, self.store_access.read_connection, self._sources)
 
         async with self._clients.use((connections, address), create) as client:
             yield client, self._shared.setdefault(address.place, SharedCluster(self.clock))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, MutableMapping
 from typing import Protocol, TypeVar
 
 from airflow_adaptive.hooks.kubernetes import INSTALL, KubernetesConnectionHook
@@ -12,6 +12,7 @@ from airflow_adaptive.ports import ClusterClient, PortError
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.spark.connection_fields import AddressError
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
+from airflow_adaptive.spark.kubernetes.api_source import ApiSource
 from airflow_adaptive.spark.standalone.address import ClusterAddress
 from airflow_adaptive.spark.standalone.client import StandaloneCluster
 
@@ -28,13 +29,20 @@ class Read(Protocol):
         ...
 
 
-def create_client(connections: ConnectionIds, address: ClusterAddress | KubernetesAddress, read: Read) -> ClusterClient:
+Sources = MutableMapping[Hashable, ApiSource]
+"""Sources of API clients by server, timeout and connection. Clients with the same source share their connections and reads."""
+
+
+def create_client(
+    connections: ConnectionIds, address: ClusterAddress | KubernetesAddress, read: Read, sources: Sources
+) -> ClusterClient:
     """Return a client, which sends nothing yet.
 
     Args:
         connections: read again if the cluster refuses their credentials.
         address: content of the connection of type `spark`.
         read: runs a blocking read of connections outside of the event loop. Raises `PortError` if Airflow does not answer.
+        sources: sources of the clients of this event loop, to which this function adds.
 
     Raises:
         AddressError: a library is missing.
@@ -53,11 +61,11 @@ def create_client(connections: ConnectionIds, address: ClusterAddress | Kubernet
         return renewed if isinstance(renewed, ClusterAddress) else None
 
     if isinstance(address, KubernetesAddress):
-        return _kubernetes(connections, address, read)
+        return _kubernetes(connections, address, read, sources)
     return StandaloneCluster(address, renew=renew)
 
 
-def _kubernetes(connections: ConnectionIds, address: KubernetesAddress, read: Read) -> ClusterClient:
+def _kubernetes(connections: ConnectionIds, address: KubernetesAddress, read: Read, sources: Sources) -> ClusterClient:
     """Return the client of a namespace. Raises `AddressError` if the extra `kubernetes` is not installed."""
     try:
         from airflow_adaptive.hooks.kubernetes_api import ConnectionApiSource  # noqa: PLC0415  optional libraries
@@ -67,5 +75,7 @@ def _kubernetes(connections: ConnectionIds, address: KubernetesAddress, read: Re
             f"connection {connections.spark!r} names a Kubernetes cluster: {INSTALL} ({error})"
         ) from error
     hook = KubernetesConnectionHook(connections.kubernetes)
-    source = ConnectionApiSource(connections.kubernetes, lambda: read(hook.fields), address)
+    key = (address.server, address.timeout_s, connections.kubernetes)
+    source = sources.get(key) or ConnectionApiSource(connections.kubernetes, lambda: read(hook.fields), address)
+    sources[key] = source
     return KubernetesCluster(address, source, SystemClock())

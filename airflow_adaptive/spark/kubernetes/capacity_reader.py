@@ -58,13 +58,20 @@ class _Rules:
 class CapacityReader:
     """Reads the capacity of the namespace of an address."""
 
-    def __init__(self, address: KubernetesAddress, api: KubernetesApi, clock: Clock) -> None:
-        """Send nothing yet."""
+    def __init__(self, address: KubernetesAddress, api: KubernetesApi, clock: Clock, nodes: ClusterReader) -> None:
+        """Send nothing yet.
+
+        Args:
+            address: namespace and cap.
+            api: reads the quotas.
+            clock: measures the age of the quotas.
+            nodes: reads the nodes, and the pods of all namespaces.
+        """
         self._namespace = address.namespace
         self._cap = Cap(address.max_cpu_millicores, address.max_memory_bytes)
         self._has_node_autoscaling = address.has_node_autoscaling
         self._lists = ApiLists(api)
-        self._cluster = ClusterReader(self._lists, clock)
+        self._nodes = nodes
         self._clock = clock
         self._rules: _Rules | None = None
         self._read_s = 0.0
@@ -91,13 +98,9 @@ class CapacityReader:
         )
         return capacity(known, pods)
 
-    async def close(self) -> None:
-        """End a read that is in progress."""
-        await self._cluster.close()
-
     async def _pods(self) -> tuple[ClusterPods | None, Sequence[str]]:
         try:
-            return await self._cluster.read(), ()
+            return await self._nodes.read(), ()
         except ForbiddenError as error:
             return None, [str(error)]
 

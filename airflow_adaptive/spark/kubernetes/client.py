@@ -18,16 +18,14 @@ from airflow_adaptive.ports import (
 )
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
 from airflow_adaptive.spark.kubernetes.api.errors import ApiError, RefusedError
-from airflow_adaptive.spark.kubernetes.api.pod_watch import PodWatch
-from airflow_adaptive.spark.kubernetes.api.requests import Json, KubernetesApi, Query
+from airflow_adaptive.spark.kubernetes.api.requests import Json, Query
 from airflow_adaptive.spark.kubernetes.api_source import ApiSource
 from airflow_adaptive.spark.kubernetes.capacity.pod_requests import pod_request
 from airflow_adaptive.spark.kubernetes.capacity_reader import CapacityReader
+from airflow_adaptive.spark.kubernetes.cluster_reads import ClusterReads
 from airflow_adaptive.spark.kubernetes.driver.manifests import driver_manifests
 from airflow_adaptive.spark.kubernetes.driver.names import (
     JOB,
-    MANAGED_BY,
-    MANAGER,
     ROLE,
     DriverIdentity,
     read_submission_id,
@@ -57,15 +55,15 @@ class KubernetesCluster:
 
         Args:
             address: API server, namespace and options.
-            source: gives the API client. `close` closes the source.
+            source: gives the API client. Clients with the same source share connections and reads; the last `close` closes the source.
             clock: measures the age of what the client knows.
         """
         self._address = address
-        self._source = source
-        self._api = KubernetesApi(source, address.timeout_s)
+        self._reads = ClusterReads.of(source, address.timeout_s, clock)
+        self._api = self._reads.api
         self._objects = DriverObjects(self._api, address.namespace)
-        self._watch = PodWatch(self._api, address.namespace, f"{MANAGED_BY}={MANAGER}", clock)
-        self._capacity = CapacityReader(address, self._api, clock)
+        self._watch = self._reads.join(address.namespace)
+        self._capacity = CapacityReader(address, self._api, clock, self._reads.nodes)
         self._killed: set[str] = set()
         """Uids of the pods that this process has killed."""
 
@@ -152,10 +150,8 @@ class KubernetesCluster:
         await self._objects.clean_up(job)
 
     async def close(self) -> None:
-        """End the watch, and close the connections."""
-        await self._watch.close()
-        await self._capacity.close()
-        await self._source.close()
+        """End the watch, and close the connections, unless other clients share them."""
+        await self._reads.leave(self._address.namespace)
 
     async def _delete_ended(self, identity: DriverIdentity) -> None:
         """Delete what ended drivers of earlier epochs left. A failure must not fail a submission; the next submission tries again."""

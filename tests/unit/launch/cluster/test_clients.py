@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Hashable
 from typing import Any, TypeVar
 
 import pytest
@@ -15,6 +15,7 @@ from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.process_resources import ProcessResources
 from airflow_adaptive.ports import ClusterUnreachableError
 from airflow_adaptive.spark.connection_fields import AddressError
+from airflow_adaptive.spark.kubernetes.api_source import ApiSource
 from airflow_adaptive.spark.kubernetes.client import KubernetesCluster
 from airflow_adaptive.spark.standalone.client import StandaloneCluster
 
@@ -44,7 +45,7 @@ async def process() -> AsyncIterator[ProcessResources]:
     ("connections", "kind"), [(ConnectionIds("spark_test"), StandaloneCluster), (KUBERNETES, KubernetesCluster)]
 )
 async def test_host_of_the_connection_selects_the_client(connections: ConnectionIds, kind: type[Any]) -> None:
-    client = create_client(connections, connections.address(), read)
+    client = create_client(connections, connections.address(), read, {})
     assert type(client) is kind
     await client.close()
 
@@ -53,7 +54,7 @@ def test_missing_libraries_are_named_with_the_remedy(monkeypatch: pytest.MonkeyP
     monkeypatch.delitem(sys.modules, "airflow_adaptive.hooks.kubernetes_api", raising=False)
     monkeypatch.setitem(sys.modules, "kubernetes_asyncio", None)
     with pytest.raises(AddressError, match="connection 'spark_k8s' .*install 'airflow-adaptive.kubernetes.'"):
-        create_client(KUBERNETES, KUBERNETES.address(), read)
+        create_client(KUBERNETES, KUBERNETES.address(), read, {})
 
 
 @pytest.mark.asyncio
@@ -66,6 +67,19 @@ async def test_missing_credentials_are_named_and_never_replaced_by_the_default_k
     async with process.cluster(KUBERNETES, KUBERNETES.address()) as (client, _):
         with pytest.raises(ClusterUnreachableError, match="connection 'kubernetes_default' is not defined: add it"):
             await client.kill("departures-1-00000000@uid")
+
+
+@pytest.mark.asyncio
+async def test_connections_with_the_same_server_and_credentials_share_their_reads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fields = {"conn_type": "spark", "host": "k8s://https://127.0.0.1:1", "extra": {"timeout": 1, "max-cores": 3}}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_CAPPED", json.dumps(fields))
+    capped, others = ConnectionIds("spark_capped"), ConnectionIds("spark_capped", kubernetes="kubernetes_other")
+    sources: dict[Hashable, ApiSource] = {}
+    for connections in (KUBERNETES, capped, others):
+        await create_client(connections, connections.address(), read, sources).close()
+    assert [*sources] == [("https://127.0.0.1:1", 1.0, name) for name in ("kubernetes_default", "kubernetes_other")]
 
 
 @pytest.mark.asyncio

@@ -13,7 +13,8 @@ from aiohttp import web
 from airflow_adaptive.ports import ClusterUnreachableError, LimitKind
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
 from airflow_adaptive.spark.kubernetes.api.requests import KubernetesApi
-from airflow_adaptive.spark.kubernetes.capacity_reader import INTERVAL_S, CapacityReader
+from airflow_adaptive.spark.kubernetes.capacity.cluster_reader import ClusterReader
+from airflow_adaptive.spark.kubernetes.capacity_reader import INTERVAL_S, ApiLists, CapacityReader
 from airflow_adaptive.testing.fakes.manual_clock import ManualClock
 from tests.support.kubernetes.client.fake_api import FakeApi, failure
 
@@ -46,11 +47,12 @@ async def server() -> AsyncIterator[FakeApi]:
 @asynccontextmanager
 async def reader_of(server: FakeApi, clock: ManualClock | None = None, **cap: Any) -> AsyncIterator[CapacityReader]:
     address = KubernetesAddress(server="https://api", namespace="team-a", **cap)
-    reader = CapacityReader(address, KubernetesApi(server, 10), clock or ManualClock())
+    api, time = KubernetesApi(server, 10), clock or ManualClock()
+    nodes = ClusterReader(ApiLists(api), time)
     try:
-        yield reader
+        yield CapacityReader(address, api, time, nodes)
     finally:
-        await reader.close()
+        await nodes.close()
 
 
 def forbid(server: FakeApi, *paths: str) -> None:
