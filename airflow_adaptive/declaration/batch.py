@@ -13,10 +13,12 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import BaseHook
 
+from airflow_adaptive.declaration.spark_submit.dependencies import Dependencies
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
 from airflow_adaptive.local.distribution import find_spark
 from airflow_adaptive.local.errors import LocalClusterError
@@ -38,7 +40,7 @@ class Batch:
         application: path of the PySpark script.
         slots: largest number of slots.
         args: arguments of the script.
-        py_files: paths of additional Python modules and zip files.
+        dependencies: jars, packages, files, archives and Python modules.
         conf: Spark properties, without secrets.
         env: environment of spark-submit and of the driver.
         driver: size of the driver. The driver uses cores of the Airflow worker.
@@ -50,7 +52,7 @@ class Batch:
     application: str
     slots: int
     args: Sequence[str] = ()
-    py_files: Sequence[str] = ()
+    dependencies: Dependencies = Dependencies()
     conf: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     driver: DriverShape = DriverShape()
@@ -95,13 +97,15 @@ class BatchSubmission:
             self._hook.on_kill()
 
     def _submit(self, conf: Mapping[str, str], env: Mapping[str, str], properties_file: str | None) -> None:
-        batch = self._batch
+        batch, needed = self._batch, self._batch.dependencies
+        lists: dict[str, Any] = {name: ",".join(items) or None for name, items in needed.lists().items()}
         self._hook = SparkSubmitHook(
+            **lists,
             conf=dict(conf),
             conn_id=batch.conn_id,
-            name=batch.job,
+            name=needed.name or batch.job,
+            driver_class_path=needed.driver_class_path,
             application_args=list(batch.args),
-            py_files=",".join(batch.py_files) or None,
             env_vars=environment(env),
             total_executor_cores=batch.cores,
             executor_cores=batch.executor.cores,

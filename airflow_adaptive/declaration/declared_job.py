@@ -14,6 +14,9 @@ from airflow_adaptive.declaration import validation
 from airflow_adaptive.declaration.airflow_config import configured_options
 from airflow_adaptive.declaration.kubernetes import KubernetesParameters
 from airflow_adaptive.declaration.placement import RunningJob, check_requested, cluster, requested, unmoved
+from airflow_adaptive.declaration.spark_submit.application import application_path, check_script
+from airflow_adaptive.declaration.spark_submit.dependencies import Dependencies, Items
+from airflow_adaptive.declaration.spark_submit.properties_file import read_properties
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.job_ports import job_directory
 from airflow_adaptive.ports import JobDirectoryError
@@ -52,9 +55,18 @@ class DeclaredJob:
     kubernetes_conn_id: str
     namespace: str | None
     application_args: Sequence[str]
-    py_files: Sequence[str]
     conf: Mapping[str, str] | None
-    env: Mapping[str, str] | None
+    properties_file: str | None
+    env_vars: Mapping[str, str] | None
+    jars: Items
+    packages: Items
+    exclude_packages: Items
+    repositories: Items
+    files: Items
+    archives: Items
+    py_files: Items
+    driver_class_path: str | None
+    name: str | None
     not_secret: Sequence[str]
     image: str | None
     service_account_name: str | None
@@ -90,6 +102,15 @@ class DeclaredJob:
         """The parameters that apply on Kubernetes only."""
         return KubernetesParameters(**{field.name: getattr(self, field.name) for field in fields(KubernetesParameters)})
 
+    @property
+    def dependencies(self) -> Dependencies:
+        """What the script needs beside itself."""
+        return Dependencies(**{field.name: getattr(self, field.name) for field in fields(Dependencies)})
+
+    def properties(self) -> dict[str, str]:
+        """Return the Spark properties of the user. Raises `ValueError` if `properties_file` cannot be read."""
+        return read_properties(self.properties_file) | _text_values(self.conf)
+
     def batch(self) -> Batch:
         """Validate the job, and return the batch for spark-submit.
 
@@ -106,9 +127,9 @@ class DeclaredJob:
             application=self.application,
             slots=required_slots(graph, graph.requirements),
             args=_texts(self.application_args),
-            py_files=_texts(self.py_files),
-            conf=_text_values(self.conf),
-            env=_text_values(self.env),
+            dependencies=self.dependencies,
+            conf=self.properties(),
+            env=_text_values(self.env_vars),
             driver=driver,
             executor=executor,
         )
@@ -137,16 +158,17 @@ class DeclaredJob:
             raise JobDirectoryError(f"{directory.uri}/journal has disappeared: restore the directory of the job")
         # Rejects a newer format before a running job loses its loop.
         state = None if newest is None else from_json(newest.scheduler)
-        code = await stage(directory, self.application, self.py_files)
+        needed = self.dependencies
+        code = await stage(directory, application_path(self.application), needed.local_py_files, needed.local_files)
         spec = JobSpec(
             graph=self.graph(),
             options=self._options(),
             directory=directory.uri,
             script=code.script,
-            py_files=code.py_files,
+            py_files=(*code.py_files, *needed.remote_py_files),
             args=_texts(self.application_args),
-            conf=self.kubernetes.conf() | _text_values(self.conf),
-            env=_text_values(self.env),
+            conf=self.kubernetes.conf() | needed.properties(self.properties(), code.files),
+            env=_text_values(self.env_vars),
             driver=driver,
             executor=executor,
             driver_template=self.kubernetes.driver_template(),
@@ -188,11 +210,11 @@ class DeclaredJob:
 
     def _check(self, *, streaming: bool = True) -> None:
         """Validate the parameters without a request to the cluster. Raises `DeclarationError`."""
-        files = self.py_files if isinstance(self.py_files, list | tuple) else ()
+        needed, properties = self.dependencies, self._readable_properties()
         streaming_checks = (
             self._options,
             lambda: job_directory(str(self.job_directory), self.job).uri,
-            lambda: check_code(str(self.application), [str(file) for file in files]),
+            self._check_code,
         )
         validation.require(
             [
@@ -201,29 +223,43 @@ class DeclaredJob:
                 lambda: validation.texts(
                     conn_id=self.conn_id, kubernetes_conn_id=self.kubernetes_conn_id, job_directory=self.job_directory
                 ),
-                lambda: validation.lists(
-                    application_args=self.application_args, py_files=self.py_files, not_secret=self.not_secret
-                ),
-                lambda: validation.mappings(conf=self.conf, env=self.env),
+                lambda: validation.lists(application_args=self.application_args, not_secret=self.not_secret),
+                lambda: validation.mappings(conf=self.conf, env_vars=self.env_vars),
+                self.properties,
+                lambda: check_script(str(self.application)),
+                lambda: validation.dependencies(needed, properties),
                 lambda: validation.no_secrets(
-                    conf=self.conf,
-                    env=self.env,
+                    conf=properties,
+                    env_vars=self.env_vars,
                     labels=self.labels,
                     annotations=self.annotations,
-                    arguments={"application_args": self.application_args},
+                    arguments={"application_args": self.application_args, **needed.lists()},
                     not_secret=self.not_secret,
                 ),
-                lambda: validation.no_overridden_properties(self.conf, streaming=streaming),
+                lambda: validation.no_overridden_properties(properties, streaming=streaming),
                 lambda: validation.graph(self.graph),
                 lambda: validation.size(DriverShape, "driver", self.driver_cores, self.driver_memory),
                 lambda: validation.size(ExecutorShape, "executor", self.executor_cores, self.executor_memory),
                 lambda: self._check_policy(streaming),
                 lambda: validation.callback(on_rescale_callback=self.on_rescale_callback, not_secret=self.not_secret),
-                lambda: cluster(self.connections, self.kubernetes, self.conf, streaming=streaming),
+                lambda: cluster(self.connections, self.kubernetes, properties, streaming=streaming),
                 lambda: check_requested(self._requested, self.kubernetes),
                 *(streaming_checks if streaming else ()),
             ]
         )
+
+    def _readable_properties(self) -> dict[str, str]:
+        """Return the Spark properties of the user, without those of a file that cannot be read, and of a value of a wrong type."""
+        conf = self.conf if isinstance(self.conf, Mapping) else {}
+        try:
+            return read_properties(self.properties_file) | _text_values(conf)
+        except ValueError:
+            return _text_values(conf)
+
+    def _check_code(self) -> None:
+        """Reject code and files that cannot be staged. Raises as `check_code`."""
+        needed = self.dependencies
+        check_code(application_path(str(self.application)), needed.local_py_files, needed.local_files)
 
     def _check_policy(self, streaming: bool) -> None:
         """Reject a rescale policy that does not fit the job. Raises `RescalePolicyError`, and the errors of graph and options."""
@@ -243,7 +279,7 @@ class DeclaredJob:
 
     def _requested(self, kubernetes: KubernetesParameters) -> tuple[DriverShape, ExecutorShape]:
         """Return the sizes with what a driver and an executor take from the cluster. Raises as `requested`."""
-        return requested(self.connections, kubernetes, _text_values(self.conf), *self._shapes())
+        return requested(self.connections, kubernetes, self._readable_properties(), *self._shapes())
 
     def _shapes(self) -> tuple[DriverShape, ExecutorShape]:
         driver = DriverShape(cores=self.driver_cores, memory_mb=parse_memory(self.driver_memory))

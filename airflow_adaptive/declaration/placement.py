@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from airflow_adaptive.declaration.validation import DeclarationError
 from airflow_adaptive.hooks.kubernetes import INSTALL, KubernetesConnectionHook
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape
-from airflow_adaptive.spark.connection_fields import AddressError
+from airflow_adaptive.spark.connection_fields import AddressError, UndefinedConnectionError
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
 
 
@@ -52,6 +52,7 @@ def cluster(
     address, properties = connections.address(), conf if isinstance(conf, Mapping) else {}
     place = f"connection {connections.spark!r}: extra conf["
     violations = [f"{place}{violation}" for violation in refused(address.conf, streaming=streaming)]
+    wrong_credentials: list[AddressError] = []
     if not isinstance(address, KubernetesAddress):
         violations += _without_kubernetes(connections, kubernetes)
     elif not streaming:
@@ -63,9 +64,12 @@ def cluster(
         violations += [f"{place}{violation}" for violation in refused_on_kubernetes(address.conf)]
         violations += [f"conf[{violation}" for violation in refused_on_kubernetes(properties)]
         violations += kubernetes.violations(properties, address.conf, with_image=with_image)
-        violations += _without_credentials(connections)
-    if violations:
-        raise DeclarationError(violations)
+        wrong_credentials = [*_without_credentials(connections)]
+    if violations or wrong_credentials:
+        raise DeclarationError(
+            [*violations, *map(str, wrong_credentials)],
+            may_be_outage=not violations and _are_outages(wrong_credentials),
+        )
 
 
 def requested(
@@ -121,11 +125,15 @@ def check_requested(request: Callable[[KubernetesParameters], object], kubernete
             continue
 
 
-def _without_credentials(connections: ConnectionIds) -> Iterator[str]:
+def _without_credentials(connections: ConnectionIds) -> Iterator[AddressError]:
     try:
         KubernetesConnectionHook(connections.kubernetes).fields()
     except AddressError as error:
-        yield str(error)
+        yield error
+
+
+def _are_outages(errors: Iterable[AddressError]) -> bool:
+    return all(isinstance(error, UndefinedConnectionError) for error in errors)
 
 
 def _without_kubernetes(connections: ConnectionIds, kubernetes: KubernetesParameters) -> Iterator[str]:

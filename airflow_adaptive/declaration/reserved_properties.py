@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 PARAMETERS = {
-    "spark.app.name": "job",
+    "spark.app.name": "name",
     "spark.cores.max": "parallelism",
     "spark.driver.cores": "driver_cores",
     "spark.driver.memory": "driver_memory",
@@ -19,6 +19,7 @@ PARAMETERS = {
 """Spark properties without effect -> parameter of the operator that determines the value."""
 
 STREAMING_PARAMETERS = {
+    "spark.app.name": "name",
     "spark.dynamicAllocation.enabled": "parallelism",
     "spark.dynamicAllocation.initialExecutors": "parallelism",
     "spark.dynamicAllocation.maxExecutors": "parallelism",
@@ -29,6 +30,7 @@ STREAMING_PARAMETERS = {
 """The same for properties that the scheduler or the runtime in the driver determines."""
 
 KUBERNETES_PARAMETERS = {
+    "spark.app.name": "name",
     "spark.kubernetes.container.image.pullSecrets": "image_pull_secrets",
     "spark.kubernetes.context": "kubernetes_conn_id",
     "spark.kubernetes.driver.podTemplateFile": "driver_pod_template",
@@ -43,7 +45,7 @@ KUBERNETES_PREFIXES = {
     "spark.kubernetes.authenticate.submission.": "kubernetes_conn_id",
     "spark.kubernetes.driver.secretKeyRef.": "driver_pod_template",
     "spark.kubernetes.driver.secrets.": "driver_pod_template",
-    "spark.kubernetes.driverEnv.": "env",
+    "spark.kubernetes.driverEnv.": "env_vars",
 }
 """Beginnings of such properties. spark-submit evaluates the properties, and no spark-submit starts the driver."""
 

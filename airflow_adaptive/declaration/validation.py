@@ -12,19 +12,22 @@ from typing import Any
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.definitions.callback import AsyncCallback
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowNotFoundException
 
 from airflow_adaptive.declaration.reserved_properties import refused
+from airflow_adaptive.declaration.spark_submit.dependencies import Dependencies
 from airflow_adaptive.ports import (
     ForeignDirectoryError,
     JobDirectoryError,
     PortError,
+    UnavailableError,
     is_secret,
     secret_assignments,
 )
 from airflow_adaptive.runtime.spec import MIN_MEMORY_MB, parse_memory
 from airflow_adaptive.scheduler.errors import AdaptiveSchedulerError, did_you_mean
 from airflow_adaptive.scheduler.job_graph import JobGraph
+from airflow_adaptive.spark.connection_fields import UndefinedConnectionError
 
 Check = Callable[[], object]
 """Raises an exception for a violation. The return value is ignored."""
@@ -36,15 +39,21 @@ Airflow raises its own exceptions for a connection in a URI. fsspec raises `Impo
 """
 
 
+OUTAGES = (AirflowNotFoundException, UnavailableError, UndefinedConnectionError)
+"""Errors that an outage may cause. Airflow reports a connection as not defined also when its secrets backend does not answer."""
+
+
 class DeclarationError(ValueError):
     """The declaration of a job is invalid.
 
     Attributes:
         violations: all violations.
+        may_be_outage: whether an outage may be the cause of all violations, so that a retry may help.
     """
 
-    def __init__(self, violations: Sequence[str]) -> None:
+    def __init__(self, violations: Sequence[str], *, may_be_outage: bool = False) -> None:
         self.violations = tuple(violations)
+        self.may_be_outage = may_be_outage
         super().__init__("; ".join(self.violations))
 
 
@@ -53,14 +62,16 @@ def airflow_errors(job: str) -> Iterator[None]:
     """Raise errors of a declaration as exceptions of Airflow, with the id of the job in the message.
 
     Raises:
-        AirflowException: the job directory cannot be used; a retry may succeed.
+        AirflowException: Airflow's connections, a file or the job directory cannot be used now; a retry may succeed.
         AirflowFailException: every other error.
     """
     try:
         yield
+    except DeclarationError as error:
+        raise (AirflowException if error.may_be_outage else AirflowFailException)(f"job {job!r}: {error}") from error
     except ForeignDirectoryError as error:
         raise AirflowFailException(f"job {job!r}: {error}") from error
-    except JobDirectoryError as error:
+    except (JobDirectoryError, UnavailableError) as error:
         raise AirflowException(f"job {job!r}: {error}") from error
     except (PortError, AdaptiveSchedulerError, ValueError) as error:
         raise AirflowFailException(f"job {job!r}: {error}") from error
@@ -72,18 +83,26 @@ def require(checks: Iterable[Check]) -> None:
     Raises:
         DeclarationError: at least one check failed. The error lists all violations.
     """
-    violations = dict.fromkeys(violation for check in checks for violation in _violations(check))
+    errors = [error for check in checks if (error := _error(check)) is not None]
+    violations = dict.fromkeys(violation for error in errors for violation in _violations_in(error))
     if violations:
-        raise DeclarationError(list(violations))
+        raise DeclarationError(list(violations), may_be_outage=all(map(_may_be_outage, errors)))
 
 
-def _violations(check: Check) -> Sequence[str]:
+def _may_be_outage(error: Exception) -> bool:
+    return isinstance(error, OUTAGES) or (isinstance(error, DeclarationError) and error.may_be_outage)
+
+
+def _error(check: Check) -> Exception | None:
     try:
         check()
     except VIOLATION_ERRORS as error:
-        found: Sequence[str] = getattr(error, "violations", ()) or (str(error),)
-        return found
-    return ()
+        return error
+    return None
+
+
+def _violations_in(error: Exception | None) -> Sequence[str]:
+    return () if error is None else getattr(error, "violations", ()) or (str(error),)
 
 
 def graph(make: Callable[[], JobGraph]) -> None:
@@ -197,14 +216,19 @@ def size(shape: Callable[..., object], name: str, cores: object, memory: str) ->
         cores: number of cores.
         memory: memory, as text.
     """
-    violations = [*_violations(lambda: parse_memory(memory, f"{name}_memory"))]
+    violations = [*_violations_in(_error(lambda: parse_memory(memory, f"{name}_memory")))]
     memory_mb = MIN_MEMORY_MB if violations else parse_memory(memory)
-    _reject([*violations, *_violations(lambda: shape(cores=cores, memory_mb=memory_mb))])
+    _reject([*violations, *_violations_in(_error(lambda: shape(cores=cores, memory_mb=memory_mb)))])
 
 
 def no_overridden_properties(conf: Mapping[str, str] | None, *, streaming: bool = True) -> None:
     """Reject Spark properties that a parameter of the operator or the scheduler determines. Raises `DeclarationError`."""
     _reject(f"conf[{violation}" for violation in refused(_mapping(conf), streaming=streaming))
+
+
+def dependencies(declared: Dependencies, conf: Mapping[str, str]) -> None:
+    """Reject jars, packages, files and archives that Spark would not use as declared. Raises `DeclarationError`."""
+    _reject(declared.violations(conf))
 
 
 def callback(*, not_secret: Collection[str] = (), **callbacks: object) -> None:
@@ -237,20 +261,31 @@ def storable_name(job: object) -> None:
         raise ValueError(f"job id {job!r} may contain only ASCII letters, digits, '.', '_' and '-'")
 
 
-def known_parameters(operator: type[BaseOperator], names: Iterable[str], options: Iterable[str]) -> None:
-    """Reject misspelled parameters. Airflow rejects all other unknown parameters.
+def known_parameters(
+    operator: type[BaseOperator],
+    names: Iterable[str],
+    options: Iterable[str],
+    instead: Mapping[str, str] | None = None,
+) -> None:
+    """Reject misspelled parameters and parameters of another operator. Airflow rejects all other unknown parameters.
 
     Args:
         operator: class of the operator.
         names: names of the arguments that the operator passes to its base class.
         options: names of the options that the operator accepts.
+        instead: parameter of another operator -> what to do instead.
 
     Raises:
-        TypeError: a parameter is misspelled. The message contains the correct name.
+        TypeError: a parameter is misspelled, or belongs to another operator. The message contains the correct name.
     """
+    foreign = instead or {}
     known = [*signature(operator.__init__).parameters, *options]
     airflow_parameters = signature(BaseOperator.__init__).parameters
-    hints = {name: did_you_mean(name, known) for name in names if name not in airflow_parameters}
+    hints = {
+        name: f": {foreign[name]}" if name in foreign else did_you_mean(name, known)
+        for name in names
+        if name not in airflow_parameters
+    }
     misspelled = [f"{name!r}{hint}" for name, hint in hints.items() if hint]
     if misspelled:
         raise TypeError(f"{operator.__name__} has no parameter {'; '.join(misspelled)}")

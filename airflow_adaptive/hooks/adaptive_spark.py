@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 from airflow.sdk import BaseHook, Connection
-from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSecretsBackendAccessDenied
 from airflow.sdk.log import mask_secret
 
-from airflow_adaptive.spark.connection_fields import AddressError
+from airflow_adaptive.spark.connection_fields import AddressError, UndefinedConnectionError
 from airflow_adaptive.spark.kubernetes.address import PREFIX, KubernetesAddress, parse_kubernetes_address
 from airflow_adaptive.spark.standalone.address import ClusterAddress, parse_address
 
@@ -55,12 +56,17 @@ class AdaptiveSparkHook(BaseHook):
         """Return the address of the cluster; blocks on Airflow's connections.
 
         Raises:
-            AddressError: the connection does not exist or does not describe a cluster.
+            UndefinedConnectionError: Airflow does not find the connection.
+            AddressError: Airflow refuses the connection, or the connection does not describe a cluster.
         """
         try:
             connection = self.get_connection(self.spark_conn_id)
-        except AirflowNotFoundException as error:
+        except AirflowSecretsBackendAccessDenied as error:
             raise AddressError(
+                f"connection {self.spark_conn_id!r}: a secrets backend denies access ({error}): give the task access to the connection"
+            ) from error
+        except AirflowNotFoundException as error:
+            raise UndefinedConnectionError(
                 f"connection {self.spark_conn_id!r} is not defined: add it, for example `airflow connections add "
                 f"{self.spark_conn_id} --conn-type spark --conn-host spark://host --conn-port 7077`"
             ) from error
@@ -86,4 +92,4 @@ def _parse(connection: Connection) -> ClusterAddress | KubernetesAddress:
         return parse_kubernetes_address(connection.host or "", connection.port, extra)
     address = parse_address(connection.host, connection.port, connection.password, extra)
     address.tls()
-    return address
+    return replace(address, conn_id=connection.conn_id)

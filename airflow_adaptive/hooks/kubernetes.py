@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 import yaml
 from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSecretsBackendAccessDenied
 from airflow.sdk.log import mask_secret
 
-from airflow_adaptive.spark.connection_fields import AddressError
+from airflow_adaptive.spark.connection_fields import AddressError, UndefinedConnectionError
 
 CREDENTIALS = ("in_cluster", "kube_config_path", "kube_config")
 """Fields that select the credentials, in the order of Airflow's hook. Each connection needs exactly one."""
@@ -54,14 +54,19 @@ class KubernetesConnectionHook(BaseHook):
         """Return the extra fields, with a kubeconfig as a mapping; blocks on Airflow's connections.
 
         Raises:
-            AddressError: the connection does not exist or does not select credentials.
+            UndefinedConnectionError: Airflow does not find the connection.
+            AddressError: Airflow refuses the connection, or the connection does not select credentials.
         """
         conn_id = self.kubernetes_conn_id
         try:
             connection = self.get_connection(conn_id)
+        except AirflowSecretsBackendAccessDenied as error:
+            raise AddressError(
+                f"connection {conn_id!r}: a secrets backend denies access ({error}): give the task access to the connection"
+            ) from error
         except AirflowNotFoundException as error:
             extra = json.dumps({"kube_config_path": "/path/of/kubeconfig"})
-            raise AddressError(
+            raise UndefinedConnectionError(
                 f"connection {conn_id!r} is not defined: add it, for example `airflow connections add {conn_id} --conn-type kubernetes "
                 f"--conn-extra '{extra}'`. The default kubeconfig is never used"
             ) from error

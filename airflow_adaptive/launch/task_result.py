@@ -11,13 +11,16 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from airflow_adaptive.scheduler.state import Outcome
 
 
-def task_result(job: str, event: Mapping[str, Any], execution_timeout: timedelta | None) -> dict[str, Any]:
+def task_result(
+    job: str, event: Mapping[str, Any], execution_timeout: timedelta | None, driver: str = ""
+) -> dict[str, Any]:
     """Return the result of the task. An exception reports an unsuccessful end of the job to Airflow.
 
     Args:
         job: id of the job.
         event: event of the control loop (see `loop_events`).
         execution_timeout: timeout of the task.
+        driver: what happened to the driver of a loop that failed, "" without such a driver.
 
     Raises:
         AirflowFailException: the job failed with an error that a retry cannot correct, was canceled, or was taken over.
@@ -26,7 +29,7 @@ def task_result(job: str, event: Mapping[str, Any], execution_timeout: timedelta
     """
     match event:
         case {"status": "error", "message": message}:
-            raise AirflowException(f"job {job!r}: {message}")
+            raise AirflowException("; ".join([f"job {job!r}: {message}", *([driver] if driver else [])]))
         case {"status": "superseded", "attempt": attempt}:
             # A retry would take the job back, and a retry of the other task would take it over again.
             raise AirflowFailException(

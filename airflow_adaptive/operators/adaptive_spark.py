@@ -19,6 +19,8 @@ from airflow_adaptive.declaration.declared_job import DeclaredJob
 from airflow_adaptive.declaration.kubernetes import KubernetesParameters
 from airflow_adaptive.declaration.operator_arguments import as_list, pop_options
 from airflow_adaptive.declaration.placement import RunningJob
+from airflow_adaptive.declaration.spark_submit.dependencies import Dependencies, Items
+from airflow_adaptive.declaration.spark_submit.other_parameters import INSTEAD
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.job_loop import cancel_until_ended, kill_driver, run_job_loop
 from airflow_adaptive.launch.loop_events import deployed_spec, superseded_event
@@ -55,8 +57,11 @@ if TYPE_CHECKING:
 KUBERNETES = tuple(field.name for field in fields(KubernetesParameters))
 """Names of the parameters that apply on Kubernetes only."""
 
+DEPENDENCIES = tuple(field.name for field in fields(Dependencies))
+"""Names of the parameters for what the script needs beside itself."""
+
 JSON_FIELDS = (
-    *("conf", "env", "node_selector", "tolerations", "labels", "annotations"),
+    *("conf", "env_vars", "node_selector", "tolerations", "labels", "annotations"),
     *("driver_pod_template", "executor_pod_template"),
 )
 """Names of the parameters that Airflow's page of rendered templates shows as JSON."""
@@ -75,7 +80,7 @@ class AdaptiveSparkOperator(BaseOperator):
 
     Args:
         job: id of the job, and name of the Airflow Asset that represents the job. The DAG file determines the id; it is not templated.
-        application: path of the PySpark script, readable by Airflow. The script calls `AdaptiveJob(...).run()`, or starts its
+        application: path or object store URI of the PySpark script, readable by Airflow. The script calls `AdaptiveJob(...).run()`, or starts its
             queries itself. (templated)
         job_directory: URI of the folder of all job directories, accessible to Airflow and to Spark: `s3://conn@bucket/jobs`,
             `file:///shared/jobs`. The folder `job` in it contains the journal, the checkpoints and the staged code. (templated)
@@ -93,10 +98,20 @@ class AdaptiveSparkOperator(BaseOperator):
             not use it. (templated)
         namespace: Kubernetes namespace instead of the one in the connection `conn_id`. (templated)
         application_args: arguments of the script, without secrets. (templated)
-        py_files: paths of additional Python modules and zip files, readable by Airflow. (templated)
         conf: Spark properties, without secrets. (templated)
-        env: environment of the driver process, without secrets. (templated)
-        not_secret: names in `conf`, `env` and `application_args` that look like names of secrets, and whose values are not secret.
+        properties_file: path of a file with Spark properties, readable by Airflow. `conf` takes precedence. (templated)
+        env_vars: environment of the driver process, without secrets. (templated)
+        jars: jars for driver and executors. This parameter and the next six are lists, or text with commas. A path is a file where Airflow runs,
+            which is staged; Spark itself reads a URI such as `s3a://bucket/file.jar` or `local:///opt/file.jar`. (templated)
+        packages: Maven packages, as `group:artifact:version`. The driver resolves the packages when it starts. (templated)
+        exclude_packages: dependencies of the packages to leave out, as `group:artifact`. (templated)
+        repositories: Maven repositories in addition to the central repository. (templated)
+        files: files for the working directories of driver and executors (`SparkFiles.get`). (templated)
+        archives: archives that Spark unpacks there. `environment.tar.gz#environment` names the folder. (templated)
+        py_files: additional Python modules and zip files. (templated)
+        driver_class_path: additional class path of the driver, with paths on the machine of the driver. (templated)
+        name: name of the Spark application, by default the id of the job. (templated)
+        not_secret: names in `conf`, `env_vars` and `application_args` that look like names of secrets, and whose values are not secret.
         image: container image with Spark, of driver and executors. This parameter and the nine following parameters apply on Kubernetes only.
             Volumes and all other settings are Spark properties in `conf`. (templated)
         service_account_name: service account of the driver. (templated)
@@ -130,15 +145,16 @@ class AdaptiveSparkOperator(BaseOperator):
         "conn_id",
         "kubernetes_conn_id",
         "namespace",
-        "py_files",
         "conf",
-        "env",
+        "properties_file",
+        "env_vars",
+        *DEPENDENCIES,
         *KUBERNETES,
     )
     template_fields_renderers: ClassVar[dict[str, str]] = dict.fromkeys(JSON_FIELDS, "json")
     operator_extra_links = ALL_LINKS
 
-    def __init__(
+    def __init__(  # noqa: PLR0915  An assignment for each parameter.
         self,
         *,
         job: str,
@@ -153,9 +169,18 @@ class AdaptiveSparkOperator(BaseOperator):
         kubernetes_conn_id: str = "kubernetes_default",
         namespace: str | None = None,
         application_args: Sequence[str] = (),
-        py_files: Sequence[str] = (),
         conf: Mapping[str, str] | None = None,
-        env: Mapping[str, str] | None = None,
+        properties_file: str | None = None,
+        env_vars: Mapping[str, str] | None = None,
+        jars: Items = None,
+        packages: Items = None,
+        exclude_packages: Items = None,
+        repositories: Items = None,
+        files: Items = None,
+        archives: Items = None,
+        py_files: Items = None,
+        driver_class_path: str | None = None,
+        name: str | None = None,
         not_secret: Sequence[str] = (),
         image: str | None = None,
         service_account_name: str | None = None,
@@ -179,7 +204,7 @@ class AdaptiveSparkOperator(BaseOperator):
         """Only assign. `execute` validates the rendered parameters."""
         validation.storable_name(job)
         options, asset = pop_options(kwargs), Asset(name=job)
-        validation.known_parameters(AdaptiveSparkOperator, kwargs, OPTIONS)
+        validation.known_parameters(AdaptiveSparkOperator, kwargs, OPTIONS, INSTEAD)
         inlets, outlets = as_list(kwargs.pop("inlets", None)), as_list(kwargs.pop("outlets", None))
         super().__init__(inlets=[*inlets, asset], outlets=[*outlets, asset], **kwargs)
         self.job = job
@@ -194,9 +219,18 @@ class AdaptiveSparkOperator(BaseOperator):
         self.kubernetes_conn_id = kubernetes_conn_id
         self.namespace = namespace
         self.application_args = application_args
-        self.py_files = py_files
         self.conf = conf
-        self.env = env
+        self.properties_file = properties_file
+        self.env_vars = env_vars
+        self.jars = jars
+        self.packages = packages
+        self.exclude_packages = exclude_packages
+        self.repositories = repositories
+        self.files = files
+        self.archives = archives
+        self.py_files = py_files
+        self.driver_class_path = driver_class_path
+        self.name = name
         self.not_secret = not_secret
         self.image = image
         self.service_account_name = service_account_name
@@ -387,26 +421,25 @@ class AdaptiveSparkOperator(BaseOperator):
     def _end(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
         """Return or raise the result of the task. After the last try, kill a driver that no loop controls any more."""
         self._event = event
-        ti, driver = context["ti"], event.get("driver")
-        if driver is not None and ti.try_number > ti.max_tries:  # Otherwise the next try adopts the driver.
-            self._kill(driver)
+        driver = self._abandoned_driver(context, event.get("driver"))
         if event["status"] == "finished":
             # The request is fulfilled. A user who clears the task wants the job to run.
             withdraw_desired_state(self.job)
-        return task_result(self.job, event, self.execution_timeout)
+        return task_result(self.job, event, self.execution_timeout, driver)
 
-    def _kill(self, driver: str) -> None:
+    def _abandoned_driver(self, context: Context, driver: str | None) -> str:
+        """Return what happened to a driver whose loop has failed. After the last try, kill the driver."""
+        if driver is None:
+            return ""
+        if context["ti"].try_number <= context["ti"].max_tries:
+            return f"driver {driver} continues, and the next try adopts it"
         try:
             asyncio.run(kill_driver(self._declared.connections, driver))
         except (PortError, ValueError) as error:
-            self.log.error(  # noqa: TRY400  The traceback contains nothing that helps the reader.
-                "Driver %s of job %r may still run. Kill the driver in the web UI of its master. %s",
-                driver,
-                self.job,
-                error,
+            return (
+                f"driver {driver} may still run: kill it in the web UI of its cluster, or run the job again ({error})"
             )
-        else:
-            self.log.warning("Driver %s of job %r was killed, because the task has no retries left.", driver, self.job)
+        return f"driver {driver} was killed, because the task has no retries left"
 
 
 def _task_of(attempt: str) -> str:

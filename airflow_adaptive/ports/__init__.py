@@ -1,5 +1,6 @@
 """Protocols for all external systems of the runtime, and the plain values that these protocols exchange."""
 
+from airflow_adaptive.job.protocol.conf import PACKAGES_PROPERTY
 from airflow_adaptive.job.protocol.documents import SECRET_CONF_VARIABLE, SECRET_ENV_VARIABLE, SUBMISSION_ID_VARIABLE
 from airflow_adaptive.job.protocol.secret_names import (
     SECRET_NAME_PATTERN,
@@ -36,6 +37,7 @@ from airflow_adaptive.ports.errors import (
     NotSubmittedError,
     PortError,
     SubmissionRefusedError,
+    UnavailableError,
 )
 from airflow_adaptive.ports.job_directory import (
     JobDirectory,
@@ -49,6 +51,7 @@ from airflow_adaptive.ports.job_store import (
 
 __all__ = [
     "MIB",
+    "PACKAGES_PROPERTY",
     "SECRET_CONF_VARIABLE",
     "SECRET_ENV_VARIABLE",
     "SECRET_NAME_PATTERN",
@@ -78,6 +81,7 @@ __all__ = [
     "SubmissionRefusedError",
     "SubmissionState",
     "SubmissionStatus",
+    "UnavailableError",
     "Worker",
     "assigned_secrets",
     "is_secret",

@@ -176,7 +176,7 @@ class ClusterSnapshot:
         master_url: `spark://` URL of the leading master.
         ui_url: address of the master's web UI.
         log_pages: submission id -> pages of a driver that runs, or ran, on one of the workers.
-        names: application id -> name of the application; the application of a job has the name of the job.
+        names: application id -> name of the application.
         drivers: submission id -> driver that has not ended, including drivers that other programs submitted.
         limits: limits beside the free resources of the workers, in the order in which they apply.
         executor_workers: application id -> executor id -> worker id; None if the cluster manager does not know the workers of executors,
@@ -232,7 +232,7 @@ class DriverSubmission:
     The name, the epoch and the nonce identify the submission.
 
     Attributes:
-        name: name of the Spark application, which is the id of the job.
+        name: id of the job. The Spark application has the same name, unless `conf` contains `spark.app.name`.
         epoch: epoch of the driver.
         nonce: nonce of the journal that assigned the epoch.
         script: URI of the PySpark script, readable from each worker.

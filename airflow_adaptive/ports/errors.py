@@ -7,6 +7,10 @@ class PortError(Exception):
     """An external system failed; the message names the system and the fix."""
 
 
+class UnavailableError(PortError):
+    """A secrets backend, a database or a file system does not answer now. A retry may help."""
+
+
 class ClusterUnreachableError(PortError):
     """No master answered: the state of the cluster is unknown. A retry may help."""
 

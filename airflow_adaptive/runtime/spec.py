@@ -15,6 +15,9 @@ from airflow_adaptive.scheduler.job_graph import JobGraph
 MIN_MEMORY_MB = 450
 """Least memory of a driver or an executor, MiB (`org.apache.spark.memory.UnifiedMemoryManager`)."""
 
+APPLICATION_NAME = "spark.app.name"
+"""Spark property with the name of the application."""
+
 FINGERPRINT_CHARACTERS = 16
 """Length of a fingerprint: sufficient to distinguish the deployments of a job, too short to reveal their content."""
 
@@ -120,6 +123,11 @@ class JobSpec:
     rescale_policy: str | None = None
 
     @property
+    def application_name(self) -> str:
+        """Name of the Spark application."""
+        return self.conf.get(APPLICATION_NAME, self.graph.job)
+
+    @property
     def deployment(self) -> str:
         """Fingerprint of everything that a driver is started with. A driver with another fingerprint runs an outdated job."""
         parts = [self.script, self.py_files, self.args, dict(self.conf), dict(self.env)]
@@ -128,12 +136,14 @@ class JobSpec:
         return sha256(text.encode()).hexdigest()[:FINGERPRINT_CHARACTERS]
 
 
-_MEMORY = re.compile(r"(\d+)\s*(m|mb|g|gb|t|tb)", re.IGNORECASE)
-_MIB = {"m": 1, "g": 1024, "t": 1024 * 1024}
+_MEMORY = re.compile(r"(\d+)\s*(?:([kmgtp])b?|b)", re.IGNORECASE)
+_BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 << 50}
 
 
 def parse_memory(text: str, name: str = "memory") -> int:
-    """Return memory in MiB from Spark's notation ("512m", "2g").
+    """Return memory in MiB from Spark's notation ("512m", "2g"), rounded down as by Spark.
+
+    A number without a unit is rejected, because Spark reads it as bytes on one cluster manager and as MiB on another.
 
     Args:
         text: memory size with a unit.
@@ -145,4 +155,4 @@ def parse_memory(text: str, name: str = "memory") -> int:
     matched = _MEMORY.fullmatch(str(text).strip())
     if matched is None or int(matched[1]) == 0:
         raise ValueError(f"{name} {text!r} is not a memory size: use, for example, '512m' or '2g'")
-    return int(matched[1]) * _MIB[matched[2][0].lower()]
+    return int(matched[1]) * _BYTES[(matched[2] or "").lower()] // MIB

@@ -1,6 +1,6 @@
 """Stages the code of a job in the job directory, because a standalone master does not upload files.
 
-The DAG author's script, the extra modules of the script, the program that runs the script, and a zip of the driver's runtime go
+The DAG author's script, the extra modules and files of the script, the program that runs the script, and a zip of the driver's runtime go
 into the folder `code/<sha256>/`. The name of the folder is the digest of its content, so the content never changes: staging the
 same code again writes none of its files, and a running driver keeps the code with which it was started.
 
@@ -16,13 +16,14 @@ import logging
 import re
 import zipfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, timedelta
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path, PurePosixPath
+from typing import Protocol
 
-from airflow_adaptive.ports import JobDirectoryError, PortError
+from airflow_adaptive.ports import JobDirectoryError, PortError, UnavailableError
 from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.state import SchedulerState
@@ -57,6 +58,28 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 """Time of all files in the zip, the earliest that the format supports, so that equal content gives equal bytes."""
 
 
+MISSING = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+"""Errors of a file that a retry does not correct. Any other error of a file system may be an outage."""
+
+
+class ReadablePath(Protocol):
+    """A path on this machine, or on an object store."""
+
+    @property
+    def name(self) -> str:
+        """Last part of the path."""
+        ...
+
+    @property
+    def suffix(self) -> str:
+        """End of the name, with its dot."""
+        ...
+
+    def read_bytes(self) -> bytes:
+        """Return the content of the file."""
+        ...
+
+
 class StagingError(PortError):
     """The code of the job cannot be staged: a retry does not help.
 
@@ -76,33 +99,40 @@ class StagedCode:
     Attributes:
         script: URI of the driver's main program, which runs the author's script in the same folder (`job.entry.launcher`).
         py_files: URIs for `PYTHONPATH`: the zip of the runtime, the author's script (so that Spark copies the script to the
-            folder of the main program), and the author's extra files.
+            folder of the main program), and the author's extra modules.
+        files: path of each other file -> its URI.
     """
 
     script: str
     py_files: tuple[str, ...]
+    files: Mapping[Path, str] = field(default_factory=dict)
 
 
-async def stage(directory: FsspecJobDirectory, script: str | Path, py_files: Sequence[str | Path] = ()) -> StagedCode:
+async def stage(
+    directory: FsspecJobDirectory, script: ReadablePath, py_files: Sequence[Path] = (), files: Sequence[Path] = ()
+) -> StagedCode:
     """Copy the code of a job into the job directory.
 
     Args:
         directory: the job directory.
-        script: path of the PySpark script on this machine.
+        script: path of the PySpark script.
         py_files: paths of extra modules (`.py`) and archives (`.zip`, `.egg`, `.whl`) that the script imports.
+        files: paths of other files, such as jars.
 
     Raises:
         StagingError: a file is missing, is not Python, or shares its name with another.
+        UnavailableError: a file cannot be read now.
         JobDirectoryError: the directory cannot be written now.
     """
-    contents = _contents_with_main_program(Path(script), [Path(path) for path in py_files])
+    contents = _contents_with_main_program(script, py_files, files)
     folder = f"{CODE}/{_digest(contents)}"
     uris = {name: directory.storage.uri(f"{folder}/{name}") for name in contents}
     for name, content in contents.items():
         if not await directory.create_file(f"{folder}/{name}", content):
             raise StagingError([f"{uris[name]} is damaged: remove the file, and the next deployment stages it again"])
-    main_program, *others = uris
-    return StagedCode(script=uris[main_program], py_files=tuple(uris[name] for name in others))
+    others = {path: uris[path.name] for path in files}
+    main_program, *code = (name for name in uris if uris[name] not in others.values())
+    return StagedCode(script=uris[main_program], py_files=tuple(uris[name] for name in code), files=others)
 
 
 async def remove_unused_code(
@@ -149,9 +179,9 @@ def _marker(folder: str, day: date, deployment: str) -> str:
     return f"{CODE}/{folder}/{day.isoformat()}.{deployment}"
 
 
-def check_code(script: str | Path, py_files: Sequence[str | Path] = ()) -> None:
-    """Check the code of a job without staging the code. Raises `StagingError`."""
-    _contents([Path(path) for path in (script, *py_files)])
+def check_code(script: ReadablePath, py_files: Sequence[Path] = (), files: Sequence[Path] = ()) -> None:
+    """Check the code of a job without staging the code. Raises as `stage`."""
+    _contents([script, *py_files], files)
 
 
 def runtime_zip() -> bytes:
@@ -181,24 +211,28 @@ def _zip_entry(name: str) -> zipfile.ZipInfo:
     return entry
 
 
-def _contents_with_main_program(script: Path, py_files: Sequence[Path]) -> dict[str, bytes]:
-    """Return name -> content of all files that are staged, the program that runs the script first. Raises `StagingError`."""
-    contents, main_program = _contents([script, *py_files]), f"run_{script.name}"
+def _contents_with_main_program(
+    script: ReadablePath, py_files: Sequence[Path], files: Sequence[Path]
+) -> dict[str, bytes]:
+    """Return name -> content of all files that are staged, the program that runs the script first. Raises as `stage`."""
+    contents, main_program = _contents([script, *py_files], files), f"run_{script.name}"
     if main_program in contents:
         raise StagingError([f"{main_program!r} is the name of the program that runs {script.name!r}: rename the file"])
     return {main_program: MAIN_PROGRAM.format(script=script.name).encode(), **contents}
 
 
-def _contents(paths: Sequence[Path]) -> dict[str, bytes]:
-    """Return name -> content of all files of a job. Raises `StagingError`."""
+def _contents(code: Sequence[ReadablePath], files: Sequence[Path]) -> dict[str, bytes]:
+    """Return name -> content of all files of a job. Raises `StagingError`, `UnavailableError`."""
     contents, violations = {RUNTIME_ZIP: runtime_zip()}, []
-    for path in paths:
+    for path in (*code, *files):
         try:
             if path.name in contents:
                 raise ValueError(  # noqa: TRY301  as what `_read` raises
                     f"two files of the job have the name {path.name!r}: rename one (the second is {str(path)!r})"
                 )
             contents[path.name] = _read(path)
+            if path in code:
+                _check_source(path, contents[path.name])
         except ValueError as error:
             violations.append(str(error))
     if violations:
@@ -206,21 +240,28 @@ def _contents(paths: Sequence[Path]) -> dict[str, bytes]:
     return contents
 
 
-def _read(path: Path) -> bytes:
-    """Return the content of a file. Python sources are compiled, so that a syntax error fails the task and not the driver. Raises `ValueError`."""
+def _read(path: ReadablePath) -> bytes:
+    """Return the content of a file. Raises `ValueError`, `UnavailableError`."""
     try:
-        content = path.read_bytes()
-        if path.suffix == ".py":
-            compile(content, str(path), "exec", dont_inherit=True)
+        return path.read_bytes()
+    except MISSING as error:
+        raise ValueError(
+            f"{str(path)!r} cannot be read where Airflow runs ({error.strerror or error}): copy the file to every Airflow worker"
+        ) from error
+    except OSError as error:
+        raise UnavailableError(f"{str(path)!r} cannot be read now ({error.strerror or error})") from error
+
+
+def _check_source(path: ReadablePath, content: bytes) -> None:
+    """Compile a Python source, so that a syntax error fails the task and not the driver. Raises `ValueError`."""
+    if path.suffix != ".py":
+        return
+    try:
+        compile(content, str(path), "exec", dont_inherit=True)
     except SyntaxError as error:
         raise ValueError(f"{path}:{error.lineno}: {error.msg}") from error
     except ValueError as error:
         raise ValueError(f"{path} is not Python source: {error}") from error
-    except OSError as error:
-        raise ValueError(
-            f"{str(path)!r} cannot be read where Airflow runs ({error.strerror}): copy the file to every Airflow worker"
-        ) from error
-    return content
 
 
 def _digest(contents: Mapping[str, bytes]) -> str:

@@ -21,6 +21,10 @@ class AddressError(ValueError):
     """A connection does not describe a cluster; the message names the field and the fix."""
 
 
+class UndefinedConnectionError(AddressError):
+    """Airflow does not find a connection. Airflow reports this also if its secrets backend does not answer, so a retry may help."""
+
+
 def read_port(name: str, value: object) -> int:
     """Return a port. Raises `AddressError`."""
     try:

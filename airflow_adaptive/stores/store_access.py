@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Final, Generic, TypeVar
 
-from airflow_adaptive.ports import Clock, PortError
+from airflow_adaptive.ports import Clock, UnavailableError
 from airflow_adaptive.runtime.journal.storage_threads import StorageThreads
 from airflow_adaptive.runtime.rate_limit import RateLimiter
 from airflow_adaptive.stores.change_marker import ChangeMarkers
@@ -40,7 +40,7 @@ WRITE_TIMEOUT: Final = timedelta(minutes=2)
 """Longest time of a write, which consists of up to 15 operations."""
 
 
-class StoreUnavailableError(PortError):
+class StoreUnavailableError(UnavailableError):
     """Airflow's stores do not answer."""
 
 

@@ -37,7 +37,12 @@ from tests.repository.error_situations import (
     with_driver,
 )
 from tests.support.repository import ROOT
-from tests.unit.runtime.observation.test_driver_log_diagnosis import IMPORT_ERROR, NO_EXECUTORS, NO_PYTHON
+from tests.unit.runtime.observation.test_driver_log_diagnosis import (
+    IMPORT_ERROR,
+    NO_EXECUTORS,
+    NO_PYTHON,
+    UNPUBLISHED_PACKAGE,
+)
 
 PAGE = ROOT / "docs" / "errors.md"
 WRITE = "WRITE_PAGE"
@@ -71,7 +76,7 @@ def declared(desk: Desk) -> list[Row]:
         Row(
             "unknown connection",
             desk.refusal(conn_id="spark_test"),
-            "Define the connection, or use another connection.",
+            "Define the connection, or use another connection. Airflow retries the task, because it reports the same if its secrets backend does not answer.",
         ),
         Row(
             "connection of another cluster manager",
@@ -96,6 +101,26 @@ def declared(desk: Desk) -> list[Row]:
             "misspelled parameter",
             desk.refusal(stop_timout="5 s"),
             "Correct the name. Airflow reports this error as an import error of the DAG.",
+        ),
+        Row(
+            "parameters of SparkSubmitOperator",
+            desk.refusal(num_executors=4, verbose=True),
+            "See [from SparkSubmitOperator](spark-submit.md). Airflow reports this error as an import error of the DAG.",
+        ),
+        Row(
+            "JVM application",
+            desk.refusal(application="/opt/jobs/departures.jar"),
+            "Write a PySpark script, or use `SparkSubmitOperator`.",
+        ),
+        Row(
+            "jar missing",
+            desk.refusal(jars="/opt/jars/gone.jar"),
+            "Use a path that Airflow can read, or a URI that Spark can read.",
+        ),
+        Row(
+            "file that is not an archive",
+            desk.refusal(archives="s3a://models/model.bin#model"),
+            "Use an archive of a type that Spark unpacks.",
         ),
         Row(
             "unknown option of Flink's",
@@ -192,6 +217,11 @@ def in_the_driver() -> list[Row]:
             "script that does not import",
             failed(with_driver(dies(IMPORT_ERROR))),
             "Install the module, or add it to `py_files`. The job does not restart.",
+        ),
+        Row(
+            "package that is not published",
+            failed(with_driver(dies(UNPUBLISHED_PACKAGE))),
+            "Correct `packages`. The job does not restart. See [packages](spark-submit.md#packages).",
         ),
         Row(
             "script that starts no query, and never calls `run`",

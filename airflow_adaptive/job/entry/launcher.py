@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from airflow_adaptive.job.entry import packages
 from airflow_adaptive.job.protocol.documents import SECRET_CONF_VARIABLE, SECRET_ENV_VARIABLE
 from airflow_adaptive.job.protocol.failures import register_secrets
 
@@ -32,6 +33,7 @@ def launch(script: Path) -> None:
     """
     _register_secret_variables()
     _set_secret_properties()
+    _resolve_packages()
     error: BaseException | None = None
     script_watch = _intercept_queries()
     try:
@@ -68,6 +70,15 @@ def _set_secret_properties() -> None:
         jvm.java.lang.System.setProperty(name, value)
 
 
+def _resolve_packages() -> None:
+    """Resolve the packages of the job. A failure ends the driver, with the error as the last output."""
+    try:
+        packages.resolve_packages()
+    except packages.PackagesError as error:
+        _print_traceback(error, Path(packages.__file__))
+        sys.exit(1)
+
+
 def _intercept_queries() -> UnmanagedScript | None:
     """Return the hooks for the script's queries, or None in a Python without pyspark, in which no query can start."""
     try:
@@ -84,9 +95,9 @@ def _wait_for_threads() -> None:
             thread.join()
 
 
-def _print_traceback(error: BaseException, script: Path) -> None:
-    """Print the traceback without the frames outside the script, like its failure report."""
-    error.with_traceback(_traceback_from(error.__traceback__, str(script)))
+def _print_traceback(error: BaseException, file: Path) -> None:
+    """Print the traceback from the first frame in a file, like the failure report of a script."""
+    error.with_traceback(_traceback_from(error.__traceback__, str(file)))
     sys.excepthook(type(error), error, error.__traceback__)
 
 

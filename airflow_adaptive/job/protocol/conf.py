@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 PREFIX = "spark.airflow.adaptive."
 
+PACKAGES_PROPERTY = f"{PREFIX}packages"
+"""Property with the Maven packages that the launcher resolves, separated by commas."""
+
 
 class NotSubmittedError(RuntimeError):
     """The adaptive scheduler did not submit the script, so no scheduler sends directives to it."""

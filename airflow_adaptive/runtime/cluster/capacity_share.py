@@ -46,6 +46,7 @@ class SlotDemand:
 
     Attributes:
         job: id of the job.
+        application_name: name of the Spark application, "" for the id of the job.
         executor: size of an executor.
         driver: size of the driver.
         priority: priority of the job; a higher priority comes first.
@@ -61,6 +62,7 @@ class SlotDemand:
     """
 
     job: str
+    application_name: str = ""
     executor: ExecutorShape = ExecutorShape()
     driver: DriverShape = DriverShape()
     priority: int = 1
@@ -106,6 +108,7 @@ def slot_demand(spec: JobSpec, state: SchedulerState, now: datetime, *, may_prob
     minimum, maximum = minimum_slots(state.job, state.requirements), required_slots(state.job, state.requirements)
     return SlotDemand(
         job=spec.graph.job,
+        application_name=spec.application_name,
         executor=spec.executor,
         driver=spec.driver,
         priority=spec.priority,
@@ -217,7 +220,7 @@ def _claim(demand: SlotDemand, cluster: ClusterSnapshot, applications: Mapping[s
         cluster: state of the cluster.
         applications: application ids by name; a driver that has just started has not reported its application id.
     """
-    application = demand.application_id or applications.get(demand.job, "")
+    application = demand.application_id or applications.get(demand.application_name or demand.job, "")
     granted = cluster.granted.get(application, 0) // demand.executor.cores if demand.has_driver else 0
     base = max(granted, demand.planned)
     missing = max(demand.minimum - base, 0)

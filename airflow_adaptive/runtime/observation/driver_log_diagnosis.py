@@ -88,7 +88,7 @@ HINTS = (
     ),
     (
         re.compile(r'Cannot run program "'),
-        "Python is missing on {worker}: install Python there, or set PYSPARK_PYTHON in `env` to another interpreter",
+        "Python is missing on {worker}: install Python there, or set PYSPARK_PYTHON in `env_vars` to another interpreter",
     ),
     (re.compile("UnsupportedClassVersionError"), "Java on {worker} is too old for its Spark: install Java 17 or later"),
     (re.compile("No module named "), "install the module on the workers, or add it to `py_files`"),

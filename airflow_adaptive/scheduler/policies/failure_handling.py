@@ -27,6 +27,8 @@ NON_RECOVERABLE = (
     "PySparkImportError",
     "NameError",
     "UnboundLocalError",
+    # No repository contains a package of the job.
+    "UnpublishedPackageError",
     # The script does not define a job.
     "AdaptiveJobError",
     "SCRIPT_WITHOUT_JOB",

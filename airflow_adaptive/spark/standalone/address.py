@@ -86,6 +86,7 @@ class ClusterAddress:
         conf: Spark properties of every driver on the cluster; the place for secret ones.
         secret_env: secret environment variables of every driver on the cluster.
         token_hosts: hosts that receive the token beside the masters; `*` matches any part of a name.
+        conn_id: id of the Airflow connection, for messages; "" without one.
     """
 
     masters: tuple[MasterAddress, ...]
@@ -95,6 +96,7 @@ class ClusterAddress:
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     secret_env: Mapping[str, str] = field(default_factory=dict, repr=False)
     token_hosts: tuple[str, ...] = ()
+    conn_id: str = field(default="", compare=False)
 
     @property
     def master_url(self) -> str:

@@ -48,6 +48,11 @@ class Credentials:
         self._servers = {url for master in address.masters for url in (master.ui_url, master.rest_url)}
         self._requires_https = any(url.startswith("https:") for url in self._servers)
 
+    @property
+    def connection(self) -> str:
+        """The Airflow connection with the token, for messages."""
+        return f"connection {self._address.conn_id!r}" if self._address.conn_id else "the connection"
+
     def cover(self, url: str) -> bool:
         """Return whether the server of a URL may receive the token."""
         parts = urlsplit(url)

@@ -29,10 +29,10 @@ POST_QUEUE_TIMEOUT_S = 60.0
 
 DENIED = (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN)
 
-TOKEN_FIX = "set the bearer token that the master's filter requires as the connection's password"
+TOKEN_FIX = "set the bearer token that the master's filter requires as the password of {connection}"
 HOST_FIX = (
     "the token is sent only to the configured servers of the masters and to hosts in the extra `token-hosts`, and only over https if "
-    "the connection configures https (extra `ui-scheme`, `rest-scheme`)"
+    "{connection} configures https (extra `ui-scheme`, `rest-scheme`)"
 )
 
 
@@ -121,7 +121,8 @@ class Http:
             raise NoAnswerError(f"{url}: the server failed ({response.status_code}): {hint}")
         if response.status_code in DENIED:
             fix = TOKEN_FIX if self._credentials.token is None or self._credentials.cover(url) else HOST_FIX
-            raise ForeignAnswerError(f"{url}: access denied ({response.status_code}): {fix}")
+            named = fix.format(connection=self._credentials.connection)
+            raise ForeignAnswerError(f"{url}: access denied ({response.status_code}): {named}")
 
 
 def _decode(response: httpx.Response) -> object:

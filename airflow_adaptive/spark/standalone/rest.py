@@ -99,7 +99,7 @@ def create_request(submission: DriverSubmission, master_url: str) -> dict[str, A
         "appArgs": _arguments(submission, conf, master_url),
         "sparkProperties": {
             **{name: value for name, value in conf.items() if name.startswith("spark.driver.")},
-            "spark.app.name": submission.name,
+            "spark.app.name": _application_name(submission),
             "spark.master": master_url,
             "spark.driver.cores": str(submission.driver_cores),
             "spark.driver.memory": f"{submission.driver_memory_mb}m",
@@ -115,13 +115,17 @@ def create_request(submission: DriverSubmission, master_url: str) -> dict[str, A
     }
 
 
+def _application_name(submission: DriverSubmission) -> str:
+    return submission.conf.get("spark.app.name", submission.name)
+
+
 def _is_secret_property(name: str, value: str) -> bool:
     return is_secret_property(name, value) and (is_secret_name(name) or not name.startswith(LAUNCH_PREFIXES))
 
 
 def _arguments(submission: DriverSubmission, conf: Mapping[str, str], master_url: str) -> list[str]:
     """Return the command line of spark-submit. Without `--master` the driver would run as local[*]."""
-    options = ["--master", master_url, "--name", submission.name]
+    options = ["--master", master_url, "--name", _application_name(submission)]
     if submission.py_files:
         options += ["--py-files", ",".join(submission.py_files)]
     for name, value in conf.items():

@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 import httpx
 import psutil
 
+from airflow_adaptive.declaration.spark_submit.dependencies import Dependencies
 from airflow_adaptive.job.protocol.codec import DocumentError, decode_status, encode_journal, journal_name
 from airflow_adaptive.job.protocol.documents import Action, Directive, DriverPlan, DriverStatus, JournalDocument
 from airflow_adaptive.local.cluster import LocalCluster
@@ -29,6 +30,7 @@ from airflow_adaptive.spark.standalone.rest import create_request
 JOB = "departures"
 SCRIPT = "departures.py"
 NONCE = "n1"
+NO_DEPENDENCIES = Dependencies()
 ROWS = 10
 TIMEOUT_S = 90.0
 """Two cores and many JVMs: a first batch may take long."""
@@ -108,12 +110,13 @@ class DriverOnCluster:
         conf: Mapping[str, str] | None = None,
         *,
         max_executors: int = 3,
-        modules: Sequence[Path] = (),
+        dependencies: Dependencies = NO_DEPENDENCIES,
     ) -> str:
-        """Stage a script and the modules that it imports, and submit the script, as the standalone client does."""
+        """Stage a script and what it needs, and submit the script, as the operator and the standalone client do."""
         file = self.root / SCRIPT
         file.write_text(script)
-        code = asyncio.run(stage(FsspecJobDirectory(Storage.at(str(self.root)), JOB), file, modules))
+        directory = FsspecJobDirectory(Storage.at(str(self.root)), JOB)
+        code = asyncio.run(stage(directory, file, dependencies.local_py_files, dependencies.local_files))
         submission = DriverSubmission(
             name=JOB,
             epoch=self.epoch,
@@ -127,7 +130,7 @@ class DriverOnCluster:
                 "spark.airflow.adaptive.epoch": str(self.epoch),
                 "spark.airflow.adaptive.nonce": NONCE,
                 "spark.sql.streaming.noDataProgressEventInterval": "1000",
-                **(conf or {}),
+                **dependencies.properties(conf or {}, code.files),
             },
             driver_memory_mb=512,
             executors=executors,

@@ -22,6 +22,7 @@ from airflow_adaptive.declaration.batch import (
     environment,
     spark_submit,
 )
+from airflow_adaptive.declaration.spark_submit.dependencies import Dependencies
 from airflow_adaptive.local.errors import LocalClusterError
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape
 from airflow_adaptive.spark.connection_fields import AddressError
@@ -55,7 +56,13 @@ BATCH = Batch(
     application="/jobs/flights.py",
     slots=3,
     args=("--day", "1"),
-    py_files=("/jobs/a.py", "/jobs/b.zip"),
+    dependencies=Dependencies(
+        jars=["/jars/a.jar", "/jars/b.jar"],
+        packages="org.example:routes:1.1",
+        archives="/jobs/env.zip#env",
+        py_files=["/jobs/a.py", "/jobs/b.zip"],
+        name="Flights of today",
+    ),
     conf={"spark.sql.shuffle.partitions": "4"},
     env={"REGION": "eu"},
     driver=DriverShape(memory_mb=512),
@@ -100,7 +107,10 @@ def test_batch_is_submitted_with_all_that_was_declared(submitted: Submitted) -> 
     BatchSubmission(BATCH).run()
     assert submitted.option("--master") == "spark://master:7077"
     assert submitted.option("--deploy-mode") == "client"
-    assert submitted.option("--name") == "flights"
+    assert submitted.option("--name") == "Flights of today"
+    assert submitted.option("--jars") == "/jars/a.jar,/jars/b.jar"
+    assert submitted.option("--packages") == "org.example:routes:1.1"
+    assert submitted.option("--archives") == "/jobs/env.zip#env"
     assert submitted.option("--py-files") == "/jobs/a.py,/jobs/b.zip"
     assert submitted.option("--conf") == "spark.sql.shuffle.partitions=4"
     assert (submitted.option("--driver-memory"), submitted.option("--executor-memory")) == ("512m", "768m")

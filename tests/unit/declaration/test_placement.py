@@ -92,7 +92,7 @@ def test_job_on_kubernetes_needs_an_image(define: Any) -> None:
         ("spark.kubernetes.authenticate.submission.oauthToken", "use the parameter 'kubernetes_conn_id'"),
         ("spark.kubernetes.driver.podTemplateFile", "use the parameter 'driver_pod_template'"),
         ("spark.kubernetes.driver.secrets.db", "use the parameter 'driver_pod_template'"),
-        ("spark.kubernetes.driverEnv.A", "use the parameter 'env'"),
+        ("spark.kubernetes.driverEnv.A", "use the parameter 'env_vars'"),
         ("spark.executor.maxNumFailures", "is determined by airflow-adaptive: leave it out"),
         ("spark.driver.host", "is determined by airflow-adaptive: leave it out"),
         ("spark.kubernetes.allocation.pods.allocator", "is determined by airflow-adaptive: leave it out"),

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from airflow.sdk._shared.secrets_masker import redact
+from airflow.sdk.exceptions import AirflowSecretsBackendAccessDenied
 
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
-from airflow_adaptive.spark.connection_fields import AddressError
+from airflow_adaptive.spark.connection_fields import AddressError, UndefinedConnectionError
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
 from airflow_adaptive.spark.standalone.address import ClusterAddress
 from airflow_adaptive.spark.standalone.client import StandaloneCluster
@@ -53,8 +54,23 @@ def test_client_names_the_cluster_and_hides_the_token(define: Any) -> None:
 
 
 def test_unknown_connection_is_named_with_the_fix() -> None:
-    with pytest.raises(AddressError, match=r"'no_such_connection' is not defined: .*airflow connections add"):
+    with pytest.raises(
+        UndefinedConnectionError, match=r"'no_such_connection' is not defined: .*airflow connections add"
+    ):
         AdaptiveSparkHook("no_such_connection").address()
+
+
+def test_connection_that_a_secrets_backend_refuses_is_named(define: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def deny(conn_id: str) -> None:
+        raise AirflowSecretsBackendAccessDenied("403")
+
+    hook = define()
+    monkeypatch.setattr(hook, "get_connection", deny)
+    with pytest.raises(
+        AddressError, match=r"connection 'spark_test': a secrets backend denies access \(403\)"
+    ) as raised:
+        hook.address()
+    assert not isinstance(raised.value, UndefinedConnectionError)
 
 
 def test_other_type_of_connection_is_refused(define: Any) -> None:

@@ -36,7 +36,9 @@ def make_batch(make, monkeypatch):
 
 
 def test_declared_batch_is_left_to_spark_submit(make_batch, script):
-    operator = make_batch(conf={"spark.sql.shuffle.partitions": 4}, application_args=["--day", 1], env={"DEPTH": 3})
+    operator = make_batch(
+        conf={"spark.sql.shuffle.partitions": 4}, application_args=["--day", 1], env_vars={"DEPTH": 3}
+    )
     assert operator.execute({"ti": FakeInstance()}) == {"outcome": "FINISHED", "restarts": 0, "rescales": 0}
     submission = operator._batch
     assert submission.history == ["run"]
@@ -82,7 +84,7 @@ def test_killing_the_task_of_a_batch_kills_the_batch(make_batch):
         ({"parallelism": (4, 1)}, "lower bound 4 of vertex 'job' is higher"),
         ({"conf": {"spark.hadoop.fs.s3a.secret.key": "x"}}, "spark.hadoop.fs.s3a.secret.key"),
         ({"executor_memory": "much"}, "'much' is not a memory size"),
-        ({"conn_id": "nowhere"}, "connection 'nowhere' is not defined"),
+        ({"conn_id": "nowhere", "driver_cores": 0}, "connection 'nowhere' is not defined"),
         ({"application_args": "--day"}, "application_args must be a list"),
     ],
 )

@@ -1,5 +1,6 @@
 """The task defers to its trigger, resumes, and is killed."""
 
+import errno
 import threading
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -259,8 +260,28 @@ def test_flinks_names_and_the_deployments_defaults_are_understood(make, monkeypa
 
 
 def test_unknown_connection_is_reported_before_anything_runs(make):
-    with pytest.raises(AirflowFailException, match="connection 'nowhere' is not defined: add it"):
+    with pytest.raises(AirflowException, match="connection 'nowhere' is not defined: add it") as raised:
         make(conn_id="nowhere")._spec("attempt")
+    assert not isinstance(raised.value, AirflowFailException), "the secrets backend may be down"
+
+
+def test_unknown_connection_is_final_beside_an_error_that_no_retry_corrects(make):
+    with pytest.raises(AirflowFailException, match="connection 'nowhere' is not defined: add it"):
+        make(conn_id="nowhere", driver_cores=0)._spec("attempt")
+
+
+def test_file_system_that_fails_now_may_be_retried(make, script, monkeypatch):
+    read = Path.read_bytes
+
+    def fail(path):
+        if str(path) == script:
+            raise OSError(errno.ESTALE, "Stale file handle")
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", fail)
+    with pytest.raises(AirflowException, match="cannot be read now") as raised:
+        make()._spec("attempt")
+    assert not isinstance(raised.value, AirflowFailException)
 
 
 def test_job_runs_on_as_it_was_when_its_new_code_is_broken(make, airflow, script):
@@ -304,25 +325,25 @@ LOST = {"status": "error", "message": "the directory is away", "driver": "driver
 
 
 def test_driver_is_killed_when_no_one_will_supervise_it_any_more(make, kills):
-    with pytest.raises(AirflowException, match="the directory is away"):
+    end = "the directory is away; driver driver-1 was killed, because the task has no retries left"
+    with pytest.raises(AirflowException, match=end):
         make().execute_complete({"ti": FakeInstance(try_number=3, max_tries=2)}, LOST)
     assert kills.killed == ["driver-1"]
 
 
 def test_driver_is_left_to_the_next_try(make, kills):
-    with pytest.raises(AirflowException, match="the directory is away"):
+    with pytest.raises(AirflowException, match="is away; driver driver-1 continues, and the next try adopts it"):
         make().execute_complete({"ti": FakeInstance(try_number=2, max_tries=2)}, LOST)
     assert not kills.killed
 
 
-def test_driver_that_can_not_be_killed_is_named(make, kills, capsys):
+def test_driver_that_can_not_be_killed_is_named(make, kills):
     kills.error = ClusterUnreachableError("no master answers")
-    with pytest.raises(AirflowException, match="the directory is away"):
-        make().execute_complete({"ti": FakeInstance(try_number=1, max_tries=0)}, LOST)
-    assert (
-        "Driver driver-1 of job 'departures' may still run. Kill the driver in the web UI of its master. no master answers"
-        in capsys.readouterr().out
+    end = (
+        r"is away; driver driver-1 may still run: kill it in the web UI .*, or run the job again \(no master answers\)"
     )
+    with pytest.raises(AirflowException, match=end):
+        make().execute_complete({"ti": FakeInstance(try_number=1, max_tries=0)}, LOST)
 
 
 def test_error_before_there_was_a_driver_kills_nothing(make, kills):

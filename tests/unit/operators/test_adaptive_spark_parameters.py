@@ -3,6 +3,7 @@
 import json
 import re
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from airflow.sdk import DAG, Asset
@@ -13,6 +14,7 @@ from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, 
 from airflow_adaptive.autoscaling.combined import CombinedPolicy
 from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
 from airflow_adaptive.job.protocol.codec import encode_journal, journal_name
+from airflow_adaptive.job.protocol.conf import PACKAGES_PROPERTY
 from airflow_adaptive.job.protocol.documents import FORMATS, Action, Directive, JournalDocument
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
 from airflow_adaptive.runtime.spec import JobSpec
@@ -96,7 +98,7 @@ def test_job_graph_replaces_the_bounds(make):
         ({"application": "/nowhere/job.py"}, "/nowhere/job.py"),
         ({"job": "no/path"}, "job id 'no/path'"),
         ({"conf": {"spark.hadoop.fs.s3a.secret.key": "x"}}, "spark.hadoop.fs.s3a.secret.key"),
-        ({"env": {"AWS_SECRET_ACCESS_KEY": "x"}}, "env['AWS_SECRET_ACCESS_KEY']"),
+        ({"env_vars": {"AWS_SECRET_ACCESS_KEY": "x"}}, "env_vars['AWS_SECRET_ACCESS_KEY']"),
         ({"parallelism": "1-4"}, "parallelism '1-4' must be a whole number, or a pair"),
         ({"parallelism": (1, "4")}, "must be a whole number, or a pair"),
         ({"parallelism": 1.5}, "must be a whole number, or a pair"),
@@ -106,6 +108,13 @@ def test_job_graph_replaces_the_bounds(make):
         ({"job_directory": "jobs"}, "job_directory 'jobs' is not absolute"),
         ({"application_args": "--input=x"}, "application_args must be a list, for example ['--input=x']"),
         ({"restart_strategy": "sometimes"}, "sometimes"),
+        ({"application": "/opt/departures.jar"}, "is a JVM application"),
+        ({"application": "local:///opt/departures.py"}, "is a file of the cluster"),
+        ({"jars": "/nowhere/a.jar"}, "'/nowhere/a.jar' cannot be read where Airflow runs"),
+        ({"packages": ["a:b"]}, "packages: 'a:b' is not a package"),
+        ({"properties_file": "/nowhere.conf"}, "properties_file '/nowhere.conf' cannot be read"),
+        ({"repositories": ["https://me:hush@repo.example.com"]}, "repositories['0']: Airflow would store"),
+        ({"conf": {"spark.app.name": "x"}}, "use the parameter 'name' of the operator"),
     ],
 )
 def test_bad_input_names_the_thing(make, changes, named):
@@ -177,6 +186,57 @@ def test_directory_of_another_job_or_version_is_refused_at_once(make, tmp_path, 
     assert message in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("memory", "expected"), [("2G", 2048), ("1048576k", 1024), ("1073741824b", 1024), ("1tb", 1 << 20)]
+)
+def test_memory_may_have_each_unit_of_spark(make, memory, expected):
+    assert staged(make(executor_memory=memory)).executor.memory_mb == expected
+
+
+def test_needed_files_are_staged_and_uris_are_not(make, tmp_path):
+    jar, table = tmp_path / "routes.jar", tmp_path / "routes.csv"
+    jar.write_bytes(b"jar")
+    table.write_bytes(b"csv")
+    spec = staged(
+        make(
+            jars=f"{jar},s3a://b/c.jar",
+            files=[f"file://{table}"],
+            packages="a:b:1",
+            py_files="hdfs://n/m.zip",
+            name="N",
+        )
+    )
+    jars, files = spec.conf["spark.jars"].split(","), spec.conf["spark.files"]
+    assert Path(jars[0].removeprefix("file://")).read_bytes() == b"jar"
+    assert Path(files.removeprefix("file://")).read_bytes() == b"csv"
+    assert (jars[1], spec.py_files[-1], spec.conf[PACKAGES_PROPERTY]) == ("s3a://b/c.jar", "hdfs://n/m.zip", "a:b:1")
+    assert spec.application_name == "N"
+    assert not {jars[0], files} & set(spec.py_files)
+
+
+def test_changed_file_needs_a_new_driver(make, tmp_path):
+    table = tmp_path / "routes.csv"
+    table.write_bytes(b"1")
+    first = staged(make(files=[str(table)])).deployment
+    table.write_bytes(b"2")
+    assert staged(make(files=[str(table)])).deployment != first
+
+
+def test_conf_takes_precedence_over_the_properties_file(make, tmp_path):
+    file = tmp_path / "spark.conf"
+    file.write_text("spark.a 1\nspark.b 1\n")
+    conf = staged(make(properties_file=str(file), conf={"spark.b": 2})).conf
+    assert (conf["spark.a"], conf["spark.b"]) == ("1", "2")
+
+
+def test_secret_in_the_properties_file_is_refused(make, tmp_path):
+    file = tmp_path / "spark.conf"
+    file.write_text("spark.my.password hush\n")
+    with pytest.raises(AirflowFailException, match=r"conf\['spark.my.password'\]: Airflow would store") as raised:
+        make(properties_file=str(file))._spec("attempt")
+    assert "hush" not in str(raised.value)
+
+
 def test_misspelled_parameter_is_reported_when_the_dag_is_parsed(make):
     with pytest.raises(TypeError, match=r"'stop_timout': did you mean 'stop_timeout'\?"):
         make(stop_timout="5 s")
@@ -184,13 +244,13 @@ def test_misspelled_parameter_is_reported_when_the_dag_is_parsed(make):
 
 def test_secret_is_named_and_not_displayed(make):
     with pytest.raises(AirflowFailException) as raised:
-        make(env={"API_TOKEN": "hush"})._spec("attempt")
+        make(env_vars={"API_TOKEN": "hush"})._spec("attempt")
     assert "hush" not in str(raised.value)
 
 
 def test_name_that_only_looks_like_a_secret_can_be_declared_public(make):
-    public = {"env": {"MY_TOKEN": "public"}, "application_args": ["--key-secret", "1"]}
-    with pytest.raises(AirflowFailException, match=re.escape("env['MY_TOKEN'], application_args['--key-secret']")):
+    public = {"env_vars": {"MY_TOKEN": "public"}, "application_args": ["--key-secret", "1"]}
+    with pytest.raises(AirflowFailException, match=re.escape("env_vars['MY_TOKEN'], application_args['--key-secret']")):
         make(**public)._spec("attempt")
     spec = staged(make(**public, not_secret=["MY_TOKEN", "--key-secret"]))
     assert (spec.env, spec.args) == ({"MY_TOKEN": "public"}, ("--key-secret", "1"))

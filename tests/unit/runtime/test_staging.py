@@ -63,7 +63,7 @@ async def test_staged_files_hold_what_the_author_wrote(
 async def test_staging_again_changes_nothing(directory: FsspecJobDirectory, script: Path) -> None:
     staged = await stage(directory, script)
     before = local(staged.script).stat()
-    assert await stage(directory, str(script)) == staged
+    assert await stage(directory, script) == staged
     after = local(staged.script).stat()  # it may have been read
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 

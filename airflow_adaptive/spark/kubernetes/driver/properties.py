@@ -70,6 +70,7 @@ def spark_properties(submission: DriverSubmission, address: KubernetesAddress) -
         **given,
         **_sizes(submission),
         **_cluster(identity, address),
+        "spark.app.name": submission.conf.get("spark.app.name", submission.name),
         **executor_labels,
         **({"spark.submit.pyFiles": ",".join(submission.py_files)} if submission.py_files else {}),
     }
@@ -78,7 +79,6 @@ def spark_properties(submission: DriverSubmission, address: KubernetesAddress) -
 def _cluster(identity: DriverIdentity, address: KubernetesAddress) -> dict[str, str]:
     return {
         "spark.app.id": identity.pod,
-        "spark.app.name": identity.job,
         "spark.master": address.master_url,
         "spark.kubernetes.allocation.pods.allocator": "direct",
         "spark.kubernetes.driver.pod.name": identity.pod,

@@ -60,7 +60,7 @@ class Job:
 async def job(name: str, priority: int, root: Path, client: StandaloneCluster, shared: SharedCluster) -> Job:
     script, directory, store = root / "script.py", FsspecJobDirectory(Storage.at(str(root)), name), FakeStore()
     script.write_text(SCRIPT)
-    code = await stage(directory, str(script), ())
+    code = await stage(directory, script)
     options: dict[str, Any] = {"resource_stabilization_timeout": "2 s", "deploy_timeout": "3 min"}
     spec = JobSpec(
         graph=JobGraph.single(name, ParallelismRange(1, 4)),

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_adaptive.declaration.spark_submit.dependencies import Dependencies
 from airflow_adaptive.job.protocol.documents import Action, DriverPlan, DriverState, DriverStatus
 from airflow_adaptive.local.waiting import wait_until
 from tests.faults.harness import sink_log
@@ -141,7 +142,7 @@ def has_state(status: DriverStatus) -> bool:
 
 def started(driver: DriverOnCluster, executors: int, root: Path) -> DriverStatus:
     driver.direct(Action.RUN, 1, on(executors))
-    driver.submit(STATEFUL, executors=executors, modules=[SINK])
+    driver.submit(STATEFUL, executors=executors, dependencies=Dependencies(py_files=[str(SINK)]))
     status = driver.wait_status("state", has_state, START_S)
     wait_until((root / "batches").exists, TIMEOUT_S, "the first batches")
     return status

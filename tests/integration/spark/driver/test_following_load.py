@@ -95,7 +95,7 @@ def address(cluster: LocalCluster) -> ClusterAddress:
 async def deployed(root: Path, directory: FsspecJobDirectory) -> JobSpec:
     script = root / "script.py"
     script.write_text(SCRIPT)
-    code = await stage(directory, str(script), ())
+    code = await stage(directory, script)
     options: dict[str, Any] = {
         "resource_stabilization_timeout": "2 s",
         "scaling_interval_min": "5 s",

@@ -35,6 +35,15 @@ IMPORT_ERROR = DriverLog(
     stderr=BEGINNING,
 )
 
+UNPUBLISHED_PACKAGE = DriverLog(
+    stdout="Traceback (most recent call last):\n"
+    '  File "/tmp/spark-1/airflow_adaptive.zip/airflow_adaptive/job/entry/packages.py", line 60, in resolve_packages\n'
+    "airflow_adaptive.job.entry.packages.UnpublishedPackageError: the packages cannot be resolved: [unresolved dependency: "
+    "org.apache.spark#spark-sql-kafka-0-10_2.13;4.3.0: not found]; the newest published version of "
+    "org.apache.spark:spark-sql-kafka-0-10_2.13 is 4.2.0\n",
+    stderr=BEGINNING,
+)
+
 ANALYSIS_ERROR = DriverLog(
     stdout="Traceback (most recent call last):\n"
     '  File "/jobs/code/departures.py", line 7, in <module>\n'
@@ -83,6 +92,15 @@ def test_script_that_does_not_import_names_module_line_and_fix() -> None:
     assert not is_recoverable(failure)
 
 
+def test_package_that_is_not_published_is_the_cause() -> None:
+    failure = explained(UNPUBLISHED_PACKAGE)
+    assert failure.message == (
+        "the packages cannot be resolved: [unresolved dependency: org.apache.spark#spark-sql-kafka-0-10_2.13;4.3.0: not found]; "
+        "the newest published version of org.apache.spark:spark-sql-kafka-0-10_2.13 is 4.2.0"
+    )
+    assert not is_recoverable(failure)
+
+
 def test_sparks_own_error_class_is_the_failures() -> None:
     failure = explained(ANALYSIS_ERROR)
     assert failure.summary == ("PATH_NOT_FOUND: [PATH_NOT_FOUND] Path does not exist: file:/nowhere. (departures.py:7)")
@@ -98,7 +116,7 @@ def test_mistake_of_the_script_is_hopeless_until_the_job_has_run(has_run: bool, 
 def test_missing_python_names_worker_and_fix() -> None:
     assert explained(NO_PYTHON).summary == (
         'java.io.IOException: Cannot run program "/nowhere/python3": error=2, No such file or directory: Python is '
-        "missing on worker h1:7078: install Python there, or set PYSPARK_PYTHON in `env` to another interpreter"
+        "missing on worker h1:7078: install Python there, or set PYSPARK_PYTHON in `env_vars` to another interpreter"
     )
     assert is_recoverable(explained(NO_PYTHON))
 

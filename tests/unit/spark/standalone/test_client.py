@@ -177,10 +177,12 @@ async def test_refusal_is_not_sent_to_another_master() -> None:
 @pytest.mark.asyncio
 @pytest.mark.parametrize("code", [401, 403])
 async def test_denied_access_names_the_url_and_the_fix(code: int) -> None:
-    async with client(Masters(h1=httpx.Response(code, text="JWT Validate Fail")), token="hush") as cluster:
+    async with client(
+        Masters(h1=httpx.Response(code, text="JWT Validate Fail")), token="hush", conn_id="spark_test"
+    ) as cluster:
         for error in await every_error(cluster):
             assert "http://h1:" in error
-            assert "bearer token" in error
+            assert "as the password of connection 'spark_test'" in error
             assert "hush" not in error
 
 

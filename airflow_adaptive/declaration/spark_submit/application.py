@@ -1,0 +1,45 @@
+"""The script of a job: a file where Airflow runs, or on an object store."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+from airflow.sdk import ObjectStoragePath
+
+from airflow_adaptive.declaration.spark_submit.dependencies import is_uri, local_path
+from airflow_adaptive.runtime.staging import ReadablePath
+
+JVM_APPLICATIONS = (".jar", ".scala", ".java")
+
+S3_SCHEMES = ("s3a://", "s3n://")
+"""Schemes of Spark for S3. Airflow registers the scheme `s3`."""
+
+LOCAL = "local:"
+
+
+def check_script(application: str) -> None:
+    """Reject a JVM application. Raises `ValueError`."""
+    if PurePosixPath(application).suffix.lower() in JVM_APPLICATIONS:
+        raise ValueError(
+            f"application {application!r} is a JVM application, and airflow-adaptive runs PySpark scripts only: use SparkSubmitOperator, or "
+            "call the classes from a PySpark script with the parameter 'jars'"
+        )
+
+
+def application_path(application: str) -> ReadablePath:
+    """Return the path of the script; blocks on the Airflow connection in the URI of an object store.
+
+    Raises:
+        ValueError: Airflow has no access to the script.
+    """
+    if application.startswith(LOCAL):
+        raise ValueError(
+            f"application {application!r} is a file of the cluster: use a file where Airflow runs, or on an object store, because the "
+            "script is staged in the job directory"
+        )
+    if not is_uri(application):
+        return local_path(application)
+    for scheme in S3_SCHEMES:
+        if application.startswith(scheme):
+            application = f"s3://{application.removeprefix(scheme)}"
+    return ObjectStoragePath(application)

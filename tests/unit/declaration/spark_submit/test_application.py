@@ -1,0 +1,37 @@
+"""The script of a job: where it may be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from airflow.sdk import ObjectStoragePath
+
+from airflow_adaptive.declaration.spark_submit.application import application_path, check_script
+
+
+@pytest.mark.parametrize("application", ["/opt/job.py", "file:///opt/job.py"])
+def test_path_is_a_file_where_airflow_runs(application: str) -> None:
+    assert application_path(application) == Path("/opt/job.py")
+
+
+@pytest.mark.parametrize("scheme", ["s3", "s3a", "s3n"])
+def test_script_may_be_on_an_object_store(scheme: str) -> None:
+    path = application_path(f"{scheme}://connection@bucket/job.py")
+    assert isinstance(path, ObjectStoragePath)
+    assert (str(path), path.name, path.suffix) == ("s3://connection@bucket/job.py", "job.py", ".py")
+
+
+def test_file_of_the_cluster_is_refused() -> None:
+    with pytest.raises(
+        ValueError, match="'local:///opt/job.py' is a file of the cluster: use a file where Airflow runs"
+    ):
+        application_path("local:///opt/job.py")
+
+
+@pytest.mark.parametrize("application", ["/opt/job.jar", "s3a://b/job.JAR", "/opt/Job.scala"])
+def test_jvm_application_is_refused(application: str) -> None:
+    with pytest.raises(
+        ValueError, match="is a JVM application, and airflow-adaptive runs PySpark scripts only: use SparkS"
+    ):
+        check_script(application)

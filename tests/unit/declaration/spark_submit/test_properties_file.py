@@ -1,0 +1,43 @@
+"""Files of Spark properties, in the format of Java."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_adaptive.declaration.spark_submit.properties_file import read_properties
+
+FILE = """\
+# comment
+! comment
+spark.executor.heartbeatInterval   20s
+spark.sql.session.timeZone=UTC
+spark.a : b c \n\n   spark.long = one,\\
+    two
+spark.escaped = C\\:\\\\temp\\tx\\u00fc
+spark.empty
+log4j.level = WARN
+"""
+
+
+def test_properties_are_read_as_by_spark(tmp_path: Path) -> None:
+    file = tmp_path / "spark.conf"
+    file.write_text(FILE)
+    assert read_properties(str(file)) == {
+        "spark.executor.heartbeatInterval": "20s",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.a": "b c",
+        "spark.long": "one,two",
+        "spark.escaped": "C:\\temp\txü",
+        "spark.empty": "",
+    }
+
+
+def test_without_a_file_there_are_no_properties() -> None:
+    assert read_properties(None) == {}
+
+
+def test_file_that_cannot_be_read_is_named() -> None:
+    with pytest.raises(ValueError, match="properties_file '/nowhere.conf' cannot be read where Airflow runs"):
+        read_properties("/nowhere.conf")
