@@ -268,14 +268,15 @@ class AdaptiveSparkOperator(BaseOperator):
             AirflowException: the job or its control loop failed; a retry may succeed.
             AirflowTaskTimeout: `execution_timeout` passed, and the job was canceled.
         """
+        for link in LINKS:
+            # The URLs are not known yet. Airflow logs a missing XCom of each link, which would hide the error of the task.
+            context["ti"].xcom_push(link, "")
         if self._declared.is_batch:
             return self._run_batch()
         task = TaskKey.of(context)
         cancel_at = None if self.execution_timeout is None else datetime.now(UTC) + self.execution_timeout
         spec = self._request_running(self._spec(attempt=f"{task}/{uuid4().hex}"))
         context["ti"].xcom_push(XCOM_ATTEMPT, spec.attempt)
-        for link in LINKS:
-            context["ti"].xcom_push(link, "")  # The URLs are not known yet.
         if self.deferrable:
             self._defer(spec, self._declared.connections, self.job_directory, task, cancel_at)
         return self._end(context, self._run_in_worker(spec, task, cancel_at))

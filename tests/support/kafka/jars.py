@@ -19,16 +19,6 @@ CONNECTOR: Final = Packages("Kafka", ("org.apache.spark:spark-sql-kafka-0-10_2.1
 """The newest published version, which also works with Spark 4.3."""
 
 
-def ivy_properties(packages: Sequence[str]) -> dict[str, str]:
-    """Return the Spark properties with which a driver resolves these packages from the cache, and others from the central repository.
-
-    Raises:
-        MissingJarsError: the jars are not in the cache.
-    """
-    folder = jars_of(packages)[0].parent.parent
-    return {"spark.jars.ivy": str(folder), "spark.jars.ivySettings": str(folder / "ivysettings.xml")}
-
-
 def broker_classpath() -> str:
     """Return the class path of a broker. Spark's Ivy leaves out the library of Scala, because Spark contains it.
 

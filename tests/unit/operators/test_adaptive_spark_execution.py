@@ -259,6 +259,14 @@ def test_flinks_names_and_the_deployments_defaults_are_understood(make, monkeypa
     assert options.scaling_interval_min == timedelta(seconds=9)
 
 
+@pytest.mark.parametrize("changes", [{"driver_cores": 0}, {"driver_cores": 0, "job_type": "batch"}])
+def test_links_of_a_task_that_fails_at_once_exist_because_airflow_logs_missing_ones(make, changes):
+    instance = FakeInstance()
+    with pytest.raises(AirflowFailException):
+        make(**changes).execute({"ti": instance})
+    assert instance.pushed == dict.fromkeys(LINKS, "")
+
+
 def test_unknown_connection_is_reported_before_anything_runs(make):
     with pytest.raises(AirflowException, match="connection 'nowhere' is not defined: add it") as raised:
         make(conn_id="nowhere")._spec("attempt")
