@@ -62,7 +62,7 @@ class KubernetesCluster:
         self._reads = ClusterReads.of(source, address.timeout_s, clock)
         self._api = self._reads.api
         self._objects = DriverObjects(self._api, address.namespace)
-        self._watch = self._reads.join(address.namespace)
+        self._watch = self._reads.acquire(address.namespace)
         self._capacity = CapacityReader(address, self._api, clock, self._reads.nodes)
         self._killed: set[str] = set()
         """Uids of the pods that this process has killed."""
@@ -151,7 +151,7 @@ class KubernetesCluster:
 
     async def close(self) -> None:
         """End the watch, and close the connections, unless other clients share them."""
-        await self._reads.leave(self._address.namespace)
+        await self._reads.release(self._address.namespace)
 
     async def _delete_ended(self, identity: DriverIdentity) -> None:
         """Delete what ended drivers of earlier epochs left. A failure must not fail a submission; the next submission tries again."""

@@ -19,7 +19,7 @@ from airflow_adaptive.spark.kubernetes.driver.names import MANAGED_BY, MANAGER
 
 
 class ClusterReads:
-    """The reads of one cluster with the same credentials. `join` opens them, and the last `leave` closes them.
+    """The reads of one cluster with the same credentials. `acquire` opens them, and the last `release` closes them.
 
     Attributes:
         api: sends requests.
@@ -43,18 +43,18 @@ class ClusterReads:
 
     @classmethod
     def of(cls, source: ApiSource, timeout_s: float, clock: Clock) -> ClusterReads:
-        """Return the reads of a source, which the caller joins."""
+        """Return the reads of a source, which the caller acquires."""
         return _open.get(source) or cls(source, timeout_s, clock)
 
-    def join(self, namespace: str) -> PodWatch:
-        """Return the watch of the drivers and executors in a namespace, and share it until `leave`."""
+    def acquire(self, namespace: str) -> PodWatch:
+        """Return the watch of the drivers and executors in a namespace, and share it until `release`."""
         _open[self._source] = self
         self._users[namespace] += 1
         if namespace not in self._watches:
             self._watches[namespace] = PodWatch(self.api, namespace, f"{MANAGED_BY}={MANAGER}", self._clock)
         return self._watches[namespace]
 
-    async def leave(self, namespace: str) -> None:
+    async def release(self, namespace: str) -> None:
         """End the use of a namespace. Its last user ends the watch, and the last user of all closes the connections."""
         self._users[namespace] -= 1
         if self._users[namespace]:
