@@ -91,7 +91,7 @@ def test_change_is_reported_without_equal_lines():
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
 def test_every_pattern_finds_modules_and_every_test_directory_exists(package: MutatedPackage):
     assert all(list((ROOT / "airflow_adaptive").glob(pattern)) for pattern in package.modules)
-    assert all((ROOT / test).is_dir() for test in package.tests)
+    assert all((ROOT / folder).is_dir() for folder in package.folders)
 
 
 def test_every_policy_is_mutated():

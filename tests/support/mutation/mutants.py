@@ -72,7 +72,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def run_package(package: MutatedPackage, options: argparse.Namespace, server: ForkServer) -> Iterator[Result]:
     """Yield the result of each chosen mutant of a package."""
     recording = record(server, package)
-    tests = digest_of(sorted(path for test in package.tests for path in (COPY / test).rglob("*.py")))
+    tests = digest_of(sorted(path for test in package.folders for path in (COPY / test).rglob("*.py")))
     require_passing(recording, server)
     known = known_results()
     chosen = choose(candidates(package), options)
@@ -125,7 +125,7 @@ def known_result(entry: dict[str, Any] | None, identity: dict[str, str]) -> Resu
 def run_mutant(candidate: Candidate, package: MutatedPackage, recording: Recording, server: ForkServer) -> Result:
     """Run the tests of a mutant."""
     mutant, started = candidate.mutant, time.monotonic()
-    groups = recording.tests_for(mutant, package.tests)
+    groups = recording.tests_for(mutant, package.folders)
     source = candidate.module.mutated_source(mutant)
     status = "survived"
     with mutated(mutant.module, source):

@@ -9,20 +9,12 @@ from typing import Final
 from tests.support.repository import ROOT
 
 PACKAGE: Final = "airflow_adaptive"
+TESTS: Final = "tests/unit"
 SAMPLE: Final = 150
 """Number of mutants of the sample of a package."""
 
 MAX_SURVIVORS: Final = 0.05
 """Largest part of a sample that may survive, including the survivors with a reason."""
-
-SCHEDULER_TESTS: Final = ("tests/unit/scheduler", "tests/unit/testing/conformance", "tests/unit/testing/replay")
-"""The tests of the scheduler. The tests of the other packages run without them, because they never leave the scheduler."""
-
-OTHER_TESTS: Final = tuple(
-    f"tests/unit/{folder.name}"
-    for folder in sorted((ROOT / "tests/unit").iterdir())
-    if folder.is_dir() and folder.name not in ("scheduler", "__pycache__")
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,12 +24,17 @@ class MutatedPackage:
     Attributes:
         name: name of the row.
         modules: patterns of the modules, relative to `airflow_adaptive`.
-        tests: directories of the tests.
+        tests: directories of the tests, relative to `tests/unit`: those of the package and of the packages that use it most.
     """
 
     name: str
     modules: tuple[str, ...]
-    tests: tuple[str, ...] = OTHER_TESTS
+    tests: tuple[str, ...]
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """The directories of the tests, relative to the root of the project."""
+        return tuple(f"{TESTS}/{folder}" for folder in self.tests)
 
     def paths(self) -> Iterator[str]:
         """Yield the paths of the modules, relative to the root of the project."""
@@ -55,15 +52,23 @@ PACKAGES: Final = (
             "scheduler/job_graph.py",
             "scheduler/requirements.py",
         ),
-        tests=SCHEDULER_TESTS,
+        tests=("scheduler", "testing/conformance", "testing/replay"),
     ),
     # The modules of the job that a Python without pyspark can import.
-    MutatedPackage(name="job", modules=("job/control/*.py", "job/protocol/*.py", "job/entry/driver_output.py")),
-    MutatedPackage(name="runtime", modules=("runtime/**/*.py",)),
-    MutatedPackage(name="spark", modules=("spark/**/*.py",)),
-    MutatedPackage(name="stores", modules=("stores/**/*.py",)),
-    MutatedPackage(name="launch", modules=("launch/**/*.py",)),
-    MutatedPackage(name="declaration", modules=("declaration/**/*.py",)),
+    MutatedPackage(
+        name="job",
+        modules=("job/control/*.py", "job/protocol/*.py", "job/entry/driver_output.py"),
+        tests=("job", "runtime", "launch", "testing/contracts"),
+    ),
+    MutatedPackage(name="runtime", modules=("runtime/**/*.py",), tests=("runtime", "testing/contracts")),
+    MutatedPackage(name="spark", modules=("spark/**/*.py",), tests=("spark", "hooks", "testing/contracts")),
+    MutatedPackage(name="stores", modules=("stores/**/*.py",), tests=("stores", "launch", "triggers")),
+    MutatedPackage(
+        name="launch", modules=("launch/**/*.py",), tests=("launch", "hooks", "operators", "sensors", "triggers")
+    ),
+    MutatedPackage(
+        name="declaration", modules=("declaration/**/*.py",), tests=("declaration", "hooks", "launch", "operators")
+    ),
     MutatedPackage(
         name="security",
         modules=(
@@ -72,5 +77,6 @@ PACKAGES: Final = (
             "plugin/api/problems.py",
             "plugin/data/errors.py",
         ),
+        tests=("plugin",),
     ),
 )

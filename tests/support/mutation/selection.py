@@ -6,6 +6,7 @@ import ast
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +19,8 @@ from tests.support.mutation.workspace import COPY, DIRECTORY, RECORD, ForkServer
 COVERAGE: Final = DIRECTORY / "coverage"
 RECORDING: Final = DIRECTORY / "recording.json"
 HOURS: Final = 4 * 3600
+SECONDS_OF_OTHERS: Final = 60.0
+"""Recorded duration of the tests of a mutant that are not unit tests of its module."""
 
 
 class FailedTestsError(Exception):
@@ -28,7 +31,7 @@ def record(server: ForkServer, package: MutatedPackage) -> Recording:
     """Run the test modules that are new or have changed, and return the recording."""
     known: dict[str, Any] = json.loads(RECORDING.read_text()) if RECORDING.exists() else {}
     sources, modules, seconds = (known.get(name, {}) for name in ("sources", "modules", "seconds"))
-    new_modules = {path: digest_of([COPY / path]) for test in package.tests for path in paths_of(test, "test_*.py")}
+    new_modules = {path: digest_of([COPY / path]) for test in package.folders for path in paths_of(test, "test_*.py")}
     new_sources = {path: digest_of([COPY / path]) for path in paths_of("airflow_adaptive", "*.py")}
     outdated = sorted(path for path, digest in new_modules.items() if modules.get(path) != digest)
     sources = new_sources | sources
@@ -101,7 +104,7 @@ class Recording:
         return (test for test in (context.rpartition("|")[0] for context in contexts) if test in self.seconds)
 
     def tests_for(self, mutant: Mutant, directories: tuple[str, ...]) -> Sequence[Sequence[str]]:
-        """Return the tests in some directories that can detect a mutant: the unit tests of its module, and then all others, because they take longer.
+        """Return the tests in some directories that can detect a mutant: the unit tests of its module, and then the fastest others.
 
         All unit tests of the module count, because a test may run the module in another process. A line that runs while the module is imported has
         the tests of the whole module, and the tests of the modules that import it. So has a line of a module that has changed since the first recording.
@@ -113,8 +116,13 @@ class Recording:
         found |= self._unit_tests_of(mutant.module)
         tests = sorted((test for test in found if test.startswith(directories)), key=lambda test: self.seconds[test])
         own = [test for test in tests if is_unit_test_of(mutant.module, test)]
-        others = [test for test in tests if not is_unit_test_of(mutant.module, test)]
+        others = self._of_a_minute([test for test in tests if not is_unit_test_of(mutant.module, test)])
         return [group for group in (own, others) if group]
+
+    def _of_a_minute(self, tests: Sequence[str]) -> Sequence[str]:
+        """Return the first tests. A mutant that only the hundredth test detects needs a unit test."""
+        ends = accumulate(self.seconds[test] for test in tests)
+        return [test for test, end in zip(tests, ends, strict=True) if end < SECONDS_OF_OTHERS]
 
     def _tests_of_import(self, module: str) -> set[str]:
         users = [module, *importers()[module]]
