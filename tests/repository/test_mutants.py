@@ -13,7 +13,7 @@ from tests.support.mutation import workspace
 from tests.support.mutation.mutants import candidates, choose
 from tests.support.mutation.mutations import MutatedModule, changed_lines
 from tests.support.mutation.packages import PACKAGES, SAMPLE, MutatedPackage
-from tests.support.mutation.report import SURVIVORS, Result, is_accepted
+from tests.support.mutation.report import SURVIVORS, Result, is_accepted, table
 from tests.support.mutation.selection import is_unit_test_of, unit_tests_of
 from tests.support.repository import ROOT
 
@@ -168,6 +168,20 @@ def test_gate_accepts_fewer_than_5_percent_survivors_with_a_reason(monkeypatch: 
     assert is_accepted([detected] * 95 + [survivor] * 5, whole=True)
     assert not is_accepted([detected] * 99 + [result("survived", added="b()")], whole=True)
     assert not is_accepted([], whole=True)
+
+
+def test_new_sample_replaces_the_row_of_its_package_only(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("tests.support.mutation.report.survivors", lambda: {("m", "a()", "pass"): "no effect"})
+    first = table({"job": [result("detected")], "spark": [result("survived")]}, "0000001")
+    second = table({"spark": [result("detected"), result("survived", added="b()")]}, "0000002", first)
+    assert first.splitlines()[2:] == [
+        "| `job` | 1 | 1 | 0 | 0 | `0000001` |",
+        "| `spark` | 1 | 0 | 1 | 0 | `0000001` |",
+    ]
+    assert second.splitlines()[2:] == [
+        "| `job` | 1 | 1 | 0 | 0 | `0000001` |",
+        "| `spark` | 2 | 1 | 0 | 1 | `0000002` |",
+    ]
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: f"{entry['module']}: {entry['to']}")

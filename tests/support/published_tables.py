@@ -26,6 +26,8 @@ UNKNOWN: Final = "unknown"
 
 OLDER: Final = "**This table is older than the code**: these paths have changed since."
 
+COMMITS: Final = re.compile(r"`([0-9a-f]{7,}(?:-dirty)?)`")
+
 AGE: Final = re.compile(r"^Measured at commit `([^`]*)`.*$", re.MULTILINE)
 
 
@@ -116,6 +118,11 @@ def publish(name: str, body: str, page: Path | None = None, commit: str | None =
         commit: at which the table was measured, by default `head`.
     """
     replace_section(page or ROOT / TABLES[name].page, name, f"{body}\n\n{age(TABLES[name], commit or head())}")
+
+
+def publish_rows(name: str, body: str) -> None:
+    """Publish a table whose rows name their commits. It is as old as its oldest row."""
+    publish(name, body.rstrip(), commit=oldest(COMMITS.findall(body)))
 
 
 def age(table: PublishedTable, commit: str) -> str:

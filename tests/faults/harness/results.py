@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
 from functools import cache
 
 from tests.faults.harness.outcome import Outcome
 from tests.support.page_sections import section
-from tests.support.published_tables import head, oldest, publish
+from tests.support.published_tables import head, publish_rows
 from tests.support.repository import ROOT
 
 RESULTS = ROOT / ".faults" / "results.jsonl"
@@ -29,8 +28,6 @@ KUBERNETES = "/kubernetes/"
 
 EARLIER = "earlier sink"
 """In place of the commit: measured with a sink that skipped the batches that it knew."""
-
-COMMITS = re.compile(r"`([0-9a-f]{7,}(?:-dirty)?)`")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,18 +68,13 @@ def remember(results: Iterable[Result]) -> None:
         file.writelines(json.dumps(asdict(result)) + "\n" for result in results)
 
 
-def publish_section(name: str, body: str) -> None:
-    """Publish a section of the page, as old as the oldest commit in it."""
-    publish(name, body.rstrip(), commit=oldest(COMMITS.findall(body)))
-
-
 def write_page(results: Collection[Result]) -> None:
     """Bring the tables of the page up to date; rows of which nothing is remembered here stay."""
     kubernetes = [result for result in results if KUBERNETES in result.case]
     others = [result for result in results if KUBERNETES not in result.case]
     for name, found in {"kubernetes faults": kubernetes, "table": others}.items():
         if found:
-            publish_section(name, table(found, section(PAGE, name)))
+            publish_rows(name, table(found, section(PAGE, name)))
 
 
 def table(results: Iterable[Result], previous: str = "") -> str:

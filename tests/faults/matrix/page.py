@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tests.faults.harness.results import MATRIX, PAGE, Result, commits, publish_section, times
+from tests.faults.harness.results import MATRIX, PAGE, Result, commits, times
 from tests.faults.matrix.cells import REASONS, RUNS, UNDER_AIRFLOW, Cell, cells
 from tests.support.page_sections import section
+from tests.support.published_tables import publish_rows
 
 NOT_YET = "not yet"
 
 
 def write_grid(results: Iterable[Result]) -> None:
     """Bring the matrix of the page up to date; recoveries of which nothing is remembered here stay."""
-    publish_section("matrix", grid(results, section(PAGE, "matrix")))
+    publish_rows("matrix", grid(results, section(PAGE, "matrix")))
 
 
 def grid(results: Iterable[Result], previous: str = "") -> str:

@@ -5,8 +5,8 @@
 Without `--all`, the mutants are a random sample of 150 per package, always the same one. `survivors.json` lists the mutants of the samples
 that no test detects, with the reason. The exit code is 0 if every other mutant is detected, and fewer than 5 % of each sample survive.
 
-A run of all samples publishes its table in docs/proof.md. A run continues where the previous run ended: a mutant that was detected is not run again until its module changes, and a mutant that
-survived is not run again until a test changes.
+The sample of each package is a row of the table in docs/proof.md, with its commit. A run continues where the previous run ended: a mutant
+that was detected is not run again until its module changes, and a mutant that survived is not run again until a test changes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from tests.support.mutation.packages import PACKAGES, SAMPLE, MutatedPackage
 from tests.support.mutation.report import Result, is_accepted, print_table, table
 from tests.support.mutation.selection import HOURS, FailedTestsError, Recording, record
 from tests.support.mutation.workspace import COPY, DIRECTORY, ForkServer, digest_of, mutated, update_copy
-from tests.support.published_tables import publish
+from tests.support.page_sections import section
+from tests.support.published_tables import TABLES, head, publish_rows
 from tests.support.repository import ROOT
 
 RESULTS: Final = DIRECTORY / "results.jsonl"
@@ -55,8 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         server.close()
     print_table(rows)
-    if not options.packages and not options.all and options.shard == WHOLE:
-        publish("mutants", table(rows))
+    if not options.all and options.shard == WHOLE:
+        publish_rows("mutants", table(rows, head(), section(ROOT / TABLES["mutants"].page, "mutants")))
     return 0 if all(is_accepted(row, whole=options.all) for row in rows.values()) else 1
 
 

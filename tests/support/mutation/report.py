@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import Final
 
 from tests.support.mutation.packages import MAX_SURVIVORS
+from tests.support.published_tables import head
 
+HEAD: Final = (
+    "| Package | Mutants | Detected | Survivors with a reason | Gaps | Commit |",
+    "|---|---:|---:|---:|---:|---|",
+)
 SURVIVORS: Final = Path(__file__).with_name("survivors.json")
 
 
@@ -79,13 +84,16 @@ def print_table(rows: Mapping[str, Sequence[Result]]) -> None:
                 print(f"- {result.removed}\n+ {result.added}")
     for result in (result for results in rows.values() for result in results if result.is_detected and result.reason):
         print(f"\nsurvivors.json lists a mutant that a test detects: {result.module}:{result.line}\n+ {result.added}")
-    print(f"\n{table(rows)}")
+    print(f"\n{table(rows, head())}")
 
 
-def table(rows: Mapping[str, Sequence[Result]]) -> str:
-    """Return the table as Markdown."""
-    lines = ["| Package | Mutants | Detected | Survivors with a reason | Gaps |", "|---|---:|---:|---:|---:|"]
-    for name, results in rows.items():
-        detected, gaps = sum(result.is_detected for result in results), sum(result.is_gap for result in results)
-        lines.append(f"| `{name}` | {len(results)} | {detected} | {len(results) - detected - gaps} | {gaps} |")
-    return "\n".join(lines)
+def table(rows: Mapping[str, Sequence[Result]], commit: str, previous: str = "") -> str:
+    """Return the table as Markdown, with the rows of an earlier table that have no new results."""
+    old = {line.split("`")[1]: line for line in previous.splitlines() if line.startswith("| `")}
+    lines = old | {name: _row(name, results, commit) for name, results in rows.items()}
+    return "\n".join([*HEAD, *lines.values()])
+
+
+def _row(name: str, results: Sequence[Result], commit: str) -> str:
+    detected, gaps = sum(result.is_detected for result in results), sum(result.is_gap for result in results)
+    return f"| `{name}` | {len(results)} | {detected} | {len(results) - detected - gaps} | {gaps} | `{commit}` |"
