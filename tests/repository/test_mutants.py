@@ -75,6 +75,13 @@ def test_texts_are_not_replaced_as_arguments():
     ]
 
 
+def test_case_of_a_header_is_not_changed():
+    added = [added for _, added in changes_of("def run(request):\n    return request.headers.get('origin', 'none')\n")]
+    assert "return request.headers.get('XXoriginXX', 'none')" in added
+    assert "return request.headers.get('origin', 'NONE')" in added
+    assert "return request.headers.get('ORIGIN', 'none')" not in added
+
+
 def test_equal_changes_of_a_function_are_different_mutants():
     module = MutatedModule("module.py", "def run():\n    a = 1\n    a = 1\n")
     assert len({mutant.key for mutant in module.mutants}) == len(module.mutants)

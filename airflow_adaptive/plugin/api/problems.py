@@ -72,10 +72,9 @@ async def _on_error(request: Request, error: Exception) -> JSONResponse:
             detail = "; ".join(errors) or "invalid parameters"
             status = HTTPStatus.UNPROCESSABLE_ENTITY
             return response(RequestRefusedError(status, "invalid-parameters", detail, errors), request.url.path)
-        case HTTPException():
-            return _http_response(error, request.url.path)
         case _:
-            return response(_unexpected(), request.url.path)
+            assert isinstance(error, HTTPException), "`install` names no other class"
+            return _http_response(error, request.url.path)
 
 
 def _http_response(error: HTTPException, instance: str) -> JSONResponse:

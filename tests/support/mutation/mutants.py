@@ -32,7 +32,6 @@ from tests.support.repository import ROOT
 
 RESULTS: Final = DIRECTORY / "results.jsonl"
 WHOLE: Final = "1/1"
-MIN_SECONDS: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +130,7 @@ def run_mutant(candidate: Candidate, package: MutatedPackage, recording: Recordi
     status = "survived"
     with mutated(mutant.module, source):
         for names in groups:
-            code = server.run(names, MIN_SECONDS + 5 * sum(recording.seconds[name] for name in names))
+            code = server.run_tests({name: recording.seconds[name] for name in names})
             if code:
                 status = "timeout" if code == TIMEOUT else "detected"
                 break

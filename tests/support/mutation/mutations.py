@@ -3,7 +3,8 @@
 Theory: mutmut compiles all mutants of a module into one module, so it cannot mutate constants, class attributes, properties and other
 decorated functions. These mutants are generated with the operators of mutmut, but each mutant is a source text of its own.
 
-Human-readable texts are not mutated: docstrings, log entries, errors, and strings that contain a space.
+Human-readable texts are not mutated: docstrings, log entries, errors, and strings that contain a space. The case of the names of HTTP headers
+is not mutated, because HTTP ignores it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,13 @@ LOG_METHODS: Final = frozenset({"debug", "info", "warning", "error", "exception"
 LOGGERS: Final = frozenset({"log", "_log", "logger", "logging"})
 UNTESTABLE_CALLS: Final = frozenset({"assert_never", "cast", "getLogger", "TypeVar", "NewType", "warn"})
 """Calls that have no effect, or only a human-readable text."""
+
+
+HEADER: Final = m.Call(
+    func=m.Attribute(value=m.Name("headers") | m.Attribute(attr=m.Name("headers"))),
+    args=[m.Arg(m.SimpleString()), m.ZeroOrMore()],
+)
+"""A call of a method of headers with the name of a header."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,8 +161,12 @@ class _Visitor(MutationVisitor):
         self.places: list[tuple[str, range]] = []
         self._scopes: list[cst.FunctionDef | cst.ClassDef] = []
         self._statements: list[cst.CSTNode] = []
+        self._header_names: list[cst.CSTNode] = []
 
     def on_visit(self, node: cst.CSTNode) -> bool:
+        if m.matches(node, HEADER):
+            assert isinstance(node, cst.Call)
+            self._header_names.append(node.args[0].value)
         if isinstance(node, (cst.FunctionDef, cst.ClassDef)):
             self._scopes.append(node)
         if isinstance(node, (cst.SimpleStatementLine, cst.BaseCompoundStatement)):
@@ -174,11 +186,15 @@ class _Visitor(MutationVisitor):
         self.places.extend([(self._function(), self._lines(node))] * (len(self.mutations) - start))
 
     def _is_meaningful(self, mutation: Mutation) -> bool:
-        """Return whether the mutation changes neither a human-readable text, nor a type that exists for annotations."""
+        """Return whether the mutation changes neither a human-readable text, nor a type that exists for annotations, nor only the case of the
+        name of a header.
+        """
         node, mutated = mutation.original_node, mutation.mutated_node
         if isinstance(node, cst.Call) and isinstance(mutated, cst.Call):
             kept = {id(argument) for argument in mutated.args}
             return not any(is_text(argument.value) for argument in node.args if id(argument) not in kept)
+        if any(node is name for name in self._header_names) and text_of(node).lower() == text_of(mutated).lower():
+            return False
         is_import_time = not self._function()
         return not (is_import_time and isinstance(node, (cst.Assign, cst.AnnAssign, cst.BinaryOperation)))
 
@@ -227,6 +243,11 @@ def is_text(node: cst.CSTNode) -> bool:
     if isinstance(node, cst.FormattedString):
         return any(isinstance(part, cst.FormattedStringText) and " " in part.value for part in node.parts)
     return isinstance(node, cst.ConcatenatedString) and (is_text(node.left) or is_text(node.right))
+
+
+def text_of(node: cst.CSTNode) -> str:
+    """Return the source text of a string, "" for other nodes."""
+    return node.value if isinstance(node, cst.SimpleString) else ""
 
 
 def name_of(node: cst.CSTNode) -> str | None:

@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -21,6 +21,8 @@ COPY: Final = DIRECTORY / "copy"
 LIBRARIES: Final = DIRECTORY / "libraries.json"
 RECORD: Final = DIRECTORY / "record.json"
 LOG: Final = DIRECTORY / "pytest.log"
+
+MIN_SECONDS: Final = 30.0
 
 # Pytest searches all installed packages for plugins, which takes longer than most mutants.
 PLUGINS: Final = ("pytest_asyncio.plugin", "_hypothesis_pytestplugin", "pytest_timeout", "pytest_cov.plugin")
@@ -116,6 +118,19 @@ class ForkServer:
         code: int = json.loads(self._process.stdout.readline())["code"]
         shutil.rmtree(temporary, ignore_errors=True)
         return code
+
+    def run_tests(self, seconds: Mapping[str, float]) -> int:
+        """Run tests, and return the exit code.
+
+        A test that takes much longer than its recorded duration ends the session, because a mutant may loop for ever in a thread for which the
+        test waits.
+
+        Args:
+            seconds: recorded duration of each test.
+        """
+        limit = MIN_SECONDS + 10 * max(seconds.values())
+        arguments = [f"--timeout={limit:.0f}", "--timeout-method=thread", *seconds]
+        return self.run(arguments, MIN_SECONDS + 5 * sum(seconds.values()))
 
     def restart(self, libraries: Sequence[str]) -> None:
         """Restart the process with more libraries."""

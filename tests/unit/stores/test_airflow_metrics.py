@@ -93,7 +93,7 @@ def seen(rescales_ended: Sequence[Rescale] = (), transitions: Sequence[Transitio
 
 def job_metrics(**columns: Any) -> dict[str, Any]:
     point = dict.fromkeys(COLUMNS) | {"at": 1, "slots": 2, "lower": 1, "upper": 4, "state": "Executing"} | columns
-    return {"metrics/10": {"step": 10, "columns": [*point], "points": [[0] * len(point), [*point.values()]]}}
+    return {"metrics/10": {"step": 10, "columns": [*point], "points": [[0] * len(point)] * 2 + [[*point.values()]]}}
 
 
 def rescale(state: TerminalState | None, downtime: float | None) -> Rescale:
@@ -147,11 +147,14 @@ def test_names_with_the_job_in_them_are_left_out_where_airflow_leaves_out_its_ow
     assert backend.counts == {"adaptive.restarts": 1}
 
 
-def test_names_that_no_metric_may_have_are_written_as_airflow_writes_them(backend: Recorder) -> None:
-    AirflowMetrics("eu.flights #1", "d", "t").send_view(
-        seen(requirements={"a.b c": ParallelismRange(1, 2)}, parallelism=None)
-    )
+def test_names_that_no_metric_may_have_are_written_as_airflow_writes_them(
+    backend: Recorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The name of a job is the same in every view, so a log entry for each view would fill the log."""
+    view = seen(requirements={"a.b c": ParallelismRange(1, 2)}, parallelism=None)
+    AirflowMetrics("eu.flights #1", "d", "t").send_view(view)
     assert backend.gauges["adaptive.eu__flights__1.parallelism.a__b_c"] == 0
+    assert caplog.messages == []
 
 
 def test_counters_count_what_comes_while_the_loop_runs(backend: Recorder, metrics: AirflowMetrics) -> None:
@@ -255,10 +258,14 @@ def statsd(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
         yield server
 
 
+@pytest.mark.parametrize("without", [None, "_factory"])
 def test_process_in_which_no_one_has_set_statistics_up_sends_them(
-    untouched: None, statsd: socket.socket, metrics: AirflowMetrics
+    untouched: None, statsd: socket.socket, metrics: AirflowMetrics, without: str | None
 ) -> None:
+    """Also if the module of Airflow, which is internal to Airflow, lacks the attribute that tells whether they are set up."""
     shared._factory = shared._backend = None
+    if without:
+        delattr(shared, without)
     metrics.send_metrics(job_metrics())
     assert {statsd.recv(1000), statsd.recv(1000)} == {
         b"airflow.adaptive.slots:2|g",

@@ -200,6 +200,17 @@ def test_view_that_could_not_be_pushed_is_pushed_when_airflow_is_back(
     assert len(caplog.messages) == 1
 
 
+def test_published_metrics_are_read_when_airflow_is_back(
+    airflow: FakeComms, store: AirflowJobStore, clock: ManualClock
+) -> None:
+    """A loop that starts during an outage asks every two seconds, not without a pause."""
+    airflow.asset_states = {"metrics/10": {"step": 10}}
+    airflow.error = api_server_error()
+    clock.at(60, lambda: setattr(airflow, "error", None))
+    assert asyncio.run(store.published_metrics())["metrics/10"] == {"step": 10}
+    assert clock.elapsed == 60
+
+
 def test_view_that_is_outdated_before_it_was_pushed_is_skipped(airflow: FakeComms, store: AirflowJobStore) -> None:
     async def publish() -> None:
         for number in range(5):

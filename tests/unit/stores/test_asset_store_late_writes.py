@@ -141,8 +141,12 @@ def test_next_loop_replaces_what_a_loop_published_before_it_noticed_its_successo
             await store.finish()
         old.close()
         await loops.published(successor, "Restarting")
+        airflow.pushes.clear()
+        await successor.publish(replace(NEW, parallelism={"job": 3}))
+        await successor.finish()
 
     run(story())
+    assert airflow.pushes == ["parallelism"], "the view is written again once"
 
 
 def test_ended_loop_writes_no_further_metrics(airflow: LateComms) -> None:

@@ -84,6 +84,8 @@ def test_reader_does_not_restore_a_withdrawn_desired_state(monkeypatch: pytest.M
     assert not is_emptied
     assert reader.requests.desired_state is DesiredState.RUNNING
     assert requested_desired_state("departures") is None
+    request_desired_state("departures", DesiredState.SUSPENDED)
+    assert requested_desired_state("departures") is DesiredState.SUSPENDED
 
 
 def test_withdrawn_desired_state_names_its_requester(monkeypatch: pytest.MonkeyPatch) -> None:

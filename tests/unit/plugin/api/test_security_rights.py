@@ -166,6 +166,32 @@ def test_response_does_not_reveal_whether_a_hidden_job_exists(airflow_app: Airfl
     assert responses[0].headers.keys() == responses[1].headers.keys()
 
 
+@pytest.mark.parametrize("is_granted", [True, False])
+def test_auth_manager_decides_with_the_team_of_the_dag(
+    airflow_app: AirflowApp, monkeypatch: pytest.MonkeyPatch, is_granted: bool
+) -> None:
+    from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager  # noqa: PLC0415
+    from airflow.models.dag import DagModel  # noqa: PLC0415
+
+    place(airflow_app, executing("arrivals"), dag_id="north")
+    place(airflow_app, executing("departures"), dag_id="south")
+    teams, checked = {"north": "blue"}, set[tuple[str, str | None]]()
+
+    def grant(_: Any, batch: Any, **__: Any) -> bool:
+        checked.update((it["details"].id, it["details"].team_name) for it in batch)
+        return is_granted
+
+    def permitted(_: Any, *, dag_ids: set[str], team_name: str | None, **__: Any) -> set[str]:
+        return {dag_id for dag_id in dag_ids if teams.get(dag_id) == team_name == "blue"}
+
+    monkeypatch.setattr(DagModel, "get_dag_id_to_team_name_mapping", lambda *_, **__: teams)
+    monkeypatch.setattr(SimpleAuthManager, "batch_is_authorized_dag", grant)
+    monkeypatch.setattr(SimpleAuthManager, "filter_authorized_dag_ids", permitted)
+    jobs = airflow_app.client().get(f"{API}/jobs").json()["jobs"]
+    assert checked == {("north", "blue"), ("south", None)}
+    assert [job["job"] for job in jobs] == (["arrivals", "departures"] if is_granted else ["arrivals"])
+
+
 # ---- access entities ------------------------------------------------------------------------------------------------
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from airflow_adaptive.ports import DriverSubmission
+from airflow_adaptive.ports import DriverSubmission, NotSubmittedError
 from airflow_adaptive.spark.standalone import http
 from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddress, parse_address
 from airflow_adaptive.spark.standalone.client import StandaloneCluster
@@ -65,6 +65,19 @@ async def test_submission_waits_for_a_connection_longer_than_for_a_response(monk
         client = StandaloneCluster(replace(master.address, timeout_s=3))
         assert len(await asyncio.gather(*(client.submit(submission) for submission in of_jobs(20)))) == 20
         await client.close()
+
+
+@pytest.mark.asyncio
+async def test_submission_that_gets_no_connection_was_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop may send it again, or to another master."""
+    monkeypatch.setattr(http, "MAX_CONNECTIONS", 1)
+    monkeypatch.setattr(http, "POST_QUEUE_TIMEOUT_S", 0.1)
+    with FakeMaster() as master:
+        master.delay_s = 2
+        client = StandaloneCluster(replace(master.address, timeout_s=60))
+        results = await asyncio.gather(*map(client.submit, of_jobs(2)), return_exceptions=True)
+        await client.close()
+    assert sorted(map(type, results), key=str) == [NotSubmittedError, str]
 
 
 async def answer_over_tls(server: TlsServer, address: ClusterAddress) -> Any:

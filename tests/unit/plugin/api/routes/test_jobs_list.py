@@ -54,6 +54,8 @@ def test_list_comes_in_pages(airflow_app: AirflowApp) -> None:
 def test_wrong_query_is_reported_with_its_violation(airflow_app: AirflowApp, query: dict[str, Any]) -> None:
     answer = airflow_app.client().get(f"{API}/jobs", params=query)
     assert (answer.status_code, answer.headers["content-type"]) == (422, "application/problem+json")
+    assert answer.json()["type"] == "urn:airflow-adaptive:problem:invalid-parameters"
+    assert answer.json()["instance"] == answer.request.url.path
     assert answer.json()["errors"][0].startswith(f"query.{next(iter(query))}")
 
 
@@ -107,6 +109,7 @@ def test_path_that_is_none_is_a_problem_too(airflow_app: AirflowApp, path: str) 
     assert answer.status_code in (404, 307)
     if answer.status_code == 404:
         assert answer.json()["type"] == "urn:airflow-adaptive:problem:not-found"
+        assert answer.json()["instance"] == answer.request.url.path
 
 
 def test_method_that_is_none_is_a_problem_too(airflow_app: AirflowApp) -> None:

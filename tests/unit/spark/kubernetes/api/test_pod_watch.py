@@ -77,6 +77,20 @@ async def test_all_users_share_one_list_and_one_watch(server: FakeApi) -> None:
     assert server.requests == [f"GET {PODS}"] * 2
 
 
+async def test_all_pages_of_a_long_list_are_read(server: FakeApi) -> None:
+    def pages(request: web.Request) -> web.Response | None:
+        if request.query.get("watch") == "true":
+            return None
+        number = int(request.query.get("continue") or 0)
+        metadata = {"resourceVersion": str(number), "continue": str(number + 1) if number < 2 else ""}
+        pod = {"metadata": {"name": f"pod-{number}", "uid": f"uid-{number}", "resourceVersion": "1"}}
+        return web.json_response({"items": [pod], "metadata": metadata})
+
+    server.answer = pages
+    async with watching(server) as watch:
+        assert [pod["metadata"]["name"] for pod in await watch.pods()] == ["pod-0", "pod-1", "pod-2"]
+
+
 async def test_events_change_the_pods(server: FakeApi) -> None:
     async with watching(server) as watch:
         await watch.pods()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -71,6 +72,7 @@ def test_without_nodes_the_namespace_is_one_worker_that_holds_all_executors(know
     assert [worker.worker_id for worker in found.workers] == ["team"]
     assert found.executors.workers == {"app": {"1": "team"}}
     assert len(found.limits) == 1
+    assert found.workers[0].accepts(json.dumps(OWN["spec"]))
 
 
 def test_without_any_bound_the_error_names_what_is_missing_and_the_remedies():

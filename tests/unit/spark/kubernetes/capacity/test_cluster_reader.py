@@ -65,7 +65,11 @@ def lists() -> FakeLists:
     nodes = [{"metadata": {"name": name}} for name in "abcde"]
     return FakeLists(
         nodes,
-        [pod("a"), pod("a", cpu=2), pod("b", "team", is_own=True), pod("b", "team"), pod("a", "second", is_own=True)],
+        [
+            *(pod("a"), pod("a", cpu=2)),
+            *(pod("b", "team", is_own=True), pod("b", "team")),
+            *(pod("a", "second", is_own=True), pod("b", "team", is_own=True, cpu=4)),
+        ],
     )
 
 
@@ -88,7 +92,7 @@ async def test_all_pages_are_read(reader: ClusterReader, lists: FakeLists):
     found = await reader.read()
     assert [node["metadata"]["name"] for node in found.nodes] == list("abcde")
     assert found.others == {"a": usage(3, 2), "b": usage(1)}
-    assert found.own == {"team": {"b": usage(1)}, "second": {"a": usage(1)}}
+    assert found.own == {"team": {"b": usage(5, 2)}, "second": {"a": usage(1)}}
     assert [path for path, _ in lists.requests] == [NODES] * 3 + [PODS] * 3
     assert all(parameters["limit"] == "250" for _, parameters in lists.requests)
     selectors = [parameters.get("fieldSelector") for _, parameters in lists.requests]

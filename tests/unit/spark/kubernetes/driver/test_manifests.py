@@ -163,7 +163,9 @@ def test_volumes_of_the_job_can_hold_the_local_files():
 def test_the_pod_owns_what_it_waits_for():
     created = manifests(secret_env={"TOKEN": "t0ps3cret"})
     dependents = created.dependents("uid-1")
-    assert [*dependents] == ["configmaps", "secrets"]
+    config, secret = dependents["configmaps"], dependents["secrets"]
+    assert (config["apiVersion"], config["kind"], config["data"]) == ("v1", "ConfigMap", created.config)
+    assert (secret["apiVersion"], secret["kind"], secret["stringData"]) == ("v1", "Secret", created.secret)
     for manifest in dependents.values():
         assert manifest["metadata"]["name"] == NAME
         (owner,) = manifest["metadata"]["ownerReferences"]

@@ -54,6 +54,10 @@ def test_refused_executor_pods_do_not_end_the_driver():
     assert properties["spark.executor.failuresValidityInterval"] == "1h"
 
 
+def test_spark_writes_the_exception_that_ends_the_driver_into_the_annotation_that_its_status_reads():
+    assert spark_properties(SUBMISSION, ADDRESS)["spark.kubernetes.driver.annotateExitException"] == "true"
+
+
 def test_the_driver_pod_owns_executors_of_its_name():
     properties = spark_properties(SUBMISSION, ADDRESS)
     assert {
