@@ -20,11 +20,16 @@ class JobEvent(StrEnum):
     FAILED = "FAILED"
     CANCELED = "CANCELED"
     SUSPENDED = "SUSPENDED"
+    LAG_EXCEEDED = "LAG_EXCEEDED"
+    """The lag behind the sources has exceeded `lag_alert_threshold`."""
 
 
 def event_position(summary: PublishedSummary) -> dict[str, Any]:
     """Return the part of a summary that changes with each event."""
-    return {name: getattr(summary, name) for name in ("rescales", "restarts", "outcome", "since", "attempt")}
+    return {
+        name: getattr(summary, name)
+        for name in ("rescales", "restarts", "outcome", "since", "attempt", "lag_alert_since")
+    }
 
 
 def is_position(value: Any) -> TypeGuard[Mapping[str, Any]]:
@@ -39,6 +44,8 @@ def events_since(position: Mapping[str, Any], summary: PublishedSummary) -> Iter
         yield JobEvent.RESCALED
     if restarts > max(rescales, 0):
         yield JobEvent.RESTARTED
+    if summary.lag_alert_since not in (None, position.get("lag_alert_since")):
+        yield JobEvent.LAG_EXCEEDED
     outcome, since = summary.outcome, summary.since
     if outcome in ENDED and (outcome, since) != (position.get("outcome"), position.get("since")):
         yield JobEvent(outcome)
@@ -53,6 +60,7 @@ def event_payload(event: JobEvent, summary: PublishedSummary) -> dict[str, Any]:
         "restarts": summary.restarts,
         "rescales": summary.rescales,
         "cause": summary.cause,
+        "lag_s": summary.lag_alert_lag_s,
         "state": summary.status,
         "at": summary.last_transition_at,
         "reason": summary.last_transition_reason,

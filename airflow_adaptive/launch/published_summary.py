@@ -30,6 +30,8 @@ class PublishedSummary:
         attempt: attempt of the task that runs the job.
         last_transition_at: ISO time of the newest state transition, None without a transition.
         last_transition_reason: reason of the newest state transition, None without a transition.
+        lag_alert_since: ISO time at which the lag exceeded `lag_alert_threshold`, None if the lag does not exceed it.
+        lag_alert_lag_s: lag at that time in seconds, None if the lag does not exceed the threshold.
     """
 
     job: str | None = None
@@ -45,6 +47,8 @@ class PublishedSummary:
     attempt: str | None = None
     last_transition_at: str | None = None
     last_transition_reason: str | None = None
+    lag_alert_since: str | None = None
+    lag_alert_lag_s: float | None = None
 
     @property
     def status(self) -> str:
@@ -55,11 +59,13 @@ class PublishedSummary:
 def decode_summary(document: Any) -> PublishedSummary | None:
     """Decode a published summary. Return None for a document that is not a summary; the state store can contain anything."""
     try:
-        transition = document.get("last_transition") or {}
+        transition, alert = document.get("last_transition") or {}, document.get("lag_alert") or {}
         derived = {
             "vertices": list(document.get("requirements") or ()),
             "last_transition_at": transition.get("at"),
             "last_transition_reason": transition.get("reason"),
+            "lag_alert_since": alert.get("since"),
+            "lag_alert_lag_s": alert.get("lag_s"),
         }
         summary: PublishedSummary = decode(PublishedSummary, {**document, **derived})
     except (AttributeError, LookupError, TypeError, ValueError):

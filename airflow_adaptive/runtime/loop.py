@@ -41,6 +41,7 @@ from airflow_adaptive.runtime.observation.events import (
 )
 from airflow_adaptive.runtime.observation.file_polling import FILE_POLLS_PER_SECOND, FilePolling
 from airflow_adaptive.runtime.observation.job_observation import JobObservation
+from airflow_adaptive.runtime.observation.lag_alert import LagAlerts
 from airflow_adaptive.runtime.observation.observer import Observer
 from airflow_adaptive.runtime.observation.shortage_reports import ShortageReports
 from airflow_adaptive.runtime.once_logger import OnceLogger
@@ -145,7 +146,8 @@ class Loop:
         self._participant = Participant(ports.shared or SharedCluster(ports.clock), ports.cluster)
         self._file_polling = FilePolling(ports.files or RateLimiter(FILE_POLLS_PER_SECOND, ports.clock))
         self._observer = Observer(ports.cluster, ports.directory, self._participant, self._file_polling)
-        self._publisher = Publisher(ports.store, self._resolver, self._journal.history, spec.attempt)
+        self._lag_alerts = LagAlerts(spec.options.lag_alert_threshold)
+        self._publisher = Publisher(ports.store, self._resolver, self._journal.history, spec.attempt, self._lag_alerts)
         self._steps = StepExecutor(
             spec=spec,
             cluster=ports.cluster,
@@ -321,6 +323,7 @@ class Loop:
             await self._steps.take([await self._diagnosis.explain(caused, self.state, observation)])
         self._heartbeat.update(self.state, observation.status, self._now())
         self._publisher.update_urls(observation, self.driver)
+        self._report(self._lag_alerts.update(observation.status, self._now()))
         if observation.cluster is not None:
             self._steps.observe_limits(observation.share.shortage)
             self._report(self._shortages.reason(observation.share.shortage, self.state.available_slots))

@@ -83,6 +83,7 @@ AIRFLOW_METRICS: Final[Mapping[str, Metric]] = {
     "pending_records": Metric(
         type=_GAUGE, doc="rows that wait at the sources, for sources that report the number", flink="pendingRecords"
     ),
+    "source_lag": Metric(type=_GAUGE, doc="age of the oldest unread row, for sources that report the age, seconds"),
     "batch_duration": Metric(
         type=_GAUGE, doc="duration of the newest batch, ms; of several queries, the longest duration"
     ),
@@ -102,6 +103,7 @@ GAUGE_COLUMNS: Final = {
     "num_records_in_per_second": "input",
     "num_records_processed_per_second": "processed",
     "pending_records": "backlog",
+    "source_lag": "lag_s",
     "batch_duration": "batch_ms",
 }
 """Name of a gauge -> column of the job metrics with its value."""

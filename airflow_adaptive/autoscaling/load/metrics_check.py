@@ -64,7 +64,12 @@ def _impossible(metrics: QueryMetrics) -> Iterator[str]:
         "batch duration": metrics.batch_duration,
     }
     yield from (f"{name} is missing" for name, value in needed.items() if value is None)
-    optional = {"backlog": metrics.backlog, "trigger interval": metrics.trigger_interval, "running": metrics.running}
+    optional = {
+        "backlog": metrics.backlog,
+        "unread rows": metrics.unread,
+        "trigger interval": metrics.trigger_interval,
+        "running": metrics.running,
+    }
     for name, value in {**needed, **optional}.items():
         if value is not None and _is_nonsense(value):
             yield f"{name} is {value!r}, which is not a valid amount"

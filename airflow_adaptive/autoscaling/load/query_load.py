@@ -204,7 +204,8 @@ def _load(policy: LoadSettings, memory: QueryMemory, query_input: QueryInput) ->
     running = memory.cost.rows(estimate, effective(query_input.slots, query_input.partitions))
     rate = max(rate, running / interval)
     late = rate * max(0.0, duration - trigger) if trigger else 0.0
-    behind = late + max(0.0, (metrics.backlog or 0.0) - rate * interval)
+    # The unread rows include those of the running batch and those that arrive during the batch.
+    behind = late + max(0.0, max(metrics.backlog or 0.0, metrics.unread or 0.0) - rate * interval)
     return QueryLoad(rate=rate, wanted=rate + behind / policy.catch_up.total_seconds(), trigger=trigger or None)
 
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any
 
+from airflow_adaptive.job.protocol.sources import SourceReport
+
 SUBMISSION_ID_VARIABLE = "AIRFLOW_ADAPTIVE_SUBMISSION_ID"
 """Environment variable of a driver with its submission id, if the cluster client knows the id before the driver starts."""
 
@@ -211,25 +213,6 @@ class ExecutorReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceReport:
-    """A source of a query when the newest batch began. Without a number of partitions, the source does not count rows.
-
-    Attributes:
-        kind: kind of the source, such as `KafkaV2` or `FileStreamSource`.
-        partitions: number of partitions of all topics.
-        lag_rows: rows of all partitions that were available but not read.
-        skew: largest lag of a partition relative to the mean of all partitions, 1 without a lag.
-        worst_partition: partition with the largest lag, such as `flights-3`, None without a lag.
-    """
-
-    kind: str
-    partitions: int | None = None
-    lag_rows: int | None = None
-    skew: float | None = None
-    worst_partition: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class QueryReport:
     """Progress of one query since the driver started.
 
@@ -267,6 +250,17 @@ class QueryReport:
     input_rate: float | None = None
     event_time_delay_s: float | None = None
     sources: tuple[SourceReport, ...] = ()
+
+    @property
+    def unread_rows(self) -> int | None:
+        """Unread rows of all sources, now if the driver polls the sources; None if a source does not provide them."""
+        rows = [source.lag_rows for source in self.sources if source.lag_rows is not None]
+        return sum(rows) if rows and len(rows) == len(self.sources) else self.backlog
+
+    @property
+    def lag_s(self) -> float | None:
+        """Age of the oldest unread row of all sources in seconds, None if no source provides it."""
+        return max((source.lag_s for source in self.sources if source.lag_s is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ from airflow_adaptive.job.protocol.documents import FailureReport, QueryReport
 from airflow_adaptive.job.protocol.failures import report_throwable
 from airflow_adaptive.job.queries.batch_boundary import RUNTIME, BatchBoundary
 from airflow_adaptive.job.queries.progress import ProgressCounter
+from airflow_adaptive.job.queries.sources.query_sources import QuerySources
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,7 @@ class JobQuery:
         self._checkpoint = checkpoint
         self._query: StreamingQuery | None = None
         self._progress = ProgressCounter()
+        self._sources = QuerySources(spark, log.warning)
 
     def start(self, writer: DataStreamWriter) -> None:
         """Start the query on the current configuration of the session. Raises the exceptions of Spark."""
@@ -54,6 +56,7 @@ class JobQuery:
         """Track a run that was started."""
         self._query = query
         self._progress.begin(self.name, _trigger_interval_ms(query))
+        self._sources.begin(query)
 
     def boundary(self) -> BatchBoundary | None:
         """Return the batch boundary of the query, or None for a query that was never started."""
@@ -96,7 +99,10 @@ class JobQuery:
         """Return the progress of the query, or None for a query that was never started."""
         self.update()
         report = self._progress.report
-        return None if report is None else replace(report, active=report.active and self.active(), idle=self._is_idle())
+        if report is None:
+            return None
+        polled = self._sources.polled(report, self._progress.sources)
+        return replace(polled, active=report.active and self.active(), idle=self._is_idle())
 
     def stateful_run(self) -> StatefulRun | None:
         """Return the current run, or None if the query does not run, is stateless or has not committed a batch."""
@@ -115,6 +121,7 @@ class JobQuery:
         """Record the end of the run."""
         self.update()
         self._progress.end()
+        self._sources.end()
 
     def update(self) -> None:
         """Read the progress of the query."""

@@ -12,10 +12,10 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from pyspark.sql.streaming.listener import StreamingQueryProgress
+from pyspark.sql.streaming.listener import SourceProgress, StreamingQueryProgress
 
-from airflow_adaptive.job.protocol.documents import QueryReport, SourceReport
-from airflow_adaptive.job.queries.sources.offset_lag import report_source
+from airflow_adaptive.job.protocol.documents import QueryReport
+from airflow_adaptive.job.queries.sources.source_report import backlog_of, report_at_batch
 
 NO_WATERMARK: Final = "1970-01-01T00:00:00.000Z"
 """Spark's watermark before the first event."""
@@ -29,11 +29,14 @@ class ProgressCounter:
         self._last_batch: int | None = None
         self.report: QueryReport | None = None
         self.state_partitions: int | None = None
+        self.sources: Sequence[SourceProgress] = ()
+        """Progress of the sources in the newest committed batch of the run."""
 
     def begin(self, name: str, trigger_interval_ms: int | None) -> None:
         """Begin a run of the query."""
         self._last_batch = None
         self.state_partitions = None
+        self.sources = ()
         previous = self.report or QueryReport(name=name, active=True)
         self.report = replace(previous, active=True, trigger_interval_ms=trigger_interval_ms)
 
@@ -67,14 +70,15 @@ class ProgressCounter:
         before = progress.batchId - 1 if self._last_batch is None else self._last_batch
         self._last_batch = progress.batchId
         self.state_partitions = _state_partitions(progress)
-        sources = tuple(map(report_source, progress.sources))
+        self.sources = progress.sources
+        sources = tuple(map(report_at_batch, progress.sources))
         self.report = replace(
             self.report,
             batch_id=progress.batchId,
             committed=self.report.committed + progress.batchId - before,
             input_rows=self.report.input_rows + progress.numInputRows,
             batch_rows=progress.numInputRows,
-            backlog=_backlog(sources),
+            backlog=backlog_of(sources),
             batch_duration_ms=progress.durationMs.get("triggerExecution", 0),
             input_rate=_input_rate(progress),
             watermark=_watermark(progress),
@@ -103,12 +107,6 @@ def _input_rate(progress: StreamingQueryProgress) -> float | None:
     rate = progress.inputRowsPerSecond
     known = math.isfinite(rate) and (rate > 0 or progress.numInputRows == 0)
     return round(rate, 3) if known else None
-
-
-def _backlog(sources: Sequence[SourceReport]) -> int | None:
-    """Return the unread rows, or None if not all sources count rows."""
-    known = [source.lag_rows for source in sources if source.lag_rows is not None]
-    return sum(known) if known and len(known) == len(sources) else None
 
 
 def _event_time_delay_s(progress: StreamingQueryProgress) -> float | None:

@@ -111,6 +111,13 @@ class RequirementsSource(Document):
     reason: str = ""
 
 
+class LagAlert(Document):
+    """An alert: the lag behind the sources exceeds `lag_alert_threshold`."""
+
+    since: datetime = Field(description="Time at which the lag exceeded the threshold.")
+    lag_s: float = Field(description="Lag at that time: age of the oldest unread row in seconds.")
+
+
 class Summary(Document):
     """Summary of a job."""
 
@@ -130,6 +137,7 @@ class Summary(Document):
     restarts: int = 0
     rescales: int = 0
     failures: int = Field(default=0, description="Number of recent failures.")
+    lag_alert: LagAlert | None = Field(default=None, description="Alert about the lag; null without an alert.")
     last_transition: Transition | None = None
     urls: Urls = Urls()
     attempt: str | None = None
@@ -222,3 +230,6 @@ class CurrentMetrics(Document):
     processed: float | None = Field(description="Rows processed per second while a batch runs.")
     batch_ms: int | None
     backlog: int | None = Field(description="Rows that are waiting at the sources.")
+    lag_s: float | None = Field(
+        default=None, description="Age of the oldest unread row at the sources in seconds; null if it is unknown."
+    )

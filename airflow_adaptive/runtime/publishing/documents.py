@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from airflow_adaptive.job.protocol.documents import DriverStatus, QueryReport
+from airflow_adaptive.job.protocol.sources import SourceReport
 from airflow_adaptive.runtime.publishing.history_records import all_rescale_records, decision_records, transition_record
 from airflow_adaptive.runtime.publishing.job_view import JobView
 from airflow_adaptive.runtime.requirements.advice import Advice, PolicyAdvice
@@ -78,7 +79,12 @@ def driver_document(status: DriverStatus | None) -> Mapping[str, Any]:
 
 
 def _query_document(query: QueryReport) -> Mapping[str, Any]:
-    return {**asdict(query), "sources": [asdict(source) for source in query.sources]}
+    return {**asdict(query), "sources": [_source_document(source) for source in query.sources]}
+
+
+def _source_document(source: SourceReport) -> Mapping[str, Any]:
+    # A list, because Airflow's state store does not accept a tuple as a JSON value.
+    return {**asdict(source), "partition_lags": [asdict(lag) for lag in source.partition_lags]}
 
 
 def _summary(view: JobView, task: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,6 +106,9 @@ def _summary(view: JobView, task: Mapping[str, Any]) -> dict[str, Any]:
         "attempt": view.attempt,
         "failures": len(view.failures),
         "requirements_source": None if source is None else _source(source),
+        "lag_alert": None
+        if view.lag_alert is None
+        else {"since": _text(view.lag_alert.since), "lag_s": view.lag_alert.lag_s},
         "last_transition": transition_record(transitions[0]) if transitions else None,
         "task": dict(task),
     }

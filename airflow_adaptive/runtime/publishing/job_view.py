@@ -11,6 +11,7 @@ from typing import Final
 
 from airflow_adaptive.job.protocol.documents import DriverStatus
 from airflow_adaptive.runtime.journal.history import History, JobHistory
+from airflow_adaptive.runtime.observation.lag_alert import LagAlert
 from airflow_adaptive.runtime.publishing.urls import Urls
 from airflow_adaptive.runtime.requirements.advice import PolicyAdvice
 from airflow_adaptive.runtime.requirements.sources import RequirementsSource
@@ -67,6 +68,7 @@ class JobView:
         failures: the newest failures, oldest first.
         scheduler: state of the scheduler.
         driver: status of the driver of the current epoch, None without one.
+        lag_alert: the alert about the lag, None without one.
     """
 
     job: str
@@ -90,6 +92,7 @@ class JobView:
     failures: tuple[FailureRecord, ...]
     scheduler: SchedulerState
     driver: DriverStatus | None = None
+    lag_alert: LagAlert | None = None
 
 
 def job_view(
@@ -100,6 +103,7 @@ def job_view(
     driver: DriverStatus | None = None,
     requirements_source: RequirementsSource | None = None,
     policy: PolicyAdvice | None = None,
+    lag_alert: LagAlert | None = None,
 ) -> JobView:
     """Return the view of a job in this state; the arguments are described at `JobView`."""
     return JobView(
@@ -124,4 +128,5 @@ def job_view(
         failures=tuple(state.failures[-MAX_FAILURES:]),
         scheduler=state,
         driver=driver,
+        lag_alert=lag_alert,
     )

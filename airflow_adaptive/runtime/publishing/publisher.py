@@ -12,6 +12,7 @@ from airflow_adaptive.job.protocol.documents import DriverStatus
 from airflow_adaptive.ports import JobStore
 from airflow_adaptive.runtime.journal.history import History
 from airflow_adaptive.runtime.observation.job_observation import JobObservation
+from airflow_adaptive.runtime.observation.lag_alert import LagAlert, LagAlerts
 from airflow_adaptive.runtime.publishing.documents import POLICY, policy_document
 from airflow_adaptive.runtime.publishing.job_view import job_view
 from airflow_adaptive.runtime.publishing.time_series import JobMetrics
@@ -25,7 +26,9 @@ from airflow_adaptive.scheduler.state import Finished, SchedulerState
 class Publisher:
     """Owns what one loop has published: the job view, the job metrics and the URLs."""
 
-    def __init__(self, store: JobStore, resolver: RequirementsResolver, history: History, attempt: str) -> None:
+    def __init__(
+        self, store: JobStore, resolver: RequirementsResolver, history: History, attempt: str, alerts: LagAlerts
+    ) -> None:
         """Create the publisher; publish nothing yet.
 
         Args:
@@ -33,16 +36,18 @@ class Publisher:
             resolver: supplies the source of the requirements and the advice of the rescale policy.
             history: the past of the job.
             attempt: attempt of the task that runs the job.
+            alerts: supplies the alert about the lag.
         """
         self._store = store
         self._resolver = resolver
         self._history = history
         self._attempt = attempt
+        self._alerts = alerts
         self._metrics = JobMetrics()
         self._restoring: asyncio.Task[None] | None = None
         self._is_restored = False
         self._urls = Urls()
-        self._published: tuple[SchedulerState, Urls, RequirementsSource | None, int] | None = None
+        self._published: tuple[SchedulerState, Urls, RequirementsSource | None, int, LagAlert | None] | None = None
         self._policy: PolicyAdvice | None = None
 
     async def restore(self) -> None:
@@ -75,7 +80,7 @@ class Publisher:
         if isinstance(state.current, Finished):
             await self._history.wait()
         requirements_source = self._resolver.requirements_source
-        content = (state, self._urls, requirements_source, self._history.revision)
+        content = (state, self._urls, requirements_source, self._history.revision, self._alerts.current)
         if content != self._published and not self._history.is_pending:
             self._published = content
             self._policy = self._resolver.policy
@@ -88,6 +93,7 @@ class Publisher:
                     driver=self._metrics.status,
                     requirements_source=requirements_source,
                     policy=self._policy,
+                    lag_alert=self._alerts.current,
                 )
             )
         if self._is_restored and (changed := self._metrics.changed_documents()) is not None:

@@ -10,13 +10,15 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, NamedTuple, get_type_hints
+from typing import Any, Final, NamedTuple, TypeVar, get_type_hints
 
 from airflow_adaptive.job.protocol.documents import DriverStatus, QueryReport
 from airflow_adaptive.runtime.publishing.documents import DRIVER, METRICS, driver_document
 from airflow_adaptive.scheduler.allocator.slot_sharing import minimum_slots, required_slots
 from airflow_adaptive.scheduler.snapshot import decode
 from airflow_adaptive.scheduler.state import SchedulerState
+
+Number = TypeVar("Number", int, float)
 
 FINEST: Final = 10
 """Step of the finest resolution, seconds."""
@@ -41,6 +43,7 @@ class Point(NamedTuple):
         batch_ms: duration of the newest batch, ms; of several queries, the longest duration. None without a batch.
         backlog: rows that wait at the sources, None if no source reports the number.
         state: name of the scheduler's state at the end of the step.
+        lag_s: age of the oldest unread row at the sources in seconds, None if no source reports the age.
     """
 
     at: int
@@ -52,6 +55,7 @@ class Point(NamedTuple):
     batch_ms: int | None
     backlog: int | None
     state: str
+    lag_s: float | None = None
 
 
 COLUMNS: Final = Point._fields
@@ -98,8 +102,9 @@ class Gauge:
             input=self._input(status, now.timestamp()),
             processed=sum(_processed(query) for query in queries if query.batch_duration_ms) or None,
             batch_ms=max((query.batch_duration_ms for query in queries), default=0) or None,
-            backlog=_total(query.backlog for query in queries),
+            backlog=_total(query.unread_rows for query in queries),
             state=state.name,
+            lag_s=max((query.lag_s for query in queries if query.lag_s is not None), default=None),
         )
 
     def _input(self, status: DriverStatus | None, at: float) -> float | None:
@@ -209,6 +214,7 @@ def _merged(step: Point, point: Point, points: int) -> Point:
         processed=_mean(step.processed, point.processed, points),
         batch_ms=_worst(step.batch_ms, point.batch_ms),
         backlog=_worst(step.backlog, point.backlog),
+        lag_s=_worst(step.lag_s, point.lag_s),
     )
 
 
@@ -218,7 +224,7 @@ def _mean(before: float | None, now: float | None, points: int) -> float | None:
     return round(before + (now - before) / max(points, 1), 2)
 
 
-def _worst(before: int | None, now: int | None) -> int | None:
+def _worst(before: Number | None, now: Number | None) -> Number | None:
     return max((value for value in (before, now) if value is not None), default=None)
 
 

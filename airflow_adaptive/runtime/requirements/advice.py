@@ -89,7 +89,8 @@ class QueryMetrics:
         vertices: names of the vertices of the query.
         input_rate: input rate, in rows per second.
         busy_rate: rows per second that the query processes while it is busy.
-        backlog: rows that the query has not read yet, None if its sources do not report a backlog.
+        backlog: rows that the query had not read when the newest batch began, None if its sources do not report a backlog.
+        unread: rows that the query has not committed yet, None if its sources do not report them.
         busy: share of the time in which the query is busy, from 0 to 1.
         batch_duration: duration of the last batches, in ms.
         trigger_interval: interval between the starts of two batches, in ms; None if batches follow each other without a pause.
@@ -108,6 +109,7 @@ class QueryMetrics:
     epoch: int
     sequence: int
     running: float | None = None
+    unread: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -234,6 +234,11 @@ class Options:
         or_unset(positive),
         "Longest outage of the job directory that the loop tolerates before the task fails; unset: no limit.",
     )
+    lag_alert_threshold: timedelta | None = _option(
+        None,
+        or_unset(positive),
+        "Age of the oldest unread row at the sources above which the job raises an alert; unset: never.",
+    )
     history_size: int = _option(
         1000,
         one_or_more,

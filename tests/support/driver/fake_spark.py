@@ -82,7 +82,8 @@ class Spark:
             "Pool": Pool,
         }
         self._jvm = SimpleNamespace(
-            **{f"org.apache.spark.scheduler.{name}": value for name, value in scheduling.items()}
+            **{f"org.apache.spark.scheduler.{name}": value for name, value in scheduling.items()},
+            **{"scala.jdk.javaapi.CollectionConverters": SimpleNamespace(asJava=list)},
         )
 
     @property
@@ -120,8 +121,10 @@ class Query(StreamingQuery):
         self.number = len(spark.queries)
         spark.queries.append(self)
         once = SimpleNamespace(getClass=lambda: SimpleNamespace(getSimpleName=lambda: "OneTimeTrigger"))
+        without_sources = SimpleNamespace(collectLeaves=list)
         self._jsq = SimpleNamespace(
-            exception=lambda: Maybe(self.error), streamingQuery=lambda: SimpleNamespace(trigger=lambda: once)
+            exception=lambda: Maybe(self.error),
+            streamingQuery=lambda: SimpleNamespace(trigger=lambda: once, analyzedPlan=lambda: without_sources),
         )
 
     @property

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Final
 
 from airflow_adaptive.local.distribution import find_spark
@@ -17,6 +18,18 @@ BROKER: Final = Packages(
 
 CONNECTOR: Final = Packages("Kafka", ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",))
 """The newest published version, which also works with Spark 4.3."""
+
+CONNECTOR_JARS: Final = ("org.apache.spark_", "org.apache.kafka_", "org.apache.commons_commons-pool2")
+"""Beginnings of the names of the jars that Spark does not contain. The others would only make the start of an application slower."""
+
+
+def connector_jars() -> list[Path]:
+    """Return the jars of Spark's connector without those that Spark contains.
+
+    Raises:
+        MissingJarsError: the jars of the connector are not in the cache.
+    """
+    return [jar for jar in CONNECTOR.jars if jar.name.startswith(CONNECTOR_JARS)]
 
 
 def broker_classpath() -> str:

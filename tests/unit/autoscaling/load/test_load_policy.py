@@ -55,6 +55,12 @@ def test_a_fall_is_bounded_by_the_factor():
     assert watched(slots=16).watch(10, minutes=12).path[:2] == [16, 8]
 
 
+def test_unread_rows_during_a_batch_require_the_slots_that_work_them_off_in_time():
+    """The backlog at the beginning of the newest batch does not contain rows that arrived later."""
+    assert watched().watch(280, minutes=3).watch(280, minutes=2, unread=280.0).slots == 4
+    assert watched().watch(280, minutes=3).watch(280, minutes=2, unread=60_000.0).slots > 4
+
+
 def test_backlog_requires_the_slots_that_work_it_off_in_time():
     steady = watched().watch(280, minutes=3)
     late = watched().watch(280, minutes=3).watch(280, minutes=2, backlog=60_000.0)

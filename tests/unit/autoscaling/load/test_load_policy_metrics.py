@@ -23,6 +23,7 @@ from tests.support.autoscaling.observed_load_policy import POLICY, watched
         ({"input_rate": None}, "input rate is missing"),
         ({"busy_rate": math.nan}, "busy rate is nan"),
         ({"backlog": -3.0}, "backlog is -3.0"),
+        ({"unread": math.nan}, "unread rows is nan"),
         ({"busy": math.inf}, "busy share is inf"),
         ({"batch_duration": -1.0}, "batch duration is -1.0"),
         ({"trigger_interval": 1e300}, "trigger interval is 1e+300"),

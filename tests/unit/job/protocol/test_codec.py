@@ -30,8 +30,8 @@ from airflow_adaptive.job.protocol.documents import (
     FailureReport,
     JournalDocument,
     QueryReport,
-    SourceReport,
 )
+from airflow_adaptive.job.protocol.sources import PartitionLag, SourceReport
 from tests.support.driver.simulated_driver import directive, plan
 
 FORMAT = FORMATS[-1]
@@ -58,7 +58,18 @@ STATUS = DriverStatus(
             watermark="w",
             trigger_interval_ms=500,
             event_time_delay_s=1.5,
-            sources=(SourceReport(kind="KafkaV2", partitions=2, lag_rows=3, skew=2.0, worst_partition="t-1"),),
+            sources=(
+                SourceReport(
+                    kind="KafkaV2",
+                    partitions=2,
+                    lag_rows=3,
+                    skew=2.0,
+                    worst_partition="t-1",
+                    lag_s=4.5,
+                    is_lag_minimum=True,
+                    partition_lags=(PartitionLag(partition="t-1", rows=3, seconds=4.5),),
+                ),
+            ),
         ),
     ),
     failure=FailureReport(error_class="E", message="m", causes=("A", "B")),

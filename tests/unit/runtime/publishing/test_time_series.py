@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus, QueryReport
+from airflow_adaptive.job.protocol.sources import SourceReport
 from airflow_adaptive.runtime.publishing.documents import DRIVER, MAX_VALUE_BYTES
 from airflow_adaptive.runtime.publishing.time_series import COLUMNS, RESOLUTIONS, JobMetrics
 from airflow_adaptive.scheduler.state import SchedulerState
@@ -77,6 +79,16 @@ def test_job_without_a_driver_has_bounds_and_a_state_but_no_metrics(running: Sch
     assert [point[name] for name in ("input", "processed", "batch_ms", "backlog")] == [None] * 4
     assert changed is not None
     assert changed[DRIVER] == {}
+
+
+def test_lag_of_a_step_is_the_worst_lag_of_all_queries(running: SchedulerState) -> None:
+    metrics, waiting = JobMetrics(), report(0, backlog=1).queries[0]
+    for second, lags in enumerate([(None,), (4.5, 61.0), (2.0,)]):
+        sources = tuple(SourceReport(kind="KafkaV2", lag_rows=3, lag_s=lag) for lag in lags)
+        status = replace(report(0), queries=(waiting, replace(waiting, sources=sources)))
+        metrics.record(running, status, START + timedelta(seconds=second))
+    (step,) = points(metrics.changed_documents())
+    assert (step["lag_s"], step["backlog"]) == (61.0, 7)
 
 
 def test_step_shows_the_mean_rate_and_the_worst_of_the_rest(running: SchedulerState) -> None:

@@ -46,6 +46,7 @@ DEFAULTS = {
     "trigger_lifetime": "12 h",
     "orphan_timeout": "7 d",
     "job_directory_timeout": None,
+    "lag_alert_threshold": None,
     "history_size": 1000,
     "failure_history_size": 16,
     "non_recoverable_failures": None,

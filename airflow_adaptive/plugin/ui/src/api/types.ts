@@ -55,6 +55,7 @@ export interface CurrentMetrics {
   processed: number | null;
   batch_ms: number | null;
   backlog: number | null;
+  lag_s: number | null;
 }
 
 /** The source of the active bounds. */
@@ -97,6 +98,7 @@ export interface JobItem {
   restarts: number;
   rescales: number;
   failures: number;
+  lag_alert: { since: string; lag_s: number } | null;
   last_transition: Transition | null;
   urls: Urls;
   attempt: string | null;

@@ -2,6 +2,7 @@ import { Alert, Stack } from "@chakra-ui/react";
 import type { ReactNode } from "react";
 import type { JobDetails, RequestRecord } from "../../api/types";
 import { Moment } from "../../components/values/Moment";
+import { duration } from "../../lib/format/format";
 import { bounds } from "../../lib/format/parallelism";
 
 const IN_PROGRESS: Record<string, string> = {
@@ -18,6 +19,12 @@ export const JobMessages = ({ details }: { details: JobDetails }) => {
       {details.cause !== null && (
         <Message status="error" title="Root cause">
           {details.cause}
+        </Message>
+      )}
+      {details.lag_alert !== null && (
+        <Message status="warning" title="The lag exceeds lag_alert_threshold">
+          The oldest unread row was {duration(details.lag_alert.lag_s)} old,{" "}
+          <Moment at={details.lag_alert.since} />.
         </Message>
       )}
       {details.problem !== null && (

@@ -2,7 +2,7 @@ import { Badge, Box, Text } from "@chakra-ui/react";
 import type { JobDetails } from "../../api/types";
 import { Moment } from "../../components/values/Moment";
 import { Stat, StatList } from "../../components/layout/Stat";
-import { count, exact, millis, rate } from "../../lib/format/format";
+import { count, duration, exact, millis, rate } from "../../lib/format/format";
 import { bounds, text, total, totalRange } from "../../lib/format/parallelism";
 import { readable } from "../../lib/format/reasonText";
 import { sourceText } from "../../lib/scheduler/requirementsSource";
@@ -63,6 +63,9 @@ const Throughput = ({ details }: { details: JobDetails }) => {
       <Stat label="Batch duration">{millis(metrics?.batch_ms)}</Stat>
       <Stat hint={exact(metrics?.backlog)} label="Backlog">
         {count(metrics?.backlog)}
+      </Stat>
+      <Stat hint="Age of the oldest unread row at the sources" label="Lag">
+        {duration(metrics?.lag_s)}
       </Stat>
     </>
   );

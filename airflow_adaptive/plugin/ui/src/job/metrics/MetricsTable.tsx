@@ -1,10 +1,20 @@
 import { Box, Table } from "@chakra-ui/react";
 import { ColumnHeaders } from "../../components/layout/ColumnHeaders";
-import { count, millis, moment, rate } from "../../lib/format/format";
+import { count, duration, millis, moment, rate } from "../../lib/format/format";
 import type { Point } from "../../lib/scheduler/timeSeries";
 import { styleOf } from "../../lib/scheduler/states";
 
-const COLUMNS = ["Time", "State", "Slots", "Bounds", "Rows in", "Processed", "Batch duration", "Backlog"];
+const COLUMNS = [
+  "Time",
+  "State",
+  "Slots",
+  "Bounds",
+  "Rows in",
+  "Processed",
+  "Batch duration",
+  "Backlog",
+  "Lag",
+];
 
 /** Maximum number of rows. The table skips points at regular intervals. */
 const MOST_ROWS = 60;
@@ -35,6 +45,7 @@ export const MetricsTable = ({ points }: { points: Point[] }) => {
                   <Table.Cell>{rate(point.processed)}</Table.Cell>
                   <Table.Cell>{millis(point.batch_ms)}</Table.Cell>
                   <Table.Cell>{count(point.backlog)}</Table.Cell>
+                  <Table.Cell>{duration(point.lag_s)}</Table.Cell>
                 </Table.Row>
               ))}
             </Table.Body>

@@ -2,7 +2,7 @@
 import type { ChartDataset, ChartOptions, Plugin } from "chart.js";
 import type { AnnotationOptions } from "chartjs-plugin-annotation";
 import type { Rescale } from "../../api/types";
-import { count, millis, rate, tick } from "../../lib/format/format";
+import { count, duration, millis, rate, tick } from "../../lib/format/format";
 import { type Point, timeTicks } from "../../lib/scheduler/timeSeries";
 import type { Cursor } from "./cursor";
 import type { ChartColors } from "./chartColors";
@@ -58,6 +58,13 @@ export const KINDS: ChartKind[] = [
     text: count,
     isWhole: true,
     lines: [{ label: "rows waiting", value: (point) => point.backlog, color: "warm" }],
+  },
+  {
+    id: "lag",
+    title: "Lag",
+    text: duration,
+    isWhole: false,
+    lines: [{ label: "age of the oldest unread row", value: (point) => point.lag_s, color: "warm" }],
   },
 ];
 

@@ -10,10 +10,11 @@ export interface Point {
   processed: number | null;
   batch_ms: number | null;
   backlog: number | null;
+  lag_s: number | null;
   state: string | null;
 }
 
-const NUMBERS = ["slots", "lower", "upper", "input", "processed", "batch_ms", "backlog"] as const;
+const NUMBERS = ["slots", "lower", "upper", "input", "processed", "batch_ms", "backlog", "lag_s"] as const;
 
 /** The points of a page, oldest first. The values of missing columns are null. */
 export const pointsOf = (page: Metrics): Point[] => {
@@ -53,6 +54,7 @@ const emptyPoint = (at: number): Point => ({
   processed: null,
   batch_ms: null,
   backlog: null,
+  lag_s: null,
   state: null,
 });
 

@@ -1,0 +1,47 @@
+"""The sources of a query in the driver status."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionLag:
+    """The lag of a query behind one partition.
+
+    Attributes:
+        partition: the partition, such as `flights-3`.
+        rows: unread rows.
+        seconds: age of the oldest unread row.
+    """
+
+    partition: str
+    rows: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceReport:
+    """A source of a query. Without a number of partitions, the source does not count rows.
+
+    The driver polls Kafka sources. The values of other sources are those at the beginning of the newest batch.
+
+    Attributes:
+        kind: kind of the source, such as `KafkaV2` or `FileStreamSource`.
+        partitions: number of partitions of all topics.
+        lag_rows: unread rows of all partitions.
+        skew: largest lag of a partition relative to the mean of all partitions, 1 without a lag.
+        worst_partition: partition with the most unread rows, such as `flights-3`, None without a lag.
+        lag_s: age of the oldest unread row in seconds, 0 without unread rows, None if the age is unknown.
+        is_lag_minimum: whether the oldest unread row is older than `lag_s`, because it was there before the driver's first poll.
+        partition_lags: the partitions with the oldest unread rows, the oldest first.
+    """
+
+    kind: str
+    partitions: int | None = None
+    lag_rows: int | None = None
+    skew: float | None = None
+    worst_partition: str | None = None
+    lag_s: float | None = None
+    is_lag_minimum: bool = False
+    partition_lags: tuple[PartitionLag, ...] = ()

@@ -1,0 +1,26 @@
+"""Offsets of a source that counts rows by partition, such as Kafka. Spark writes such offsets as `{"topic": {"0": 12}}`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+Partition = tuple[str, int]
+"""Topic and number of a partition."""
+
+Offsets = Mapping[Partition, int]
+"""Number of the next row of each partition."""
+
+
+def read_offsets(text: str | None) -> Offsets | None:
+    """Return the offsets of a JSON text, or None if the source does not count rows by partition."""
+    try:
+        topics = json.loads(text or "")
+        return {(topic, int(number)): int(row) for topic, rows in topics.items() for number, row in rows.items()}
+    except (AttributeError, TypeError, ValueError):
+        return None
+
+
+def unread_rows(read: Offsets, ends: Offsets) -> dict[Partition, int]:
+    """Return the unread rows of each partition of the end offsets. A query reads a new partition from its first row."""
+    return {partition: max(row - read.get(partition, 0), 0) for partition, row in ends.items()}

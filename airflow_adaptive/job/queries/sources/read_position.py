@@ -1,0 +1,42 @@
+"""The position of a query in its sources, from the query's checkpoint.
+
+The module uses the JVM: `offsetLog` and `commitLog` of `org.apache.spark.sql.execution.streaming.runtime.StreamExecution`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from airflow_adaptive.job.jvm import from_scala
+from airflow_adaptive.job.queries.sources.offsets import Offsets, read_offsets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPosition:
+    """The position after the newest committed batch.
+
+    Attributes:
+        at: time at which the batch began, in seconds since the Unix epoch.
+        offsets: offsets that the query has read, by the number of the source; only of sources that count rows by partition.
+    """
+
+    at: float
+    offsets: Mapping[int, Offsets]
+
+
+def read_position(spark: SparkSession, execution: Any) -> ReadPosition | None:
+    """Return the position of a query that was started, or None if the query has no committed batch. Raises the exceptions of Spark."""
+    committed = execution.commitLog().getLatestBatchId()
+    logged = execution.offsetLog().get(committed.get()) if committed.isDefined() else committed
+    metadata = logged.get().metadataOpt() if logged.isDefined() else logged
+    if not metadata.isDefined():
+        return None
+    texts = [
+        offset.get().json() if offset.isDefined() else None for offset in from_scala(spark, logged.get().offsets())
+    ]
+    known = {number: offsets for number, text in enumerate(texts) if (offsets := read_offsets(text)) is not None}
+    return ReadPosition(at=metadata.get().batchTimestampMs() / 1000, offsets=known)

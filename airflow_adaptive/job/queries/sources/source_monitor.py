@@ -1,0 +1,212 @@
+"""Polls the sources of a query in a thread of its own, because Spark's progress contains offsets only at the end of a batch.
+
+A poll that hangs blocks only its thread. The query continues, and its lag counts from the newest poll.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from airflow_adaptive.job.protocol.failures import redact
+from airflow_adaptive.job.queries.sources.end_offsets import Age, EndOffsetHistory
+from airflow_adaptive.job.queries.sources.offsets import Offsets, Partition, unread_rows
+from airflow_adaptive.job.queries.sources.read_position import ReadPosition
+
+POLL_INTERVAL_S: Final = 10.0
+
+
+class PolledSource(Protocol):
+    """A source whose end offsets can be read; see `kafka_topics.KafkaTopics`."""
+
+    @property
+    def description(self) -> str:
+        """Description of the source, as Spark's progress contains it."""
+        ...
+
+    def end_offsets(self) -> Offsets:
+        """Return the end offset of each partition. May take long, and raises any exception."""
+        ...
+
+    def close(self) -> None:
+        """Release the resources of the source."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lag:
+    """The lag of a query behind one source.
+
+    Attributes:
+        description: description of the source.
+        rows: unread rows of each partition.
+        ages: age of the oldest unread row of each partition that has unread rows.
+    """
+
+    description: str
+    rows: Mapping[Partition, int]
+    ages: Mapping[Partition, Age]
+
+
+@dataclass(slots=True)
+class _Polled:
+    """What the polls of one source have found.
+
+    Attributes:
+        description: description of the source.
+        history: end offsets over time.
+        polls: number of polls.
+        begun_at: offsets at which the run began, None if the run began without a checkpoint.
+        known: lag that was computed last, with the number of polls and the offsets for which it was computed.
+    """
+
+    description: str
+    history: EndOffsetHistory = field(default_factory=EndOffsetHistory)
+    polls: int = 0
+    begun_at: Offsets | None = None
+    known: tuple[int, Offsets, Lag] | None = None
+
+
+class SourceMonitor:
+    """Polls the sources of one query over all its runs in this driver. The driver loop and the polling thread call the methods."""
+
+    def __init__(
+        self,
+        warn: Callable[[str], None],
+        *,
+        clock: Callable[[], float] = time.time,
+        interval_s: float = POLL_INTERVAL_S,
+    ) -> None:
+        """Create a monitor that polls nothing yet.
+
+        Args:
+            warn: called when polls fail, and again only after a successful poll.
+            clock: the time, in seconds since the Unix epoch.
+            interval_s: interval between two polls, in seconds.
+        """
+        self._warn = warn
+        self._clock = clock
+        self._interval_s = interval_s
+        self._lock = threading.Lock()
+        self._polled: dict[int, _Polled] = {}
+        self._end: threading.Event | None = None
+
+    def begin(self, find: Callable[[], Mapping[int, PolledSource]], read: Callable[[], ReadPosition | None]) -> None:
+        """Begin to poll the sources of a run.
+
+        Args:
+            find: returns the sources that can be polled, by their number in the query. Called in the polling thread.
+            read: returns the position of the newest committed batch in the checkpoint. Called in the polling thread.
+        """
+        self.end()
+        with self._lock:
+            for polled in self._polled.values():
+                polled.begun_at = None
+        self._end = threading.Event()
+        threading.Thread(target=self._run, args=(self._end, find, read), name="source-monitor", daemon=True).start()
+
+    def end(self) -> None:
+        """End the polls of the run. What they have found remains for the next run."""
+        if self._end is not None:
+            self._end.set()
+
+    def lag(self, number: int, description: str, read: Offsets) -> Lag | None:
+        """Return the lag behind a source, or None before its first poll.
+
+        Args:
+            number: number of the source in the query.
+            description: description of the source in Spark's progress.
+            read: offsets that the query has read.
+        """
+        with self._lock:
+            polled = self._polled.get(number)
+            return None if polled is None or polled.description != description else self._lag(polled, read)
+
+    def before_first_batch(self) -> Sequence[Lag]:
+        """Return the lag behind each source of a run that began from a checkpoint and has not committed a batch."""
+        with self._lock:
+            begun = [(polled, polled.begun_at) for polled in self._polled.values()]
+            lags = [self._lag(polled, read) for polled, read in begun if read is not None]
+        return [lag for lag in lags if lag is not None]
+
+    def _lag(self, polled: _Polled, read: Offsets) -> Lag | None:
+        if not polled.polls:
+            return None
+        if polled.known is None or polled.known[:2] != (polled.polls, read):
+            polled.history.forget(read)
+            rows, ages = unread_rows(read, polled.history.ends), polled.history.ages(read, self._clock())
+            polled.known = polled.polls, read, Lag(description=polled.description, rows=rows, ages=ages)
+        return polled.known[2]
+
+    def _run(
+        self,
+        end: threading.Event,
+        find: Callable[[], Mapping[int, PolledSource]],
+        read: Callable[[], ReadPosition | None],
+    ) -> None:
+        sources: Mapping[int, PolledSource] = {}
+        try:
+            sources = find()
+            if sources:
+                self._restore(end, sources, read())
+        except (Py4JError, PySparkException) as error:
+            self._warn(
+                f"the sources cannot be polled, so their lag is only known when a batch begins: {_error_text(error)}"
+            )
+        failing = False
+        while sources and not end.is_set():
+            failing = self._poll(end, sources, was_failing=failing)
+            end.wait(self._interval_s)
+        self._close(sources)
+
+    def _restore(self, end: threading.Event, sources: Mapping[int, PolledSource], read: ReadPosition | None) -> None:
+        """Begin the history of a new driver with the position of the last driver, so that rows of the downtime have their age."""
+        for number, source in sources.items():
+            offsets = None if read is None else read.offsets.get(number)
+            with self._lock:
+                if end.is_set():
+                    return
+                polled = self._polled.setdefault(number, _Polled(source.description))
+                polled.begun_at = offsets
+                if polled.history.is_empty and read is not None and offsets is not None:
+                    polled.history.record(read.at, offsets)
+
+    def _poll(self, end: threading.Event, sources: Mapping[int, PolledSource], *, was_failing: bool) -> bool:
+        """Poll all sources, and return whether a poll failed."""
+        failed = False
+        for number, source in sources.items():
+            try:
+                ends = source.end_offsets()
+            except (Py4JError, PySparkException) as error:
+                failed = True
+                if not was_failing and not end.is_set():
+                    self._warn(
+                        f"the end offsets of {source.description} cannot be read, will retry: {_error_text(error)}"
+                    )
+            else:
+                self._record(end, number, ends)
+        return failed
+
+    def _record(self, end: threading.Event, number: int, ends: Offsets) -> None:
+        with self._lock:
+            if not end.is_set():
+                self._polled[number].history.record(self._clock(), ends)
+                self._polled[number].polls += 1
+
+    def _close(self, sources: Mapping[int, PolledSource]) -> None:
+        for source in sources.values():
+            try:
+                source.close()
+            except (Py4JError, PySparkException) as error:
+                self._warn(f"the connection of {source.description} cannot be closed: {_error_text(error)}")
+
+
+def _error_text(error: Any) -> str:
+    cause = getattr(error, "java_exception", None) or error
+    return redact(str(cause).partition("\n")[0])

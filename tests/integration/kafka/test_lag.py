@@ -1,0 +1,67 @@
+"""The lag of a query behind a real broker, as a real driver reports it. The source authenticates with SCRAM."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from airflow_adaptive.job.protocol.documents import DriverStatus
+from airflow_adaptive.local.cluster import LocalCluster
+from tests.support.driver.driver_on_cluster import TIMEOUT_S
+from tests.support.kafka.cluster import KafkaCluster
+from tests.support.kafka.driver_on_kafka import DriverOnKafka, source_of
+
+pytestmark = pytest.mark.timeout(600)
+
+START_S = 3 * TIMEOUT_S
+"""For the start of a driver and its first batch, beside a broker."""
+
+
+@pytest.fixture
+def job(spark_cluster: LocalCluster, kafka: KafkaCluster, topic: str, tmp_path: Path) -> DriverOnKafka:
+    kafka.clients.create_topic(topic, 2)
+    return DriverOnKafka.create(spark_cluster, kafka, topic, tmp_path)
+
+
+def lag(status: DriverStatus) -> tuple[int | None, float | None]:
+    source = source_of(status)
+    return (None, None) if source is None else (source.lag_rows, source.lag_s)
+
+
+def test_lag_grows_during_a_batch_and_while_no_driver_runs(job: DriverOnKafka) -> None:
+    clients = job.kafka.clients
+    clients.produce(job.topic, ["a"] * 5, partition=0)
+    job.start()
+    job.driver.wait_status("a poll without unread rows", lambda now: lag(now) == (0, 0.0), START_S)
+
+    job.pause()
+    clients.produce(job.topic, ["b"], partition=0)
+    job.driver.wait_status("the batch that waits", lambda now: not now.queries[0].idle)
+    clients.produce(job.topic, ["c"] * 3, partition=0)
+    clients.produce(job.topic, ["d"], partition=1)
+
+    def grows(now: DriverStatus) -> bool:
+        rows, seconds = lag(now)
+        return rows is not None and rows >= 4 and seconds is not None and seconds > 12
+
+    source = source_of(job.driver.wait_status("a lag that grows without a committed batch", grows))
+    assert source is not None
+    assert (source.partitions, source.worst_partition, source.is_lag_minimum) == (2, f"{job.topic}-0", False)
+    assert [it.partition for it in source.partition_lags] == [f"{job.topic}-0", f"{job.topic}-1"]
+    job.resume()
+    job.driver.wait_status("no lag", lambda now: lag(now) == (0, 0.0))
+    job.stop()
+
+    clients.produce(job.topic, ["e"] * 7, partition=1)
+    job.pause()
+    job.driver.epoch = 2
+    job.start()
+    status = job.driver.wait_status("the lag of the downtime", lambda now: now.epoch == 2 and lag(now)[0] == 7, START_S)
+    seconds = lag(status)[1]
+    assert seconds is not None
+    assert seconds > 0
+    job.resume()
+    job.driver.wait_status("the rows of the downtime", lambda now: lag(now)[0] == 0 and now.queries[0].input_rows == 7)
+    assert "cannot be" not in job.driver.output()
+    job.stop()

@@ -1,0 +1,192 @@
+"""The thread of the monitor, with sources that the tests control."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JError
+
+from airflow_adaptive.job.queries.sources.end_offsets import Age
+from airflow_adaptive.job.queries.sources.offsets import Offsets
+from airflow_adaptive.job.queries.sources.read_position import ReadPosition
+from airflow_adaptive.job.queries.sources.source_monitor import Lag, SourceMonitor
+from airflow_adaptive.local.waiting import wait_until
+
+A = ("a", 0)
+NAME = "KafkaV2[Subscribe[a]]"
+TIMEOUT_S = 60.0
+
+
+class Source:
+    """A source whose polls the test answers."""
+
+    description = NAME
+
+    def __init__(self, ends: int = 0) -> None:
+        self.ends = ends
+        self.error: Exception | None = None
+        self.hangs = threading.Event()
+        self.hangs.set()
+        self.polls = 0
+        self.closed = threading.Event()
+
+    def end_offsets(self) -> Offsets:
+        self.polls += 1
+        self.hangs.wait(TIMEOUT_S)
+        if self.error is not None:
+            raise self.error
+        return {A: self.ends}
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+class Monitored:
+    """A monitor with a manual clock, and its warnings."""
+
+    def __init__(self, interval_s: float = 0.01) -> None:
+        self.now = 1000.0
+        self.warnings: list[str] = []
+        self.monitor = SourceMonitor(self.warnings.append, clock=lambda: self.now, interval_s=interval_s)
+
+    def begin(self, source: Source, read: ReadPosition | None = None) -> None:
+        self.monitor.begin(lambda: {0: source}, lambda: read)
+
+    def lag(self, read: int) -> Lag | None:
+        return self.monitor.lag(0, NAME, {A: read})
+
+    def wait(self, condition: Callable[[], Any], what: str) -> None:
+        wait_until(condition, TIMEOUT_S, what)
+
+
+@pytest.fixture
+def monitored() -> Any:
+    found = Monitored()
+    yield found
+    found.monitor.end()
+
+
+def test_lag_is_unknown_before_the_first_poll(monitored: Monitored):
+    assert monitored.lag(0) is None
+    source = Source(ends=4)
+    source.hangs.clear()
+    monitored.begin(source)
+    monitored.wait(lambda: source.polls, "the first poll")
+    assert monitored.lag(0) is None
+    source.hangs.set()
+    monitored.wait(lambda: monitored.lag(0), "the lag")
+
+
+def test_lag_grows_without_a_batch(monitored: Monitored):
+    source = Source(ends=4)
+    monitored.begin(source)
+    monitored.wait(lambda: monitored.lag(4), "the first poll")
+    assert monitored.lag(4) == Lag(description=NAME, rows={A: 0}, ages={})
+    monitored.now, source.ends = 1010.0, 24
+    monitored.wait(lambda: monitored.lag(4) != Lag(description=NAME, rows={A: 0}, ages={}), "a lag")
+    monitored.now = 1020.0
+    polls = source.polls
+    monitored.wait(lambda: source.polls > polls + 1, "another poll")
+    assert monitored.lag(4) == Lag(description=NAME, rows={A: 20}, ages={A: Age(seconds=20.0)})
+
+
+def test_lag_falls_with_a_batch_before_the_next_poll():
+    monitored = Monitored(interval_s=TIMEOUT_S)
+    monitored.begin(Source(ends=10))
+    monitored.wait(lambda: monitored.lag(4), "the first poll")
+    monitored.now = 1007.0
+    assert monitored.lag(6) == Lag(description=NAME, rows={A: 4}, ages={A: Age(seconds=7.0, is_minimum=True)})
+    monitored.now = 1009.0
+    assert monitored.lag(6) == Lag(description=NAME, rows={A: 4}, ages={A: Age(seconds=7.0, is_minimum=True)})
+    monitored.monitor.end()
+
+
+def test_another_source_under_the_same_number_has_no_lag(monitored: Monitored):
+    monitored.begin(Source(ends=4))
+    monitored.wait(lambda: monitored.lag(4), "the first poll")
+    assert monitored.monitor.lag(0, "KafkaV2[Subscribe[b]]", {A: 4}) is None
+    assert monitored.monitor.lag(1, NAME, {A: 4}) is None
+
+
+def test_new_driver_begins_with_the_position_of_the_last_driver(monitored: Monitored):
+    monitored.begin(Source(ends=30), ReadPosition(at=400.0, offsets={0: {A: 10}}))
+    monitored.wait(monitored.monitor.before_first_batch, "the first poll")
+    (lag,) = monitored.monitor.before_first_batch()
+    assert lag == Lag(description=NAME, rows={A: 20}, ages={A: Age(seconds=600.0)})
+    assert monitored.lag(20) == Lag(description=NAME, rows={A: 10}, ages={A: Age(seconds=300.0)})
+
+
+def test_next_run_keeps_the_history_and_not_the_old_position(monitored: Monitored):
+    first = Source(ends=10)
+    monitored.begin(first, ReadPosition(at=900.0, offsets={0: {A: 0}}))
+    monitored.wait(monitored.monitor.before_first_batch, "the first poll")
+    monitored.now = 1100.0
+    monitored.begin(Source(ends=10), ReadPosition(at=1050.0, offsets={0: {A: 5}}))
+    monitored.wait(first.closed.is_set, "the end of the first run")
+    monitored.wait(monitored.monitor.before_first_batch, "the first poll of the second run")
+    assert monitored.lag(5) == Lag(description=NAME, rows={A: 5}, ages={A: Age(seconds=150.0)})
+
+
+def test_run_without_a_checkpoint_has_no_lag_before_its_first_batch(monitored: Monitored):
+    monitored.begin(Source(ends=10))
+    monitored.wait(lambda: monitored.lag(0), "the first poll")
+    assert monitored.monitor.before_first_batch() == []
+
+
+def test_failing_polls_are_reported_once_and_retried(monitored: Monitored):
+    source = Source(ends=10)
+    source.error = Py4JError("org.apache.kafka.common.errors.TimeoutException: password=hunter22\n\tat Frame")
+    monitored.begin(source)
+    monitored.wait(lambda: source.polls > 2, "polls")
+    assert len(monitored.warnings) == 1
+    assert "cannot be read, will retry" in monitored.warnings[0]
+    assert "hunter22" not in monitored.warnings[0]
+    assert "Frame" not in monitored.warnings[0]
+    source.error = None
+    monitored.wait(lambda: monitored.lag(4), "the lag")
+    polls, source.error = source.polls, Py4JError("again")
+    monitored.wait(lambda: source.polls > polls + 1, "failing polls")
+    monitored.wait(lambda: len(monitored.warnings) == 2, "another warning")
+
+
+def test_poll_that_hangs_blocks_neither_the_driver_loop_nor_the_next_run(monitored: Monitored):
+    hanging, source = Source(ends=99), Source(ends=6)
+    hanging.hangs.clear()
+    monitored.begin(hanging)
+    monitored.wait(lambda: hanging.polls, "the poll that hangs")
+    monitored.monitor.end()
+    monitored.begin(source)
+    monitored.wait(lambda: monitored.lag(4), "the poll of the next run")
+    hanging.hangs.set()
+    monitored.wait(hanging.closed.is_set, "the end of the first run")
+    lag = monitored.lag(4)
+    assert lag is not None
+    assert lag.rows == {A: 2}
+
+
+def test_sources_that_cannot_be_found_are_reported(monitored: Monitored):
+    def fail() -> Any:
+        raise Py4JError("Method analyzedPlan([]) does not exist")
+
+    monitored.monitor.begin(fail, lambda: None)
+    monitored.wait(lambda: monitored.warnings, "the warning")
+    assert "the sources cannot be polled" in monitored.warnings[0]
+
+
+def test_failure_to_close_is_reported(monitored: Monitored):
+    source = Source()
+
+    def close() -> None:
+        source.closed.set()
+        raise Py4JError("closed before")
+
+    source.close = close  # type: ignore[method-assign]
+    monitored.begin(source)
+    monitored.wait(lambda: source.polls, "a poll")
+    monitored.monitor.end()
+    monitored.wait(lambda: monitored.warnings, "the warning")
+    assert source.closed.is_set()
+    assert "cannot be closed" in monitored.warnings[0]

@@ -1,0 +1,87 @@
+"""The offsets are those that Spark's connector for Kafka reports."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.listener import SourceProgress
+
+from airflow_adaptive.job.protocol.sources import PartitionLag, SourceReport
+from airflow_adaptive.job.queries.sources.end_offsets import Age
+from airflow_adaptive.job.queries.sources.source_monitor import Lag
+from airflow_adaptive.job.queries.sources.source_report import MAX_PARTITION_LAGS, report_at_batch, report_polled
+
+
+def progress(description: str, read: Any, latest: Any):
+    return SourceProgress(description, "", read, latest, 0, 0.0, 0.0, {})
+
+
+def test_partitions_of_all_topics_are_reported_with_the_worst_one():
+    found = progress("KafkaV2[Subscribe[a, b]]", '{"a":{"0":5,"1":5},"b":{"0":7}}', '{"a":{"0":5,"1":14},"b":{"0":10}}')
+    assert report_at_batch(found) == SourceReport(
+        kind="KafkaV2", partitions=3, lag_rows=12, skew=2.25, worst_partition="a-1"
+    )
+
+
+def test_without_unread_rows_no_partition_is_the_worst():
+    found = report_at_batch(progress("KafkaV2[Assign[a-0]]", '{"a":{"0":5,"1":9}}', '{"a":{"0":5,"1":9}}'))
+    assert (found.lag_rows, found.skew, found.worst_partition) == (0, 1.0, None)
+
+
+def test_a_polled_source_reports_the_age_of_its_oldest_row_and_the_partitions_with_the_oldest_rows():
+    lag = Lag(
+        description="KafkaV2[Subscribe[a]]",
+        rows={("a", 0): 6, ("a", 1): 3, ("a", 2): 0},
+        ages={("a", 0): Age(seconds=2.04), ("a", 1): Age(seconds=70.16, is_minimum=True)},
+    )
+    assert report_polled(lag) == SourceReport(
+        kind="KafkaV2",
+        partitions=3,
+        lag_rows=9,
+        skew=2.0,
+        worst_partition="a-0",
+        lag_s=70.2,
+        is_lag_minimum=True,
+        partition_lags=(
+            PartitionLag(partition="a-1", rows=3, seconds=70.2),
+            PartitionLag(partition="a-0", rows=6, seconds=2.0),
+        ),
+    )
+
+
+def test_a_polled_source_without_unread_rows_has_the_age_zero():
+    found = report_polled(Lag(description="KafkaV2[Assign[a-0]]", rows={("a", 0): 0}, ages={}))
+    assert (found.lag_rows, found.lag_s, found.is_lag_minimum, found.partition_lags) == (0, 0.0, False, ())
+
+
+def test_a_polled_source_without_partitions_reports_only_its_kind():
+    assert report_polled(Lag(description="KafkaV2[SubscribePattern[a.*]]", rows={}, ages={})) == SourceReport(
+        kind="KafkaV2"
+    )
+
+
+def test_the_report_of_a_large_topic_contains_only_the_oldest_partitions():
+    partitions = [("a", number) for number in range(MAX_PARTITION_LAGS + 5)]
+    ages = {partition: Age(seconds=float(partition[1])) for partition in partitions}
+    found = report_polled(Lag(description="KafkaV2[a]", rows=dict.fromkeys(partitions, 1), ages=ages)).partition_lags
+    assert len(found) == MAX_PARTITION_LAGS
+    assert (found[0].partition, found[-1].partition) == ("a-24", "a-5")
+
+
+@pytest.mark.parametrize(
+    ("read", "latest"),
+    [
+        ('{"logOffset": 4}', '{"logOffset": 5}'),
+        ("4", "5"),
+        (None, None),
+        ('{"a":{"0":5}}', None),
+        ('{"a":{"0":5}}', "{}"),
+        ('{"a":{"0":5,"1":5}}', '{"a":{"0":5}}'),
+        ('{"a":{"first":5}}', '{"a":{"first":5}}'),
+        ("{}", "{}"),
+    ],
+)
+def test_only_the_kind_is_known_of_a_source_that_counts_no_rows(read: Any, latest: Any):
+    found = report_at_batch(progress("FileStreamSource[s3a://key:secret@bucket/in]", read, latest))
+    assert found == SourceReport(kind="FileStreamSource")
