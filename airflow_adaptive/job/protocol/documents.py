@@ -233,6 +233,7 @@ class QueryReport:
         input_rate: rows per second that arrived between the previous trigger and the newest batch, or None if unknown.
         event_time_delay_s: time in seconds from the newest event of the newest batch to the trigger of the batch, or None
             if the batch has no event time.
+        shuffle: value of `Shuffle`, None before the first batch of a run, and if the driver does not poll the sources.
         sources: sources of the query; empty before the first batch, and in the status of a driver of an older version.
     """
 
@@ -249,6 +250,7 @@ class QueryReport:
     trigger_interval_ms: int | None = None
     input_rate: float | None = None
     event_time_delay_s: float | None = None
+    shuffle: str | None = None
     sources: tuple[SourceReport, ...] = ()
 
     @property

@@ -3,6 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Shuffle(StrEnum):
+    """How the rows of a query get to other tasks after they were read."""
+
+    NONE = "none"
+    """The tasks that read the sources do all the work."""
+    EXCHANGE = "exchange"
+    """A shuffle of the query distributes the rows, for example before an aggregation."""
+    REPARTITION = "repartition"
+    """The script distributes the rows itself, with `repartition`."""
+    UNKNOWN = "unknown"
+    """A function of the script (`foreachBatch`) processes the rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +49,9 @@ class SourceReport:
         lag_s: age of the oldest unread row in seconds, 0 without unread rows, None if the age is unknown.
         is_lag_minimum: whether the oldest unread row is older than `lag_s`, because it was there before the driver's first poll.
         partition_lags: the partitions with the oldest unread rows, the oldest first.
+        input_limit: maximum number of tasks that have read the source in one batch of the run, or that can read it; None if
+            unknown.
+        min_partitions: value of the option `minPartitions` of the source, None without it.
     """
 
     kind: str
@@ -45,3 +62,5 @@ class SourceReport:
     lag_s: float | None = None
     is_lag_minimum: bool = False
     partition_lags: tuple[PartitionLag, ...] = ()
+    input_limit: int | None = None
+    min_partitions: int | None = None

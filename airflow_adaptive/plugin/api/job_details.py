@@ -70,6 +70,7 @@ def plan(state: SchedulerState, published: PublishedState) -> schemas.Plan:
             maximum=required_slots(state.job, state.requirements),
         ),
         executors=[] if driver is None else driver.executors,
+        queries=[] if driver is None else driver.queries,
         workers=[] if assignment is None else _workers(state, assignment),
         imbalance=None if assignment is None else assignment.imbalance,
     )

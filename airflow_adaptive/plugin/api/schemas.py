@@ -17,6 +17,7 @@ from airflow_adaptive.plugin.data.documents import (
     Document,
     Executor,
     Policy,
+    Query,
     Range,
     RequestRecord,
     Summary,
@@ -172,6 +173,7 @@ class Plan(Document):
     vertices: list[PlannedVertex]
     slots: PlannedSlots
     executors: list[Executor]
+    queries: list[Query] = Field(description="Queries of the job with their sources, as the driver reports them.")
     workers: list[PlannedWorker]
     imbalance: float | None = Field(description="Largest load of a worker as a multiple of the average.")
 

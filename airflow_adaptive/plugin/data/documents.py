@@ -197,6 +197,46 @@ def _moment(text: Any) -> datetime | None:
         return None
 
 
+class PartitionLag(Document):
+    """The lag behind one partition."""
+
+    partition: str
+    rows: int
+    seconds: float
+
+
+class Source(Document):
+    """A source of a query. Without a number of partitions, the source does not count rows."""
+
+    kind: str = Field(examples=["KafkaV2"])
+    partitions: int | None = None
+    lag_rows: int | None = Field(default=None, description="Unread rows.")
+    lag_s: float | None = Field(
+        default=None, description="Age of the oldest unread row in seconds; null if it is unknown."
+    )
+    is_lag_minimum: bool = Field(default=False, description="Whether the oldest unread row is older than `lag_s`.")
+    skew: float | None = Field(
+        default=None, description="Largest lag of a partition relative to the mean of all partitions."
+    )
+    worst_partition: str | None = None
+    partition_lags: list[PartitionLag] = Field(default=[], description="The partitions with the oldest unread rows.")
+    input_limit: int | None = Field(
+        default=None, description="Largest number of tasks that can read the source at once."
+    )
+
+
+class Query(Document):
+    """A query of the job, and its sources."""
+
+    name: str
+    shuffle: str | None = Field(
+        default=None,
+        description="none, exchange, repartition or unknown: how the rows get to other tasks; null if unknown.",
+    )
+    event_time_delay_s: float | None = Field(default=None, description="Delay of the newest event, in seconds.")
+    sources: list[Source] = []
+
+
 class DriverStatus(Document):
     """The last published driver status.
 
@@ -204,11 +244,13 @@ class DriverStatus(Document):
         at: time of the status by the clock of the driver; None if the time is invalid.
         parallelism: effective parallelism per vertex.
         executors: registered executors.
+        queries: queries with their sources.
     """
 
     at: Annotated[datetime | None, BeforeValidator(_moment)] = None
     parallelism: dict[str, int]
     executors: list[Executor]
+    queries: list[Query] = []
 
 
 class Metrics(Document):

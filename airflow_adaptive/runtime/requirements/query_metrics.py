@@ -70,7 +70,7 @@ class QueryGauge:
         since = progress.running_since
         return replace(
             _idle(query) if progress.is_idle else _busy(query),
-            vertices=_vertices(graph, query.name, len(status.queries)),
+            vertices=vertices_of(graph, query.name, len(status.queries)),
             epoch=status.epoch,
             sequence=status.sequence,
             running=None if since is None else (now - since) / timedelta(milliseconds=1),
@@ -97,7 +97,7 @@ def _progress(previous: _Progress | None, query: QueryReport, epoch: int, now: d
     return replace(previous, running_since=None, is_idle=now - previous.at > IDLE_GRACE + 1.5 * trigger)
 
 
-def _vertices(graph: JobGraph, query: str, queries: int) -> tuple[str, ...]:
+def vertices_of(graph: JobGraph, query: str, queries: int) -> tuple[str, ...]:
     """Return the vertices of a query: those of its slot sharing group, or all vertices if the job has one query or one group."""
     groups = graph.groups
     if query in groups:

@@ -21,6 +21,7 @@ from airflow_adaptive.ports import ControlRequests, Requester
 from airflow_adaptive.runtime.requirements.advice import Advice, Advisor, Override, PolicyAdvice
 from airflow_adaptive.runtime.requirements.advice_tracker import AdviceTracker
 from airflow_adaptive.runtime.requirements.control_requests import Bounds, is_override_cleared, is_override_expired
+from airflow_adaptive.runtime.requirements.input_limits import InputLimits
 from airflow_adaptive.runtime.requirements.policy_input import ResolverInput
 from airflow_adaptive.runtime.requirements.sources import (
     DECLARED,
@@ -160,16 +161,18 @@ class RequirementsResolver:
         self._tracker = AdviceTracker(advisor)
         self._source: RequirementsSource | None = None
         self._requests = ControlRequests()
+        self._input_limits = InputLimits()
 
     def resolve(self, given: ResolverInput) -> ResolvedRequirements | None:
         """Return the requirements that the job must have, None if the active requirements stay."""
+        self._input_limits.observe(given.state.job, given.status)
         requests, declared = self._last_read(given.control_requests), DeclaredRequirements.of(given.state)
         override = user_override(requests, declared, given.at)
         is_new = self._tracker.set_override(None if override is None else _override(override.source))
         if isinstance(given.state.current, ENDING):
             return self._activate(given, declared, override)
         base = base_requirements(requests, declared)
-        self._tracker.consult(given, base.requirements, required=is_new)
+        self._tracker.consult(given, self._limit(given, base).requirements, required=is_new)
         active = ActiveRequirements(requirements=latest_requirements(given.state), source=self._source)
         return self._activate(given, declared, resolve(requests, self._tracker.result, declared, active, given.at))
 
@@ -183,6 +186,7 @@ class RequirementsResolver:
         self, given: ResolverInput, declared: DeclaredRequirements, resolved: ResolvedRequirements | None
     ) -> ResolvedRequirements | None:
         """Remember the source, and the time from which it has set these requirements."""
+        resolved = self._limited(given, declared, resolved)
         if resolved is None:
             is_declared = latest_requirements(given.state) == declared.requirements
             if is_declared and (self._source is None or self._source.origin is not RequirementsOrigin.DAG):
@@ -194,6 +198,20 @@ class RequirementsResolver:
         since = previous.since if is_unchanged and previous is not None else given.at
         self._source = replace(resolved.source, since=since)
         return replace(resolved, source=self._source)
+
+    def _limited(
+        self, given: ResolverInput, declared: DeclaredRequirements, resolved: ResolvedRequirements | None
+    ) -> ResolvedRequirements | None:
+        """Apply the input limits, also to the declared requirements, which `resolve` does not return while they are active."""
+        if isinstance(given.state.current, ENDING):
+            return resolved
+        wanted = resolved or ResolvedRequirements(requirements=declared.requirements, source=DECLARED)
+        limited = self._limit(given, wanted)
+        return None if resolved is None and limited.requirements == latest_requirements(given.state) else limited
+
+    def _limit(self, given: ResolverInput, resolved: ResolvedRequirements) -> ResolvedRequirements:
+        declared, alignment = DeclaredRequirements.of(given.state), given.state.options.source_alignment
+        return self._input_limits.apply(resolved, declared.requirements, alignment)
 
     # ---- journal ----------------------------------------------------------------------------------------------------
 
@@ -220,6 +238,9 @@ class RequirementsResolver:
             snapshot["source"] = encode(self._source)
         if self._requests.requirements or self._requests.calendar:
             snapshot["requests"] = encode(replace(self._requests, desired_state=ControlRequests().desired_state))
+        limits = self._input_limits.to_snapshot()
+        if limits:
+            snapshot["input_limits"] = limits
         memory = self._tracker.to_snapshot()
         if memory:
             snapshot["policy"] = memory
@@ -229,6 +250,7 @@ class RequirementsResolver:
         """Continue with the state of an earlier loop. An invalid part is logged and ignored."""
         self._source = _restored(RequirementsSource, snapshot.get("source"))
         self._requests = _restored(ControlRequests, snapshot.get("requests")) or ControlRequests()
+        self._input_limits.restore(snapshot.get("input_limits"))
         self._tracker.restore(snapshot.get("policy"))
 
     def take_log_entries(self) -> list[Reason]:

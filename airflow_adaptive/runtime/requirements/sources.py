@@ -81,16 +81,24 @@ DECLARED: Final = RequirementsSource(origin=RequirementsOrigin.DAG, name="dag")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedRequirements:
-    """Resource requirements that a job must have, and the source that sets them."""
+    """Resource requirements that a job must have, and the source that sets them.
+
+    Attributes:
+        requirements: bounds of every vertex.
+        source: source that sets the requirements.
+        input_limit: why upper bounds are below those of the source, "" if they are not.
+    """
 
     requirements: Requirements
     source: RequirementsSource
+    input_limit: str = ""
 
     def event(self, state: SchedulerState, now: datetime) -> RequirementsChanged | None:
         """Return the event that changes the requirements of a job, None if the scheduler has accepted the same requirements."""
         if self.requirements == latest_requirements(state):
             return None
-        return RequirementsChanged(at=now, requirements=self.requirements, by=self.source.description)
+        by = f"{self.source.description}; {self.input_limit}" if self.input_limit else self.source.description
+        return RequirementsChanged(at=now, requirements=self.requirements, by=by)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

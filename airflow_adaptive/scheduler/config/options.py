@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from airflow_adaptive.scheduler.allocator.load_balancing import LoadBalanceMode
+from airflow_adaptive.scheduler.config.alignment import SourceAlignment
 from airflow_adaptive.scheduler.config.durations import (
     format_duration,
     not_negative,
@@ -238,6 +239,11 @@ class Options:
         None,
         or_unset(positive),
         "Age of the oldest unread row at the sources above which the job raises an alert; unset: never.",
+    )
+    source_alignment: SourceAlignment = _option(
+        SourceAlignment.BALANCED,
+        one_of(SourceAlignment),
+        "How the upper bound of a vertex that reads a source is aligned with the number of partitions: balanced, evenly_spread or off.",
     )
     history_size: int = _option(
         1000,

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from airflow_adaptive.job.protocol.documents import DriverStatus
+from airflow_adaptive.job.protocol.sources import Shuffle
 from airflow_adaptive.local.cluster import LocalCluster
 from tests.support.driver.driver_on_cluster import TIMEOUT_S
 from tests.support.kafka.cluster import KafkaCluster
 from tests.support.kafka.driver_on_kafka import DriverOnKafka, source_of
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(1200)
 
 START_S = 3 * TIMEOUT_S
 """For the start of a driver and its first batch, beside a broker."""
@@ -27,6 +28,11 @@ def job(spark_cluster: LocalCluster, kafka: KafkaCluster, topic: str, tmp_path: 
 def lag(status: DriverStatus) -> tuple[int | None, float | None]:
     source = source_of(status)
     return (None, None) if source is None else (source.lag_rows, source.lag_s)
+
+
+def limit(status: DriverStatus) -> int | None:
+    source = source_of(status)
+    return None if source is None else source.input_limit
 
 
 def test_lag_grows_during_a_batch_and_while_no_driver_runs(job: DriverOnKafka) -> None:
@@ -48,9 +54,13 @@ def test_lag_grows_during_a_batch_and_while_no_driver_runs(job: DriverOnKafka) -
     source = source_of(job.driver.wait_status("a lag that grows without a committed batch", grows))
     assert source is not None
     assert (source.partitions, source.worst_partition, source.is_lag_minimum) == (2, f"{job.topic}-0", False)
+    assert source.input_limit == 2
     assert [it.partition for it in source.partition_lags] == [f"{job.topic}-0", f"{job.topic}-1"]
     job.resume()
     job.driver.wait_status("no lag", lambda now: lag(now) == (0, 0.0))
+    clients.add_partitions(job.topic, 3)
+    status = job.driver.wait_status("the new partition", lambda now: limit(now) == 3, START_S)
+    assert status.queries[0].shuffle == Shuffle.UNKNOWN
     job.stop()
 
     clients.produce(job.topic, ["e"] * 7, partition=1)

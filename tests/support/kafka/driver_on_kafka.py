@@ -72,5 +72,5 @@ class DriverOnKafka:
 
 
 def source_of(status: DriverStatus) -> SourceReport | None:
-    """Return the only source of the only query, None before its first report."""
+    """Return the only source of the only query, None before it is reported."""
     return next((source for query in status.queries for source in query.sources), None)

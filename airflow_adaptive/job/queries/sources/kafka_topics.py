@@ -13,6 +13,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from airflow_adaptive.job.jvm import from_scala, scala_object
+from airflow_adaptive.job.queries.sources.input_limit import Division
 from airflow_adaptive.job.queries.sources.offsets import Offsets, read_offsets
 
 KAFKA: Final = "kafka"
@@ -43,6 +44,13 @@ class KafkaTopics:
         offsets = self._reader.fetchLatestOffsets(scala_object(self._spark, "scala.None"))
         return self._to_offsets(offsets)
 
+    def division(self) -> Division:
+        """Return the options with which the source divides its partitions."""
+        ranges = self._reader.rangeCalculator()
+        return Division(
+            min_partitions=_number(ranges.minPartitions()), max_records=_number(ranges.maxRecordsPerPartition())
+        )
+
     def close(self) -> None:
         """Close the Admin client."""
         self._stream.stop()
@@ -54,6 +62,10 @@ class KafkaTopics:
     def _to_offsets(self, by_partition: Any) -> Offsets:
         text = scala_object(self._spark, f"{CONNECTOR}.JsonUtils").partitionOffsets(by_partition)
         return read_offsets(str(text)) or {}
+
+
+def _number(option: Any) -> int | None:
+    return int(option.get()) if option.isDefined() else None
 
 
 def kafka_relations(spark: SparkSession, plan: Any) -> Iterator[tuple[int, Any]]:

@@ -15,7 +15,9 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from airflow_adaptive.job.protocol.failures import redact
+from airflow_adaptive.job.protocol.sources import Shuffle
 from airflow_adaptive.job.queries.sources.end_offsets import Age, EndOffsetHistory
+from airflow_adaptive.job.queries.sources.input_limit import Division
 from airflow_adaptive.job.queries.sources.offsets import Offsets, Partition, unread_rows
 from airflow_adaptive.job.queries.sources.read_position import ReadPosition
 
@@ -34,8 +36,28 @@ class PolledSource(Protocol):
         """Return the end offset of each partition. May take long, and raises any exception."""
         ...
 
+    def division(self) -> Division:
+        """Return the options with which the source divides its partitions. Raises any exception."""
+        ...
+
     def close(self) -> None:
         """Release the resources of the source."""
+        ...
+
+
+class PolledRun(Protocol):
+    """A run of a query, as the polling thread sees it; see `query_sources.KafkaRun`. The methods raise the exceptions of the JVM."""
+
+    def sources(self) -> Mapping[int, PolledSource]:
+        """Return the sources that can be polled, by their number in the query."""
+        ...
+
+    def position(self) -> ReadPosition | None:
+        """Return the position of the newest committed batch in the checkpoint."""
+        ...
+
+    def shuffle(self) -> Shuffle | None:
+        """Return how the rows get to other tasks, or None before the first batch."""
         ...
 
 
@@ -47,11 +69,13 @@ class Lag:
         description: description of the source.
         rows: unread rows of each partition.
         ages: age of the oldest unread row of each partition that has unread rows.
+        division: options with which the source divides its partitions.
     """
 
     description: str
     rows: Mapping[Partition, int]
     ages: Mapping[Partition, Age]
+    division: Division = Division()
 
 
 @dataclass(slots=True)
@@ -61,6 +85,7 @@ class _Polled:
     Attributes:
         description: description of the source.
         history: end offsets over time.
+        division: options with which the source divides its partitions.
         polls: number of polls.
         begun_at: offsets at which the run began, None if the run began without a checkpoint.
         known: lag that was computed last, with the number of polls and the offsets for which it was computed.
@@ -68,6 +93,7 @@ class _Polled:
 
     description: str
     history: EndOffsetHistory = field(default_factory=EndOffsetHistory)
+    division: Division = Division()
     polls: int = 0
     begun_at: Offsets | None = None
     known: tuple[int, Offsets, Lag] | None = None
@@ -95,21 +121,23 @@ class SourceMonitor:
         self._interval_s = interval_s
         self._lock = threading.Lock()
         self._polled: dict[int, _Polled] = {}
+        self._shuffle: Shuffle | None = None
         self._end: threading.Event | None = None
 
-    def begin(self, find: Callable[[], Mapping[int, PolledSource]], read: Callable[[], ReadPosition | None]) -> None:
-        """Begin to poll the sources of a run.
+    @property
+    def shuffle(self) -> Shuffle | None:
+        """How the rows of the run get to other tasks, None before the first poll after the first batch."""
+        return self._shuffle
 
-        Args:
-            find: returns the sources that can be polled, by their number in the query. Called in the polling thread.
-            read: returns the position of the newest committed batch in the checkpoint. Called in the polling thread.
-        """
+    def begin(self, run: PolledRun) -> None:
+        """Begin to poll the sources of a run."""
         self.end()
         with self._lock:
+            self._shuffle = None
             for polled in self._polled.values():
                 polled.begun_at = None
         self._end = threading.Event()
-        threading.Thread(target=self._run, args=(self._end, find, read), name="source-monitor", daemon=True).start()
+        threading.Thread(target=self._run, args=(self._end, run), name="source-monitor", daemon=True).start()
 
     def end(self) -> None:
         """End the polls of the run. What they have found remains for the next run."""
@@ -141,27 +169,23 @@ class SourceMonitor:
         if polled.known is None or polled.known[:2] != (polled.polls, read):
             polled.history.forget(read)
             rows, ages = unread_rows(read, polled.history.ends), polled.history.ages(read, self._clock())
-            polled.known = polled.polls, read, Lag(description=polled.description, rows=rows, ages=ages)
+            lag = Lag(description=polled.description, rows=rows, ages=ages, division=polled.division)
+            polled.known = polled.polls, read, lag
         return polled.known[2]
 
-    def _run(
-        self,
-        end: threading.Event,
-        find: Callable[[], Mapping[int, PolledSource]],
-        read: Callable[[], ReadPosition | None],
-    ) -> None:
+    def _run(self, end: threading.Event, run: PolledRun) -> None:
         sources: Mapping[int, PolledSource] = {}
         try:
-            sources = find()
+            sources = run.sources()
             if sources:
-                self._restore(end, sources, read())
+                self._restore(end, sources, run.position())
         except (Py4JError, PySparkException) as error:
             self._warn(
                 f"the sources cannot be polled, so their lag is only known when a batch begins: {_error_text(error)}"
             )
         failing = False
         while sources and not end.is_set():
-            failing = self._poll(end, sources, was_failing=failing)
+            failing = self._poll(end, run, sources, was_failing=failing)
             end.wait(self._interval_s)
         self._close(sources)
 
@@ -177,12 +201,14 @@ class SourceMonitor:
                 if polled.history.is_empty and read is not None and offsets is not None:
                     polled.history.record(read.at, offsets)
 
-    def _poll(self, end: threading.Event, sources: Mapping[int, PolledSource], *, was_failing: bool) -> bool:
+    def _poll(
+        self, end: threading.Event, run: PolledRun, sources: Mapping[int, PolledSource], *, was_failing: bool
+    ) -> bool:
         """Poll all sources, and return whether a poll failed."""
         failed = False
         for number, source in sources.items():
             try:
-                ends = source.end_offsets()
+                ends, division, shuffle = source.end_offsets(), source.division(), self._shuffle or run.shuffle()
             except (Py4JError, PySparkException) as error:
                 failed = True
                 if not was_failing and not end.is_set():
@@ -190,14 +216,16 @@ class SourceMonitor:
                         f"the end offsets of {source.description} cannot be read, will retry: {_error_text(error)}"
                     )
             else:
-                self._record(end, number, ends)
+                with self._lock:
+                    if not end.is_set():
+                        self._shuffle = shuffle
+                        self._record(self._polled[number], ends, division)
         return failed
 
-    def _record(self, end: threading.Event, number: int, ends: Offsets) -> None:
-        with self._lock:
-            if not end.is_set():
-                self._polled[number].history.record(self._clock(), ends)
-                self._polled[number].polls += 1
+    def _record(self, polled: _Polled, ends: Offsets, division: Division) -> None:
+        polled.history.record(self._clock(), ends)
+        polled.division = division
+        polled.polls += 1
 
     def _close(self, sources: Mapping[int, PolledSource]) -> None:
         for source in sources.values():

@@ -9,6 +9,7 @@ from pyspark.sql.streaming.listener import SourceProgress
 
 from airflow_adaptive.job.protocol.sources import PartitionLag, SourceReport
 from airflow_adaptive.job.queries.sources.end_offsets import Age
+from airflow_adaptive.job.queries.sources.input_limit import input_limit as limit_of
 from airflow_adaptive.job.queries.sources.offsets import Partition, read_offsets, unread_rows
 from airflow_adaptive.job.queries.sources.source_monitor import Lag
 
@@ -28,8 +29,13 @@ def report_at_batch(source: SourceProgress) -> SourceReport:
     return _report(kind, unread_rows(read, ends))
 
 
-def report_polled(lag: Lag) -> SourceReport:
-    """Return the report of a source that was polled."""
+def report_polled(lag: Lag, batch_rows: Mapping[Partition, int]) -> SourceReport:
+    """Return the report of a source that was polled.
+
+    Args:
+        lag: lag behind the source.
+        batch_rows: rows of each partition in the newest batch.
+    """
     kind = kind_of(lag.description)
     if not lag.rows:
         return SourceReport(kind=kind)
@@ -40,6 +46,8 @@ def report_polled(lag: Lag) -> SourceReport:
         lag_s=round(oldest.seconds, 1),
         is_lag_minimum=oldest.is_minimum,
         partition_lags=tuple(_largest(lag)),
+        input_limit=limit_of(lag.rows, batch_rows, lag.division),
+        min_partitions=lag.division.min_partitions,
     )
 
 
@@ -61,6 +69,8 @@ def _report(
     lag_s: float | None = None,
     is_lag_minimum: bool = False,
     partition_lags: tuple[PartitionLag, ...] = (),
+    input_limit: int | None = None,
+    min_partitions: int | None = None,
 ) -> SourceReport:
     return SourceReport(
         kind=kind,
@@ -71,6 +81,8 @@ def _report(
         lag_s=lag_s,
         is_lag_minimum=is_lag_minimum,
         partition_lags=partition_lags,
+        input_limit=input_limit,
+        min_partitions=min_partitions,
     )
 
 

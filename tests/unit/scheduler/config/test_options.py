@@ -47,6 +47,7 @@ DEFAULTS = {
     "orphan_timeout": "7 d",
     "job_directory_timeout": None,
     "lag_alert_threshold": None,
+    "source_alignment": "balanced",
     "history_size": 1000,
     "failure_history_size": 16,
     "non_recoverable_failures": None,

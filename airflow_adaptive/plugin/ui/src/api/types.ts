@@ -196,6 +196,25 @@ export interface PlannedWorker {
   load: number;
 }
 
+/** A source of a query. Without a number of partitions, the source does not count rows. */
+export interface Source {
+  kind: string;
+  partitions: number | null;
+  lag_rows: number | null;
+  lag_s: number | null;
+  is_lag_minimum: boolean;
+  skew: number | null;
+  worst_partition: string | null;
+  input_limit: number | null;
+}
+
+export interface Query {
+  name: string;
+  shuffle: string | null;
+  event_time_delay_s: number | null;
+  sources: Source[];
+}
+
 export interface Plan {
   version: number | null;
   reported_at: string | null;
@@ -210,6 +229,7 @@ export interface Plan {
     maximum: number;
   };
   executors: { executor_id: string; cores: number; worker: string }[];
+  queries: Query[];
   workers: PlannedWorker[];
   imbalance: number | null;
 }

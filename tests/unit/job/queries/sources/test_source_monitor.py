@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JError
 
+from airflow_adaptive.job.protocol.sources import Shuffle
 from airflow_adaptive.job.queries.sources.end_offsets import Age
+from airflow_adaptive.job.queries.sources.input_limit import Division
 from airflow_adaptive.job.queries.sources.offsets import Offsets
 from airflow_adaptive.job.queries.sources.read_position import ReadPosition
 from airflow_adaptive.job.queries.sources.source_monitor import Lag, SourceMonitor
@@ -40,8 +42,32 @@ class Source:
             raise self.error
         return {A: self.ends}
 
+    def division(self) -> Division:
+        return Division(min_partitions=5)
+
     def close(self) -> None:
         self.closed.set()
+
+
+class Run:
+    """A run with these sources."""
+
+    def __init__(self, sources: dict[int, Source], read: ReadPosition | None = None) -> None:
+        self.found = sources
+        self.read = read
+        self.plan: Shuffle | None = None
+        self.error: Exception | None = None
+
+    def sources(self) -> dict[int, Source]:
+        if self.error is not None:
+            raise self.error
+        return self.found
+
+    def position(self) -> ReadPosition | None:
+        return self.read
+
+    def shuffle(self) -> Shuffle | None:
+        return self.plan
 
 
 class Monitored:
@@ -53,13 +79,17 @@ class Monitored:
         self.monitor = SourceMonitor(self.warnings.append, clock=lambda: self.now, interval_s=interval_s)
 
     def begin(self, source: Source, read: ReadPosition | None = None) -> None:
-        self.monitor.begin(lambda: {0: source}, lambda: read)
+        self.monitor.begin(Run({0: source}, read))
 
     def lag(self, read: int) -> Lag | None:
         return self.monitor.lag(0, NAME, {A: read})
 
     def wait(self, condition: Callable[[], Any], what: str) -> None:
         wait_until(condition, TIMEOUT_S, what)
+
+
+def lag_of(rows: dict[Any, int], ages: dict[Any, Age]) -> Lag:
+    return Lag(description=NAME, rows=rows, ages=ages, division=Division(min_partitions=5))
 
 
 @pytest.fixture
@@ -84,13 +114,13 @@ def test_lag_grows_without_a_batch(monitored: Monitored):
     source = Source(ends=4)
     monitored.begin(source)
     monitored.wait(lambda: monitored.lag(4), "the first poll")
-    assert monitored.lag(4) == Lag(description=NAME, rows={A: 0}, ages={})
+    assert monitored.lag(4) == lag_of(rows={A: 0}, ages={})
     monitored.now, source.ends = 1010.0, 24
-    monitored.wait(lambda: monitored.lag(4) != Lag(description=NAME, rows={A: 0}, ages={}), "a lag")
+    monitored.wait(lambda: monitored.lag(4) != lag_of(rows={A: 0}, ages={}), "a lag")
     monitored.now = 1020.0
     polls = source.polls
     monitored.wait(lambda: source.polls > polls + 1, "another poll")
-    assert monitored.lag(4) == Lag(description=NAME, rows={A: 20}, ages={A: Age(seconds=20.0)})
+    assert monitored.lag(4) == lag_of(rows={A: 20}, ages={A: Age(seconds=20.0)})
 
 
 def test_lag_falls_with_a_batch_before_the_next_poll():
@@ -98,9 +128,9 @@ def test_lag_falls_with_a_batch_before_the_next_poll():
     monitored.begin(Source(ends=10))
     monitored.wait(lambda: monitored.lag(4), "the first poll")
     monitored.now = 1007.0
-    assert monitored.lag(6) == Lag(description=NAME, rows={A: 4}, ages={A: Age(seconds=7.0, is_minimum=True)})
+    assert monitored.lag(6) == lag_of(rows={A: 4}, ages={A: Age(seconds=7.0, is_minimum=True)})
     monitored.now = 1009.0
-    assert monitored.lag(6) == Lag(description=NAME, rows={A: 4}, ages={A: Age(seconds=7.0, is_minimum=True)})
+    assert monitored.lag(6) == lag_of(rows={A: 4}, ages={A: Age(seconds=7.0, is_minimum=True)})
     monitored.monitor.end()
 
 
@@ -115,8 +145,8 @@ def test_new_driver_begins_with_the_position_of_the_last_driver(monitored: Monit
     monitored.begin(Source(ends=30), ReadPosition(at=400.0, offsets={0: {A: 10}}))
     monitored.wait(monitored.monitor.before_first_batch, "the first poll")
     (lag,) = monitored.monitor.before_first_batch()
-    assert lag == Lag(description=NAME, rows={A: 20}, ages={A: Age(seconds=600.0)})
-    assert monitored.lag(20) == Lag(description=NAME, rows={A: 10}, ages={A: Age(seconds=300.0)})
+    assert lag == lag_of(rows={A: 20}, ages={A: Age(seconds=600.0)})
+    assert monitored.lag(20) == lag_of(rows={A: 10}, ages={A: Age(seconds=300.0)})
 
 
 def test_next_run_keeps_the_history_and_not_the_old_position(monitored: Monitored):
@@ -127,13 +157,26 @@ def test_next_run_keeps_the_history_and_not_the_old_position(monitored: Monitore
     monitored.begin(Source(ends=10), ReadPosition(at=1050.0, offsets={0: {A: 5}}))
     monitored.wait(first.closed.is_set, "the end of the first run")
     monitored.wait(monitored.monitor.before_first_batch, "the first poll of the second run")
-    assert monitored.lag(5) == Lag(description=NAME, rows={A: 5}, ages={A: Age(seconds=150.0)})
+    assert monitored.lag(5) == lag_of(rows={A: 5}, ages={A: Age(seconds=150.0)})
 
 
 def test_run_without_a_checkpoint_has_no_lag_before_its_first_batch(monitored: Monitored):
     monitored.begin(Source(ends=10))
     monitored.wait(lambda: monitored.lag(0), "the first poll")
     assert monitored.monitor.before_first_batch() == []
+
+
+def test_shuffle_is_known_after_the_first_batch_of_a_run(monitored: Monitored):
+    source = Source(ends=10)
+    run = Run({0: source})
+    monitored.monitor.begin(run)
+    monitored.wait(lambda: source.polls > 1, "a poll before the first batch")
+    found = [monitored.monitor.shuffle]
+    run.plan = Shuffle.EXCHANGE
+    monitored.wait(lambda: monitored.monitor.shuffle, "the shuffle")
+    found.append(monitored.monitor.shuffle)
+    monitored.begin(source)
+    assert [*found, monitored.monitor.shuffle] == [None, Shuffle.EXCHANGE, None]
 
 
 def test_failing_polls_are_reported_once_and_retried(monitored: Monitored):
@@ -168,10 +211,9 @@ def test_poll_that_hangs_blocks_neither_the_driver_loop_nor_the_next_run(monitor
 
 
 def test_sources_that_cannot_be_found_are_reported(monitored: Monitored):
-    def fail() -> Any:
-        raise Py4JError("Method analyzedPlan([]) does not exist")
-
-    monitored.monitor.begin(fail, lambda: None)
+    run = Run({})
+    run.error = Py4JError("Method analyzedPlan([]) does not exist")
+    monitored.monitor.begin(run)
     monitored.wait(lambda: monitored.warnings, "the warning")
     assert "the sources cannot be polled" in monitored.warnings[0]
 

@@ -9,6 +9,7 @@ from pyspark.sql.streaming.listener import SourceProgress
 
 from airflow_adaptive.job.protocol.sources import PartitionLag, SourceReport
 from airflow_adaptive.job.queries.sources.end_offsets import Age
+from airflow_adaptive.job.queries.sources.input_limit import Division
 from airflow_adaptive.job.queries.sources.source_monitor import Lag
 from airflow_adaptive.job.queries.sources.source_report import MAX_PARTITION_LAGS, report_at_batch, report_polled
 
@@ -34,8 +35,9 @@ def test_a_polled_source_reports_the_age_of_its_oldest_row_and_the_partitions_wi
         description="KafkaV2[Subscribe[a]]",
         rows={("a", 0): 6, ("a", 1): 3, ("a", 2): 0},
         ages={("a", 0): Age(seconds=2.04), ("a", 1): Age(seconds=70.16, is_minimum=True)},
+        division=Division(max_records=2, min_partitions=4),
     )
-    assert report_polled(lag) == SourceReport(
+    assert report_polled(lag, {("a", 0): 7}) == SourceReport(
         kind="KafkaV2",
         partitions=3,
         lag_rows=9,
@@ -47,16 +49,18 @@ def test_a_polled_source_reports_the_age_of_its_oldest_row_and_the_partitions_wi
             PartitionLag(partition="a-1", rows=3, seconds=70.2),
             PartitionLag(partition="a-0", rows=6, seconds=2.0),
         ),
+        input_limit=6,
+        min_partitions=4,
     )
 
 
 def test_a_polled_source_without_unread_rows_has_the_age_zero():
-    found = report_polled(Lag(description="KafkaV2[Assign[a-0]]", rows={("a", 0): 0}, ages={}))
+    found = report_polled(Lag(description="KafkaV2[Assign[a-0]]", rows={("a", 0): 0}, ages={}), {})
     assert (found.lag_rows, found.lag_s, found.is_lag_minimum, found.partition_lags) == (0, 0.0, False, ())
 
 
 def test_a_polled_source_without_partitions_reports_only_its_kind():
-    assert report_polled(Lag(description="KafkaV2[SubscribePattern[a.*]]", rows={}, ages={})) == SourceReport(
+    assert report_polled(Lag(description="KafkaV2[SubscribePattern[a.*]]", rows={}, ages={}), {}) == SourceReport(
         kind="KafkaV2"
     )
 
@@ -64,7 +68,9 @@ def test_a_polled_source_without_partitions_reports_only_its_kind():
 def test_the_report_of_a_large_topic_contains_only_the_oldest_partitions():
     partitions = [("a", number) for number in range(MAX_PARTITION_LAGS + 5)]
     ages = {partition: Age(seconds=float(partition[1])) for partition in partitions}
-    found = report_polled(Lag(description="KafkaV2[a]", rows=dict.fromkeys(partitions, 1), ages=ages)).partition_lags
+    found = report_polled(
+        Lag(description="KafkaV2[a]", rows=dict.fromkeys(partitions, 1), ages=ages), {}
+    ).partition_lags
     assert len(found) == MAX_PARTITION_LAGS
     assert (found[0].partition, found[-1].partition) == ("a-24", "a-5")
 

@@ -11,6 +11,7 @@ import { Section } from "../../components/layout/Section";
 import { Stat, StatList } from "../../components/layout/Stat";
 import { exact } from "../../lib/format/format";
 import { bounds } from "../../lib/format/parallelism";
+import { Sources } from "./Sources";
 import { Swatch, vertexColor } from "./vertexColor";
 import { Workers } from "./Workers";
 
@@ -52,6 +53,7 @@ export const PlanTab = ({ job }: { job: string }) => {
               <Workers vertices={plan.vertices.map(({ name }) => name)} workers={plan.workers} />
             )}
           </Section>
+          <Sources queries={plan.queries} />
           <Executors plan={plan} />
         </Stack>
       )}

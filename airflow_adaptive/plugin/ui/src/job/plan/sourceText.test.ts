@@ -1,0 +1,37 @@
+import { describe, expect, it } from "vitest";
+import type { Source } from "../../api/types";
+import { lagText, limitText } from "./sourceText";
+
+const source = (more: Partial<Source>): Source => ({
+  kind: "KafkaV2",
+  partitions: 8,
+  lag_rows: 0,
+  lag_s: 0,
+  is_lag_minimum: false,
+  skew: 1,
+  worst_partition: null,
+  input_limit: 8,
+  ...more,
+});
+
+describe("a source", () => {
+  it("without a shuffle limits the slots", () => {
+    expect(limitText(source({}), "none")).toBe("8 partitions: more than 8 slots would idle");
+    expect(limitText(source({ partitions: 1, input_limit: 1 }), "none")).toBe(
+      "1 partition: more than 1 slot would idle",
+    );
+    expect(limitText(source({ input_limit: 12 }), "none")).toBe("12 tasks: more than 12 slots would idle");
+  });
+
+  it.each(["exchange", "repartition", "unknown", null])("before the shuffle %s only has a limit", (shuffle) =>
+    expect(limitText(source({}), shuffle)).toBe("8 partitions"),
+  );
+
+  it("may have no limit", () => expect(limitText(source({ input_limit: null }), "none")).toBe("–"));
+
+  it("has a lag, which may be larger than the known one", () => {
+    expect(lagText(source({ lag_s: 75.2 }))).toBe("1 m 15 s");
+    expect(lagText(source({ lag_s: 75.2, is_lag_minimum: true }))).toBe("at least 1 m 15 s");
+    expect(lagText(source({ lag_s: null }))).toBe("–");
+  });
+});

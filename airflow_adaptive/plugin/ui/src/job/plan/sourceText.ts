@@ -1,0 +1,16 @@
+import type { Source } from "../../api/types";
+import { duration, exact } from "../../lib/format/format";
+
+/** The number of tasks that can read a source, and what it means for the slots of the job. */
+export const limitText = (source: Source, shuffle: string | null): string => {
+  const { input_limit: limit, partitions } = source;
+  if (limit === null) return "–";
+  const what = limit === partitions ? "partition" : "task";
+  const tasks = `${exact(limit)} ${what}${limit === 1 ? "" : "s"}`;
+  if (shuffle !== "none") return tasks;
+  return `${tasks}: more than ${exact(limit)} slot${limit === 1 ? "" : "s"} would idle`;
+};
+
+/** The age of the oldest unread row. */
+export const lagText = ({ lag_s: lag, is_lag_minimum: isMinimum }: Source): string =>
+  `${isMinimum ? "at least " : ""}${duration(lag)}`;
