@@ -173,7 +173,9 @@ class Plan(Document):
     vertices: list[PlannedVertex]
     slots: PlannedSlots
     executors: list[Executor]
-    queries: list[Query] = Field(description="Queries of the job with their sources, as the driver reports them.")
+    queries: list[Query] = Field(
+        default=[], description="Queries of the job with their sources, as the driver reports them."
+    )
     workers: list[PlannedWorker]
     imbalance: float | None = Field(description="Largest load of a worker as a multiple of the average.")
 
