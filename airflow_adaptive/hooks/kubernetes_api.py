@@ -21,9 +21,11 @@ from airflow.sdk.log import amask_secret
 from kubernetes_asyncio import config as kubernetes_config
 from kubernetes_asyncio.client import ApiClient, Configuration
 
+from airflow_adaptive.hooks.kubernetes_credentials import expiry
 from airflow_adaptive.ports import ClusterUnreachableError, PortError
 from airflow_adaptive.spark.connection_fields import AddressError
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
+from airflow_adaptive.spark.kubernetes.api_source import CredentialsError
 
 log = logging.getLogger(__name__)
 
@@ -136,6 +138,13 @@ class ConnectionApiSource:
                 await self._replace()
             return bool(self._open) and self._open[-1].client is not refused
 
+    def explain_refusal(self) -> str:
+        """Return why the API server may refuse the current credentials, see `ApiSource.explain_refusal`."""
+        found = expiry(self._open[-1].client.configuration) if self._open else None
+        if found is not None and found.at <= self._now():
+            return f"the {found.credential} of connection {self._conn_id!r} expired at {found.at:%Y-%m-%d %H:%M:%S} UTC: renew it"
+        return f"replace the credentials of connection {self._conn_id!r}, or restore the account to which they belong"
+
     async def close(self) -> None:
         """Close all clients."""
         while self._open:
@@ -159,9 +168,11 @@ class ConnectionApiSource:
                 self._require_server(str(client.configuration.host))
         except Exception as error:
             await stack.aclose()
-            if isinstance(error, PortError | AddressError):  # The message names the connection.
+            if isinstance(error, PortError):  # The message names the connection.
                 raise ClusterUnreachableError(str(error)) from error
-            raise ClusterUnreachableError(
+            if isinstance(error, AddressError):
+                raise CredentialsError(str(error)) from error
+            raise CredentialsError(
                 f"connection {self._conn_id!r}: the credentials cannot be loaded: {_detail(error)}"
             ) from None
         self._open.append(_OpenClient(client=client, stack=stack, loaded_at=loaded_at, expires_at=hook.expires_at))

@@ -19,9 +19,9 @@ from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.job_ports import job_directory, job_ports
 from airflow_adaptive.launch.loop_events import error_event, finished_event, recycle_event
 from airflow_adaptive.launch.process_resources import ProcessResources
-from airflow_adaptive.ports import JobDirectory, JobDirectoryError
+from airflow_adaptive.ports import ClusterRefusedError, ClusterUnreachableError, JobDirectory, JobDirectoryError
 from airflow_adaptive.runtime.journal.journal import SupersededError, attempt_of
-from airflow_adaptive.runtime.loop import Loop, RunLimits
+from airflow_adaptive.runtime.loop import Loop, Ports, RunLimits
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.config.durations import format_duration
 from airflow_adaptive.scheduler.errors import SnapshotError
@@ -72,8 +72,8 @@ async def run_job_loop(
     """Run the loop of a job until the loop ends, and return the event that resumes the task (see `loop_events`).
 
     A loop that fails is restarted with backoff, because the driver of the job must not run without a loop. The loop ends with an
-    error only if a restart cannot help: another version owns the journal, the job directory is lost, the job was never deployed, or
-    the driver was killed because each loop failed after the execution timeout.
+    error only if a restart cannot help: another version owns the journal, the job directory is lost, the job was never deployed, the
+    cluster accepts no driver and none runs, or the driver was killed because each loop failed after the execution timeout.
 
     Raises:
         SupersededError: another loop has taken the job over.
@@ -85,11 +85,12 @@ async def run_job_loop(
             async with job_ports(
                 connections, base, spec.graph.job, task, spec.options.deploy_timeout, on_rescale
             ) as ports:
+                await _require_cluster(ports)
                 loop = Loop(spec, ports, limits, advisor(spec.rescale_policy), restarts.failure)
                 return _loop_event(spec, connections, base, limits, loop, await loop.run())
         except SupersededError:
             raise
-        except (JobDirectoryError, SnapshotError) as error:
+        except (ClusterRefusedError, JobDirectoryError, SnapshotError) as error:
             return error_event(error, None if loop is None else loop.driver)
         except Exception as error:
             if loop is None and not await _is_deployed(base, spec.graph.job):
@@ -99,6 +100,27 @@ async def run_job_loop(
         if _is_overdue(spec, limits, began_at, clock.now()) and await _is_driver_killed(spec, connections, base):
             return error_event(OverdueError(place), None)
         await clock.sleep(restarts.delay_s(place, has_run=clock.now() - began_at > MAX_RESTART_DELAY))
+
+
+async def _require_cluster(ports: Ports) -> None:
+    """Raise `ClusterRefusedError` if the cluster accepts no driver. A driver that runs keeps its loop in any case."""
+    try:
+        await ports.cluster.check()
+    except ClusterUnreachableError as error:
+        log.info("The cluster cannot be checked now: %s", error)
+    except ClusterRefusedError as error:
+        if not await _may_have_driver(ports.directory):
+            raise
+        log.warning("The cluster accepts no other driver: %s", error)
+
+
+async def _may_have_driver(directory: JobDirectory) -> bool:
+    """Return whether the journal names a driver. An unreadable journal may do so."""
+    try:
+        newest = await directory.newest()
+        return newest is not None and from_json(newest.scheduler).driver is not None
+    except (JobDirectoryError, SnapshotError):
+        return True  # The loop reports the error.
 
 
 class _Restarts:

@@ -2,6 +2,7 @@
 
 from airflow_adaptive.job.protocol.conf import PACKAGES_PROPERTY
 from airflow_adaptive.job.protocol.documents import SECRET_CONF_VARIABLE, SECRET_ENV_VARIABLE, SUBMISSION_ID_VARIABLE
+from airflow_adaptive.job.protocol.failures import redact
 from airflow_adaptive.job.protocol.secret_names import (
     SECRET_NAME_PATTERN,
     SECRET_VALUE_PATTERN,
@@ -31,6 +32,7 @@ from airflow_adaptive.ports.cluster import (
     Worker,
 )
 from airflow_adaptive.ports.errors import (
+    ClusterRefusedError,
     ClusterUnreachableError,
     ForeignDirectoryError,
     JobDirectoryError,
@@ -60,6 +62,7 @@ __all__ = [
     "ActiveDriver",
     "Clock",
     "ClusterClient",
+    "ClusterRefusedError",
     "ClusterSnapshot",
     "ClusterUnreachableError",
     "ControlRequests",
@@ -86,6 +89,7 @@ __all__ = [
     "assigned_secrets",
     "is_secret",
     "is_secret_name",
+    "redact",
     "secret_assignments",
     "url_passwords",
 ]

@@ -275,6 +275,15 @@ class DriverSubmission:
 class ClusterClient(Protocol):
     """A cluster manager (Spark standalone, YARN, Kubernetes)."""
 
+    async def check(self) -> None:
+        """Check that the cluster accepts drivers of this client, before the first driver of a job.
+
+        Raises:
+            ClusterRefusedError: the cluster accepts no driver. The message names what is missing, and the remedy.
+            ClusterUnreachableError: the cluster does not answer.
+        """
+        ...
+
     async def snapshot(self) -> ClusterSnapshot:
         """Return workers, grants and drivers. Raises `ClusterUnreachableError`."""
         ...

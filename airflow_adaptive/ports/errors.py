@@ -23,6 +23,10 @@ class SubmissionRefusedError(PortError):
     """The master refused the submission: a retry does not help."""
 
 
+class ClusterRefusedError(PortError):
+    """The cluster accepts no driver until the cluster or its connection is changed."""
+
+
 class JobDirectoryError(PortError):
     """The job directory cannot be read or written now."""
 

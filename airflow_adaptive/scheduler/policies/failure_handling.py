@@ -4,7 +4,7 @@ Theory: a restart helps after a failure of the environment (a lost process, a ti
 restart does not help after an error in the job (code that cannot be loaded, a query that cannot be analyzed, a checkpoint of
 another query). The class names of the failure and of all its causes, and Spark's error conditions, decide. An error in the
 code of the build function, for example a `TypeError`, is not recoverable before the first plan was active; afterwards, the
-environment may have caused the error.
+environment may have caused the error. The same applies to a driver that the cluster refuses.
 """
 
 from __future__ import annotations
@@ -61,6 +61,9 @@ NON_RECOVERABLE = (
     "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY",
 )
 """Patterns of exception classes and of error conditions (of Spark 4.3) after which no restart helps."""
+
+SUBMISSION_REFUSED = "SUBMISSION_REFUSED"
+"""The cluster refuses the driver, for example because of its declaration. The error of the task then names the cause at once."""
 
 RECOVERABLE = ("INCOMPATIBLE_TABLE_CHANGE_AFTER_ANALYSIS",)
 """Analysis errors after which a restart helps, because the restart analyzes the query again."""
@@ -148,7 +151,7 @@ def is_recoverable(
         return True
     if _matches(failure, non_recoverable):
         return False
-    if not has_run and _is_code_error(failure):
+    if not has_run and (failure.error_class == SUBMISSION_REFUSED or _is_code_error(failure)):
         return False
     return _matches(failure, RECOVERABLE) or not _matches(failure, NON_RECOVERABLE)
 

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from airflow_adaptive.ports import ClusterUnreachableError
+
 if TYPE_CHECKING:
     from kubernetes_asyncio.client import ApiClient
+
+
+class CredentialsError(ClusterUnreachableError):
+    """The connection contains no credentials that can be loaded, or the credentials of another cluster."""
 
 
 class ApiSource(Protocol):
@@ -18,7 +24,7 @@ class ApiSource(Protocol):
     async def client(self) -> ApiClient:
         """Return the current client. The source replaces a client before its credentials expire.
 
-        Raises `ClusterUnreachableError` if the credentials cannot be loaded now.
+        Raises `CredentialsError`, or `ClusterUnreachableError` if the connection cannot be read now.
         """
         ...
 
@@ -27,6 +33,10 @@ class ApiSource(Protocol):
 
         Loops that share the source load the credentials once, and not more often than every 30 seconds.
         """
+        ...
+
+    def explain_refusal(self) -> str:
+        """Return why the API server may refuse the current credentials, and the remedy."""
         ...
 
     async def close(self) -> None:

@@ -8,6 +8,7 @@ from typing import Final
 from airflow_adaptive.ports import (
     ActiveDriver,
     Clock,
+    ClusterRefusedError,
     ClusterSnapshot,
     ClusterUnreachableError,
     DriverLog,
@@ -15,24 +16,32 @@ from airflow_adaptive.ports import (
     NotSubmittedError,
     SubmissionState,
     SubmissionStatus,
+    redact,
 )
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
 from airflow_adaptive.spark.kubernetes.api.errors import ApiError, RefusedError
 from airflow_adaptive.spark.kubernetes.api.requests import Json, Query
 from airflow_adaptive.spark.kubernetes.api_source import ApiSource
+from airflow_adaptive.spark.kubernetes.capacity.capacity import UnboundedError
 from airflow_adaptive.spark.kubernetes.capacity.pod_requests import pod_request
 from airflow_adaptive.spark.kubernetes.capacity_reader import CapacityReader
 from airflow_adaptive.spark.kubernetes.cluster_reads import ClusterReads
 from airflow_adaptive.spark.kubernetes.driver.manifests import driver_manifests
 from airflow_adaptive.spark.kubernetes.driver.names import (
+    EPOCH,
     JOB,
     ROLE,
     DriverIdentity,
+    job_name,
     read_submission_id,
     submission_id,
 )
+from airflow_adaptive.spark.kubernetes.driver.output import separated
 from airflow_adaptive.spark.kubernetes.driver.status import CONTAINER, driver_status, is_node_lost
+from airflow_adaptive.spark.kubernetes.driver_events import DriverEvents
 from airflow_adaptive.spark.kubernetes.driver_objects import DriverObjects
+from airflow_adaptive.spark.kubernetes.executor_requests import ExecutorRequests
+from airflow_adaptive.spark.kubernetes.prerequisites import Prerequisites
 from airflow_adaptive.spark.secrets import masked
 
 log = logging.getLogger(__name__)
@@ -45,6 +54,11 @@ LOG_BYTES: Final = 1 << 20
 """Largest end of a log that is read."""
 
 LOG_CHARACTERS: Final = 16 * 1024
+
+END_LINES: Final = 20
+"""Lines of each stream in the task log after a normal end. Airflow may lose long records, so each line is a record."""
+
+LINE_CHARACTERS: Final = 300
 
 
 class KubernetesCluster:
@@ -64,11 +78,25 @@ class KubernetesCluster:
         self._objects = DriverObjects(self._api, address.namespace)
         self._watch = self._reads.acquire(address.namespace)
         self._capacity = CapacityReader(address, self._api, clock, self._reads.nodes)
+        self._prerequisites = Prerequisites(self._api, address)
+        self._events = DriverEvents(self._api, address.namespace, clock)
+        self._requests = ExecutorRequests()
         self._killed: set[str] = set()
         """Uids of the pods that this process has killed."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._address.master_url!r}, {self._address.namespace!r})"
+
+    async def check(self) -> None:
+        """Check the version of the cluster, the permissions of the account, and that something bounds the number of executors.
+
+        Raises `ClusterRefusedError` or `ClusterUnreachableError`.
+        """
+        await self._prerequisites.check()
+        try:
+            await self.snapshot()
+        except UnboundedError as error:
+            raise ClusterRefusedError(str(error)) from error
 
     async def snapshot(self) -> ClusterSnapshot:
         """Return the drivers and executors of the namespace, and its capacity. Raises `ClusterUnreachableError`."""
@@ -101,6 +129,13 @@ class KubernetesCluster:
         self._watch.cache.add(pod)
         await self._delete_ended(manifests.identity)
         name, namespace = manifests.identity.pod, self._address.namespace
+        if (label := job_name(submission.name)) != submission.name:
+            log.info(
+                "The id of job %s is not a short DNS label. Its objects have the label %s=%s",
+                submission.name,
+                JOB,
+                label,
+            )
         log.info("Job %s is pod %s. Its logs: kubectl --namespace %s logs %s", submission.name, name, namespace, name)
         log.info("Its Spark UI on http://localhost:4040: kubectl --namespace %s port-forward %s 4040", namespace, name)
         return _submission_id(pod)
@@ -111,9 +146,12 @@ class KubernetesCluster:
         known = await self._watch.find(uid)
         if known is None:
             return SubmissionStatus(state=SubmissionState.UNKNOWN, message="the API server has no pod of this driver")
-        return driver_status(
+        status = driver_status(
             known.object, is_gone=known.is_gone, is_deleted=known.is_deleted, is_killed=uid in self._killed
         )
+        if status.state is SubmissionState.RUNNING:
+            self._requests.compare(known.object, self._watch.cache.pods)
+        return await self._events.explain(known.object, status)
 
     async def kill(self, submission_id: str) -> None:
         """Delete the pod of a driver. A repeated request, or one for a driver that has ended, is not an error.
@@ -143,15 +181,34 @@ class KubernetesCluster:
             return DriverLog()
         except ApiError as error:
             raise ClusterUnreachableError(f"the log of {name} cannot be read now: {error}") from error
-        return DriverLog(stdout=masked(text[-LOG_CHARACTERS:], self._address.secrets))
+        return separated(masked(text[-LOG_CHARACTERS:], self._address.secrets))
 
     async def clean_up(self, job: str) -> None:
-        """Delete the pods of the drivers of a job that has ended, and with them all their objects. Raises `ClusterUnreachableError`."""
+        """Delete the pods of the drivers of a job that has ended, and with them all their objects. Raises `ClusterUnreachableError`.
+
+        The pod of a driver that has ended normally contains its output, so the end of the output is logged before.
+        """
+        await self._log_output(job)
         await self._objects.clean_up(job)
 
     async def close(self) -> None:
         """End the watch, and close the connections, unless other clients share them."""
         await self._reads.release(self._address.namespace)
+
+    async def _log_output(self, job: str) -> None:
+        """Log the end of the output of the newest driver, if it has ended normally. The log of a driver that failed is part of its diagnosis."""
+        drivers = [pod for pod in self._watch.cache.pods if _is_driver(pod, job)]
+        newest = max(drivers, key=lambda pod: int(pod["metadata"]["labels"][EPOCH]), default=None)
+        if newest is None or driver_status(newest).state is not SubmissionState.FINISHED:
+            return
+        try:
+            written = await self.driver_log(_submission_id(newest))
+        except ClusterUnreachableError as error:
+            log.info("%s", error)
+            return
+        for name, text in (("stdout", written.stdout), ("stderr", written.stderr)):
+            for line in text.splitlines()[-END_LINES:]:
+                log.info("%s %s | %s", newest["metadata"]["name"], name, redact(line)[:LINE_CHARACTERS])
 
     async def _delete_ended(self, identity: DriverIdentity) -> None:
         """Delete what ended drivers of earlier epochs left. A failure must not fail a submission; the next submission tries again."""
@@ -167,6 +224,11 @@ def _submission_id(pod: Json) -> str:
 
 def _job(pod: Json) -> str:
     return str((pod["metadata"].get("annotations") or {}).get(JOB, ""))
+
+
+def _is_driver(pod: Json, job: str) -> bool:
+    labels = pod["metadata"].get("labels") or {}
+    return labels.get(ROLE) == DRIVER and labels.get(JOB) == job_name(job)
 
 
 def _active_driver(pod: Json) -> ActiveDriver | None:

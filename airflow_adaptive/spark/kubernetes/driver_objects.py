@@ -109,8 +109,12 @@ class DriverObjects:
         except RefusedError as error:
             if error.is_duplicate:
                 return await self._existing(manifests.identity)
-            if error.is_conflict:  # Several pods changed the use of a quota at the same time.
+            if error.is_conflict or error.is_over_quota:  # Other pods took the room while this one was created.
                 raise NotSubmittedError(f"the API server did not create driver {name}: {error}") from error
+            if error.is_missing:
+                raise SubmissionRefusedError(
+                    f"driver {name}: {error}: create the namespace, or correct `namespace` of the operator or of the connection"
+                ) from error
             raise SubmissionRefusedError(f"the API server refuses driver {name}: {error}") from error
         except NotSentError as error:
             raise NotSubmittedError(str(error)) from error

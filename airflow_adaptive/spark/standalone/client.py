@@ -77,6 +77,9 @@ class StandaloneCluster:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._address.master_url!r})"
 
+    async def check(self) -> None:
+        """Do nothing: a master accepts each driver, or refuses it with a message."""
+
     async def snapshot(self) -> ClusterSnapshot:
         """Return the living workers and the grants, according to the leader. Raises `ClusterUnreachableError`."""
         return await self._request_leader(self._state)

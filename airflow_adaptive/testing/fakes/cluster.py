@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from airflow_adaptive.ports import (
     MIB,
     ActiveDriver,
+    ClusterRefusedError,
     ClusterSnapshot,
     ClusterUnreachableError,
     DriverLog,
@@ -85,6 +86,7 @@ class FakeCluster:
         limits: limits of the empty cluster. The snapshots report what drivers and executors leave. The cluster does not enforce the limits.
         cleaned_up: jobs for which `clean_up` was called, in order.
         start_error: why drivers cannot start; "" if they can.
+        refusal: why the cluster accepts no driver of this client; "" if it does.
     """
 
     def __init__(
@@ -108,6 +110,7 @@ class FakeCluster:
         self.limits: Sequence[Limit] = ()
         self.cleaned_up: list[str] = []
         self.start_error = ""
+        self.refusal = ""
         self._scripts = dict(scripts or {})
         self._on_launch = on_launch
         self._worker_url = worker_url or (lambda number: f"http://fake:{FIRST_UI_PORT + number}")
@@ -140,6 +143,12 @@ class FakeCluster:
             drivers=self._living(),
             limits=[self._left(limit) for limit in self.limits],
         )
+
+    async def check(self) -> None:
+        """See `ClusterClient`."""
+        self._receive()
+        if self.refusal:
+            raise ClusterRefusedError(self.refusal)
 
     async def submit(self, submission: DriverSubmission) -> str:
         """See `ClusterClient`."""

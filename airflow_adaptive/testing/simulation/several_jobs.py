@@ -51,6 +51,11 @@ class DistantCluster:
         await self._clock.sleep(self._latency_s())
         return await self._cluster.snapshot()
 
+    async def check(self) -> None:
+        """See `ClusterClient`."""
+        await self._clock.sleep(self._latency_s())
+        await self._cluster.check()
+
     async def submit(self, submission: DriverSubmission) -> str:
         """See `ClusterClient`."""
         await self._clock.sleep(self._latency_s())

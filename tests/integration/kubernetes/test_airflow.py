@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 
 import pytest
 
-from airflow_adaptive.local.waiting import wait_until
-from airflow_adaptive.ports import DriverSubmission
+from airflow_adaptive.local.waiting import wait_until, wait_until_async
+from airflow_adaptive.ports import ClusterClient, DriverSubmission
 from tests.support.airflow.airflow_under_test import AirflowUnderTest
 from tests.support.kubernetes.accounts.airflow_job import SECRET, AirflowJob
 from tests.support.kubernetes.accounts.audit import requested
@@ -28,7 +29,7 @@ from tests.support.kubernetes.control_plane import Credentials
 from tests.support.kubernetes.images import SPARK
 from tests.support.kubernetes.namespace import Namespace, created_namespace
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(900)
 
 TIMEOUT_S = 60.0
 
@@ -107,11 +108,11 @@ def run(jobs: list[AirflowJob], airflow: AirflowUnderTest) -> None:
 
 @pytest.fixture(scope="module")
 def repeated(airflow: AirflowUnderTest, kubernetes_cluster: KubernetesCluster, namespaces: list[Namespace]) -> None:
-    """A driver that Airflow's account has submitted twice and killed, as after a lost response."""
-    asyncio.run(submit_twice(kubernetes_cluster, namespaces[0]))
+    """Drivers that Airflow's account has submitted twice, as after a lost response, and that wait for a volume."""
+    asyncio.run(submit_drivers(kubernetes_cluster, namespaces[0]))
 
 
-async def submit_twice(cluster: KubernetesCluster, namespace: Namespace) -> None:
+async def submit_drivers(cluster: KubernetesCluster, namespace: Namespace) -> None:
     conf = {"spark.kubernetes.container.image": SPARK, "spark.kubernetes.node.selector.missing": "node"}
     submission = DriverSubmission(
         name="twice", epoch=1, nonce="n", script="/run.py", conf=conf, secret_env={"DB_LOGIN": SECRET}
@@ -120,6 +121,23 @@ async def submit_twice(cluster: KubernetesCluster, namespace: Namespace) -> None
     async with cluster_client(cluster.control_plane, namespace.name, credentials=credentials) as client:
         assert await client.submit(submission) == await client.submit(submission)
         await client.clean_up("twice")
+        await wait_for_missing_volume(client)
+        await client.clean_up("unmounted")
+
+
+async def wait_for_missing_volume(client: ClusterClient) -> None:
+    """Submit a driver whose volume needs a Secret that does not exist, and wait until the client names the Secret."""
+    template = {"spec": {"volumes": [{"name": "keys", "secret": {"secretName": "no-such-secret"}}]}}
+    conf = {"spark.kubernetes.container.image": SPARK}
+    submission = DriverSubmission(
+        name="unmounted", epoch=1, nonce="n", script="/run.py", conf=conf, driver_template=json.dumps(template)
+    )
+    submitted = await client.submit(submission)
+
+    async def is_named() -> bool:
+        return 'secret "no-such-secret" not found' in (await client.status(submitted)).message
+
+    await wait_until_async(is_named, TIMEOUT_S, "the cause of the wait")
 
 
 def test_each_row_is_written_once(airflow: AirflowUnderTest, jobs: list[AirflowJob]) -> None:
@@ -158,10 +176,17 @@ def test_task_log_has_the_commands_for_the_logs_and_the_spark_ui(
         assert f"kubectl --namespace {namespace} port-forward " in log
 
 
+def test_task_log_has_the_last_output_of_a_driver_that_ended_normally(
+    airflow: AirflowUnderTest, jobs: list[AirflowJob]
+) -> None:
+    assert " stderr | " in jobs[0].log(airflow)
+
+
 def test_task_log_has_the_last_output_of_a_driver_that_failed(
     airflow: AirflowUnderTest, jobs: list[AirflowJob]
 ) -> None:
     log = jobs[2].log(airflow)
     assert "the last output of the driver, token=***" in log
     assert "ModuleNotFoundError: No module named 'no_such_module'" in log
+    assert "job 'failing' failed: ModuleNotFoundError: No module named 'no_such_module' (failing.py:4)" in log
     assert SECRET not in log

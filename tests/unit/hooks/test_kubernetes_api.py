@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -20,6 +21,7 @@ from airflow_adaptive.hooks.kubernetes_api import OPEN_CLIENTS, RENEW_INTERVAL, 
 from airflow_adaptive.ports import ClusterUnreachableError
 from airflow_adaptive.spark.connection_fields import AddressError
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
+from airflow_adaptive.spark.kubernetes.api_source import CredentialsError
 
 pytestmark = pytest.mark.asyncio
 
@@ -123,8 +125,22 @@ async def test_credentials_that_cannot_be_loaded_are_named(
 ) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     scene.fields = FLAGS | fields
-    with pytest.raises(ClusterUnreachableError, match=message):
+    with pytest.raises(CredentialsError, match=message):
         await scene.source.client()
+
+
+async def test_refused_credentials_that_have_expired_are_named(scene: Scene) -> None:
+    claims = base64.urlsafe_b64encode(json.dumps({"exp": NOW.timestamp() + 60}).encode()).decode()
+    scene.token(f"header.{claims}.signature")
+    remedy = "replace the credentials of connection 'kubernetes_test', or restore the account to which they belong"
+    assert scene.source.explain_refusal() == remedy
+    await scene.source.client()
+    assert scene.source.explain_refusal() == remedy
+    scene.at += timedelta(seconds=60)
+    assert (
+        scene.source.explain_refusal()
+        == "the token of connection 'kubernetes_test' expired at 2026-01-01 00:01:00 UTC: renew it"
+    )
 
 
 async def test_error_does_not_repeat_the_content_of_a_kubeconfig(scene: Scene, tmp_path: Path) -> None:

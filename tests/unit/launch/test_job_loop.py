@@ -111,6 +111,43 @@ def test_loop_that_fails_is_restarted_and_adopts_its_driver(
     assert "Traceback" in caplog.text
 
 
+def test_cluster_that_accepts_no_driver_fails_the_task_at_once(job: Simulation, opening: Opening) -> None:
+    job.cluster.refusal = "the account may not create pods: bind the Role"
+    assert run(job) == {"status": "error", "message": job.cluster.refusal, "driver": None}
+    assert job.cluster.submissions == {}
+
+
+def test_driver_that_runs_keeps_its_loop_on_a_cluster_that_accepts_no_other_driver(
+    job: Simulation, opening: Opening, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An administrator removes a permission while the job runs, and the loop of the job moves to another triggerer."""
+    assert run(job, RunLimits(recycle_at=START + timedelta(seconds=30)))["status"] == "recycle"
+    job.cluster.refusal = "the account may not create pods"
+    assert run(job)["outcome"] == "FINISHED"
+    assert "The cluster accepts no other driver: the account may not create pods" in caplog.messages
+
+
+def test_cluster_that_does_not_answer_is_no_reason_to_fail(job: Simulation, opening: Opening) -> None:
+    job.cluster.reachable = False
+    job.clock.at(20, lambda: setattr(job.cluster, "reachable", True))
+    assert run(job)["outcome"] == "FINISHED"
+
+
+def test_journal_that_cannot_be_read_may_name_a_driver(
+    job: Simulation, opening: Opening, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job.cluster.refusal = "the account may not create pods"
+
+    async def fail_once() -> None:
+        monkeypatch.undo()
+        monkeypatch.setattr(job_loop, "job_ports", opening)
+        raise JobDirectoryError("the disk is full")
+
+    monkeypatch.setattr(job.directory, "newest", fail_once)
+    assert run(job)["outcome"] == "FINISHED"
+    assert "The cluster accepts no other driver: the account may not create pods" in caplog.messages
+
+
 def test_failure_that_repeats_at_once_is_reported_once(job: Simulation, opening: Opening) -> None:
     """A defect makes each cycle fail for a while. The timeline keeps its other entries."""
     publish_metrics, failures = job.store.publish_metrics, [KeyError("hush")] * 3

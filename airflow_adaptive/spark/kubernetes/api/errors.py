@@ -2,6 +2,7 @@
 
 ApiError
 ├── NotSentError     the API server did not receive the request, or did not begin to process the request
+│   └── UnauthorizedError  the API server refused the credentials
 ├── NoAnswerError    the API server may have received the request; its outcome is unknown
 └── RefusedError     the API server refused the request
 """
@@ -20,6 +21,10 @@ class ApiError(Exception):
 
 class NotSentError(ApiError):
     """The API server did not receive the request, or refused the request before it processed the request."""
+
+
+class UnauthorizedError(NotSentError):
+    """The API server refused the credentials, also after they were loaded again, or they cannot be loaded."""
 
 
 class NoAnswerError(ApiError):
@@ -53,6 +58,11 @@ class RefusedError(ApiError):
     def is_conflict(self) -> bool:
         """Whether a precondition of the request does not hold, or another change came first."""
         return self.status == HTTPStatus.CONFLICT and self.reason != ALREADY_EXISTS
+
+    @property
+    def is_over_quota(self) -> bool:
+        """Whether a ResourceQuota has no room for the object now."""
+        return self.status == HTTPStatus.FORBIDDEN and "exceeded quota" in str(self)
 
     @property
     def is_expired(self) -> bool:

@@ -16,8 +16,8 @@ import aiohttp
 from kubernetes_asyncio.client import ApiClient
 
 from airflow_adaptive.ports import ClusterUnreachableError
-from airflow_adaptive.spark.kubernetes.api.errors import NoAnswerError, NotSentError, RefusedError
-from airflow_adaptive.spark.kubernetes.api_source import ApiSource
+from airflow_adaptive.spark.kubernetes.api.errors import NoAnswerError, NotSentError, RefusedError, UnauthorizedError
+from airflow_adaptive.spark.kubernetes.api_source import ApiSource, CredentialsError
 
 Json = Mapping[str, Any]
 """An object, or a part of an object, as the API server returns it."""
@@ -70,14 +70,22 @@ class KubernetesApi:
         """
         with _translated(f"GET {path}"):
             async with await self._send("GET", path, query, None) as response, asyncio.timeout(timeout_s):
-                await _check(response)
+                await self._check(response)
                 yield response.content
 
     async def _text(self, method: str, path: str, query: Query, body: Json | None) -> str:
         with _translated(f"{method} {path}"):
             async with await self._send(method, path, query, body) as response, asyncio.timeout(self.timeout_s):
-                await _check(response)
+                await self._check(response)
                 return await response.text(errors="replace")
+
+    async def _check(self, response: aiohttp.ClientResponse) -> None:
+        """Raise the error that a response reports."""
+        if response.status == HTTPStatus.UNAUTHORIZED:
+            raise UnauthorizedError(
+                f"the API server refuses the credentials: 401 Unauthorized: {self._source.explain_refusal()}"
+            )
+        await _check(response)
 
     async def _send(self, method: str, path: str, query: Query, body: Json | None) -> aiohttp.ClientResponse:
         """Send a request, with new credentials if the API server refuses the current credentials."""
@@ -113,7 +121,9 @@ def _translated(request: str) -> Iterator[None]:
     """Translate the errors of the library and of the network."""
     try:
         yield
-    except ClusterUnreachableError as error:  # The credentials cannot be loaded.
+    except CredentialsError as error:
+        raise UnauthorizedError(str(error)) from error
+    except ClusterUnreachableError as error:  # The connection cannot be read now.
         raise NotSentError(str(error)) from error
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL) as error:
         raise NotSentError(f"{request}: the API server cannot be reached: {_one_line(str(error))}") from error
@@ -136,10 +146,8 @@ async def _check(response: aiohttp.ClientResponse) -> None:
     status, text = response.status, await response.text(errors="replace")
     reason, message = _reason(text)
     detail = f"{status} {message or response.reason or ''}".rstrip()
-    if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.TOO_MANY_REQUESTS):
-        raise NotSentError(
-            f"the API server refuses the {'credentials' if status == HTTPStatus.UNAUTHORIZED else 'request for now'}: {detail}"
-        )
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        raise NotSentError(f"the API server refuses the request for now: {detail}")
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         raise NoAnswerError(f"the API server failed: {detail}")
     raise RefusedError(status, reason, message or detail)

@@ -20,6 +20,10 @@ from airflow_adaptive.spark.kubernetes.capacity.quota import Cap, limits_of
 from airflow_adaptive.spark.kubernetes.capacity.workers import autoscaled_worker, namespace_worker, node_workers
 
 
+class UnboundedError(ClusterUnreachableError):
+    """Nothing bounds the number of executors, as far as the account may read."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamespaceObjects:
     """What the client knows about a namespace.
@@ -66,19 +70,19 @@ def capacity(known: NamespaceObjects, pods: ClusterPods | None) -> Capacity:
         pods: nodes, and pods of all namespaces, None if the account may not read them.
 
     Raises:
-        ClusterUnreachableError: nothing bounds the number of executors. The message names what is missing, and the remedies.
+        UnboundedError: nothing bounds the number of executors. The message names what is missing, and the remedies.
     """
     limits = limits_of(known.quotas, known.limit_ranges, known.cap, known.own_pods)
     is_bounded = bool(limits_of(known.quotas, (), known.cap, known.own_pods))
     if pods is not None:
         if known.has_node_autoscaling and not is_bounded:
-            raise ClusterUnreachableError(_unbounded(known))
+            raise UnboundedError(_unbounded(known))
         workers = node_workers(pods.nodes, pods.usages(known.namespace, known.own_pods))
         if known.has_node_autoscaling:
             workers = (*workers, autoscaled_worker(limits))
         return Capacity(workers=workers, limits=limits, executors=executor_pods(known.own_pods, lambda node: node))
     if not is_bounded:
-        raise ClusterUnreachableError(_remedies(known))
+        raise UnboundedError(_remedies(known))
     worker = namespace_worker(known.namespace, limits, known.own_pods)
     executors = executor_pods(known.own_pods, lambda _: known.namespace)
     return Capacity(workers=[worker], limits=limits, executors=executors)

@@ -18,8 +18,9 @@ from airflow_adaptive.ports import (
     SubmissionRefusedError,
 )
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
+from airflow_adaptive.spark.kubernetes.capacity.planned_pod import planned_executor
 from airflow_adaptive.spark.kubernetes.capacity.requests import driver_request
-from airflow_adaptive.spark.kubernetes.driver.names import DriverIdentity
+from airflow_adaptive.spark.kubernetes.driver.names import EXECUTOR_REQUEST, DriverIdentity
 from airflow_adaptive.spark.kubernetes.driver.pod import driver_pod
 from airflow_adaptive.spark.kubernetes.driver.pod_template import executor_template
 from airflow_adaptive.spark.kubernetes.driver.properties import (
@@ -30,6 +31,7 @@ from airflow_adaptive.spark.kubernetes.driver.properties import (
     spark_properties,
     to_file,
 )
+from airflow_adaptive.spark.kubernetes.executor_requests import to_annotation
 from airflow_adaptive.spark.secrets import is_secret_property
 
 Json = Mapping[str, Any]
@@ -76,11 +78,13 @@ def driver_manifests(submission: DriverSubmission, address: KubernetesAddress) -
     read_at_launch = launch_properties(properties)
     files = {PROPERTIES_FILE: to_file(read_at_launch)}
     has_secrets = any(is_secret_property(name, value) for name, value in read_at_launch.items())
-    template = executor_template(submission.executor_template, properties)
     secret = {**variables, **(files if has_secrets else {})}
+    template = executor_template(submission.executor_template, properties)
+    pod = driver_pod(submission, properties, _request(submission, properties), [*secret])
+    pod["metadata"]["annotations"][EXECUTOR_REQUEST] = _executor_request(submission, properties, template)
     return DriverManifests(
         identity=DriverIdentity(submission.name, submission.epoch, submission.nonce),
-        pod=driver_pod(submission, properties, _request(submission, properties), [*secret]),
+        pod=pod,
         config={TEMPLATE_FILE: json.dumps(template, sort_keys=True), **({} if has_secrets else files)},
         secret=secret,
     )
@@ -91,6 +95,14 @@ def _request(submission: DriverSubmission, properties: Mapping[str, str]) -> Any
         return driver_request(properties, submission.driver_cores, submission.driver_memory_mb)
     except ValueError as error:
         raise SubmissionRefusedError(str(error)) from error
+
+
+def _executor_request(submission: DriverSubmission, properties: Mapping[str, str], template: Json) -> str:
+    try:
+        planned = planned_executor(properties, submission.executor_cores, submission.executor_memory_mb, template)
+    except ValueError as error:
+        raise SubmissionRefusedError(str(error)) from error
+    return to_annotation(planned)
 
 
 def _secret_variables(

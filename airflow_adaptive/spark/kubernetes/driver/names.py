@@ -18,6 +18,9 @@ JOB: Final = "airflow-adaptive/job"
 EPOCH: Final = "airflow-adaptive/epoch"
 NONCE: Final = "airflow-adaptive/nonce"
 
+EXECUTOR_REQUEST: Final = "airflow-adaptive/executor-request"
+"""Annotation of a driver with the request that the job calculates for each executor."""
+
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 MANAGER: Final = "airflow-adaptive"
 

@@ -33,11 +33,18 @@ FAILED_PULLS: Final = ("ErrImagePull", "ImagePullBackOff")
 """Reasons for which a container waits for its image. An image that the registry does not have or refuses does not come by itself."""
 
 REFUSED_PULL: Final = re.compile(
-    r"not found|manifest unknown|does not exist|no match for platform|denied|unauthorized|forbidden", re.IGNORECASE
+    r"not found|manifest unknown|does not exist|no match for platform|no such host|denied|unauthorized|forbidden",
+    re.IGNORECASE,
 )
 
 INVALID_CONFIGURATION: Final = "CreateContainerConfigError"
 """Reason for which a container waits that refers to a ConfigMap, a Secret or a key that does not exist."""
+
+
+MISSING_CLAIM: Final = re.compile(r'persistentvolumeclaim "[^"]*" not found')
+"""Part of the reason for which a pod has no node."""
+
+VOLUME_ADVICE: Final = "create what is missing, or correct the volumes of the pod template and of `conf`"
 
 
 def driver_status(
@@ -133,6 +140,9 @@ def waiting_reason(pod: Json) -> str:
 def start_error(pod: Json) -> str:
     """Return why a driver that waits cannot start, and what to do; "" if it may start. Sidecars that start beside the driver do not matter."""
     statuses = pod["status"].get("containerStatuses") or ()
+    reason = waiting_reason(pod)
+    if MISSING_CLAIM.search(reason):
+        return f"{reason}: {VOLUME_ADVICE}"
     relevant = [
         *(pod["status"].get("initContainerStatuses") or ()),
         *(status for status in statuses if status["name"] == CONTAINER),

@@ -40,6 +40,10 @@ class FileSource:
         """See `ApiSource`."""
         return False
 
+    def explain_refusal(self) -> str:
+        """See `ApiSource`."""
+        return "replace the kubeconfig"
+
     async def close(self) -> None:
         """See `ApiSource`."""
         if self._client is not None:

@@ -22,7 +22,7 @@ from tests.support.kubernetes.namespace import Namespace
 ROWS: Final = 10
 """Rows of each input file."""
 
-TIMEOUT_S: Final = 180.0
+TIMEOUT_S: Final = 300.0
 
 TASK: Final = "job"
 

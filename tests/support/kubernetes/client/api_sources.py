@@ -51,6 +51,9 @@ class KubeconfigSource:
         self._client = None
         return True
 
+    def explain_refusal(self) -> str:
+        return "replace the kubeconfig"
+
     async def close(self) -> None:
         if self._client is not None:
             await self._client.close()

@@ -134,5 +134,8 @@ class StrandedSource:
     async def renew(self, refused: ApiClient) -> bool:
         return False
 
+    def explain_refusal(self) -> str:
+        return "start the server"
+
     async def close(self) -> None:
         await self._client.close()

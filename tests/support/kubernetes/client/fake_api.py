@@ -63,6 +63,9 @@ class FakeApi:
         self._clients.clear()
         return True
 
+    def explain_refusal(self) -> str:
+        return f"replace token-{self.renewals}"
+
     async def close(self) -> None:
         for client in self._clients:
             await client.close()

@@ -82,8 +82,7 @@ class StreamingJob:
             attempt: attempt that deploys the job.
             conf: Spark properties of this deployment, in addition to the usual ones.
         """
-        ports = Ports(cluster=self._client, directory=self._directory, store=self.store, clock=SystemClock())
-        loop = Loop(await self._spec(attempt, {**self._conf, **(conf or {})}), ports)
+        loop = await self._loop(attempt, conf or {})
         task = self._task = asyncio.create_task(loop.run())
         try:
             yield loop
@@ -91,6 +90,14 @@ class StreamingJob:
             if not task.done():
                 task.cancel()
             await asyncio.wait([task])
+
+    async def run_to_end(self) -> SchedulerState:
+        """Run the loop until the job has ended, and return its last state."""
+        return await (await self._loop("1", {})).run()
+
+    async def _loop(self, attempt: str, conf: Mapping[str, str]) -> Loop:
+        ports = Ports(cluster=self._client, directory=self._directory, store=self.store, clock=SystemClock())
+        return Loop(await self._spec(attempt, {**self._conf, **conf}), ports)
 
     async def _spec(self, attempt: str, conf: Mapping[str, str]) -> JobSpec:
         code = await stage(self._directory, self._script, [SINK])

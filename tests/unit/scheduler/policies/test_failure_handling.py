@@ -3,6 +3,7 @@
 import pytest
 
 from airflow_adaptive.job.protocol import failures
+from airflow_adaptive.runtime import command_executor
 from airflow_adaptive.scheduler.policies import failure_handling
 from airflow_adaptive.scheduler.policies.failure_handling import BUILD_FUNCTION_ERROR, Failure, is_recoverable
 
@@ -89,6 +90,12 @@ def test_code_error_of_the_build_function_is_not_recoverable_before_the_first_pl
     mistake = failure(raised, BUILD_FUNCTION_ERROR, raised)
     assert not is_recoverable(mistake, has_run=False)
     assert is_recoverable(mistake, has_run=True)
+
+
+def test_driver_that_the_cluster_refuses_is_not_recoverable_before_the_first_plan():
+    assert not is_recoverable(failure(command_executor.SUBMISSION_REFUSED), has_run=False)
+    assert is_recoverable(failure(command_executor.SUBMISSION_REFUSED), has_run=True)
+    assert is_recoverable(failure(command_executor.NOT_SUBMITTED), has_run=False)
 
 
 @pytest.mark.parametrize(

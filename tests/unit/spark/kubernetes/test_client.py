@@ -12,6 +12,7 @@ import pytest_asyncio
 from aiohttp import web
 
 from airflow_adaptive.ports import (
+    ClusterRefusedError,
     ClusterUnreachableError,
     DriverLog,
     DriverSubmission,
@@ -22,7 +23,7 @@ from airflow_adaptive.ports import (
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
 from airflow_adaptive.spark.kubernetes.client import KubernetesCluster
-from airflow_adaptive.spark.kubernetes.driver.names import DriverIdentity
+from airflow_adaptive.spark.kubernetes.driver.names import DriverIdentity, job_name
 from tests.support.kubernetes.client.fake_api import FakeApi, failure
 
 ROOT = "/api/v1/namespaces/team-a"
@@ -84,6 +85,11 @@ async def test_commands_for_the_logs_and_the_spark_ui_are_logged(
         async with client_of(server) as client:
             await client.submit(submission(name="Departures of 2026"))
     pod = DriverIdentity("Departures of 2026", 1, "n").pod
+    label = f"airflow-adaptive/job={job_name('Departures of 2026')}"
+    assert (
+        f"The id of job Departures of 2026 is not a short DNS label. Its objects have the label {label}"
+        in caplog.messages
+    )
     assert f"Job Departures of 2026 is pod {pod}. Its logs: kubectl --namespace team-a logs {pod}" in caplog.messages
     assert (
         f"Its Spark UI on http://localhost:4040: kubectl --namespace team-a port-forward {pod} 4040" in caplog.messages
@@ -139,7 +145,7 @@ async def test_a_pod_of_others_is_not_taken(server: FakeApi, annotations: dict[s
 @pytest.mark.parametrize(
     ("response", "error", "message"),
     [
-        (failure(403, "exceeded quota: team", "Forbidden"), SubmissionRefusedError, "exceeded quota: team"),
+        (failure(403, "exceeded quota: team", "Forbidden"), NotSubmittedError, "exceeded quota: team"),
         (failure(400, 'admission webhook "x" denied', "BadRequest"), SubmissionRefusedError, "denied"),
         (failure(422, "Invalid value", "Invalid"), SubmissionRefusedError, "Invalid value"),
         (failure(404, 'namespaces "team-a" not found', "NotFound"), SubmissionRefusedError, "team-a"),
@@ -221,6 +227,57 @@ async def test_ended_drivers_of_each_journal_are_cleaned_up(server: FakeApi) -> 
         end(server, DriverIdentity("departures", 1, "other").pod)
         await client.clean_up("departures")
     assert [path for path in created(server) if path.startswith("pods/")] == []
+
+
+async def test_clean_up_logs_the_end_of_the_output_of_a_driver_that_has_ended_normally(
+    server: FakeApi, caplog: pytest.LogCaptureFixture
+) -> None:
+    output = "the last output, token=abcdef0123 t0ps3cret\n26/11/23 06:46:07 INFO SparkContext: stopped\n"
+    server.answer = lambda request: web.Response(text=output) if request.path.endswith("/log") else None
+    with caplog.at_level("INFO"):
+        async with client_of(server) as client:
+            await client.submit(submission())
+            end(server, POD, code=0)
+            await client.snapshot()
+            await client.clean_up("departures")
+    assert f"{POD} stdout | the last output, token=*** ***" in caplog.messages
+    assert f"{POD} stderr | 26/11/23 06:46:07 INFO SparkContext: stopped" in caplog.messages
+
+
+@pytest.mark.parametrize("state", ["running", "failed", "log is gone"])
+async def test_clean_up_logs_no_other_output(server: FakeApi, caplog: pytest.LogCaptureFixture, state: str) -> None:
+    """The log of a driver that failed is a part of its diagnosis."""
+    answer = failure(503, "down") if state == "log is gone" else web.Response(text="output")
+    server.answer = lambda request: answer if request.path.endswith("/log") else None
+    with caplog.at_level("INFO"):
+        async with client_of(server) as client:
+            await client.submit(submission())
+            if state != "running":
+                end(server, POD, code=1 if state == "failed" else 0)
+            await client.snapshot()
+            await client.clean_up("departures")
+    assert "output" not in caplog.text
+    assert created(server) == [f"configmaps/{POD}", f"secrets/{POD}"]  # The garbage collector deletes them.
+
+
+async def test_a_cluster_is_checked_before_the_first_driver(server: FakeApi) -> None:
+    server.answer = lambda request: failure(401, "Unauthorized", "Unauthorized")
+    async with client_of(server) as client:
+        with pytest.raises(ClusterRefusedError, match="refuses the credentials"):
+            await client.check()
+
+
+async def test_a_cluster_without_a_bound_accepts_no_driver(server: FakeApi) -> None:
+    def answer(request: web.Request) -> web.Response | None:
+        if request.path.startswith("/apis/"):
+            return web.json_response({"status": {"allowed": True}})
+        return failure(403, "no", "Forbidden") if request.path == "/api/v1/nodes" else None
+
+    server.answer = answer
+    client = KubernetesCluster(KubernetesAddress(server="https://api", namespace="team-a"), server, SystemClock())
+    with pytest.raises(ClusterRefusedError, match="or set max-cores and max-memory"):
+        await client.check()
+    await client.close()
 
 
 async def test_status_is_unknown_without_a_pod(server: FakeApi) -> None:

@@ -83,7 +83,12 @@ def test_the_pod_is_never_restarted_and_identifies_the_driver():
         "spark-role": "driver",
         "spark-app-selector": NAME,
     }
-    assert metadata["annotations"] == {"note": "b", "airflow-adaptive/job": "departures", "airflow-adaptive/nonce": "n"}
+    assert metadata["annotations"] == {
+        "note": "b",
+        "airflow-adaptive/job": "departures",
+        "airflow-adaptive/nonce": "n",
+        "airflow-adaptive/executor-request": "[1000, 1502609408]",
+    }
 
 
 def test_the_container_has_the_size_that_spark_computes():

@@ -215,6 +215,17 @@ def test_a_driver_that_may_start_waits(waiting: dict[str, Any]):
     assert (status.state, status.can_start) == (SubmissionState.SUBMITTED, True)
 
 
+def test_a_driver_whose_claim_does_not_exist_cannot_start():
+    message = '0/2 nodes are available: persistentvolumeclaim "no-such-claim" not found. preemption: not helpful.'
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    status = driver_status(pod(None, "Pending", conditions=[condition]))
+    assert (status.state, status.can_start) == (SubmissionState.SUBMITTED, False)
+    assert (
+        status.message
+        == f"Unschedulable: {message}: create what is missing, or correct the volumes of the pod template and of `conf`"
+    )
+
+
 def test_a_driver_that_runs_or_has_ended_can_start():
     assert driver_status(pod(RUNNING)).can_start
     assert driver_status(pod(terminated(1))).can_start

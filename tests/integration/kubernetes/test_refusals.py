@@ -1,0 +1,212 @@
+"""Jobs that a real cluster cannot run: each fails with one error that names the cause and the remedy, before `deploy_timeout`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_adaptive.hooks.kubernetes_api import ConnectionApiSource
+from airflow_adaptive.local.waiting import wait_until, wait_until_async
+from airflow_adaptive.ports import ClusterRefusedError, ClusterUnreachableError
+from airflow_adaptive.runtime.clock import SystemClock
+from airflow_adaptive.scheduler.history.failures import root_cause
+from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
+from airflow_adaptive.spark.kubernetes.client import KubernetesCluster as Client
+from airflow_adaptive.spark.kubernetes.prerequisites import PERMISSIONS
+from tests.support.kubernetes.accounts.manifests import AIRFLOW, apply_accounts
+from tests.support.kubernetes.api import ApiError
+from tests.support.kubernetes.client.api_sources import cluster_client
+from tests.support.kubernetes.client.driver_job import pod_properties
+from tests.support.kubernetes.client.streaming_job import StreamingJob
+from tests.support.kubernetes.cluster import KubernetesCluster
+from tests.support.kubernetes.control_plane import ControlPlane, Credentials
+from tests.support.kubernetes.namespace import Namespace, created_namespace
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(300)]
+
+TIMEOUT_S = 90.0
+"""Less than `deploy_timeout` of the jobs."""
+
+IMAGE = "spark.kubernetes.container.image"
+CLAIM = "spark.kubernetes.driver.volumes.persistentVolumeClaim.data"
+POLICIES = "/apis/admissionregistration.k8s.io/v1"
+
+
+@pytest.fixture(scope="module")
+def team(kubernetes_cluster: KubernetesCluster) -> Iterator[Namespace]:
+    control_plane = kubernetes_cluster.control_plane
+    with control_plane.api(control_plane.admin) as api, created_namespace(api) as created:
+        created.create_service_account("spark")
+        apply_accounts(created)
+        yield created
+
+
+async def failure_of(control_plane: ControlPlane, namespace: str, root: Path, conf: Mapping[str, str]) -> str:
+    """Run a job until it fails, and return the cause in the error of its task."""
+    async with cluster_client(control_plane, namespace) as client:
+        job = StreamingJob(root, {**pod_properties(root, control_plane.url), **conf}, client)
+        return str(root_cause(await asyncio.wait_for(job.run_to_end(), TIMEOUT_S)))
+
+
+@pytest.mark.parametrize(
+    ("conf", "causes"),
+    [
+        (
+            {IMAGE: "no-such-registry.invalid/team/spark:1"},
+            ["'no-such-registry.invalid/team/spark:1' cannot be pulled", "correct `image`"],
+        ),
+        ({IMAGE: "No:Valid:Name"}, ["'No:Valid:Name' cannot be pulled: InvalidImageName", "correct `image`"]),
+        (
+            {f"{CLAIM}.options.claimName": "no-such-claim", f"{CLAIM}.mount.path": "/data"},
+            ['persistentvolumeclaim "no-such-claim" not found', "create what is missing"],
+        ),
+    ],
+    ids=["image", "name of the image", "claim"],
+)
+async def test_a_driver_that_cannot_start_fails_the_task_with_its_cause(
+    kubernetes_cluster: KubernetesCluster, team: Namespace, tmp_path: Path, conf: dict[str, str], causes: list[str]
+) -> None:
+    message = await failure_of(kubernetes_cluster.control_plane, team.name, tmp_path / "job", conf)
+    assert [cause for cause in causes if cause not in message] == [], message
+
+
+async def test_a_missing_namespace_fails_the_task(kubernetes_cluster: KubernetesCluster, tmp_path: Path) -> None:
+    message = await failure_of(kubernetes_cluster.control_plane, "absent", tmp_path / "job", {})
+    assert 'namespaces "absent" not found: create the namespace, or correct `namespace`' in message
+
+
+async def test_a_driver_that_an_admission_policy_refuses_fails_the_task(
+    kubernetes_cluster: KubernetesCluster, team: Namespace, tmp_path: Path
+) -> None:
+    with admission_policy(team):
+        message = await failure_of(kubernetes_cluster.control_plane, team.name, tmp_path / "job", {})
+    assert "ValidatingAdmissionPolicy 'no-drivers'" in message
+    assert "drivers need the label cost-center" in message
+
+
+@contextmanager
+def admission_policy(team: Namespace) -> Iterator[None]:
+    """Refuse driver pods in a namespace. Returns when the API server has loaded the policy."""
+    pods = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    rule = {
+        "expression": "!has(object.metadata.labels) || !('spark-role' in object.metadata.labels)",
+        "message": "drivers need the label cost-center",
+    }
+    policy: dict[str, Any] = {"matchConstraints": {"resourceRules": [pods]}, "validations": [rule]}
+    selector = {"matchLabels": {"kubernetes.io/metadata.name": team.name}}
+    binding = {
+        "policyName": "no-drivers",
+        "validationActions": ["Deny"],
+        "matchResources": {"namespaceSelector": selector},
+    }
+    kinds = {"ValidatingAdmissionPolicy": policy, "ValidatingAdmissionPolicyBinding": binding}
+    collections = {
+        "ValidatingAdmissionPolicy": f"{POLICIES}/validatingadmissionpolicies",
+        "ValidatingAdmissionPolicyBinding": f"{POLICIES}/validatingadmissionpolicybindings",
+    }
+    for kind, spec in kinds.items():
+        manifest = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": "no-drivers"}}
+        team.api.create(collections[kind], {**manifest, "spec": spec})
+    try:
+        wait_until(lambda: not _accepts_driver(team), 60, "the admission policy")
+        yield
+    finally:
+        for collection in collections.values():
+            team.api.delete(f"{collection}/no-drivers")
+
+
+def _accepts_driver(team: Namespace) -> bool:
+    """Return whether the API server would create a driver pod."""
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "probe", "labels": {"spark-role": "driver"}},
+        "spec": {"containers": [{"name": "main", "image": "none"}]},
+    }
+    try:
+        team.api.create(f"{team.path('pods')}?dryRun=All", pod)
+    except ApiError:
+        return False
+    return True
+
+
+class Connection:
+    """A connection of type `kubernetes`, whose kubeconfig a test can replace."""
+
+    def __init__(self, control_plane: ControlPlane, namespace: str) -> None:
+        self.control_plane = control_plane
+        self.address = KubernetesAddress(server=control_plane.url, namespace=namespace, max_cpu_millicores=4000)
+        self.file = Path()
+
+    def set(self, credentials: Credentials) -> None:
+        self.file = self.control_plane.write_kubeconfig("connection", credentials)
+
+    async def read(self) -> Mapping[str, Any]:
+        return {"in_cluster": False, "disable_verify_ssl": False, "kube_config_path": str(self.file)}
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[Client]:
+        source = ConnectionApiSource("kubernetes_default", self.read, self.address)
+        client = Client(self.address, source, SystemClock())
+        try:
+            yield client
+        finally:
+            await client.close()
+
+
+async def test_an_expired_client_certificate_is_named(kubernetes_cluster: KubernetesCluster, team: Namespace) -> None:
+    connection = Connection(kubernetes_cluster.control_plane, team.name)
+    certificates = kubernetes_cluster.control_plane.certificates
+    connection.set(Credentials(certificate=certificates.user("me", expires_in=timedelta(hours=-1))))
+    async with connection.client() as client:
+        with pytest.raises(
+            ClusterRefusedError, match="client certificate of connection 'kubernetes_default' expired at 20"
+        ):
+            await client.check()
+
+
+async def test_each_missing_verb_is_named_with_the_user(kubernetes_cluster: KubernetesCluster, team: Namespace) -> None:
+    connection = Connection(kubernetes_cluster.control_plane, team.name)
+    connection.set(kubernetes_cluster.control_plane.user("powerless"))
+    missing = ", ".join(f"{verb} {resource}" for resource, verb in PERMISSIONS)
+    async with connection.client() as client:
+        with pytest.raises(ClusterRefusedError) as raised:
+            await client.check()
+    assert f"the user 'powerless' may not {missing} in namespace '{team.name}'" in str(raised.value)
+
+
+async def test_a_token_that_the_api_server_rejects_is_replaced(
+    kubernetes_cluster: KubernetesCluster, team: Namespace
+) -> None:
+    """The service account is deleted and created again, so its old token is not valid any more."""
+    connection = Connection(kubernetes_cluster.control_plane, team.name)
+    connection.set(Credentials(token=team.token(AIRFLOW)))
+    async with connection.client() as client:
+        await client.check()
+        team.api.delete(team.path("serviceaccounts", AIRFLOW))
+
+        async def refuses() -> bool:
+            try:
+                await client.clean_up("none")
+            except ClusterUnreachableError as error:
+                return "replace the credentials of connection 'kubernetes_default'" in str(error)
+            return False
+
+        await wait_until_async(refuses, 60, "the rejection of the token")
+        team.create("ServiceAccount", AIRFLOW, {})
+        connection.set(Credentials(token=team.token(AIRFLOW)))
+
+        async def accepts() -> bool:
+            try:
+                await client.clean_up("none")
+            except ClusterUnreachableError:
+                return False
+            return True
+
+        await wait_until_async(accepts, 60, "new credentials")

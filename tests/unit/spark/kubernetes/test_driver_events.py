@@ -1,0 +1,92 @@
+"""Causes of waits that only the events of a pod contain."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from airflow_adaptive.ports import SubmissionState, SubmissionStatus
+from airflow_adaptive.spark.kubernetes import driver_events
+from airflow_adaptive.spark.kubernetes.api.requests import KubernetesApi
+from airflow_adaptive.spark.kubernetes.driver_events import DriverEvents
+from airflow_adaptive.testing.fakes.virtual_time import VirtualClock
+from tests.support.kubernetes.client.fake_api import FakeApi, failure
+
+pytestmark = pytest.mark.asyncio
+
+PATH = "/api/v1/namespaces/team-a/events"
+POD: dict[str, Any] = {"metadata": {"name": "copy-1-abc", "uid": "u1"}, "spec": {"nodeName": "node-1"}}
+WAITING = SubmissionStatus(state=SubmissionState.SUBMITTED)
+
+
+@pytest_asyncio.fixture
+async def server() -> AsyncIterator[FakeApi]:
+    async with FakeApi().running() as running:
+        yield running
+
+
+def add(
+    server: FakeApi, name: str, message: str, reason: str = "FailedMount", at: str = "2026-01-01T00:00:00Z"
+) -> None:
+    server.put(PATH, {"metadata": {"name": name}, "reason": reason, "message": message, "lastTimestamp": at})
+
+
+async def explain(server: FakeApi, pod: dict[str, Any] = POD, status: SubmissionStatus = WAITING) -> SubmissionStatus:
+    return await DriverEvents(KubernetesApi(server, 10), "team-a", VirtualClock()).explain(pod, status)
+
+
+async def test_a_volume_that_does_not_exist_is_named_with_the_remedy(server: FakeApi) -> None:
+    add(server, "e1", 'MountVolume.SetUp failed for volume "keys" : secret "keys" not found')
+    explained = await explain(server)
+    assert explained.message.startswith(
+        'FailedMount: MountVolume.SetUp failed for volume "keys" : secret "keys" not found: create what'
+    )
+    assert not explained.can_start
+
+
+async def test_the_newest_other_warning_is_reported_and_the_driver_may_start(server: FakeApi) -> None:
+    add(server, "e1", "old", at="2026-01-01T00:00:00Z")
+    add(server, "e2", "timed out\nwaiting", "FailedAttachVolume", at="2026-01-01T00:00:09Z")
+    explained = await explain(server)
+    assert (explained.message, explained.can_start) == ("FailedAttachVolume: timed out waiting", True)
+
+
+async def test_own_objects_that_are_created_after_the_pod_are_no_cause(server: FakeApi) -> None:
+    add(server, "e1", 'MountVolume.SetUp failed for volume "files" : configmap "copy-1-abc" not found')
+    assert await explain(server) == WAITING
+
+
+@pytest.mark.parametrize(
+    ("pod", "status"),
+    [
+        (POD, SubmissionStatus(state=SubmissionState.RUNNING)),
+        (POD, SubmissionStatus(state=SubmissionState.SUBMITTED, message="Unschedulable")),
+        ({**POD, "spec": {}}, WAITING),
+    ],
+)
+async def test_events_are_read_only_if_the_status_does_not_explain_a_wait_on_a_node(
+    server: FakeApi, pod: dict[str, Any], status: SubmissionStatus
+) -> None:
+    assert await explain(server, pod, status) == status
+    assert server.requests == []
+
+
+async def test_an_account_that_may_not_list_events_loses_the_explanation_only(server: FakeApi) -> None:
+    server.answer = lambda _: failure(403, "no", "Forbidden")
+    assert await explain(server) == WAITING
+
+
+async def test_events_are_read_at_a_slow_rate(server: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver_events, "MOST_DRIVERS", 1)
+    clock = VirtualClock()
+    events = DriverEvents(KubernetesApi(server, 10), "team-a", clock)
+    other = {**POD, "metadata": {"name": "other", "uid": "u2"}}
+    for _ in range(3):
+        await events.explain(POD, WAITING)
+    assert len(server.requests) == 1
+    await events.explain(other, WAITING)
+    await events.explain(POD, WAITING)  # The read of the first pod is forgotten.
+    assert len(server.requests) == 3
