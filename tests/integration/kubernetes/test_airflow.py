@@ -127,7 +127,9 @@ async def submit_drivers(cluster: KubernetesCluster, namespace: Namespace) -> No
 
 async def wait_for_missing_volume(client: ClusterClient) -> None:
     """Submit a driver whose volume needs a Secret that does not exist, and wait until the client names the Secret."""
-    template = {"spec": {"volumes": [{"name": "keys", "secret": {"secretName": "no-such-secret"}}]}}
+    volumes = [{"name": "keys", "secret": {"secretName": "no-such-secret"}}]
+    container = {"volumeMounts": [{"name": "keys", "mountPath": "/keys"}]}  # The kubelet ignores other volumes.
+    template = {"spec": {"volumes": volumes, "containers": [container]}}
     conf = {"spark.kubernetes.container.image": SPARK}
     submission = DriverSubmission(
         name="unmounted", epoch=1, nonce="n", script="/run.py", conf=conf, driver_template=json.dumps(template)
