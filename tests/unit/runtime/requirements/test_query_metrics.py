@@ -67,6 +67,7 @@ def test_batch_reports_what_came_in_what_it_cost_and_what_waits():
         input_rate=300.0,
         busy_rate=2000.0,
         backlog=40,
+        unread=40,
         busy=0.15,
         batch_duration=1500,
         trigger_interval=10_000,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
+from airflow_adaptive.local.waiting import wait_until
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
 from airflow_adaptive.spark.kubernetes.client import KubernetesCluster
@@ -38,6 +40,15 @@ async def test_clients_of_one_namespace_share_one_list_and_watch(server: FakeApi
     own = [request for request in server.requests if request == "GET /api/v1/namespaces/team-a/pods"]
     assert len(own) - len(server.watches) == 1
     await second.close()
+
+
+async def test_the_watch_of_a_namespace_receives_only_the_pods_of_jobs(server: FakeApi) -> None:
+    """The other pods of a namespace may be many."""
+    client = client_of(server, "team-a", 1)
+    await client.snapshot()
+    await asyncio.to_thread(wait_until, lambda: bool(server.watches), 60, "watch")
+    assert server.watches[0]["labelSelector"] == "app.kubernetes.io/managed-by=airflow-adaptive"
+    await client.close()
 
 
 async def test_clients_of_two_namespaces_share_the_reads_of_nodes(server: FakeApi) -> None:
