@@ -153,7 +153,7 @@ DAGS = dedent(
             application="{directory}/ordinary_script.py",
             job_type="batch",
             parallelism=1,
-            env={{"SPARK_LOCAL_IP": "127.0.0.1"}},
+            env_vars={{"SPARK_LOCAL_IP": "127.0.0.1"}},
         )
     """
 )
