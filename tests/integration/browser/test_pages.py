@@ -160,7 +160,7 @@ def test_timeline_is_filtered_by_reason(airflow_app: AirflowApp, visitor: Visito
 def test_charts_are_read_with_the_keyboard_and_as_a_table(airflow_app: AirflowApp, visitor: Visitor) -> None:
     stories.place(airflow_app, stories.rescaled_twice())
     page = visitor.open("jobs/departures")
-    expect(page.locator("canvas")).to_have_count(4)
+    expect(page.locator("canvas")).to_have_count(5)
     cursor = page.get_by_role("slider")
     cursor.focus()
     cursor.press("Home")

@@ -39,6 +39,9 @@ print("the last output of the driver, token=" + os.environ["DB_LOGIN"], flush=Tr
 import no_such_module
 """
 
+AFTER_A_FAILURE = "delete pods"
+"""Spark deletes a pod by its name only when an executor ends before the driver stops it; it deletes the others as a collection."""
+
 ACCOUNTS = [f"{kind} {name}" for kind in ("Role", "RoleBinding", "ServiceAccount") for name in (AIRFLOW, DRIVER)]
 
 
@@ -164,8 +167,8 @@ def test_account_of_airflow_has_exactly_the_verbs_that_it_needs(
 def test_account_of_the_driver_has_exactly_the_verbs_that_it_needs(
     airflow: AirflowUnderTest, kubernetes_cluster: KubernetesCluster, namespaces: list[Namespace]
 ) -> None:
-    log = kubernetes_cluster.control_plane.audit_log
-    assert requested(log, DRIVER, namespaces) == granted(DRIVER_ACCOUNT)
+    log, grants = kubernetes_cluster.control_plane.audit_log, granted(DRIVER_ACCOUNT)
+    assert grants - {AFTER_A_FAILURE} <= requested(log, DRIVER, namespaces) <= grants
     assert requested(log, DRIVER, namespaces, cluster=True) == set()
 
 

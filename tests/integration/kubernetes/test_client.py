@@ -14,6 +14,7 @@ from airflow_adaptive.local.waiting import wait_until, wait_until_async
 from airflow_adaptive.ports import (
     ClusterUnreachableError,
     DriverSubmission,
+    NotSubmittedError,
     SubmissionRefusedError,
     SubmissionState,
 )
@@ -104,7 +105,7 @@ async def test_an_invalid_template_is_refused(client: Client):
 
 async def test_a_quota_without_capacity_is_named(client: Client, team: Namespace):
     team.set_quota({"requests.memory": "64Mi"})
-    with pytest.raises(SubmissionRefusedError, match="exceeded quota: quota, requested: requests.memory"):
+    with pytest.raises(NotSubmittedError, match="exceeded quota: quota, requested: requests.memory"):
         await client.submit(submission())
     assert (await client.snapshot()).limits[0].name == "quota"
 
