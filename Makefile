@@ -11,7 +11,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install ui ui-check demo playground test test-airflow test-cluster test-kubernetes kubernetes-programs test-kafka test-databases test-postgresql test-long test-faults test-weeks chaos check lint format unit explore fleet fleet-long mutants mutants-full fleet-defects tables-age bench-scheduler bench-bodies bench-list bench-balance bench-triggerer bench-outages bench-rescale clean
+.PHONY: help install ui ui-check demo playground test test-airflow test-spark test-kubernetes kubernetes-programs test-kafka test-databases test-postgresql test-long test-faults test-weeks chaos check lint format unit explore fleet fleet-long mutants mutants-full fleet-defects tables-age bench-scheduler bench-bodies bench-list bench-balance bench-triggerer bench-outages bench-rescale clean
 
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,14 +36,14 @@ playground: install ui ## run the demo, then keep Airflow, Spark and the job run
 
 test: check fleet ui ui-check ## run `check` and the tests on real Spark, on real Airflow and in a browser (about 15 minutes)
 	.ci/ensure_chromium.sh
-	$(MAKE) --jobs=2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) test-airflow test-cluster
+	$(MAKE) --jobs=2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) test-airflow test-spark
 
 # `test` runs both targets at the same time.
 test-airflow: install ui
-	$(BIN)/python -m pytest -m "not long" tests/integration/airflow
+	$(BIN)/python -m pytest -m "not long" tests/integration/airflow tests/integration/browser
 
-test-cluster: install ui
-	$(BIN)/python -m pytest -m "not long" tests/integration/spark tests/integration/browser
+test-spark: install
+	$(BIN)/python -m pytest -m "not long" tests/integration/spark
 
 test-databases: install ui ## run the tests of the plugin, and jobs of several schedulers and triggerers, on a real PostgreSQL (about 10 minutes)
 	.ci/ensure_postgresql.sh

@@ -11,7 +11,7 @@ TESTS = ROOT / "tests"
 NIGHTLY = (ROOT / ".github" / "workflows" / "nightly.yml").read_text()
 LONG = re.compile(r"^(test-long|test-faults|test-weeks|explore|fleet-\w+|mutants\S*|bench-\w+):", re.MULTILINE)
 COMMANDS = re.compile(
-    r"^(test-airflow|test-cluster|test-kubernetes|test-kafka|test-databases|test-postgresql|test-long|test-faults|unit):.*\n((?:\t.*\n)+)",
+    r"^(test-airflow|test-spark|test-kubernetes|test-kafka|test-databases|test-postgresql|test-long|test-faults|unit):.*\n((?:\t.*\n)+)",
     re.MULTILINE,
 )
 
@@ -45,7 +45,7 @@ def test_unit_tests_run_in_the_unit_target():
 
 def test_integration_tests_run_in_the_targets_of_make_test_or_on_real_servers():
     targets = directories()
-    names = ("test-airflow", "test-cluster", "test-kubernetes", "test-postgresql", "test-kafka")
+    names = ("test-airflow", "test-spark", "test-kubernetes", "test-postgresql", "test-kafka")
     folders = [folder for name in names for folder in targets[name]]
     assert left_out([TESTS / "integration"], folders) == []
     assert left_out([TESTS / "integration"], targets["test-long"]) == []
