@@ -16,6 +16,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from airflow._shared.state import AssetStateStoreWriterKind
+from airflow.api_fastapi.common.dagbag import resolve_run_on_latest_version
 from airflow.configuration import conf
 from airflow.models.asset import AssetActive
 from airflow.models.dag import DagModel
@@ -106,8 +107,9 @@ class Change:
         return bool(self._session.scalar(select(ending)))
 
     def clear(self, instance: TaskInstance) -> None:
-        """Clear the task instance, so that Airflow runs the task again."""
-        clear_task_instances([instance], self._session)
+        """Clear the task instance, so that Airflow runs the task again, on the version of the DAG that Airflow's own clear would select."""
+        is_latest = resolve_run_on_latest_version(None, instance.dag_id, self._session)
+        clear_task_instances([instance], self._session, run_on_latest_version=is_latest)
 
     def _set(self, key: str, value: Any) -> None:
         MetastoreBackend().set_asset_state_store(

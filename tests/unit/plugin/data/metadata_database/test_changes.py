@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.airflow.airflow_app import API, AirflowApp
 from tests.support.airflow.connection_pool import responses_of, small_pool
-from tests.support.airflow.published_documents import executing, place
+from tests.support.airflow.published_documents import executing, place, suspended
 from tests.support.airflow.rest_api import bounds
 
 PATH = f"{API}/jobs/departures/resource-requirements"
@@ -49,3 +49,20 @@ def test_parallel_requests_share_one_connection(airflow_app: AirflowApp, method:
     with small_pool(1):
         responses = responses_of(airflow_app, [request] * 60)
     assert Counter(response.status_code for response in responses) == {status: 60}
+
+
+@pytest.mark.parametrize("is_latest", [False, True])
+def test_resumed_task_runs_the_version_that_airflow_selects_for_a_cleared_task(
+    airflow_app: AirflowApp, monkeypatch: pytest.MonkeyPatch, *, is_latest: bool
+) -> None:
+    cleared: list[bool] = []
+
+    def record(_instances: Any, _session: Any, *, run_on_latest_version: bool) -> None:
+        cleared.append(run_on_latest_version)
+
+    monkeypatch.setattr("airflow_adaptive.plugin.data.metadata_database.changes.clear_task_instances", record)
+    monkeypatch.setenv("AIRFLOW__CORE__RERUN_WITH_LATEST_VERSION", str(is_latest))
+    place(airflow_app, suspended())
+    airflow_app.run()
+    assert airflow_app.client().post(f"{API}/jobs/departures/resume", json={}).status_code == 202
+    assert cleared == [is_latest]
