@@ -34,6 +34,7 @@ ALWAYS: Final = {
     ),
     "422": ("invalid-parameters", "A parameter is invalid."),
     "500": ("internal", "An internal error occurred."),
+    "503": ("database-unavailable", "Airflow's database is unavailable."),
 }
 """Error responses of every operation. Lists have no 403 and 404."""
 
@@ -44,7 +45,10 @@ CHANGING: Final = {
     ),
     "413": ("too-large", "The body is too large."),
     "415": ("unsupported-media-type", "The header Content-Type is not application/json."),
-    "503": ("not-persisted", "The database did not persist the request. The request has not been applied."),
+    "503": (
+        "not-persisted",
+        "The database is unavailable, or did not persist the request. The request has not been applied.",
+    ),
 }
 
 WITH_BODY: Final = {"400": ("invalid-requirements", "The body is invalid. The problem lists all violations.")}
@@ -53,7 +57,10 @@ PUTTING: Final = {"412": ("lost-update", "The requirements do not match If-Match
 
 WATCHING: Final = {
     "429": ("too-many-subscriptions", "You watch too many jobs on this server."),
-    "503": ("too-many-subscribers", "Too many clients watch jobs on this server."),
+    "503": (
+        "too-many-subscribers",
+        "Too many clients watch jobs on this server, or Airflow's database is unavailable.",
+    ),
 }
 
 

@@ -11,6 +11,8 @@ from typing import Any, Final
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -21,6 +23,11 @@ log = logging.getLogger(__name__)
 MEDIA_TYPE: Final = "application/problem+json"
 
 KIND: Final = "urn:airflow-adaptive:problem:"
+
+DATABASE_ERRORS: Final = (OperationalError, InterfaceError, PoolTimeoutError)
+"""Errors of the metadata database that a later request may not have: no connection, a lost connection, no free connection, or a deadlock."""
+
+DATABASE_RETRY_AFTER_S: Final = 5
 
 MAX_ERRORS: Final = 20
 MAX_CHARACTERS: Final = 500
@@ -59,6 +66,8 @@ def install(app: FastAPI) -> None:
     """Render all errors of an app as problem details."""
     for kind in (RequestRefusedError, HTTPException, RequestValidationError):
         app.add_exception_handler(kind, _on_error)
+    for database_error in DATABASE_ERRORS:
+        app.add_exception_handler(database_error, _on_database_error)
     app.add_middleware(Outermost)
 
 
@@ -75,6 +84,16 @@ async def _on_error(request: Request, error: Exception) -> JSONResponse:
         case _:
             assert isinstance(error, HTTPException), "`install` names no other class"
             return _http_response(error, request.url.path)
+
+
+async def _on_database_error(request: Request, error: Exception) -> JSONResponse:
+    """Render an error of the database. Only the log contains its text, which may quote statements."""
+    log.warning("%s %s failed: %s", request.method, json.dumps(request.url.path), type(error).__name__, exc_info=error)
+    detail = "Airflow's database is unavailable. Please retry."
+    unavailable = RequestRefusedError(
+        HTTPStatus.SERVICE_UNAVAILABLE, "database-unavailable", detail, retry_after_s=DATABASE_RETRY_AFTER_S
+    )
+    return response(unavailable, request.url.path)
 
 
 def _http_response(error: HTTPException, instance: str) -> JSONResponse:
