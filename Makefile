@@ -45,13 +45,15 @@ test-airflow: install ui
 test-spark: install
 	$(BIN)/python -m pytest -m "not long" tests/integration/spark
 
-test-databases: install ui ## run the tests of the plugin, and jobs of several schedulers and triggerers, on a real PostgreSQL (about 10 minutes)
+test-databases: install ui ## run the tests of the plugin, and jobs of several schedulers, triggerers and executors, on a real PostgreSQL (about 15 minutes)
 	.ci/ensure_postgresql.sh
+	.ci/ensure_redis.sh
 	$(BIN)/python -m pytest --database postgresql tests/unit/plugin tests/unit/cli tests/integration/databases
 
 # The part of `test-databases` that `.ci/run` runs.
 test-postgresql: install ui
 	.ci/ensure_postgresql.sh
+	.ci/ensure_redis.sh
 	$(BIN)/python -m pytest -m "not long" --database postgresql tests/unit/plugin/data tests/integration/databases
 
 test-kubernetes: kubernetes-programs ## run the tests on a real Kubernetes cluster (needs Linux, root and Go; the first run builds the cluster for 8 minutes)

@@ -3,75 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from textwrap import dedent
 
 import httpx
 import pytest
 
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
-from tests.integration.airflow.conftest import SCRIPT, spark_connection  # noqa: F401  a fixture
 from tests.integration.airflow.test_adaptive_job import TIMEOUT_S, Run
 from tests.support.airflow.rest_api import bounds
-from tests.support.databases.postgresql import PostgresqlServer
 from tests.support.databases.replicas import ReplicatedAirflow
 
 pytestmark = pytest.mark.timeout(600)
 
-JOB = "departures"
+JOB = "replicated"
 
 API = f"/adaptive/api/v1/jobs/{JOB}"
 
 CHANGES = 40
-
-DAG = dedent(
-    """
-    from airflow.sdk import DAG
-    from airflow_adaptive.operators import AdaptiveSparkOperator
-
-    with DAG("departures", schedule=None):
-        AdaptiveSparkOperator(
-            task_id="job",
-            job="departures",
-            application="{directory}/script.py",
-            application_args=["{directory}", "endless"],
-            job_directory="file://{directory}/jobs",
-            parallelism=(1, 2),
-            driver_memory="512m",
-            executor_memory="512m",
-            resource_stabilization_timeout="1 s",
-            max_trigger_delay="3 s",
-            stop_timeout="8 s",
-        )
-    """
-)
-
-
-@pytest.fixture(scope="module")
-def playground(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with the script, the DAG and the input of the job."""
-    directory = tmp_path_factory.mktemp("playground")
-    for folder in ("dags", "input"):
-        (directory / folder).mkdir()
-    (directory / "script.py").write_text(SCRIPT)
-    (directory / "dags" / "jobs.py").write_text(DAG.format(directory=directory))
-    (directory / "input" / "lines.txt").write_text("one\ntwo\nthree\n")
-    return directory
-
-
-@pytest.fixture
-def airflow(
-    playground: Path,
-    postgresql: PostgresqlServer,
-    spark_connection: dict[str, str],  # noqa: F811
-) -> Iterator[ReplicatedAirflow]:
-    with ReplicatedAirflow(
-        playground / "airflow", playground / "dags", postgresql, config={}, env=spark_connection
-    ) as airflow:
-        yield airflow
 
 
 def put_all(airflow: ReplicatedAirflow) -> Counter[int]:

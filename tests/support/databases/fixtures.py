@@ -9,6 +9,7 @@ import pytest
 
 if TYPE_CHECKING:
     from tests.support.databases.postgresql import PostgresqlServer
+    from tests.support.databases.redis_server import RedisServer
 
 SQLITE: Final = "sqlite"
 
@@ -28,6 +29,19 @@ def postgresql() -> Iterator[PostgresqlServer]:
 
     try:
         with running_postgresql() as server:
+            yield server
+    except MissingProgramError as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def redis() -> Iterator[RedisServer]:
+    """A Redis server for all tests of the session."""
+    from tests.support.databases.postgresql import MissingProgramError  # noqa: PLC0415
+    from tests.support.databases.redis_server import running_redis  # noqa: PLC0415
+
+    try:
+        with running_redis() as server:
             yield server
     except MissingProgramError as error:
         pytest.fail(str(error), pytrace=False)

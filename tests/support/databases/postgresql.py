@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import psutil
 from sqlalchemy import URL, create_engine, text
 from sqlalchemy.exc import OperationalError
 
@@ -45,9 +46,8 @@ SETTINGS: Final = (
     f"listen_addresses={HOST}",
     "unix_socket_directories=",
     "max_connections=200",
-    "fsync=off",  # The databases need not outlive a power failure.
+    "fsync=off",  # The databases need not outlive a power failure. They outlive the death of the server's processes.
     "full_page_writes=off",
-    "synchronous_commit=off",
     "log_lock_waits=on",
 )
 
@@ -96,15 +96,37 @@ class PostgresqlServer:
             [initdb, "-D", data, "-U", "airflow", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync",
              "--auth=scram-sha-256", f"--pwfile={self.folder / 'password'}"]
         ).wait()  # fmt: skip
-        settings = [part for setting in (*SETTINGS, f"port={self._port}") for part in ("-c", setting)]
-        self._process = self._run([postgres, "-D", data, *settings])
-        wait_until(self._answers, START_TIMEOUT_S, f"start of PostgreSQL; its log is {self.folder / 'log'}")
+        self._start_processes(postgres)
 
     def stop(self) -> None:
         """End the server and its connections."""
         if self._process is not None:
             self._process.send_signal(signal.SIGINT)
             self._process.wait(STOP_GRACE_S)
+
+    @contextmanager
+    def crashed(self) -> Iterator[None]:
+        """The server is down during the block: its processes die without a shutdown, and the next ones recover the data from the log."""
+        assert self._process is not None, "the server runs"
+        self._process.send_signal(signal.SIGQUIT)
+        self._process.wait(STOP_GRACE_S)
+        yield
+        self._start_processes(find_program("postgres"))
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """The server does not answer during the block, as if its host hangs: connections stay open, and new connections wait."""
+        assert self._process is not None, "the server runs"
+        server = psutil.Process(self._process.pid)
+        server.suspend()  # The server creates no other process from now on.
+        processes = [server, *server.children(recursive=True)]
+        for process in processes:
+            process.suspend()
+        try:
+            yield
+        finally:
+            for process in processes:
+                process.resume()
 
     def create_database(self, name: str) -> str:
         """Create an empty database, and return its URL for `[database] sql_alchemy_conn`."""
@@ -126,6 +148,11 @@ class PostgresqlServer:
         parts = {"username": "airflow", "password": self._password, "host": HOST, "port": self._port}
         url = URL.create("postgresql+psycopg2", **parts, database=database)  # type: ignore[arg-type]
         return url.render_as_string(hide_password=False)
+
+    def _start_processes(self, postgres: str) -> None:
+        settings = [part for setting in (*SETTINGS, f"port={self._port}") for part in ("-c", setting)]
+        self._process = self._run([postgres, "-D", str(self.folder / "data"), *settings])
+        wait_until(self._answers, START_TIMEOUT_S, f"start of PostgreSQL; its log is {self.folder / 'log'}")
 
     def _answers(self) -> bool:
         if self._process is not None and self._process.poll() is not None:

@@ -5,26 +5,33 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Mapping
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+from uuid import uuid4
 
-from airflow_adaptive.local.airflow import Component, Config, merged
+from airflow_adaptive.local.airflow import Component, Config
 from tests.support.airflow.airflow_under_test import AirflowUnderTest
 from tests.support.databases.postgresql import PostgresqlServer
+from tests.support.databases.redis_server import RedisServer
 from tests.support.repository import ROOT
 
-REPLICAS: Final[Mapping[Component, int]] = {
-    Component.API_SERVER: 1,
-    Component.SCHEDULER: 2,
-    Component.TRIGGERER: 2,
-    Component.DAG_PROCESSOR: 1,
-}
+REPLICA_NAMES: Final = ("api-server-1", "scheduler-1", "scheduler-2", "triggerer-1", "triggerer-2", "dag-processor-1")
+
+CELERY_WORKER: Final = "celery-worker"
+
+WORKER_ARGUMENTS: Final = ("worker", "--concurrency", "2", "--skip-serve-logs", "--without-gossip", "--without-mingle")
 
 API_WORKERS: Final = 2
 """Processes of the API server."""
 
 REPLICA_VARIABLE: Final = "AIRFLOW_ADAPTIVE_TEST_REPLICA"
+
+RESTART_DELAY_S: Final = 2.0
+"""Time after which a replica that has ended is started again."""
 
 OWNER: Final = (
     "SELECT job.hostname FROM trigger JOIN job ON job.id = trigger.triggerer_id "
@@ -38,33 +45,74 @@ def hostname() -> str:
 
 
 class ReplicatedAirflow(AirflowUnderTest):
-    """An Airflow with several processes of each component, on a database of a PostgreSQL server."""
+    """An Airflow with several processes of each component, on a database of a PostgreSQL server.
+
+    Tasks run in the LocalExecutor, or in a Celery worker with Redis as broker.
+    """
 
     def __init__(
-        self, home: Path, dags_folder: Path, server: PostgresqlServer, *, config: Config, env: Mapping[str, str]
+        self, home: Path, dags_folder: Path, server: PostgresqlServer, broker: RedisServer, *, env: Mapping[str, str]
     ) -> None:
         """Describe an Airflow, and create its empty database. `start` starts the Airflow."""
         self.server = server
-        self._database = home.name
-        own: Config = {
-            "database": {"sql_alchemy_conn": server.create_database(home.name)},
-            "core": {"hostname_callable": f"{__name__}.hostname"},
+        self._database = f"airflow_{uuid4().hex}"
+        database = server.create_database(self._database)
+        config: Config = {
+            "database": {"sql_alchemy_conn": database},
+            "core": {"hostname_callable": f"{__name__}.hostname", "executor": "CeleryExecutor,LocalExecutor"},
+            "celery": {"broker_url": broker.url, "result_backend": f"db+{database}", "sync_parallelism": "1"},
             "triggerer": {"triggerer_health_check_threshold": "10"},
         }
-        super().__init__(home, dags_folder, config=merged(own, config), env={"PYTHONPATH": str(ROOT), **env})
+        super().__init__(home, dags_folder, config=config, env={"PYTHONPATH": str(ROOT), **env})
         self._replica = ""
         self._replicas: dict[str, subprocess.Popen[bytes]] = {}
 
+    def start(self) -> None:
+        """Start all components and the Celery worker, and wait until each component is healthy."""
+        super().start()
+        self._spawn_replica(CELERY_WORKER)
+
+    def restore(self) -> None:
+        """Start the replicas that tests have killed, and wait until they are healthy."""
+        missing = [name for name in REPLICA_NAMES if name not in self._replicas]
+        for name in missing:
+            self._spawn_replica(name)
+        self._wait_until_healthy(*{_component(name) for name in missing})
+
     def trigger_owner(self) -> str | None:
         """Return the triggerer that runs the loop of the only job, None if no triggerer runs it."""
-        owners = self.server.execute(OWNER, self._database)
+        owners = self.rows(OWNER)
         return str(owners[0].hostname) if owners else None
+
+    def rows(self, query: str) -> Sequence[Any]:
+        """Return the rows of a query of Airflow's database."""
+        return self.server.execute(query, self._database)
 
     def kill_replica(self, name: str) -> None:
         """Kill one process and its child processes (SIGKILL), as if its container died."""
         process = self._replicas.pop(name)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+    @contextmanager
+    def supervised(self) -> Iterator[Counter[str]]:
+        """Start a replica again when it ends, as systemd and Kubernetes do. Yield the number of restarts of each replica."""
+        restarts: Counter[str] = Counter()
+        is_over = threading.Event()
+
+        def supervise() -> None:
+            while not is_over.wait(RESTART_DELAY_S):
+                for name in [name for name, process in self._replicas.items() if process.poll() is not None]:
+                    restarts[name] += 1
+                    self._spawn_replica(name)
+
+        thread = threading.Thread(target=supervise)
+        thread.start()
+        try:
+            yield restarts
+        finally:
+            is_over.set()
+            thread.join()
 
     def stop(self) -> None:
         """End all processes, including running tasks."""
@@ -78,11 +126,22 @@ class ReplicatedAirflow(AirflowUnderTest):
         return {**super()._environment, REPLICA_VARIABLE: self._replica}
 
     def _spawn(self, component: Component) -> None:
-        for number in range(1, REPLICAS[component] + 1):
-            self._replica = f"{component}-{number}"
-            super()._spawn(component)
-            self._replicas[self._replica] = self._processes[component]
+        for name in REPLICA_NAMES:
+            if _component(name) is component:
+                self._spawn_replica(name)
+
+    def _spawn_replica(self, name: str) -> None:
+        self._replica = name
+        if name == CELERY_WORKER:
+            self._replicas[name] = self._run("celery", *WORKER_ARGUMENTS)
+        else:
+            super()._spawn(_component(name))
+            self._replicas[name] = self._processes[_component(name)]
 
     def _run(self, command: str, *arguments: str) -> subprocess.Popen[bytes]:
         given = ("--workers", str(API_WORKERS)) if command == Component.API_SERVER else arguments
         return super()._run(command, *given)
+
+
+def _component(replica: str) -> Component:
+    return Component(replica.rpartition("-")[0])
