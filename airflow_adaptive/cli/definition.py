@@ -24,7 +24,7 @@ COMMANDS: Final = "airflow_adaptive.cli.commands"
 HISTORY_KINDS: Final = ("transitions", "decisions", "rescales", "failures")
 """Kinds of history."""
 
-JOB = Arg(("job",), help="Id of the job, which is the name of its Airflow Asset")
+JOB = Arg(("job",), help="Name of the job: its id, or DAG:TASK:ID for a job of a mapped task")
 STATE = Arg(("--state",), help="List only jobs in this state; the option can be repeated", action="append")
 DAG_ID = Arg(("--dag-id",), help="List only jobs that this DAG names")
 BOUNDS = Arg(

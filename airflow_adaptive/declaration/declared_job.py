@@ -19,6 +19,7 @@ from airflow_adaptive.declaration.spark_submit.dependencies import Dependencies,
 from airflow_adaptive.declaration.spark_submit.properties_file import read_properties
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.job_ports import job_directory
+from airflow_adaptive.launch.task_result import OnSuspend
 from airflow_adaptive.ports import JobDirectoryError
 from airflow_adaptive.runtime.journal.journal import attempt_of
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec, parse_memory
@@ -84,6 +85,7 @@ class DeclaredJob:
     executor_memory: str
     rescale_policy: ScheduledPolicy | LoadPolicy | CombinedPolicy | None
     on_rescale_callback: AsyncCallback | None
+    on_suspend: str
     options: Mapping[str, Any]
 
     @property
@@ -219,6 +221,7 @@ class DeclaredJob:
         validation.require(
             [
                 lambda: validation.one_of(JobType, job_type=self.job_type),
+                lambda: validation.one_of(OnSuspend, on_suspend=self.on_suspend),
                 lambda: validation.priority(self.priority),
                 lambda: validation.texts(
                     conn_id=self.conn_id, kubernetes_conn_id=self.kubernetes_conn_id, job_directory=self.job_directory

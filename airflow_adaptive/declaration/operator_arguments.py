@@ -1,10 +1,128 @@
-"""Converts the arguments of an operator's constructor."""
+"""The arguments of `AdaptiveSparkOperator` that its constructor does not name: the options of the scheduler, and Airflow's arguments.
+
+Editors and type checkers read the types from `TypedDict` classes. At run time Airflow reads the signature: it maps a task over named
+parameters only, and takes only named parameters from `default_args`.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from datetime import datetime, timedelta
+from inspect import Parameter, signature
+from typing import Any, TypeAlias, TypedDict, TypeVar
 
 from airflow_adaptive.scheduler.config.options import OPTIONS
+
+Duration: TypeAlias = timedelta | float | str
+"""A duration: "30 s", `timedelta(seconds=30)`, or a number of seconds."""
+
+Constructor = TypeVar("Constructor", bound=Callable[..., None])
+
+
+class SchedulerOptions(TypedDict, total=False):
+    """The options of the scheduler (docs/options.md). An option that is not set has the value in section `[adaptive]` of airflow.cfg."""
+
+    resource_wait_timeout: Duration
+    resource_stabilization_timeout: Duration
+    scaling_interval_min: Duration
+    scaling_interval_max: Duration | None
+    cooldown_extension: str
+    executing_stabilization_timeout: Duration
+    max_trigger_delay: Duration | None
+    max_failed_batches: int
+    min_parallelism_increase: int
+    scale_up_controller: str
+    reactive: bool | str
+    load_balance_mode: str
+    slot_request_max_interval: Duration
+    slot_idle_timeout: Duration
+    below_lower_bound: str
+    local_recovery_timeout: Duration
+    highest_rescale_tier: int | str
+    deploy_timeout: Duration
+    probe_timeout: Duration
+    probe_interval: Duration
+    stop_timeout: Duration
+    driver_heartbeat_timeout: Duration
+    driver_lease_timeout: Duration
+    poll_interval: Duration
+    trigger_lifetime: Duration
+    orphan_timeout: Duration
+    job_directory_timeout: Duration | None
+    history_size: int
+    failure_history_size: int
+    non_recoverable_failures: Sequence[str] | str | None
+    recoverable_failures: Sequence[str] | str | None
+    restart_strategy: str | Mapping[str, Any]
+
+
+class OperatorArguments(SchedulerOptions, total=False):
+    """The options of the scheduler, and the arguments of every Airflow operator."""
+
+    task_id: str
+    owner: str
+    email: str | Sequence[str] | None
+    email_on_retry: bool
+    email_on_failure: bool
+    retries: int | None
+    retry_delay: timedelta | float
+    retry_exponential_backoff: float
+    max_retry_delay: timedelta | float | None
+    retry_policy: Any
+    start_date: datetime | None
+    end_date: datetime | None
+    depends_on_past: bool
+    ignore_first_depends_on_past: bool
+    wait_for_past_depends_before_skipping: bool
+    wait_for_downstream: bool
+    dag: Any
+    params: MutableMapping[str, Any] | None
+    default_args: dict[str, Any] | None
+    priority_weight: int
+    weight_rule: Any
+    queue: str
+    pool: str | None
+    pool_slots: int
+    sla: timedelta | None
+    execution_timeout: timedelta | None
+    on_execute_callback: Any
+    on_failure_callback: Any
+    on_success_callback: Any
+    on_retry_callback: Any
+    on_skipped_callback: Any
+    pre_execute: Any
+    post_execute: Any
+    trigger_rule: str
+    resources: dict[str, Any] | None
+    run_as_user: str | None
+    map_index_template: str | None
+    max_active_tis_per_dag: int | None
+    max_active_tis_per_dagrun: int | None
+    executor: str | None
+    executor_config: dict[str, Any] | None
+    do_xcom_push: bool
+    multiple_outputs: bool
+    inlets: Any
+    outlets: Any
+    task_group: Any
+    doc: str | None
+    doc_md: str | None
+    doc_json: str | None
+    doc_yaml: str | None
+    doc_rst: str | None
+    task_display_name: str | None
+    logger_name: str | None
+    allow_nested_operators: bool
+    render_template_as_native_obj: bool | None
+
+
+def accepts_options(constructor: Constructor) -> Constructor:
+    """Add the options to the signature of a constructor, whose last parameter receives the options as keyword arguments."""
+    declared = signature(constructor)
+    *named, others = declared.parameters.values()
+    options = [Parameter(it.name, Parameter.KEYWORD_ONLY, default=it.default) for it in OPTIONS.values()]
+    constructor.__signature__ = declared.replace(parameters=[*named, *options, others])  # type: ignore[attr-defined]
+    return constructor
 
 
 def pop_options(kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -261,6 +261,15 @@ def storable_name(job: object) -> None:
         raise ValueError(f"job id {job!r} may contain only ASCII letters, digits, '.', '_' and '-'")
 
 
+def not_in_mapped_group(operator: BaseOperator) -> None:
+    """Reject an operator in a mapped task group, whose task instances would all run the same job. Raises `ValueError`."""
+    if operator.get_closest_mapped_task_group() is not None:
+        raise ValueError(
+            f"task {operator.task_id!r} is in a mapped task group, so all of its task instances would run the same job. Map the operator "
+            "itself: AdaptiveSparkOperator.partial(...).expand(job=[...])"
+        )
+
+
 def known_parameters(
     operator: type[BaseOperator],
     names: Iterable[str],

@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from typing import Any, Final, cast
 
 from airflow.sdk.exceptions import AirflowRuntimeError
-from airflow.sdk.execution_time.context import AssetStateStoreAccessor
 
 from airflow_adaptive.launch.published_summary import PublishedSummary, decode_summary
 from airflow_adaptive.ports import DesiredState, Requester
@@ -26,6 +25,7 @@ from airflow_adaptive.scheduler.requirements import RESET_TO_DEFAULT, Parallelis
 from airflow_adaptive.scheduler.snapshot import from_json
 from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.stores.control_requests import store_request
+from airflow_adaptive.stores.job_asset import job_asset
 
 VIA: Final = "task"
 """Interface through which tasks make requests, in the record of the requester."""
@@ -45,10 +45,10 @@ class JobControl:
         """Read nothing yet.
 
         Args:
-            job: id of the job.
+            job: name of the job.
         """
         self._job = job
-        self._store = AssetStateStoreAccessor(name=job)
+        self._store = job_asset(job).store
 
     def summary(self) -> PublishedSummary | None:
         """Return the published summary of the job, None if nothing is published.

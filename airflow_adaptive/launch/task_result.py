@@ -4,15 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
+from enum import StrEnum
 from typing import Any
 
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, AirflowTaskTimeout
 
 from airflow_adaptive.scheduler.state import Outcome
 
 
+class OnSuspend(StrEnum):
+    """State of the task after its job was suspended."""
+
+    SUCCESS = "success"
+    SKIP = "skip"
+    FAIL = "fail"
+
+
 def task_result(
-    job: str, event: Mapping[str, Any], execution_timeout: timedelta | None, driver: str = ""
+    job: str,
+    event: Mapping[str, Any],
+    execution_timeout: timedelta | None,
+    driver: str = "",
+    on_suspend: OnSuspend = OnSuspend.SUCCESS,
 ) -> dict[str, Any]:
     """Return the result of the task. An exception reports an unsuccessful end of the job to Airflow.
 
@@ -21,10 +34,12 @@ def task_result(
         event: event of the control loop (see `loop_events`).
         execution_timeout: timeout of the task.
         driver: what happened to the driver of a loop that failed, "" without such a driver.
+        on_suspend: state of the task after the job was suspended.
 
     Raises:
         AirflowFailException: the job failed with an error that a retry cannot correct, was canceled, or was taken over.
         AirflowException: the job or its loop failed; a retry may succeed.
+        AirflowSkipException: the job was suspended, and `on_suspend` is `SKIP`.
         AirflowTaskTimeout: the timeout passed, and the job was canceled.
     """
     match event:
@@ -44,5 +59,9 @@ def task_result(
             raise AirflowTaskTimeout(f"job {job!r} was canceled after execution_timeout {execution_timeout}")
         case {"outcome": Outcome.CANCELED}:
             raise AirflowFailException(f"job {job!r} was canceled on request")
+        case {"outcome": Outcome.SUSPENDED} if on_suspend is not OnSuspend.SUCCESS:
+            # A retry would resume the job.
+            error = AirflowSkipException if on_suspend is OnSuspend.SKIP else AirflowFailException
+            raise error(f"job {job!r} was suspended. It continues from its checkpoint when you resume it")
         case _:
             return {key: event[key] for key in ("outcome", "restarts", "rescales")}

@@ -7,24 +7,25 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Unpack, cast
 from uuid import uuid4
 
-from airflow.sdk import Asset, BaseOperator
+from airflow.sdk import BaseOperator
 from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.exceptions import AirflowException
 
 from airflow_adaptive.declaration import validation
 from airflow_adaptive.declaration.declared_job import DeclaredJob
+from airflow_adaptive.declaration.job_assets import FleetPartial, assets_of_task
 from airflow_adaptive.declaration.kubernetes import KubernetesParameters
-from airflow_adaptive.declaration.operator_arguments import as_list, pop_options
+from airflow_adaptive.declaration.operator_arguments import OperatorArguments, accepts_options, pop_options
 from airflow_adaptive.declaration.placement import RunningJob
 from airflow_adaptive.declaration.spark_submit.dependencies import Dependencies, Items
 from airflow_adaptive.declaration.spark_submit.other_parameters import INSTEAD
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.job_loop import cancel_until_ended, kill_driver, run_job_loop
 from airflow_adaptive.launch.loop_events import deployed_spec, superseded_event
-from airflow_adaptive.launch.task_result import task_result
+from airflow_adaptive.launch.task_result import OnSuspend, task_result
 from airflow_adaptive.links.spark import ALL_LINKS
 from airflow_adaptive.ports import DesiredState, PortError
 from airflow_adaptive.runtime.journal.journal import SupersededError
@@ -41,6 +42,7 @@ from airflow_adaptive.stores.control_requests import (
     requested_desired_state,
     withdraw_desired_state,
 )
+from airflow_adaptive.stores.job_asset import job_name
 from airflow_adaptive.stores.job_base import deployed_base, record_base
 from airflow_adaptive.stores.task_xcoms import LINKS, XCOM_ATTEMPT, TaskKey
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
@@ -74,12 +76,13 @@ class AdaptiveSparkOperator(BaseOperator):
     """Run a Spark Structured Streaming job with a range of parallelism.
 
     The job starts with the slots that the cluster has, rescales when slots appear or disappear, and restarts with backoff after
-    failures. A deferred task occupies no worker slot. While the job runs, the task has these XComs: `state`, `parallelism`,
+    failures. Only a job that finishes emits Asset events. A deferred task occupies no worker slot. A mapped task,
+    `partial(...).expand(job=[...])`, runs a fleet of jobs. While a job runs, its task has these XComs: `state`, `parallelism`,
     `transitions`, `decisions`, `rescales`, `failures`, `attempt`, and the URLs of the extra links (`spark_master_url`,
     `spark_driver_url`, `spark_executors_url`, `spark_driver_stdout_url`, `spark_driver_stderr_url`).
 
     Args:
-        job: id of the job, and name of the Airflow Asset that represents the job. The DAG file determines the id; it is not templated.
+        job: id of the job. The Airflow Asset `adaptive://job/<id>` represents the job. The DAG file determines the id; it is not templated.
         application: path or object store URI of the PySpark script, readable by Airflow. The script calls `AdaptiveJob(...).run()`, or starts its
             queries itself. (templated)
         job_directory: URI of the folder of all job directories, accessible to Airflow and to Spark: `s3://conn@bucket/jobs`,
@@ -133,6 +136,7 @@ class AdaptiveSparkOperator(BaseOperator):
             `AsyncCallback(SmtpNotifier, kwargs={"to": ..., "subject": "{{ message }}"})`. The callback runs in the process of the
             control loop, so it must be importable there. Its arguments must not contain secrets. Templates can use `message`, `job`,
             `rescale`, `dag_id`, `task_id` and `run_id`.
+        on_suspend: state of the task after the job was suspended: "success", "skip" or "fail". In each case you can resume the job.
         deferrable: run the control loop in the triggerer instead of in the worker.
         kwargs: options of the scheduler, by their own names (docs/options.md) or by Flink's (`**{"restart-strategy.type": "none"}`),
             and the parameters of every Airflow operator.
@@ -154,6 +158,7 @@ class AdaptiveSparkOperator(BaseOperator):
     template_fields_renderers: ClassVar[dict[str, str]] = dict.fromkeys(JSON_FIELDS, "json")
     operator_extra_links = ALL_LINKS
 
+    @accepts_options
     def __init__(  # noqa: PLR0915  An assignment for each parameter.
         self,
         *,
@@ -198,15 +203,18 @@ class AdaptiveSparkOperator(BaseOperator):
         executor_memory: str = "1g",
         rescale_policy: ScheduledPolicy | LoadPolicy | CombinedPolicy | None = None,
         on_rescale_callback: AsyncCallback | None = None,
+        on_suspend: str = "success",
         deferrable: bool = True,
-        **kwargs: Any,
+        **kwargs: Unpack[OperatorArguments],
     ) -> None:
         """Only assign. `execute` validates the rendered parameters."""
         validation.storable_name(job)
-        options, asset = pop_options(kwargs), Asset(name=job)
-        validation.known_parameters(AdaptiveSparkOperator, kwargs, OPTIONS, INSTEAD)
-        inlets, outlets = as_list(kwargs.pop("inlets", None)), as_list(kwargs.pop("outlets", None))
-        super().__init__(inlets=[*inlets, asset], outlets=[*outlets, asset], **kwargs)
+        arguments = cast(dict[str, Any], kwargs)
+        options = pop_options(arguments)
+        validation.known_parameters(AdaptiveSparkOperator, arguments, OPTIONS, INSTEAD)
+        inlets, outlets = assets_of_task(job, arguments.pop("inlets", None), arguments.pop("outlets", None))
+        super().__init__(inlets=inlets, outlets=outlets, **arguments)
+        validation.not_in_mapped_group(self)
         self.job = job
         self.application = application
         self.job_directory = job_directory
@@ -248,11 +256,21 @@ class AdaptiveSparkOperator(BaseOperator):
         self.executor_memory = executor_memory
         self.rescale_policy = rescale_policy
         self.on_rescale_callback = on_rescale_callback
+        self.on_suspend = on_suspend
         self.deferrable = deferrable
         self.options = options
         self._running: tuple[JobSpec, TaskKey] | None = None
         self._batch: BatchSubmission | None = None
         self._event: Mapping[str, Any] | None = None
+        self._name = job
+
+    @classmethod
+    def partial(cls, *, task_id: str, **kwargs: Any) -> FleetPartial:
+        """Return the arguments that all jobs of a mapped task share. `expand(job=[...])` or `expand_kwargs` gives each job its id."""
+        flink = {name: kwargs.pop(name) for name in [*kwargs] if "." in name}
+        fleet = FleetPartial.of(super().partial(task_id=task_id, **kwargs))
+        fleet.kwargs.update(flink)  # Airflow would reject these names, because they are no names of parameters.
+        return fleet
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Stage the job, and run its control loop in the triggerer or in the worker.
@@ -266,6 +284,7 @@ class AdaptiveSparkOperator(BaseOperator):
             AirflowFailException: the declaration is invalid (the message lists all violations), or the job failed with an error that a
                 retry cannot correct, was canceled, or was taken over by another run.
             AirflowException: the job or its control loop failed; a retry may succeed.
+            AirflowSkipException: the job was suspended, and `on_suspend` is "skip".
             AirflowTaskTimeout: `execution_timeout` passed, and the job was canceled.
         """
         for link in LINKS:
@@ -273,7 +292,7 @@ class AdaptiveSparkOperator(BaseOperator):
             context["ti"].xcom_push(link, "")
         if self._declared.is_batch:
             return self._run_batch()
-        task = TaskKey.of(context)
+        task = self._identify(context)
         cancel_at = None if self.execution_timeout is None else datetime.now(UTC) + self.execution_timeout
         spec = self._request_running(self._spec(attempt=f"{task}/{uuid4().hex}"))
         context["ti"].xcom_push(XCOM_ATTEMPT, spec.attempt)
@@ -286,9 +305,10 @@ class AdaptiveSparkOperator(BaseOperator):
 
         In the second case the task is deferred again, with the job as the current DAG file declares it.
         """
+        task = self._identify(context)
         if event["status"] == "recycle":
             cancel_at = None if event["cancel_at"] is None else datetime.fromisoformat(event["cancel_at"])
-            self._defer(*self._redeployed(event), TaskKey.of(context), cancel_at)
+            self._defer(*self._redeployed(event), task, cancel_at)
         return self._end(context, event)
 
     def on_kill(self) -> None:
@@ -327,18 +347,24 @@ class AdaptiveSparkOperator(BaseOperator):
         """Return the facets of the job, with its outcome and its error."""
         return self.get_openlineage_facets_on_start()
 
+    def _identify(self, context: Context) -> TaskKey:
+        """Return the task instance, and determine the name of the job in Airflow's stores."""
+        task = TaskKey.of(context)
+        self._name = job_name(self.job, task)
+        return task
+
     def _request_running(self, spec: JobSpec) -> JobSpec:
         """Request the desired state RUNNING.
 
         An earlier try of this task may have died before it reported the result of a request to suspend or cancel. That request stays
         in effect: this try continues the earlier attempt.
         """
-        if requested_desired_state(self.job) not in (None, DesiredState.RUNNING):
+        if requested_desired_state(self._name) not in (None, DesiredState.RUNNING):
             with validation.airflow_errors(self.job):
                 last = asyncio.run(self._declared.last_attempt())
             if last is not None and _task_of(last) == _task_of(spec.attempt):
                 return replace(spec, attempt=last)
-        request_desired_state(self.job, DesiredState.RUNNING)
+        request_desired_state(self._name, DesiredState.RUNNING)
         return spec
 
     def _redeployed(self, event: Mapping[str, Any]) -> tuple[JobSpec, ConnectionIds, str]:
@@ -383,8 +409,8 @@ class AdaptiveSparkOperator(BaseOperator):
         """Stage the job as declared now (see `DeclaredJob.stage`)."""
         with validation.airflow_errors(self.job):
             spec = asyncio.run(self._declared.stage(attempt, running))
-            asyncio.run(self._declared.require_unmoved(deployed_base(self.job)))
-        record_base(self.job, self.job_directory)
+            asyncio.run(self._declared.require_unmoved(deployed_base(self._name)))
+        record_base(self._name, self.job_directory)
         return spec
 
     def _defer(
@@ -425,8 +451,10 @@ class AdaptiveSparkOperator(BaseOperator):
         driver = self._abandoned_driver(context, event.get("driver"))
         if event["status"] == "finished":
             # The request is fulfilled. A user who clears the task wants the job to run.
-            withdraw_desired_state(self.job)
-        return task_result(self.job, event, self.execution_timeout, driver)
+            withdraw_desired_state(self._name)
+        if event.get("outcome") != Outcome.FINISHED:
+            self.outlets = []  # Airflow emits an event for each outlet of a task that succeeds, and the job has not finished its data.
+        return task_result(self.job, event, self.execution_timeout, driver, OnSuspend(str(self.on_suspend).lower()))
 
     def _abandoned_driver(self, context: Context, driver: str | None) -> str:
         """Return what happened to a driver whose loop has failed. After the last try, kill the driver."""

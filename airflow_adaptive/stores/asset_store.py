@@ -1,6 +1,6 @@
 """The port `JobStore` over Airflow: the state store of an asset, the XComs of a task, and Airflow's metrics.
 
-An Airflow Asset of the same name represents a job. Its state store contains the control requests (`stores.control_requests`) and the
+An Airflow Asset represents a job (`stores.job_asset`). Its state store contains the control requests (`stores.control_requests`) and the
 published documents for programs and for the UI page (`runtime.publishing.documents`). The XComs of the task contain a summary
 (`stores.task_xcoms`). The journal of the job is the source of truth for all of them.
 """
@@ -16,8 +16,6 @@ from functools import partial
 from typing import Any, Final, TypeVar
 from uuid import uuid4
 
-from airflow.sdk.execution_time.context import AssetStateStoreAccessor
-
 from airflow_adaptive.ports import Clock, ControlRequests
 from airflow_adaptive.runtime.once_logger import OnceLogger
 from airflow_adaptive.runtime.publishing.documents import documents
@@ -26,6 +24,7 @@ from airflow_adaptive.runtime.publishing.time_series import PAGES
 from airflow_adaptive.runtime.requirements.control_requests import CALENDAR
 from airflow_adaptive.stores.airflow_metrics import AirflowMetrics
 from airflow_adaptive.stores.control_requests import ControlRequestReader
+from airflow_adaptive.stores.job_asset import job_asset, job_name
 from airflow_adaptive.stores.storable import storable
 from airflow_adaptive.stores.store_access import METRICS_INTERVAL, REQUEST_INTERVAL, BackgroundWriter, StoreAccess
 from airflow_adaptive.stores.task_xcoms import TaskKey, xcoms
@@ -57,8 +56,8 @@ class AirflowJobStore:
 
     def __init__(self, job: str, task: TaskKey, clock: Clock, access: StoreAccess) -> None:
         """Read nothing yet."""
-        self._job = job
-        self._accessor = AssetStateStoreAccessor(name=job)
+        self._job = job_name(job, task)
+        self._accessor = job_asset(self._job).store
         self._task = task
         self._access = access
         self._clock = clock
@@ -76,7 +75,7 @@ class AirflowJobStore:
         self._view: JobView | None = None
         self._pushed: dict[str, Any] = {}
         self._stored: dict[str, Any] = {}
-        self._late_write = access.late_writes.get(job)
+        self._late_write = access.late_writes.get(self._job)
         self._known_late_write: Any = None
         self._is_closed = False
         self._warnings = OnceLogger(log)

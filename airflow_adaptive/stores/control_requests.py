@@ -9,8 +9,6 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from airflow.sdk.execution_time.context import AssetStateStoreAccessor
-
 from airflow_adaptive.ports import ControlRequests, DesiredState
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.once_logger import OnceLogger
@@ -25,6 +23,7 @@ from airflow_adaptive.runtime.requirements.control_requests import (
     withdrawn,
 )
 from airflow_adaptive.stores.change_marker import notify
+from airflow_adaptive.stores.job_asset import JobStateStore, job_asset
 
 log = logging.getLogger(__name__)
 
@@ -38,11 +37,11 @@ class ControlRequestReader:
     A read may run in any thread, and may end late or never. Only `accept` changes the known requests.
     """
 
-    def __init__(self, store: AssetStateStoreAccessor) -> None:
+    def __init__(self, store: JobStateStore) -> None:
         """Create the reader; read nothing yet.
 
         Args:
-            store: state store of the asset that represents the job.
+            store: state store of the job.
         """
         self._store = store
         self._documents: dict[str, Any] = {}
@@ -100,8 +99,8 @@ class ControlRequestReader:
 
 
 def store_request(job: str, request: ControlRequest) -> None:
-    """Store a control request with its requester in one write, and notify the loop of the job."""
-    AssetStateStoreAccessor(name=job).set(request.key, request.document(SystemClock().now()))
+    """Store a control request with its requester in one write, and notify the loop of the job with this name."""
+    job_asset(job).store.set(request.key, request.document(SystemClock().now()))
     notify(job)
 
 
@@ -112,7 +111,7 @@ def request_desired_state(job: str, desired_state: DesiredState) -> None:
 
 def requested_desired_state(job: str) -> DesiredState | None:
     """Return the desired state that was requested last, None without a valid request."""
-    return decode_desired_state(AssetStateStoreAccessor(name=job).get(DESIRED_STATE))
+    return decode_desired_state(job_asset(job).store.get(DESIRED_STATE))
 
 
 def withdraw_desired_state(job: str) -> None:
@@ -120,5 +119,5 @@ def withdraw_desired_state(job: str) -> None:
 
     The document is not deleted, because a missing document means that Airflow emptied the store.
     """
-    store = AssetStateStoreAccessor(name=job)
+    store = job_asset(job).store
     store.set(DESIRED_STATE, withdrawn(store.get(DESIRED_STATE)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from airflow.sdk.execution_time.context import AssetStateStoreAccessor
+from airflow_adaptive.stores.job_asset import job_asset
 
 BASE: Final = "job_directory"
 """Key of the URI of the folder that contains the job directory."""
@@ -12,10 +12,10 @@ BASE: Final = "job_directory"
 
 def deployed_base(job: str) -> str | None:
     """Return the URI of the folder that contains the directory of a job, None for a job that was not deployed yet; blocks."""
-    base = AssetStateStoreAccessor(name=job).get(BASE)
+    base = job_asset(job).store.get(BASE)
     return base if isinstance(base, str) else None
 
 
 def record_base(job: str, base: str) -> None:
     """Record the folder in which a job is deployed now; blocks."""
-    AssetStateStoreAccessor(name=job).set(BASE, base)
+    job_asset(job).store.set(BASE, base)

@@ -63,7 +63,8 @@ class TaskKey:
         return cls(dag_id=ti.dag_id, task_id=ti.task_id, run_id=ti.run_id, map_index=map_index)
 
     def __str__(self) -> str:
-        return f"{self.dag_id}/{self.task_id}/{self.run_id}"
+        index = "" if self.map_index < 0 else f"[{self.map_index}]"
+        return f"{self.dag_id}/{self.task_id}{index}/{self.run_id}"
 
     def push(self, key: str, value: Any) -> None:
         """Set an XCom of the task; blocks."""

@@ -26,7 +26,7 @@ from sqlalchemy.orm import Session
 from airflow_adaptive.plugin.data.errors import RequestRefusedError, not_found
 from airflow_adaptive.plugin.data.metadata_database.jobs import Job, find_job, release, teams_of
 
-MAX_NAME_CHARACTERS: Final = 250
+MAX_NAME_CHARACTERS: Final = 700
 
 UserDep = Annotated[BaseUser, Depends(get_user)]
 """The logged-in user; 401 without a login."""
@@ -38,7 +38,7 @@ JobName = Annotated[
         min_length=1,
         max_length=MAX_NAME_CHARACTERS,
         pattern=r"^[^\x00-\x1f\x7f/\\]+$",
-        description="Id of the job, which is the name of its Airflow Asset.",
+        description="Name of the job: its id, or `<DAG id>:<task id>:<id>` for a job of a mapped task.",
         examples=["departures"],
     ),
 ]

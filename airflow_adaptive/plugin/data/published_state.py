@@ -69,7 +69,7 @@ DECODING_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError,
 
 @dataclass(frozen=True)
 class PublishedState:
-    """The documents in the state store of a job's Asset.
+    """The documents of a job in Airflow's state store.
 
     Attributes:
         documents: documents by key.
@@ -215,10 +215,10 @@ class PublishedState:
 
 def read_published(job: Job, session: Session, keys: Iterable[str] | None = None) -> PublishedState:
     """Read the published state of a job. `keys` selects the documents to read, None reads all documents."""
-    found = state_store.documents([job.asset_id], keys, session)
-    written = state_store.revisions([job.asset_id], session)
+    found = state_store.documents([job.store], keys, session)
+    written = state_store.revisions([job.store], session)
     release(session)
-    return PublishedState(documents=found[job.asset_id], revisions=written[job.asset_id])
+    return PublishedState(documents=found[job.store], revisions=written[job.store])
 
 
 def read_all_published(jobs: Sequence[Job], session: Session, keys: Iterable[str]) -> Iterator[PublishedState]:
@@ -229,12 +229,12 @@ def read_all_published(jobs: Sequence[Job], session: Session, keys: Iterable[str
     """
     names = [*keys]
     for begin in range(0, len(jobs), JOBS_PER_READ):
-        ids = [job.asset_id for job in jobs[begin : begin + JOBS_PER_READ]]
-        found = state_store.documents(ids, names, session, [f"{METRICS}{FINEST}"])
-        written = state_store.revisions(ids, session)
+        stores = [job.store for job in jobs[begin : begin + JOBS_PER_READ]]
+        found = state_store.documents(stores, names, session, [f"{METRICS}{FINEST}"])
+        written = state_store.revisions(stores, session)
         release(session)
-        for asset_id in ids:
-            yield PublishedState(documents=found.pop(asset_id), revisions=written[asset_id])
+        for store in stores:
+            yield PublishedState(documents=found.pop(store), revisions=written[store])
 
 
 def _decoded(decode_document: Callable[[], Value], key: str) -> Value | None:

@@ -14,6 +14,7 @@ from unittest.mock import patch
 from airflow_adaptive.launch import process_resources
 from airflow_adaptive.runtime.publishing.documents import SUMMARY
 from airflow_adaptive.runtime.spec import JobSpec
+from airflow_adaptive.stores.job_asset import job_asset
 from airflow_adaptive.testing.fleet.airflow.job_operator import JobTask
 from airflow_adaptive.testing.fleet.airflow.simulated_airflow import SimulatedAirflow
 from airflow_adaptive.testing.fleet.airflow.tables import TaskState
@@ -135,7 +136,7 @@ class Environment:
 
     def summary(self, job: str) -> Mapping[str, Any]:
         """Return the published summary of a job; empty without one."""
-        found: Mapping[str, Any] = self.airflow.api.database.asset_states[job].get(SUMMARY) or {}
+        found: Mapping[str, Any] = self.airflow.api.database.asset_states[job_asset(job).name].get(SUMMARY) or {}
         return found
 
     def publish_token(self) -> None:

@@ -18,6 +18,7 @@ import psutil
 from airflow_adaptive.local.airflow import Component
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
+from airflow_adaptive.stores.job_asset import JOBS
 from tests.faults.harness.deployment import CONF, OPTIONS, SINK
 from tests.faults.harness.job_under_fault import JobUnderFault
 from tests.faults.harness.outcome import Outcome
@@ -125,11 +126,11 @@ class AirflowJob(JobUnderFault):
         self.request("PATCH", "", {"is_paused": paused})
 
     def desired_state(self, desired_state: str) -> None:
-        self.airflow.api.set_asset_state(self.job, "desired_state", {"value": desired_state})
+        self.airflow.api.set_asset_state(f"{JOBS}{self.job}", "desired_state", {"value": desired_state})
 
     def require(self, lower: int, upper: int) -> None:
         bounds = {"job": {"parallelism": {"lowerBound": lower, "upperBound": upper}}}
-        self.airflow.api.set_asset_state(self.job, "requirements", {"value": bounds})
+        self.airflow.api.set_asset_state(f"{JOBS}{self.job}", "requirements", {"value": bounds})
 
     def request(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         """A request to Airflow's REST API about the DAG."""

@@ -140,6 +140,19 @@ DAGS = dedent(
     with DAG("afterwards", schedule=[Asset("suspension", watchers=[AssetWatcher(name="job", trigger=SUSPENSION)])]):
         EmptyOperator(task_id="noticed")
 
+    with DAG("fleet", schedule=None):
+        AdaptiveSparkOperator.partial(
+            task_id="job",
+            application="{directory}/script.py",
+            job_directory="file://{directory}/jobs",
+            **QUICK,
+        ).expand_kwargs([
+            {{"job": name, "application_args": [f"{directory}/{{name}}", "endless"]}} for name in ("fleet_a", "fleet_b", "no id!")
+        ])
+
+    with DAG("after_fleet", schedule=Asset("adaptive://fleet/fleet/job")):
+        EmptyOperator(task_id="noticed")
+
     with DAG("drained", schedule=None):
         job("drained", "bounded", parallelism=1)
 

@@ -19,6 +19,7 @@ from airflow_adaptive.job.protocol.codec import decode_journal, decode_status
 from airflow_adaptive.job.protocol.documents import DriverStatus
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
+from airflow_adaptive.stores.job_asset import JOBS
 from tests.support.airflow.airflow_under_test import AirflowUnderTest
 from tests.support.servers.smtp_server import SmtpServer
 from tests.support.servers.statsd_server import Statsd
@@ -68,11 +69,11 @@ class Run:
         wait_until(lambda: self.executing(parallelism), TIMEOUT_S, f"{self._dag} at {parallelism}")
 
     def request(self, desired_state: str) -> None:
-        self._api.set_asset_state(self._dag, "desired_state", {"value": desired_state})
+        self._api.set_asset_state(f"{JOBS}{self._dag}", "desired_state", {"value": desired_state})
 
     def require(self, lower: int, upper: int) -> None:
         bounds = {"job": {"parallelism": {"lowerBound": lower, "upperBound": upper}}}
-        self._api.set_asset_state(self._dag, "requirements", {"value": bounds})
+        self._api.set_asset_state(f"{JOBS}{self._dag}", "requirements", {"value": bounds})
 
     def clear(self) -> None:
         self._api.clear_task(self._dag, self.run_id, TASK)

@@ -16,6 +16,7 @@ ACCEPTED = 202
 JOB = "controlled"
 JOBS = "/adaptive/api/v1/jobs"
 API = f"{JOBS}/{JOB}"
+ASSET = f"adaptive://job/{JOB}"
 
 
 def require(airflow: AirflowUnderTest, lower: int, upper: int) -> None:
@@ -51,14 +52,14 @@ def test_job_is_shrunk_by_rest_and_suspended_by_a_dag_and_others_are_notified(
     assert airflow.api.xcom("control", control, "reset", "return_value") == bounds
     assert airflow.api.xcom("control", control, "stop", "return_value") == "SUSPENDED"
     run.until_task("success")
-    withdrawn = airflow.api.asset_state(JOB, "desired_state")  # The end of the job withdraws the request.
+    withdrawn = airflow.api.asset_state(ASSET, "desired_state")  # The end of the job withdraws the request.
     assert (withdrawn["value"], withdrawn["by"], withdrawn["via"]) == (None, f"control/stop/{control}", "task")
     wait_until(lambda: "success" in airflow.api.run_states("afterwards"), 2 * TIMEOUT_S, "the notified DAG")
 
-    summary = airflow.api.asset_state(JOB, "summary")
+    summary = airflow.api.asset_state(ASSET, "summary")
     assert (summary["state"], summary["outcome"]) == ("Finished", "SUSPENDED")
     assert summary["requirements"] == {"job": {"lower": 1, "upper": 2}}
-    assert from_json(airflow.api.asset_state(JOB, "scheduler")).num_rescales == summary["rescales"]
+    assert from_json(airflow.api.asset_state(ASSET, "scheduler")).num_rescales == summary["rescales"]
 
 
 def test_suspended_job_is_resumed_and_canceled_by_rest(

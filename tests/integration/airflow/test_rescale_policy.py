@@ -18,6 +18,7 @@ from airflow_adaptive.dag_factories import TASK_ID
 from airflow_adaptive.local.waiting import wait_until
 from airflow_adaptive.runtime.requirements.control_requests import CALENDAR
 from airflow_adaptive.scheduler.snapshot import to_json
+from airflow_adaptive.stores.job_asset import JOBS
 from airflow_adaptive.testing.scenario import Scenario
 from tests.support.airflow.airflow_under_test import AirflowObserver, AirflowUnderTest
 from tests.support.repository import ROOT
@@ -44,7 +45,7 @@ DAGS = dedent(
     SINCE = datetime(2026, 1, 1, tzinfo=UTC)
 
     with DAG("mirrored_jobs", schedule=None):
-        EmptyOperator(task_id="jobs", outlets=[Asset("mirrored"), Asset("mirrored_suspended")])
+        EmptyOperator(task_id="jobs", outlets=[Asset("adaptive://job/mirrored"), Asset("adaptive://job/mirrored_suspended")])
 
     policy = scheduled_policy(
         zone="{zone}", windows=[window("rush", (2, 4), start="{begin}", end="{end}")], default=(1, 2), look_ahead=None
@@ -105,8 +106,8 @@ def show(api: AirflowObserver, job: str, **changes: Any) -> None:
     scenario = Scenario()
     scenario.given_executing(2)
     summary = {"state": "Executing", "outcome": None, "requirements": {"job": {"lower": 1, "upper": 4}}} | changes
-    api.set_asset_state(job, "scheduler", json.loads(json.dumps(to_json(scenario.state))))
-    api.set_asset_state(job, "summary", summary)
+    api.set_asset_state(f"{JOBS}{job}", "scheduler", json.loads(json.dumps(to_json(scenario.state))))
+    api.set_asset_state(f"{JOBS}{job}", "summary", summary)
 
 
 def dag(api: AirflowObserver, dag_id: str) -> dict[str, Any]:
@@ -154,17 +155,17 @@ def test_policy_rescales_a_job_when_its_window_begins_and_ends_and_makes_up_for_
 
     for run in runs(api, "rush_hour_of_suspended"):
         assert api.task_state("rush_hour_of_suspended", run["dag_run_id"], TASK_ID) == "skipped"
-    assert api.asset_state("mirrored_suspended", CALENDAR) is None
+    assert api.asset_state(f"{JOBS}mirrored_suspended", CALENDAR) is None
 
 
 def bounds(api: AirflowObserver) -> tuple[int, int] | None:
     """The requested bounds."""
-    body = api.asset_state("mirrored", CALENDAR)
+    body = api.asset_state(f"{JOBS}mirrored", CALENDAR)
     return body and tuple(body["value"]["job"]["parallelism"].values())
 
 
 def set_at(api: AirflowObserver) -> datetime:
-    return moment(api.asset_state("mirrored", CALENDAR)["at"])
+    return moment(api.asset_state(f"{JOBS}mirrored", CALENDAR)["at"])
 
 
 def test_policy_that_can_t_be_used_is_one_import_error_that_reports_everything(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from hashlib import sha256
 from typing import Any
 
 from airflow_adaptive.runtime.requirements.control_requests import requested_value
+from airflow_adaptive.stores.job_asset import JOBS
 
 API = "/adaptive/api/v1"
 
@@ -77,6 +77,10 @@ class AirflowApp:
 
     def declare(self, job: str, dag_id: str = "flights", task_id: str = "stream") -> int:
         """A DAG whose task runs the job; returns the id of the Asset."""
+        return self.declare_asset(f"{JOBS}{job}", dag_id, task_id)
+
+    def declare_asset(self, name: str, dag_id: str = "flights", task_id: str = "stream") -> int:
+        """A DAG whose task has the Asset as inlet and outlet; returns the id of the Asset."""
         from airflow.models.asset import (  # noqa: PLC0415
             AssetActive,
             AssetModel,
@@ -86,7 +90,7 @@ class AirflowApp:
 
         self.dag(dag_id)
         with self.session() as session:
-            asset = AssetModel(name=job, uri=f"adaptive-{sha256(job.encode()).hexdigest()}")
+            asset = AssetModel(name=name, uri=name)
             session.add(asset)
             session.flush()
             session.add(AssetActive.for_asset(asset))

@@ -18,6 +18,7 @@ class FakeComms:
         xcoms: by key; one task instance is enough here.
         map_indexes: that XComs were set for.
         asset_states: by key, of the only asset.
+        assets: names of the assets that states were set for.
         variables: by key.
         reads: operations that read an asset's state or a Variable.
         task_states: by run, then by task, as the execution API tells them.
@@ -30,6 +31,7 @@ class FakeComms:
         self.xcoms: dict[str, Any] = {}
         self.map_indexes: set[int | None] = set()
         self.asset_states: dict[str, Any] = {}
+        self.assets: set[str] = set()
         self.variables: dict[str, str | None] = {}
         self.reads = 0
         self.task_states: dict[str, dict[str, str | None]] = {}
@@ -62,6 +64,7 @@ class FakeComms:
             case comms.GetXCom():
                 return comms.XComResult(key=message.key, value=self.xcoms.get(message.key))
             case comms.SetAssetStateStoreByName():
+                self.assets.add(message.name)
                 self.asset_states[message.key] = message.value
             case comms.DeleteAssetStateStoreByName():
                 self.asset_states.pop(message.key, None)

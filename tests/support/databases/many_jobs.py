@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from airflow_adaptive.stores.job_asset import JOBS
 from tests.support.airflow.airflow_app import AirflowApp
 from tests.support.airflow.published_documents import published, reported
 from tests.support.airflow.published_jobs import rescaled_twice, time_series
@@ -31,10 +32,11 @@ def insert_jobs(airflow_app: AirflowApp, count: int) -> list[str]:
         airflow_app.dag(f"flights-{number}")
     texts = _documents()
     with airflow_app.session() as session:
-        assets = [{"name": name, "uri": f"job-{name}", "group": "asset", "extra": {}} for name in names]
+        assets = [{"name": f"{JOBS}{name}", "uri": f"{JOBS}{name}", "group": "asset", "extra": {}} for name in names]
         session.execute(insert(AssetModel), assets)
         session.execute(insert(AssetActive), [{"name": it["name"], "uri": it["uri"]} for it in assets])
-        ids = dict(session.execute(select(AssetModel.name, AssetModel.id)).all())
+        assets_found = session.execute(select(AssetModel.name, AssetModel.id))
+        ids = {name.removeprefix(JOBS): id_ for name, id_ in assets_found}
         references = [
             {"asset_id": ids[name], "dag_id": f"flights-{number % DAGS}", "task_id": name}
             for number, name in enumerate(names)

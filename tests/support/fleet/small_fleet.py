@@ -14,6 +14,7 @@ from airflow_adaptive.job.protocol.codec import encode_status, journal_number
 from airflow_adaptive.job.protocol.documents import DriverStatus
 from airflow_adaptive.runtime.requirements.control_requests import DESIRED_STATE
 from airflow_adaptive.runtime.spec import JobSpec
+from airflow_adaptive.stores.job_asset import JOBS
 from airflow_adaptive.testing.fakes.cluster import FakeCluster
 from airflow_adaptive.testing.fakes.driver import FakeDrivers
 from airflow_adaptive.testing.fakes.master import answer
@@ -98,7 +99,7 @@ class SmallFleet:
 
     def document(self, job: str, key: str) -> Any:
         """Return a document in the asset state store of a job."""
-        return self.airflow.api.database.asset_states[job].get(key)
+        return self.airflow.api.database.asset_states[f"{JOBS}{job}"].get(key)
 
     def state(self, job: str) -> str | None:
         """Return the published state of a job."""

@@ -22,9 +22,10 @@ from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
 from airflow_adaptive.scheduler.state import Finished
 from airflow_adaptive.testing.scenario import Scenario
 from tests.support.airflow.fake_supervisor import FakeComms
+from tests.support.airflow.operator_fakes import FakeInstance
 from tests.support.repository import ROOT
 
-CONTEXT: Any = {"ti": SimpleNamespace(try_number=1, max_tries=1)}
+CONTEXT: Any = {"ti": FakeInstance(try_number=1, max_tries=1)}
 FINISHED = {
     "status": "finished",
     "outcome": "FINISHED",

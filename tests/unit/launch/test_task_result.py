@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, AirflowTaskTimeout
 
-from airflow_adaptive.launch.task_result import task_result
+from airflow_adaptive.launch.task_result import OnSuspend, task_result
 
 
 @pytest.mark.parametrize(
@@ -31,4 +31,20 @@ def test_an_unhappy_end_fails_the_task(event: dict[str, Any], error: type[Except
 @pytest.mark.parametrize("outcome", ["FINISHED", "SUSPENDED"])
 def test_a_happy_end_is_the_result(outcome: str) -> None:
     event = {"status": "finished", "outcome": outcome, "restarts": 1, "rescales": 2, "cause": None}
-    assert task_result("departures", event, None) == {"outcome": outcome, "restarts": 1, "rescales": 2}
+    assert task_result("departures", event, None) == {
+        "outcome": outcome,
+        "restarts": 1,
+        "rescales": 2,
+    }
+
+
+@pytest.mark.parametrize(
+    ("on_suspend", "error"), [(OnSuspend.SKIP, AirflowSkipException), (OnSuspend.FAIL, AirflowFailException)]
+)
+def test_task_of_a_suspended_job_ends_as_declared(on_suspend: OnSuspend, error: type[Exception]) -> None:
+    event = {"status": "finished", "restarts": 0, "rescales": 0}
+    with pytest.raises(error, match="'departures' was suspended"):
+        task_result("departures", event | {"outcome": "SUSPENDED"}, None, on_suspend=on_suspend)
+    assert (
+        task_result("departures", event | {"outcome": "FINISHED"}, None, on_suspend=on_suspend)["outcome"] == "FINISHED"
+    )

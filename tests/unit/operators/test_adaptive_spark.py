@@ -20,8 +20,8 @@ pytestmark = pytest.mark.usefixtures("spark_default")
 
 def test_job_is_an_asset_that_the_task_reads_and_writes(make):
     operator = make()
-    assert Asset("departures") in operator.inlets
-    assert Asset("departures") in operator.outlets
+    assert Asset("adaptive://job/departures") in operator.inlets
+    assert Asset("adaptive://job/departures") in operator.outlets
 
 
 def test_spec_carries_bounds_options_and_shapes(make):

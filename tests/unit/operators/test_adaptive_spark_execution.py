@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout
 
 from airflow_adaptive.job.protocol.codec import encode_journal, journal_name
@@ -360,3 +361,11 @@ def test_error_before_there_was_a_driver_kills_nothing(make, kills):
             {"ti": FakeInstance(try_number=1, max_tries=0)}, LOST | {"message": "no connection", "driver": None}
         )
     assert not kills.killed
+
+
+@pytest.mark.parametrize(("outcome", "is_emitted"), [("FINISHED", True), ("SUSPENDED", False)])
+def test_only_a_job_that_finished_emits_asset_events(make, airflow, outcome, is_emitted):
+    operator = make(outlets=[Asset("out")])
+    event = {"status": "finished", "outcome": outcome, "restarts": 0, "rescales": 0}
+    operator.execute_complete({"ti": FakeInstance()}, event)
+    assert operator.outlets == ([Asset("out"), Asset("adaptive://job/departures")] if is_emitted else [])

@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from airflow.sdk import DAG, Asset
+from airflow.sdk import DAG, Asset, task_group
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_adaptive.autoscaling.advisor import advisor, policy_from_text
@@ -270,9 +270,20 @@ def test_bounds_may_be_a_number_a_pair_or_a_list(make, bounds):
 
 @pytest.mark.parametrize("inlets", [None, Asset("raw"), [Asset("raw")]])
 def test_job_joins_the_assets_that_are_given(make, inlets):
-    assert make(inlets=inlets).inlets[-1] == Asset("departures")
+    assert make(inlets=inlets).inlets[-1] == Asset("adaptive://job/departures")
 
 
 def test_unknown_argument_is_refused_when_the_dag_is_parsed(make):
     with pytest.raises(TypeError, match="cooldown_forever"):
         make(cooldown_forever=True)
+
+
+def test_operator_in_a_mapped_task_group_is_refused(make) -> None:
+    with DAG("flights", schedule=None):
+
+        @task_group
+        def group(number: int) -> None:
+            make()
+
+        with pytest.raises(ValueError, match="in a mapped task group"):
+            group.expand(number=[1, 2])

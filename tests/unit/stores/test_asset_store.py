@@ -86,7 +86,7 @@ def access(clock: ManualClock) -> StoreAccess:
 
 @pytest.fixture
 def store(clock: ManualClock, access: StoreAccess) -> AirflowJobStore:
-    return AirflowJobStore("departures", TaskKey(dag_id="d", task_id="t", run_id="r", map_index=3), clock, access)
+    return AirflowJobStore("departures", TaskKey(dag_id="d", task_id="t", run_id="r"), clock, access)
 
 
 async def after_reads(store: AirflowJobStore) -> ControlRequests:
@@ -173,6 +173,17 @@ def test_view_is_displayed_as_xcoms_of_the_task(airflow: FakeComms, store: Airfl
         "summary": encode(summarize(HISTORY.rescales)),
     }
     assert (airflow.xcoms["spark_master_url"], airflow.xcoms["spark_driver_url"]) == ("http://master:8080", "")
+    assert airflow.map_indexes == {-1}
+
+
+def test_job_of_a_fleet_has_keys_and_xcoms_of_its_own(
+    airflow: FakeComms, clock: ManualClock, access: StoreAccess
+) -> None:
+    mapped = TaskKey(dag_id="d", task_id="t", run_id="r", map_index=3)
+    show(AirflowJobStore("departures", mapped, clock, access), VIEW)
+    assert airflow.assets == {"adaptive://fleet/d/t"}
+    assert airflow.asset_states["departures:summary"]["state"] == "Executing"
+    assert {key.partition(":")[0] for key in airflow.asset_states} == {"departures"}
     assert airflow.map_indexes == {3}
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from airflow.sdk.execution_time.comms import SetAssetStateStoreByName
-from airflow.sdk.execution_time.context import AssetStateStoreAccessor
 
 from airflow_adaptive.ports import DesiredState, Requester
 from airflow_adaptive.runtime.requirements.control_requests import (
@@ -25,6 +24,7 @@ from airflow_adaptive.stores.control_requests import (
     store_request,
     withdraw_desired_state,
 )
+from airflow_adaptive.stores.job_asset import job_asset
 from airflow_adaptive.testing.scenario import START
 from tests.support.airflow.fake_supervisor import FakeComms
 
@@ -66,7 +66,7 @@ def test_requests_of_a_user_and_a_calendar_at_the_same_time_are_both_kept(
     assert isinstance(airflow, InterruptedComms)
     airflow.other = second
     first()
-    reader = ControlRequestReader(AssetStateStoreAccessor(name="departures"))
+    reader = ControlRequestReader(job_asset("departures").store)
     reader.accept(reader.read()[0])
     assert (reader.requests.requirements, reader.requests.requester) == ({"job": (2, 3)}, ALICE)
     assert (reader.requests.calendar, reader.requests.calendar_requester) == ({"job": (1, 4)}, RUSH_HOUR)
@@ -75,7 +75,7 @@ def test_requests_of_a_user_and_a_calendar_at_the_same_time_are_both_kept(
 def test_reader_does_not_restore_a_withdrawn_desired_state(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop knows the request to suspend its job, the task of the job withdraws the request, and the loop reads once more."""
     FakeComms.install(monkeypatch)
-    reader = ControlRequestReader(AssetStateStoreAccessor(name="departures"))
+    reader = ControlRequestReader(job_asset("departures").store)
     request_desired_state("departures", DesiredState.SUSPENDED)
     reader.accept(reader.read()[0])
     withdraw_desired_state("departures")
@@ -98,7 +98,7 @@ def test_withdrawn_desired_state_names_its_requester(monkeypatch: pytest.MonkeyP
     requester = {name: requested[name] for name in ("by", "via", "at")}
     assert requester["by"] == "alice"
     assert airflow.asset_states[DESIRED_STATE] == {"value": None, **requester}
-    reader = ControlRequestReader(AssetStateStoreAccessor(name="departures"))
+    reader = ControlRequestReader(job_asset("departures").store)
     documents, _ = reader.read()
     validate(DESIRED_STATE, documents[DESIRED_STATE])
     reader.accept(documents)
@@ -122,7 +122,7 @@ def test_unknown_document_is_withdrawn_without_a_requester(monkeypatch: pytest.M
 def test_requests_are_restored_after_a_withdrawal_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """A desired state is withdrawn, a loop reads the requests, and then Airflow empties the store."""
     airflow = FakeComms.install(monkeypatch)
-    reader = ControlRequestReader(AssetStateStoreAccessor(name="departures"))
+    reader = ControlRequestReader(job_asset("departures").store)
     by_alice()
     withdraw_desired_state("departures")
     reader.accept(reader.read()[0])
@@ -149,7 +149,7 @@ def test_request_that_is_accepted_while_others_are_restored_is_kept(monkeypatch:
     """Airflow empties the store, a loop restores its first request, and a user and a calendar make new requests before the others."""
     airflow = WritingComms.install(monkeypatch)
     assert isinstance(airflow, WritingComms)
-    reader = ControlRequestReader(AssetStateStoreAccessor(name="departures"))
+    reader = ControlRequestReader(job_asset("departures").store)
     request_desired_state("departures", DesiredState.RUNNING)
     by_calendar()
     store_request("departures", ControlRequest(key=REQUIREMENTS, value=bounds(1, 1)))
@@ -167,7 +167,7 @@ def test_request_that_is_accepted_while_others_are_restored_is_kept(monkeypatch:
 def test_store_is_emptied_although_it_contains_a_newer_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """Airflow empties the store, and a user suspends the job before its loop reads again: the override of the user is restored."""
     airflow = FakeComms.install(monkeypatch)
-    reader = ControlRequestReader(AssetStateStoreAccessor(name="departures"))
+    reader = ControlRequestReader(job_asset("departures").store)
     request_desired_state("departures", DesiredState.RUNNING)
     by_alice()
     reader.accept(reader.read()[0])

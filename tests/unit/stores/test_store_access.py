@@ -14,6 +14,7 @@ from airflow_adaptive.local.waiting import wait_until_async
 from airflow_adaptive.ports import ControlRequests, DesiredState
 from airflow_adaptive.stores import asset_store, store_access
 from airflow_adaptive.stores.asset_store import AirflowJobStore
+from airflow_adaptive.stores.job_asset import JOBS
 from airflow_adaptive.stores.store_access import THREADS, BackgroundWriter, StoreAccess
 from airflow_adaptive.stores.task_xcoms import TaskKey
 from airflow_adaptive.testing.fakes.manual_clock import ManualClock
@@ -32,7 +33,7 @@ class HangingComms(FakeComms):
 
     def send(self, message: Any) -> Any:
         answer = super().send(message)
-        if getattr(message, "name", None) in self.hanging:
+        if str(getattr(message, "name", "")).removeprefix(JOBS) in self.hanging:
             self.release.wait(2 * TIMEOUT_S)
         return answer
 

@@ -102,7 +102,7 @@ async def _events(access: Access, editable: bool, user: str) -> AsyncIterator[st
     yield f"retry: {RECONNECT_MS}\n\n"
     last_sent: list[Any] | None = None
     with suppress(TooManySubscribersError):
-        async for update in FEED.subscribe(job.asset_id, lambda revision: poll(job, revision), user):
+        async for update in FEED.subscribe(job.store, lambda revision: poll(job, revision), user):
             if update is None:
                 yield ": alive\n\n"
             elif update.content is None:
@@ -126,14 +126,14 @@ def poll(job: Job, last_revision: Hashable) -> Update | None:
     An unchanged job costs one query. The removal of the Asset also removes the documents, so the revision changes.
     """
     with reading() as session:
-        written = state_store.revisions([job.asset_id], session)[job.asset_id]
+        written = state_store.revisions([job.store], session)[job.store]
         revision = tuple(sorted(written.items()))
         if revision == last_revision:
             return None
         found = find_job(job.name, session)
-        if found is None or found.asset_id != job.asset_id:
+        if found is None or found.store != job.store:
             return Update(revision=None, content=None)
-        documents = state_store.documents([job.asset_id], job_details.KEYS, session)[job.asset_id]
+        documents = state_store.documents([job.store], job_details.KEYS, session)[job.store]
         published = PublishedState(documents=documents, revisions=written)
         content = JobUpdate(job=job_details.details(found, published), metrics=published.metrics(Step.TEN_SECONDS))
         return Update(revision=revision, content=content)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from http import HTTPStatus
 from typing import Annotated
 
@@ -26,7 +27,7 @@ from airflow_adaptive.plugin.api.security import (
     rights_of,
 )
 from airflow_adaptive.plugin.data import control_requests
-from airflow_adaptive.plugin.data.documents import SchedulerStateName
+from airflow_adaptive.plugin.data.documents import SchedulerStateName, Summary
 from airflow_adaptive.plugin.data.metadata_database import state_store
 from airflow_adaptive.plugin.data.metadata_database.jobs import Job, find_jobs, release
 from airflow_adaptive.plugin.data.published_state import read_all_published, read_published
@@ -44,6 +45,9 @@ def list_jobs(
     state: Annotated[list[SchedulerStateName] | None, Query(description="Jobs in one of these states.")] = None,
     dag_id: Annotated[str | None, Query(max_length=250, description="Jobs that this DAG names.")] = None,
     task_id: Annotated[str | None, Query(max_length=250, description="Jobs of tasks with this id.")] = None,
+    map_index: Annotated[
+        int | None, Query(ge=-1, le=1 << 31, description="Jobs that this mapped task instance ran last.")
+    ] = None,
     name_pattern: Annotated[
         str | None,
         Query(
@@ -57,9 +61,9 @@ def list_jobs(
     """List the jobs that you may read, sorted by name."""
     named = [job for job in find_jobs(session) if _is_named(job, name_pattern, dag_id, task_id)]
     jobs = [job for job in readable(user, named, session) if dag_id is None or dag_id in job.dag_ids]
-    if state is not None:
+    if state is not None or map_index is not None:
         found = read_all_published(jobs, session, [SUMMARY])
-        jobs = [job for job, published in zip(jobs, found, strict=True) if published.summary.state in state]
+        jobs = [job for job, it in zip(jobs, found, strict=True) if _is_selected(it.summary, state, map_index)]
     page = jobs[offset : offset + limit]
     rights = rights_of(user, page, session, DISPLAYED)
     items = [*map(job_details.item, page, read_all_published(page, session, job_details.ITEM_KEYS))]
@@ -98,6 +102,11 @@ def resume_job(user: UserDep, access: ResumableAccess, session: SessionDep, _: B
 def _details(access: Access, session: Session, editable: bool) -> JobDetails:
     published = read_published(access.job, session, job_details.KEYS)
     return visible(job_details.details(access.job, published, editable=editable), access.rights)
+
+
+def _is_selected(summary: Summary, state: Collection[str] | None, map_index: int | None) -> bool:
+    task_index = None if summary.task is None else summary.task.map_index
+    return (state is None or summary.state in state) and map_index in (None, task_index)
 
 
 def _is_named(job: Job, pattern: str | None, dag_id: str | None, task_id: str | None) -> bool:

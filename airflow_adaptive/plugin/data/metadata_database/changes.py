@@ -67,7 +67,7 @@ class Change:
 
     def documents(self, keys: Iterable[str]) -> dict[str, Any]:
         """Read documents of the job with their current content."""
-        return state_store.documents([self._job.asset_id], keys, self._session)[self._job.asset_id]
+        return state_store.documents([self._job.store], keys, self._session)[self._job.store]
 
     def request(
         self, key: str, value: Any, event: str, task: TaskKey | None, expires_at: datetime | None = None
@@ -113,8 +113,8 @@ class Change:
 
     def _set(self, key: str, value: Any) -> None:
         MetastoreBackend().set_asset_state_store(
-            AssetScope(asset_id=self._job.asset_id),
-            key,
+            AssetScope(asset_id=self._job.store.asset_id),
+            f"{self._job.store.prefix}{key}",
             json.dumps(value),
             kind=AssetStateStoreWriterKind.API,
             session=self._session,
@@ -163,12 +163,12 @@ def change(job: Job, requester: Requester, session: Session) -> Iterator[Change]
 
 
 def _lock(job: Job, session: Session) -> None:
-    """Lock the row of the job until the end of the transaction.
+    """Lock the row of the job's Asset until the end of the transaction.
 
     The transaction begins with an update that changes no value. The update also blocks other writers on SQLite, which has no row
     locks, and makes MySQL return the current data to later reads of the transaction.
     """
-    row = update(AssetActive).where(AssetActive.name == job.name, AssetActive.uri == job.uri)
+    row = update(AssetActive).where(AssetActive.name == job.asset, AssetActive.uri == job.asset)
     same = row.values(name=AssetActive.name).execution_options(synchronize_session=False)
     if not session.execute(same).rowcount:  # type: ignore[attr-defined]
         raise not_found(f"The adaptive job {job.name!r} does not exist anymore.")

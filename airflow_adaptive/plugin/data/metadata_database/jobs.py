@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -18,15 +18,17 @@ from airflow.models.asset import (
 from airflow.models.asset_state_store import AssetStateStoreModel
 from airflow.models.dag import DagModel
 from airflow.utils.session import create_session
-from sqlalchemy import Select, and_, exists, select
+from sqlalchemy import ColumnElement, Select, and_, exists, or_, select
 from sqlalchemy.orm import Session
 
 from airflow_adaptive.plugin.data.metadata_database import state_store
+from airflow_adaptive.plugin.data.metadata_database.state_store import StoreKey
 from airflow_adaptive.runtime.publishing.documents import SUMMARY
 from airflow_adaptive.runtime.requirements.control_requests import DESIRED_STATE
+from airflow_adaptive.stores.job_asset import FLEETS, JOBS, SEPARATOR, job_asset
 
 MADE_BY_A_JOB: Final = (SUMMARY, DESIRED_STATE)
-"""Keys of the documents that identify the Asset of a job. An Asset has at least one of them after the first run of its job."""
+"""Keys of the documents that identify a job. The state store has at least one of them after the first run of the job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,17 +36,17 @@ class Job:
     """A job in Airflow's metadata database.
 
     Attributes:
-        name: id of the job, which is the name of its Asset.
-        asset_id: id of the Asset.
-        uri: URI of the Asset.
+        name: name of the job (`stores.job_asset`).
+        asset: name of the Asset of the job, which is also its URI.
+        store: place of the documents of the job.
         dag_ids: DAGs that name the Asset as inlet, outlet or schedule.
         tasks: DAG id and task id of the tasks that run the job. The Asset is inlet and outlet of these tasks. If tasks of several
             DAGs qualify, the tasks of the DAG that the published summary names run the job.
     """
 
     name: str
-    asset_id: int
-    uri: str
+    asset: str
+    store: StoreKey
     dag_ids: frozenset[str]
     tasks: tuple[tuple[str, str], ...]
 
@@ -72,12 +74,13 @@ def release(session: Session) -> None:
 
 def find_jobs(session: Session) -> list[Job]:
     """Return all jobs, sorted by name."""
-    return _jobs(_job_assets().order_by(AssetModel.name), session)
+    return sorted(_jobs(_job_assets(), None, session), key=lambda job: job.name)
 
 
 def find_job(name: str, session: Session) -> Job | None:
     """Return the job with this name, None if it does not exist."""
-    return next(iter(_jobs(_job_assets().where(AssetModel.name == name), session)), None)
+    place = job_asset(name)
+    return next(iter(_jobs(_job_assets().where(AssetModel.name == place.name), place.prefix, session)), None)
 
 
 def teams_of(dag_ids: Sequence[str], session: Session) -> Mapping[str, str | None]:
@@ -86,48 +89,71 @@ def teams_of(dag_ids: Sequence[str], session: Session) -> Mapping[str, str | Non
     return teams
 
 
-def _job_assets() -> Select[int, str, str]:
-    """Select the Assets that are inlet and outlet of the same task, and that have a document of a job in their state store."""
+def _job_assets() -> Select[int, str]:
+    """Select the Assets of jobs and fleets that are inlet and outlet of the same task."""
     runs_it = and_(
         TaskOutletAssetReference.asset_id == AssetModel.id,
         TaskInletAssetReference.asset_id == AssetModel.id,
         TaskInletAssetReference.dag_id == TaskOutletAssetReference.dag_id,
         TaskInletAssetReference.task_id == TaskOutletAssetReference.task_id,
     )
-    has_run = and_(AssetStateStoreModel.asset_id == AssetModel.id, AssetStateStoreModel.key.in_(MADE_BY_A_JOB))
-    return select(AssetModel.id, AssetModel.name, AssetModel.uri).where(
-        AssetModel.active.has(), exists().where(runs_it), exists().where(has_run)
-    )
+    is_of_jobs = or_(AssetModel.name.startswith(JOBS), AssetModel.name.startswith(FLEETS))
+    return select(AssetModel.id, AssetModel.name).where(is_of_jobs, AssetModel.active.has(), exists().where(runs_it))
 
 
-def _jobs(assets: Select[int, str, str], session: Session) -> list[Job]:
-    rows = session.execute(assets).all()
-    ids = [row.id for row in rows]
+def _jobs(assets: Select[int, str], prefix: str | None, session: Session) -> list[Job]:
+    """Return the jobs of the Assets that have run. `prefix` selects one job of each Asset, None selects all jobs."""
+    names = {row.id: row.name for row in session.execute(assets)}
+    stores = _stores(names, prefix, session)
+    ids = [*dict.fromkeys(asset_id for asset_id, _ in stores)]
     inlets, outlets = (_tasks(model, ids, session) for model in (TaskInletAssetReference, TaskOutletAssetReference))
     runners = _runners({id_: inlets.get(id_, set()) & outlets.get(id_, set()) for id_ in ids}, session)
-    scheduled = _scheduled({row.id: (row.name, row.uri) for row in rows}, session)
+    scheduled = _scheduled({id_: names[id_] for id_ in ids}, session)
+    dag_ids = {
+        id_: frozenset(dag for dag, _ in inlets.get(id_, set()) | outlets.get(id_, set())) | scheduled[id_]
+        for id_ in ids
+    }
     return [
         Job(
-            name=row.name,
-            asset_id=row.id,
-            uri=row.uri,
-            dag_ids=frozenset(
-                {dag_id for dag_id, _ in inlets.get(row.id, set()) | outlets.get(row.id, set())}
-                | scheduled.get(row.id, set())
-            ),
-            tasks=tuple(sorted(runners[row.id])),
+            name=_name(names[store.asset_id], store.prefix),
+            asset=names[store.asset_id],
+            store=store,
+            dag_ids=dag_ids[store.asset_id],
+            tasks=tuple(sorted(runners[store.asset_id])),
         )
-        for row in rows
+        for store in stores
     ]
+
+
+def _stores(asset_ids: Collection[int], prefix: str | None, session: Session) -> list[StoreKey]:
+    """Return the places of the jobs that have run: those with a document of a job."""
+    model = AssetStateStoreModel
+    query = select(model.asset_id, model.key).where(model.asset_id.in_(asset_ids), _is_made_by_a_job(prefix))
+    found = (StoreKey(asset_id, "".join(key.rpartition(SEPARATOR)[:2])) for asset_id, key in session.execute(query))
+    return [*dict.fromkeys(found)]
+
+
+def _is_made_by_a_job(prefix: str | None) -> ColumnElement[bool]:
+    key = AssetStateStoreModel.key
+    if prefix is not None:
+        return key.in_([f"{prefix}{name}" for name in MADE_BY_A_JOB])
+    return or_(key.in_(MADE_BY_A_JOB), *(key.endswith(f"{SEPARATOR}{name}", autoescape=True) for name in MADE_BY_A_JOB))
+
+
+def _name(asset: str, prefix: str) -> str:
+    """Return the name of the job with this prefix in the state store of an Asset (the inverse of `stores.job_asset.job_asset`)."""
+    if asset.startswith(JOBS):
+        return asset.removeprefix(JOBS)
+    return SEPARATOR.join((*asset.removeprefix(FLEETS).split("/"), prefix.removesuffix(SEPARATOR)))
 
 
 def _runners(tasks: Mapping[int, set[tuple[str, str]]], session: Session) -> dict[int, set[tuple[str, str]]]:
     """Asset -> tasks that run the job, of the tasks that have the Asset as inlet and outlet. Other tasks may only enrich the data."""
-    shared = [asset_id for asset_id, found in tasks.items() if len({dag_id for dag_id, _ in found}) > 1]
+    shared = [StoreKey(asset_id) for asset_id, found in tasks.items() if len({dag_id for dag_id, _ in found}) > 1]
     documents = state_store.documents(shared, [SUMMARY], session)
     runners = dict(tasks)
-    for asset_id in shared:
-        named = _dag_of(documents[asset_id].get(SUMMARY))
+    for store in shared:
+        asset_id, named = store.asset_id, _dag_of(documents[store].get(SUMMARY))
         runners[asset_id] = {task for task in tasks[asset_id] if task[0] == named} or tasks[asset_id]
     return runners
 
@@ -147,14 +173,14 @@ def _tasks(model: Any, asset_ids: Sequence[int], session: Session) -> dict[int, 
     return found
 
 
-def _scheduled(assets: Mapping[int, tuple[str, str]], session: Session) -> dict[int, set[str]]:
+def _scheduled(assets: Mapping[int, str], session: Session) -> dict[int, set[str]]:
     """Asset -> DAGs that are scheduled on the Asset, on its name or on its URI."""
     found: dict[int, set[str]] = {asset_id: set() for asset_id in assets}
     by_id = select(DagScheduleAssetReference.asset_id, DagScheduleAssetReference.dag_id)
     for asset_id, dag_id in session.execute(by_id.where(DagScheduleAssetReference.asset_id.in_(assets))):
         found[asset_id].add(dag_id)
-    for position, column in enumerate((DagScheduleAssetNameReference.name, DagScheduleAssetUriReference.uri)):
-        ids = {known[position]: asset_id for asset_id, known in assets.items()}
+    ids = {name: asset_id for asset_id, name in assets.items()}
+    for column in (DagScheduleAssetNameReference.name, DagScheduleAssetUriReference.uri):
         for value, dag_id in session.execute(select(column, column.class_.dag_id).where(column.in_(ids))):
             found[ids[value]].add(dag_id)
     return found

@@ -37,5 +37,7 @@ const StartPage = () => {
   const [search] = useSearchParams();
   const dagId = search.get("dag_id");
   const taskId = search.get("task_id");
-  return dagId !== null && taskId !== null ? <TaskPage dagId={dagId} taskId={taskId} /> : <JobsPage />;
+  const mapIndex = search.get("map_index") ?? "-1";
+  if (dagId === null || taskId === null) return <JobsPage />;
+  return <TaskPage dagId={dagId} mapIndex={mapIndex} taskId={taskId} />;
 };

@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowRuntimeError
 from airflow_adaptive.ports import Requester
 from airflow_adaptive.runtime.requirements.control_requests import ControlRequest
 from airflow_adaptive.stores.control_requests import store_request
+from airflow_adaptive.stores.job_asset import job_asset
 from airflow_adaptive.testing.fleet.airflow.api_server import ApiServer, Record
 from airflow_adaptive.testing.fleet.airflow.scheduler import Scheduler
 from airflow_adaptive.testing.fleet.airflow.tables import TaskState
@@ -94,7 +95,7 @@ class Users:
 
     def empty_store(self, job: str) -> None:
         """Remove all documents of a job, as Airflow does for an asset that no DAG references for a time."""
-        self._api.database.asset_states.pop(job, None)
+        self._api.database.asset_states.pop(job_asset(job).name, None)
         self._record(f"{job}: asset store emptied")
 
     def set_connection(self, conn_id: str, fields: Mapping[str, Any]) -> None:

@@ -13,6 +13,7 @@ from airflow_adaptive.runtime.requirements.control_requests import (
     decode_bounds,
     requested_value,
 )
+from airflow_adaptive.stores.job_asset import job_asset
 from airflow_adaptive.testing.fleet.airflow.tables import TaskState
 from airflow_adaptive.testing.fleet.environment import Environment
 from airflow_adaptive.testing.fleet.invariants.violation import ViolationError
@@ -124,7 +125,7 @@ class Recovery:
         return {vertex: {"lower": lower, "upper": upper} for vertex, (lower, upper) in bounds.items()}
 
     def _document(self, job: str, key: str) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self._env.airflow.api.database.asset_states[job].get(key) or {}
+        found: Mapping[str, Any] = self._env.airflow.api.database.asset_states[job_asset(job).name].get(key) or {}
         return found
 
     def _state(self, job: str) -> TaskState | None:

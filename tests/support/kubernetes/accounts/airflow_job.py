@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from airflow_adaptive.local.waiting import wait_until
+from airflow_adaptive.stores.job_asset import JOBS
 from tests.faults.harness.deployment import MEMORY_MB, OPTIONS, SCRIPT, SINK
 from tests.faults.harness.sink_log import check, read_writes, row_ids
 from tests.faults.harness.strict_sink import FOLDER
@@ -139,11 +140,11 @@ class AirflowJob:
     def require(self, airflow: AirflowUnderTest, upper: int) -> None:
         """Set the upper bound of the job."""
         bounds = {"job": {"parallelism": {"lowerBound": 1, "upperBound": upper}}}
-        airflow.api.set_asset_state(self.name, "requirements", {"value": bounds})
+        airflow.api.set_asset_state(f"{JOBS}{self.name}", "requirements", {"value": bounds})
 
     def suspend(self, airflow: AirflowUnderTest) -> None:
         """Suspend the job."""
-        airflow.api.set_asset_state(self.name, "desired_state", {"value": "suspended"})
+        airflow.api.set_asset_state(f"{JOBS}{self.name}", "desired_state", {"value": "suspended"})
 
     def wait_end(self, airflow: AirflowUnderTest, state: str) -> None:
         """Wait until the task has ended."""

@@ -10,6 +10,7 @@ import pytest
 
 from airflow_adaptive.plugin.api import job_details
 from airflow_adaptive.plugin.data.metadata_database.jobs import Job
+from airflow_adaptive.plugin.data.metadata_database.state_store import StoreKey
 from airflow_adaptive.plugin.data.published_state import PublishedState
 from airflow_adaptive.runtime.requirements import dry_run
 from airflow_adaptive.scheduler.requirements import ParallelismRange
@@ -17,7 +18,11 @@ from airflow_adaptive.testing.scenario import Scenario
 from tests.support.airflow.published_documents import executing, published, reported, scenario
 
 JOB = Job(
-    name="departures", asset_id=1, uri="u", dag_ids=frozenset({"flights", "alarms"}), tasks=(("flights", "stream"),)
+    name="departures",
+    asset="adaptive://job/departures",
+    store=StoreKey(1),
+    dag_ids=frozenset({"flights", "alarms"}),
+    tasks=(("flights", "stream"),),
 )
 
 

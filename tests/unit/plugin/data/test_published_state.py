@@ -117,7 +117,10 @@ def test_documents_of_many_jobs_are_not_in_memory_at_the_same_time(monkeypatch: 
 
     monkeypatch.setattr(state_store, "documents", documents)
     monkeypatch.setattr(state_store, "revisions", lambda ids, _: {asset_id: {} for asset_id in ids})
-    jobs = [Job(name=str(n), asset_id=n, uri="u", dag_ids=frozenset(), tasks=()) for n in range(2 * JOBS_PER_READ + 20)]
+    jobs = [
+        Job(name=str(n), asset="a", store=state_store.StoreKey(n), dag_ids=frozenset(), tasks=())
+        for n in range(2 * JOBS_PER_READ + 20)
+    ]
     states = read_all_published(jobs, mock.create_autospec(Session, instance=True), ("desired_state",))
     next(states)
     assert reads == [JOBS_PER_READ]

@@ -44,17 +44,19 @@ const searchOf = (filter: JobsFilter): URLSearchParams => {
   return search;
 };
 
-/** The jobs that a task runs. */
-export const jobsOfTaskQuery = (dagId: string, taskId: string) =>
+/** The jobs that a task runs; of a mapped task, the job of one task instance. */
+export const jobsOfTaskQuery = (dagId: string, taskId: string, mapIndex: string) =>
   queryOptions({
-    queryKey: ["jobs-of-task", dagId, taskId],
-    queryFn: ({ signal }) =>
-      get<JobCollection>(
-        `jobs?${new URLSearchParams({ dag_id: dagId, task_id: taskId, limit: "100" })}`,
-        signal,
-      ),
+    queryKey: ["jobs-of-task", dagId, taskId, mapIndex],
+    queryFn: ({ signal }) => get<JobCollection>(`jobs?${searchOfTask(dagId, taskId, mapIndex)}`, signal),
     refetchInterval: POLL_MS,
   });
+
+const searchOfTask = (dagId: string, taskId: string, mapIndex: string): URLSearchParams => {
+  const search = new URLSearchParams({ dag_id: dagId, task_id: taskId, limit: "100" });
+  if (/^\d+$/u.test(mapIndex)) search.set("map_index", mapIndex);
+  return search;
+};
 
 const ofJob = <Body>(job: string, name: string, path: string) =>
   queryOptions({

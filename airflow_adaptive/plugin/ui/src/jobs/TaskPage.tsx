@@ -8,9 +8,11 @@ import { JobsTable } from "./JobsTable";
 
 const Job = lazy(() => import("../job/Job"));
 
-/** The tab of a task instance: the job of the task, or a list of jobs if the task is mapped. */
-export const TaskPage = ({ dagId, taskId }: { dagId: string; taskId: string }) => {
-  const query = useQuery(jobsOfTaskQuery(dagId, taskId));
+type Task = { dagId: string; taskId: string; mapIndex: string };
+
+/** The tab of a task instance: the job of the instance, or a list of jobs if the task is mapped and no instance is selected. */
+export const TaskPage = ({ dagId, taskId, mapIndex }: Task) => {
+  const query = useQuery(jobsOfTaskQuery(dagId, taskId, mapIndex));
   return (
     <Loaded query={query}>
       {({ jobs }) => {

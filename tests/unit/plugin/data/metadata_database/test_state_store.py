@@ -22,8 +22,8 @@ def read(airflow_app: AirflowApp, document: Any, *time_series: str) -> Any:
     """Store a document, and read it."""
     from airflow_adaptive.plugin.data.metadata_database import state_store  # noqa: PLC0415
 
-    asset = airflow_app.declare("departures")
-    airflow_app.show(asset, {KEY: document, "other": document})
+    asset = state_store.StoreKey(airflow_app.declare("departures"))
+    airflow_app.show(asset.asset_id, {KEY: document, "other": document})
     with airflow_app.session() as session:
         found = state_store.documents([asset], [KEY, "other"], session, time_series)[asset]
     assert found["other"] == document

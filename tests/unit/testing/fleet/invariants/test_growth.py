@@ -26,7 +26,7 @@ def running(state: str, upper: int, workers: tuple[int, ...], planned: int = 0) 
     environment.drivers.started.append(driver)
     environment.drivers.cluster.executors = lambda submission_id: ()
     summary = {"state": state, "requirements": {"job": {"lower": 1, "upper": upper}}, "parallelism": {"job": planned}}
-    environment.airflow.api.database.asset_states["job-0"]["summary"] = summary
+    environment.airflow.api.database.asset_states["adaptive://job/job-0"]["summary"] = summary
     return environment
 
 

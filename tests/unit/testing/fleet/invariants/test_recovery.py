@@ -76,12 +76,12 @@ def test_a_request_that_the_store_does_not_contain_is_found(environment):
 
 def test_a_request_that_another_source_has_replaced_is_found(environment):
     document = accepted(environment, "job-0", REQUIREMENTS, upper=2)
-    environment.airflow.api.database.asset_states["job-0"][REQUIREMENTS] = {**document, "by": "calendar"}
+    environment.airflow.api.database.asset_states["adaptive://job/job-0"][REQUIREMENTS] = {**document, "by": "calendar"}
     assert violated(environment) == "requests"
 
 
 def test_a_request_that_the_job_does_not_follow_is_found(environment):
-    store = environment.airflow.api.database.asset_states["job-0"]
+    store = environment.airflow.api.database.asset_states["adaptive://job/job-0"]
     store[CALENDAR] = accepted(environment, "job-0", CALENDAR, upper=2)
     store["summary"] = {"requirements": {"job": {"lower": 1, "upper": 3}}}
     assert violated(environment) == "requests"

@@ -1,0 +1,86 @@
+"""A mapped task runs a fleet of jobs on a real Airflow and a real Spark."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_adaptive.local.cluster import LocalCluster
+from airflow_adaptive.local.waiting import wait_until
+from tests.integration.airflow.test_adaptive_job import TIMEOUT_S, page
+from tests.support.airflow.airflow_under_test import AirflowUnderTest
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+
+JOBS = "/adaptive/api/v1/jobs"
+DAG = TASKS = "fleet"
+NAMES = ("fleet_a", "fleet_b")
+INVALID = 2
+"""Index of the item whose job id is invalid."""
+
+
+class Fleet:
+    """A run of the mapped task."""
+
+    def __init__(self, airflow: AirflowUnderTest) -> None:
+        self.api = airflow.api
+        wait_until(lambda: self.api.has_dag(DAG), TIMEOUT_S, "the DAG of the fleet")
+        self.api.unpause("after_fleet")
+        self.run = self.api.trigger(DAG)
+
+    def instance(self, index: int) -> str:
+        return f"/api/v2/dags/{DAG}/dagRuns/{self.run}/taskInstances/job/{index}"
+
+    def state(self, index: int) -> Any:
+        found = self.api._find(self.instance(index))
+        return None if found is None else found["state"]
+
+    def xcom(self, index: int, key: str) -> Any:
+        path = f"/api/v2/dags/{DAG}/dagRuns/{self.run}/taskInstances/job/xcomEntries/{key}?map_index={index}"
+        found = self.api._find(path)
+        return None if found is None else found["value"]
+
+    def has_xcom(self, index: int, key: str, value: Any) -> bool:
+        return bool(self.xcom(index, key) == value)
+
+    def is_in(self, index: int, state: str) -> bool:
+        return bool(self.state(index) == state)
+
+    def request(self, job: str, action: str) -> None:
+        self.api._request("POST", f"{JOBS}/fleet:job:{job}/{action}", {})
+
+    def published(self, job: str) -> Any:
+        return self.api._find(f"{JOBS}/fleet:job:{job}")
+
+
+def test_each_job_of_a_fleet_has_its_own_page_links_and_requests(
+    airflow: AirflowUnderTest, spark_cluster: LocalCluster, playground: Path
+) -> None:
+    for name in NAMES:
+        (playground / name / "input").mkdir(parents=True)
+        (playground / name / "input" / "lines.txt").write_text("one\ntwo\n")
+    spark_cluster.add_worker(cores=4, memory_mb=2048)
+    fleet = Fleet(airflow)
+    for index in range(len(NAMES)):
+        wait_until(partial(fleet.has_xcom, index, "state", "Executing"), 2 * TIMEOUT_S, f"job {index} executes")
+    wait_until(lambda: fleet.state(INVALID) == "failed", TIMEOUT_S, "the end of the invalid item")
+
+    tabs = [airflow.api._find(f"{JOBS}?dag_id={DAG}&task_id=job&map_index={index}")["jobs"] for index in range(2)]
+    assert [[job["job"] for job in jobs] for jobs in tabs] == [["fleet:job:fleet_a"], ["fleet:job:fleet_b"]]
+    links = [airflow.api._find(f"{fleet.instance(i)}/links")["extra_links"]["Spark driver UI"] for i in range(2)]
+    assert ["fleet_a" in page(links[0]), "fleet_b" in page(links[1])] == [True, True]
+
+    fleet.request("fleet_a", "suspend")
+    wait_until(lambda: fleet.state(0) == "success", TIMEOUT_S, "the end of the suspended job")
+    assert (fleet.state(1), fleet.published("fleet_b")["state"]) == ("deferred", "Executing")
+    fleet.request("fleet_a", "resume")
+    wait_until(lambda: fleet.published("fleet_a")["state"] == "Executing", 2 * TIMEOUT_S, "the resumed job")
+    assert fleet.state(1) == "deferred"
+    for name in NAMES:
+        fleet.request(name, "cancel")
+    for index in range(len(NAMES)):
+        wait_until(partial(fleet.is_in, index, "failed"), TIMEOUT_S, f"the end of job {index}")
+    assert airflow.api.run_states("after_fleet") == []  # No job has finished.
