@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 from airflow.sdk import conf
 
@@ -10,6 +11,15 @@ from airflow_adaptive.scheduler.config.options import OPTIONS
 from airflow_adaptive.scheduler.errors import OptionError, did_you_mean
 
 SECTION = "adaptive"
+
+
+def is_deferral_off() -> bool:
+    """Return whether the administrator has turned deferral off, with the environment variable of `[operators] default_deferrable`.
+
+    A file does not count: the airflow.cfg that Airflow generates contains the option with its default, which is false.
+    """
+    section, option = "operators", "default_deferrable"
+    return f"AIRFLOW__{section}__{option}".upper() in os.environ and not conf.getboolean(section, option)
 
 
 def configured_options() -> dict[str, object]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_adaptive.autoscaling.advisor import policy_to_text
+from airflow_adaptive.autoscaling.advisor import policy_from_text, policy_to_text
 from airflow_adaptive.autoscaling.advisor import require as require_policy
 from airflow_adaptive.autoscaling.policy import RescalePolicyError
 from airflow_adaptive.declaration import validation
@@ -83,7 +83,7 @@ class DeclaredJob:
     driver_memory: str
     executor_cores: int
     executor_memory: str
-    rescale_policy: ScheduledPolicy | LoadPolicy | CombinedPolicy | None
+    rescale_policy: ScheduledPolicy | LoadPolicy | CombinedPolicy | str | None
     on_rescale_callback: AsyncCallback | None
     on_suspend: str
     options: Mapping[str, Any]
@@ -177,7 +177,7 @@ class DeclaredJob:
             executor_template=self.kubernetes.executor_template(),
             attempt=attempt,
             priority=self.priority,
-            rescale_policy=None if self.rescale_policy is None else policy_to_text(self.rescale_policy),
+            rescale_policy=None if (policy := self._policy()) is None else policy_to_text(policy),
         )
         await remove_unused_code(directory, spec, state, datetime.now(UTC).date())
         return spec
@@ -271,7 +271,12 @@ class DeclaredJob:
         if not streaming:
             raise RescalePolicyError("batch", ["rescale_policy has no effect on a batch: leave it out"])
         validation.graph(self.graph)
-        require_policy(self.rescale_policy, self.graph(), reactive=self._options().reactive)
+        require_policy(self._policy(), self.graph(), reactive=self._options().reactive)
+
+    def _policy(self) -> Any:
+        """Return the rescale policy, which a template renders as JSON. Raises `RescalePolicyError` for JSON of another object."""
+        policy = self.rescale_policy
+        return policy_from_text(policy) if isinstance(policy, str) and policy.startswith("{") else policy
 
     def _options(self) -> Options:
         return Options.of(self.options, configured_options())

@@ -15,11 +15,13 @@ from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.exceptions import AirflowException
 
 from airflow_adaptive.declaration import validation
+from airflow_adaptive.declaration.airflow_config import is_deferral_off
 from airflow_adaptive.declaration.declared_job import DeclaredJob
 from airflow_adaptive.declaration.job_assets import FleetPartial, assets_of_task
 from airflow_adaptive.declaration.kubernetes import KubernetesParameters
 from airflow_adaptive.declaration.operator_arguments import OperatorArguments, accepts_options, pop_options
 from airflow_adaptive.declaration.placement import RunningJob
+from airflow_adaptive.declaration.rendered import with_numbers
 from airflow_adaptive.declaration.spark_submit.dependencies import Dependencies, Items
 from airflow_adaptive.declaration.spark_submit.other_parameters import INSTEAD
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
@@ -87,9 +89,9 @@ class AdaptiveSparkOperator(BaseOperator):
             queries itself. (templated)
         job_directory: URI of the folder of all job directories, accessible to Airflow and to Spark: `s3://conn@bucket/jobs`,
             `file:///shared/jobs`. The folder `job` in it contains the journal, the checkpoints and the staged code. (templated)
-        parallelism: lower and upper bound of a job without a graph; a single number sets both.
+        parallelism: lower and upper bound of a job without a graph; a single number sets both. (templated)
         max_parallelism: number of state partitions of a job without a graph; by default the upper bound. The checkpoint of the first
-            run fixes the number.
+            run fixes the number. (templated)
         job_graph: vertices with bounds of their own, instead of `parallelism` and `max_parallelism`.
         job_type: "streaming" or "batch". The adaptive scheduler does not run a job that is declared "batch", here or in its graph.
             The operator submits its script with spark-submit, and logs a warning.
@@ -126,18 +128,20 @@ class AdaptiveSparkOperator(BaseOperator):
         annotations: annotations of the pods of driver and executors. (templated)
         priority_class_name: priority class of driver and executors. (templated)
         image_pull_secrets: names of Secrets with the credentials of the image registry. (templated)
-        driver_cores: cores of the driver.
-        driver_memory: heap of the driver, for example "1g".
-        executor_cores: cores of an executor. Each core is a slot.
-        executor_memory: heap of an executor.
+        driver_cores: cores of the driver. (templated)
+        driver_memory: heap of the driver, for example "1g". (templated)
+        executor_cores: cores of an executor. Each core is a slot. (templated)
+        executor_memory: heap of an executor. (templated)
         rescale_policy: policy that changes the bounds of the job by a calendar, by the load or by both: a `ScheduledPolicy`, a
-            `LoadPolicy` or a `CombinedPolicy` (`airflow_adaptive.autoscaling`). The override of a user takes precedence.
+            `LoadPolicy` or a `CombinedPolicy` (`airflow_adaptive.autoscaling`). The override of a user takes precedence. (templated;
+            a template renders the JSON text of `policy_to_text`)
         on_rescale_callback: callback for each rescale, and for each restart after a failure, for example
             `AsyncCallback(SmtpNotifier, kwargs={"to": ..., "subject": "{{ message }}"})`. The callback runs in the process of the
             control loop, so it must be importable there. Its arguments must not contain secrets. Templates can use `message`, `job`,
             `rescale`, `dag_id`, `task_id` and `run_id`.
         on_suspend: state of the task after the job was suspended: "success", "skip" or "fail". In each case you can resume the job.
-        deferrable: run the control loop in the triggerer instead of in the worker.
+        deferrable: run the control loop in the triggerer instead of in the worker. By default true, unless the environment variable
+            `AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE` is false.
         kwargs: options of the scheduler, by their own names (docs/options.md) or by Flink's (`**{"restart-strategy.type": "none"}`),
             and the parameters of every Airflow operator.
     """
@@ -153,6 +157,8 @@ class AdaptiveSparkOperator(BaseOperator):
         "properties_file",
         "env_vars",
         *DEPENDENCIES,
+        *("parallelism", "max_parallelism", "rescale_policy"),
+        *("driver_cores", "driver_memory", "executor_cores", "executor_memory"),
         *KUBERNETES,
     )
     template_fields_renderers: ClassVar[dict[str, str]] = dict.fromkeys(JSON_FIELDS, "json")
@@ -165,8 +171,8 @@ class AdaptiveSparkOperator(BaseOperator):
         job: str,
         application: str,
         job_directory: str,
-        parallelism: int | tuple[int, int] = 1,
-        max_parallelism: int | None = None,
+        parallelism: int | tuple[int, int] | str = 1,
+        max_parallelism: int | str | None = None,
         job_graph: JobGraph | None = None,
         job_type: str = "streaming",
         priority: int = 1,
@@ -197,14 +203,14 @@ class AdaptiveSparkOperator(BaseOperator):
         annotations: Mapping[str, str] | None = None,
         priority_class_name: str | None = None,
         image_pull_secrets: Sequence[Any] | None = None,
-        driver_cores: int = 1,
+        driver_cores: int | str = 1,
         driver_memory: str = "1g",
-        executor_cores: int = 1,
+        executor_cores: int | str = 1,
         executor_memory: str = "1g",
-        rescale_policy: ScheduledPolicy | LoadPolicy | CombinedPolicy | None = None,
+        rescale_policy: ScheduledPolicy | LoadPolicy | CombinedPolicy | str | None = None,
         on_rescale_callback: AsyncCallback | None = None,
         on_suspend: str = "success",
-        deferrable: bool = True,
+        deferrable: bool | None = None,
         **kwargs: Unpack[OperatorArguments],
     ) -> None:
         """Only assign. `execute` validates the rendered parameters."""
@@ -257,7 +263,8 @@ class AdaptiveSparkOperator(BaseOperator):
         self.rescale_policy = rescale_policy
         self.on_rescale_callback = on_rescale_callback
         self.on_suspend = on_suspend
-        self.deferrable = deferrable
+        self.deferrable = not is_deferral_off() if deferrable is None else deferrable
+        self._is_default_deferrable = deferrable is None
         self.options = options
         self._running: tuple[JobSpec, TaskKey] | None = None
         self._batch: BatchSubmission | None = None
@@ -298,6 +305,12 @@ class AdaptiveSparkOperator(BaseOperator):
         context["ti"].xcom_push(XCOM_ATTEMPT, spec.attempt)
         if self.deferrable:
             self._defer(spec, self._declared.connections, self.job_directory, task, cancel_at)
+        if self._is_default_deferrable:
+            self.log.warning(
+                "Job %r occupies a worker slot, because AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE is false. Set deferrable=True to run the "
+                "control loop in the triggerer.",
+                self.job,
+            )
         return self._end(context, self._run_in_worker(spec, task, cancel_at))
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
@@ -403,7 +416,7 @@ class AdaptiveSparkOperator(BaseOperator):
     @property
     def _declared(self) -> DeclaredJob:
         """The declared job, with rendered templates."""
-        return DeclaredJob(**{field.name: getattr(self, field.name) for field in fields(DeclaredJob)})
+        return DeclaredJob(**with_numbers({field.name: getattr(self, field.name) for field in fields(DeclaredJob)}))
 
     def _spec(self, attempt: str, running: RunningJob | None = None) -> JobSpec:
         """Stage the job as declared now (see `DeclaredJob.stage`)."""

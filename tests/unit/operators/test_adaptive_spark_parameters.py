@@ -100,7 +100,7 @@ def test_job_graph_replaces_the_bounds(make):
         ({"conf": {"spark.hadoop.fs.s3a.secret.key": "x"}}, "spark.hadoop.fs.s3a.secret.key"),
         ({"env_vars": {"AWS_SECRET_ACCESS_KEY": "x"}}, "env_vars['AWS_SECRET_ACCESS_KEY']"),
         ({"parallelism": "1-4"}, "parallelism '1-4' must be a whole number, or a pair"),
-        ({"parallelism": (1, "4")}, "must be a whole number, or a pair"),
+        ({"parallelism": (1, "four")}, "must be a whole number, or a pair"),
         ({"parallelism": 1.5}, "must be a whole number, or a pair"),
         ({"executor_cores": 0}, "executor_cores 0 must be 1 or more"),
         ({"driver_memory": "400m"}, "driver_memory of 400 MiB is below the 450 MiB"),

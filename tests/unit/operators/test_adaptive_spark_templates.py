@@ -38,7 +38,10 @@ def test_sizes_and_policy_are_rendered(make):
 
 @pytest.mark.parametrize(
     ("changes", "error"),
-    [({"executor_cores": "many"}, "executor_cores"), ({"rescale_policy": "no policy"}, "cannot read the policy")],
+    [
+        ({"executor_cores": "many"}, "executor_cores"),
+        ({"rescale_policy": '{"no": "policy"}'}, "cannot read the policy"),
+    ],
 )
 def test_text_that_is_no_value_is_refused(make, changes, error):
     with pytest.raises(ValueError, match=error):
