@@ -54,6 +54,8 @@ class SchedulerOptions(TypedDict, total=False):
     non_recoverable_failures: Sequence[str] | str | None
     recoverable_failures: Sequence[str] | str | None
     restart_strategy: str | Mapping[str, Any]
+    lag_alert_threshold: Duration | None
+    source_alignment: str
 
 
 class OperatorArguments(SchedulerOptions, total=False):
