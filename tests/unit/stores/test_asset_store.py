@@ -176,17 +176,6 @@ def test_view_is_displayed_as_xcoms_of_the_task(airflow: FakeComms, store: Airfl
     assert airflow.map_indexes == {-1}
 
 
-def test_job_of_a_fleet_has_keys_and_xcoms_of_its_own(
-    airflow: FakeComms, clock: ManualClock, access: StoreAccess
-) -> None:
-    mapped = TaskKey(dag_id="d", task_id="t", run_id="r", map_index=3)
-    show(AirflowJobStore("departures", mapped, clock, access), VIEW)
-    assert airflow.assets == {"adaptive://fleet/d/t"}
-    assert airflow.asset_states["departures:summary"]["state"] == "Executing"
-    assert {key.partition(":")[0] for key in airflow.asset_states} == {"departures"}
-    assert airflow.map_indexes == {3}
-
-
 def test_outcome_of_an_ended_job_is_displayed_as_its_state(airflow: FakeComms, store: AirflowJobStore) -> None:
     show(store, replace(VIEW, state="Finished", outcome=Outcome.SUSPENDED))
     assert airflow.xcoms["state"] == "SUSPENDED"

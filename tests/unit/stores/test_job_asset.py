@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from airflow_adaptive.stores.asset_store import AirflowJobStore
 from airflow_adaptive.stores.job_asset import JobAsset, job_asset, job_name
+from airflow_adaptive.stores.store_access import StoreAccess
 from airflow_adaptive.stores.task_xcoms import TaskKey
+from airflow_adaptive.testing.fakes.manual_clock import ManualClock
+from tests.support.airflow.fake_supervisor import FakeComms
+from tests.unit.stores.test_asset_store import VIEW, access, airflow, clock, show  # noqa: F401  fixtures
 
 
 def test_job_of_a_task_has_an_asset_of_its_own() -> None:
@@ -15,3 +20,16 @@ def test_job_of_a_mapped_task_has_keys_in_the_asset_of_its_fleet() -> None:
     name = job_name("departures", TaskKey(dag_id="flights", task_id="stream", run_id="r", map_index=0))
     assert name == "flights:stream:departures"
     assert job_asset(name) == JobAsset("adaptive://fleet/flights/stream", "departures:")
+
+
+def test_job_of_a_fleet_has_keys_and_xcoms_of_its_own(
+    airflow: FakeComms,  # noqa: F811
+    clock: ManualClock,  # noqa: F811
+    access: StoreAccess,  # noqa: F811
+) -> None:
+    mapped = TaskKey(dag_id="d", task_id="t", run_id="r", map_index=3)
+    show(AirflowJobStore("departures", mapped, clock, access), VIEW)
+    assert airflow.assets == {"adaptive://fleet/d/t"}
+    assert airflow.asset_states["departures:summary"]["state"] == "Executing"
+    assert {key.partition(":")[0] for key in airflow.asset_states} == {"departures"}
+    assert airflow.map_indexes == {3}
