@@ -34,6 +34,10 @@ class Fleet:
     def instance(self, index: int) -> str:
         return f"/api/v2/dags/{DAG}/dagRuns/{self.run}/taskInstances/job/{index}"
 
+    def link(self, index: int, name: str) -> Any:
+        path = f"/api/v2/dags/{DAG}/dagRuns/{self.run}/taskInstances/job/links?map_index={index}"
+        return self.api._find(path)["extra_links"][name]
+
     def state(self, index: int) -> Any:
         found = self.api._find(self.instance(index))
         return None if found is None else found["state"]
@@ -70,7 +74,7 @@ def test_each_job_of_a_fleet_has_its_own_page_links_and_requests(
 
     tabs = [airflow.api._find(f"{JOBS}?dag_id={DAG}&task_id=job&map_index={index}")["jobs"] for index in range(2)]
     assert [[job["job"] for job in jobs] for jobs in tabs] == [["fleet:job:fleet_a"], ["fleet:job:fleet_b"]]
-    links = [airflow.api._find(f"{fleet.instance(i)}/links")["extra_links"]["Spark driver UI"] for i in range(2)]
+    links = [fleet.link(index, "Spark driver UI") for index in range(2)]
     assert ["fleet_a" in page(links[0]), "fleet_b" in page(links[1])] == [True, True]
 
     fleet.request("fleet_a", "suspend")

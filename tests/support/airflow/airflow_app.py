@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 from airflow_adaptive.runtime.requirements.control_requests import requested_value
 from airflow_adaptive.stores.job_asset import JOBS
@@ -90,7 +91,7 @@ class AirflowApp:
 
         self.dag(dag_id)
         with self.session() as session:
-            asset = AssetModel(name=name, uri=name)
+            asset = AssetModel(name=name, uri=quote(name, safe=":/"))
             session.add(asset)
             session.flush()
             session.add(AssetActive.for_asset(asset))

@@ -168,7 +168,7 @@ def _lock(job: Job, session: Session) -> None:
     The transaction begins with an update that changes no value. The update also blocks other writers on SQLite, which has no row
     locks, and makes MySQL return the current data to later reads of the transaction.
     """
-    row = update(AssetActive).where(AssetActive.name == job.asset, AssetActive.uri == job.asset)
+    row = update(AssetActive).where(AssetActive.name == job.asset)
     same = row.values(name=AssetActive.name).execution_options(synchronize_session=False)
     if not session.execute(same).rowcount:  # type: ignore[attr-defined]
         raise not_found(f"The adaptive job {job.name!r} does not exist anymore.")
