@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any
-from urllib.parse import quote
 
 from airflow_adaptive.runtime.requirements.control_requests import requested_value
 from airflow_adaptive.stores.job_asset import JOBS
@@ -91,7 +91,7 @@ class AirflowApp:
 
         self.dag(dag_id)
         with self.session() as session:
-            asset = AssetModel(name=name, uri=quote(name, safe=":/"))
+            asset = AssetModel(name=name, uri=name if name.isascii() else f"{JOBS}{sha256(name.encode()).hexdigest()}")
             session.add(asset)
             session.flush()
             session.add(AssetActive.for_asset(asset))

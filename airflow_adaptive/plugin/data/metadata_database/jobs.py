@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -74,13 +74,13 @@ def release(session: Session) -> None:
 
 def find_jobs(session: Session) -> list[Job]:
     """Return all jobs, sorted by name."""
-    return sorted(_jobs(_job_assets(), None, session), key=lambda job: job.name)
+    return sorted(_jobs(_job_documents(None), session), key=lambda job: job.name)
 
 
 def find_job(name: str, session: Session) -> Job | None:
     """Return the job with this name, None if it does not exist."""
     place = job_asset(name)
-    return next(iter(_jobs(_job_assets().where(AssetModel.name == place.name), place.prefix, session)), None)
+    return next(iter(_jobs(_job_documents(place.prefix).where(AssetModel.name == place.name), session)), None)
 
 
 def teams_of(dag_ids: Sequence[str], session: Session) -> Mapping[str, str | None]:
@@ -89,8 +89,11 @@ def teams_of(dag_ids: Sequence[str], session: Session) -> Mapping[str, str | Non
     return teams
 
 
-def _job_assets() -> Select[int, str]:
-    """Select the Assets of jobs and fleets that are inlet and outlet of the same task."""
+def _job_documents(prefix: str | None) -> Select[int, str, str]:
+    """Select the documents that identify the jobs of the Assets that are inlet and outlet of the same task.
+
+    `prefix` selects one job of each Asset, None selects all jobs.
+    """
     runs_it = and_(
         TaskOutletAssetReference.asset_id == AssetModel.id,
         TaskInletAssetReference.asset_id == AssetModel.id,
@@ -98,14 +101,17 @@ def _job_assets() -> Select[int, str]:
         TaskInletAssetReference.task_id == TaskOutletAssetReference.task_id,
     )
     is_of_jobs = or_(AssetModel.name.startswith(JOBS), AssetModel.name.startswith(FLEETS))
-    return select(AssetModel.id, AssetModel.name).where(is_of_jobs, AssetModel.active.has(), exists().where(runs_it))
+    columns = select(AssetModel.id, AssetModel.name, AssetStateStoreModel.key)
+    documents = columns.join(AssetStateStoreModel, AssetStateStoreModel.asset_id == AssetModel.id)
+    return documents.where(is_of_jobs, AssetModel.active.has(), exists().where(runs_it), _is_made_by_a_job(prefix))
 
 
-def _jobs(assets: Select[int, str], prefix: str | None, session: Session) -> list[Job]:
-    """Return the jobs of the Assets that have run. `prefix` selects one job of each Asset, None selects all jobs."""
-    names = {row.id: row.name for row in session.execute(assets)}
-    stores = _stores(names, prefix, session)
-    ids = [*dict.fromkeys(asset_id for asset_id, _ in stores)]
+def _jobs(documents: Select[int, str, str], session: Session) -> list[Job]:
+    """Return the jobs of the documents, which are the jobs that have run."""
+    rows = session.execute(documents).all()
+    names = {row.id: row.name for row in rows}
+    stores = [*dict.fromkeys(StoreKey(row.id, "".join(row.key.rpartition(SEPARATOR)[:2])) for row in rows)]
+    ids = [*names]
     inlets, outlets = (_tasks(model, ids, session) for model in (TaskInletAssetReference, TaskOutletAssetReference))
     runners = _runners({id_: inlets.get(id_, set()) & outlets.get(id_, set()) for id_ in ids}, session)
     scheduled = _scheduled({id_: names[id_] for id_ in ids}, session)
@@ -123,14 +129,6 @@ def _jobs(assets: Select[int, str], prefix: str | None, session: Session) -> lis
         )
         for store in stores
     ]
-
-
-def _stores(asset_ids: Collection[int], prefix: str | None, session: Session) -> list[StoreKey]:
-    """Return the places of the jobs that have run: those with a document of a job."""
-    model = AssetStateStoreModel
-    query = select(model.asset_id, model.key).where(model.asset_id.in_(asset_ids), _is_made_by_a_job(prefix))
-    found = (StoreKey(asset_id, "".join(key.rpartition(SEPARATOR)[:2])) for asset_id, key in session.execute(query))
-    return [*dict.fromkeys(found)]
 
 
 def _is_made_by_a_job(prefix: str | None) -> ColumnElement[bool]:
