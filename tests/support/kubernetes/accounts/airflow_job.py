@@ -78,6 +78,7 @@ class AirflowJob:
             "executor_memory": f"{MEMORY_MB}m",
             "conf": conf,
             **OPTIONS,
+            "stop_timeout": "2 min",  # A JVM whose pod is short of CPU ends slowly, and a killed driver has no last output.
             **self.changes,
         }
         (dags / f"{self.name}.py").write_text(DAG.format(name=self.name, arguments=arguments))
