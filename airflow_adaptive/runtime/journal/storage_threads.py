@@ -3,8 +3,8 @@
 Theory: a blocking call cannot be interrupted. A call that takes longer than its timeout is abandoned, and its thread stays occupied
 until the storage answers. Therefore each storage has a limited number of threads of its own, and a circuit breaker: after a timeout
 all calls fail at once, except for one call at a time that checks whether the storage answers again. If only one job directory hangs,
-calls of other jobs close the circuit. Therefore a job directory may have few overdue calls, and their threads are replaced. The threads
-are daemon threads, because `asyncio.run` and the interpreter join the threads of `asyncio.to_thread` and of every `ThreadPoolExecutor`
+calls of other jobs close the circuit. Therefore a job directory may have few overdue calls, their threads are replaced, and a check in
+this directory does not prevent a check in another one. The threads are daemon threads, because `asyncio.run` and the interpreter join the threads of `asyncio.to_thread` and of every `ThreadPoolExecutor`
 before they end.
 """
 
@@ -15,7 +15,7 @@ import contextvars
 import weakref
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import chain
 from queue import SimpleQueue
@@ -67,7 +67,8 @@ class StorageThreads:
         self._background: deque[asyncio.Future[None]] = deque()
         self._handovers = 0
         self._is_unresponsive = False
-        self._is_checking = False
+        self._checks: set[bool] = set()
+        """For each check that has not ended, whether its job directory has an overdue call."""
         self._overdue: dict[asyncio.Future[Any], str] = {}
         """Answer of each overdue call whose thread is replaced -> its job directory."""
         weakref.finalize(self, self._calls.put, None)
@@ -91,25 +92,35 @@ class StorageThreads:
         Raises:
             PortError: the storage does not answer (an error of the class `error`); whether the storage completes the work is unknown.
         """
-        if directory and list(self._overdue.values()).count(directory) >= MOST_OVERDUE_PER_DIRECTORY:
+        overdue = list(self._overdue.values()).count(directory) if directory else 0
+        if overdue >= MOST_OVERDUE_PER_DIRECTORY:
             raise self._error(f"{self._storage} has not answered calls for {directory!r} since a timeout: {NO_ANSWER}")
-        await self._admit(self._urgent if urgent else self._background, timeout_s)
-        try:
+        with self._check(has_overdue=bool(overdue)):
+            await self._admit(self._urgent if urgent else self._background, timeout_s)
             answer = self._start(work)
             is_answered = await self._is_answered(answer, timeout_s, directory)
-        finally:
-            self._is_checking = False
         if not is_answered:
             error = self._reject_all(timeout_s)
             self._replace(answer, directory)
             raise error
         return answer.result()
 
+    @contextmanager
+    def _check(self, *, has_overdue: bool) -> Iterator[None]:
+        """Let a call check the storage if the circuit is open. Raises an error of the class `error` if another call does."""
+        if not self._is_unresponsive:
+            yield
+            return
+        if has_overdue in self._checks or not self._free:
+            raise self._error(f"{self._storage} has not answered since a timeout: {NO_ANSWER}")
+        self._checks.add(has_overdue)
+        try:
+            yield
+        finally:
+            self._checks.discard(has_overdue)
+
     async def _admit(self, queue: deque[asyncio.Future[None]], timeout_s: float) -> None:
         """Wait for a free thread. Raises an error of the class `error` if no thread gets an answer within the timeout."""
-        if self._is_unresponsive and (self._is_checking or not self._free):
-            raise self._error(f"{self._storage} has not answered since a timeout: {NO_ANSWER}")
-        self._is_checking = self._is_unresponsive
         if self._free:
             self._free -= 1
             return

@@ -181,6 +181,21 @@ async def test_one_call_at_a_time_checks_whether_a_hanging_storage_answers_again
 
 
 @pytest.mark.asyncio
+async def test_check_in_a_job_directory_that_hangs_does_not_delay_a_check_in_another_one() -> None:
+    """The second call for the directory that hangs begins first: the storage must not look unreachable to other jobs until its timeout."""
+    never = threading.Event()
+    threads = StorageThreads(3)
+    with pytest.raises(JobDirectoryError):
+        await threads.call(blocked_until(never), 0.05, directory="stale")
+    hangs = asyncio.create_task(threads.call(blocked_until(never), LIMIT_S, directory="stale"))
+    await asyncio.sleep(0)
+    assert await threads.call(lambda: "made", LIMIT_S, directory="healthy") == "made"
+    assert not hangs.done()
+    never.set()
+    await hangs
+
+
+@pytest.mark.asyncio
 async def test_canceled_check_lets_the_next_call_check() -> None:
     released = threading.Event()
     threads = StorageThreads(3)
