@@ -63,8 +63,12 @@ PACKAGES: Final = (
     MutatedPackage(name="runtime", modules=("runtime/**/*.py",), tests=("runtime", "testing/contracts")),
     MutatedPackage(name="spark", modules=("spark/**/*.py",), tests=("spark", "hooks", "testing/contracts")),
     MutatedPackage(name="stores", modules=("stores/**/*.py",), tests=("stores", "launch", "triggers", "plugin/data")),
-    MutatedPackage(name="launch", modules=("launch/**/*.py",), tests=("launch", "hooks", "sensors", "triggers")),
-    MutatedPackage(name="declaration", modules=("declaration/**/*.py",), tests=("declaration", "hooks", "launch")),
+    MutatedPackage(
+        name="launch", modules=("launch/**/*.py",), tests=("launch", "hooks", "operators", "sensors", "triggers")
+    ),
+    MutatedPackage(
+        name="declaration", modules=("declaration/**/*.py",), tests=("declaration", "hooks", "launch", "operators")
+    ),
     MutatedPackage(
         name="security",
         modules=(

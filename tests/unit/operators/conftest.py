@@ -1,6 +1,9 @@
 """Fixtures of the tests in this directory."""
 
+from collections.abc import Callable, Iterator
+
 import pytest
+from structlog.testing import capture_logs
 
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
 from tests.support.airflow.fake_supervisor import FakeComms
@@ -28,6 +31,13 @@ def make(tmp_path, script):
         return AdaptiveSparkOperator(**(arguments | changes))
 
     return make
+
+
+@pytest.fixture
+def task_log() -> Iterator[Callable[[], str]]:
+    """Return what the tasks have logged so far. The logger of a task may keep the standard output of an earlier moment, which `capsys` does not read."""
+    with capture_logs() as entries:
+        yield lambda: "\n".join(entry["event"] for entry in entries)
 
 
 @pytest.fixture

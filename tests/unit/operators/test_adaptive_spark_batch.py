@@ -60,13 +60,13 @@ def test_graph_may_declare_a_batch_too(make_batch):
 
 
 @pytest.mark.parametrize(("options", "message"), [({}, "none"), ({"stop_timeout": "7 s"}, "stop_timeout")])
-def test_declared_batch_is_reported_in_the_log_once(make_batch, capsys, options, message):
+def test_declared_batch_is_reported_in_the_log_once(make_batch, task_log, options, message):
     make_batch(**options).execute({"ti": FakeInstance()})
     warning = (
         "Job 'departures' is declared BATCH. The adaptive scheduler runs streaming jobs only, so the job is submitted with "
         f"spark-submit, as by SparkSubmitOperator, on at most 4 core(s). Options of the scheduler without effect: {message}"
     )
-    assert capsys.readouterr().out.count(warning) == 1
+    assert task_log().count(warning) == 1
 
 
 def test_killing_the_task_of_a_batch_kills_the_batch(make_batch):

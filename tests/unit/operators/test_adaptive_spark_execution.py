@@ -130,7 +130,7 @@ def test_event_of_a_triggerer_of_another_version_is_refused_with_the_remedy(make
 
 @pytest.mark.parametrize("has_journal", [False, True], ids=["empty directory", "directory with an old journal"])
 def test_running_job_stays_in_its_directory_when_the_dag_names_another_one(
-    make, airflow, tmp_path, capsys, has_journal
+    make, airflow, tmp_path, task_log, has_journal
 ):
     """The job runs, an author edits `job_directory`, and the lifetime of the trigger passes."""
     first = deferral(make().execute, {"ti": FakeInstance()})
@@ -140,7 +140,7 @@ def test_running_job_stays_in_its_directory_when_the_dag_names_another_one(
     moved = make(job_directory=f"file://{tmp_path}/other/jobs", parallelism=(2, 3))
     assert deferral(moved.execute_complete, {"ti": FakeInstance()}, recycled(first)).serialize() == first.serialize()
     assert not (tmp_path / "other" / "jobs" / "departures" / "code").exists()
-    assert "A running job cannot move" in capsys.readouterr().out
+    assert "A running job cannot move" in task_log()
 
 
 def test_new_run_does_not_begin_a_second_journal_while_the_job_runs_in_another_directory(make, airflow, tmp_path):
@@ -159,14 +159,16 @@ def test_job_that_has_ended_starts_in_another_directory(make, airflow, tmp_path)
     assert deferral(moved.execute, {"ti": FakeInstance()}).base == moved.job_directory
 
 
-def test_running_job_stays_on_its_cluster_when_the_dag_names_another_one(make, airflow, monkeypatch, capsys, tmp_path):
+def test_running_job_stays_on_its_cluster_when_the_dag_names_another_one(
+    make, airflow, monkeypatch, task_log, tmp_path
+):
     """The job runs, an author edits `conn_id`, and the lifetime of the trigger passes."""
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_OTHER", "spark://other.example.org:7077")
     first = deferral(make(conn_id="spark_test").execute, {"ti": FakeInstance()})
     begin_log(tmp_path, first._job)
     moved = make(conn_id="spark_other")
     assert deferral(moved.execute_complete, {"ti": FakeInstance()}, recycled(first)).serialize() == first.serialize()
-    assert "A running job cannot move" in capsys.readouterr().out
+    assert "A running job cannot move" in task_log()
 
 
 @pytest.mark.parametrize("is_defined", [True, False], ids=["same cluster", "the old connection is gone"])
@@ -221,7 +223,7 @@ def test_cancellation_that_fails_in_a_worker_is_repeated(timed_out, airflow, mon
     assert airflow.xcoms["state"] == "CANCELED"
 
 
-def test_cancellation_that_never_succeeds_in_a_worker_names_the_remedy(timed_out, monkeypatch, capsys):
+def test_cancellation_that_never_succeeds_in_a_worker_names_the_remedy(timed_out, monkeypatch, task_log):
     ended = threading.Event()
 
     async def cancel(*_):
@@ -234,7 +236,7 @@ def test_cancellation_that_never_succeeds_in_a_worker_names_the_remedy(timed_out
     ended.set()
     assert (
         "Job 'departures' was not canceled within 1 s, and its driver may still run. Kill the driver in the web UI of its master, or "
-        "run the job again" in capsys.readouterr().out
+        "run the job again" in task_log()
     )
 
 

@@ -58,14 +58,14 @@ def test_job_is_deferred_unless_the_environment_turns_deferral_off(make, airflow
     assert make(deferrable=True).deferrable
 
 
-def test_worker_slot_of_a_job_that_is_not_deferred_by_default_is_reported(make, airflow, monkeypatch, capsys):
+def test_worker_slot_of_a_job_that_is_not_deferred_by_default_is_reported(make, airflow, monkeypatch, task_log):
     event = {"status": "finished", "outcome": "FINISHED", "restarts": 0, "rescales": 0}
     monkeypatch.setattr("airflow_adaptive.operators.adaptive_spark.run_job_loop", lambda *_: _event(event))
     monkeypatch.setenv(DEFAULT, "False")
     make(deferrable=False).execute({"ti": FakeInstance()})
-    assert "occupies a worker slot" not in capsys.readouterr().out
+    assert "occupies a worker slot" not in task_log()
     make().execute({"ti": FakeInstance()})
-    assert f"occupies a worker slot, because {DEFAULT} is false" in capsys.readouterr().out
+    assert f"occupies a worker slot, because {DEFAULT} is false" in task_log()
 
 
 async def _event(event):
