@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from airflow_adaptive.plugin.api.feed import Feed
+from airflow_adaptive.plugin.api.security import MAX_NAME_CHARACTERS
 from airflow_adaptive.runtime.requirements.dry_run import Consequence
 from tests.support.airflow.airflow_app import API, AirflowApp
 from tests.support.airflow.published_documents import executing, place
@@ -71,6 +72,18 @@ def test_every_operation_states_all_that_can_come_of_it(document: dict[str, Any]
             assert {"409", "413", "415"} <= operation["responses"].keys(), name
     assert document["servers"] == [{"url": "/adaptive"}]
     assert {tag["name"] for tag in document["tags"]} >= {operation["tags"][0] for operation in found.values()}
+
+
+def test_every_operation_on_a_job_describes_the_names_of_jobs(document: dict[str, Any]) -> None:
+    for name, operation in operations(document).items():
+        for parameter in operation.get("parameters", []):
+            if parameter["name"] == "job":
+                schema = parameter["schema"]
+                assert (schema["minLength"], schema["maxLength"]) == (1, MAX_NAME_CHARACTERS), name
+                assert [bool(re.search(schema["pattern"], text)) for text in ("a b:c.[1]", "a/b", "a\\b", "a\nb")] == [
+                    *(True, False, False, False)
+                ], name
+                assert schema["examples"] == ["departures"], name
 
 
 def test_every_answer_has_an_example_that_its_schema_allows(document: dict[str, Any]) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 
 import pytest
-from fastapi import FastAPI
+from fastapi import FastAPI, HTTPException
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.testclient import TestClient
 
 from airflow_adaptive.plugin.api.problems import install
+from airflow_adaptive.plugin.data.errors import RequestRefusedError, not_found
 
 
 def test_app_starts_and_stops() -> None:
@@ -56,3 +58,32 @@ def test_unavailable_database_invites_to_retry(error: Exception) -> None:
         "urn:airflow-adaptive:problem:database-unavailable",
         False,
     )
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "kind", "connection"),
+    [
+        (not_found("no job"), 404, "not-found", None),
+        (HTTPException(HTTPStatus.METHOD_NOT_ALLOWED), 405, "method-not-allowed", None),
+        (RequestRefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", "too much"), 413, "too-large", "close"),
+        (RuntimeError("secret"), 500, "internal", None),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_problem_names_its_kind_and_the_path_of_the_request(
+    error: Exception, status: int, kind: str, connection: str | None
+) -> None:
+    """The server closes the connection of a body that it does not read."""
+    app = FastAPI()
+    install(app)
+
+    @app.get("/jobs")
+    def jobs() -> None:
+        raise error
+
+    with TestClient(app) as client:
+        answer = client.get("/jobs", params={"state": "EXECUTING"})
+    assert (answer.status_code, answer.headers.get("connection")) == (status, connection)
+    document = answer.json()
+    assert (document["status"], document["type"]) == (status, f"urn:airflow-adaptive:problem:{kind}")
+    assert document["instance"] == "/jobs"

@@ -98,6 +98,13 @@ def test_asset_that_no_task_runs_is_no_job(airflow_app: AirflowApp) -> None:
     assert airflow_app.client("admin").get(f"{API}/jobs/departures").status_code == 404
 
 
+@pytest.mark.parametrize(
+    ("name", "status"), [("n" * 700, 404), ("n" * 701, 422), ("n%5Cm", 422), ("n%09m", 422), ("n%7F", 422)]
+)
+def test_name_that_no_job_can_have_is_refused(airflow_app: AirflowApp, name: str, status: int) -> None:
+    assert airflow_app.client().get(f"{API}/jobs/{name}").status_code == status
+
+
 # ---- what other sites have browsers send ----------------------------------------------------------------------------
 
 

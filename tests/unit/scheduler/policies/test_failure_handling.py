@@ -1,11 +1,26 @@
 """Which failures a restart may mend."""
 
+import fnmatch
+import json
+from pathlib import Path
+from pickle import PicklingError
+from zipfile import ZipFile
+
+import pyspark.errors
 import pytest
 
 from airflow_adaptive.job.protocol import failures
+from airflow_adaptive.job.protocol.failures import report_build_failure
 from airflow_adaptive.runtime import command_executor
+from airflow_adaptive.runtime.observation.driver_start import DRIVER_NOT_STARTED
 from airflow_adaptive.scheduler.policies import failure_handling
-from airflow_adaptive.scheduler.policies.failure_handling import BUILD_FUNCTION_ERROR, Failure, is_recoverable
+from airflow_adaptive.scheduler.policies.failure_handling import (
+    BUILD_FUNCTION_ERROR,
+    NON_RECOVERABLE,
+    RECOVERABLE,
+    Failure,
+    is_recoverable,
+)
 
 STREAM = "org.apache.spark.sql.streaming.StreamingQueryException"
 CAPTURED = "pyspark.errors.exceptions.captured."
@@ -30,29 +45,57 @@ def test_failure_of_the_environment_is_recoverable(name: str):
     assert is_recoverable(failure("STREAM_FAILED", STREAM, name))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("SyntaxError", "TabError", "NameError", "UnboundLocalError", "ModuleNotFoundError", "SCRIPT_WITHOUT_JOB"),
-        *(
-            "pyspark.errors.exceptions.base.PySparkImportError",
-            "airflow_adaptive.job.queries.job_queries.AdaptiveJobError",
-        ),
-        *(CAPTURED + "AnalysisException", "org.apache.spark.sql.catalyst.ExtendedAnalysisException"),
-        *(CAPTURED + "ParseException", "org.apache.spark.sql.catalyst.analysis.NoSuchTableException"),
-        *("org.apache.spark.SparkUnsupportedOperationException", "DATA_SOURCE_NOT_FOUND"),
-        *("STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA", "STREAMING_CHECKPOINT_MISSING_METADATA_FILE"),
-        *("STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY", "INVALID_LOG_VERSION.MAX_SUPPORTED_VERSION"),
-        *("STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE", "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE"),
-        *("STATE_STORE_COLUMN_FAMILY_SCHEMA_INCOMPATIBLE", "STATE_STORE_INVALID_VALUE_SCHEMA_EVOLUTION"),
-        *("STATE_STORE_KEY_ROW_FORMAT_VALIDATION_FAILURE", "STATE_STORE_INVALID_VARIABLE_TYPE_CHANGE"),
-        *("CANNOT_LOAD_STATE_STORE.VALUE_ROW_FORMAT_VALIDATION_FAILURE", "STATEFUL_PROCESSOR_UNKNOWN_TIME_MODE"),
-        *("STATE_STORE_INVALID_CONFIG_AFTER_RESTART", "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY"),
-    ],
-)
+JOB_FAILURES = [
+    *(
+        "SyntaxError",
+        "IndentationError",
+        "TabError",
+        "ImportError",
+        "NameError",
+        "UnboundLocalError",
+        "ModuleNotFoundError",
+        "SCRIPT_WITHOUT_JOB",
+    ),
+    *(
+        "pyspark.errors.exceptions.base.PySparkImportError",
+        "airflow_adaptive.job.queries.job_queries.AdaptiveJobError",
+    ),
+    *(CAPTURED + "AnalysisException", "org.apache.spark.sql.catalyst.ExtendedAnalysisException"),
+    "org.apache.spark.sql.catalyst.parser.ParseException",
+    *(CAPTURED + "ParseException", "org.apache.spark.sql.catalyst.analysis.NoSuchTableException"),
+    *("org.apache.spark.SparkUnsupportedOperationException", "DATA_SOURCE_NOT_FOUND"),
+    *("STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA", "STREAMING_CHECKPOINT_MISSING_METADATA_FILE"),
+    *("STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY", "INVALID_LOG_VERSION.MAX_SUPPORTED_VERSION"),
+    *("STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE", "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE"),
+    *("STATE_STORE_COLUMN_FAMILY_SCHEMA_INCOMPATIBLE", "STATE_STORE_INVALID_VALUE_SCHEMA_EVOLUTION"),
+    *("STATE_STORE_KEY_ROW_FORMAT_VALIDATION_FAILURE", "STATE_STORE_INVALID_VARIABLE_TYPE_CHANGE"),
+    *("CANNOT_LOAD_STATE_STORE.VALUE_ROW_FORMAT_VALIDATION_FAILURE", "STATEFUL_PROCESSOR_UNKNOWN_TIME_MODE"),
+    *("STATE_STORE_INVALID_CONFIG_AFTER_RESTART", "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY"),
+    *("STATE_STORE_UNSUPPORTED_OPERATION_BINARY_INEQUALITY", "STREAM_STREAM_JOIN_INCOMPATIBLE_STATE_STORE_CONFIGS"),
+    *("STATE_STORE_STATE_SCHEMA_FILES_THRESHOLD_EXCEEDED", "STATE_STORE_INVALID_PROVIDER"),
+    *("airflow_adaptive.job.entry.packages.UnpublishedPackageError", "DRIVER_NOT_STARTED"),
+]
+"""Classes and error conditions of failures of a job: at least one for each pattern."""
+
+
+@pytest.mark.parametrize("name", JOB_FAILURES)
 def test_failure_of_the_job_is_not_recoverable_anywhere_in_the_cause_chain(name: str):
     assert not is_recoverable(failure(name))
     assert not is_recoverable(failure("STREAM_FAILED", STREAM, name))
+
+
+def test_each_pattern_has_a_failure():
+    simple = [part for name in JOB_FAILURES for part in (name, name.rpartition(".")[2], name.partition(".")[0])]
+    assert [pattern for pattern in NON_RECOVERABLE if not fnmatch.filter(simple, pattern)] == []
+
+
+def test_error_conditions_are_those_of_spark():
+    jar = next(Path(pyspark.__file__).with_name("jars").glob("spark-common-utils_*.jar"))
+    with ZipFile(jar) as archive:
+        known = json.loads(archive.read("error/error-conditions.json"))
+    conditions = {name.partition(".")[0] for name in JOB_FAILURES if name.partition(".")[0].isupper()}
+    assert conditions - known.keys() == {"SCRIPT_WITHOUT_JOB", DRIVER_NOT_STARTED}
+    assert set(RECOVERABLE) <= known.keys()
 
 
 def test_restart_analyzes_a_changed_table_again():
@@ -85,9 +128,21 @@ def test_non_recoverable_patterns_of_the_user_precede_the_built_in_patterns():
     assert not is_recoverable(changed, ["INCOMPATIBLE_TABLE_CHANGE_AFTER_ANALYSIS"])
 
 
-@pytest.mark.parametrize("raised", ["TypeError", "KeyError", "pyspark.errors.exceptions.base.PySparkAttributeError"])
-def test_code_error_of_the_build_function_is_not_recoverable_before_the_first_plan(raised: str):
-    mistake = failure(raised, BUILD_FUNCTION_ERROR, raised)
+CODE_ERRORS = (
+    *(ArithmeticError, AssertionError, AttributeError, IndexError, KeyError, LookupError, NotImplementedError),
+    *(OverflowError, PicklingError, RecursionError, TypeError, ValueError, ZeroDivisionError),
+)
+ERRORS_OF_SPARK = [
+    error
+    for name, error in vars(pyspark.errors).items()
+    if name.startswith("PySpark") and issubclass(error, CODE_ERRORS)
+]
+
+
+@pytest.mark.parametrize("error", [*CODE_ERRORS, *ERRORS_OF_SPARK])
+def test_code_error_of_the_build_function_is_not_recoverable_before_the_first_plan(error: type[Exception]):
+    report = report_build_failure(error("x"))
+    mistake = failure(report.error_class, *report.causes)
     assert not is_recoverable(mistake, has_run=False)
     assert is_recoverable(mistake, has_run=True)
 
