@@ -87,7 +87,7 @@ class JobControl:
         by: str,
         duration: timedelta | None = None,
         *,
-        calendar: bool = False,
+        calendar: bool,
     ) -> Mapping[str, Any]:
         """Request other bounds, and return the complete bounds in the form of FLIP-291.
 

@@ -46,7 +46,7 @@ def job_directory(base: str, job: str) -> FsspecJobDirectory:
 def _storage(base: str) -> Storage:
     """Return the storage of a folder of job directories. Raises as `job_directory`."""
     scheme, separator, rest = base.partition("://")
-    local = rest if separator and scheme == "file" else base
+    local = rest if scheme == "file" else base
     if not local.startswith("/") and (not separator or scheme == "file"):
         # Worker, triggerer and cluster would each use a different folder.
         raise ValueError(f"job_directory {base!r} is not absolute: write file:///folder, or s3://bucket/folder")

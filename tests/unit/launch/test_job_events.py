@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_adaptive.launch.job_events import JobEvent, event_payload, event_position, events_since
+from airflow_adaptive.scheduler.state import Outcome
 from tests.support.airflow.published_job import (
     SUMMARY,
     decoded,
@@ -22,13 +23,13 @@ from tests.support.airflow.published_job import (
         ({"rescales": 3, "restarts": 4}, [JobEvent.RESCALED]),
         ({"rescales": 5, "restarts": 7}, [JobEvent.RESCALED, JobEvent.RESTARTED]),
         ({"restarts": 4}, [JobEvent.RESTARTED]),
-        ({"outcome": "FAILED"}, [JobEvent.FAILED]),
+        *(({"outcome": outcome.value}, [outcome.value]) for outcome in Outcome),
         ({"rescales": 0, "restarts": 0, "attempt": "next"}, []),
         ({"state": "Restarting"}, []),
         ({"lag_alert": {"since": "2026-01-02T00:00:00+00:00", "lag_s": 61.0}}, [JobEvent.LAG_EXCEEDED]),
     ],
 )
-def test_events_are_what_has_happened_since_the_last_look(now: dict[str, Any], events: list[JobEvent]) -> None:
+def test_events_are_what_has_happened_since_the_last_look(now: dict[str, Any], events: list[str]) -> None:
     assert list(events_since(event_position(decoded(SUMMARY)), decoded(SUMMARY | now))) == events
 
 

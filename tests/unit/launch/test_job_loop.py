@@ -15,7 +15,7 @@ import pytest
 from airflow_adaptive.job.protocol.codec import decode_journal, encode_journal
 from airflow_adaptive.launch import job_loop
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
-from airflow_adaptive.launch.job_loop import NotCanceledError, cancel_job, run_job_loop
+from airflow_adaptive.launch.job_loop import NotCanceledError, cancel_job, cancel_until_ended, kill_driver, run_job_loop
 from airflow_adaptive.launch.process_resources import ProcessResources
 from airflow_adaptive.ports import ClusterUnreachableError, ControlRequests, ForeignDirectoryError, JobDirectoryError
 from airflow_adaptive.runtime.journal.journal import SupersededError
@@ -25,6 +25,7 @@ from airflow_adaptive.spark.connection_fields import AddressError
 from airflow_adaptive.stores.task_xcoms import TaskKey
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.simulation.one_job import Simulation
+from tests.support.servers.fake_master import HOST, FakeMaster
 
 TASK = TaskKey(dag_id="d", task_id="t", run_id="r")
 BASE = "file:///nowhere"
@@ -78,6 +79,12 @@ def opening(job: Simulation, monkeypatch: pytest.MonkeyPatch) -> Opening:
     return opening
 
 
+def directory_of(job: Simulation) -> Callable[[str, str], Any]:
+    """`job_directory` of a simulation."""
+    directories = {(BASE, job.spec.graph.job): job.directory}
+    return lambda base, name: directories[base, name]
+
+
 def run(job: Simulation, limits: RunLimits | None = None) -> dict[str, Any]:
     return asyncio.run(run_job_loop(job.spec, ConnectionIds("spark_test"), BASE, TASK, limits))
 
@@ -121,7 +128,8 @@ def test_driver_that_runs_keeps_its_loop_on_a_cluster_that_accepts_no_other_driv
     job: Simulation, opening: Opening, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An administrator removes a permission while the job runs, and the loop of the job moves to another triggerer."""
-    assert run(job, RunLimits(recycle_at=START + timedelta(seconds=30)))["status"] == "recycle"
+    event = run(job, RunLimits(recycle_at=START + timedelta(seconds=30)))
+    assert (event["status"], event["base"]) == ("recycle", BASE)
     job.cluster.refusal = "the account may not create pods"
     assert run(job)["outcome"] == "FINISHED"
     assert "The cluster accepts no other driver: the account may not create pods" in caplog.messages
@@ -169,7 +177,7 @@ def test_connection_that_is_gone_does_not_end_the_loop_of_a_deployed_job(
 ) -> None:
     """The job runs, its trigger moves to another triggerer, and the connection cannot be read there for a while."""
     assert run(job, RunLimits(recycle_at=START + timedelta(seconds=30)))["status"] == "recycle"
-    monkeypatch.setattr(job_loop, "job_directory", lambda *_: job.directory)
+    monkeypatch.setattr(job_loop, "job_directory", directory_of(job))
     opening.errors = [AddressError("connection 'spark_test' is not defined: add it")] * 3
     assert run(job)["outcome"] == "FINISHED"
     assert [epoch for epoch, _, _ in job.drivers.started] == [1]
@@ -178,7 +186,7 @@ def test_connection_that_is_gone_does_not_end_the_loop_of_a_deployed_job(
 def test_connection_that_does_not_exist_fails_a_job_that_was_never_deployed(
     job: Simulation, opening: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_loop, "job_directory", lambda *_: job.directory)
+    monkeypatch.setattr(job_loop, "job_directory", directory_of(job))
     opening.errors = [AddressError("connection 'spark_test' is not defined: add it")]
     message = "connection 'spark_test' is not defined: add it"
     assert run(job) == {"status": "error", "message": message, "driver": None}
@@ -192,7 +200,7 @@ def overdue(job: Simulation, opening: Opening, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(job_loop, "FIRST_RESTART_DELAY", timedelta(seconds=1))
     monkeypatch.setattr(job_loop, "MAX_RESTART_DELAY", timedelta(seconds=5))
     monkeypatch.setattr(job_loop, "kill_driver", kills)
-    monkeypatch.setattr(job_loop, "job_directory", lambda *_: job.directory)
+    monkeypatch.setattr(job_loop, "job_directory", directory_of(job))
     resources = SimpleNamespace(clock=job.clock, store_access=Reads())
     monkeypatch.setattr(ProcessResources, "current", lambda: resources)
 
@@ -289,8 +297,43 @@ def test_cancellation_that_the_driver_does_not_obey_names_the_state(
     job: Simulation, opening: Opening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The job runs, its task ends, and neither the driver nor the master ends the driver in time."""
+    job.spec = replace(job.spec, options=replace(job.spec.options, stop_timeout=timedelta(minutes=5)))
     run(job, RunLimits(recycle_at=START + timedelta(seconds=30)))
+    began_s = job.clock.elapsed
     monkeypatch.setattr(job.drivers, "tick", lambda *_: None)
     monkeypatch.setattr(job.cluster, "kill", lambda *_: asyncio.sleep(0))
     with pytest.raises(NotCanceledError, match="has not ended within 20 s: its state is Canceling$"):
         asyncio.run(cancel_job(job.spec, ConnectionIds("spark_test"), BASE, TASK))
+    assert job.clock.elapsed - began_s <= 30, "Airflow gives `on_kill` 30 s"
+
+
+def test_cancellation_that_fails_is_repeated_until_another_attempt_has_taken_the_job_over(
+    job: Simulation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    errors = [JobDirectoryError("the storage is not available"), SupersededError(7, "attempt-2#loop")]
+
+    async def cancel(*_: Any) -> None:
+        raise errors.pop(0)
+
+    monkeypatch.setattr(job_loop, "cancel_job", cancel)
+    monkeypatch.setattr(job_loop, "CANCEL_RETRY_INTERVAL", timedelta(0))
+    caplog.set_level("INFO", job_loop.__name__)
+    asyncio.run(cancel_until_ended(job.spec, ConnectionIds("spark_test"), BASE, TASK))
+    first, second = caplog.messages
+    assert first == "Job job cannot be canceled now. The cancellation is tried again."
+    assert second.startswith("Another attempt has taken job job over: ")
+
+
+def test_delay_before_a_restart_doubles_to_a_minute_until_a_loop_has_run() -> None:
+    restarts = job_loop._Restarts()
+    delays = [restarts.delay_s("KeyError", has_run=False) for _ in range(8)]
+    assert delays == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert [restarts.delay_s("KeyError", has_run=has_run) for has_run in (True, False)] == [1, 2]
+
+
+def test_driver_is_killed_through_the_cluster_of_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    with FakeMaster() as master:
+        ports = f"ui-port={master.port}&rest-port={master.port}"
+        monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", f"spark://{HOST}:7077?{ports}")
+        asyncio.run(kill_driver(ConnectionIds("spark_test"), "driver-1"))
+        assert master.requests["kill"] == 1

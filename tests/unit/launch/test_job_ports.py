@@ -80,3 +80,23 @@ def test_a_loop_that_starts_while_airflow_does_not_answer_reads_its_connection_a
 
     asyncio.run(start())
     assert errors == []
+
+
+def test_jobs_with_other_credentials_for_the_same_cluster_have_their_own_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields = '{"conn_type": "spark", "host": "k8s://https://127.0.0.1:1", "extra": {"namespace": "team-a"}}'
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_K8S", fields)
+
+    async def client_of(kubernetes: str) -> Any:
+        task = TaskKey(dag_id="flights", task_id="a", run_id="run")
+        connections = ConnectionIds("spark_k8s", kubernetes=kubernetes)
+        async with job_ports(connections, f"file://{tmp_path}", "a", task, timedelta(0)) as ports:
+            await asyncio.sleep(0)
+            return ports.cluster
+
+    async def start(*names: str) -> list[Any]:
+        return await asyncio.gather(*map(client_of, names))
+
+    team, same, other = asyncio.run(start("team", "team", "other"))
+    assert (team is same, team is other) == (True, False)

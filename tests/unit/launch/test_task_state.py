@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from airflow_adaptive.launch.task_state import END_STATES, is_attempt_over
@@ -39,7 +41,23 @@ def test_task_that_was_deleted_is_over_unless_airflow_creates_it_again(
     assert is_attempt_over(TASK, "r/1") is over
 
 
-def test_mapped_task_is_found_by_its_index(airflow: FakeComms) -> None:
-    airflow.task_states = {"r": {"t_0": "failed", "t_1": "running"}}
+@pytest.mark.parametrize("states", [("failed", "running"), ("running", "failed")])
+def test_mapped_task_is_found_by_its_index(airflow: FakeComms, states: tuple[str, str]) -> None:
+    airflow.task_states = {"r": dict(zip(("t_0", "t_1"), states, strict=True))}
     mapped = [TaskKey(dag_id="d", task_id="t", run_id="r", map_index=index) for index in (0, 1)]
-    assert [is_attempt_over(task, "r/1") for task in mapped] == [True, False]
+    assert [is_attempt_over(task, "r/1") for task in mapped] == [state == "failed" for state in states]
+
+
+def test_states_of_other_runs_and_tasks_are_not_read(airflow: FakeComms, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A DAG may have thousands of runs."""
+    sent: list[Any] = []
+
+    def send(message: Any) -> Any:
+        sent.append(message)
+        return FakeComms.send(airflow, message)
+
+    monkeypatch.setattr(airflow, "send", send)
+    is_attempt_over(TaskKey(dag_id="d", task_id="t", run_id="r", map_index=3), "r/1")
+    states, runs = sent
+    assert (states.dag_id, states.task_ids, states.run_ids, states.map_index) == ("d", ["t"], ["r"], 3)
+    assert (runs.dag_id, runs.run_ids) == ("d", ["r"])

@@ -78,6 +78,7 @@ def test_bounds_are_stored_for_the_job_with_their_requester(
     assert airflow.requests["requirements"] == body(*expected)
     assert "until" not in airflow.asset_states["requirements"]
     assert airflow.asset_states["requirements"]["by"] == "night/shrink/r"
+    assert airflow.asset_states["requirements"]["via"] == "task"
     assert "departures" in str(airflow.variables), "the change marker notifies the loop"
 
 

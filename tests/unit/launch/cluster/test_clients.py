@@ -77,8 +77,11 @@ async def test_connections_with_the_same_server_and_credentials_share_their_read
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_CAPPED", json.dumps(fields))
     capped, others = ConnectionIds("spark_capped"), ConnectionIds("spark_capped", kubernetes="kubernetes_other")
     sources: dict[Hashable, ApiSource] = {}
-    for connections in (KUBERNETES, capped, others):
+    await create_client(KUBERNETES, KUBERNETES.address(), read, sources).close()
+    (first,) = sources.values()
+    for connections in (capped, others):
         await create_client(connections, connections.address(), read, sources).close()
+    assert [source is first for source in sources.values()] == [True, False]
     assert [*sources] == [("https://127.0.0.1:1", 1.0, name) for name in ("kubernetes_default", "kubernetes_other")]
 
 
