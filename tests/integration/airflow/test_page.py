@@ -16,6 +16,7 @@ from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 from tests.integration.airflow.test_adaptive_job import TIMEOUT_S, Begin, begin  # noqa: F401  a fixture
 from tests.support.airflow.airflow_under_test import AirflowUnderTest
+from tests.support.browser_fixture import TIMEOUT_MS
 from tests.support.repository import ROOT
 
 pytestmark = pytest.mark.timeout(500)
@@ -29,7 +30,7 @@ def page(airflow: AirflowUnderTest, browser: Any) -> Iterator[Any]:
     context = browser.new_context(viewport={"width": 1280, "height": 1000}, reduced_motion="reduce")
     token = airflow.api._client.headers["Authorization"].removeprefix("Bearer ")
     context.add_cookies([{"name": "_token", "value": token, "url": airflow.url}])
-    context.set_default_timeout(TIMEOUT_S * 1000)
+    context.set_default_timeout(TIMEOUT_MS)
     yield context.new_page()
     context.close()
 
@@ -68,7 +69,7 @@ def test_user_gives_a_job_more_suspends_and_resumes_it(
     expect(dialog.get_by_text("Slots:")).to_be_visible()
     picture(page, "requirements")
     dialog.get_by_role("button", name="Apply").click()
-    expect(frame.get_by_text("2 of 1\u20132", exact=True)).to_be_visible(timeout=TIMEOUT_S * 1000)
+    expect(frame.get_by_text("2 of 1\u20132", exact=True)).to_be_visible()
     run.until_executing(2)
     expect(frame.get_by_role("img", name="State diagram: Executing now")).to_be_visible()
     expect(bounds).to_contain_text("Set by admin")
@@ -82,7 +83,7 @@ def test_user_gives_a_job_more_suspends_and_resumes_it(
 
     confirm(frame, "Suspend")
     run.until_task("success")
-    expect(frame.get_by_role("button", name="Resume")).to_be_visible(timeout=TIMEOUT_S * 1000)
+    expect(frame.get_by_role("button", name="Resume")).to_be_visible()
     wait_until(lambda: airflow.api.run_state("watched", run.run_id) == "success", TIMEOUT_S, "the end of the run")
     confirm(frame, "Resume")
     run.until_executing(2)

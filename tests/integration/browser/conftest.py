@@ -8,13 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import expect
 
 from airflow_adaptive.plugin.api.ui_files import DIST
 from tests.support.airflow.airflow_app import AirflowApp
-
-TIMEOUT_MS = 60_000
-"""With what a page does and shows: other tests may have the processors, too."""
+from tests.support.browser_fixture import TIMEOUT_MS
 
 
 @pytest.fixture(scope="session")
@@ -51,7 +48,6 @@ class Visitor:
         context = self._browser.new_context(reduced_motion="reduce", **options)
         self._contexts.append(context)
         context.set_default_timeout(TIMEOUT_MS)
-        expect.set_options(timeout=TIMEOUT_MS)
         if user is not None:
             context.add_cookies([{"name": "_token", "value": self._airflow_app.token(user), "url": self._address}])
         context.add_init_script(f"localStorage.theme ??= {theme!r}")
