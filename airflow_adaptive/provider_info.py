@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from airflow_adaptive.hooks.connection_form import connection_type
 from airflow_adaptive.scheduler.config.options import OPTIONS
 
 INTEGRATION = "Adaptive Spark"
@@ -12,7 +13,7 @@ INTEGRATION = "Adaptive Spark"
 def get_provider_info() -> dict[str, Any]:
     """Return the metadata for the entry point `apache_airflow_provider`.
 
-    The provider defines no connection type, because it uses Airflow's connections of the types `spark` and `kubernetes`.
+    The connections of the types `spark` and `kubernetes`, which the hooks also read, belong to other providers.
 
     Source: Airflow's `provider_info.schema.json`.
     """
@@ -30,6 +31,13 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "sensors": [_modules("airflow_adaptive.sensors.spark_resources", "airflow_adaptive.sensors.adaptive_job")],
         "hooks": [_modules("airflow_adaptive.hooks.adaptive_spark", "airflow_adaptive.hooks.kubernetes")],
+        "task-decorators": [
+            {
+                "name": "adaptive_spark",
+                "class-name": "airflow_adaptive.decorators.adaptive_spark.adaptive_spark_task",
+            }
+        ],
+        "connection-types": [connection_type()],
         "triggers": [
             _modules(
                 "airflow_adaptive.triggers.adaptive_job",

@@ -1,7 +1,8 @@
-"""The hook for Airflow's connections of type `spark`."""
+"""The hook for Airflow's connections of the types `adaptive_spark` and `spark`."""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import ClassVar
 
@@ -9,20 +10,26 @@ from airflow.sdk import BaseHook, Connection
 from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSecretsBackendAccessDenied
 from airflow.sdk.log import mask_secret
 
+from airflow_adaptive.hooks.connection_form import CONNECTION_TYPE, HOOK_NAME
+from airflow_adaptive.hooks.connection_report import report
+from airflow_adaptive.ports import PortError
 from airflow_adaptive.spark.connection_fields import AddressError, UndefinedConnectionError
 from airflow_adaptive.spark.kubernetes.address import PREFIX, KubernetesAddress, parse_kubernetes_address
+from airflow_adaptive.spark.secrets import masked
 from airflow_adaptive.spark.standalone.address import ClusterAddress, parse_address
 
 
 class AdaptiveSparkHook(BaseHook):
-    """Reads the address of a cluster from a connection of type `spark`.
+    """Reads the address of a cluster from a connection.
 
-    Airflow's `SparkSubmitOperator` can use the same connection. The host selects the cluster manager: `spark://` a Spark standalone
-    cluster, `k8s://` Kubernetes. The hook reads these fields for both:
+    A connection of type `adaptive_spark` has a form with all fields, and *Test connection*. `SparkSubmitOperator` can use the same connection
+    if its type is `spark`. Both types have the same fields, and a field without a value counts as absent. The host selects the cluster
+    manager: `spark://` a Spark standalone cluster, `k8s://` Kubernetes. The hook reads these fields for both:
 
     - extra `timeout`: timeout of a request (10 seconds).
     - extra `conf`: Spark properties of every driver. The environment of the driver process passes secret properties; no command line contains
       them.
+    - extra `secret-conf`: further Spark properties, whose values are secret whatever their names.
     - extra `secret-env`: secret environment variables of every driver.
 
     For a standalone cluster:
@@ -45,7 +52,9 @@ class AdaptiveSparkHook(BaseHook):
 
     conn_name_attr: ClassVar[str] = "spark_conn_id"
     default_conn_name: ClassVar[str] = "spark_default"
-    conn_type: ClassVar[str] = "spark"
+    conn_type: ClassVar[str] = CONNECTION_TYPE
+    hook_name: ClassVar[str] = HOOK_NAME
+    conn_types: ClassVar[tuple[str, ...]] = (CONNECTION_TYPE, "spark")
 
     def __init__(self, spark_conn_id: str = default_conn_name) -> None:
         """Assign. `address` reads the connection."""
@@ -68,11 +77,12 @@ class AdaptiveSparkHook(BaseHook):
         except AirflowNotFoundException as error:
             raise UndefinedConnectionError(
                 f"connection {self.spark_conn_id!r} is not defined: add it, for example `airflow connections add "
-                f"{self.spark_conn_id} --conn-type spark --conn-host spark://host --conn-port 7077`"
+                f"{self.spark_conn_id} --conn-type {CONNECTION_TYPE} --conn-host spark://host --conn-port 7077`"
             ) from error
-        if connection.conn_type != self.conn_type:
+        if connection.conn_type not in self.conn_types:
+            types = " or ".join(map(repr, self.conn_types))
             raise AddressError(
-                f"connection {self.spark_conn_id!r} has type {connection.conn_type!r}: use a connection of type {self.conn_type!r}"
+                f"connection {self.spark_conn_id!r} has type {connection.conn_type!r}: use a connection of type {types}"
             )
         try:
             address = _parse(connection)
@@ -83,6 +93,21 @@ class AdaptiveSparkHook(BaseHook):
         for secret in address.secrets:  # Airflow masks the password, but not the single values of the extra field.
             mask_secret(secret)
         return address
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Return whether the cluster accepts drivers, and what *Test connection* displays. Starts no driver."""
+        secrets: tuple[str, ...] = ()
+        try:
+            address = self.address()
+            secrets = address.secrets
+            return True, masked(asyncio.run(report(_without_id(address))), secrets)
+        except (AddressError, PortError, OSError) as error:
+            return False, masked(str(error).removeprefix(f"connection {self.spark_conn_id!r}: "), secrets)
+
+
+def _without_id(address: ClusterAddress | KubernetesAddress) -> ClusterAddress | KubernetesAddress:
+    """Return an address without the id of its connection, because Airflow tests a copy of the connection under a random id."""
+    return replace(address, conn_id="") if isinstance(address, ClusterAddress) else address
 
 
 def _parse(connection: Connection) -> ClusterAddress | KubernetesAddress:

@@ -1,10 +1,12 @@
-"""Fields of an Airflow connection of type `spark` that have the same meaning for every cluster manager."""
+"""Fields of an Airflow connection of type `adaptive_spark` or `spark` that have the same meaning for every cluster manager."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from airflow_adaptive.ports import is_secret_name
 from airflow_adaptive.spark.secrets import is_secret_property
 
 DEFAULT_TIMEOUT_S = 10.0
@@ -16,6 +18,12 @@ DRIVER_OPTIONS: Final = ("spark.driver.defaultJavaOptions", "spark.driver.extraJ
 EXECUTOR_ENVIRONMENT: Final = "spark.executorEnv."
 EXECUTOR_OPTIONS: Final = ("spark.executor.defaultJavaOptions", "spark.executor.extraJavaOptions")
 
+LAUNCH_PREFIXES: Final = ("spark.driver.", "spark.jars", "spark.submit.")
+"""Properties that spark-submit reads before the driver can set properties."""
+
+
+_NAME: Final = re.compile(r"[^\s{}'\"]+")
+
 
 class AddressError(ValueError):
     """A connection does not describe a cluster; the message names the field and the fix."""
@@ -23,6 +31,11 @@ class AddressError(ValueError):
 
 class UndefinedConnectionError(AddressError):
     """Airflow does not find a connection. Airflow reports this also if its secrets backend does not answer, so a retry may help."""
+
+
+def given_fields(extra: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the extra fields that have a value. Airflow's form stores an empty field as null or as an empty text."""
+    return {name: value for name, value in extra.items() if value is not None and str(value).strip()}
 
 
 def read_port(name: str, value: object) -> int:
@@ -48,30 +61,62 @@ def read_timeout(value: object) -> float:
 
 
 def read_texts(name: str, values: Any) -> Mapping[str, str]:
-    """Return names and values, for example of Spark properties. Raises `AddressError`."""
+    """Return names and values, for example of Spark properties, from an object or from lines `name=value` of a form.
+
+    Raises:
+        AddressError: the values have another form. The message does not repeat them, because they may be secret.
+    """
+    if isinstance(values, str):
+        return dict(_assignment(name, line) for line in values.splitlines() if line.strip())
     if not isinstance(values, Mapping):
-        raise AddressError(f"extra {name} must be an object of names and values")  # its value may be a secret
+        raise AddressError(f"extra {name} must be an object of names and values, or lines name=value")
     return {str(key): str(value) for key, value in values.items()}
 
 
-def read_conf(values: Any, readable: Sequence[str]) -> Mapping[str, str]:
-    """Return the Spark properties of a connection.
+def _assignment(field: str, line: str) -> tuple[str, str]:
+    name, separator, value = (part.strip() for part in line.partition("="))
+    if not separator or not _NAME.fullmatch(name):
+        raise AddressError(f"extra {field} must be an object of names and values, or lines name=value")
+    return name, value
+
+
+def read_conf(extra: Mapping[str, Any], readable: Sequence[str]) -> Mapping[str, str]:
+    """Return the Spark properties of a connection, from the fields `conf` and `secret-conf`.
 
     Args:
-        values: names and values.
+        extra: extra fields of the connection.
         readable: names of properties that users of the cluster can read, because they are on command lines or in the specifications of
             pods. A name that ends with a period stands for all names that begin with it.
 
     Raises:
-        AddressError: the values do not describe properties, or a readable property contains a secret.
+        AddressError: the fields do not describe properties, both contain the same property, or users could read a secret property.
     """
-    conf = read_texts("conf", values)
-    for name, value in conf.items():
-        if any(_matches(name, pattern) for pattern in readable) and is_secret_property(name, value):
+    conf, secret = read_texts("conf", extra.get("conf", {})), read_secret_conf(extra)
+    for name in conf.keys() & secret.keys():
+        raise AddressError(f"{name} is in extra conf and in extra secret-conf: remove it from one of them")
+    for name, value in {**conf, **secret}.items():
+        is_readable = any(_matches(name, pattern) for pattern in readable)
+        if is_readable and (name in secret or is_secret_property(name, value)):
+            field = "secret-conf" if name in secret else "conf"
             raise AddressError(
-                f"extra conf: {name} contains a secret, and users of the cluster could read the value: {_place_of_secret(name)}"
+                f"extra {field}: {name} contains a secret, and users of the cluster could read the value: {_place_of_secret(name)}"
             )
-    return conf
+    return {**conf, **secret}
+
+
+def read_secret_conf(extra: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return the Spark properties whose values are secret whatever their names, from the field `secret-conf`.
+
+    Raises:
+        AddressError: the field does not describe properties, or spark-submit reads a property from its command line.
+    """
+    secret = read_texts("secret-conf", extra.get("secret-conf", {}))
+    for name in secret:
+        if name.startswith(LAUNCH_PREFIXES) and not is_secret_name(name):
+            raise AddressError(
+                f"extra secret-conf: spark-submit reads {name} from its command line, so the value cannot be secret: move it to extra conf"
+            )
+    return secret
 
 
 def _matches(name: str, pattern: str) -> bool:

@@ -13,8 +13,10 @@ from airflow_adaptive.spark.connection_fields import (
     DRIVER_OPTIONS,
     EXECUTOR_OPTIONS,
     AddressError,
+    given_fields,
     read_conf,
     read_port,
+    read_secret_conf,
     read_texts,
     read_timeout,
 )
@@ -84,6 +86,7 @@ class ClusterAddress:
         timeout_s: maximum time for a connection to a master, and for its response, in seconds.
         verify: whether to check https certificates, or the file of the certificate authorities.
         conf: Spark properties of every driver on the cluster; the place for secret ones.
+        secret_names: names in `conf` whose values are secret whatever their names.
         secret_env: secret environment variables of every driver on the cluster.
         token_hosts: hosts that receive the token beside the masters; `*` matches any part of a name.
         conn_id: id of the Airflow connection, for messages; "" without one.
@@ -94,6 +97,7 @@ class ClusterAddress:
     timeout_s: float = DEFAULT_TIMEOUT_S
     verify: bool | str = True
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secret_names: frozenset[str] = frozenset()
     secret_env: Mapping[str, str] = field(default_factory=dict, repr=False)
     token_hosts: tuple[str, ...] = ()
     conn_id: str = field(default="", compare=False)
@@ -106,7 +110,8 @@ class ClusterAddress:
     @property
     def secrets(self) -> tuple[str, ...]:
         """Values that must not appear in any output."""
-        return (*([self.token] if self.token else []), *secret_values(self.conf), *self.secret_env.values())
+        named = (self.conf[name] for name in self.secret_names)
+        return (*([self.token] if self.token else []), *secret_values(self.conf), *named, *self.secret_env.values())
 
     @property
     def place(self) -> frozenset[MasterAddress]:
@@ -119,25 +124,27 @@ class ClusterAddress:
 
 
 def parse_address(host: str | None, port: int | None, password: str | None, extra: Mapping[str, Any]) -> ClusterAddress:
-    """Read the fields of an Airflow connection of type `spark`.
+    """Read the fields of an Airflow connection.
 
     Args:
         host: `spark://h1`, `spark://h1:7077,h2:7077`, or the same without `spark://`.
         port: port of masters without a port in `host`.
         password: bearer token, if the masters require one.
         extra: `ui-port`, `rest-port`, `ui-scheme`, `rest-scheme`, `timeout` (seconds), `verify` (true, false, or a file
-            of certificate authorities), `conf` (Spark properties), `secret-env` (environment variables), `token-hosts`
-            (host names). Other fields are ignored.
+            of certificate authorities), `conf` and `secret-conf` (Spark properties), `secret-env` (environment variables),
+            `token-hosts` (host names). Fields without a value and other fields are ignored.
 
     Raises:
         AddressError: the fields do not describe a standalone cluster.
     """
+    extra = given_fields(extra)
     return ClusterAddress(
         masters=tuple(_master(location, port, extra) for location in _locations(host or "")),
         token=password or None,
         timeout_s=read_timeout(extra.get("timeout", DEFAULT_TIMEOUT_S)),
         verify=_verify(extra.get("verify", True)),
-        conf=read_conf(extra.get("conf", {}), READABLE),
+        conf=read_conf(extra, READABLE),
+        secret_names=frozenset(read_secret_conf(extra)),
         secret_env=read_texts("secret-env", extra.get("secret-env", {})),
         token_hosts=_hosts(extra.get("token-hosts", ())),
     )

@@ -98,7 +98,8 @@ class StandaloneCluster:
         """Let the leading master create a driver. Raises as `submit`."""
         address = self._address
         secret_env = {name: value for name, value in address.secret_env.items() if name not in submission.env}
-        submission = replace(submission, conf={**address.conf, **submission.conf}, secret_env=secret_env)
+        conf = {**address.conf, **submission.conf}
+        submission = replace(submission, conf=conf, secret_names=address.secret_names, secret_env=secret_env)
         request = create_request(submission, self._address.master_url)
 
         async def create(master: MasterAddress) -> str:

@@ -16,8 +16,6 @@ from airflow_adaptive.ports import (
     MIB,
     SECRET_CONF_VARIABLE,
     SECRET_ENV_VARIABLE,
-    SECRET_NAME_PATTERN,
-    SECRET_VALUE_PATTERN,
     ActiveDriver,
     ClusterSnapshot,
     DriverSubmission,
@@ -28,8 +26,9 @@ from airflow_adaptive.ports import (
     Worker,
     is_secret_name,
 )
+from airflow_adaptive.spark.connection_fields import LAUNCH_PREFIXES
 from airflow_adaptive.spark.properties import standalone_properties
-from airflow_adaptive.spark.secrets import is_secret_property
+from airflow_adaptive.spark.secrets import REDACTION, is_secret_property, redaction_pattern
 from airflow_adaptive.spark.standalone.errors import NotLeadingError, ProtocolError, RefusalError
 from airflow_adaptive.spark.standalone.worker_log import log_pages
 
@@ -41,11 +40,6 @@ NOT_LEADING = "Current state is not alive"
 
 PYTHON_DRIVER = "org.apache.spark.deploy.SparkSubmit"
 """Main class of a Python driver. The server does not support Python, but it can run spark-submit in client mode."""
-
-REDACTION = "spark.redaction.regex"
-
-LAUNCH_PREFIXES = ("spark.driver.", "spark.jars", "spark.submit.")
-"""Properties that spark-submit reads before the driver can set properties."""
 
 WEB_ADDRESS = re.compile(r"https?://[^\s/?#@]+(/[^\s?#@]*)?")
 """Address of a web UI. The pages of a worker with any other address are not linked and not read."""
@@ -62,6 +56,9 @@ REMEDIES = {
     ),
 }
 """Part of the message of a refusal -> its cause and its remedy. Both settings exist since Spark 4.3."""
+
+MISSING_CLASS = "Main class is missing"
+"""Part of the message with which every version of Spark refuses a submission without a main class."""
 
 STATES = {
     "SUBMITTED": SubmissionState.SUBMITTED,
@@ -88,9 +85,10 @@ def create_request(submission: DriverSubmission, master_url: str) -> dict[str, A
         SubmissionRefusedError: see `check_submission`.
     """
     properties = {**submission.conf, **standalone_properties(submission)}
-    secret = {name: value for name, value in properties.items() if _is_secret_property(name, value)}
+    names = submission.secret_names
+    secret = {name: value for name, value in properties.items() if name in names or _is_secret_property(name, value)}
     conf = {name: value for name, value in properties.items() if name not in secret}
-    conf.setdefault(REDACTION, f"{SECRET_NAME_PATTERN}|{SECRET_VALUE_PATTERN}")
+    conf.setdefault(REDACTION, redaction_pattern(names))
     return {
         "action": "CreateSubmissionRequest",
         "clientSparkVersion": f"airflow-adaptive/{__version__}",
@@ -198,6 +196,26 @@ def read_status(answer: object) -> SubmissionStatus:
     if fields.get("driverState") == "ERROR":
         state, message = (SubmissionState.FAILED, message) if message else (SubmissionState.UNKNOWN, LOST_WORKER)
     return SubmissionStatus(state=state, message=message, worker_address=worker)
+
+
+def read_version(answer: object) -> str:
+    """Return the version of Spark in a `SubmissionStatusResponse`. Raises as `read_status`."""
+    return str(_response(answer, "SubmissionStatusResponse").get("serverSparkVersion") or "of unknown version")
+
+
+def read_refusal(answer: object) -> None:
+    """Check that a submission without a main class is refused for this reason only.
+
+    Raises:
+        RefusalError: a setting of the master refuses submissions.
+        NotLeadingError: this master does not lead.
+        ProtocolError: the response is invalid.
+    """
+    try:
+        _response(answer, "CreateSubmissionResponse")
+    except RefusalError as error:
+        if MISSING_CLASS not in str(error):
+            raise
 
 
 def read_kill(answer: object) -> None:

@@ -9,7 +9,9 @@ import pytest
 from airflow.sdk._shared.secrets_masker import redact
 from airflow.sdk.exceptions import AirflowSecretsBackendAccessDenied
 
+from airflow_adaptive.hooks import adaptive_spark
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
+from airflow_adaptive.ports import ClusterRefusedError
 from airflow_adaptive.spark.connection_fields import AddressError, UndefinedConnectionError
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
 from airflow_adaptive.spark.standalone.address import ClusterAddress
@@ -38,6 +40,40 @@ def test_connection_gives_the_address(define: Any) -> None:
         "http://h1:6067",
     )
     assert address.token == "hush"
+
+
+def test_both_types_of_connections_have_the_same_fields(define: Any) -> None:
+    fields = {"host": "spark://h1", "extra": {"ui-port": None, "secret-conf": {"spark.region": "hush"}}}
+    addresses = [define(conn_type=conn_type, **fields).address() for conn_type in ("adaptive_spark", "spark")]
+    assert addresses[0] == addresses[1]
+    assert addresses[0].conf == {"spark.region": "hush"}
+
+
+@pytest.mark.parametrize(
+    "failure", [AddressError("host: wrong hush-bearer"), ClusterRefusedError("hush-bearer refused")]
+)
+def test_test_of_a_connection_reports_errors_without_secrets(
+    define: Any, monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
+    async def fail(address: ClusterAddress) -> str:
+        raise failure
+
+    monkeypatch.setattr(adaptive_spark, "report", fail)
+    hook = define(conn_type="adaptive_spark", host="spark://h1", password="hush-bearer")
+    assert hook.test_connection() == (False, str(failure).replace("hush-bearer", "***"))
+
+
+def test_test_of_a_connection_returns_the_report(define: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def report(address: ClusterAddress) -> str:
+        return f"{address.master_url} {address.conn_id!r} hush-bearer"
+
+    monkeypatch.setattr(adaptive_spark, "report", report)
+    hook = define(conn_type="adaptive_spark", host="spark://h1", password="hush-bearer")
+    assert hook.test_connection() == (True, "spark://h1:7077 '' ***")
+
+
+def test_test_of_a_connection_does_not_repeat_its_random_id(define: Any) -> None:
+    assert define(host="yarn").test_connection()[1].startswith("host 'yarn' is not supported")
 
 
 def test_connection_uri_gives_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +110,9 @@ def test_connection_that_a_secrets_backend_refuses_is_named(define: Any, monkeyp
 
 
 def test_other_type_of_connection_is_refused(define: Any) -> None:
-    with pytest.raises(AddressError, match="'spark_test' has type 'http': use a connection of type 'spark'"):
+    with pytest.raises(
+        AddressError, match="'spark_test' has type 'http': use a connection of type 'adaptive_spark' or 'spark'"
+    ):
         define(conn_type="http", host="h1").address()
 
 

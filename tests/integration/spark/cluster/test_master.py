@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
 import json
+import time
 from pathlib import Path
 
 import psutil
@@ -15,6 +17,7 @@ from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 from airflow_adaptive.ports import (
     SECRET_CONF_VARIABLE,
+    ClusterRefusedError,
     ClusterUnreachableError,
     DriverSubmission,
     SubmissionRefusedError,
@@ -22,6 +25,7 @@ from airflow_adaptive.ports import (
 )
 from airflow_adaptive.spark.standalone.address import ClusterAddress, parse_address
 from airflow_adaptive.spark.standalone.client import StandaloneCluster
+from airflow_adaptive.spark.standalone.connection_report import report
 
 TIMEOUT_S = 60.0
 
@@ -42,24 +46,52 @@ def address(local: LocalCluster, token: str | None = None) -> ClusterAddress:
     return parse_address(local.master_url, None, token, {"ui-port": ui_port, "rest-port": rest_port})
 
 
-def jws(key: bytes) -> str:
+def jws(key: bytes, **claims: float) -> str:
     """A JSON Web Token signed with `key` (HS256)."""
 
     def encoded(part: bytes) -> bytes:
         return base64.urlsafe_b64encode(part).rstrip(b"=")
 
-    signed = b".".join(encoded(json.dumps(part).encode()) for part in ({"alg": "HS256", "typ": "JWT"}, {"sub": "me"}))
+    parts = ({"alg": "HS256", "typ": "JWT"}, {"sub": "me", **claims})
+    signed = b".".join(encoded(json.dumps(part).encode()) for part in parts)
     return b".".join((signed, encoded(hmac.digest(key, signed, hashlib.sha256)))).decode()
+
+
+async def until_refused(cluster: StandaloneCluster) -> None:
+    """Ask for the status of a driver until the master refuses."""
+    for _ in range(int(TIMEOUT_S)):
+        await cluster.status("driver-1")
+        await asyncio.sleep(1)
+
+
+KEY_FILTER = "org.apache.spark.ui.JWSFilter"
+
+PROTECTED = {
+    "spark.master.rest.filters": KEY_FILTER,
+    f"spark.{KEY_FILTER}.param.secretKey": base64.urlsafe_b64encode(KEY).decode(),
+}
+
+
+@pytest.mark.asyncio
+async def test_token_that_expires_is_replaced_by_the_one_that_the_connection_has_by_then() -> None:
+    with LocalCluster(properties=PROTECTED) as local:
+        expiring = address(local, jws(KEY, exp=int(time.time()) + 5))
+
+        async def renew() -> ClusterAddress:
+            return address(local, jws(KEY))
+
+        forgetful, cluster = StandaloneCluster(expiring), StandaloneCluster(expiring, renew=renew)
+        assert (await cluster.status("driver-1")).state is SubmissionState.UNKNOWN
+        with pytest.raises(ClusterUnreachableError, match="bearer token"):
+            await until_refused(forgetful)
+        assert (await cluster.status("driver-1")).state is SubmissionState.UNKNOWN
+        await forgetful.close()
+        await cluster.close()
 
 
 @pytest.mark.asyncio
 async def test_protected_rest_server_requests_the_token() -> None:
-    key_filter = "org.apache.spark.ui.JWSFilter"
-    protected = {
-        "spark.master.rest.filters": key_filter,
-        f"spark.{key_filter}.param.secretKey": base64.urlsafe_b64encode(KEY).decode(),
-    }
-    with LocalCluster(properties=protected) as local:
+    with LocalCluster(properties=PROTECTED) as local:
         with_token = StandaloneCluster(address(local, jws(KEY)))
         assert (await with_token.status("driver-1")).state is SubmissionState.UNKNOWN
         await with_token.close()
@@ -89,8 +121,12 @@ async def test_setting_of_the_master_that_refuses_submissions_is_named_with_its_
         with pytest.raises(SubmissionRefusedError, match=name):
             await cluster.submit(submission)
         await cluster.close()
+        with pytest.raises(ClusterRefusedError, match=rf"^Spark \d.* 0 workers, 0 of 0 slots are free\. .*{name}"):
+            await report(address(local))
     with LocalCluster(properties={name: accepted}) as local:
+        assert "REST submission is enabled" in await report(address(local))
         cluster = StandaloneCluster(address(local))
+        assert (await cluster.snapshot()).drivers == {}, "the report starts no driver"
         assert await cluster.submit(submission)
         await cluster.close()
 

@@ -13,6 +13,7 @@ import pytest
 
 from airflow_adaptive.local.cluster import HOST, free_port
 from airflow_adaptive.ports import (
+    SECRET_CONF_VARIABLE,
     SECRET_ENV_VARIABLE,
     ClusterUnreachableError,
     DriverSubmission,
@@ -131,6 +132,22 @@ async def test_driver_has_the_secret_variables_of_the_connection_unless_the_job_
     environment = body["environmentVariables"]
     assert (environment["DB_LOGIN"], environment["REGION"]) == ("hush", "eu")
     assert environment[SECRET_ENV_VARIABLE] == '["DB_LOGIN"]'
+
+
+@pytest.mark.asyncio
+async def test_secret_properties_of_the_connection_are_in_the_environment_only() -> None:
+    bodies = []
+
+    def create(request: httpx.Request) -> httpx.Response:
+        bodies.append(json.loads(request.content))
+        return master()(request)
+
+    options = {"conf": {"spark.region": "hush"}, "secret_names": frozenset({"spark.region"})}
+    async with client(Masters(h1=create), **options) as cluster:
+        await cluster.submit(SUBMISSION)
+    (body,) = bodies
+    assert json.loads(body.pop("environmentVariables")[SECRET_CONF_VARIABLE]) == {"spark.region": "hush"}
+    assert "hush" not in json.dumps(body)
 
 
 @pytest.mark.asyncio

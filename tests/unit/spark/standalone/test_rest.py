@@ -139,6 +139,18 @@ def test_spark_redacts_the_properties_that_are_secret(name: str, value: str) -> 
     assert not re.search(pattern, "spark.sql.shuffle.partitions")
 
 
+def test_named_properties_are_secret_whatever_their_names() -> None:
+    conf, names = {"spark.region": "hush", "spark.a": "open"}, frozenset({"spark.region"})
+    submission = DriverSubmission(name="n", epoch=1, nonce="n", script="s.py", conf=conf, secret_names=names)
+    request = create_request(submission, MASTER_URL)
+    assert json.loads(request.pop("environmentVariables")[SECRET_CONF_VARIABLE]) == {"spark.region": "hush"}
+    assert "spark.a=open" in request["appArgs"]
+    assert "hush" not in json.dumps(request)
+    (pattern,) = [argument for argument in request["appArgs"] if argument.startswith("spark.redaction.regex=")]
+    assert re.search(pattern.partition("=")[2], "spark.region")
+    assert not re.search(pattern.partition("=")[2], "spark_region")
+
+
 def test_redaction_of_the_user_takes_precedence() -> None:
     assert redaction_pattern({"spark.redaction.regex": "(?i)mine"}) == "(?i)mine"
 

@@ -1,0 +1,210 @@
+"""The brokers of a connection of type `kafka`. The client is a fake; the tests on real brokers use the real one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk._shared.secrets_masker import redact
+from confluent_kafka import KafkaError, KafkaException
+
+from airflow_adaptive.hooks.kafka import MAX_AGE_S, KafkaAdminHook, KafkaBrokers
+from airflow_adaptive.ports import SourceUnreachableError
+from airflow_adaptive.stores.store_access import StoreUnavailableError
+
+Define = Callable[..., KafkaAdminHook]
+
+
+@pytest.fixture
+def define(monkeypatch: pytest.MonkeyPatch) -> Define:
+    """Define the connection `kafka_test` by its extra fields."""
+
+    def define(**extra: object) -> KafkaAdminHook:
+        monkeypatch.setenv("AIRFLOW_CONN_KAFKA_TEST", json.dumps({"conn_type": "kafka", "extra": extra}))
+        return KafkaAdminHook("kafka_test")
+
+    return define
+
+
+class Clock:
+    """A clock that the test sets."""
+
+    def __init__(self) -> None:
+        self.elapsed = 0.0
+
+
+class Client:
+    """A client of `confluent_kafka` whose answers the test gives."""
+
+    def __init__(self, **ends: list[int]) -> None:
+        self.ends = ends
+        self.requests: list[list[str]] = []
+        self.waiting: list[Future[Any]] = []
+        self.is_waiting = False
+        self.begun = asyncio.Event()
+
+    def poll(self, timeout: float) -> int:
+        assert timeout == 0
+        return 0
+
+    def describe_topics(self, topics: Any, request_timeout: float) -> dict[str, Future[Any]]:
+        assert request_timeout > 0
+        names = list(topics.topic_names)
+        self.requests.append(names)
+        return {name: self._described(name) for name in names}
+
+    def _described(self, name: str) -> Future[Any]:
+        future: Future[Any] = Future()
+        if name not in self.ends:
+            future.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
+        elif self.is_waiting:
+            self.waiting.append(future)
+            self.begun.set()
+        else:
+            future.set_result(self.partitions(name))
+        return future
+
+    def partitions(self, name: str) -> Any:
+        return SimpleNamespace(partitions=[SimpleNamespace(id=number) for number in range(len(self.ends[name]))])
+
+    def list_offsets(self, specs: Any, request_timeout: float) -> dict[Any, Future[Any]]:
+        assert request_timeout > 0
+        found: dict[Any, Future[Any]] = {}
+        for partition in specs:
+            found[partition] = Future()
+            found[partition].set_result(SimpleNamespace(offset=self.ends[partition.topic][partition.partition]))
+        return found
+
+
+class Connected:
+    """Brokers over clients of the test."""
+
+    def __init__(self, *clients: Client | Exception) -> None:
+        self.clock = Clock()
+        self.left = list(clients)
+        self.brokers = KafkaBrokers(self.connect, self.read_connection, self.clock)  # type: ignore[arg-type]
+
+    def connect(self) -> Any:
+        client = self.left.pop(0)
+        if isinstance(client, Exception):
+            raise client
+        return client
+
+    async def read_connection(self, work: Callable[[], Any]) -> Any:
+        return work()
+
+    async def read(self, *topics: str) -> Any:
+        self.clock.elapsed += 1
+        return await self.brokers.end_offsets(topics)
+
+
+@pytest.mark.asyncio
+async def test_end_offsets_of_all_partitions_are_read() -> None:
+    connected = Connected(client := Client(a=[3, 0], b=[7]))
+    assert await connected.read("a", "b") == {"a": {0: 3, 1: 0}, "b": {0: 7}}
+    client.ends["a"] = [4, 0, 1]
+    assert await connected.read("a") == {"a": {0: 4, 1: 0, 2: 1}}
+    assert client.requests == [["a", "b"], ["a"]]
+
+
+@pytest.mark.asyncio
+async def test_one_read_at_a_time_serves_all_jobs() -> None:
+    """The brokers hang. A hundred jobs request three topics in the meantime."""
+    connected = Connected(client := Client(a=[3], b=[7], c=[1]))
+    client.is_waiting = True
+    first = asyncio.create_task(connected.read("a"))
+    await client.begun.wait()
+    others = [asyncio.create_task(connected.read("abc"[number % 3])) for number in range(100)]
+    await asyncio.sleep(0.01)
+    assert client.requests == [["a"]]
+    client.is_waiting = False
+    client.waiting[0].set_result(client.partitions("a"))
+    assert await first == {"a": {0: 3}}
+    await asyncio.gather(*others)
+    assert client.requests == [["a"], ["a", "b", "c"]]
+
+
+@pytest.mark.asyncio
+async def test_a_topic_fails_alone() -> None:
+    connected = Connected(Client(a=[3]))
+    good, bad = asyncio.create_task(connected.read("a")), asyncio.create_task(connected.read("missing"))
+    assert await good == {"a": {0: 3}}
+    with pytest.raises(SourceUnreachableError, match="the end offsets of topic 'missing' cannot be read: "):
+        await bad
+
+
+@pytest.mark.asyncio
+async def test_a_canceled_read_does_not_lose_the_topics_of_other_jobs() -> None:
+    """Two jobs wait for the read of a third job. The next read covers the topics of both, and its job is canceled."""
+    connected = Connected(client := Client(a=[3], b=[7], c=[1]))
+    client.is_waiting = True
+    first = asyncio.create_task(connected.read("a"))
+    await client.begun.wait()
+    canceled, following = asyncio.create_task(connected.read("b")), asyncio.create_task(connected.read("c"))
+    await asyncio.sleep(0)
+    client.begun.clear()
+    client.waiting[0].set_result(client.partitions("a"))
+    await first
+    await client.begun.wait()
+    client.is_waiting = False
+    canceled.cancel()
+    assert await following == {"c": {0: 1}}
+    assert client.requests == [["a"], ["b", "c"], ["c"]]
+
+
+@pytest.mark.asyncio
+async def test_connection_is_read_again_when_the_brokers_fail_for_a_minute() -> None:
+    connected = Connected(Client(), Client(a=[3]))
+    for _ in range(2):
+        with pytest.raises(SourceUnreachableError):
+            await connected.read("a")
+    connected.clock.elapsed += MAX_AGE_S
+    with pytest.raises(SourceUnreachableError):
+        await connected.read("a")
+    assert await connected.read("a") == {"a": {0: 3}}
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("error", [StoreUnavailableError("no answer"), SourceUnreachableError("no answer")])
+async def test_connection_that_cannot_be_read_is_read_again(error: Exception) -> None:
+    connected = Connected(error, Client(a=[3]))
+    with pytest.raises(SourceUnreachableError, match="no answer"):
+        await connected.read("a")
+    assert await connected.read("a") == {"a": {0: 3}}
+
+
+def test_missing_connection_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SourceUnreachableError, match="'no_such' is not defined: .*airflow connections add no_such"):
+        KafkaAdminHook("no_such").client()
+
+
+@pytest.mark.parametrize(
+    ("extra", "problem"),
+    [
+        ({"group.id": "a"}, "bootstrap.servers"),
+        ({"bootstrap.servers": "a:1", "security.protocol": "quiet"}, "security.protocol"),
+        ({"bootstrap.servers": "a:1", "oauth_cb": "a.b"}, "callback"),
+    ],
+)
+def test_invalid_connection_is_an_error(define: Define, extra: dict[str, object], problem: str) -> None:
+    with pytest.raises(SourceUnreachableError, match=f"connection 'kafka_test': .*{problem}"):
+        define(**extra).client()
+
+
+def test_credentials_are_masked_in_logs(define: Define) -> None:
+    secrets = {"sasl.username": "reader", "sasl.password": "quiet-password", "ssl.key.password": "quiet-passphrase"}
+    define(**{"bootstrap.servers": "127.0.0.1:1", "sasl.mechanism": "PLAIN", **secrets}).client()
+    assert redact("reader: quiet-password, quiet-passphrase") == "reader: ***, ***"
+
+
+def test_private_key_is_masked_in_logs_although_its_name_is_not_secret(define: Define) -> None:
+    key = "-----BEGIN PRIVATE KEY-----quiet-key-----END PRIVATE KEY-----"
+    with pytest.raises(SourceUnreachableError) as raised:
+        define(**{"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SSL", "ssl.key.pem": key}).client()
+    assert "quiet-key" not in str(raised.value)
+    assert redact(f"the key is {key}") == "the key is ***"
