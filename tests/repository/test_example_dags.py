@@ -78,3 +78,11 @@ def test_calendar_of_the_combined_example_sets_floor_and_ceiling_of_the_load(dag
         ("2026-09-30T22:00", "closing of the month", (3, 4)),
     ]
     assert policy.load.target == 0.7
+
+
+def test_each_job_of_the_fleet_has_its_own_input_and_output(dags: dict[str, Any]):
+    fleet = dags["flight_airports"].get_task("airports")
+    task = fleet.unmap({"job": "kennedy", "parallelism": (1, 4)})
+    task.render_template_fields({"params": {"directory": "/data"}, "task": task})
+    assert task.application_args == ["--input=/data/kennedy/input", "--output=/data/kennedy/output"]
+    assert task.parallelism == (1, 4)

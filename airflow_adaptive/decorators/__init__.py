@@ -1,0 +1,1 @@
+"""The task decorator `@task.adaptive_spark`."""
