@@ -37,7 +37,7 @@ class SparkResourcesSensor(BaseSensorOperator):
     Args:
         parallelism: lower and upper bound of a job without a graph; a single number sets both.
         job_graph: vertices with bounds of their own, instead of `parallelism`.
-        conn_id: Airflow connection of type `spark`. Its host selects the cluster manager: `spark://` or `k8s://`. (templated)
+        conn_id: Airflow connection of type `adaptive_spark` or `spark`. Its host selects the cluster manager: `spark://` or `k8s://`. (templated)
         kubernetes_conn_id: Airflow connection of type `kubernetes` with the credentials of a Kubernetes cluster. (templated)
         namespace: Kubernetes namespace instead of the one in the connection `conn_id`. (templated)
         driver_cores: cores of the driver of the job.

@@ -13,8 +13,10 @@ from airflow_adaptive.spark.connection_fields import (
     EXECUTOR_ENVIRONMENT,
     EXECUTOR_OPTIONS,
     AddressError,
+    given_fields,
     read_conf,
     read_port,
+    read_secret_conf,
     read_texts,
     read_timeout,
 )
@@ -51,6 +53,7 @@ class KubernetesAddress:
         has_node_autoscaling: whether the cluster adds nodes for pods that do not fit.
         timeout_s: maximum time for a connection to the API server, and for its response, in seconds.
         conf: Spark properties of every driver; the place for secret ones.
+        secret_names: names in `conf` whose values are secret whatever their names.
         secret_env: secret environment variables of every driver.
     """
 
@@ -61,6 +64,7 @@ class KubernetesAddress:
     has_node_autoscaling: bool = False
     timeout_s: float = DEFAULT_TIMEOUT_S
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secret_names: frozenset[str] = frozenset()
     secret_env: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
@@ -71,7 +75,8 @@ class KubernetesAddress:
     @property
     def secrets(self) -> tuple[str, ...]:
         """Values that must not appear in any output."""
-        return (*secret_values(self.conf), *self.secret_env.values())
+        named = (self.conf[name] for name in self.secret_names)
+        return (*secret_values(self.conf), *named, *self.secret_env.values())
 
     @property
     def place(self) -> tuple[str, str]:
@@ -87,25 +92,27 @@ class KubernetesAddress:
 
 
 def parse_kubernetes_address(host: str, port: int | None, extra: Mapping[str, Any]) -> KubernetesAddress:
-    """Read the fields of an Airflow connection of type `spark` whose host begins with `k8s://`.
+    """Read the fields of an Airflow connection whose host begins with `k8s://`.
 
     Args:
         host: `k8s://https://api:6443`, or `k8s://api` with the port in `port`; https is the default, as in Spark.
         port: port of the API server, if `host` has none.
-        extra: `namespace`, `max-cores` (CPU cores), `max-memory` ("100g"), `node-autoscaling` (true or false), `timeout` (seconds), `conf` (Spark properties), `secret-env`
-            (environment variables). Other fields are ignored.
+        extra: `namespace`, `max-cores` (CPU cores), `max-memory` ("100g"), `node-autoscaling` (true or false), `timeout` (seconds), `conf` and `secret-conf`
+            (Spark properties), `secret-env` (environment variables). Fields without a value and other fields are ignored.
 
     Raises:
         AddressError: the fields do not describe a Kubernetes cluster.
     """
+    extra = given_fields(extra)
     return KubernetesAddress(
         server=_server(host, port),
-        namespace=read_namespace(extra.get("namespace") or DEFAULT_NAMESPACE),
+        namespace=read_namespace(extra.get("namespace", DEFAULT_NAMESPACE)),
         max_cpu_millicores=_millicores(extra.get("max-cores")),
         max_memory_bytes=_bytes(extra.get("max-memory")),
         has_node_autoscaling=_flag("node-autoscaling", extra.get("node-autoscaling", False)),
         timeout_s=read_timeout(extra.get("timeout", DEFAULT_TIMEOUT_S)),
-        conf=read_conf(extra.get("conf", {}), READABLE),
+        conf=read_conf(extra, READABLE),
+        secret_names=frozenset(read_secret_conf(extra)),
         secret_env=read_texts("secret-env", extra.get("secret-env", {})),
     )
 

@@ -26,6 +26,7 @@ from airflow_adaptive.spark.kubernetes.capacity.capacity import UnboundedError
 from airflow_adaptive.spark.kubernetes.capacity.pod_requests import pod_request
 from airflow_adaptive.spark.kubernetes.capacity_reader import CapacityReader
 from airflow_adaptive.spark.kubernetes.cluster_reads import ClusterReads
+from airflow_adaptive.spark.kubernetes.driver.code import mount_code
 from airflow_adaptive.spark.kubernetes.driver.manifests import driver_manifests
 from airflow_adaptive.spark.kubernetes.driver.names import (
     EPOCH,
@@ -120,7 +121,8 @@ class KubernetesCluster:
 
         Raises `NotSubmittedError`, `ClusterUnreachableError` (whether it was created is unknown) or `SubmissionRefusedError`.
         """
-        manifests = driver_manifests(submission, self._address)
+        submission, code = await mount_code(submission)
+        manifests = driver_manifests(submission, self._address, code)
         try:
             await self._objects.delete_before(manifests.identity, ended=False)
         except ClusterUnreachableError as error:

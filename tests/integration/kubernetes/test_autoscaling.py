@@ -53,6 +53,7 @@ def fill(team: Namespace, node: str, pods: int) -> None:
     team.create("Pod", "others", {"spec": {"nodeName": node, "containers": [container]}})
 
 
+@pytest.mark.long
 @pytest.mark.asyncio
 @pytest.mark.timeout(600)
 async def test_a_job_gets_a_node_that_joins_during_its_probe(

@@ -60,6 +60,7 @@ async def test_a_job_waits_starts_grows_and_processes_each_record_once(
             assert team.pods() == []
             await set_quota(team, 2)
             await job.wait_for_state(loop, "Executing", parallelism=1)
+            assert "code-0" in team.api.get(team.path("configmaps", driver_pod(loop)))["binaryData"]
             await job.wait_rows()
             await set_quota(team, 3)
             await job.wait_for_state(loop, "Executing", parallelism=2)

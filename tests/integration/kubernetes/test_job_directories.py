@@ -27,6 +27,7 @@ CLAIM = "jobs"
 BUCKET = "jobs"
 
 
+@pytest.mark.long
 @pytest.mark.asyncio
 @pytest.mark.timeout(600)
 async def test_jobs_on_a_shared_volume_and_on_s3_survive_the_loss_of_a_driver(

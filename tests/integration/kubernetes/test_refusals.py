@@ -181,6 +181,7 @@ async def test_each_missing_verb_is_named_with_the_user(kubernetes_cluster: Kube
     assert f"the user 'powerless' may not {missing} in namespace '{team.name}'" in str(raised.value)
 
 
+@pytest.mark.long
 async def test_a_token_that_the_api_server_rejects_is_replaced(
     kubernetes_cluster: KubernetesCluster, team: Namespace
 ) -> None:

@@ -77,6 +77,7 @@ def lasting(team: Namespace, seconds: float) -> set[str]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.asyncio
 @pytest.mark.timeout(600)
 async def test_executors_stay_while_the_query_is_idle(

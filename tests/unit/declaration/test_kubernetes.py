@@ -118,6 +118,7 @@ def test_invalid_parameter_is_named(parameters: dict[str, Any], message: str) ->
     "parameters",
     [
         {"labels": {"example.com/team": "a_b.c-1", "x": ""}},
+        {"labels": {"Z" * 63: "A" + "Z_.-" * 15 + "A9", "example.com/Y": "Z"}},
         {"annotations": {"note": "any text, of any length"}},
         {"node_selector": {"kubernetes.io/arch": "amd64"}},
         {"tolerations": [TOLERATION], "image_pull_secrets": ("registry.example",)},

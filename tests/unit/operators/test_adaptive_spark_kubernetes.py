@@ -29,7 +29,7 @@ def test_parameters_reach_the_triggerer(make, airflow):
         tolerations=[{"operator": "Exists"}],
     )
     trigger = deferral(operator.execute, {"ti": FakeInstance()})
-    assert trigger.connections == {"spark": "spark_k8s", "kubernetes": "staging", "namespace": "team-b"}
+    assert trigger.connections == {"spark": "spark_k8s", "kubernetes": "staging", "namespace": "team-b", "kafka": ""}
     conf = trigger._job.conf
     assert conf["spark.kubernetes.container.image"] == "spark:4.2"
     assert conf["spark.kubernetes.executor.label.team"] == "b"

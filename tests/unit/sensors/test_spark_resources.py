@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,6 +15,7 @@ from airflow.sdk.exceptions import (
     TaskDeferred,
 )
 
+from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.runtime.spec import ExecutorShape
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
@@ -108,7 +110,7 @@ def test_sensor_calculates_the_request_of_a_pod_as_the_job_does() -> None:
         sensor(conn_id="spark_k8s", namespace="team-b", conf=conf, tolerations=[{"operator": "Exists"}]).execute({})
     trigger = deferred.value.trigger
     assert isinstance(trigger, SparkResourcesTrigger)
-    assert trigger.connections == {"spark": "spark_k8s", "kubernetes": "kubernetes_default", "namespace": "team-b"}
+    assert trigger.connections == asdict(ConnectionIds("spark_k8s", "kubernetes_default", "team-b"))
     assert decode(ExecutorShape, trigger.wanted["executor"]).request.memory_bytes == (1024 + 512) << 20
 
 

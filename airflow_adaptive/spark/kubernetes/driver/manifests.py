@@ -7,6 +7,7 @@ spark-submit has to read a secret property itself.
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from airflow_adaptive.ports import (
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
 from airflow_adaptive.spark.kubernetes.capacity.planned_pod import planned_executor
 from airflow_adaptive.spark.kubernetes.capacity.requests import driver_request
+from airflow_adaptive.spark.kubernetes.driver.code import NO_CODE, MountedCode
 from airflow_adaptive.spark.kubernetes.driver.names import EXECUTOR_REQUEST, DriverIdentity
 from airflow_adaptive.spark.kubernetes.driver.pod import driver_pod
 from airflow_adaptive.spark.kubernetes.driver.pod_template import executor_template
@@ -45,6 +47,7 @@ class DriverManifests:
         identity: identity of the submission.
         pod: the pod.
         config: data of the ConfigMap.
+        code: code in the ConfigMap.
         secret: data of the Secret.
     """
 
@@ -52,6 +55,7 @@ class DriverManifests:
     pod: Json
     config: Mapping[str, str]
     secret: Mapping[str, str]
+    code: MountedCode = NO_CODE
 
     def dependents(self, uid: str) -> Mapping[str, Json]:
         """Return the objects that the pod with this uid owns, by their collection. A driver without secrets has no Secret."""
@@ -64,30 +68,44 @@ class DriverManifests:
         }
         common = {"apiVersion": "v1", "metadata": metadata}
         secret = {"secrets": {**common, "kind": "Secret", "type": "Opaque", "stringData": self.secret}}
-        return {"configmaps": {**common, "kind": "ConfigMap", "data": self.config}, **(secret if self.secret else {})}
+        config = {**common, "kind": "ConfigMap", "data": self.config, "binaryData": _encoded(self.code.files)}
+        return {"configmaps": config, **(secret if self.secret else {})}
 
 
-def driver_manifests(submission: DriverSubmission, address: KubernetesAddress) -> DriverManifests:
+def driver_manifests(
+    submission: DriverSubmission, address: KubernetesAddress, code: MountedCode = NO_CODE
+) -> DriverManifests:
     """Return the objects of a driver.
+
+    Args:
+        submission: the driver.
+        address: address and options of the cluster.
+        code: code of the driver that its ConfigMap contains.
 
     Raises:
         SubmissionRefusedError: the driver has no size, or a property or a pod template is not valid.
     """
     properties = spark_properties(submission, address)
     variables = _secret_variables(submission, address, properties)
-    read_at_launch = launch_properties(properties)
+    names = address.secret_names
+    read_at_launch = launch_properties(properties, names)
     files = {PROPERTIES_FILE: to_file(read_at_launch)}
-    has_secrets = any(is_secret_property(name, value) for name, value in read_at_launch.items())
+    has_secrets = any(name in names or is_secret_property(name, value) for name, value in read_at_launch.items())
     secret = {**variables, **(files if has_secrets else {})}
     template = executor_template(submission.executor_template, properties)
-    pod = driver_pod(submission, properties, _request(submission, properties), [*secret])
+    pod = driver_pod(submission, properties, _request(submission, properties), [*secret], code.paths)
     pod["metadata"]["annotations"][EXECUTOR_REQUEST] = _executor_request(submission, properties, template)
     return DriverManifests(
         identity=DriverIdentity(submission.name, submission.epoch, submission.nonce),
         pod=pod,
         config={TEMPLATE_FILE: json.dumps(template, sort_keys=True), **({} if has_secrets else files)},
         secret=secret,
+        code=code,
     )
+
+
+def _encoded(files: Mapping[str, bytes]) -> dict[str, str]:
+    return {key: b64encode(content).decode() for key, content in files.items()}
 
 
 def _request(submission: DriverSubmission, properties: Mapping[str, str]) -> Any:
@@ -111,7 +129,7 @@ def _secret_variables(
     """Return the secret variables of the driver's environment. A variable in `env` of the job takes precedence."""
     secret_env = {**address.secret_env, **submission.secret_env}
     variables = {name: value for name, value in secret_env.items() if name not in submission.env}
-    secrets = secret_properties(properties)
+    secrets = secret_properties(properties, address.secret_names)
     return {
         **variables,
         **({SECRET_ENV_VARIABLE: json.dumps([*variables])} if variables else {}),

@@ -17,7 +17,7 @@ from airflow_adaptive.spark.kubernetes.driver.pod_template import (
     read_template,
     spark_container,
 )
-from airflow_adaptive.spark.kubernetes.driver.properties import FOLDER, PROPERTIES_FILE
+from airflow_adaptive.spark.kubernetes.driver.properties import FOLDER, PROPERTIES_FILE, TEMPLATE_FILE
 from airflow_adaptive.spark.kubernetes.driver.status import CONTAINER
 from airflow_adaptive.spark.kubernetes.driver.volumes import driver_volumes
 
@@ -35,7 +35,11 @@ Json = Mapping[str, Any]
 
 
 def driver_pod(
-    submission: DriverSubmission, properties: Mapping[str, str], request: Resources, secret_keys: Sequence[str]
+    submission: DriverSubmission,
+    properties: Mapping[str, str],
+    request: Resources,
+    secret_keys: Sequence[str],
+    code_paths: Mapping[str, str],
 ) -> Json:
     """Return the pod of a driver.
 
@@ -44,6 +48,7 @@ def driver_pod(
         properties: all Spark properties of the driver.
         request: CPU and memory of the driver's container.
         secret_keys: keys of the Secret of the driver: variables of its environment, and possibly the file of the properties.
+        code_paths: key of the ConfigMap of the driver -> path of this code in `FOLDER`.
 
     Raises:
         SubmissionRefusedError: a property or the pod template is not valid.
@@ -78,7 +83,7 @@ def driver_pod(
         **_placement(properties, given),
         "restartPolicy": RESTART_POLICY,
         "containers": [container, *others],
-        "volumes": [*(given.get("volumes") or ()), *volumes, _files(identity, secret_keys)],
+        "volumes": [*(given.get("volumes") or ()), *volumes, _files(identity, secret_keys, code_paths)],
     }
     return {"apiVersion": "v1", "kind": "Pod", "metadata": _metadata(identity, properties, template), "spec": spec}
 
@@ -169,13 +174,18 @@ def _placement(properties: Mapping[str, str], given: Json) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value}
 
 
-def _files(identity: DriverIdentity, secret_keys: Sequence[str]) -> Json:
+def _files(identity: DriverIdentity, secret_keys: Sequence[str], code_paths: Mapping[str, str]) -> Json:
     """Return the volume of the driver's files. The pod waits until the ConfigMap and the Secret exist, so no partial driver starts."""
-    secret = {"name": identity.pod, "items": [{"key": PROPERTIES_FILE, "path": PROPERTIES_FILE}]}
-    sources: list[Json] = [{"configMap": {"name": identity.pod}}]
-    if PROPERTIES_FILE in secret_keys:
-        sources.append({"secret": secret})
+    has_secret_file = PROPERTIES_FILE in secret_keys
+    config = {name: name for name in (TEMPLATE_FILE, *(() if has_secret_file else (PROPERTIES_FILE,)))}
+    sources: list[Json] = [{"configMap": _projection(identity, {**config, **code_paths})}]
+    if has_secret_file:
+        sources.append({"secret": _projection(identity, {PROPERTIES_FILE: PROPERTIES_FILE})})
     return {"name": FILES, "projected": {"sources": sources}}
+
+
+def _projection(identity: DriverIdentity, paths: Mapping[str, str]) -> Json:
+    return {"name": identity.pod, "items": [{"key": key, "path": path} for key, path in paths.items()]}
 
 
 def _with_prefix(properties: Mapping[str, str], prefix: str) -> dict[str, str]:

@@ -12,16 +12,12 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from airflow_adaptive.ports import (
-    SECRET_NAME_PATTERN,
-    SECRET_VALUE_PATTERN,
-    DriverSubmission,
-    is_secret_name,
-)
+from airflow_adaptive.ports import DriverSubmission, is_secret_name
+from airflow_adaptive.spark.connection_fields import LAUNCH_PREFIXES
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
 from airflow_adaptive.spark.kubernetes.driver.names import DriverIdentity
 from airflow_adaptive.spark.properties import common_properties
-from airflow_adaptive.spark.secrets import is_secret_property
+from airflow_adaptive.spark.secrets import REDACTION, is_secret_property, redaction_pattern
 
 FOLDER: Final = "/etc/airflow-adaptive"
 """Folder of the driver's container with the files below."""
@@ -29,13 +25,9 @@ FOLDER: Final = "/etc/airflow-adaptive"
 PROPERTIES_FILE: Final = "spark.properties"
 TEMPLATE_FILE: Final = "executor-pod.json"
 
-LAUNCH_PREFIXES: Final = ("spark.driver.", "spark.jars", "spark.submit.")
-"""Properties that spark-submit reads before the driver can set properties."""
-
 HADOOP_PREFIX: Final = "spark.hadoop."
 
 DEFAULTS: Final = {
-    "spark.redaction.regex": f"{SECRET_NAME_PATTERN}|{SECRET_VALUE_PATTERN}",
     "spark.driver.port": "7078",
     "spark.driver.blockManager.port": "7079",
     "spark.kubernetes.driver.annotateExitException": "true",
@@ -66,6 +58,7 @@ def spark_properties(submission: DriverSubmission, address: KubernetesAddress) -
     given = {**address.conf, **submission.conf}
     return {
         **DEFAULTS,
+        REDACTION: redaction_pattern(address.secret_names),
         **({} if ON_DEMAND in given.values() else WITHOUT_CLAIMS),
         **given,
         **_sizes(submission),
@@ -105,21 +98,27 @@ def _sizes(submission: DriverSubmission) -> dict[str, str]:
     }
 
 
-def secret_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the secret properties that the runtime sets on the session. spark-submit reads the others before the runtime starts."""
+def secret_properties(properties: Mapping[str, str], names: frozenset[str] = frozenset()) -> dict[str, str]:
+    """Return the secret properties that the runtime sets on the session. spark-submit reads the others before the runtime starts.
+
+    Args:
+        properties: all properties of a driver.
+        names: names whose values are secret whatever their names.
+    """
     return {
         name: value
         for name, value in properties.items()
-        if is_secret_property(name, value) and (is_secret_name(name) or not name.startswith(LAUNCH_PREFIXES))
+        if name in names
+        or (is_secret_property(name, value) and (is_secret_name(name) or not name.startswith(LAUNCH_PREFIXES)))
     }
 
 
-def launch_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties that spark-submit reads: all but secrets that only the session needs.
+def launch_properties(properties: Mapping[str, str], names: frozenset[str] = frozenset()) -> dict[str, str]:
+    """Return the properties that spark-submit reads: all but secrets that only the session needs. The arguments are those of `secret_properties`.
 
     spark-submit loads the code from the job directory before the runtime starts, so it needs the credentials of Hadoop's file systems.
     """
-    secrets = secret_properties(properties)
+    secrets = secret_properties(properties, names)
     return {name: value for name, value in properties.items() if name not in secrets or name.startswith(HADOOP_PREFIX)}
 
 

@@ -68,6 +68,7 @@ def folder_of(owner: subprocess.Popen[str]) -> Path:
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_nothing_remains_after_the_end(before: set[Path], owner: subprocess.Popen[str]):
     folder = folder_of(owner)
@@ -87,6 +88,7 @@ def test_nothing_remains_after_the_owner_was_killed(owner: subprocess.Popen[str]
     assert remains(folder) == []
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_the_next_cluster_removes_what_a_killed_owner_and_a_killed_guardian_left(owner: subprocess.Popen[str]):
     folder = folder_of(owner)

@@ -84,6 +84,7 @@ def test_a_frozen_api_server_keeps_requests_waiting(kubernetes_control_plane: Ku
     assert admin.get("/version")["major"] == "1"
 
 
+@pytest.mark.long
 def test_a_slowed_api_server_freezes_again_and_again(kubernetes_control_plane: KubernetesCluster):
     control_plane = kubernetes_control_plane.control_plane
     with control_plane.api_server.slowed(frozen_s=5, running_s=0.1):
@@ -93,6 +94,7 @@ def test_a_slowed_api_server_freezes_again_and_again(kubernetes_control_plane: K
     assert answers_within(control_plane.url, 60)
 
 
+@pytest.mark.long
 def test_servers_restart_with_their_objects(kubernetes_control_plane: KubernetesCluster, team: Namespace):
     control_plane = kubernetes_control_plane.control_plane
     team.create("ConfigMap", "settings", {})

@@ -66,6 +66,7 @@ def test_a_process_continues_while_its_kubelet_restarts(own: Namespace, kubernet
     assert sleeping_on(kubernetes_cluster, "node-1") == before
 
 
+@pytest.mark.long
 def test_a_lost_node_runs_nothing_until_it_starts_again(own: Namespace, kubernetes_cluster: KubernetesCluster):
     start_pod(own, "driver", "node-2")
     node = kubernetes_cluster.node("node-2")
@@ -79,6 +80,7 @@ def test_a_lost_node_runs_nothing_until_it_starts_again(own: Namespace, kubernet
     assert len(sleeping_on(kubernetes_cluster, "node-2")) == 1
 
 
+@pytest.mark.long
 def test_a_drained_node_runs_no_pods_and_accepts_none(own: Namespace, kubernetes_cluster: KubernetesCluster):
     start_pod(own, "driver", "node-1")
     drain(own.api, "node-1")

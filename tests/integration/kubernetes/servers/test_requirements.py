@@ -58,6 +58,7 @@ def test_tests_fail_without_a_cluster(tmp_path: Path):
     assert "Traceback" not in result.stdout
 
 
+@pytest.mark.long
 def test_an_existing_cluster_deselects_the_tests_that_break_a_cluster():
     result = run("pytest", "-q", "--collect-only", HERE, **{CONTEXT_VARIABLE: "existing"})
     collected = {line.partition("::")[0] for line in result.stdout.splitlines() if "::" in line}

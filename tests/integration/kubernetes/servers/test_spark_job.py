@@ -69,6 +69,7 @@ def test_a_driver_pod_runs_tasks_on_executor_pods_that_it_owns(kubernetes_cluste
     wait_until(lambda: own.pods() == [], TIMEOUT_S, "end of the executors with their driver")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(500)
 def test_a_driver_continues_on_a_node_that_is_not_ready(kubernetes_cluster: KubernetesCluster, own: Namespace):
     create_job(own, kubernetes_cluster.control_plane.url, SUM, executors=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,6 +14,12 @@ from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
 from airflow_adaptive.spark.kubernetes.client import KubernetesCluster
 from tests.support.kubernetes.control_plane import ControlPlane, Credentials
+
+TLS_SHUTDOWN_S = 0.5
+"""Time in which the connections of a client end after its `close`, which does not wait for those of canceled requests.
+
+Source: aiohttp's documentation, section "Graceful Shutdown".
+"""
 
 
 class KubeconfigSource:
@@ -84,3 +91,4 @@ async def cluster_client(
         yield client
     finally:
         await client.close()
+        await asyncio.sleep(TLS_SHUTDOWN_S)

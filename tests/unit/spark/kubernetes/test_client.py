@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -75,6 +76,17 @@ async def test_a_submission_creates_the_pod_first(server: FakeApi) -> None:
     async with client_of(server) as client:
         assert await client.submit(submission()) == f"{POD}@uid-1"
     assert created(server) == [f"pods/{POD}", f"configmaps/{POD}", f"secrets/{POD}"]
+
+
+async def test_the_code_is_in_the_config_map(server: FakeApi) -> None:
+    async def read_code(_most_bytes: int) -> dict[str, bytes]:
+        return {"/jobs/run.py": b"print()"}
+
+    async with client_of(server) as client:
+        await client.submit(replace(submission(), read_code=read_code))
+    assert server.objects[f"{ROOT}/configmaps/{POD}"]["binaryData"] == {"code-0": "cHJpbnQoKQ=="}
+    container = server.objects[f"{ROOT}/pods/{POD}"]["spec"]["containers"][0]
+    assert container["args"][-1] == "file:///etc/airflow-adaptive/code/run.py"
 
 
 async def test_commands_for_the_logs_and_the_spark_ui_are_logged(

@@ -9,6 +9,7 @@ import pytest
 
 from airflow_adaptive.ports import SECRET_CONF_VARIABLE, SECRET_ENV_VARIABLE, DriverSubmission, SubmissionRefusedError
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
+from airflow_adaptive.spark.kubernetes.driver.code import MountedCode
 from airflow_adaptive.spark.kubernetes.driver.manifests import DriverManifests, driver_manifests
 from airflow_adaptive.spark.kubernetes.driver.names import DriverIdentity
 
@@ -19,9 +20,12 @@ IMAGE = {"spark.kubernetes.container.image": "spark:4"}
 def manifests(
     conf: dict[str, str] | None = None, template: dict[str, Any] | None = None, **parts: Any
 ) -> DriverManifests:
-    options = {name: parts.pop(name) for name in ("secret_env", "address_conf") if name in parts}
+    options = {name: parts.pop(name) for name in ("secret_env", "address_conf", "secret_names") if name in parts}
     address = KubernetesAddress(
-        server="https://api", conf=options.get("address_conf", {}), secret_env=options.get("secret_env", {})
+        server="https://api",
+        conf=options.get("address_conf", {}),
+        secret_names=frozenset(options.get("secret_names", ())),
+        secret_env=options.get("secret_env", {}),
     )
     submission = DriverSubmission(
         name="departures",
@@ -176,7 +180,8 @@ def test_the_pod_owns_what_it_waits_for():
         (owner,) = manifest["metadata"]["ownerReferences"]
         assert owner == {"apiVersion": "v1", "kind": "Pod", "name": NAME, "uid": "uid-1"}
     sources = created.pod["spec"]["volumes"][-1]["projected"]["sources"]
-    assert sources == [{"configMap": {"name": NAME}}]
+    items = [{"key": name, "path": name} for name in ("executor-pod.json", "spark.properties")]
+    assert sources == [{"configMap": {"name": NAME, "items": items}}]
 
 
 def test_a_driver_without_secrets_has_no_secret():
@@ -199,6 +204,18 @@ def test_secret_values_are_in_the_secret_only():
         SECRET_CONF_VARIABLE: json.dumps({"spark.my.password": "t0ps3cret-3", "spark.my.secret.key": "t0ps3cret-1"}),
     }
     assert env(created)["DB_PASSWORD"] == {"secretKeyRef": {"name": NAME, "key": "DB_PASSWORD"}}
+
+
+def test_named_properties_are_secret_whatever_their_names():
+    conf = {"spark.region": "t0ps3cret-1", "spark.hadoop.fs.zone": "t0ps3cret-2", "spark.public": "visible"}
+    created = manifests(address_conf=conf, secret_names=["spark.region", "spark.hadoop.fs.zone"])
+    assert "t0ps3cret" not in json.dumps([created.pod, dict(created.config)])
+    assert json.loads(created.secret[SECRET_CONF_VARIABLE]) == {name: conf[name] for name in [*conf][:2]}
+    read_at_launch = created.secret["spark.properties"]
+    assert "t0ps3cret-2" in read_at_launch
+    assert "t0ps3cret-1" not in read_at_launch
+    (pattern,) = [line for line in read_at_launch.splitlines() if line.startswith("spark.redaction.regex")]
+    assert "spark" in pattern.rpartition("region")[0]
 
 
 def test_secrets_that_values_assign_are_in_the_secret_only():
@@ -224,7 +241,20 @@ def test_secret_properties_that_spark_submit_reads_move_the_file_into_the_secret
     assert "spark.properties" not in env(created)
     sources = created.pod["spec"]["volumes"][-1]["projected"]["sources"]
     items = [{"key": "spark.properties", "path": "spark.properties"}]
-    assert sources == [{"configMap": {"name": NAME}}, {"secret": {"name": NAME, "items": items}}]
+    template = [{"key": "executor-pod.json", "path": "executor-pod.json"}]
+    assert sources == [
+        {"configMap": {"name": NAME, "items": template}},
+        {"secret": {"name": NAME, "items": items}},
+    ]
+
+
+def test_the_config_map_contains_the_code():
+    submission = DriverSubmission(name="departures", epoch=2, nonce="n", script="/run.py", conf=IMAGE)
+    code = MountedCode(files={"code-0": b"\xff"}, paths={"code-0": "code/run.py"})
+    created = driver_manifests(submission, KubernetesAddress(server="https://api"), code)
+    assert created.dependents("uid-1")["configmaps"]["binaryData"] == {"code-0": "/w=="}
+    items = created.pod["spec"]["volumes"][-1]["projected"]["sources"][0]["configMap"]["items"]
+    assert items[-1] == {"key": "code-0", "path": "code/run.py"}
 
 
 def test_executors_get_their_template_from_the_config_map():
