@@ -39,7 +39,16 @@ def writer_option(writer: DataStreamWriter, name: str) -> str | None:
 
     The options are in `extraOptions` of `org.apache.spark.sql.classic.DataStreamWriter`.
     """
-    options = writer._jwrite.getClass().getDeclaredField("extraOptions")
-    options.setAccessible(True)
-    value = options.get(writer._jwrite).get(name)
+    value = _writer_field(writer, "extraOptions").get(name)
     return str(value.get()) if value.isDefined() else None
+
+
+def writer_plan(writer: DataStreamWriter) -> Any:
+    """Return the analyzed plan of a query that was not started. The data is in `ds` of the same class."""
+    return _writer_field(writer, "ds").queryExecution().analyzed()
+
+
+def _writer_field(writer: DataStreamWriter, name: str) -> Any:
+    field = writer._jwrite.getClass().getDeclaredField(name)
+    field.setAccessible(True)
+    return field.get(writer._jwrite)

@@ -21,7 +21,7 @@ class JobEvent(StrEnum):
     CANCELED = "CANCELED"
     SUSPENDED = "SUSPENDED"
     LAG_EXCEEDED = "LAG_EXCEEDED"
-    """The lag behind the sources has exceeded `lag_alert_threshold`."""
+    """The lag behind the sources has exceeded `lag_alert_threshold`, or the brokers will delete unread rows soon."""
 
 
 def event_position(summary: PublishedSummary) -> dict[str, Any]:

@@ -91,7 +91,7 @@ async def run_job_loop(
         except SupersededError:
             raise
         except (ClusterRefusedError, JobDirectoryError, SnapshotError) as error:
-            return error_event(error, None if loop is None else loop.driver)
+            return _failure_event(error, loop)
         except Exception as error:
             if loop is None and not await _is_deployed(base, spec.graph.job):
                 return error_event(error, None)
@@ -180,6 +180,13 @@ async def _kill_driver_of(spec: JobSpec, connections: ConnectionIds, base: str) 
     if driver.submission_id is None:
         raise LookupError("the cluster has not reported the id of the driver yet")
     await kill_driver(connections, driver.submission_id)
+
+
+def _failure_event(error: Exception, loop: Loop | None) -> dict[str, Any]:
+    """Return the event of an error that a restart of the loop cannot correct. Only a loop that has read the journal knows the driver."""
+    if loop is not None and loop.has_claimed:
+        return error_event(error, loop.driver)
+    return error_event(error, None, is_driver_known=isinstance(error, ClusterRefusedError))
 
 
 def _loop_event(

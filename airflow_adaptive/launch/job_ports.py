@@ -82,7 +82,10 @@ async def job_ports(
     address, storage = await _retry(retry_period, process, key, lambda: (connections.address(), _storage(base)))
     store = _job_store(job, task, process, on_rescale)
     try:
-        async with process.cluster(connections, address) as (cluster, shared):
+        async with (
+            process.cluster(connections, address) as (cluster, shared),
+            process.brokers(connections.kafka) as brokers,
+        ):
             yield Ports(
                 cluster=cluster,
                 directory=FsspecJobDirectory(storage, job),
@@ -90,6 +93,7 @@ async def job_ports(
                 clock=SystemClock(),
                 shared=shared,
                 files=process.files,
+                brokers=brokers,
             )
         await store.finish()
     finally:

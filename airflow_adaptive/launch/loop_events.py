@@ -79,11 +79,12 @@ def superseded_event(error: SupersededError) -> dict[str, Any]:
     return {"status": "superseded", "attempt": error.attempt}
 
 
-def error_event(error: Exception, driver: str | None) -> dict[str, Any]:
+def error_event(error: Exception, driver: str | None, *, is_driver_known: bool = True) -> dict[str, Any]:
     """Return the event of a loop that failed.
 
     Args:
         error: the error.
         driver: id of the driver that may still run, None if there is none.
+        is_driver_known: whether the loop could read the journal, which names the driver.
     """
-    return {"status": "error", "message": str(error), "driver": driver}
+    return {"status": "error", "message": str(error), "driver": driver, "is_driver_known": is_driver_known}

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+from airflow_adaptive.launch.cluster.brokers import kafka_brokers
 from airflow_adaptive.launch.cluster.clients import create_client
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
-from airflow_adaptive.ports import ClusterClient
+from airflow_adaptive.ports import ClusterClient, SourceOffsets
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.cluster.shared_cluster import SharedCluster
 from airflow_adaptive.runtime.observation.file_polling import FILE_POLLS_PER_SECOND
@@ -21,6 +22,9 @@ from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
 from airflow_adaptive.spark.kubernetes.api_source import ApiSource
 from airflow_adaptive.spark.standalone.address import ClusterAddress
 from airflow_adaptive.stores.store_access import StoreAccess
+
+if TYPE_CHECKING:
+    from airflow_adaptive.hooks.kafka import KafkaBrokers
 
 Resource = TypeVar("Resource")
 Result = TypeVar("Result")
@@ -103,6 +107,7 @@ class ProcessResources:
         self.connection_reads = SharedReads()
         self.store_access = StoreAccess(self.clock)
         self._clients: ResourcePool[ClusterClient] = ResourcePool(lambda client: client.close())
+        self._brokers: ResourcePool[KafkaBrokers] = ResourcePool(lambda brokers: brokers.close())
         self._sources: WeakValueDictionary[Hashable, ApiSource] = WeakValueDictionary()
         self._shared: WeakValueDictionary[Hashable, SharedCluster] = WeakValueDictionary()
 
@@ -122,7 +127,7 @@ class ProcessResources:
 
         Args:
             connections: read again if the cluster refuses their credentials.
-            address: content of the connection of type `spark`. Loops share a client only if the whole content is equal.
+            address: content of the connection of the cluster. Loops share a client only if the whole content is equal.
 
         Raises:
             OSError: the file of certificate authorities cannot be read.
@@ -131,8 +136,17 @@ class ProcessResources:
         def create() -> ClusterClient:
             return create_client(connections, address, self.store_access.read_connection, self._sources)
 
-        async with self._clients.use((connections, address), create) as client:
+        async with self._clients.use((replace(connections, kafka=""), address), create) as client:
             yield client, self._shared.setdefault(address.place, SharedCluster(self.clock))
+
+    @asynccontextmanager
+    async def brokers(self, conn_id: str) -> AsyncIterator[SourceOffsets | None]:
+        """Use the brokers of a connection of type `kafka`, which all loops with this connection share; None without a connection."""
+        if not conn_id:
+            yield None
+            return
+        async with self._brokers.use(conn_id, lambda: kafka_brokers(conn_id, self.store_access, self.clock)) as brokers:
+            yield brokers
 
 
 _resources: WeakKeyDictionary[asyncio.AbstractEventLoop, ProcessResources] = WeakKeyDictionary()

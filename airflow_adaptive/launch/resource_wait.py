@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.process_resources import ProcessResources
-from airflow_adaptive.ports import PortError
+from airflow_adaptive.ports import ClusterClient, ClusterRefusedError, ClusterUnreachableError, PortError
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.resource_wait import wait_for_resources
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape
@@ -16,9 +17,11 @@ from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.snapshot import decode
 
+log = logging.getLogger(__name__)
+
 
 async def wait_for_slots(wanted: dict[str, Any], connections: ConnectionIds, until: str) -> dict[str, Any]:
-    """Wait until the cluster has the slots of a job.
+    """Wait until the cluster has the slots of a job. A cluster that accepts no driver ends the wait, because its slots never come.
 
     Args:
         wanted: `graph`, `options`, `executor` and `driver` of the job, encoded.
@@ -35,6 +38,8 @@ async def wait_for_slots(wanted: dict[str, Any], connections: ConnectionIds, unt
         return {"status": "error", "message": str(error)}
     options = decode(Options, wanted["options"])
     async with process.cluster(connections, address) as (client, shared):
+        if (refusal := await _refusal(client)) is not None:
+            return {"status": "error", "message": refusal}
         found = await wait_for_resources(
             decode(JobGraph, wanted["graph"]),
             options,
@@ -45,3 +50,14 @@ async def wait_for_slots(wanted: dict[str, Any], connections: ConnectionIds, unt
             datetime.fromisoformat(until),
         )
     return {"status": "timeout"} if found is None else {"status": "found", **asdict(found)}
+
+
+async def _refusal(client: ClusterClient) -> str | None:
+    """Return why the cluster accepts no driver; None if it does, or if it does not answer now."""
+    try:
+        await client.check()
+    except ClusterUnreachableError as error:
+        log.info("The cluster cannot be checked now: %s", error)
+    except ClusterRefusedError as error:
+        return str(error)
+    return None

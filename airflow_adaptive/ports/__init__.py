@@ -38,6 +38,7 @@ from airflow_adaptive.ports.errors import (
     JobDirectoryError,
     NotSubmittedError,
     PortError,
+    SourceUnreachableError,
     SubmissionRefusedError,
     UnavailableError,
 )
@@ -49,6 +50,9 @@ from airflow_adaptive.ports.job_store import (
     DesiredState,
     JobStore,
     Requester,
+)
+from airflow_adaptive.ports.source_offsets import (
+    SourceOffsets,
 )
 
 __all__ = [
@@ -81,6 +85,8 @@ __all__ = [
     "Request",
     "Requester",
     "Resources",
+    "SourceOffsets",
+    "SourceUnreachableError",
     "SubmissionRefusedError",
     "SubmissionState",
     "SubmissionStatus",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol
@@ -225,6 +225,10 @@ class DriverLog:
     stderr: str = ""
 
 
+async def _no_code(_most_bytes: int) -> Mapping[str, bytes]:
+    return {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverSubmission:
     """A driver to start. All files are named by URI, because the cluster does not upload files.
@@ -237,9 +241,12 @@ class DriverSubmission:
         nonce: nonce of the journal that assigned the epoch.
         script: URI of the PySpark script, readable from each worker.
         py_files: URIs of zips and modules for `PYTHONPATH`.
+        read_code: reads the script and the other staged code, for cluster managers that can transport them: URI -> content, for URIs in `script`
+            and `py_files`; none if they have more than this number of bytes, or cannot be read now.
         args: arguments of the script.
         conf: Spark properties. They may contain secrets and are never logged. Properties with secret names reach the driver
             in its environment (`SECRET_CONF_VARIABLE`) and not as arguments.
+        secret_names: names in `conf` whose values are secret whatever their names.
         env: environment of the driver process.
         secret_env: secret variables of the environment of the driver process. They are never logged, and the driver removes their
             values from its reports.
@@ -258,8 +265,10 @@ class DriverSubmission:
     nonce: str
     script: str
     py_files: Sequence[str] = ()
+    read_code: Callable[[int], Awaitable[Mapping[str, bytes]]] = field(default=_no_code, compare=False, repr=False)
     args: Sequence[str] = ()
     conf: Mapping[str, str] = field(default_factory=dict)
+    secret_names: frozenset[str] = frozenset()
     env: Mapping[str, str] = field(default_factory=dict)
     secret_env: Mapping[str, str] = field(default_factory=dict, repr=False)
     driver_cores: int = 1

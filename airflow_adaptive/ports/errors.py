@@ -27,6 +27,10 @@ class ClusterRefusedError(PortError):
     """The cluster accepts no driver until the cluster or its connection is changed."""
 
 
+class SourceUnreachableError(PortError):
+    """The brokers of a source do not return its end offsets. A retry may help."""
+
+
 class JobDirectoryError(PortError):
     """The job directory cannot be read or written now."""
 

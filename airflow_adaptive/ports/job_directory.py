@@ -55,3 +55,10 @@ class JobDirectory(Protocol):
     async def status(self) -> DriverStatus | None:
         """Return the newest driver status, None without a valid one. Raises `JobDirectoryError`."""
         ...
+
+    async def file(self, uri: str, limit: int) -> bytes | None:
+        """Return the content of a file of the directory, by its URI.
+
+        None if the file does not exist, is not in the directory, or has more than `limit` bytes. Raises `JobDirectoryError`.
+        """
+        ...

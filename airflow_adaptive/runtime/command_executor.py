@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 from airflow_adaptive.ports import (
     ClusterClient,
     ClusterUnreachableError,
     DriverSubmission,
+    JobDirectory,
+    JobDirectoryError,
     NotSubmittedError,
     SubmissionRefusedError,
 )
@@ -40,7 +44,7 @@ checkpoint keeps its provider.
 
 
 async def execute(
-    command: Command, spec: JobSpec, nonce: str, cluster: ClusterClient, now: datetime
+    command: Command, spec: JobSpec, nonce: str, cluster: ClusterClient, directory: JobDirectory, now: datetime
 ) -> Iterable[Event]:
     """Execute one command. If the cluster does not answer, the outcome is unknown and later observations show it.
 
@@ -49,12 +53,14 @@ async def execute(
         spec: the job as deployed.
         nonce: nonce of the journal.
         cluster: client of the cluster.
+        directory: the job directory, which contains the staged code.
         now: time of the events.
     """
     try:
         match command:
             case SubmitDriver():
-                return [await _submit(command, spec, nonce, cluster, now)]
+                read_code = partial(_read_code, spec, directory)
+                return [await _submit(replace(submission(command, spec, nonce), read_code=read_code), cluster, now)]
             case KillDriver(submission_id=str() as submission_id):
                 await cluster.kill(submission_id)
             case KillDriver():
@@ -67,16 +73,31 @@ async def execute(
     return []
 
 
-async def _submit(
-    command: SubmitDriver, spec: JobSpec, nonce: str, cluster: ClusterClient, now: datetime
-) -> DriverSubmitted | DriverEnded:
+async def _submit(submitted: DriverSubmission, cluster: ClusterClient, now: datetime) -> DriverSubmitted | DriverEnded:
     try:
-        submission_id = await cluster.submit(submission(command, spec, nonce))
-        return DriverSubmitted(at=now, epoch=command.epoch, submission_id=submission_id)
+        submission_id = await cluster.submit(submitted)
+        return DriverSubmitted(at=now, epoch=submitted.epoch, submission_id=submission_id)
     except (SubmissionRefusedError, NotSubmittedError) as error:
         refused = isinstance(error, SubmissionRefusedError)
         failure = Failure(error_class=SUBMISSION_REFUSED if refused else NOT_SUBMITTED, message=str(error))
-        return DriverEnded(at=now, epoch=command.epoch, failure=failure)
+        return DriverEnded(at=now, epoch=submitted.epoch, failure=failure)
+
+
+async def _read_code(spec: JobSpec, directory: JobDirectory, most_bytes: int) -> Mapping[str, bytes]:
+    """Return the staged code of a job, see `DriverSubmission.read_code`. The code of others, at other URIs, is not part of it."""
+    folder = spec.script.rpartition("/")[0]
+    contents: dict[str, bytes] = {}
+    try:
+        for uri in (spec.script, *spec.py_files):
+            if uri.rpartition("/")[0] == folder:
+                content = await directory.file(uri, most_bytes - sum(map(len, contents.values())))
+                if content is None:
+                    return {}
+                contents[uri] = content
+    except JobDirectoryError as error:
+        log.warning("The driver loads its code from the job directory, because the loop cannot read it now: %s", error)
+        return {}
+    return contents
 
 
 def submission(command: SubmitDriver, spec: JobSpec, nonce: str) -> DriverSubmission:

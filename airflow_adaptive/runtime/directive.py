@@ -10,7 +10,10 @@ from airflow_adaptive.job.protocol.documents import Action, Directive, DriverPla
 from airflow_adaptive.runtime.spec import ExecutorShape
 from airflow_adaptive.scheduler import rescale_tiers
 from airflow_adaptive.scheduler.allocator.assignment import assign
+from airflow_adaptive.scheduler.allocator.slot_sharing import required_slots
 from airflow_adaptive.scheduler.job_graph import JobVertex
+from airflow_adaptive.scheduler.machine import default_requirements
+from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.state import (
     Deploying,
     Executing,
@@ -70,8 +73,16 @@ def _driver_plan(state: SchedulerState, plan: Plan, executor: ExecutorShape) -> 
         state_partitions=dict(plan.state_partitions or state.job.state_partitions),
         query_version=plan.query_version,
         repartition=rescale_tiers.may_repartition(state),
+        most_slots=_most_slots(state),
         pool_weights={name: _slots(plan, vertices) for name, vertices in state.job.groups.items()},
     )
+
+
+def _most_slots(state: SchedulerState) -> int:
+    """Return the slots of a plan with all upper bounds: those of the declaration, or higher ones of an override."""
+    declared = default_requirements(state.job, state.options)
+    highest = {name: max(it.upper, state.requirements.get(name, it).upper) for name, it in declared.items()}
+    return required_slots(state.job, {name: ParallelismRange(1, upper) for name, upper in highest.items()})
 
 
 def _slots(plan: Plan, vertices: Iterable[JobVertex]) -> int:

@@ -23,6 +23,7 @@ from airflow_adaptive.ports import (
     JobDirectory,
     JobDirectoryError,
     JobStore,
+    SourceOffsets,
 )
 from airflow_adaptive.runtime.cluster.capacity_share import slot_demand
 from airflow_adaptive.runtime.cluster.probe import Probe
@@ -44,6 +45,7 @@ from airflow_adaptive.runtime.observation.job_observation import JobObservation
 from airflow_adaptive.runtime.observation.lag_alert import LagAlerts
 from airflow_adaptive.runtime.observation.observer import Observer
 from airflow_adaptive.runtime.observation.shortage_reports import ShortageReports
+from airflow_adaptive.runtime.observation.source_lag import SourceLagMonitor
 from airflow_adaptive.runtime.once_logger import OnceLogger
 from airflow_adaptive.runtime.publishing.publisher import Publisher
 from airflow_adaptive.runtime.rate_limit import RateLimiter
@@ -72,6 +74,7 @@ class Ports:
         clock: the time.
         shared: the same cluster as all loops of this process share it, None if this loop is the only one.
         files: rate limiter of the file polls of all loops of this process, None if this loop is the only one.
+        brokers: brokers of the sources, for the lag while no driver reports it; None without a connection to them.
     """
 
     cluster: ClusterClient
@@ -80,6 +83,7 @@ class Ports:
     clock: Clock
     shared: SharedCluster | None = None
     files: RateLimiter | None = None
+    brokers: SourceOffsets | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,11 +150,13 @@ class Loop:
         self._participant = Participant(ports.shared or SharedCluster(ports.clock), ports.cluster)
         self._file_polling = FilePolling(ports.files or RateLimiter(FILE_POLLS_PER_SECOND, ports.clock))
         self._observer = Observer(ports.cluster, ports.directory, self._participant, self._file_polling)
+        self._source_lag = SourceLagMonitor(ports.brokers)
         self._lag_alerts = LagAlerts(spec.options.lag_alert_threshold)
         self._publisher = Publisher(ports.store, self._resolver, self._journal.history, spec.attempt, self._lag_alerts)
         self._steps = StepExecutor(
             spec=spec,
             cluster=ports.cluster,
+            directory=ports.directory,
             clock=ports.clock,
             journal=self._journal,
             participant=self._participant,
@@ -167,6 +173,11 @@ class Loop:
     def driver(self) -> str | None:
         """Submission id of the job's driver, None without a driver or if the id is unknown."""
         return None if self.state.driver is None else self.state.driver.submission_id
+
+    @property
+    def has_claimed(self) -> bool:
+        """Whether the loop has read the journal, which names the driver of the job."""
+        return self._phase is not LoopPhase.CLAIMING
 
     @property
     def last_error(self) -> str | None:
@@ -188,6 +199,7 @@ class Loop:
             await self._clean_up()
         finally:
             self._publisher.close()
+            self._source_lag.close()
             self._participant.unregister()
             self._file_polling.close()
             self._journal.close()
@@ -286,7 +298,9 @@ class Loop:
         if observation.is_driver_over:
             await self._observer.read_last_status()
             observation = replace(observation, status=self._driver_status())
-        self._publisher.record_metrics(self.state, observation.status, self._ports.clock.now())
+        now = self._ports.clock.now()
+        lag = self._source_lag.update(observation.status, self._observer.status, now)
+        self._publisher.record_metrics(self.state, observation.status, lag, now)
         return observation
 
     # (3) Resolve requirements
@@ -323,13 +337,13 @@ class Loop:
             await self._steps.take([await self._diagnosis.explain(caused, self.state, observation)])
         self._heartbeat.update(self.state, observation.status, self._now())
         self._publisher.update_urls(observation, self.driver)
-        self._report(self._lag_alerts.update(observation.status, self._now()))
+        self._report(*self._lag_alerts.update(self._source_lag.lag, self._now()))
         if observation.cluster is not None:
             self._steps.observe_limits(observation.share.shortage)
             self._report(self._shortages.reason(observation.share.shortage, self.state.available_slots))
 
-    def _report(self, reason: Reason | None) -> None:
-        if reason is not None:
+    def _report(self, *reasons: Reason | None) -> None:
+        for reason in filter(None, reasons):
             log.info("%s", reason.text)
             self._journal.add_log_entry(reason)
 

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
 
-from airflow_adaptive.ports import Clock, ClusterClient
+from airflow_adaptive.ports import Clock, ClusterClient, JobDirectory
 from airflow_adaptive.runtime.cluster.capacity_share import slot_demand
 from airflow_adaptive.runtime.cluster.open_limits import Shortage
 from airflow_adaptive.runtime.cluster.shared_cluster import Participant
@@ -44,6 +44,7 @@ class StepExecutor:
         self,
         spec: JobSpec,
         cluster: ClusterClient,
+        directory: JobDirectory,
         clock: Clock,
         journal: Journal,
         participant: Participant,
@@ -55,6 +56,7 @@ class StepExecutor:
         Args:
             spec: the job as deployed.
             cluster: executes the commands.
+            directory: contains the staged code.
             clock: the time.
             journal: persists the steps.
             participant: the job at the shared cluster; admits the steps that need more slots.
@@ -63,6 +65,7 @@ class StepExecutor:
         """
         self._spec = spec
         self._cluster = cluster
+        self._directory = directory
         self._clock = clock
         self._journal = journal
         self._participant = participant
@@ -164,8 +167,10 @@ class StepExecutor:
             self._reports.report(f"{step.decision.state}{transition}: {step.decision.reason}")
 
     async def _execute(self, step: Step) -> list[Event]:
-        spec, nonce, cluster = self._spec, self._journal.nonce, self._cluster
-        outcomes = [await execute(command, spec, nonce, cluster, self._now()) for command in step.commands]
+        outcomes = [
+            await execute(command, self._spec, self._journal.nonce, self._cluster, self._directory, self._now())
+            for command in step.commands
+        ]
         return [event for events in outcomes for event in events]
 
     def _settle_contention(self, source: str) -> None:

@@ -166,6 +166,8 @@ class PlanActivated(DriverEvent):
 class PlanRejected(DriverEvent):
     """The driver cannot carry out the plan of this version; its queries run on as before.
 
+    Without running queries, the plan has too few slots for the gang of the queries, whose lower bounds the driver has reported.
+
     Attributes:
         failure: reason of the rejection; with `REPARTITION_ERROR` among its causes, the state cannot have the partitions of the
             plan.

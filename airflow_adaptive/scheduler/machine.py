@@ -228,7 +228,7 @@ def _collect_requirements(state: SchedulerState, event: RequirementsChanged) -> 
     )
     if not are_accepted(requested, state.job.max_parallelism):
         raise SchedulerUsageError(f"requirements {requested!r} were not accepted: call requirements.accept")
-    if state.options.reactive and requested != default_requirements(state.job, state.options):
+    if state.options.reactive and _limits_slots(requested, default_requirements(state.job, state.options)):
         text = "requirements ignored: a reactive job uses all available slots"
         return steps.stay(state, event, Reason(ReasonCode.REACTIVE_MODE, text))
     if requested == (state.requirements if pending is None else pending.requirements):
@@ -240,6 +240,11 @@ def _collect_requirements(state: SchedulerState, event: RequirementsChanged) -> 
     collected = replace(state, pending_requirements=PendingRequirements(requirements=requested, due=due, by=event.by))
     text = "new requirements: they take effect together with changes that follow closely"
     return steps.stay(collected, event, Reason(ReasonCode.REQUIREMENTS_PENDING, text))
+
+
+def _limits_slots(requested: Requirements, default: Requirements) -> bool:
+    """Return whether requirements permit fewer slots than the default. Only the lower bounds of a gang may differ in reactive mode."""
+    return any(bounds.upper != default[name].upper for name, bounds in requested.items())
 
 
 def _apply_requirements(state: SchedulerState, event: RequirementsChanged) -> Step:

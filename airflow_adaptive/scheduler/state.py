@@ -115,7 +115,7 @@ class Deploying:
 
     Transitions:
         Executing: SlotsChanged, TimerFired, PlanActivated, PlanRejected
-        Restarting: TimerFired, DriverEnded, DriverHeartbeatTimedOut, QueryFailed
+        Restarting: TimerFired, DriverEnded, DriverHeartbeatTimedOut, PlanRejected, QueryFailed
         StopWithSavepoint: SuspendRequested
         Canceling: CancelRequested
         Failing: TimerFired, DriverHeartbeatTimedOut, QueryFailed

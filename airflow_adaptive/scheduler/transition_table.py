@@ -79,7 +79,7 @@ _LEADS_TO: Mapping[type, Mapping[type, States]] = {
     Deploying: {
         **_RUNNING,
         PlanActivated: frozenset({Executing}),
-        PlanRejected: frozenset({Executing}),
+        PlanRejected: frozenset({Executing, Restarting}),
         SlotsChanged: frozenset({Executing}),
         TimerFired: _LIVING_DRIVER_FAILED | _DONE | {Executing},
         DriverHeartbeatTimedOut: _LIVING_DRIVER_FAILED | _DONE,

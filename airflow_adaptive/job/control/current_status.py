@@ -53,4 +53,5 @@ class CurrentStatus:
             queries=queries,
             vertices_read=self._workload.vertices_read,
             downtime_ms=self._downtime.ms,
+            gangs=self._workload.gangs,
         )

@@ -24,7 +24,7 @@ from airflow_adaptive.job.control.current_status import CurrentStatus
 from airflow_adaptive.job.control.downtime import Downtime
 from airflow_adaptive.job.control.executor_rescale import ExecutorRescale
 from airflow_adaptive.job.control.fence import Fence, FencedError
-from airflow_adaptive.job.control.interfaces import DriverInterfaces, QueryStillRunsError
+from airflow_adaptive.job.control.interfaces import DriverInterfaces, MissingSlotsError, QueryStillRunsError
 from airflow_adaptive.job.control.scheduler_link import SchedulerLink, SupersededDirectiveError
 from airflow_adaptive.job.protocol.conf import DriverSettings
 from airflow_adaptive.job.protocol.documents import (
@@ -74,6 +74,8 @@ class DriverLoop:
         self._rescale = ExecutorRescale(interfaces, settings, self._downtime)
         self._link = SchedulerLink(self._status, interfaces, settings, fence=fence, enforce=enforce)
         self._failed_version: int | None = None
+        self._waiting_version: int | None = None
+        """Version of a plan that has too few slots for the first start of the queries."""
 
     def run(self) -> DriverState:
         """Execute directives until the driver ends.
@@ -141,7 +143,7 @@ class DriverLoop:
             return self._handle_end(directive)
         directive = self._without_rejected(directive)
         plan = directive.plan
-        if plan is None or directive.version == self._failed_version:
+        if plan is None or directive.version in (self._failed_version, self._waiting_version):
             return None
         self._executors.request_total(plan.executors)
         if self._workload.can_adopt(plan):
@@ -199,20 +201,24 @@ class DriverLoop:
             writers = self._link.run_while_polling(lambda: self._workload.build(plan))
         except Exception as error:  # noqa: BLE001  (the author's code)
             self._raise_own(error)
-            self._reject(directive, report_build_failure(error))
+            self._reject(directive, error)
         else:
             if self._link.may_start(directive) and self._end_old_queries(directive):
                 self._rescale.release_surplus(plan)
                 self._start_queries(directive, plan, writers)
 
-    def _reject(self, directive: Directive, failure: FailureReport) -> None:
-        """Reject a plan: running queries continue; without running queries the job has failed."""
-        if self._workload.plan is None:
+    def _reject(self, directive: Directive, error: Exception) -> None:
+        """Reject a plan: running queries continue; without running queries the job has failed, unless it waits for slots."""
+        failure = report_build_failure(error)
+        if self._workload.plan is None and not isinstance(error, MissingSlotsError):
             self._fail(directive, failure)
             return
         self._warn(f"plan {directive.version} rejected: {failure.error_class}: {failure.message}")
         self._status.set_rejection(directive.version, failure)
-        self._status.set(DriverState.RUNNING)
+        if self._workload.plan is None:
+            self._waiting_version = directive.version
+        else:
+            self._status.set(DriverState.RUNNING)
 
     def _end_old_queries(self, directive: Directive) -> bool:
         """End the running queries. Returns whether new queries may start."""

@@ -27,6 +27,10 @@ class QueryStillRunsError(Exception):
     """A query that must not run could not be stopped, so nothing else may run in this process."""
 
 
+class MissingSlotsError(Exception):
+    """A plan has too few slots for queries whose tasks must run at the same time."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatefulRun:
     """A run of a stateful query that has committed a batch.
@@ -128,6 +132,11 @@ class Workload(RunningWorkload, Protocol):
         """Vertices whose parallelism the build function has read since its last call, or None before the first call."""
         ...
 
+    @property
+    def gangs(self) -> Mapping[str, int]:
+        """Slots that each query in Real-Time Mode needs at the same time, by the name of the query; see `DriverStatus.gangs`."""
+        ...
+
     def build(self, plan: DriverPlan) -> Any:
         """Call the build function for a plan, while running queries continue.
 
@@ -135,6 +144,7 @@ class Workload(RunningWorkload, Protocol):
             AdaptiveJobError: the function returned something that cannot run, returned other queries than before, or
                 started a query.
             RepartitionError: the state cannot have the number of partitions of the plan.
+            MissingSlotsError: the plan has too few slots for the queries.
             QueryStillRunsError: a query that the function started does not stop.
             Exception: any exception of the function.
         """
@@ -157,6 +167,14 @@ class Workload(RunningWorkload, Protocol):
 
 class StateRepartitioner(Protocol):
     """Changes the number of partitions of the state in a checkpoint; see `repartition.CheckpointRepartitioner`."""
+
+    def state_partitions(self, checkpoint: str) -> int | None:
+        """Return the number of partitions of the state after the last committed batch, or None without state."""
+        ...
+
+    def state_format(self, checkpoint: str) -> int | None:
+        """Return the format of the state after the last committed batch, or None without state."""
+        ...
 
     def check(self, checkpoint: str, partitions: int, writer: DataStreamWriter) -> None:
         """Check, without a change, whether the state of the query can have that many partitions.

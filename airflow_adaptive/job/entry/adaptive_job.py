@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 
 from pyspark.sql import SparkSession
@@ -13,9 +14,12 @@ from airflow_adaptive.job.protocol.conf import read_settings
 from airflow_adaptive.job.protocol.documents import DriverState
 from airflow_adaptive.job.queries.batch_query import BatchQuery
 from airflow_adaptive.job.queries.job_queries import JobQueries
+from airflow_adaptive.job.queries.sources.query_sources import require_known_topics
 from airflow_adaptive.job.queries.workload import JobWorkload
 from airflow_adaptive.job.queries.writers import Build
 from airflow_adaptive.job.state.repartition import CheckpointRepartitioner
+
+log = logging.getLogger(__name__)
 
 
 class AdaptiveJob:
@@ -68,6 +72,11 @@ def _run(driver: Driver, build: Build) -> DriverState:
     """Run the workload that the build function returns."""
     spark, job = driver.spark, driver.settings.job
     queries = JobQueries(
-        spark, build, job=job, checkpoint=driver.directory.checkpoint, repartition=CheckpointRepartitioner(spark)
+        spark,
+        build,
+        job=job,
+        checkpoint=driver.directory.checkpoint,
+        repartition=CheckpointRepartitioner(spark),
+        require_sources=lambda writer, checkpoint: require_known_topics(spark, writer, checkpoint, log.warning),
     )
     return driver.run(JobWorkload(queries, BatchQuery(spark, job=job)))

@@ -112,7 +112,8 @@ def newest_common_format(formats: Iterable[int]) -> int | None:
 
 
 def _encode(kind: str, document: JournalDocument | RescaleDocument | DriverStatus) -> bytes:
-    content = {"kind": kind, "format": FORMATS[-1], **_fields(document)}
+    """Encode a document in the format that it names, else in the oldest format, because the version of its readers is unknown."""
+    content = {"kind": kind, "format": FORMATS[0], **_fields(document)}
     return json.dumps(content, separators=(",", ":"), default=_fields).encode(ENCODING)
 
 

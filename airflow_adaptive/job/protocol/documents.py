@@ -32,7 +32,8 @@ Count = Annotated[int, "at least 0"]
 
 
 FORMATS = (1,)
-"""Versions of the document format that this version of airflow-adaptive reads and writes, oldest first."""
+"""Versions of the document format that this version of airflow-adaptive reads and writes, oldest first. Driver statuses and rescale documents
+have the oldest one, because loops of the previous version read them during an upgrade."""
 
 
 class Action(StrEnum):
@@ -97,6 +98,7 @@ class DriverPlan:
         remaining_per_worker: number of executors that remain on each worker (`ExecutorReport.worker`) when the driver
             releases executors. Workers above their number release executors first. Without an entry, the youngest
             executors go first.
+        most_slots: number of slots of a plan with all upper bounds, 0 in a plan of an older version.
     """
 
     parallelism: Mapping[str, Count]
@@ -108,6 +110,7 @@ class DriverPlan:
     retained_executors: Count = 0
     load_balance_mode: str = NONE
     remaining_per_worker: Mapping[str, Count] = field(default_factory=dict)
+    most_slots: Count = 0
 
     @property
     def executor_limit(self) -> int:
@@ -161,7 +164,7 @@ class JournalDocument:
         driver_heartbeat: newest driver status that the loop has read (epoch and sequence), and when the loop read it
             first.
         format: version of the format in which the document was or is to be written. A loop writes the newest format that
-            its driver reads (`DriverStatus.formats`), and the oldest format before the first status of the driver.
+            its driver reads (`DriverStatus.formats`), and the oldest format before the first status of the driver and at the end of the job.
         requirements_resolver: snapshot of the requirements resolver: the active source of the requirements, the newest
             control requests and the memory of the rescale policy; empty while the requirements are the DAG's.
     """
@@ -235,6 +238,7 @@ class QueryReport:
             if the batch has no event time.
         shuffle: value of `Shuffle`, None before the first batch of a run, and if the driver does not poll the sources.
         sources: sources of the query; empty before the first batch, and in the status of a driver of an older version.
+        sink: kind of the sink, such as `KafkaTable`, None before the first batch.
     """
 
     name: str
@@ -252,6 +256,7 @@ class QueryReport:
     event_time_delay_s: float | None = None
     shuffle: str | None = None
     sources: tuple[SourceReport, ...] = ()
+    sink: str | None = None
 
     @property
     def unread_rows(self) -> int | None:
@@ -313,6 +318,8 @@ class DriverStatus:
             continued. None before the first rescale, and while a rescale restarts the queries.
         notice: information about this driver for the user, or None.
         formats: versions of the document format that the driver reads.
+        gangs: slots that each query in Real-Time Mode needs at the same time, by the name of the query; empty before the
+            queries are built for the first time, and in another mode.
     """
 
     job: str
@@ -335,3 +342,4 @@ class DriverStatus:
     downtime_ms: int | None = None
     notice: str | None = None
     formats: tuple[Count, ...] = ()
+    gangs: Mapping[str, Count] = field(default_factory=dict)

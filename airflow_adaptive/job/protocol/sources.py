@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -52,6 +53,9 @@ class SourceReport:
         input_limit: maximum number of tasks that have read the source in one batch of the run, or that can read it; None if
             unknown.
         min_partitions: value of the option `minPartitions` of the source, None without it.
+        position: next row that the query has not committed yet, by topic and by the number of the partition as text. With the
+            position, the loop counts the unread rows while no driver runs. Empty for a source with more than 5,000 partitions.
+        retention_s: age in seconds at which the brokers delete a row, the smallest of all topics; None without a limit, and if unknown.
     """
 
     kind: str
@@ -64,3 +68,5 @@ class SourceReport:
     partition_lags: tuple[PartitionLag, ...] = ()
     input_limit: int | None = None
     min_partitions: int | None = None
+    position: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    retention_s: float | None = None

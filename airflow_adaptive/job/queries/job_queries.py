@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -21,6 +21,7 @@ from airflow_adaptive.job.queries.job_query import (
     stop_all,
     wait_for_first_triggers,
 )
+from airflow_adaptive.job.queries.real_time.real_time_mode import RealTimeMode
 from airflow_adaptive.job.queries.writers import (
     HINT,
     AdaptiveJobError,
@@ -59,6 +60,7 @@ class JobQueries:
         job: str,
         checkpoint: Callable[[str], str],
         repartition: StateRepartitioner,
+        require_sources: Callable[[DataStreamWriter, str], None],
     ) -> None:
         """Configure the session; nothing is built or started.
 
@@ -68,14 +70,17 @@ class JobQueries:
             job: id of the job, and name of a single query unless the script gives it one.
             checkpoint: returns the URI of a query's checkpoint.
             repartition: repartitions the state in the checkpoints.
+            require_sources: raises an error if the checkpoint of a query does not apply to its sources.
         """
         self._spark = spark
         self._build = build
         self._job = job
         self._checkpoint = checkpoint
         self._repartition = repartition
+        self._require_sources = require_sources
         self._pools = FairPools(spark)
         self._queries: dict[str, JobQuery] = {}
+        self._real_time = RealTimeMode(spark, checkpoint, repartition)
         self._plan: DriverPlan | None = None
         self._planned: PlannedParallelism | None = None
         self._ensured: dict[str, int | None] = {}
@@ -93,6 +98,11 @@ class JobQueries:
         """Vertices whose parallelism the build function has read since its last call, or None before the first call."""
         return None if self._planned is None else tuple(sorted(self._planned.vertices_read))
 
+    @property
+    def gangs(self) -> Mapping[str, int]:
+        """Slots that each query in Real-Time Mode needs at the same time."""
+        return self._real_time.gangs
+
     def can_adopt(self, plan: DriverPlan) -> bool:
         """Return whether the queries run and a plan needs no restart of them."""
         return self._plan is not None and self._plan.query_version == plan.query_version
@@ -109,6 +119,7 @@ class JobQueries:
             AdaptiveJobError: the function returned something other than writers, returned other queries, or started a
                 query.
             RepartitionError: the state of a running query cannot have the number of partitions of the plan.
+            MissingSlotsError: the plan has too few slots for the queries.
             Exception: any exception of the function.
         """
         function = function_name(self._build)
@@ -116,7 +127,10 @@ class JobQueries:
         writers = require_writers(self._call_build(planned, plan), function, self._job)
         require_same_queries(writers if isinstance(writers, dict) else (), list(self._queries), function)
         if isinstance(writers, dict):
+            self._real_time.accept(writers, plan)
             self._check_state(plan, writers)
+        if self.gangs:
+            planned.vertices_read.update(planned)  # by the driver: the partitions follow the slots of all vertices
         self._planned = planned
         return writers
 
@@ -125,21 +139,25 @@ class JobQueries:
 
         A checkpoint stays prepared until the planned number of its state partitions changes.
         """
-        return all(name in self._ensured and self._ensured[name] == _planned_partitions(name, plan) for name in writers)
+        return all(
+            name in self._ensured and self._ensured[name] == self._planned_partitions(name, plan) for name in writers
+        )
 
     def prepare(self, writers: Streams, plan: DriverPlan) -> None:
         """Repartition the state of each query as planned, and complete a repartition of an earlier driver.
 
         Raises:
             RepartitionError: the query cannot use the state.
+            TopicRecreatedError: the query has read a topic that was created again.
         """
         for name, writer in writers.items():
             self._ensured.pop(name, None)
-            self._spark.conf.set(SHUFFLE_PARTITIONS, str(plan.partitions_of(name)))
+            self._require_sources(writer, self._checkpoint(name))
+            self._spark.conf.set(SHUFFLE_PARTITIONS, str(self._real_time.partitions(name, plan)))
             self._repartition.ensure(
                 self._checkpoint(name), self._possible_partitions(name, plan, writer), writer.queryName(name)
             )
-            self._ensured[name] = _planned_partitions(name, plan)
+            self._ensured[name] = self._planned_partitions(name, plan)
 
     def start(self, writers: Streams, plan: DriverPlan) -> None:
         """Start the writers that `build` returned, all or none.
@@ -154,7 +172,7 @@ class JobQueries:
         try:
             for name, query in self._queries.items():
                 self._pools.use(name)
-                self._spark.conf.set(SHUFFLE_PARTITIONS, str(plan.partitions_of(name)))
+                self._spark.conf.set(SHUFFLE_PARTITIONS, str(self._real_time.partitions(name, plan)))
                 query.start(writers[name])
         except Exception as error:
             self._stop_queries(error)
@@ -232,7 +250,7 @@ class JobQueries:
         caps = [
             partitions
             for name, partitions in zip(of, kept, strict=True)
-            if partitions is not None and partitions < plan.partitions_of(name)
+            if partitions is not None and partitions < self._real_time.partitions(name, plan)
         ]
         return min(count, max(caps)) if caps and len(caps) == len(of) else count
 
@@ -271,7 +289,7 @@ class JobQueries:
         The driver rejects an impossible number while queries run. Without running queries, in a new driver, a start
         with the current number is better than no start.
         """
-        wanted = _planned_partitions(name, plan)
+        wanted = self._planned_partitions(name, plan)
         try:
             if wanted is not None:
                 self._repartition.check(self._checkpoint(name), wanted, writer)
@@ -285,8 +303,9 @@ class JobQueries:
         if not plan.repartition or self._plan is None:
             return
         for name, query in self._queries.items():
-            if query.state_partitions != plan.partitions_of(name):
-                self._repartition.check(self._checkpoint(name), plan.partitions_of(name), writers[name])
+            partitions = self._real_time.partitions(name, plan)
+            if query.state_partitions != partitions:
+                self._repartition.check(self._checkpoint(name), partitions, writers[name])
 
     def _set_pool_weights(self, plan: DriverPlan) -> None:
         self._pools.set_weights({name: plan.pool_weights.get(name, 1) for name in self._queries})
@@ -298,12 +317,11 @@ class JobQueries:
         if not stopped:
             raise QueryStillRunsError(f"not all of the queries {list(self._queries)} have stopped") from error
 
+    def _planned_partitions(self, name: str, plan: DriverPlan) -> int | None:
+        """Return the number of state partitions of a query in a plan, or None to keep the current number."""
+        return self._real_time.partitions(name, plan) if plan.repartition else None
+
     def _end_runs(self) -> None:
         for query in self._queries.values():
             query.end_run()
         self._plan = None
-
-
-def _planned_partitions(name: str, plan: DriverPlan) -> int | None:
-    """Return the number of state partitions of a query in a plan, or None to keep the current number."""
-    return plan.partitions_of(name) if plan.repartition else None

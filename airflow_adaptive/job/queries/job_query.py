@@ -21,7 +21,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from airflow_adaptive.job.control.interfaces import StatefulRun
 from airflow_adaptive.job.jvm import scala_object
 from airflow_adaptive.job.protocol.documents import FailureReport, QueryReport
-from airflow_adaptive.job.protocol.failures import report_throwable
+from airflow_adaptive.job.protocol.failures import report_exception, report_throwable
 from airflow_adaptive.job.queries.batch_boundary import RUNTIME, BatchBoundary
 from airflow_adaptive.job.queries.progress import ProgressCounter
 from airflow_adaptive.job.queries.sources.query_sources import QuerySources
@@ -92,6 +92,8 @@ class JobQuery:
         """Return why the newest run failed, or None."""
         if self._query is None:
             return None
+        if self._sources.failure is not None:
+            return replace(report_exception(self._sources.failure), query=self.name)
         exception = self._query._jsq.exception()
         return report_throwable(exception.get(), self.name) if exception.isDefined() else None
 

@@ -7,6 +7,7 @@ callback server, and are dropped under load.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -84,6 +85,7 @@ class ProgressCounter:
             watermark=_watermark(progress),
             event_time_delay_s=_event_time_delay_s(progress),
             sources=sources,
+            sink=_sink(progress),
         )
 
 
@@ -114,6 +116,12 @@ def _event_time_delay_s(progress: StreamingQueryProgress) -> float | None:
     if newest is None:
         return None
     return (datetime.fromisoformat(progress.timestamp) - datetime.fromisoformat(newest)).total_seconds()
+
+
+def _sink(progress: StreamingQueryProgress) -> str | None:
+    """Return the kind of the sink: the last name of its description, which may be followed by a path or an object id."""
+    described = progress.sink.description.partition("[")[0].partition("@")[0]
+    return re.split(r"[.$]", described)[-1] or None
 
 
 def _watermark(progress: StreamingQueryProgress) -> str | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -125,6 +125,11 @@ class ScriptQueries:
         return self._script_ended and self._error is not None
 
     # ---- the driver loop ----
+
+    @property
+    def gangs(self) -> Mapping[str, int]:
+        """Empty: the driver does not know a query before the script starts it."""
+        return {}
 
     @property
     def plan(self) -> DriverPlan | None:

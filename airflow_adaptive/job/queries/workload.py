@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from pyspark.sql import DataFrameWriter
 
@@ -35,6 +35,11 @@ class JobWorkload:
     def vertices_read(self) -> tuple[str, ...] | None:
         """See `interfaces.Workload`."""
         return self._queries.vertices_read
+
+    @property
+    def gangs(self) -> Mapping[str, int]:
+        """See `interfaces.Workload`."""
+        return self._queries.gangs
 
     def adopt(self, plan: DriverPlan) -> None:
         """See `interfaces.Workload`."""

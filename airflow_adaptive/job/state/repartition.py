@@ -12,6 +12,8 @@ state, and commits the batch. This module adds what Spark leaves to the caller:
   elsewhere, so that the count would start again without an error. Therefore the module rejects such state.
 * Spark does not repartition after a batch that began and was not committed. Therefore the module runs the query once,
   for exactly that batch.
+* Spark's readers do not know the name of an aggregation in Real-Time Mode. Therefore the module renames the operator in
+  the metadata of the checkpoint (`real_time_state`).
 * The metadata log of a file sink lacks the batch of the repartition, and a missing batch makes the output unreadable.
   Therefore the module adds the batch to that log, without files.
 
@@ -32,6 +34,7 @@ from pyspark.sql.types import StructType
 
 from airflow_adaptive.job.protocol.failures import CONDITION
 from airflow_adaptive.job.state.checkpoint import Checkpoint, CheckpointHead, StateStore
+from airflow_adaptive.job.state.real_time_state import REAL_TIME, rename_operators
 from airflow_adaptive.job.state.sink_metadata_log import add_empty_batch
 from airflow_adaptive.job.state.stateful_operators import KNOWN, LIMIT, planned_operators
 
@@ -69,6 +72,20 @@ class CheckpointRepartitioner:
     def __init__(self, spark: SparkSession) -> None:
         """Create a repartitioner; nothing is read yet."""
         self._spark = spark
+
+    def state_partitions(self, checkpoint: str) -> int | None:
+        """Return the number of partitions of the state after the last committed batch, or None without state."""
+        found = Checkpoint(self._spark, checkpoint)
+        return state_partitions(found, found.head())
+
+    def state_format(self, checkpoint: str) -> int | None:
+        """Return the format of the state after the last committed batch, or None without state."""
+        found = Checkpoint(self._spark, checkpoint)
+        head = found.head()
+        has_state = head is not None and head.committed is not None and found.stores(head.committed)
+        return (
+            found.format_of(head.committed) if head is not None and head.committed is not None and has_state else None
+        )
 
     def check(self, checkpoint: str, partitions: int, writer: DataStreamWriter) -> None:
         """Check whether a repartition would fail, without a change; the query may run.
@@ -147,6 +164,8 @@ class CheckpointRepartitioner:
             )
         if head.committed is not None:
             self._require_format(found, head.committed, partitions)
+            named = [store.operator for store in found.stores(head.committed) if store.kind == REAL_TIME]
+            rename_operators(self._spark, found.uri, named)
             for store in found.stores(head.committed):
                 self._require_movable(found, head.committed, store, partitions)
 

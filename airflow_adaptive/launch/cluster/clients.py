@@ -40,7 +40,7 @@ def create_client(
 
     Args:
         connections: read again if the cluster refuses their credentials.
-        address: content of the connection of type `spark`.
+        address: content of the connection of the cluster.
         read: runs a blocking read of connections outside of the event loop. Raises `PortError` if Airflow does not answer.
         sources: sources of the clients of this event loop, to which this function adds.
 

@@ -15,14 +15,16 @@ class ConnectionIds:
     """Ids of Airflow connections. Triggers and events contain the ids as plain data (`dataclasses.asdict`).
 
     Attributes:
-        spark: connection of type `spark`, which selects the cluster manager and the cluster.
+        spark: connection of type `adaptive_spark` or `spark`, which selects the cluster manager and the cluster.
         kubernetes: connection of type `kubernetes` with the credentials; other cluster managers do not read it.
-        namespace: Kubernetes namespace instead of the one in the connection of type `spark`, "" for that one.
+        namespace: Kubernetes namespace instead of the one in the connection `spark`, "" for that one.
+        kafka: connection of type `kafka` of the brokers of the sources, "" without one.
     """
 
     spark: str
     kubernetes: str = "kubernetes_default"
     namespace: str = ""
+    kafka: str = ""
 
     def address(self) -> ClusterAddress | KubernetesAddress:
         """Return the address of the cluster; blocks on Airflow's connections.

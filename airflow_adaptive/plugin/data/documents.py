@@ -112,10 +112,14 @@ class RequirementsSource(Document):
 
 
 class LagAlert(Document):
-    """An alert: the lag behind the sources exceeds `lag_alert_threshold`."""
+    """An alert: the lag behind the sources exceeds `lag_alert_threshold`, or the brokers will delete unread rows soon."""
 
     since: datetime = Field(description="Time at which the lag exceeded the threshold.")
     lag_s: float = Field(description="Lag at that time: age of the oldest unread row in seconds.")
+    expires_at: datetime | None = Field(
+        default=None,
+        description="Earliest time at which the brokers delete an unread row; null if the lag exceeds the threshold.",
+    )
 
 
 class Summary(Document):
@@ -138,6 +142,10 @@ class Summary(Document):
     rescales: int = 0
     failures: int = Field(default=0, description="Number of recent failures.")
     lag_alert: LagAlert | None = Field(default=None, description="Alert about the lag; null without an alert.")
+    lag_unknown_since: datetime | None = Field(
+        default=None,
+        description="Time since which the lag is unknown; null while it is known, and for a job whose lag was never known.",
+    )
     last_transition: Transition | None = None
     urls: Urls = Urls()
     attempt: str | None = None
@@ -235,6 +243,7 @@ class Query(Document):
     )
     event_time_delay_s: float | None = Field(default=None, description="Delay of the newest event, in seconds.")
     sources: list[Source] = []
+    sink: str | None = Field(default=None, description="Kind of the sink.", examples=["KafkaTable"])
 
 
 class DriverStatus(Document):

@@ -173,6 +173,14 @@ class FsspecJobDirectory:
             return None
         return status
 
+    async def file(self, uri: str, limit: int) -> bytes | None:
+        """See `JobDirectory.file`."""
+        folder, _, path = uri.partition(f"{self._storage.uri()}/")
+        if folder or not path:
+            return None
+        content = await self._call(partial(self._storage.read, path, limit))
+        return content if content is None or len(content) <= limit else None
+
     async def create_file(self, path: str, data: bytes) -> bool:
         """Create a file of any size if its name is unused, see `Storage.create`. The timeout grows with the size.
 

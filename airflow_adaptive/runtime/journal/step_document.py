@@ -14,7 +14,7 @@ from airflow_adaptive.runtime.requirements.resolver import RequirementsResolver
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler import snapshot
 from airflow_adaptive.scheduler.events import SlotOffer
-from airflow_adaptive.scheduler.state import SchedulerState
+from airflow_adaptive.scheduler.state import Finished, SchedulerState
 from airflow_adaptive.scheduler.state_transitions.steps import Step
 
 
@@ -35,7 +35,7 @@ def step_document(
         rescales=[_tagged(step.rescale)] if step.rescale else [],
         driver_heartbeat=heartbeat.to_snapshot(),
         requirements_resolver=resolver.to_snapshot(),
-        format=newest_common_format(heartbeat.heartbeat.formats) or FORMATS[0],
+        format=_format(step.state, heartbeat),
     )
 
 
@@ -50,6 +50,12 @@ def clock_offset(document: JournalDocument, clock: datetime) -> timedelta:
         return max(datetime.fromisoformat(document.at) - clock, timedelta(0))
     except (TypeError, ValueError):
         return timedelta(0)
+
+
+def _format(state: SchedulerState, heartbeat: HeartbeatMonitor) -> int:
+    """Return the newest format that the driver reads. The document of an ended job has the oldest format, so that an older version can read it."""
+    formats = () if isinstance(state.current, Finished) else heartbeat.heartbeat.formats
+    return newest_common_format(formats) or FORMATS[0]
 
 
 def _saved(state: SchedulerState) -> SchedulerState:

@@ -1,13 +1,17 @@
-"""The alert about the lag of a job: the age of the oldest unread row at the sources exceeds a threshold."""
+"""The alert about the lag of a job: the oldest unread row is older than a threshold, or the brokers will delete it soon."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
-from airflow_adaptive.job.protocol.documents import DriverStatus
+from airflow_adaptive.runtime.observation.source_lag import Expiry, SourceLag
 from airflow_adaptive.scheduler.config.durations import format_duration
 from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
+
+SHARE_OF_RETENTION: Final = 0.5
+"""Age of the oldest unread row, as a share of the retention of its topic, above which the job reports that rows will be lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,45 +21,69 @@ class LagAlert:
     Attributes:
         since: time at which the lag exceeded the threshold.
         lag_s: lag at that time: age of the oldest unread row, in seconds.
+        expires_at: earliest time at which the brokers delete an unread row; None if the lag exceeds `lag_alert_threshold`.
     """
 
     since: datetime
     lag_s: float
+    expires_at: datetime | None = None
 
 
 class LagAlerts:
     """Raises an alert when the lag exceeds the threshold, and ends the alert when the lag falls below the threshold.
 
-    While the lag is unknown, an alert remains.
+    While the lag is unknown, an alert about the threshold remains, and unread rows expire.
     """
 
     def __init__(self, threshold: timedelta | None) -> None:
-        """Raise no alert yet; without a threshold, never raise an alert."""
+        """Raise no alert yet; without a threshold, raise alerts only about rows that expire."""
         self._threshold = threshold
-        self._current: LagAlert | None = None
+        self._above_threshold: LagAlert | None = None
+        self._expiring: LagAlert | None = None
 
     @property
     def current(self) -> LagAlert | None:
-        """The alert, None without one."""
-        return self._current
+        """The more important alert, None without one."""
+        return self._expiring or self._above_threshold
 
-    def update(self, status: DriverStatus | None, now: datetime) -> Reason | None:
-        """Raise or end the alert, and return the reason to report; None if nothing has changed.
+    def update(self, lag: SourceLag, now: datetime) -> list[Reason]:
+        """Raise or end alerts, and return the reasons to report.
 
         Args:
-            status: status of the driver of the current epoch, None without a status.
+            lag: lag of the job.
             now: the time.
         """
-        lags = [] if status is None else [query.lag_s for query in status.queries if query.lag_s is not None]
-        if self._threshold is None or not lags:
-            return None
-        lag_s, threshold = max(lags), format_duration(self._threshold)
-        if lag_s > self._threshold.total_seconds() and self._current is None:
-            self._current = LagAlert(since=now, lag_s=lag_s)
+        return [*self._check_expiry(lag, now), *self._check_threshold(lag.seconds, now)]
+
+    def _check_expiry(self, lag: SourceLag, now: datetime) -> list[Reason]:
+        expiry = lag.expiry
+        is_close = expiry is not None and expiry.at - now < (1 - SHARE_OF_RETENTION) * expiry.retention
+        if expiry is not None and is_close and self._expiring is None:
+            age_s = round((now - expiry.at + expiry.retention).total_seconds(), 1)
+            self._expiring = LagAlert(since=now, lag_s=age_s, expires_at=expiry.at)
+            return [Reason(ReasonCode.LAG_EXCEEDED, _expiry_text(age_s, expiry))]
+        if not is_close and self._expiring is not None:
+            self._expiring = None
+            return [Reason(ReasonCode.LAG_RECOVERED, "the brokers will not delete unread rows soon")]
+        return []
+
+    def _check_threshold(self, lag_s: float | None, now: datetime) -> list[Reason]:
+        if self._threshold is None or lag_s is None:
+            return []
+        threshold = format_duration(self._threshold)
+        if lag_s > self._threshold.total_seconds() and self._above_threshold is None:
+            self._above_threshold = LagAlert(since=now, lag_s=lag_s)
             text = f"the oldest unread row is {lag_s:g} s old, which exceeds lag_alert_threshold ({threshold})"
-            return Reason(ReasonCode.LAG_EXCEEDED, text)
-        if lag_s <= self._threshold.total_seconds() and self._current is not None:
-            self._current = None
+            return [Reason(ReasonCode.LAG_EXCEEDED, text)]
+        if lag_s <= self._threshold.total_seconds() and self._above_threshold is not None:
+            self._above_threshold = None
             text = f"the oldest unread row is {lag_s:g} s old, which does not exceed lag_alert_threshold ({threshold})"
-            return Reason(ReasonCode.LAG_RECOVERED, text)
-        return None
+            return [Reason(ReasonCode.LAG_RECOVERED, text)]
+        return []
+
+
+def _expiry_text(age_s: float, expiry: Expiry) -> str:
+    return (
+        f"the oldest unread row is {age_s:g} s old, and the brokers delete rows after {format_duration(expiry.retention)}: from "
+        f"{expiry.at:%Y-%m-%d %H:%M} UTC, records are lost. Increase the parallelism, or `retention.ms` of the topic"
+    )

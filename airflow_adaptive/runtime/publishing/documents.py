@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from airflow_adaptive.job.protocol.documents import DriverStatus, QueryReport
 from airflow_adaptive.job.protocol.sources import SourceReport
+from airflow_adaptive.runtime.observation.lag_alert import LagAlert
 from airflow_adaptive.runtime.publishing.history_records import all_rescale_records, decision_records, transition_record
 from airflow_adaptive.runtime.publishing.job_view import JobView
 from airflow_adaptive.runtime.requirements.advice import Advice, PolicyAdvice
@@ -83,8 +84,10 @@ def _query_document(query: QueryReport) -> Mapping[str, Any]:
 
 
 def _source_document(source: SourceReport) -> Mapping[str, Any]:
-    # A list, because Airflow's state store does not accept a tuple as a JSON value.
-    return {**asdict(source), "partition_lags": [asdict(lag) for lag in source.partition_lags]}
+    # A list, because Airflow's state store does not accept a tuple as a JSON value. The position may be large, and only the loop needs it.
+    document = {**asdict(source), "partition_lags": [asdict(lag) for lag in source.partition_lags]}
+    del document["position"]
+    return document
 
 
 def _summary(view: JobView, task: Mapping[str, Any]) -> dict[str, Any]:
@@ -106,12 +109,15 @@ def _summary(view: JobView, task: Mapping[str, Any]) -> dict[str, Any]:
         "attempt": view.attempt,
         "failures": len(view.failures),
         "requirements_source": None if source is None else _source(source),
-        "lag_alert": None
-        if view.lag_alert is None
-        else {"since": _text(view.lag_alert.since), "lag_s": view.lag_alert.lag_s},
+        "lag_alert": None if view.lag_alert is None else _alert(view.lag_alert),
+        "lag_unknown_since": _text(view.lag_unknown_since),
         "last_transition": transition_record(transitions[0]) if transitions else None,
         "task": dict(task),
     }
+
+
+def _alert(alert: LagAlert) -> Mapping[str, Any]:
+    return {"since": _text(alert.since), "lag_s": alert.lag_s, "expires_at": _text(alert.expires_at)}
 
 
 def policy_document(policy: PolicyAdvice | None, source: RequirementsSource | None) -> Mapping[str, Any]:

@@ -69,6 +69,7 @@ class JobView:
         scheduler: state of the scheduler.
         driver: status of the driver of the current epoch, None without one.
         lag_alert: the alert about the lag, None without one.
+        lag_unknown_since: since when the lag is unknown, None while the lag is known, and for a job whose lag was never known.
     """
 
     job: str
@@ -93,6 +94,7 @@ class JobView:
     scheduler: SchedulerState
     driver: DriverStatus | None = None
     lag_alert: LagAlert | None = None
+    lag_unknown_since: datetime | None = None
 
 
 def job_view(
@@ -104,6 +106,7 @@ def job_view(
     requirements_source: RequirementsSource | None = None,
     policy: PolicyAdvice | None = None,
     lag_alert: LagAlert | None = None,
+    lag_unknown_since: datetime | None = None,
 ) -> JobView:
     """Return the view of a job in this state; the arguments are described at `JobView`."""
     return JobView(
@@ -129,4 +132,5 @@ def job_view(
         scheduler=state,
         driver=driver,
         lag_alert=lag_alert,
+        lag_unknown_since=lag_unknown_since,
     )

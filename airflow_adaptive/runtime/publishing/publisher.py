@@ -12,7 +12,8 @@ from airflow_adaptive.job.protocol.documents import DriverStatus
 from airflow_adaptive.ports import JobStore
 from airflow_adaptive.runtime.journal.history import History
 from airflow_adaptive.runtime.observation.job_observation import JobObservation
-from airflow_adaptive.runtime.observation.lag_alert import LagAlert, LagAlerts
+from airflow_adaptive.runtime.observation.lag_alert import LagAlerts
+from airflow_adaptive.runtime.observation.source_lag import SourceLag
 from airflow_adaptive.runtime.publishing.documents import POLICY, policy_document
 from airflow_adaptive.runtime.publishing.job_view import job_view
 from airflow_adaptive.runtime.publishing.time_series import JobMetrics
@@ -47,7 +48,8 @@ class Publisher:
         self._restoring: asyncio.Task[None] | None = None
         self._is_restored = False
         self._urls = Urls()
-        self._published: tuple[SchedulerState, Urls, RequirementsSource | None, int, LagAlert | None] | None = None
+        self._lag_unknown_since: datetime | None = None
+        self._published: tuple[object, ...] | None = None
         self._policy: PolicyAdvice | None = None
 
     async def restore(self) -> None:
@@ -64,9 +66,10 @@ class Publisher:
         if self._restoring is not None:
             self._restoring.cancel()
 
-    def record_metrics(self, state: SchedulerState, status: DriverStatus | None, now: datetime) -> None:
-        """Add a point to the job metrics; `status` is the status of the driver of the current epoch."""
-        self._metrics.record(state, status, now)
+    def record_metrics(self, state: SchedulerState, status: DriverStatus | None, lag: SourceLag, now: datetime) -> None:
+        """Add a point to the job metrics; see `Gauge.read`."""
+        self._lag_unknown_since = lag.unknown_since
+        self._metrics.record(state, status, lag, now)
 
     def update_urls(self, observation: JobObservation, submission_id: str | None) -> None:
         """Update the URLs from an observation; `submission_id` identifies the newest driver."""
@@ -80,7 +83,8 @@ class Publisher:
         if isinstance(state.current, Finished):
             await self._history.wait()
         requirements_source = self._resolver.requirements_source
-        content = (state, self._urls, requirements_source, self._history.revision, self._alerts.current)
+        lag = (self._alerts.current, self._lag_unknown_since)
+        content = (state, self._urls, requirements_source, self._history.revision, *lag)
         if content != self._published and not self._history.is_pending:
             self._published = content
             self._policy = self._resolver.policy
@@ -94,6 +98,7 @@ class Publisher:
                     requirements_source=requirements_source,
                     policy=self._policy,
                     lag_alert=self._alerts.current,
+                    lag_unknown_since=self._lag_unknown_since,
                 )
             )
         if self._is_restored and (changed := self._metrics.changed_documents()) is not None:

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeVar, get_type_hints
 
 from airflow_adaptive.job.protocol.documents import DriverStatus, QueryReport
+from airflow_adaptive.runtime.observation.source_lag import SourceLag
 from airflow_adaptive.runtime.publishing.documents import DRIVER, METRICS, driver_document
 from airflow_adaptive.scheduler.allocator.slot_sharing import minimum_slots, required_slots
 from airflow_adaptive.scheduler.snapshot import decode
@@ -85,12 +86,13 @@ class Gauge:
         """Start without a measurement."""
         self._before: _Count | None = None
 
-    def read(self, state: SchedulerState, status: DriverStatus | None, now: datetime) -> Point:
+    def read(self, state: SchedulerState, status: DriverStatus | None, lag: SourceLag, now: datetime) -> Point:
         """Return the point of this moment.
 
         Args:
             state: state of the scheduler.
             status: status of the driver of the current epoch, None without one.
+            lag: lag of the job, which is also known without a driver if the loop polls the brokers.
             now: the time.
         """
         queries = () if status is None else status.queries
@@ -102,9 +104,9 @@ class Gauge:
             input=self._input(status, now.timestamp()),
             processed=sum(_processed(query) for query in queries if query.batch_duration_ms) or None,
             batch_ms=max((query.batch_duration_ms for query in queries), default=0) or None,
-            backlog=_total(query.unread_rows for query in queries),
+            backlog=_first_known(_total(query.unread_rows for query in queries), lag.rows),
             state=state.name,
-            lag_s=max((query.lag_s for query in queries if query.lag_s is not None), default=None),
+            lag_s=lag.seconds,
         )
 
     def _input(self, status: DriverStatus | None, at: float) -> float | None:
@@ -138,9 +140,9 @@ class JobMetrics:
         """Continue the pages that another loop published."""
         self._series.restore(published)
 
-    def record(self, state: SchedulerState, status: DriverStatus | None, now: datetime) -> None:
+    def record(self, state: SchedulerState, status: DriverStatus | None, lag: SourceLag, now: datetime) -> None:
         """Add a point; the arguments are those of `Gauge.read`."""
-        point = self._gauge.read(state, status, now)
+        point = self._gauge.read(state, status, lag, now)
         self._series.add(point)
         self._newest = point.at
         self._status = status
@@ -199,6 +201,10 @@ def _total(backlogs: Iterator[int | None]) -> int | None:
     """Return the sum over the queries that report a backlog; None if no query does."""
     known = [backlog for backlog in backlogs if backlog is not None]
     return sum(known) if known else None
+
+
+def _first_known(*values: int | None) -> int | None:
+    return next((value for value in values if value is not None), None)
 
 
 def _merged(step: Point, point: Point, points: int) -> Point:

@@ -21,6 +21,7 @@ from airflow_adaptive.ports import ControlRequests, Requester
 from airflow_adaptive.runtime.requirements.advice import Advice, Advisor, Override, PolicyAdvice
 from airflow_adaptive.runtime.requirements.advice_tracker import AdviceTracker
 from airflow_adaptive.runtime.requirements.control_requests import Bounds, is_override_cleared, is_override_expired
+from airflow_adaptive.runtime.requirements.gangs import Gangs
 from airflow_adaptive.runtime.requirements.input_limits import InputLimits
 from airflow_adaptive.runtime.requirements.policy_input import ResolverInput
 from airflow_adaptive.runtime.requirements.sources import (
@@ -149,6 +150,15 @@ def _is_within(bounds: Requirements, outer: Requirements) -> bool:
 # ---- stateful -------------------------------------------------------------------------------------------------------
 
 
+def _with_known(read: ControlRequests, known: ControlRequests) -> ControlRequests:
+    """Return the requests that were read, with the known ones in place of missing ones."""
+    if not read.requirements:
+        read = replace(read, requirements=known.requirements, requester=known.requester)
+    if not read.calendar:
+        read = replace(read, calendar=known.calendar, calendar_requester=known.calendar_requester)
+    return read
+
+
 class RequirementsResolver:
     """Resolves the requirements of one job in every cycle of its loop."""
 
@@ -162,10 +172,12 @@ class RequirementsResolver:
         self._source: RequirementsSource | None = None
         self._requests = ControlRequests()
         self._input_limits = InputLimits()
+        self._gangs = Gangs()
 
     def resolve(self, given: ResolverInput) -> ResolvedRequirements | None:
         """Return the requirements that the job must have, None if the active requirements stay."""
         self._input_limits.observe(given.state.job, given.status)
+        self._gangs.observe(given.status)
         requests, declared = self._last_read(given.control_requests), DeclaredRequirements.of(given.state)
         override = user_override(requests, declared, given.at)
         is_new = self._tracker.set_override(None if override is None else _override(override.source))
@@ -177,9 +189,13 @@ class RequirementsResolver:
         return self._activate(given, declared, resolve(requests, self._tracker.result, declared, active, given.at))
 
     def _last_read(self, requests: ControlRequests) -> ControlRequests:
-        """Return the requests; until the first successful read of this loop, those that the journal carried."""
+        """Return the requests; until the first successful read of this loop, those that the journal carried.
+
+        A user who clears an override stores a document, so a missing request was lost with the store, for example because Airflow's database
+        was restored from a backup.
+        """
         if requests.is_read:
-            self._requests = requests
+            self._requests = _with_known(requests, self._requests)
         return replace(self._requests, desired_state=requests.desired_state)
 
     def _activate(
@@ -202,7 +218,7 @@ class RequirementsResolver:
     def _limited(
         self, given: ResolverInput, declared: DeclaredRequirements, resolved: ResolvedRequirements | None
     ) -> ResolvedRequirements | None:
-        """Apply the input limits, also to the declared requirements, which `resolve` does not return while they are active."""
+        """Apply the input limits and the gangs, also to the declared requirements, which `resolve` does not return while they are active."""
         if isinstance(given.state.current, ENDING):
             return resolved
         wanted = resolved or ResolvedRequirements(requirements=declared.requirements, source=DECLARED)
@@ -211,7 +227,8 @@ class RequirementsResolver:
 
     def _limit(self, given: ResolverInput, resolved: ResolvedRequirements) -> ResolvedRequirements:
         declared, alignment = DeclaredRequirements.of(given.state), given.state.options.source_alignment
-        return self._input_limits.apply(resolved, declared.requirements, alignment)
+        limited = self._input_limits.apply(resolved, declared.requirements, alignment)
+        return self._gangs.apply(limited, given.state.job)
 
     # ---- journal ----------------------------------------------------------------------------------------------------
 
@@ -241,6 +258,9 @@ class RequirementsResolver:
         limits = self._input_limits.to_snapshot()
         if limits:
             snapshot["input_limits"] = limits
+        gangs = self._gangs.to_snapshot()
+        if gangs:
+            snapshot["gangs"] = gangs
         memory = self._tracker.to_snapshot()
         if memory:
             snapshot["policy"] = memory
@@ -251,6 +271,7 @@ class RequirementsResolver:
         self._source = _restored(RequirementsSource, snapshot.get("source"))
         self._requests = _restored(ControlRequests, snapshot.get("requests")) or ControlRequests()
         self._input_limits.restore(snapshot.get("input_limits"))
+        self._gangs.restore(snapshot.get("gangs"))
         self._tracker.restore(snapshot.get("policy"))
 
     def take_log_entries(self) -> list[Reason]:

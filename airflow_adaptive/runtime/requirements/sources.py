@@ -87,18 +87,20 @@ class ResolvedRequirements:
         requirements: bounds of every vertex.
         source: source that sets the requirements.
         input_limit: why upper bounds are below those of the source, "" if they are not.
+        gang: why lower bounds are above those of the source, "" if they are not.
     """
 
     requirements: Requirements
     source: RequirementsSource
     input_limit: str = ""
+    gang: str = ""
 
     def event(self, state: SchedulerState, now: datetime) -> RequirementsChanged | None:
         """Return the event that changes the requirements of a job, None if the scheduler has accepted the same requirements."""
         if self.requirements == latest_requirements(state):
             return None
-        by = f"{self.source.description}; {self.input_limit}" if self.input_limit else self.source.description
-        return RequirementsChanged(at=now, requirements=self.requirements, by=by)
+        by = filter(None, (self.source.description, self.input_limit, self.gang))
+        return RequirementsChanged(at=now, requirements=self.requirements, by="; ".join(by))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,7 @@ NON_RECOVERABLE = (
     "UnpublishedPackageError",
     # The script does not define a job.
     "AdaptiveJobError",
+    "RealTimeModeError",
     "SCRIPT_WITHOUT_JOB",
     # The cluster manager can never start the driver as it is declared, for example because its image does not exist.
     "DRIVER_NOT_STARTED",
@@ -43,6 +44,8 @@ NON_RECOVERABLE = (
     "SparkUnsupportedOperationException",
     "DATA_SOURCE_NOT_FOUND",
     "STATEFUL_PROCESSOR_*",
+    "STREAMING_REAL_TIME_MODE",
+    "INVALID_STREAMING_REAL_TIME_MODE_TRIGGER_INTERVAL",
     "STATE_STORE_UNSUPPORTED_OPERATION*",
     # The checkpoint belongs to another query or another version of Spark, or is incomplete.
     "STREAMING_STATEFUL_OPERATOR_*",
@@ -59,6 +62,10 @@ NON_RECOVERABLE = (
     "STATE_STORE_INVALID_PROVIDER",
     "STATE_STORE_INVALID_VARIABLE_TYPE_CHANGE",
     "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY",
+    # The brokers no longer have the records after the offsets in the checkpoint.
+    "TopicRecreatedError",
+    "KAFKA_DATA_LOSS.START_OFFSET_RESET",
+    "KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE",
 )
 """Patterns of exception classes and of error conditions (of Spark 4.3) after which no restart helps."""
 

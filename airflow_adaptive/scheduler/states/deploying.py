@@ -36,6 +36,8 @@ def on_event(state: SchedulerState, deploying: Deploying, event: Event) -> Step:
             return _activated(state, deploying, event)
         case PlanRejected(version=version) if version == deploying.plan.version and deploying.previous_plan is not None:
             return _rejected(state, deploying.previous_plan, deploying.plan, event)
+        case PlanRejected(version=version) if version == deploying.plan.version and _is_below_bounds(state, deploying):
+            return _plan_within_bounds(state, deploying, event)
         case TimerFired():
             return _overdue(state, deploying, event)
         case _:
@@ -81,6 +83,22 @@ def _rejected(state: SchedulerState, previous_plan: Plan, plan: Plan, event: Pla
     text = f"the driver rejected the plan and continues with the previous plan: {failure.summary}"
     reason = Reason(ReasonCode.PLAN_REJECTED, text)
     return start.go_to_executing(replace(state, driver=driver), event, previous_plan, reason)
+
+
+def _is_below_bounds(state: SchedulerState, deploying: Deploying) -> bool:
+    """Return whether the plan is below the lower bounds, which have risen since the plan was made."""
+    planned = deploying.plan.parallelism
+    return any(planned.get(name, bounds.lower) < bounds.lower for name, bounds in state.requirements.items())
+
+
+def _plan_within_bounds(state: SchedulerState, deploying: Deploying, event: PlanRejected) -> Step:
+    """Replace a first plan, or wait for more slots. The driver has started no query, because the plan has too few slots for their gang."""
+    possible, why = resource_checks.possible_parallelism(state), event.failure.message
+    if possible is None:
+        text = f"{why}: {resource_checks.describe_shortage(state)}"
+        return restart.stop_and_wait(state, event, deploying.plan, Reason(ReasonCode.BELOW_LOWER_BOUND, text))
+    text = f"{why}: {resource_checks.describe_change(deploying.plan.parallelism, possible)}"
+    return restart.plan_again(state, event, deploying, possible, Reason(ReasonCode.REQUIREMENTS_CHANGED, text))
 
 
 def _overdue(state: SchedulerState, deploying: Deploying, event: TimerFired) -> Step:

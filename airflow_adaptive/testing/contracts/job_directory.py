@@ -261,6 +261,10 @@ class JobDirectoryContract:
         await folder.directory().compact(1)
         assert await folder.directory().rescales(9) == [rescale_document(2)]
 
+    async def test_missing_file_is_none(self, folder: Directory) -> None:
+        """A file that does not exist is not an error."""
+        assert await folder.directory().file("file:///no/such/folder/run.py", 10) is None
+
     async def test_status_is_the_newest_status(self, folder: Directory) -> None:
         """The status of a new job is None. Each status replaces the previous status, even if a client has already read it."""
         directory = folder.directory()

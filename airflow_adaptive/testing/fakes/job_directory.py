@@ -31,6 +31,7 @@ class FakeJobDirectory:
         journal: number -> bytes of the journal document.
         kept: number -> bytes of the rescale document.
         reported: bytes of the driver status, None before the first.
+        files: URI -> content of the other files.
         available: whether the operations succeed; if False, each operation raises `JobDirectoryError`.
     """
 
@@ -39,6 +40,7 @@ class FakeJobDirectory:
         self.journal: dict[int, bytes] = {}
         self.kept: dict[int, bytes] = {}
         self.reported: bytes | None = None
+        self.files: dict[str, bytes] = {}
         self.available = True
 
     def report(self, status: DriverStatus) -> None:
@@ -47,7 +49,9 @@ class FakeJobDirectory:
 
     async def newest(self) -> JournalDocument | None:
         """See `JobDirectory.newest`."""
-        return next(reversed(self._trusted()), None)
+        self._require_available()
+        documents = (self._read(number) for number in sorted(self.journal, reverse=True))
+        return next((document for document in documents if document is not None), None)
 
     async def read(self, number: int) -> JournalDocument | None:
         """See `JobDirectory.read`."""
@@ -60,7 +64,8 @@ class FakeJobDirectory:
         data = encode_journal(document)
         if self.journal.setdefault(document.number, data) != data:
             return False
-        return self._trusted()[-1].number == document.number
+        newest = await self.newest()
+        return newest is not None and newest.number == document.number
 
     async def history(self, limit: int, before: int | None = None) -> Sequence[JournalDocument]:
         """See `JobDirectory.history`."""
@@ -96,6 +101,12 @@ class FakeJobDirectory:
         self._require_available()
         status = None if self.reported is None else _decoded(self.reported, decode_status)
         return status if status is not None and status.job == self.job else None
+
+    async def file(self, uri: str, limit: int) -> bytes | None:
+        """See `JobDirectory.file`."""
+        self._require_available()
+        content = self.files.get(uri)
+        return content if content is None or len(content) <= limit else None
 
     def _require_available(self) -> None:
         if not self.available:

@@ -18,9 +18,12 @@ def run_seeds(seeds: Sequence[int], jobs: int | None, processes: int) -> Iterato
     if len(seeds) == 1:
         yield run_seed(seeds[0], jobs)
         return
-    with ProcessPoolExecutor(processes, get_context("spawn"), max_tasks_per_child=SEEDS_PER_PROCESS) as pool:
-        for future in as_completed([pool.submit(run_seed, seed, jobs) for seed in seeds]):
-            yield future.result()
+    size = processes * SEEDS_PER_PROCESS
+    for start in range(0, len(seeds), size):
+        # A pool for each part: a pool with max_tasks_per_child stops without a message (python/cpython#115634).
+        with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+            for future in as_completed([pool.submit(run_seed, seed, jobs) for seed in seeds[start : start + size]]):
+                yield future.result()
 
 
 def run_seed(seed: int, jobs: int | None) -> Outcome:

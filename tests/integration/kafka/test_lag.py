@@ -1,7 +1,8 @@
-"""The lag of a query behind a real broker, as a real driver reports it. The source authenticates with SCRAM."""
+"""The lag of a query behind a real broker, as a real driver reports it. The source authenticates with SCRAM over TLS."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,7 @@ def test_lag_grows_during_a_batch_and_while_no_driver_runs(job: DriverOnKafka) -
     assert source is not None
     assert (source.partitions, source.worst_partition, source.is_lag_minimum) == (2, f"{job.topic}-0", False)
     assert source.input_limit == 2
+    assert source.retention_s == timedelta(days=7).total_seconds()
     assert [it.partition for it in source.partition_lags] == [f"{job.topic}-0", f"{job.topic}-1"]
     job.resume()
     job.driver.wait_status("no lag", lambda now: lag(now) == (0, 0.0))
@@ -65,8 +67,7 @@ def test_lag_grows_during_a_batch_and_while_no_driver_runs(job: DriverOnKafka) -
 
     clients.produce(job.topic, ["e"] * 7, partition=1)
     job.pause()
-    job.driver.epoch = 2
-    job.start()
+    job.restart()
     status = job.driver.wait_status("the lag of the downtime", lambda now: now.epoch == 2 and lag(now)[0] == 7, START_S)
     seconds = lag(status)[1]
     assert seconds is not None
@@ -74,4 +75,8 @@ def test_lag_grows_during_a_batch_and_while_no_driver_runs(job: DriverOnKafka) -
     job.resume()
     job.driver.wait_status("the rows of the downtime", lambda now: lag(now)[0] == 0 and now.queries[0].input_rows == 7)
     assert "cannot be" not in job.driver.output()
+    assert job.kafka.password not in (job.driver.directory / "status.json").read_text() + job.driver.output()
+    command_lines = [line for process in job.driver.processes() for line in process.cmdline()]
+    assert command_lines
+    assert not any(job.kafka.password in line for line in command_lines)
     job.stop()

@@ -111,6 +111,7 @@ class DriverOnCluster:
         *,
         max_executors: int = 3,
         dependencies: Dependencies = NO_DEPENDENCIES,
+        secret_env: Mapping[str, str] | None = None,
     ) -> str:
         """Stage a script and what it needs, and submit the script, as the operator and the standalone client do."""
         file = self.root / SCRIPT
@@ -136,6 +137,7 @@ class DriverOnCluster:
             executors=executors,
             max_executors=max_executors,
             executor_memory_mb=512,
+            secret_env=secret_env or {},
         )
         request = create_request(submission, self.cluster.master_url)
         answer = self._call("POST", "create", json=request)

@@ -161,6 +161,19 @@ class Query(StreamingQuery):
         self.running, self.error = False, Throwable()
 
 
+class _Field:
+    """`java.lang.reflect.Field` of a writer."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def setAccessible(self, _: bool) -> None:
+        pass
+
+    def get(self, _: Any) -> Any:
+        return self._value
+
+
 class Stream(DataStreamWriter):
     """A writer that a script has given a name, or none; with an error it can't be started."""
 
@@ -171,9 +184,9 @@ class Stream(DataStreamWriter):
 
     @property
     def _jwrite(self) -> Any:
-        options = SimpleNamespace(get=lambda name: Maybe(self.given.get(name)))
-        field = SimpleNamespace(setAccessible=lambda _: None, get=lambda _: options)
-        return SimpleNamespace(getClass=lambda: SimpleNamespace(getDeclaredField=lambda _: field))
+        once = SimpleNamespace(getClass=lambda: SimpleNamespace(getSimpleName=lambda: "OneTimeTrigger"))
+        values = {"extraOptions": SimpleNamespace(get=lambda name: Maybe(self.given.get(name))), "trigger": once}
+        return SimpleNamespace(getClass=lambda: SimpleNamespace(getDeclaredField=lambda name: _Field(values[name])))
 
     def queryName(self, name: str) -> Stream:
         self.given["queryName"] = name

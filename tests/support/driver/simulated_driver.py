@@ -69,6 +69,7 @@ class SimulatedDriver:
     declared: int = 0
     build_reads: tuple[str, ...] = ("read",)
     vertices_read: tuple[str, ...] | None = None
+    gangs: dict[str, int] = field(default_factory=dict)
     batch_ends: bool = True
     spread: bool = False
     during_end: Callable[[], None] = lambda: None

@@ -9,8 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+
 from airflow_adaptive.local import guardian
 from airflow_adaptive.local.cluster import HOST, free_port
+from tests.support.kubernetes.certificates import KeyPair
 
 USER: Final = "tests"
 
@@ -19,6 +22,9 @@ STOP_GRACE_S: Final = 20.0
 JVM_OPTIONS: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 
 LOG_TAIL_LINES: Final = 15
+
+REAUTHENTICATION_MS: Final = 10_000
+"""Time after which the authentication of a connection expires."""
 
 LOG4J: Final = """\
 status = warn
@@ -37,7 +43,7 @@ class KafkaBroker:
     Attributes:
         number: id of the broker, starting at 1.
         address: address for clients without authentication.
-        sasl_address: address for clients that authenticate with SCRAM-SHA-256, without TLS.
+        sasl_address: address for clients that authenticate with SCRAM-SHA-256, with TLS.
         controller: address for the other brokers.
     """
 
@@ -57,7 +63,16 @@ class KafkaBroker:
         self._java: Sequence[str] = ()
         self._process: subprocess.Popen[bytes] | None = None
 
-    def format(self, brokers: Sequence[KafkaBroker], *, java: Path, classpath: str, password: str, mark: str) -> None:
+    def format(
+        self,
+        brokers: Sequence[KafkaBroker],
+        *,
+        java: Path,
+        classpath: str,
+        password: str,
+        certificate: KeyPair,
+        mark: str,
+    ) -> None:
         """Format the storage of the broker, and create the user `USER`.
 
         Args:
@@ -65,10 +80,12 @@ class KafkaBroker:
             java: the program `java`.
             classpath: jars of the broker.
             password: password of the user.
+            certificate: certificate of the broker.
             mark: mark of the processes for the guardian.
         """
         self._environment = {**os.environ, guardian.MARK_VARIABLE: mark}
         self._write("log4j2.properties", LOG4J)
+        self._write("broker.pem", _pem(certificate))
         self._write("server.properties", "\n".join(f"{key}={value}" for key, value in self._settings(brokers).items()))
         log4j = f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}"
         self._java = [str(java), *JVM_OPTIONS, log4j, "-cp", classpath]
@@ -126,11 +143,14 @@ class KafkaBroker:
             "node.id": self.number,
             "controller.quorum.voters": ",".join(f"{broker.number}@{broker.controller}" for broker in brokers),
             "listeners": f"PLAIN://{self.address},SASL://{self.sasl_address},CONTROLLER://{self.controller}",
-            "listener.security.protocol.map": "PLAIN:PLAINTEXT,SASL:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listener.security.protocol.map": "PLAIN:PLAINTEXT,SASL:SASL_SSL,CONTROLLER:PLAINTEXT",
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "PLAIN",
             "sasl.enabled.mechanisms": "SCRAM-SHA-256",
             "listener.name.sasl.scram-sha-256.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+            "listener.name.sasl.scram-sha-256.connections.max.reauth.ms": REAUTHENTICATION_MS,
+            "listener.name.sasl.ssl.keystore.type": "PEM",
+            "listener.name.sasl.ssl.keystore.location": self._folder / "broker.pem",
             "log.dirs": self._folder / "data",
             "num.partitions": 1,
             "default.replication.factor": copies,
@@ -163,3 +183,10 @@ class KafkaBroker:
         if self._process is None:
             raise RuntimeError(f"broker {self.number} was not started")
         return self._process
+
+
+def _pem(pair: KeyPair) -> str:
+    """Return a key and its certificate as Kafka reads them from one file."""
+    key = load_pem_private_key(pair.key.read_bytes(), password=None)
+    pkcs8 = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return pkcs8.decode() + pair.certificate.read_text()

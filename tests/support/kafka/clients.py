@@ -80,6 +80,20 @@ class KafkaClients:
         """Delete a topic with its records."""
         self._admin.deleteTopics([topic]).all().get()
 
+    def elect_preferred_leaders(self, topic: str) -> list[int]:
+        """Move the leader of each partition to its first replica if that has all records, and return the leaders."""
+        kind = self._gateway.jvm.org.apache.kafka.common.ElectionType.PREFERRED
+        parts = {self._partition(topic, number) for number in range(len(self.leaders(topic)))}
+        self._admin.electLeaders(kind, parts).partitions().get()
+        return self.leaders(topic)
+
+    def set_password(self, user: str, password: str) -> None:
+        """Change the password of a user for SCRAM. Connections that exist expire later."""
+        admin = self._class("clients.admin")
+        mechanism = self._class("clients.admin.ScramMechanism").SCRAM_SHA_256
+        upsertion = admin.UserScramCredentialUpsertion(user, admin.ScramCredentialInfo(mechanism, 4096), password)
+        self._admin.alterUserScramCredentials([upsertion]).all().get()
+
     def leaders(self, topic: str) -> list[int]:
         """Return the id of the leader of each partition."""
         described = self._admin.describeTopics([topic]).allTopicNames().get().get(topic)

@@ -17,12 +17,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
+from airflow_adaptive.local.cluster import HOST
 from airflow_adaptive.local.distribution import find_java
 from airflow_adaptive.local.guard import Guard
 from airflow_adaptive.local.waiting import wait_until
-from tests.support.kafka.broker import STOP_GRACE_S, USER, KafkaBroker
+from tests.support.kafka.broker import STOP_GRACE_S, KafkaBroker
 from tests.support.kafka.clients import KafkaClients
 from tests.support.kafka.jars import broker_classpath
+from tests.support.kubernetes.certificates import ClusterCertificates
 
 START_TIMEOUT_S: Final = 60.0
 
@@ -33,6 +35,7 @@ class KafkaCluster:
     Attributes:
         brokers: brokers of the cluster; broker 1 is the first.
         password: password of the user `USER` at the SASL addresses.
+        ca: certificate of the authority, which clients of the SASL addresses trust.
     """
 
     def __init__(self, folder: Path, brokers: int, mark: str) -> None:
@@ -50,8 +53,18 @@ class KafkaCluster:
         self._java = find_java() / "bin" / "java"
         self._classpath = broker_classpath()
         self.brokers = [KafkaBroker(number, folder / f"broker-{number}") for number in range(1, brokers + 1)]
+        certificates = ClusterCertificates(folder / "certificates")
+        self.ca = certificates.ca
+        certificate = certificates.server("broker", [HOST], [])
         for broker in self.brokers:
-            broker.format(self.brokers, java=self._java, classpath=self._classpath, password=self.password, mark=mark)
+            broker.format(
+                self.brokers,
+                java=self._java,
+                classpath=self._classpath,
+                password=self.password,
+                certificate=certificate,
+                mark=mark,
+            )
 
     @property
     def bootstrap_servers(self) -> str:
@@ -59,14 +72,19 @@ class KafkaCluster:
         return ",".join(broker.address for broker in self.brokers)
 
     @property
+    def sasl_servers(self) -> str:
+        """Addresses for clients that authenticate with SCRAM, over TLS."""
+        return ",".join(broker.sasl_address for broker in self.brokers)
+
+    @property
     def sasl_options(self) -> dict[str, str]:
-        """Options of a source or a sink of Spark that authenticates with SCRAM."""
-        login = f'org.apache.kafka.common.security.scram.ScramLoginModule required username="{USER}" password="{self.password}";'
+        """Options of a source or a sink of Spark that authenticates with SCRAM over TLS, without `kafka.sasl.jaas.config`."""
         return {
-            "kafka.bootstrap.servers": ",".join(broker.sasl_address for broker in self.brokers),
-            "kafka.security.protocol": "SASL_PLAINTEXT",
+            "kafka.bootstrap.servers": self.sasl_servers,
+            "kafka.security.protocol": "SASL_SSL",
+            "kafka.ssl.truststore.type": "PEM",
+            "kafka.ssl.truststore.location": str(self.ca),
             "kafka.sasl.mechanism": "SCRAM-SHA-256",
-            "kafka.sasl.jaas.config": login,
         }
 
     @cached_property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,22 +13,29 @@ from tests.support.driver.driver_on_cluster import DriverOnCluster, plan
 from tests.support.kafka.cluster import KafkaCluster
 from tests.support.kafka.jars import connector_jars
 
-# The script reads the options of its source from a file. A batch of `slow` takes as long as the file `pause` says.
+# The script reads the options of its source from a file, and the password from the environment. A batch writes its records to a folder of
+# its own, which a repetition of the batch overwrites, and to another topic if there is one. It takes as long as the file `pause` exists.
 SCRIPT = """
-import json, pathlib, sys, time
+import json, os, pathlib, sys, time
 from airflow_adaptive.job import AdaptiveJob
 
 directory = pathlib.Path(sys.argv[1])
+options = json.loads((directory / "options.json").read_text())
+login = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+login += f' username="tests" password="{os.environ["KAFKA_PASSWORD"]}";'
+broker = {**options["broker"], "kafka.sasl.jaas.config": login}
 
-def wait(batch, number):
-    batch.write.mode("append").format("noop").save()
+def write(batch, number):
+    batch.selectExpr("CAST(value AS STRING) AS value").write.mode("overwrite").json(f"{directory}/out/{number}")
+    if options["sink"]:
+        rows = batch.selectExpr("concat_ws('-', topic, partition, offset) AS key", "value")
+        rows.write.format("kafka").options(**broker).option("topic", options["sink"]).save()
     while (directory / "pause").exists():
         time.sleep(0.1)
 
 def records(spark, parallelism):
-    options = json.loads((directory / "options.json").read_text())
-    stream = spark.readStream.format("kafka").options(**options).load()
-    return stream.writeStream.foreachBatch(wait).trigger(processingTime="1 second")
+    stream = spark.readStream.format("kafka").options(**broker, **options["source"]).load()
+    return stream.writeStream.foreachBatch(write).trigger(processingTime="1 second")
 
 AdaptiveJob(records).run()
 """
@@ -50,12 +56,39 @@ class DriverOnKafka:
         cluster.add_worker(cores=2, memory_mb=1536)
         return cls(DriverOnCluster(cluster, root), kafka, topic, root)
 
-    def start(self, options: Mapping[str, str] | None = None) -> None:
-        """Submit a driver whose source has these options in addition."""
-        given = {**self.kafka.sasl_options, "subscribe": self.topic, "startingOffsets": "earliest", **(options or {})}
-        (self.root / "options.json").write_text(json.dumps(given))
+    def start(self, *, password: str | None = None, sink: str | None = None) -> None:
+        """Submit a driver.
+
+        Args:
+            password: password of the driver; without it, the right one.
+            sink: topic to which the job writes the records, too.
+        """
+        source = {"subscribe": self.topic, "startingOffsets": "earliest"}
+        options = {"broker": self.kafka.sasl_options, "source": source, "sink": sink}
+        (self.root / "options.json").write_text(json.dumps(options))
         self.driver.direct(Action.RUN, 1, plan(1))
-        self.driver.submit(SCRIPT, executors=1, conf={"spark.jars": ",".join(map(str, connector_jars()))})
+        self.driver.submit(
+            SCRIPT,
+            executors=1,
+            conf={"spark.jars": ",".join(map(str, connector_jars()))},
+            secret_env={"KAFKA_PASSWORD": password or self.kafka.password},
+        )
+
+    def restart(self, *, sink: str | None = None) -> None:
+        """Submit a driver with the next epoch, after the last driver has ended."""
+        self.driver.epoch += 1
+        self.start(sink=sink)
+
+    def kill(self) -> None:
+        """Kill all processes of the driver."""
+        for process in self.driver.processes():
+            process.kill()
+        self.driver.wait_end()
+
+    def values(self) -> list[str]:
+        """Return the values of all records that the batches have written, sorted."""
+        files = (self.root / "out").glob("*/*.json")
+        return sorted(json.loads(line)["value"] for file in files for line in file.read_text().splitlines())
 
     def pause(self) -> None:
         """Let the next batch wait after its work."""

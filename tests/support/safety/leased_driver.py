@@ -63,6 +63,7 @@ class SimulatedQuery:
     """
 
     vertices_read = ("job",)
+    gangs: Mapping[str, int] = {}
 
     def __init__(self, kernel: Kernel) -> None:
         self.plan: DriverPlan | None = None

@@ -25,7 +25,7 @@ from airflow_adaptive.scheduler.state import (
     SchedulerState,
     StopWithSavepoint,
 )
-from airflow_adaptive.testing.scenario import HOPELESS, START, TRANSIENT
+from airflow_adaptive.testing.scenario import HOPELESS, START, TRANSIENT, Scenario
 from tests.support.scheduler.rescale_scenarios import ScenarioBuilder
 from tests.support.scheduler.scenarios_by_state import rescaling
 
@@ -105,6 +105,13 @@ MODELS: Mapping[str, Model] = {
         slots=((0, 0), (2, 0), (2, 2), (4, 0), (0, 4)),
         bounds=((1, 2), (1, 4)),
         redeployed=rescaling,
+    ),
+    "gang larger than the first plan": Model(
+        options=NO_WAIT,
+        slots=((0, 0), (2, 0), (2, 2)),
+        bounds=((1, 2), (3, 4)),
+        refusals=(TRANSIENT,),
+        redeployed=lambda: Scenario().given_deploying(2),
     ),
     "one vertex": Model(),
     "one vertex, no restarts, keeps running": Model(

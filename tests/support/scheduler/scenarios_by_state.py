@@ -119,6 +119,7 @@ SCENARIOS: Mapping[str, Callable[[], Scenario]] = {
     "waiting for more": lambda: Scenario().given_waiting(free=2),
     "waiting with a driver": waiting_with_driver,
     "deploying": lambda: Scenario().given_deploying(2),
+    "deploying below the lower bounds": lambda: Scenario().given_deploying(2).when_requirements(3, 4),
     "deploying, no restarts": lambda: Scenario(**NO_RESTART).given_deploying(2),
     "deploying again": deploying_again,
     "deploying again, no restarts": lambda: deploying_again(**NO_RESTART, highest_rescale_tier=1).when_slots(held=4),

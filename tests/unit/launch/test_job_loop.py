@@ -120,7 +120,7 @@ def test_loop_that_fails_is_restarted_and_adopts_its_driver(
 
 def test_cluster_that_accepts_no_driver_fails_the_task_at_once(job: Simulation, opening: Opening) -> None:
     job.cluster.refusal = "the account may not create pods: bind the Role"
-    assert run(job) == {"status": "error", "message": job.cluster.refusal, "driver": None}
+    assert run(job) == {"status": "error", "message": job.cluster.refusal, "driver": None, "is_driver_known": True}
     assert job.cluster.submissions == {}
 
 
@@ -189,7 +189,7 @@ def test_connection_that_does_not_exist_fails_a_job_that_was_never_deployed(
     monkeypatch.setattr(job_loop, "job_directory", directory_of(job))
     opening.errors = [AddressError("connection 'spark_test' is not defined: add it")]
     message = "connection 'spark_test' is not defined: add it"
-    assert run(job) == {"status": "error", "message": message, "driver": None}
+    assert run(job) == {"status": "error", "message": message, "driver": None, "is_driver_known": True}
 
 
 @pytest.fixture
@@ -270,6 +270,22 @@ def test_journal_of_a_newer_version_ends_the_loop(job: Simulation, opening: Open
     event = run(job)
     assert (event["status"], event["message"]) == ("error", "a newer version wrote the journal")
     assert event["driver"] is not None
+    assert event["is_driver_known"]
+
+
+def test_loop_that_cannot_read_the_journal_does_not_know_the_driver(
+    job: Simulation, opening: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The previous loop was of a newer version, which has started a driver."""
+
+    async def refuse() -> None:
+        raise ForeignDirectoryError("a newer version wrote the journal")
+
+    run(job, RunLimits(recycle_at=START + timedelta(seconds=30)))
+    monkeypatch.setattr(job.directory, "newest", refuse)
+    event = run(job)
+    assert (event["message"], event["driver"]) == ("a newer version wrote the journal", None)
+    assert not event["is_driver_known"]
 
 
 def test_cancellation_that_cannot_be_written_fails_and_can_be_repeated(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.resource_wait import wait_for_slots
+from airflow_adaptive.ports import ClusterRefusedError, ClusterUnreachableError
 from airflow_adaptive.scheduler.snapshot import encode
+from airflow_adaptive.spark.standalone.client import StandaloneCluster
 from airflow_adaptive.testing.simulation.one_job import small_job
 from tests.support.servers.fake_master import HOST, FakeMaster
 
@@ -22,8 +25,12 @@ def test_unusable_connection_is_an_error_event_that_names_it(monkeypatch: pytest
     assert "nowhere" in event["message"]
 
 
-def wait(monkeypatch: pytest.MonkeyPatch, timeout: timedelta) -> dict[str, Any]:
+def wait(
+    monkeypatch: pytest.MonkeyPatch, timeout: timedelta, check: Callable[[object], Awaitable[None]] | None = None
+) -> dict[str, Any]:
     """Wait for two slots, on a cluster with two slots and a core for the driver."""
+    if check is not None:
+        monkeypatch.setattr(StandaloneCluster, "check", check)
     job = small_job("job", (2, 4), {"resource_stabilization_timeout": "0 s"})
     wanted = {"graph": job.graph, "options": job.options, "executor": job.executor, "driver": job.driver}
     with FakeMaster() as master:
@@ -43,3 +50,18 @@ def test_slots_that_are_free_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_deadline_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     assert wait(monkeypatch, timedelta(0)) == {"status": "timeout"}
+
+
+def test_cluster_that_accepts_no_driver_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check(_client: object) -> None:
+        raise ClusterRefusedError("the account may not create pods: bind the Role")
+
+    event = wait(monkeypatch, timedelta(minutes=1), check)
+    assert event == {"status": "error", "message": "the account may not create pods: bind the Role"}
+
+
+def test_cluster_that_cannot_be_checked_now_does_not_end_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check(_client: object) -> None:
+        raise ClusterUnreachableError("no answer")
+
+    assert wait(monkeypatch, timedelta(minutes=1), check)["status"] == "found"

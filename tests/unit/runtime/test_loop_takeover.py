@@ -12,6 +12,7 @@ from airflow_adaptive.job.protocol import codec
 from airflow_adaptive.ports import (
     ControlRequests,
     DesiredState,
+    Requester,
 )
 from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.runtime.loop import RunLimits
@@ -37,6 +38,19 @@ def test_bounds_that_were_edited_in_the_dag_are_followed(small: Simulation) -> N
     small.clock.at(60, request(small, DesiredState.SUSPENDED))
     small.run()
     assert [parallelism["job"] for _, _, parallelism in small.drivers.started] == [3, 2]
+
+
+def test_request_that_a_restored_database_does_not_contain_stays_in_effect(small: Simulation) -> None:
+    """A user changes the bounds, and then Airflow's database is restored from a backup."""
+    small.cluster.add_worker(cores=2, memory_mb=1024)
+    small.store.requests = ControlRequests(requirements={"job": (1, 2)}, requester=Requester(requested_by="admin"))
+    small.run(RunLimits(recycle_at=START + timedelta(seconds=30)))
+    small.store.requests = ControlRequests()
+    small.run(RunLimits(recycle_at=START + timedelta(seconds=90)))
+    source = small.store.views[-1].requirements_source
+    assert source is not None
+    assert source.name == "admin"
+    assert [parallelism["job"] for _, _, parallelism in small.drivers.started] == [2]
 
 
 def test_slower_of_two_loops_is_superseded(small: Simulation) -> None:
@@ -144,3 +158,32 @@ def test_loop_writes_the_newer_format_as_soon_as_a_driver_reports_that_it_reads_
         if codec.decode_journal(data).directive.epoch == 2
     )
     assert first_of_new_driver.format == 1, "the new driver may be of any version before its first status"
+
+
+def test_loop_of_the_old_version_continues_after_rescales_of_the_newer_version(
+    upgraded: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The triggerer is upgraded and goes back: the driver continues, and no rescale is lost."""
+    upgraded.clock.at(40, lambda: upgraded.cluster.add_worker(cores=2, memory_mb=1024))
+    run_until(upgraded, 120)
+    monkeypatch.setattr(codec, "FORMATS", OLD)
+    upgraded.clock.at(150, request(upgraded, DesiredState.SUSPENDED))
+    assert outcome(upgraded.run()) is Outcome.SUSPENDED
+    assert {epoch for epoch, _, _ in upgraded.drivers.started} == {1}
+    assert [document.number for document in asyncio.run(upgraded.directory.rescales(10))] == [1, 2]
+
+
+def test_job_that_ended_under_a_newer_version_starts_again_under_the_old_version(
+    upgraded: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver of the newer version runs, so the job is suspended before Airflow goes back."""
+    upgraded.clock.at(40, lambda: kill_driver(upgraded))
+    upgraded.clock.at(150, request(upgraded, DesiredState.SUSPENDED))
+    assert outcome(upgraded.run()) is Outcome.SUSPENDED
+    assert formats(upgraded)[-2:] == [2, 1]
+    monkeypatch.setattr(codec, "FORMATS", OLD)
+    upgraded.drivers.formats = OLD
+    upgraded.store.requests = ControlRequests()
+    upgraded.spec = replace(upgraded.spec, attempt="attempt-2")
+    run_until(upgraded, 250)
+    assert [epoch for epoch, _, _ in upgraded.drivers.started][-1] == 3

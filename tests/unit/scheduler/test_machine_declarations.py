@@ -65,6 +65,11 @@ def test_reactive_job_ignores_requirements():
     )
 
 
+def test_reactive_job_waits_for_the_slots_of_a_gang():
+    scenario = Scenario(reactive=True, max_trigger_delay=0).given_executing(2).when_requirements(3, 128)
+    scenario.then("Restarting", reason="need at least 3")
+
+
 def test_reactive_job_can_be_configured_with_what_it_does_anyway():
     scenario = Scenario(reactive=True).given_executing(2).when_requirements(1, 128)
     scenario.then("Executing", reason="the requirements are unchanged")

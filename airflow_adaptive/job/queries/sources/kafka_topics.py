@@ -7,42 +7,87 @@ Admin client of its own, so that a request that hangs does not affect the query.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from airflow_adaptive.job.jvm import from_scala, scala_object
+from airflow_adaptive.job.jvm import from_scala, java_class, scala_object
+from airflow_adaptive.job.protocol.failures import redact
 from airflow_adaptive.job.queries.sources.input_limit import Division
 from airflow_adaptive.job.queries.sources.offsets import Offsets, read_offsets
+from airflow_adaptive.job.queries.sources.topic_ids import TopicGuard, TopicIds
 
 KAFKA: Final = "kafka"
 """Spark's name of the source."""
 
 CONNECTOR: Final = "org.apache.spark.sql.kafka010"
 
+UNKNOWN_TOPIC: Final = "UnknownTopicOrPartitionException"
+
+RETENTION_POLLS: Final = 30
+"""Number of polls after which the retention of the topics is read again."""
+
+FAIL_ON_DATA_LOSS: Final = "failOnDataLoss"
+
 
 class KafkaTopics:
     """The topics of one source. A request may take long, and raises the exceptions of the JVM."""
 
-    def __init__(self, spark: SparkSession, relation: Any, checkpoint: str) -> None:
+    def __init__(self, spark: SparkSession, relation: Any, checkpoint: str, warn: Callable[[str], None]) -> None:
         """Build a stream of the relation; nothing is read yet.
 
         Args:
             spark: session of the driver.
             relation: relation of the source in the analyzed plan.
             checkpoint: URI of the query's checkpoint, to which the stream writes nothing.
+            warn: see `TopicGuard`.
         """
         self._spark = spark
         scan = relation.table().newScanBuilder(relation.extraOptions()).build()
         self._stream = scan.toMicroBatchStream(checkpoint)
+        strict = bool(relation.extraOptions().getBoolean(FAIL_ON_DATA_LOSS, True))
+        self._guard = TopicGuard(TopicIds(spark, checkpoint), fail_on_data_loss=strict, warn=warn)
+        self._warn = warn
+        self._retention_s: float | None = None
+        self._retention_reads = 0
         self.description = str(self._stream.toString())
         """Description of the source, as Spark's progress contains it."""
 
     def end_offsets(self) -> Offsets:
-        """Return the end offset of each partition of all topics."""
-        offsets = self._reader.fetchLatestOffsets(scala_object(self._spark, "scala.None"))
-        return self._to_offsets(offsets)
+        """Return the end offset of each partition of all topics.
+
+        Raises:
+            TopicRecreatedError: a topic was deleted and created again since the query read it.
+        """
+        offsets = self._to_offsets(self._reader.fetchLatestOffsets(scala_object(self._spark, "scala.None")))
+        self._guard.require_same(self._ids({topic for topic, _ in offsets}))
+        return offsets
+
+    def count_partitions(self) -> int:
+        """Return the number of partitions of all topics, before the query starts."""
+        return len(self._to_offsets(self._reader.fetchLatestOffsets(scala_object(self._spark, "scala.None"))))
+
+    def require_known_topics(self) -> None:
+        """Compare the topics that the query has read. Topics that do not exist are left to the query. Raises as `end_offsets`."""
+        known = self._guard.known()
+        if known:
+            self._guard.require_same(self._ids(known))
+
+    def retention_s(self, topics: Collection[str]) -> float | None:
+        """Return the age in seconds at which the brokers delete a row, or None without a limit, and if the user may not read it."""
+        if self._retention_reads % RETENTION_POLLS == 0:
+            try:
+                self._retention_s = min(filter(None, map(_retention_s, self._configs(topics))), default=None)
+            except Py4JJavaError as error:
+                if not self._retention_reads:
+                    cause = redact(str(error.java_exception.getMessage()))
+                    self._warn(
+                        f"the retention of the topics cannot be read, so that no warning precedes a loss: {cause}"
+                    )
+        self._retention_reads += 1
+        return self._retention_s
 
     def division(self) -> Division:
         """Return the options with which the source divides its partitions."""
@@ -55,6 +100,18 @@ class KafkaTopics:
         """Close the Admin client."""
         self._stream.stop()
 
+    def _configs(self, topics: Collection[str]) -> list[Any]:
+        resource = java_class(self._spark, "org.apache.kafka.common.config.ConfigResource")
+        kind = java_class(self._spark, "org.apache.kafka.common.config.ConfigResource$Type").TOPIC
+        described = self._reader.admin().describeConfigs([resource(kind, topic) for topic in topics]).all().get()
+        return list(described.values())
+
+    def _ids(self, topics: Collection[str]) -> dict[str, str]:
+        """Return the id of each topic that exists."""
+        described = self._reader.admin().describeTopics(list(topics)).topicNameValues()
+        found = {topic: _topic_id(described.get(topic)) for topic in topics}
+        return {topic: id_ for topic, id_ in found.items() if id_ is not None}
+
     @property
     def _reader(self) -> Any:
         return self._stream.kafkaOffsetReader()
@@ -62,6 +119,23 @@ class KafkaTopics:
     def _to_offsets(self, by_partition: Any) -> Offsets:
         text = scala_object(self._spark, f"{CONNECTOR}.JsonUtils").partitionOffsets(by_partition)
         return read_offsets(str(text)) or {}
+
+
+def _retention_s(config: Any) -> float | None:
+    """Return the retention of a topic in seconds, or None if the brokers delete no row because of its age."""
+    retention_ms = int(config.get("retention.ms").value())
+    is_limited = "delete" in str(config.get("cleanup.policy").value()) and retention_ms >= 0
+    return retention_ms / 1000 if is_limited else None
+
+
+def _topic_id(described: Any) -> str | None:
+    """Return the id of a topic, or None if the topic does not exist."""
+    try:
+        return str(described.get().topicId().toString())
+    except Py4JJavaError as error:
+        if str(error.java_exception.getCause().getClass().getSimpleName()) == UNKNOWN_TOPIC:
+            return None
+        raise
 
 
 def _number(option: Any) -> int | None:

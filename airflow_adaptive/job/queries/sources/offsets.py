@@ -21,6 +21,14 @@ def read_offsets(text: str | None) -> Offsets | None:
         return None
 
 
+def by_topic(offsets: Offsets) -> dict[str, dict[str, int]]:
+    """Return offsets as JSON contains them: by topic, and by the number of the partition as text."""
+    topics: dict[str, dict[str, int]] = {}
+    for (topic, number), row in offsets.items():
+        topics.setdefault(topic, {})[str(number)] = row
+    return topics
+
+
 def unread_rows(read: Offsets, ends: Offsets) -> dict[Partition, int]:
     """Return the unread rows of each partition of the end offsets. A query reads a new partition from its first row."""
     return {partition: max(row - read.get(partition, 0), 0) for partition, row in ends.items()}

@@ -6,17 +6,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import SourceProgress
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from airflow_adaptive.job.jvm import writer_plan
 from airflow_adaptive.job.protocol.documents import QueryReport
 from airflow_adaptive.job.protocol.sources import Shuffle, SourceReport
 from airflow_adaptive.job.queries.sources.kafka_topics import KafkaTopics, kafka_relations
 from airflow_adaptive.job.queries.sources.offsets import read_offsets, unread_rows
 from airflow_adaptive.job.queries.sources.query_plan import shuffle_of
 from airflow_adaptive.job.queries.sources.read_position import ReadPosition, read_position
-from airflow_adaptive.job.queries.sources.source_monitor import PolledSource, SourceMonitor
+from airflow_adaptive.job.queries.sources.source_monitor import PolledSource, SourceMonitor, error_text
 from airflow_adaptive.job.queries.sources.source_report import report_at_batch, report_polled
 
 
@@ -31,6 +35,7 @@ class QuerySources:
             warn: see `SourceMonitor`.
         """
         self._spark = spark
+        self._warn = warn
         self._monitor = SourceMonitor(warn)
         self._limits: dict[int, int] = {}
         """Largest input limit of each source in the batches of the run."""
@@ -38,11 +43,16 @@ class QuerySources:
     def begin(self, query: StreamingQuery) -> None:
         """Begin to poll the sources of a run."""
         self._limits.clear()
-        self._monitor.begin(_Run(self._spark, query._jsq.streamingQuery()))
+        self._monitor.begin(_Run(self._spark, query._jsq.streamingQuery(), self._warn))
 
     def end(self) -> None:
         """End the polls of the run."""
         self._monitor.end()
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why the run was stopped; see `SourceMonitor.failure`."""
+        return self._monitor.failure
 
     def polled(self, report: QueryReport, progress: Sequence[SourceProgress]) -> QueryReport:
         """Return the report of the query with the newest polls of its sources.
@@ -72,20 +82,43 @@ class QuerySources:
 class _Run:
     """A run of a query; see `source_monitor.PolledRun`."""
 
-    def __init__(self, spark: SparkSession, execution: Any) -> None:
+    def __init__(self, spark: SparkSession, execution: Any, warn: Callable[[str], None]) -> None:
         self._spark = spark
         self._execution = execution
+        self._warn = warn
 
     def sources(self) -> Mapping[int, PolledSource]:
         relations = kafka_relations(self._spark, self._execution.analyzedPlan())
-        return {number: KafkaTopics(self._spark, relation, self._checkpoint) for number, relation in relations}
+        return {number: self._topics(relation) for number, relation in relations}
 
-    @property
-    def _checkpoint(self) -> str:
-        return str(self._execution.resolvedCheckpointRoot())
+    def _topics(self, relation: Any) -> KafkaTopics:
+        return KafkaTopics(self._spark, relation, str(self._execution.resolvedCheckpointRoot()), self._warn)
 
     def position(self) -> ReadPosition | None:
         return read_position(self._spark, self._execution)
 
     def shuffle(self) -> Shuffle | None:
         return shuffle_of(self._execution)
+
+    def stop(self) -> None:
+        self._execution.stop()
+
+
+def require_known_topics(
+    spark: SparkSession, writer: DataStreamWriter, checkpoint: str, warn: Callable[[str], None]
+) -> None:
+    """Refuse a query that was not started, if a topic that it has read was deleted and created again.
+
+    A check that fails does not refuse the query, which needs the same brokers itself. The monitor repeats the check.
+
+    Raises:
+        TopicRecreatedError: the offsets in the checkpoint do not apply.
+    """
+    for _, relation in kafka_relations(spark, writer_plan(writer)):
+        source = KafkaTopics(spark, relation, checkpoint, warn)
+        try:
+            source.require_known_topics()
+        except (Py4JError, PySparkException) as error:
+            warn(f"the topics of {source.description} cannot be checked before the start: {error_text(error)}")
+        finally:
+            source.close()

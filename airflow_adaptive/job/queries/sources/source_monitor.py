@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -20,6 +20,7 @@ from airflow_adaptive.job.queries.sources.end_offsets import Age, EndOffsetHisto
 from airflow_adaptive.job.queries.sources.input_limit import Division
 from airflow_adaptive.job.queries.sources.offsets import Offsets, Partition, unread_rows
 from airflow_adaptive.job.queries.sources.read_position import ReadPosition
+from airflow_adaptive.job.queries.sources.topic_ids import TopicRecreatedError
 
 POLL_INTERVAL_S: Final = 10.0
 
@@ -33,11 +34,19 @@ class PolledSource(Protocol):
         ...
 
     def end_offsets(self) -> Offsets:
-        """Return the end offset of each partition. May take long, and raises any exception."""
+        """Return the end offset of each partition. May take long, and raises any exception.
+
+        Raises:
+            TopicRecreatedError: the query must not continue.
+        """
         ...
 
     def division(self) -> Division:
         """Return the options with which the source divides its partitions. Raises any exception."""
+        ...
+
+    def retention_s(self, topics: Collection[str]) -> float | None:
+        """Return the age in seconds at which a row is deleted, or None without a limit. Raises any exception."""
         ...
 
     def close(self) -> None:
@@ -60,6 +69,10 @@ class PolledRun(Protocol):
         """Return how the rows get to other tasks, or None before the first batch."""
         ...
 
+    def stop(self) -> None:
+        """Stop the run immediately."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lag:
@@ -67,15 +80,19 @@ class Lag:
 
     Attributes:
         description: description of the source.
+        read: offsets that the query has read.
         rows: unread rows of each partition.
         ages: age of the oldest unread row of each partition that has unread rows.
         division: options with which the source divides its partitions.
+        retention_s: age in seconds at which a row is deleted, None without a limit.
     """
 
     description: str
+    read: Offsets
     rows: Mapping[Partition, int]
     ages: Mapping[Partition, Age]
     division: Division = Division()
+    retention_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -86,6 +103,7 @@ class _Polled:
         description: description of the source.
         history: end offsets over time.
         division: options with which the source divides its partitions.
+        retention_s: age in seconds at which a row is deleted, None without a limit.
         polls: number of polls.
         begun_at: offsets at which the run began, None if the run began without a checkpoint.
         known: lag that was computed last, with the number of polls and the offsets for which it was computed.
@@ -94,6 +112,7 @@ class _Polled:
     description: str
     history: EndOffsetHistory = field(default_factory=EndOffsetHistory)
     division: Division = Division()
+    retention_s: float | None = None
     polls: int = 0
     begun_at: Offsets | None = None
     known: tuple[int, Offsets, Lag] | None = None
@@ -123,6 +142,12 @@ class SourceMonitor:
         self._polled: dict[int, _Polled] = {}
         self._shuffle: Shuffle | None = None
         self._end: threading.Event | None = None
+        self._failure: Exception | None = None
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why the monitor has stopped the run, None if it has not."""
+        return self._failure
 
     @property
     def shuffle(self) -> Shuffle | None:
@@ -133,7 +158,7 @@ class SourceMonitor:
         """Begin to poll the sources of a run."""
         self.end()
         with self._lock:
-            self._shuffle = None
+            self._shuffle = self._failure = None
             for polled in self._polled.values():
                 polled.begun_at = None
         self._end = threading.Event()
@@ -169,7 +194,14 @@ class SourceMonitor:
         if polled.known is None or polled.known[:2] != (polled.polls, read):
             polled.history.forget(read)
             rows, ages = unread_rows(read, polled.history.ends), polled.history.ages(read, self._clock())
-            lag = Lag(description=polled.description, rows=rows, ages=ages, division=polled.division)
+            lag = Lag(
+                description=polled.description,
+                read=read,
+                rows=rows,
+                ages=ages,
+                division=polled.division,
+                retention_s=polled.retention_s,
+            )
             polled.known = polled.polls, read, lag
         return polled.known[2]
 
@@ -181,7 +213,7 @@ class SourceMonitor:
                 self._restore(end, sources, run.position())
         except (Py4JError, PySparkException) as error:
             self._warn(
-                f"the sources cannot be polled, so their lag is only known when a batch begins: {_error_text(error)}"
+                f"the sources cannot be polled, so their lag is only known when a batch begins: {error_text(error)}"
             )
         failing = False
         while sources and not end.is_set():
@@ -209,18 +241,35 @@ class SourceMonitor:
         for number, source in sources.items():
             try:
                 ends, division, shuffle = source.end_offsets(), source.division(), self._shuffle or run.shuffle()
+                retention_s = source.retention_s({topic for topic, _ in ends})
+            except TopicRecreatedError as error:
+                self._stop(end, run, error)
+                return True
             except (Py4JError, PySparkException) as error:
                 failed = True
                 if not was_failing and not end.is_set():
                     self._warn(
-                        f"the end offsets of {source.description} cannot be read, will retry: {_error_text(error)}"
+                        f"the end offsets of {source.description} cannot be read, will retry: {error_text(error)}"
                     )
             else:
                 with self._lock:
                     if not end.is_set():
                         self._shuffle = shuffle
+                        self._polled[number].retention_s = retention_s
                         self._record(self._polled[number], ends, division)
         return failed
+
+    def _stop(self, end: threading.Event, run: PolledRun, error: Exception) -> None:
+        """Stop a run that must not continue, and the polls."""
+        with self._lock:
+            if end.is_set():
+                return
+            end.set()
+            self._failure = error
+        try:
+            run.stop()
+        except (Py4JError, PySparkException) as problem:
+            self._warn(f"the query has not stopped yet: {error_text(problem)}")
 
     def _record(self, polled: _Polled, ends: Offsets, division: Division) -> None:
         polled.history.record(self._clock(), ends)
@@ -232,9 +281,10 @@ class SourceMonitor:
             try:
                 source.close()
             except (Py4JError, PySparkException) as error:
-                self._warn(f"the connection of {source.description} cannot be closed: {_error_text(error)}")
+                self._warn(f"the connection of {source.description} cannot be closed: {error_text(error)}")
 
 
-def _error_text(error: Any) -> str:
+def error_text(error: Any) -> str:
+    """Return the first line of an error of Spark, without secrets."""
     cause = getattr(error, "java_exception", None) or error
     return redact(str(cause).partition("\n")[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from pyspark.sql.streaming.listener import SourceProgress
@@ -10,7 +11,7 @@ from pyspark.sql.streaming.listener import SourceProgress
 from airflow_adaptive.job.protocol.sources import PartitionLag, SourceReport
 from airflow_adaptive.job.queries.sources.end_offsets import Age
 from airflow_adaptive.job.queries.sources.input_limit import input_limit as limit_of
-from airflow_adaptive.job.queries.sources.offsets import Partition, read_offsets, unread_rows
+from airflow_adaptive.job.queries.sources.offsets import Partition, by_topic, read_offsets, unread_rows
 from airflow_adaptive.job.queries.sources.source_monitor import Lag
 
 EVEN: Final = 1.0
@@ -18,6 +19,9 @@ EVEN: Final = 1.0
 
 MAX_PARTITION_LAGS: Final = 20
 """Partitions in a report. A topic may have thousands of partitions."""
+
+MAX_POSITIONS: Final = 5000
+"""Partitions in the position of a source. The driver status must stay below `codec.MAX_DOCUMENT_BYTES`."""
 
 
 def report_at_batch(source: SourceProgress) -> SourceReport:
@@ -40,7 +44,7 @@ def report_polled(lag: Lag, batch_rows: Mapping[Partition, int]) -> SourceReport
     if not lag.rows:
         return SourceReport(kind=kind)
     oldest = max(lag.ages.values(), key=lambda age: age.seconds, default=Age(seconds=0.0))
-    return _report(
+    report = _report(
         kind,
         lag.rows,
         lag_s=round(oldest.seconds, 1),
@@ -49,6 +53,8 @@ def report_polled(lag: Lag, batch_rows: Mapping[Partition, int]) -> SourceReport
         input_limit=limit_of(lag.rows, batch_rows, lag.division),
         min_partitions=lag.division.min_partitions,
     )
+    report = replace(report, retention_s=lag.retention_s)
+    return report if len(lag.rows) > MAX_POSITIONS else replace(report, position=by_topic(lag.read))
 
 
 def backlog_of(sources: Sequence[SourceReport]) -> int | None:

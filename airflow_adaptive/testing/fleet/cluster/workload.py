@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Generic, TypeVar
 
@@ -72,6 +72,7 @@ class SimulatedWorkload:
     Attributes:
         plan: active plan, None without a query.
         vertices_read: vertices whose parallelism the build function has read, None before its first call.
+        gangs: empty, because the query is not in Real-Time Mode.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class SimulatedWorkload:
         """
         self.plan: DriverPlan | None = None
         self.vertices_read: tuple[str, ...] | None = None
+        self.gangs: Mapping[str, int] = {}
         self._kernel = kernel
         self._model = model
         self._processes = processes

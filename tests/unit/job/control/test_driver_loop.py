@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from airflow_adaptive.job.protocol.documents import Action, DriverState, FailureReport
+from airflow_adaptive.job.control.interfaces import MissingSlotsError
+from airflow_adaptive.job.protocol.documents import Action, Directive, DriverState, FailureReport
 from airflow_adaptive.job.protocol.failures import BUILD_FUNCTION_ERROR
 from airflow_adaptive.local.waiting import wait_until
 from tests.support.driver.driver_loop_scenarios import running
@@ -212,3 +213,41 @@ def test_a_rejected_plan_is_tried_again_when_no_query_runs():
         *(driver.directs(Action.HOLD, 2), driver.nothing, driver.rebuilds(2), driver.nothing),
     )
     assert driver.after("HOLDING 2") == ["RESCALING 2", "build", "prepare", "start 1", "RUNNING 2", "end", "STOPPED 2"]
+
+
+# ---- gangs ----------------------------------------------------------------------------------------------------------
+
+
+def needing(slots: int) -> SimulatedDriver:
+    """A driver whose queries need that many executors at the same time."""
+    driver = SimulatedDriver(executor_count=slots)
+
+    def during_build() -> None:
+        driver.gangs = {"j": slots}
+        wanted = driver.newest_directive
+        assert isinstance(wanted, Directive)
+        assert wanted.plan is not None
+        driver.build_error = MissingSlotsError("too few") if wanted.plan.executors < slots else None
+
+    driver.during_build = during_build
+    return driver
+
+
+def test_driver_reports_its_gang_and_waits_for_another_plan_instead_of_failing():
+    driver = needing(3)
+    driver.run(
+        driver.rebuilds(1, 2), driver.nothing, driver.nothing, driver.directs(Action.HOLD, 2), driver.rebuilds(3, 3)
+    )
+    assert driver.history.count("build") == 2
+    waiting = driver.statuses[1]
+    assert (waiting.state, waiting.version, waiting.rejected_version) == (DriverState.STARTING, 0, 1)
+    assert (waiting.gangs, waiting.failure) == ({"j": 3}, None)
+    assert driver.history[-4:] == ["start 3", "RUNNING 3", "end", "STOPPED 3"]
+    assert driver.statuses[-1].rejected_version == 0
+
+
+def test_running_queries_continue_when_a_plan_has_too_few_slots_for_their_gang():
+    driver = needing(2)
+    driver.run(driver.rebuilds(1, 2), driver.nothing, driver.rebuilds(2, 1), driver.nothing)
+    status = driver.statuses[-2]
+    assert (status.state, status.version, status.rejected_version) == (DriverState.RUNNING, 1, 2)

@@ -108,6 +108,7 @@ class LongRunningDriver(SimulatedDriver):
             eventTime={},
             stateOperators=[],
             sources=[],
+            sink=SimpleNamespace(description="ForeachBatchSink"),
         )
         self.counter.update(progress, lambda: [progress])
 

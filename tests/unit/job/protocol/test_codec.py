@@ -13,6 +13,7 @@ from airflow_adaptive.job.protocol.codec import (
     decode_journal,
     decode_status,
     encode_journal,
+    encode_rescale,
     encode_status,
     journal_name,
     journal_number,
@@ -30,6 +31,7 @@ from airflow_adaptive.job.protocol.documents import (
     FailureReport,
     JournalDocument,
     QueryReport,
+    RescaleDocument,
 )
 from airflow_adaptive.job.protocol.sources import PartitionLag, SourceReport
 from tests.support.driver.simulated_driver import directive, plan
@@ -68,8 +70,11 @@ STATUS = DriverStatus(
                     lag_s=4.5,
                     is_lag_minimum=True,
                     partition_lags=(PartitionLag(partition="t-1", rows=3, seconds=4.5),),
+                    position={"t": {"0": 7, "1": 0}},
+                    retention_s=3600.0,
                 ),
             ),
+            sink="KafkaTable",
         ),
     ),
     failure=FailureReport(error_class="E", message="m", causes=("A", "B")),
@@ -139,6 +144,13 @@ def test_a_document_is_written_in_the_format_that_it_names(monkeypatch: pytest.M
     data = encode_journal(newer)
     assert json.loads(data)["format"] == FORMAT + 1
     assert decode_journal(data) == newer
+
+
+def test_documents_without_a_format_of_their_own_are_written_in_the_oldest_format(monkeypatch: pytest.MonkeyPatch):
+    """Loops of the previous version read them during an upgrade."""
+    monkeypatch.setattr(codec, "FORMATS", (FORMAT, FORMAT + 1))
+    rescale = RescaleDocument(job="j", number=1, rescale={})
+    assert [json.loads(data)["format"] for data in (encode_status(STATUS), encode_rescale(rescale))] == [FORMAT, FORMAT]
 
 
 @pytest.mark.parametrize(("formats", "newest"), [((), None), ((1,), 1), ((1, 2), 2), ((2, 3), 2), ((3,), None)])

@@ -27,6 +27,12 @@ class StateRepartitioner:
         self.checked: list[tuple[str, int]] = []
         self.ensured: list[tuple[str, int | None]] = []
 
+    def state_partitions(self, checkpoint: str) -> int | None:
+        raise AssertionError("no query is in Real-Time Mode")
+
+    def state_format(self, checkpoint: str) -> int | None:
+        raise AssertionError("no query is in Real-Time Mode")
+
     def check(self, checkpoint: str, partitions: int, writer: Any) -> None:
         self.checked.append((checkpoint, partitions))
         if self.refuses:
@@ -50,9 +56,19 @@ class Job:
         ]
         self.repartition = StateRepartitioner()
         session: Any = self.spark
+        self.checked: list[str] = []
         self.queries = JobQueries(
-            session, self.departures, job=JOB, checkpoint="at/{}".format, repartition=self.repartition
+            session,
+            self.departures,
+            job=JOB,
+            checkpoint="at/{}".format,
+            repartition=self.repartition,
+            require_sources=self.require_sources,
         )
+
+    def require_sources(self, writer: Any, checkpoint: str) -> None:
+        assert isinstance(writer, Stream)
+        self.checked.append(checkpoint)
 
     def departures(self, spark: object, parallelism: Mapping[str, int]) -> Any:
         assert spark is self.spark
@@ -217,6 +233,12 @@ def test_state_that_cannot_be_repartitioned_is_rejected_before_any_query_is_stop
     assert len(running.spark.active) == 2
 
 
+def test_sources_are_checked_before_the_first_run_of_a_driver(two: Job) -> None:
+    two.start(plan())
+    two.start(plan(2))
+    assert two.checked == ["at/a", "at/b"]
+
+
 @pytest.mark.parametrize(("repartition", "ensured"), [(False, [None, None]), (True, [4, 8])])
 def test_state_is_prepared_before_the_start_whether_or_not_it_is_repartitioned(
     two: Job, repartition: bool, ensured: list[int | None]
@@ -341,38 +363,6 @@ def test_a_vertex_of_any_query_is_capped_if_all_queries_are() -> None:
 
 
 # ---- pools ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_single_query_stays_in_the_default_pool() -> None:
-    job = Job("a")
-    job.start(plan(pool_weights={"a": 3}))
-    assert job.runs[0].pool == "default"
-    assert job.pools == {}
-
-
-def test_weights_of_the_pools_are_the_slots_of_the_groups(two: Job) -> None:
-    two.start(plan(pool_weights={"a": 3}))
-    assert [run.pool for run in two.runs] == ["a", "b"]
-    assert {name: pool.settings for name, pool in two.pools.items()} == {"a": ("FAIR", 0, 3), "b": ("FAIR", 0, 1)}
-    assert two.spark.local["spark.scheduler.pool"] == "default", "other jobs of this thread use the default pool"
-
-
-def test_a_pool_has_at_least_weight_1(two: Job) -> None:
-    two.start(plan(pool_weights={"a": 0}))
-    assert two.pools["a"].weight() == 1
-
-
-def test_a_new_weight_applies_to_new_stages_while_old_ones_end(two: Job) -> None:
-    two.start(plan(pool_weights={"a": 1, "b": 2}))
-    old = two.pools["a"]
-    old.busy = True
-    two.queries.adopt(plan(pool_weights={"a": 3, "b": 2}))
-    assert {name: pool.weight() for name, pool in two.pools.items()} == {"a": 3, "b": 2}
-    two.queries.adopt(plan(pool_weights={"a": 3, "b": 2}))
-    assert old in two.spark.root.pools
-    old.busy = False
-    two.queries.adopt(plan(pool_weights={"a": 3, "b": 2}))
-    assert two.spark.root.pools == [two.pools["b"], two.pools["a"]]
 
 
 def test_adaptive_execution_does_not_coalesce_the_partitions_of_the_plan():

@@ -16,6 +16,8 @@ from airflow_adaptive.job.queries.job_query import (
     largest_stateful_run,
     wait_for_first_triggers,
 )
+from airflow_adaptive.job.queries.sources.source_monitor import SourceMonitor
+from airflow_adaptive.job.queries.sources.topic_ids import TopicRecreatedError
 from tests.support.driver.fake_spark import Spark, Stream
 from tests.unit.job.queries.test_progress import progress
 
@@ -88,6 +90,18 @@ def test_failure_is_that_of_the_newest_run(spark: Spark) -> None:
     writer: Any = Stream(None, spark)
     query.start(writer)
     assert query.failure() is None
+
+
+def test_failure_is_the_reason_for_which_the_monitor_stopped_the_run(
+    spark: Spark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = started(spark)
+    error = TopicRecreatedError("topic 'a' was deleted and created again")
+    monkeypatch.setattr(SourceMonitor, "failure", error)
+    failure = query.failure()
+    assert failure is not None
+    assert failure.error_class.endswith(".TopicRecreatedError")
+    assert (failure.message, failure.query) == (str(error), NAME)
 
 
 def test_failed_start_leaves_no_run(spark: Spark) -> None:

@@ -210,3 +210,20 @@ def test_each_source_of_the_newest_batch_is_reported():
     assert query.counter.report is not None
     assert [source.lag_rows for source in query.counter.report.sources] == [2, None]
     assert query.counter.report.backlog is None
+
+
+@pytest.mark.parametrize(
+    ("description", "sink"),
+    [
+        ("org.apache.spark.sql.kafka010.KafkaSourceProvider$KafkaTable@6d1f", "KafkaTable"),
+        ("FileSink[s3a://key:secret@bucket/out]", "FileSink"),
+        ("ForeachBatchSink", "ForeachBatchSink"),
+        ("", None),
+    ],
+)
+def test_sink_is_known_by_its_kind(description: str, sink: str | None):
+    query = Following()
+    first = progress(0)
+    first.sink["description"] = description
+    query.update(first)
+    assert query.report.sink == sink

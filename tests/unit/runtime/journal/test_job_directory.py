@@ -36,6 +36,16 @@ async def test_documents_are_where_the_driver_reads_them(directory: FsspecJobDir
     assert directory.uri == f"file://{tmp_path}/{JOB}"
 
 
+async def test_files_are_read_by_their_uri_up_to_a_limit(directory: FsspecJobDirectory) -> None:
+    await directory.create_file("code/0a/run.py", b"12345")
+    uri = f"{directory.uri}/code/0a/run.py"
+    assert await directory.file(uri, 5) == b"12345"
+    assert await directory.file(uri, 4) is None
+    assert await directory.file(f"{directory.uri}/code/0a/missing.py", 5) is None
+    assert await directory.file("https://example.com/run.py", 5) is None
+    assert await directory.file(f"https://example.com/{uri}", 5) is None
+
+
 async def test_untrusted_document_is_reported_once(
     directory: FsspecJobDirectory, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

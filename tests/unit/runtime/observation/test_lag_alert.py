@@ -2,48 +2,84 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus, QueryReport
-from airflow_adaptive.job.protocol.sources import SourceReport
+import pytest
+
 from airflow_adaptive.runtime.observation.lag_alert import LagAlert, LagAlerts
+from airflow_adaptive.runtime.observation.source_lag import Expiry, SourceLag
 from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 THRESHOLD = timedelta(minutes=1)
+RETENTION = timedelta(hours=1)
+
+
+def lag(seconds: float | None, oldest_at: datetime | None = None) -> SourceLag:
+    expiry = None if oldest_at is None else Expiry(oldest_at + RETENTION, RETENTION)
+    return SourceLag(rows=None if seconds is None else 1, seconds=seconds, expiry=expiry)
 
 
 def current(alerts: LagAlerts) -> LagAlert | None:
     return alerts.current
 
 
-def status(*lags: float | None) -> DriverStatus:
-    sources = tuple(SourceReport(kind="KafkaV2", lag_s=lag) for lag in lags)
-    queries = (QueryReport(name="a", active=True), QueryReport(name="b", active=True, sources=sources))
-    return DriverStatus(job="j", epoch=1, nonce="n", sequence=1, at="", state=DriverState.RUNNING, queries=queries)
-
-
 def test_lag_above_the_threshold_raises_one_alert_until_it_falls():
     alerts = LagAlerts(THRESHOLD)
-    assert alerts.update(status(60.0, None), NOW) is None
+    assert alerts.update(lag(60.0), NOW) == []
     assert current(alerts) is None
-    assert alerts.update(status(3.0, 61.5), NOW) == Reason(
-        ReasonCode.LAG_EXCEEDED, "the oldest unread row is 61.5 s old, which exceeds lag_alert_threshold (1 min)"
-    )
-    assert alerts.update(status(90.0), NOW + THRESHOLD) is None
+    assert alerts.update(lag(61.5), NOW) == [
+        Reason(
+            ReasonCode.LAG_EXCEEDED, "the oldest unread row is 61.5 s old, which exceeds lag_alert_threshold (1 min)"
+        )
+    ]
+    assert alerts.update(lag(90.0), NOW + THRESHOLD) == []
     assert current(alerts) == LagAlert(since=NOW, lag_s=61.5)
-    assert alerts.update(status(60.0), NOW + 2 * THRESHOLD) == Reason(
-        ReasonCode.LAG_RECOVERED, "the oldest unread row is 60 s old, which does not exceed lag_alert_threshold (1 min)"
-    )
+    assert alerts.update(lag(60.0), NOW + 2 * THRESHOLD) == [
+        Reason(
+            ReasonCode.LAG_RECOVERED,
+            "the oldest unread row is 60 s old, which does not exceed lag_alert_threshold (1 min)",
+        )
+    ]
     assert current(alerts) is None
-    assert alerts.update(status(0.0), NOW + 3 * THRESHOLD) is None
+    assert alerts.update(lag(0.0), NOW + 3 * THRESHOLD) == []
 
 
 def test_alert_remains_while_the_lag_is_unknown():
     alerts = LagAlerts(THRESHOLD)
-    alerts.update(status(100.0), NOW)
-    assert alerts.update(None, NOW) is None
-    assert alerts.update(status(None), NOW) is None
+    alerts.update(lag(100.0), NOW)
+    assert alerts.update(lag(None), NOW) == []
     assert current(alerts) is not None
 
 
 def test_without_a_threshold_no_lag_is_too_large():
-    assert LagAlerts(None).update(status(1e9), NOW) is None
+    assert LagAlerts(None).update(lag(1e9), NOW) == []
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_unread_rows_raise_one_alert_when_half_of_their_retention_has_passed(is_known: bool):
+    alerts, half = LagAlerts(None), NOW + RETENTION / 2
+    seconds = 1800.0 if is_known else None
+    assert alerts.update(lag(seconds, NOW), half) == []
+    (reason,) = alerts.update(lag(seconds, NOW), half + timedelta(seconds=1))
+    assert reason.code is ReasonCode.LAG_EXCEEDED
+    assert reason.text == (
+        "the oldest unread row is 1801 s old, and the brokers delete rows after 1 h: from 2026-01-01 01:00 UTC, records are lost. "
+        "Increase the parallelism, or `retention.ms` of the topic"
+    )
+    alert = LagAlert(since=half + timedelta(seconds=1), lag_s=1801.0, expires_at=NOW + RETENTION)
+    assert current(alerts) == alert
+    assert alerts.update(lag(seconds, NOW), half + timedelta(seconds=2)) == []
+    assert alerts.update(lag(0.0), half + timedelta(seconds=3)) == [
+        Reason(ReasonCode.LAG_RECOVERED, "the brokers will not delete unread rows soon")
+    ]
+    assert current(alerts) is None
+
+
+def test_rows_that_expire_are_more_important_than_the_threshold():
+    alerts = LagAlerts(THRESHOLD)
+    alerts.update(lag(61.0, NOW), NOW + timedelta(seconds=61))
+    assert len(alerts.update(lag(1801.0, NOW), NOW + timedelta(seconds=1801))) == 1
+    found = current(alerts)
+    assert found is not None
+    assert found.expires_at == NOW + RETENTION
+    assert alerts.update(lag(120.0), NOW + timedelta(seconds=1900))[0].code is ReasonCode.LAG_RECOVERED
+    assert current(alerts) == LagAlert(since=NOW + timedelta(seconds=61), lag_s=61.0)

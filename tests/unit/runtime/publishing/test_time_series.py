@@ -12,6 +12,7 @@ import pytest
 
 from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus, QueryReport
 from airflow_adaptive.job.protocol.sources import SourceReport
+from airflow_adaptive.runtime.observation.source_lag import SourceLag
 from airflow_adaptive.runtime.publishing.documents import DRIVER, MAX_VALUE_BYTES
 from airflow_adaptive.runtime.publishing.time_series import COLUMNS, RESOLUTIONS, JobMetrics
 from airflow_adaptive.scheduler.state import SchedulerState
@@ -46,7 +47,7 @@ def watched(
 ) -> list[Any]:
     documents = []
     for second in range(begin, begin + seconds, every):
-        metrics.record(state, report(rows_per_s * second), START + timedelta(seconds=second))
+        metrics.record(state, report(rows_per_s * second), SourceLag(), START + timedelta(seconds=second))
         documents.append(metrics.changed_documents())
     return [changed for changed in documents if changed is not None]
 
@@ -64,15 +65,15 @@ def test_rows_are_counted_per_second_whenever_the_loop_polls(running: SchedulerS
 
 def test_new_driver_that_counts_from_zero_gives_no_wild_rate(running: SchedulerState) -> None:
     metrics = JobMetrics()
-    metrics.record(running, report(1_000_000), START)
-    metrics.record(running, report(10, nonce="second"), START + timedelta(seconds=10))
-    metrics.record(running, report(5, nonce="second"), START + timedelta(seconds=20))
+    metrics.record(running, report(1_000_000), SourceLag(), START)
+    metrics.record(running, report(10, nonce="second"), SourceLag(), START + timedelta(seconds=10))
+    metrics.record(running, report(5, nonce="second"), SourceLag(), START + timedelta(seconds=20))
     assert [point["input"] for point in points(metrics.changed_documents())] == [None, None, None]
 
 
 def test_job_without_a_driver_has_bounds_and_a_state_but_no_metrics(running: SchedulerState) -> None:
     metrics = JobMetrics()
-    metrics.record(Scenario().state, None, START)
+    metrics.record(Scenario().state, None, SourceLag(), START)
     changed = metrics.changed_documents()
     (point,) = points(changed)
     assert point["slots"] == 0
@@ -84,18 +85,28 @@ def test_job_without_a_driver_has_bounds_and_a_state_but_no_metrics(running: Sch
 def test_lag_of_a_step_is_the_worst_lag_of_all_queries(running: SchedulerState) -> None:
     metrics, waiting = JobMetrics(), report(0, backlog=1).queries[0]
     for second, lags in enumerate([(None,), (4.5, 61.0), (2.0,)]):
-        sources = tuple(SourceReport(kind="KafkaV2", lag_rows=3, lag_s=lag) for lag in lags)
+        sources = tuple(SourceReport(kind="KafkaV2", lag_rows=3) for _ in lags)
         status = replace(report(0), queries=(waiting, replace(waiting, sources=sources)))
-        metrics.record(running, status, START + timedelta(seconds=second))
+        lag = SourceLag(rows=1, seconds=max((lag for lag in lags if lag is not None), default=None))
+        metrics.record(running, status, lag, START + timedelta(seconds=second))
     (step,) = points(metrics.changed_documents())
     assert (step["lag_s"], step["backlog"]) == (61.0, 7)
+
+
+def test_without_a_driver_the_lag_is_the_one_at_the_brokers(running: SchedulerState) -> None:
+    metrics = JobMetrics()
+    metrics.record(running, None, SourceLag(rows=9, seconds=2.5), START)
+    (step,) = points(metrics.changed_documents())
+    assert (step["lag_s"], step["backlog"], step["input"]) == (2.5, 9, None)
 
 
 def test_step_shows_the_mean_rate_and_the_worst_of_the_rest(running: SchedulerState) -> None:
     metrics = JobMetrics()
     for second, rows, backlog, batch_ms in ((0, 0, 7, 100), (2, 20, 30, 900), (4, 80, None, 300)):
-        metrics.record(running, report(rows, backlog=backlog, batch_ms=batch_ms), START + timedelta(seconds=second))
-    metrics.record(running, None, START + timedelta(seconds=10))
+        metrics.record(
+            running, report(rows, backlog=backlog, batch_ms=batch_ms), SourceLag(), START + timedelta(seconds=second)
+        )
+    metrics.record(running, None, SourceLag(), START + timedelta(seconds=10))
     step, _ = points(metrics.changed_documents())
     assert step["input"] == 20.0, "of 10 and 30: the first look tells nothing"
     assert step["backlog"] == 30
@@ -121,7 +132,7 @@ def test_next_loop_goes_on_with_the_pages_of_the_one_before(running: SchedulerSt
     for changed in watched(before, running, 61):
         pages |= json.loads(json.dumps(changed))
     after.restore(pages)
-    after.record(running, None, START + timedelta(seconds=70))
+    after.record(running, None, SourceLag(), START + timedelta(seconds=70))
     changed = after.changed_documents()
     assert [point["at"] for point in points(changed)] == [int(START.timestamp()) + 10 * step for step in range(8)]
 
@@ -133,7 +144,7 @@ def test_pages_that_arrive_late_continue_the_points_that_were_added_meanwhile(ru
     for changed in watched(before, running, 61):
         pages |= json.loads(json.dumps(changed))
     for second in (70, 80):
-        after.record(running, None, START + timedelta(seconds=second))
+        after.record(running, None, SourceLag(), START + timedelta(seconds=second))
     after.restore(pages)
     found = [point["at"] for point in points(after.changed_documents())]
     assert found == [int(START.timestamp()) + 10 * step for step in range(9)]
@@ -158,14 +169,14 @@ def test_pages_that_arrive_late_continue_the_points_that_were_added_meanwhile(ru
 def test_page_that_is_not_understood_is_left_out(running: SchedulerState, page: Any) -> None:
     metrics = JobMetrics()
     metrics.restore({"metrics/10": page})
-    metrics.record(running, None, START)
+    metrics.record(running, None, SourceLag(), START)
     assert len(points(metrics.changed_documents())) == 1
 
 
 def test_clock_that_was_set_back_drops_no_point_and_adds_none_twice(running: SchedulerState) -> None:
     metrics = JobMetrics()
     for second in (0, 10, 20, 0, 10, 30):
-        metrics.record(running, None, START + timedelta(seconds=second))
+        metrics.record(running, None, SourceLag(), START + timedelta(seconds=second))
     times = [point["at"] - START.timestamp() for point in points(metrics.changed_documents())]
     assert times == [0, 10, 20, 30]
 

@@ -59,11 +59,13 @@ JOB_FAILURES = [
     *(
         "pyspark.errors.exceptions.base.PySparkImportError",
         "airflow_adaptive.job.queries.job_queries.AdaptiveJobError",
+        "airflow_adaptive.job.queries.real_time.preconditions.RealTimeModeError",
     ),
     *(CAPTURED + "AnalysisException", "org.apache.spark.sql.catalyst.ExtendedAnalysisException"),
     "org.apache.spark.sql.catalyst.parser.ParseException",
     *(CAPTURED + "ParseException", "org.apache.spark.sql.catalyst.analysis.NoSuchTableException"),
     *("org.apache.spark.SparkUnsupportedOperationException", "DATA_SOURCE_NOT_FOUND"),
+    *("STREAMING_REAL_TIME_MODE.OUTPUT_MODE_NOT_SUPPORTED", "INVALID_STREAMING_REAL_TIME_MODE_TRIGGER_INTERVAL"),
     *("STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA", "STREAMING_CHECKPOINT_MISSING_METADATA_FILE"),
     *("STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY", "INVALID_LOG_VERSION.MAX_SUPPORTED_VERSION"),
     *("STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE", "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE"),
@@ -74,6 +76,8 @@ JOB_FAILURES = [
     *("STATE_STORE_UNSUPPORTED_OPERATION_BINARY_INEQUALITY", "STREAM_STREAM_JOIN_INCOMPATIBLE_STATE_STORE_CONFIGS"),
     *("STATE_STORE_STATE_SCHEMA_FILES_THRESHOLD_EXCEEDED", "STATE_STORE_INVALID_PROVIDER"),
     *("airflow_adaptive.job.entry.packages.UnpublishedPackageError", "DRIVER_NOT_STARTED"),
+    "airflow_adaptive.job.queries.sources.topic_ids.TopicRecreatedError",
+    *("KAFKA_DATA_LOSS.START_OFFSET_RESET", "KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE"),
 ]
 """Classes and error conditions of failures of a job: at least one for each pattern."""
 
@@ -94,7 +98,8 @@ def test_error_conditions_are_those_of_spark():
     with ZipFile(jar) as archive:
         known = json.loads(archive.read("error/error-conditions.json"))
     conditions = {name.partition(".")[0] for name in JOB_FAILURES if name.partition(".")[0].isupper()}
-    assert conditions - known.keys() == {"SCRIPT_WITHOUT_JOB", DRIVER_NOT_STARTED}
+    in_the_connector = {"KAFKA_DATA_LOSS"}
+    assert conditions - known.keys() == {"SCRIPT_WITHOUT_JOB", DRIVER_NOT_STARTED} | in_the_connector
     assert set(RECOVERABLE) <= known.keys()
 
 

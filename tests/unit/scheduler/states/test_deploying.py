@@ -4,7 +4,10 @@ from dataclasses import replace
 
 from airflow_adaptive.scheduler.commands import KillDriver, SubmitDriver
 from airflow_adaptive.scheduler.events import DriverSubmitted, PlanActivated
+from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.testing.scenario import HOPELESS, Scenario
+
+GANG = Failure(error_class="REAL_TIME_MODE_SLOTS", message="the gang needs 3 slots")
 
 
 def test_executes_when_the_driver_reports_the_plan_active():
@@ -113,6 +116,24 @@ def test_running_driver_is_stopped_gracefully():
     redeploying().when_canceled().then("Canceling")
     redeploying().when_suspended().then("StopWithSavepoint")
     redeploying().when_query_failed(HOPELESS).then("Failing")
+
+
+def test_first_plan_that_the_driver_rejects_is_replaced_when_the_lower_bounds_have_risen():
+    job = Scenario().given_deploying(2).when_slots(held=2, free=2)
+    job.when_rejected(GANG).then("Deploying")
+    job.when_requirements(3, 4).then("Deploying", reason="the requirements are recorded")
+    job.when_rejected(GANG).then("Deploying").then_parallelism(4)
+    assert job.path[-3:] == ["Deploying", "Restarting", "Deploying"]
+    assert "the gang needs 3 slots: {'job': 2} -> {'job': 4}" in job.reasons
+    assert (job.state.epoch, job.state.restarts.attempts) == (1, 0)
+
+
+def test_job_waits_when_the_driver_rejects_its_first_plan_and_the_slots_do_not_suffice():
+    job = Scenario().given_deploying(2).when_slots(held=2).when_requirements(3, 4)
+    job.when_rejected(GANG).then("Restarting", reason="the gang needs 3 slots: have 2 slot(s), need at least 3")
+    job.when_driver_ended().after(1).then("WaitingForResources")
+    assert job.state.restarts.attempts == 0
+    job.when_slots(free=3).after(60).then("Deploying", SubmitDriver(epoch=2, slots=3, cause="TimerFired"))
 
 
 def test_requirements_are_noted_for_the_next_plan():

@@ -1,5 +1,7 @@
 /** Response bodies of the REST API (`airflow_adaptive/plugin/api`): the fields that the page reads. */
 
+import type { Query } from "./sources";
+
 export type Counts = Record<string, number>;
 
 export interface Range {
@@ -98,7 +100,8 @@ export interface JobItem {
   restarts: number;
   rescales: number;
   failures: number;
-  lag_alert: { since: string; lag_s: number } | null;
+  lag_alert: { since: string; lag_s: number; expires_at: string | null } | null;
+  lag_unknown_since: string | null;
   last_transition: Transition | null;
   urls: Urls;
   attempt: string | null;
@@ -194,25 +197,6 @@ export interface PlannedWorker {
   slots: Subtask[][] | null;
   slot_count: number;
   load: number;
-}
-
-/** A source of a query. Without a number of partitions, the source does not count rows. */
-export interface Source {
-  kind: string;
-  partitions: number | null;
-  lag_rows: number | null;
-  lag_s: number | null;
-  is_lag_minimum: boolean;
-  skew: number | null;
-  worst_partition: string | null;
-  input_limit: number | null;
-}
-
-export interface Query {
-  name: string;
-  shuffle: string | null;
-  event_time_delay_s: number | null;
-  sources: Source[];
 }
 
 export interface Plan {

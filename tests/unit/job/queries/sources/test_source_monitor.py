@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from airflow_adaptive.job.queries.sources.input_limit import Division
 from airflow_adaptive.job.queries.sources.offsets import Offsets
 from airflow_adaptive.job.queries.sources.read_position import ReadPosition
 from airflow_adaptive.job.queries.sources.source_monitor import Lag, SourceMonitor
+from airflow_adaptive.job.queries.sources.topic_ids import TopicRecreatedError
 from airflow_adaptive.local.waiting import wait_until
 
 A = ("a", 0)
@@ -45,6 +46,10 @@ class Source:
     def division(self) -> Division:
         return Division(min_partitions=5)
 
+    def retention_s(self, topics: Collection[str]) -> float | None:
+        assert list(topics) == ["a"]
+        return 3600.0
+
     def close(self) -> None:
         self.closed.set()
 
@@ -57,6 +62,13 @@ class Run:
         self.read = read
         self.plan: Shuffle | None = None
         self.error: Exception | None = None
+        self.stops = 0
+        self.stop_error: Exception | None = None
+
+    def stop(self) -> None:
+        self.stops += 1
+        if self.stop_error is not None:
+            raise self.stop_error
 
     def sources(self) -> dict[int, Source]:
         if self.error is not None:
@@ -84,12 +96,17 @@ class Monitored:
     def lag(self, read: int) -> Lag | None:
         return self.monitor.lag(0, NAME, {A: read})
 
+    def failure(self) -> Exception | None:
+        return self.monitor.failure
+
     def wait(self, condition: Callable[[], Any], what: str) -> None:
         wait_until(condition, TIMEOUT_S, what)
 
 
-def lag_of(rows: dict[Any, int], ages: dict[Any, Age]) -> Lag:
-    return Lag(description=NAME, rows=rows, ages=ages, division=Division(min_partitions=5))
+def lag_of(read: int, rows: dict[Any, int], ages: dict[Any, Age]) -> Lag:
+    return Lag(
+        description=NAME, read={A: read}, rows=rows, ages=ages, division=Division(min_partitions=5), retention_s=3600.0
+    )
 
 
 @pytest.fixture
@@ -114,13 +131,13 @@ def test_lag_grows_without_a_batch(monitored: Monitored):
     source = Source(ends=4)
     monitored.begin(source)
     monitored.wait(lambda: monitored.lag(4), "the first poll")
-    assert monitored.lag(4) == lag_of(rows={A: 0}, ages={})
+    assert monitored.lag(4) == lag_of(4, rows={A: 0}, ages={})
     monitored.now, source.ends = 1010.0, 24
-    monitored.wait(lambda: monitored.lag(4) != lag_of(rows={A: 0}, ages={}), "a lag")
+    monitored.wait(lambda: monitored.lag(4) != lag_of(4, rows={A: 0}, ages={}), "a lag")
     monitored.now = 1020.0
     polls = source.polls
     monitored.wait(lambda: source.polls > polls + 1, "another poll")
-    assert monitored.lag(4) == lag_of(rows={A: 20}, ages={A: Age(seconds=20.0)})
+    assert monitored.lag(4) == lag_of(4, rows={A: 20}, ages={A: Age(seconds=20.0)})
 
 
 def test_lag_falls_with_a_batch_before_the_next_poll():
@@ -128,9 +145,9 @@ def test_lag_falls_with_a_batch_before_the_next_poll():
     monitored.begin(Source(ends=10))
     monitored.wait(lambda: monitored.lag(4), "the first poll")
     monitored.now = 1007.0
-    assert monitored.lag(6) == lag_of(rows={A: 4}, ages={A: Age(seconds=7.0, is_minimum=True)})
+    assert monitored.lag(6) == lag_of(6, rows={A: 4}, ages={A: Age(seconds=7.0, is_minimum=True)})
     monitored.now = 1009.0
-    assert monitored.lag(6) == lag_of(rows={A: 4}, ages={A: Age(seconds=7.0, is_minimum=True)})
+    assert monitored.lag(6) == lag_of(6, rows={A: 4}, ages={A: Age(seconds=7.0, is_minimum=True)})
     monitored.monitor.end()
 
 
@@ -145,8 +162,8 @@ def test_new_driver_begins_with_the_position_of_the_last_driver(monitored: Monit
     monitored.begin(Source(ends=30), ReadPosition(at=400.0, offsets={0: {A: 10}}))
     monitored.wait(monitored.monitor.before_first_batch, "the first poll")
     (lag,) = monitored.monitor.before_first_batch()
-    assert lag == lag_of(rows={A: 20}, ages={A: Age(seconds=600.0)})
-    assert monitored.lag(20) == lag_of(rows={A: 10}, ages={A: Age(seconds=300.0)})
+    assert lag == lag_of(10, rows={A: 20}, ages={A: Age(seconds=600.0)})
+    assert monitored.lag(20) == lag_of(20, rows={A: 10}, ages={A: Age(seconds=300.0)})
 
 
 def test_next_run_keeps_the_history_and_not_the_old_position(monitored: Monitored):
@@ -157,7 +174,7 @@ def test_next_run_keeps_the_history_and_not_the_old_position(monitored: Monitore
     monitored.begin(Source(ends=10), ReadPosition(at=1050.0, offsets={0: {A: 5}}))
     monitored.wait(first.closed.is_set, "the end of the first run")
     monitored.wait(monitored.monitor.before_first_batch, "the first poll of the second run")
-    assert monitored.lag(5) == lag_of(rows={A: 5}, ages={A: Age(seconds=150.0)})
+    assert monitored.lag(5) == lag_of(5, rows={A: 5}, ages={A: Age(seconds=150.0)})
 
 
 def test_run_without_a_checkpoint_has_no_lag_before_its_first_batch(monitored: Monitored):
@@ -232,3 +249,30 @@ def test_failure_to_close_is_reported(monitored: Monitored):
     monitored.wait(lambda: monitored.warnings, "the warning")
     assert source.closed.is_set()
     assert "cannot be closed" in monitored.warnings[0]
+
+
+def test_run_on_a_topic_that_was_created_again_is_stopped(monitored: Monitored):
+    source, error = Source(ends=4), TopicRecreatedError("topic 'a' was deleted and created again")
+    run = Run({0: source})
+    monitored.monitor.begin(run)
+    monitored.wait(lambda: monitored.lag(0), "the first poll")
+    assert monitored.failure() is None
+    source.error, run.stop_error = error, Py4JError("not in time")
+    monitored.wait(source.closed.is_set, "the end of the polls")
+    assert (monitored.failure(), run.stops) == (error, 1)
+    assert monitored.warnings == ["the query has not stopped yet: not in time"]
+    monitored.begin(Source())
+    assert monitored.failure() is None
+
+
+def test_monitor_leaves_a_run_alone_that_has_ended(monitored: Monitored):
+    source = Source()
+    source.error = TopicRecreatedError("topic 'a' was deleted and created again")
+    source.hangs.clear()
+    run = Run({0: source})
+    monitored.monitor.begin(run)
+    monitored.wait(lambda: source.polls, "the first poll")
+    monitored.monitor.end()
+    source.hangs.set()
+    monitored.wait(source.closed.is_set, "the end of the polls")
+    assert (monitored.failure(), run.stops) == (None, 0)

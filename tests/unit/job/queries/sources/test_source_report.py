@@ -11,7 +11,12 @@ from airflow_adaptive.job.protocol.sources import PartitionLag, SourceReport
 from airflow_adaptive.job.queries.sources.end_offsets import Age
 from airflow_adaptive.job.queries.sources.input_limit import Division
 from airflow_adaptive.job.queries.sources.source_monitor import Lag
-from airflow_adaptive.job.queries.sources.source_report import MAX_PARTITION_LAGS, report_at_batch, report_polled
+from airflow_adaptive.job.queries.sources.source_report import (
+    MAX_PARTITION_LAGS,
+    MAX_POSITIONS,
+    report_at_batch,
+    report_polled,
+)
 
 
 def progress(description: str, read: Any, latest: Any):
@@ -33,6 +38,7 @@ def test_without_unread_rows_no_partition_is_the_worst():
 def test_a_polled_source_reports_the_age_of_its_oldest_row_and_the_partitions_with_the_oldest_rows():
     lag = Lag(
         description="KafkaV2[Subscribe[a]]",
+        read={("a", 0): 4, ("a", 1): 0, ("b", 10): 7},
         rows={("a", 0): 6, ("a", 1): 3, ("a", 2): 0},
         ages={("a", 0): Age(seconds=2.04), ("a", 1): Age(seconds=70.16, is_minimum=True)},
         division=Division(max_records=2, min_partitions=4),
@@ -51,28 +57,36 @@ def test_a_polled_source_reports_the_age_of_its_oldest_row_and_the_partitions_wi
         ),
         input_limit=6,
         min_partitions=4,
+        position={"a": {"0": 4, "1": 0}, "b": {"10": 7}},
     )
 
 
 def test_a_polled_source_without_unread_rows_has_the_age_zero():
-    found = report_polled(Lag(description="KafkaV2[Assign[a-0]]", rows={("a", 0): 0}, ages={}), {})
+    found = report_polled(Lag(description="KafkaV2[Assign[a-0]]", read={}, rows={("a", 0): 0}, ages={}), {})
     assert (found.lag_rows, found.lag_s, found.is_lag_minimum, found.partition_lags) == (0, 0.0, False, ())
 
 
 def test_a_polled_source_without_partitions_reports_only_its_kind():
-    assert report_polled(Lag(description="KafkaV2[SubscribePattern[a.*]]", rows={}, ages={}), {}) == SourceReport(
-        kind="KafkaV2"
-    )
+    assert report_polled(
+        Lag(description="KafkaV2[SubscribePattern[a.*]]", read={}, rows={}, ages={}), {}
+    ) == SourceReport(kind="KafkaV2")
 
 
 def test_the_report_of_a_large_topic_contains_only_the_oldest_partitions():
     partitions = [("a", number) for number in range(MAX_PARTITION_LAGS + 5)]
     ages = {partition: Age(seconds=float(partition[1])) for partition in partitions}
     found = report_polled(
-        Lag(description="KafkaV2[a]", rows=dict.fromkeys(partitions, 1), ages=ages), {}
+        Lag(description="KafkaV2[a]", read={}, rows=dict.fromkeys(partitions, 1), ages=ages), {}
     ).partition_lags
     assert len(found) == MAX_PARTITION_LAGS
     assert (found[0].partition, found[-1].partition) == ("a-24", "a-5")
+
+
+@pytest.mark.parametrize(("partitions", "is_reported"), [(MAX_POSITIONS, True), (MAX_POSITIONS + 1, False)])
+def test_the_position_of_a_very_large_topic_is_left_out(partitions: int, is_reported: bool):
+    read = {("a", number): 10**12 for number in range(partitions)}
+    found = report_polled(Lag(description="KafkaV2[a]", read=read, rows=dict.fromkeys(read, 1), ages={}), {})
+    assert bool(found.position) is is_reported
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,18 @@ import { Alert, Stack } from "@chakra-ui/react";
 import type { ReactNode } from "react";
 import type { JobDetails, RequestRecord } from "../../api/types";
 import { Moment } from "../../components/values/Moment";
-import { duration } from "../../lib/format/format";
+import { duration, time } from "../../lib/format/format";
 import { bounds } from "../../lib/format/parallelism";
 
 const IN_PROGRESS: Record<string, string> = {
   suspended: "The job is being suspended",
   canceled: "The job is being canceled",
 };
+
+const alertTitle = (expiresAt: string | null): string =>
+  expiresAt === null
+    ? "The lag exceeds lag_alert_threshold"
+    : `The brokers delete unread rows, from ${time(expiresAt)}`;
 
 /** Alerts at the top of the page of a job. */
 export const JobMessages = ({ details }: { details: JobDetails }) => {
@@ -22,9 +27,14 @@ export const JobMessages = ({ details }: { details: JobDetails }) => {
         </Message>
       )}
       {details.lag_alert !== null && (
-        <Message status="warning" title="The lag exceeds lag_alert_threshold">
+        <Message status="warning" title={alertTitle(details.lag_alert.expires_at)}>
           The oldest unread row was {duration(details.lag_alert.lag_s)} old,{" "}
           <Moment at={details.lag_alert.since} />.
+        </Message>
+      )}
+      {details.lag_unknown_since !== null && (
+        <Message status="info" title={`Lag unknown since ${time(details.lag_unknown_since)}`}>
+          No driver reports the lag. With <code>kafka_conn_id</code>, the triggerer reads it from the brokers.
         </Message>
       )}
       {details.problem !== null && (

@@ -1,9 +1,9 @@
 import { Table, Text } from "@chakra-ui/react";
-import type { Query } from "../../api/types";
+import type { Query } from "../../api/sources";
 import { ColumnHeaders } from "../../components/layout/ColumnHeaders";
 import { Section } from "../../components/layout/Section";
 import { count, duration, exact } from "../../lib/format/format";
-import { lagText, limitText } from "./sourceText";
+import { deliveryText, lagText, limitText } from "./sourceText";
 
 const COLUMNS = [
   "Query",
@@ -47,6 +47,14 @@ export const Sources = ({ queries }: { queries: Query[] }) => (
           </Table.Body>
         </Table.Root>
       </Table.ScrollArea>
+    )}
+    {queries.map(deliveryText).map(
+      (text, index) =>
+        text !== null && (
+          <Text fontSize="sm" key={index} mt={2}>
+            {text}
+          </Text>
+        ),
     )}
   </Section>
 );

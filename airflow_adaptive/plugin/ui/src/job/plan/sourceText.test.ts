@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import type { Source } from "../../api/types";
-import { lagText, limitText } from "./sourceText";
+import type { Source } from "../../api/sources";
+import { deliveryText, lagText, limitText } from "./sourceText";
 
 const source = (more: Partial<Source>): Source => ({
   kind: "KafkaV2",
@@ -34,4 +34,15 @@ describe("a source", () => {
     expect(lagText(source({ lag_s: 75.2, is_lag_minimum: true }))).toBe("at least 1 m 15 s");
     expect(lagText(source({ lag_s: null }))).toBe("–");
   });
+});
+
+describe("a sink", () => {
+  it("of Kafka may repeat records", () =>
+    expect(deliveryText({ name: "departures", sink: "KafkaTable" })).toBe(
+      "departures writes to Kafka at least once: a batch that is repeated after a failure writes its records again.",
+    ));
+
+  it.each(["FileSink", "ForeachBatchSink", null])("of the kind %s has no such text", (sink) =>
+    expect(deliveryText({ name: "departures", sink })).toBeNull(),
+  );
 });

@@ -1,4 +1,4 @@
-import type { Source } from "../../api/types";
+import type { Query, Source } from "../../api/sources";
 import { duration, exact } from "../../lib/format/format";
 
 /** The number of tasks that can read a source, and what it means for the slots of the job. */
@@ -14,3 +14,9 @@ export const limitText = (source: Source, shuffle: string | null): string => {
 /** The age of the oldest unread row. */
 export const lagText = ({ lag_s: lag, is_lag_minimum: isMinimum }: Source): string =>
   `${isMinimum ? "at least " : ""}${duration(lag)}`;
+
+/** What a sink guarantees, if it may repeat records. */
+export const deliveryText = ({ name, sink }: Pick<Query, "name" | "sink">): string | null =>
+  sink?.startsWith("Kafka")
+    ? `${name} writes to Kafka at least once: a batch that is repeated after a failure writes its records again.`
+    : null;

@@ -1,0 +1,77 @@
+"""The settings of a query that was built and not started.
+
+The module uses the JVM: private fields of `org.apache.spark.sql.classic.DataStreamWriter`, and the plans of its DataFrame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from airflow_adaptive.job.jvm import from_scala, java_class
+
+REAL_TIME: Final = "RealTimeTrigger"
+
+PYTHON_SQL: Final = "org.apache.spark.sql.api.python.PythonSQLUtils"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterSettings:
+    """What the script has set on a query.
+
+    Attributes:
+        batch_ms: duration of a batch in Real-Time Mode in milliseconds, None in another mode.
+        sink: format of the sink, or the kind of the function that processes the rows.
+        output_mode: output mode, such as `Append`.
+        sources: kinds of the sources, such as `kafka`.
+    """
+
+    batch_ms: int | None
+    sink: str
+    output_mode: str
+    sources: Sequence[str]
+
+
+def read_settings(spark: SparkSession, writer: DataStreamWriter) -> WriterSettings:
+    """Return the settings of a query. Only the trigger is read of a query that is not in Real-Time Mode."""
+    trigger = _field(writer, "trigger")
+    if str(trigger.getClass().getSimpleName()) != REAL_TIME:
+        return WriterSettings(batch_ms=None, sink="", output_mode="", sources=())
+    return WriterSettings(
+        batch_ms=int(trigger.batchDurationMs()),
+        sink=str(_field(writer, "source")),
+        output_mode=str(_field(writer, "outputMode")),
+        sources=[_kind(relation) for relation in source_relations(spark, writer)],
+    )
+
+
+def source_relations(spark: SparkSession, writer: DataStreamWriter) -> list[Any]:
+    """Return the relations of the streaming sources of the analyzed plan."""
+    leaves = from_scala(spark, analyzed_plan(writer).collectLeaves())
+    return [leaf for leaf in leaves if str(leaf.getClass().getSimpleName()).startswith("Streaming")]
+
+
+def analyzed_plan(writer: DataStreamWriter) -> Any:
+    """Return the analyzed plan of a query."""
+    return writer._df._jdf.queryExecution().analyzed()
+
+
+def physical_plan(spark: SparkSession, writer: DataStreamWriter) -> str:
+    """Return the text of the physical plan, which Spark makes as if the query were in another mode. The shuffles are the same."""
+    execution = writer._df._jdf.queryExecution()
+    return str(java_class(spark, PYTHON_SQL).explainString(execution, "simple"))
+
+
+def _kind(relation: Any) -> str:
+    is_named = str(relation.getClass().getSimpleName()) == "StreamingRelationV2"
+    return str(relation.sourceName()) if is_named else "unknown"
+
+
+def _field(writer: DataStreamWriter, name: str) -> Any:
+    field = writer._jwrite.getClass().getDeclaredField(name)
+    field.setAccessible(True)
+    return field.get(writer._jwrite)

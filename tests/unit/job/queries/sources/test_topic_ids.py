@@ -1,0 +1,181 @@
+"""The ids of topics, with a file that the tests control."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_adaptive.job.hadoop_directory import FILE_MANAGER
+from airflow_adaptive.job.queries.sources.topic_ids import FILE, TopicGuard, TopicIds, TopicRecreatedError
+
+
+class Ids:
+    """The file of a query."""
+
+    def __init__(self, **ids: str) -> None:
+        self.ids = ids
+        self.writes = 0
+
+    def read(self) -> dict[str, str]:
+        return dict(self.ids)
+
+    def write(self, ids: dict[str, str]) -> None:
+        self.ids = dict(ids)
+        self.writes += 1
+
+    def __str__(self) -> str:
+        return "at/kafka-topics.json"
+
+
+def guard(ids: Ids, *, strict: bool = True, warnings: list[str] | None = None) -> TopicGuard:
+    return TopicGuard(ids, fail_on_data_loss=strict, warn=([] if warnings is None else warnings).append)
+
+
+def test_new_topics_are_remembered_once() -> None:
+    ids = Ids(a="1")
+    guarded = guard(ids)
+    guarded.require_same({"a": "1", "b": "2"})
+    guarded.require_same({"a": "1", "b": "2"})
+    assert (ids.ids, ids.writes) == ({"a": "1", "b": "2"}, 1)
+    assert guarded.known() == {"a": "1", "b": "2"}
+
+
+def test_topic_that_was_deleted_stays_known() -> None:
+    ids = Ids(a="1", b="2")
+    guard(ids).require_same({"b": "2"})
+    assert ids.ids == {"a": "1", "b": "2"}
+
+
+def test_topics_of_another_source_of_the_query_stay_known() -> None:
+    ids = Ids()
+    first, second = guard(ids), guard(ids)
+    assert (first.known(), second.known()) == ({}, {})
+    first.require_same({"a": "1"})
+    second.require_same({"b": "2"})
+    assert ids.ids == {"a": "1", "b": "2"}
+
+
+def test_topic_with_another_id_is_refused_with_both_remedies() -> None:
+    ids = Ids(a="1", b="2")
+    with pytest.raises(TopicRecreatedError) as raised:
+        guard(ids).require_same({"a": "9", "b": "2"})
+    assert str(raised.value) == (
+        "topic 'a' was deleted and created again since the query read it, so the offsets in the checkpoint do not apply. No record was "
+        "skipped. To read the new topic from its beginning, delete the checkpoint of the query. To continue with the old offsets, delete "
+        "at/kafka-topics.json (a had the id 1)"
+    )
+    assert ids.ids == {"a": "1", "b": "2"}
+
+
+def test_error_names_all_topics() -> None:
+    with pytest.raises(TopicRecreatedError, match="^topics 'a', 'b' were deleted .*a had the id 1, b had the id 2"):
+        guard(Ids(a="1", b="2")).require_same({"b": "8", "a": "9"})
+
+
+def test_source_that_accepts_a_loss_of_data_continues_with_one_warning() -> None:
+    ids = Ids(a="1")
+    warnings: list[str] = []
+    guarded = guard(ids, strict=False, warnings=warnings)
+    guarded.require_same({"a": "9"})
+    guarded.require_same({"a": "9"})
+    (warning,) = warnings
+    assert "failOnDataLoss is false; it may leave out records" in warning
+    assert ids.ids == {"a": "9"}
+
+
+class HadoopPath:
+    """A path of Hadoop, on the local file system."""
+
+    def __init__(self, name: str) -> None:
+        self.file = Path(name)
+
+    def getFileSystem(self, _: Any) -> Any:
+        return SimpleNamespace(exists=lambda path: path.file.exists(), open=lambda path: Stream(path.file.read_bytes()))
+
+    def getParent(self) -> Path:
+        return self.file.parent
+
+    def toString(self) -> str:
+        return str(self.file)
+
+
+class Stream:
+    """A stream of Hadoop."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.closed = False
+
+    def readNBytes(self, count: int) -> bytes:
+        return self.data[:count]
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class AtomicFile:
+    """A file that exists after `close`."""
+
+    def __init__(self, file: Path, fails: bool) -> None:
+        self.file = file
+        self.fails = fails
+        self.data = b""
+
+    def write(self, data: bytearray) -> None:
+        if self.fails:
+            raise OSError("full")
+        self.data = bytes(data)
+
+    def cancel(self) -> None:
+        self.data = b""
+
+    def close(self) -> None:
+        self.file.write_bytes(self.data)
+
+
+class Session:
+    """A session with Hadoop's file systems."""
+
+    def __init__(self) -> None:
+        self.fails = False
+        self._jsparkSession = SimpleNamespace(sessionState=lambda: SimpleNamespace(newHadoopConf=lambda: "conf"))
+        self._jvm = SimpleNamespace(
+            **{"org.apache.hadoop.fs.Path": HadoopPath, FILE_MANAGER: SimpleNamespace(create=self._manager)}
+        )
+
+    def _manager(self, _: Path, conf: str) -> Any:
+        assert conf == "conf"
+        return SimpleNamespace(createAtomic=lambda path, overwrite: AtomicFile(path.file, self.fails))
+
+
+def ids_in(checkpoint: Path, session: Any) -> TopicIds:
+    return TopicIds(session, str(checkpoint))
+
+
+def test_ids_are_in_a_file_of_the_checkpoint(tmp_path: Path) -> None:
+    ids = ids_in(tmp_path, Session())
+    assert ids.read() == {}
+    ids.write({"a": "1"})
+    assert ids.read() == {"a": "1"}
+    assert json.loads((tmp_path / FILE).read_text()) == {"a": "1"}
+    assert str(ids) == str(tmp_path / FILE)
+
+
+def test_file_that_cannot_be_written_is_an_error_and_leaves_the_old_ids(tmp_path: Path) -> None:
+    session = Session()
+    ids = ids_in(tmp_path, session)
+    ids.write({"a": "1"})
+    session.fails = True
+    with pytest.raises(OSError, match="full"):
+        ids.write({"a": "2"})
+    assert ids.read() == {"a": "1"}
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{"])
+def test_unreadable_file_contains_no_topic(tmp_path: Path, text: str) -> None:
+    (tmp_path / FILE).write_text(text)
+    assert ids_in(tmp_path, Session()).read() == {}

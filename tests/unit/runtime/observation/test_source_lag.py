@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus, QueryReport
+from airflow_adaptive.job.protocol.sources import SourceReport
+from airflow_adaptive.ports import SourceUnreachableError
+from airflow_adaptive.runtime.observation.source_lag import MAX_AGE, MAX_STATUS_AGE, Expiry, SourceLag, SourceLagMonitor
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+pytestmark = pytest.mark.asyncio
+
+
+class Brokers:
+    """Brokers whose answers the test gives."""
+
+    def __init__(self, **ends: list[int]) -> None:
+        self.ends = ends
+        self.requests: list[frozenset[str]] = []
+        self.error: str | None = None
+        self.answers = asyncio.Event()
+        self.answers.set()
+
+    async def end_offsets(self, topics: Collection[str]) -> Mapping[str, Mapping[int, int]]:
+        self.requests.append(frozenset(topics))
+        await self.answers.wait()
+        if self.error is not None:
+            raise SourceUnreachableError(self.error)
+        return {topic: dict(enumerate(self.ends[topic])) for topic in topics}
+
+
+def source(lag_rows: int, lag_s: float | None, *, retention_s: float | None = None, **read: list[int]) -> SourceReport:
+    position = {topic: {str(number): row for number, row in enumerate(rows)} for topic, rows in read.items()}
+    return SourceReport(kind="KafkaV2", lag_rows=lag_rows, lag_s=lag_s, position=position, retention_s=retention_s)
+
+
+def status(*sources: SourceReport, sequence: int = 1, nonce: str = "n", at: datetime = NOW) -> DriverStatus:
+    queries = (QueryReport(name="a", active=True), QueryReport(name="b", active=True, sources=sources))
+    return DriverStatus(
+        job="j", epoch=1, nonce=nonce, sequence=sequence, at=at.isoformat(), state=DriverState.RUNNING, queries=queries
+    )
+
+
+def after(seconds: float) -> datetime:
+    return NOW + timedelta(seconds=seconds)
+
+
+async def lag_after_poll(
+    monitor: SourceLagMonitor, current: DriverStatus | None, newest: DriverStatus, now: datetime
+) -> SourceLag:
+    """Return the lag after a poll that the update may begin."""
+    monitor.update(current, newest, now)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    return monitor.update(current, newest, now)
+
+
+async def test_lag_is_the_one_that_the_driver_reports() -> None:
+    monitor = SourceLagMonitor(brokers := Brokers(a=[9]))
+    running = status(source(3, 4.5, a=[6]), source(1, 61.0, a=[8]))
+    assert await lag_after_poll(monitor, running, running, NOW) == SourceLag(rows=4, seconds=61.0)
+    assert monitor.lag == SourceLag(rows=4, seconds=61.0)
+    assert brokers.requests == []
+
+
+async def test_rows_that_arrive_without_a_driver_are_counted_and_age() -> None:
+    """The driver had read all rows when it ended. Rows arrive in a known partition and in a new one."""
+    monitor = SourceLagMonitor(brokers := Brokers(a=[6, 2], b=[0]))
+    last = status(source(0, 0.0, a=[6, 2], b=[0]), source(0, 0.0, a=[6, 2]))
+    monitor.update(last, last, NOW)
+    assert await lag_after_poll(monitor, None, last, after(10)) == SourceLag(rows=0, seconds=0.0)
+    brokers.ends = {"a": [8, 2, 3], "b": [1]}
+    assert await lag_after_poll(monitor, None, last, after(20)) == SourceLag(rows=11, seconds=10.0)
+    assert await lag_after_poll(monitor, None, last, after(25)) == SourceLag(rows=11, seconds=15.0)
+    assert brokers.requests == [frozenset({"a", "b"})] * 2
+
+
+async def test_a_lag_at_the_end_of_the_driver_grows_older() -> None:
+    monitor = SourceLagMonitor(Brokers(a=[10]))
+    last = status(source(4, 30.0, a=[6]))
+    monitor.update(last, last, NOW)
+    assert await lag_after_poll(monitor, None, last, after(15)) == SourceLag(rows=4, seconds=45.0)
+
+
+async def test_a_loop_that_takes_over_begins_with_the_last_report() -> None:
+    monitor = SourceLagMonitor(Brokers(a=[10]))
+    last = status(source(4, 30.0, a=[6]), at=after(-600))
+    assert await lag_after_poll(monitor, None, last, NOW) == SourceLag(rows=4, seconds=630.0)
+
+
+async def test_a_report_from_a_clock_that_is_ahead_is_not_from_the_future() -> None:
+    last = status(source(4, 30.0, a=[6]), at=after(600))
+    assert SourceLagMonitor(None).update(None, last, NOW) == SourceLag(rows=4, seconds=30.0)
+
+
+async def test_a_report_without_a_valid_time_is_new() -> None:
+    last = status(source(4, 30.0, a=[6]))
+    object.__setattr__(last, "at", "yesterday")
+    assert SourceLagMonitor(None).update(None, last, NOW) == SourceLag(rows=4, seconds=30.0)
+
+
+async def test_without_a_connection_the_lag_is_unknown_after_a_minute() -> None:
+    monitor = SourceLagMonitor(None)
+    last = status(source(4, 30.0, a=[6]))
+    monitor.update(last, last, NOW)
+    assert monitor.update(None, last, NOW + MAX_AGE) == SourceLag(rows=4, seconds=90.0)
+    assert monitor.update(None, last, NOW + MAX_AGE + timedelta(seconds=1)) == SourceLag(unknown_since=NOW)
+
+
+async def test_a_job_whose_lag_was_never_known_reports_nothing() -> None:
+    monitor, files = SourceLagMonitor(Brokers()), status(SourceReport(kind="FileStreamSource"))
+    assert await lag_after_poll(monitor, files, files, NOW) == SourceLag()
+    assert await lag_after_poll(monitor, None, files, NOW + 2 * MAX_AGE) == SourceLag()
+
+
+async def test_a_driver_that_reports_nothing_new_does_not_hide_the_lag() -> None:
+    """The driver is frozen. Its last status remains the report of the current driver."""
+    monitor = SourceLagMonitor(brokers := Brokers(a=[50]))
+    frozen = status(source(0, 0.0, a=[6]))
+    monitor.update(frozen, frozen, NOW)
+    assert await lag_after_poll(monitor, frozen, frozen, after(29)) == SourceLag(rows=0, seconds=0.0)
+    assert brokers.requests == []
+    assert (await lag_after_poll(monitor, frozen, frozen, NOW + MAX_STATUS_AGE)).rows == 44
+
+
+async def test_brokers_that_hang_or_fail_do_not_delay_the_loop_and_are_polled_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monitor = SourceLagMonitor(brokers := Brokers(a=[10]))
+    last = status(source(4, 0.0, a=[6]))
+    monitor.update(last, last, NOW)
+    brokers.answers.clear()
+    for seconds in range(10, 70, 10):
+        await lag_after_poll(monitor, None, last, after(seconds))
+    assert len(brokers.requests) == 1
+    assert await lag_after_poll(monitor, None, last, after(61)) == SourceLag(unknown_since=NOW)
+    brokers.answers.set()
+    brokers.error = "timed out"
+    with caplog.at_level(logging.WARNING):
+        for seconds in range(70, 100, 10):
+            assert (await lag_after_poll(monitor, None, last, after(seconds))).unknown_since == NOW
+    assert caplog.messages == ["The lag of the job is unknown while no driver runs: timed out"]
+    brokers.error = None
+    assert await lag_after_poll(monitor, None, last, after(100)) == SourceLag(rows=4, seconds=100.0)
+
+
+async def test_the_next_driver_ends_the_polls() -> None:
+    """A poll is in progress when the next driver reports its first lag."""
+    monitor = SourceLagMonitor(brokers := Brokers(a=[10]))
+    last, following = status(source(4, 0.0, a=[6])), status(source(0, 0.0, a=[10]), nonce="next")
+    monitor.update(last, last, NOW)
+    brokers.answers.clear()
+    await lag_after_poll(monitor, None, last, after(10))
+    assert await lag_after_poll(monitor, following, following, after(12)) == SourceLag(rows=0, seconds=0.0)
+    brokers.answers.set()
+    assert await lag_after_poll(monitor, following, following, after(13)) == SourceLag(rows=0, seconds=0.0)
+
+
+async def test_a_driver_that_starts_does_not_hide_the_lag() -> None:
+    monitor, starting = SourceLagMonitor(Brokers(a=[10])), status(nonce="next")
+    last = status(source(4, 0.0, a=[6]))
+    monitor.update(last, last, NOW)
+    assert await lag_after_poll(monitor, starting, starting, after(20)) == SourceLag(rows=4, seconds=20.0)
+
+
+async def test_the_first_row_that_the_brokers_delete_is_known() -> None:
+    sources = (source(2, 10.0, retention_s=600.0, a=[6]), source(1, 61.0, retention_s=7200.0, b=[8]))
+    running = status(*sources, source(0, 0.0, retention_s=60.0, c=[1]), source(3, 90.0, d=[1]))
+    lag = SourceLagMonitor(None).update(running, running, NOW)
+    assert lag.expiry == Expiry(after(590), timedelta(minutes=10))
+    assert SourceLagMonitor(None).update(None, running, after(120)).expiry == Expiry(after(590), timedelta(minutes=10))
+
+
+async def test_rows_that_arrive_without_a_driver_expire() -> None:
+    monitor = SourceLagMonitor(brokers := Brokers(a=[6]))
+    last = status(source(0, 0.0, retention_s=600.0, a=[6]))
+    assert monitor.update(last, last, NOW).expiry is None
+    brokers.ends = {"a": [8]}
+    expiry = Expiry(after(600), timedelta(minutes=10))
+    assert (await lag_after_poll(monitor, None, last, after(10))).expiry == expiry
+    assert (await lag_after_poll(monitor, None, last, after(20))).expiry == expiry
+
+
+async def test_rows_that_were_read_do_not_expire() -> None:
+    monitor = SourceLagMonitor(Brokers(a=[6]))
+    last = status(source(2, 5.0, retention_s=600.0, a=[6]))
+    assert monitor.update(last, last, NOW).expiry == Expiry(after(595), timedelta(minutes=10))
+    assert (await lag_after_poll(monitor, None, last, after(10))).expiry is None
