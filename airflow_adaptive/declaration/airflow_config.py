@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
+from functools import cache
+from typing import cast
 
 from airflow.sdk import conf
 
@@ -14,12 +17,29 @@ SECTION = "adaptive"
 
 
 def is_deferral_off() -> bool:
-    """Return whether the administrator has turned deferral off, with the environment variable of `[operators] default_deferrable`.
-
-    A file does not count: the airflow.cfg that Airflow generates contains the option with its default, which is false.
-    """
+    """Return whether the administrator has turned deferral off with `[operators] default_deferrable` (ADR 24)."""
     section, option = "operators", "default_deferrable"
-    return f"AIRFLOW__{section}__{option}".upper() in os.environ and not conf.getboolean(section, option)
+    if conf.getboolean(section, option):
+        return False
+    return f"AIRFLOW__{section}__{option}".upper() in os.environ or _did_administrator_write(section, option)
+
+
+@cache
+def _did_administrator_write(section: str, option: str) -> bool:
+    """Return whether the administrator wrote an option into airflow.cfg.
+
+    The airflow.cfg that Airflow generates contains each option with its default. Therefore an option in a section that contains defaults does
+    not count.
+    """
+    sources = conf.as_dict(
+        display_source=True, display_sensitive=True, include_env=False, include_cmds=False, include_secret=False
+    )
+    # The annotation of Airflow's method lacks the pairs of value and source.
+    pairs = cast(Mapping[str, tuple[str, str]], sources[section])
+    written = {name: value for name, (value, source) in pairs.items() if source == "airflow.cfg"}
+    return option in written and not any(
+        value == conf.get_default_value(section, name) for name, value in written.items() if name != option
+    )
 
 
 def configured_options() -> dict[str, object]:

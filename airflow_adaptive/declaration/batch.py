@@ -81,7 +81,8 @@ class BatchSubmission:
         """
         address = AdaptiveSparkHook(self._batch.conn_id).address()
         properties, env = address.conf, {**address.secret_env, **self._batch.env}
-        secret = {name: value for name, value in properties.items() if is_secret(name, value)}
+        names = address.secret_names
+        secret = {name: value for name, value in properties.items() if name in names or is_secret(name, value)}
         conf = {name: value for name, value in properties.items() if name not in secret} | dict(self._batch.conf)
         if not secret:
             self._submit(conf, env, None)

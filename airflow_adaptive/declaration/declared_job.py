@@ -17,6 +17,7 @@ from airflow_adaptive.declaration.placement import RunningJob, check_requested, 
 from airflow_adaptive.declaration.spark_submit.application import application_path, check_script
 from airflow_adaptive.declaration.spark_submit.dependencies import Dependencies, Items
 from airflow_adaptive.declaration.spark_submit.properties_file import read_properties
+from airflow_adaptive.launch.cluster.brokers import require_kafka
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.job_ports import job_directory
 from airflow_adaptive.launch.task_result import OnSuspend
@@ -55,6 +56,7 @@ class DeclaredJob:
     conn_id: str
     kubernetes_conn_id: str
     namespace: str | None
+    kafka_conn_id: str | None
     application_args: Sequence[str]
     conf: Mapping[str, str] | None
     properties_file: str | None
@@ -97,7 +99,9 @@ class DeclaredJob:
     @property
     def connections(self) -> ConnectionIds:
         """The connections of the cluster."""
-        return ConnectionIds(str(self.conn_id), str(self.kubernetes_conn_id), self.namespace or "")
+        return ConnectionIds(
+            str(self.conn_id), str(self.kubernetes_conn_id), self.namespace or "", self.kafka_conn_id or ""
+        )
 
     @property
     def kubernetes(self) -> KubernetesParameters:
@@ -210,6 +214,12 @@ class DeclaredJob:
         newest = await job_directory(self.job_directory, self.job).newest()
         return None if newest is None else attempt_of(newest.owner)
 
+    async def running_attempt(self) -> str | None:
+        """Return the attempt that controls the job while the job runs, None for a job that does not run. Raises as `last_attempt`."""
+        newest = await job_directory(self.job_directory, self.job).newest()
+        is_running = newest is not None and not isinstance(from_json(newest.scheduler).current, Finished)
+        return attempt_of(newest.owner) if newest is not None and is_running else None
+
     def _check(self, *, streaming: bool = True) -> None:
         """Validate the parameters without a request to the cluster. Raises `DeclarationError`."""
         needed, properties = self.dependencies, self._readable_properties()
@@ -226,6 +236,7 @@ class DeclaredJob:
                 lambda: validation.texts(
                     conn_id=self.conn_id, kubernetes_conn_id=self.kubernetes_conn_id, job_directory=self.job_directory
                 ),
+                self._check_kafka,
                 lambda: validation.lists(application_args=self.application_args, not_secret=self.not_secret),
                 lambda: validation.mappings(conf=self.conf, env_vars=self.env_vars),
                 self.properties,
@@ -258,6 +269,11 @@ class DeclaredJob:
             return read_properties(self.properties_file) | _text_values(conf)
         except ValueError:
             return _text_values(conf)
+
+    def _check_kafka(self) -> None:
+        """Reject a connection to brokers without the libraries that it needs. Raises `MissingKafkaError`."""
+        if self.kafka_conn_id:
+            require_kafka(self.kafka_conn_id)
 
     def _check_code(self) -> None:
         """Reject code and files that cannot be staged. Raises as `check_code`."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import attrs
-from airflow.sdk import Asset
+from airflow.sdk import DAG, Asset
 from airflow.sdk.definitions.mappedoperator import MappedOperator, OperatorPartial
 
 from airflow_adaptive.declaration.operator_arguments import as_list
@@ -47,28 +47,42 @@ class FleetPartial(OperatorPartial):
 
     def expand_kwargs(self, kwargs: Any, *, strict: bool = True) -> MappedOperator:
         """Run one job for each item. The items of a literal list are mappings."""
-        items = kwargs if isinstance(kwargs, list | tuple) else ()
-        mappings = [item for item in items if isinstance(item, Mapping)]
-        self._name_assets({name for item in mappings for name in item} or ("job",), [it.get("job") for it in mappings])
+        self._name_assets(*arguments_of_items(kwargs))
         expanded: MappedOperator = super().expand_kwargs(kwargs, strict=strict)
         return expanded
 
     def _name_assets(self, mapped: Iterable[str], jobs: Any) -> None:
-        """Add the Asset of the fleet, and the Assets of the jobs that a literal list names.
-
-        Raises:
-            ValueError: several items would run the same job, or the task is outside of a DAG.
-        """
         self._expand_called = True  # An error below is the only report.
-        dag, task_id = self.kwargs["dag"], self.kwargs["task_id"]
-        if dag is None:
-            raise ValueError(f"mapped task {task_id!r} must be in a DAG")
-        named = [job for job in jobs if isinstance(job, str)] if isinstance(jobs, list | tuple) else []
-        _require_different_jobs(task_id, self.kwargs, mapped, named)
-        fleet = Asset(fleet_asset(dag.dag_id, task_id))
-        assets = [Asset(job_asset(job).name) for job in named if JOB_ID.fullmatch(job)]
-        self.kwargs["inlets"] = [*as_list(self.kwargs.get("inlets")), fleet, *assets]
-        self.kwargs["outlets"] = [*as_list(self.kwargs.get("outlets")), fleet]
+        name_fleet(self.kwargs["task_id"], self.kwargs["dag"], self.kwargs, mapped, jobs)
+
+
+def arguments_of_items(items: Any) -> tuple[Collection[str], list[Any]]:
+    """Return the names of the arguments in a literal list of items, and the job of each item. Other items are assumed to have a job."""
+    mappings = [item for item in items if isinstance(item, Mapping)] if isinstance(items, list | tuple) else []
+    return {name for item in mappings for name in item} or ("job",), [item.get("job") for item in mappings]
+
+
+def name_fleet(task_id: str, dag: DAG | None, shared: dict[str, Any], mapped: Iterable[str], jobs: Any) -> None:
+    """Add the Asset of a fleet, and the Assets of the jobs that a literal list names, to the arguments that all items share.
+
+    Args:
+        task_id: id of the mapped task.
+        dag: its DAG.
+        shared: arguments that all items share.
+        mapped: names of the arguments that differ.
+        jobs: the job ids, if they are known.
+
+    Raises:
+        ValueError: several items would run the same job, or the task is outside of a DAG.
+    """
+    if dag is None:
+        raise ValueError(f"mapped task {task_id!r} must be in a DAG")
+    named = [job for job in jobs if isinstance(job, str)] if isinstance(jobs, list | tuple) else []
+    _require_different_jobs(task_id, shared, mapped, named)
+    fleet = Asset(fleet_asset(dag.dag_id, task_id))
+    assets = [Asset(job_asset(job).name) for job in named if JOB_ID.fullmatch(job)]
+    shared["inlets"] = [*as_list(shared.get("inlets")), fleet, *assets]
+    shared["outlets"] = [*as_list(shared.get("outlets")), fleet]
 
 
 def _require_different_jobs(task_id: str, shared: Mapping[str, Any], mapped: Iterable[str], named: list[str]) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from datetime import datetime, timedelta
+from functools import wraps
 from inspect import Parameter, signature
-from typing import Any, TypeAlias, TypedDict, TypeVar
+from typing import Any, Final, TypeAlias, TypedDict, TypeVar, cast
 
 from airflow_adaptive.scheduler.config.options import OPTIONS
 
@@ -17,6 +18,15 @@ Duration: TypeAlias = timedelta | float | str
 """A duration: "30 s", `timedelta(seconds=30)`, or a number of seconds."""
 
 Constructor = TypeVar("Constructor", bound=Callable[..., None])
+
+
+REQUIRED: Final = {
+    "job": "the id of the job, for example job='departures'",
+    "application": "the path of the PySpark script where Airflow runs",
+    "job_directory": "the URI of a folder for the journal and the checkpoints, which Airflow and Spark can access, for example "
+    "job_directory='s3://aws_default@streaming/jobs'",
+}
+"""Required parameter -> what it means, for users who know the parameters of another operator."""
 
 
 class SchedulerOptions(TypedDict, total=False):
@@ -119,12 +129,21 @@ class OperatorArguments(SchedulerOptions, total=False):
 
 
 def accepts_options(constructor: Constructor) -> Constructor:
-    """Add the options to the signature of a constructor, whose last parameter receives the options as keyword arguments."""
+    """Add the options to the signature of a constructor, whose last parameter receives the options as keyword arguments.
+
+    A missing argument of a required parameter becomes None. Otherwise Airflow would report only the names of these parameters, before the
+    constructor reports the arguments of other operators.
+    """
     declared = signature(constructor)
-    *named, others = declared.parameters.values()
+    *named, others = [it.replace(default=None) if it.name in REQUIRED else it for it in declared.parameters.values()]
     options = [Parameter(it.name, Parameter.KEYWORD_ONLY, default=it.default) for it in OPTIONS.values()]
-    constructor.__signature__ = declared.replace(parameters=[*named, *options, others])  # type: ignore[attr-defined]
-    return constructor
+
+    @wraps(constructor)
+    def construct(self: Any, **arguments: Any) -> None:
+        constructor(self, **dict.fromkeys(REQUIRED) | arguments)
+
+    construct.__signature__ = declared.replace(parameters=[*named, *options, others])  # type: ignore[attr-defined]
+    return cast(Constructor, construct)
 
 
 def pop_options(kwargs: dict[str, Any]) -> dict[str, Any]:

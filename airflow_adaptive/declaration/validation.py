@@ -250,14 +250,18 @@ def callback(*, not_secret: Collection[str] = (), **callbacks: object) -> None:
 
 
 def storable_name(job: object) -> None:
-    """Reject a job id that Airflow cannot store as the name of an Asset, while Airflow parses the DAG.
+    """Reject a job id that Airflow cannot store as the name of an Asset, while Airflow parses the DAG, and an id that is not text.
 
     Otherwise, Airflow's DAG processor stores no DAG of the file, and only its log contains the error ("URI must be ascii").
 
     Raises:
-        ValueError: the id has characters that are not ASCII.
+        ValueError: the id has characters that are not ASCII, or is not text, for example the result of another task.
     """
-    if isinstance(job, str) and not job.isascii():
+    if not isinstance(job, str):
+        raise ValueError(  # noqa: TRY004  Airflow reports both errors in the same way.
+            f"job id {job!r} must be text in the DAG file: map the task over the result of another task, expand(job=...)"
+        )
+    if not job.isascii():
         raise ValueError(f"job id {job!r} may contain only ASCII letters, digits, '.', '_' and '-'")
 
 
@@ -275,17 +279,21 @@ def known_parameters(
     names: Iterable[str],
     options: Iterable[str],
     instead: Mapping[str, str] | None = None,
+    missing: Mapping[str, str] | None = None,
 ) -> None:
-    """Reject misspelled parameters and parameters of another operator. Airflow rejects all other unknown parameters.
+    """Reject misspelled parameters and parameters of another operator, and report missing parameters in the same error.
+
+    Airflow rejects all other unknown parameters.
 
     Args:
         operator: class of the operator.
         names: names of the arguments that the operator passes to its base class.
         options: names of the options that the operator accepts.
         instead: parameter of another operator -> what to do instead.
+        missing: missing parameter -> what it means.
 
     Raises:
-        TypeError: a parameter is misspelled, or belongs to another operator. The message contains the correct name.
+        TypeError: a parameter is missing, is misspelled, or belongs to another operator. The message contains the correct name.
     """
     foreign = instead or {}
     known = [*signature(operator.__init__).parameters, *options]
@@ -296,8 +304,10 @@ def known_parameters(
         if name not in airflow_parameters
     }
     misspelled = [f"{name!r}{hint}" for name, hint in hints.items() if hint]
-    if misspelled:
-        raise TypeError(f"{operator.__name__} has no parameter {'; '.join(misspelled)}")
+    violations = [f"needs {name!r}: {meaning}" for name, meaning in (missing or {}).items()]
+    violations += [f"has no parameter {'; '.join(misspelled)}"] if misspelled else []
+    if violations:
+        raise TypeError(f"{operator.__name__} {'; '.join(violations)}")
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

@@ -28,7 +28,13 @@ class _XComLink(BaseOperatorLink):
     """A link to the URL in the XCom `xcom_key`."""
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """Return the URL, or an empty text while the URL is unknown. A driver can report any text, so only web addresses count."""
+        """Return the URL, or an empty text while the URL is unknown. A driver can report any text, so only web addresses count.
+
+        Airflow logs each XCom that does not exist as an error, which would hide the error of a task that failed before it began, for
+        example because of a template.
+        """
+        if not getattr(operator, "has_links", False):
+            return ""
         url = XCom.get_value(ti_key=ti_key, key=self.xcom_key)
         return url if is_web_address(url) else ""
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from datetime import UTC, datetime, timedelta
+from inspect import signature
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Unpack, cast
 from uuid import uuid4
 
@@ -19,7 +20,7 @@ from airflow_adaptive.declaration.airflow_config import is_deferral_off
 from airflow_adaptive.declaration.declared_job import DeclaredJob
 from airflow_adaptive.declaration.job_assets import FleetPartial, assets_of_task
 from airflow_adaptive.declaration.kubernetes import KubernetesParameters
-from airflow_adaptive.declaration.operator_arguments import OperatorArguments, accepts_options, pop_options
+from airflow_adaptive.declaration.operator_arguments import REQUIRED, OperatorArguments, accepts_options, pop_options
 from airflow_adaptive.declaration.placement import RunningJob
 from airflow_adaptive.declaration.rendered import with_numbers
 from airflow_adaptive.declaration.spark_submit.dependencies import Dependencies, Items
@@ -29,7 +30,7 @@ from airflow_adaptive.launch.job_loop import cancel_until_ended, kill_driver, ru
 from airflow_adaptive.launch.loop_events import deployed_spec, superseded_event
 from airflow_adaptive.launch.task_result import OnSuspend, task_result
 from airflow_adaptive.links.spark import ALL_LINKS
-from airflow_adaptive.ports import DesiredState, PortError
+from airflow_adaptive.ports import DesiredState, JobDirectoryError, PortError
 from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.runtime.loop import RunLimits
 from airflow_adaptive.runtime.spec import JobSpec
@@ -70,6 +71,11 @@ JSON_FIELDS = (
 )
 """Names of the parameters that Airflow's page of rendered templates shows as JSON."""
 
+UNKNOWN_DRIVER = (
+    "a driver of the job may still run, without a control loop; the next run or try that can read the journal adopts it"
+)
+"""What happened to the driver of a loop that could not read the journal."""
+
 KILL_TIMEOUT = timedelta(seconds=60)
 """Longest time that `on_kill` on a worker waits for the end of the job."""
 
@@ -97,11 +103,13 @@ class AdaptiveSparkOperator(BaseOperator):
             The operator submits its script with spark-submit, and logs a warning.
         priority: priority of the job among all adaptive jobs on the cluster. If the free slots are not sufficient for all jobs, a job
             with a higher number receives slots first. A job never gives slots up for a job with a higher priority.
-        conn_id: Airflow connection of type `spark`. Its host selects the cluster manager: `spark://` or `k8s://`. Its extra fields `conf` and `secret-env` are the places for secret Spark properties
-            and secret environment variables. (templated)
+        conn_id: Airflow connection of type `adaptive_spark` or `spark`. Its host selects the cluster manager: `spark://` or `k8s://`. Its extra
+            fields `secret-conf` and `secret-env` are the places for secret Spark properties and secret environment variables. (templated)
         kubernetes_conn_id: Airflow connection of type `kubernetes` with the credentials of a Kubernetes cluster; other cluster managers do
             not use it. (templated)
         namespace: Kubernetes namespace instead of the one in the connection `conn_id`. (templated)
+        kafka_conn_id: Airflow connection of type `kafka` of the brokers that the job reads. The triggerer then measures the lag also while no
+            driver runs. Needs the extra `airflow-adaptive[kafka]`. (templated)
         application_args: arguments of the script, without secrets. (templated)
         conf: Spark properties, without secrets. (templated)
         properties_file: path of a file with Spark properties, readable by Airflow. `conf` takes precedence. (templated)
@@ -140,10 +148,13 @@ class AdaptiveSparkOperator(BaseOperator):
             control loop, so it must be importable there. Its arguments must not contain secrets. Templates can use `message`, `job`,
             `rescale`, `dag_id`, `task_id` and `run_id`.
         on_suspend: state of the task after the job was suspended: "success", "skip" or "fail". In each case you can resume the job.
-        deferrable: run the control loop in the triggerer instead of in the worker. By default true, unless the environment variable
-            `AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE` is false.
+        deferrable: run the control loop in the triggerer instead of in the worker. By default true, unless the
+            administrator has set `[operators] default_deferrable` to false (ADR 24).
         kwargs: options of the scheduler, by their own names (docs/options.md) or by Flink's (`**{"restart-strategy.type": "none"}`),
             and the parameters of every Airflow operator.
+
+    Attributes:
+        has_links: whether the XComs of the extra links exist.
     """
 
     template_fields: Sequence[str] = (
@@ -153,6 +164,7 @@ class AdaptiveSparkOperator(BaseOperator):
         "conn_id",
         "kubernetes_conn_id",
         "namespace",
+        "kafka_conn_id",
         "conf",
         "properties_file",
         "env_vars",
@@ -179,6 +191,7 @@ class AdaptiveSparkOperator(BaseOperator):
         conn_id: str = "spark_default",
         kubernetes_conn_id: str = "kubernetes_default",
         namespace: str | None = None,
+        kafka_conn_id: str | None = None,
         application_args: Sequence[str] = (),
         conf: Mapping[str, str] | None = None,
         properties_file: str | None = None,
@@ -214,10 +227,12 @@ class AdaptiveSparkOperator(BaseOperator):
         **kwargs: Unpack[OperatorArguments],
     ) -> None:
         """Only assign. `execute` validates the rendered parameters."""
-        validation.storable_name(job)
         arguments = cast(dict[str, Any], kwargs)
         options = pop_options(arguments)
-        validation.known_parameters(AdaptiveSparkOperator, arguments, OPTIONS, INSTEAD)
+        given: dict[str, str | None] = {"job": job, "application": application, "job_directory": job_directory}
+        missing = {name: REQUIRED[name] for name, value in given.items() if value is None}
+        validation.known_parameters(AdaptiveSparkOperator, arguments, OPTIONS, INSTEAD, missing)
+        validation.storable_name(job)
         inlets, outlets = assets_of_task(job, arguments.pop("inlets", None), arguments.pop("outlets", None))
         super().__init__(inlets=inlets, outlets=outlets, **arguments)
         validation.not_in_mapped_group(self)
@@ -232,6 +247,7 @@ class AdaptiveSparkOperator(BaseOperator):
         self.conn_id = conn_id
         self.kubernetes_conn_id = kubernetes_conn_id
         self.namespace = namespace
+        self.kafka_conn_id = kafka_conn_id
         self.application_args = application_args
         self.conf = conf
         self.properties_file = properties_file
@@ -270,11 +286,14 @@ class AdaptiveSparkOperator(BaseOperator):
         self._batch: BatchSubmission | None = None
         self._event: Mapping[str, Any] | None = None
         self._name = job
+        self.has_links = False
 
     @classmethod
     def partial(cls, *, task_id: str, **kwargs: Any) -> FleetPartial:
         """Return the arguments that all jobs of a mapped task share. `expand(job=[...])` or `expand_kwargs` gives each job its id."""
         flink = {name: kwargs.pop(name) for name in [*kwargs] if "." in name}
+        unknown = kwargs.keys() - signature(cls).parameters.keys()
+        validation.known_parameters(AdaptiveSparkOperator, unknown, OPTIONS, INSTEAD)
         fleet = FleetPartial.of(super().partial(task_id=task_id, **kwargs))
         fleet.kwargs.update(flink)  # Airflow would reject these names, because they are no names of parameters.
         return fleet
@@ -295,23 +314,29 @@ class AdaptiveSparkOperator(BaseOperator):
             AirflowTaskTimeout: `execution_timeout` passed, and the job was canceled.
         """
         for link in LINKS:
-            # The URLs are not known yet. Airflow logs a missing XCom of each link, which would hide the error of the task.
-            context["ti"].xcom_push(link, "")
+            context["ti"].xcom_push(link, "")  # The URLs are not known yet.
+        self.has_links = True
         if self._declared.is_batch:
             return self._run_batch()
         task = self._identify(context)
         cancel_at = None if self.execution_timeout is None else datetime.now(UTC) + self.execution_timeout
         spec = self._request_running(self._spec(attempt=f"{task}/{uuid4().hex}"))
+        self._report_takeover(task)
         context["ti"].xcom_push(XCOM_ATTEMPT, spec.attempt)
         if self.deferrable:
             self._defer(spec, self._declared.connections, self.job_directory, task, cancel_at)
         if self._is_default_deferrable:
             self.log.warning(
-                "Job %r occupies a worker slot, because AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE is false. Set deferrable=True to run the "
-                "control loop in the triggerer.",
+                "Job %r occupies a worker slot, because the administrator set [operators] default_deferrable to false. Set "
+                "deferrable=True to run the control loop in the triggerer.",
                 self.job,
             )
         return self._end(context, self._run_in_worker(spec, task, cancel_at))
+
+    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
+        """Continue after the trigger; see Airflow. `execute` has created the XComs of the links."""
+        self.has_links = True
+        return super().resume_execution(next_method, next_kwargs, context)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Handle the event of the trigger: the job has ended, or the lifetime of the trigger has passed.
@@ -379,6 +404,20 @@ class AdaptiveSparkOperator(BaseOperator):
                 return replace(spec, attempt=last)
         request_desired_state(self._name, DesiredState.RUNNING)
         return spec
+
+    def _report_takeover(self, task: TaskKey) -> None:
+        """Log a warning if another task runs the job, because only the log of that task would contain the reason of its failure."""
+        try:
+            attempt = asyncio.run(self._declared.running_attempt())
+        except JobDirectoryError as error:  # The job can start without the warning.
+            self.log.info("Whether another task runs job %r is unknown: %s", self.job, error)
+            return
+        if attempt and _task_of(attempt) != str(task):
+            self.log.warning(
+                "Job %r was started by %r (DAG/task/run/attempt), and this task takes the job over. If the other task still runs, it fails: run the "
+                "job in one task only, and limit its DAG to one run at a time (max_active_runs=1)",
+                *(self.job, attempt),
+            )
 
     def _redeployed(self, event: Mapping[str, Any]) -> tuple[JobSpec, ConnectionIds, str]:
         """Return the running job as declared now, with its connections and the folder of its directory.
@@ -461,7 +500,7 @@ class AdaptiveSparkOperator(BaseOperator):
     def _end(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
         """Return or raise the result of the task. After the last try, kill a driver that no loop controls any more."""
         self._event = event
-        driver = self._abandoned_driver(context, event.get("driver"))
+        driver = self._abandoned_driver(context, event)
         if event["status"] == "finished":
             # The request is fulfilled. A user who clears the task wants the job to run.
             withdraw_desired_state(self._name)
@@ -469,10 +508,11 @@ class AdaptiveSparkOperator(BaseOperator):
             self.outlets = []  # Airflow emits an event for each outlet of a task that succeeds, and the job has not finished its data.
         return task_result(self.job, event, self.execution_timeout, driver, OnSuspend(str(self.on_suspend).lower()))
 
-    def _abandoned_driver(self, context: Context, driver: str | None) -> str:
+    def _abandoned_driver(self, context: Context, event: Mapping[str, Any]) -> str:
         """Return what happened to a driver whose loop has failed. After the last try, kill the driver."""
+        driver = event.get("driver")
         if driver is None:
-            return ""
+            return "" if event.get("is_driver_known", True) else UNKNOWN_DRIVER
         if context["ti"].try_number <= context["ti"].max_tries:
             return f"driver {driver} continues, and the next try adopts it"
         try:

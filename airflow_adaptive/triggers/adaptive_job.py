@@ -72,7 +72,9 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
         try:
             lifetime = self._job.options.trigger_lifetime
         except SnapshotError as error:
-            yield event_of(await with_minimum_deferral(asyncio.sleep(0, error_event(error, None))))
+            yield event_of(
+                await with_minimum_deferral(asyncio.sleep(0, error_event(error, None, is_driver_known=False)))
+            )
             return
         cancel_at = None if self.cancel_at is None else datetime.fromisoformat(self.cancel_at)
         loop = asyncio.create_task(self._run_loop(RunLimits(cancel_at=cancel_at)))

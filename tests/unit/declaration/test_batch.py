@@ -152,6 +152,15 @@ def test_secret_properties_travel_in_a_file_that_is_gone_afterwards(
     assert "spark.sql.shuffle.partitions=4" in arguments, "the task's own property wins"
 
 
+def test_named_properties_are_secret_whatever_their_names(
+    submitted: Submitted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect(monkeypatch, **{"spark-binary": "spark3-submit", "secret-conf": {"spark.region": "hush"}})
+    BatchSubmission(BATCH).run()
+    assert submitted["text"] == "spark.region=hush\n"
+    assert "hush" not in " ".join(submitted["arguments"])
+
+
 def test_secrets_do_not_hide_the_defaults_of_the_installation(
     submitted: Submitted, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -74,7 +74,9 @@ def facets(operator: AdaptiveSparkOperator, state: TaskInstanceState) -> dict[st
 
 def test_bounds_are_reported_at_the_start() -> None:
     emitted = facets(job(), TaskInstanceState.RUNNING)
-    assert emitted == {FACET: {key: value for key, value in (STARTED | NOT_ENDED).items() if value is not None}}
+    assert emitted == {
+        "adaptive_job": {key: value for key, value in (STARTED | NOT_ENDED).items() if value is not None}
+    }
 
 
 def test_end_is_reported_with_what_led_to_it() -> None:

@@ -9,25 +9,20 @@ from typing import Any
 
 import pytest
 from airflow.sdk import Asset
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout
+from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout, TaskDeferralError
 
-from airflow_adaptive.job.protocol.codec import encode_journal, journal_name
-from airflow_adaptive.job.protocol.documents import Action, Directive, JournalDocument
 from airflow_adaptive.launch import job_loop
 from airflow_adaptive.launch.job_loop import cancel_job
 from airflow_adaptive.launch.loop_events import recycle_event
 from airflow_adaptive.operators import adaptive_spark
 from airflow_adaptive.ports import ClusterUnreachableError, JobDirectoryError
 from airflow_adaptive.runtime.journal.journal import SupersededError
-from airflow_adaptive.runtime.spec import JobSpec
-from airflow_adaptive.scheduler.machine import create
-from airflow_adaptive.scheduler.snapshot import to_json
-from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.spark.connection_fields import AddressError
 from airflow_adaptive.stores.task_xcoms import LINKS
 from airflow_adaptive.testing.scenario import Scenario
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
-from tests.support.airflow.operator_fakes import FakeInstance, deferral, staged
+from tests.support.airflow.operator_fakes import FakeInstance, begin_log, deferral, staged
 
 pytestmark = pytest.mark.usefixtures("spark_default")
 
@@ -47,19 +42,6 @@ def test_new_attempt_is_announced_and_withdraws_the_desired_state_of_an_earlier_
     trigger = deferral(make().execute, {"ti": instance})
     assert airflow.requests == {"desired_state": "running"}
     assert instance.pushed == {"attempt": trigger.spec["attempt"], **dict.fromkeys(LINKS, "")}
-
-
-def begin_log(tmp_path: Path, spec: JobSpec, attempt: str = "", state: SchedulerState | None = None) -> Path:
-    """The loop of this job wrote its first document."""
-    directive = Directive(epoch=0, nonce="n", version=0, action=Action.STOP, plan=None)
-    scheduler = to_json(state or create(spec.graph, spec.options))
-    document = JournalDocument(
-        job="departures", number=1, at="", owner=f"{attempt}#1", directive=directive, scheduler=scheduler
-    )
-    log = tmp_path / "jobs" / "departures" / "journal"
-    log.mkdir(parents=True, exist_ok=True)
-    (log / journal_name(1)).write_bytes(encode_journal(document))
-    return log
 
 
 def test_desired_state_that_a_dead_try_left_is_followed_by_the_next(make, airflow, tmp_path):
@@ -265,9 +247,21 @@ def test_flinks_names_and_the_deployments_defaults_are_understood(make, monkeypa
 @pytest.mark.parametrize("changes", [{"driver_cores": 0}, {"driver_cores": 0, "job_type": "batch"}])
 def test_links_of_a_task_that_fails_at_once_exist_because_airflow_logs_missing_ones(make, changes):
     instance = FakeInstance()
+    operator = make(**changes)
+    assert not operator.has_links
     with pytest.raises(AirflowFailException):
-        make(**changes).execute({"ti": instance})
+        operator.execute({"ti": instance})
     assert instance.pushed == dict.fromkeys(LINKS, "")
+    assert operator.has_links
+
+
+def test_links_of_a_task_that_resumes_exist(make):
+    operator = make()
+    with pytest.raises(TaskDeferralError):
+        operator.resume_execution(
+            TRIGGER_FAIL_REPR, {"error": "the triggerer lost the trigger"}, {"ti": FakeInstance()}
+        )
+    assert operator.has_links
 
 
 def test_unknown_connection_is_reported_before_anything_runs(make):
@@ -355,6 +349,13 @@ def test_driver_that_can_not_be_killed_is_named(make, kills):
     )
     with pytest.raises(AirflowException, match=end):
         make().execute_complete({"ti": FakeInstance(try_number=1, max_tries=0)}, LOST)
+
+
+def test_driver_of_a_journal_that_cannot_be_read_may_still_run(make, kills):
+    event = LOST | {"driver": None, "is_driver_known": False}
+    with pytest.raises(AirflowException, match="is away; a driver of the job may still run, without a control loop"):
+        make().execute_complete({"ti": FakeInstance(try_number=1, max_tries=0)}, event)
+    assert not kills.killed
 
 
 def test_error_before_there_was_a_driver_kills_nothing(make, kills):

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -121,6 +122,13 @@ def test_bad_input_names_the_thing(make, changes, named):
     with pytest.raises(AirflowFailException, match="departures|no/path") as raised:
         make(**changes)._spec("attempt")
     assert named in str(raised.value)
+
+
+def test_connection_to_kafka_without_the_extra_names_the_remedy(make, monkeypatch):
+    monkeypatch.delitem(sys.modules, "airflow_adaptive.hooks.kafka", raising=False)
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    with pytest.raises(AirflowFailException, match=r"departures.*: install 'airflow-adaptive\[kafka\]'"):
+        make(kafka_conn_id="kafka_test")._spec("attempt")
 
 
 @pytest.mark.parametrize("job", ["🚀", "Abflüge"])

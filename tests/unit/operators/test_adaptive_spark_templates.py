@@ -65,7 +65,7 @@ def test_worker_slot_of_a_job_that_is_not_deferred_by_default_is_reported(make, 
     make(deferrable=False).execute({"ti": FakeInstance()})
     assert "occupies a worker slot" not in task_log()
     make().execute({"ti": FakeInstance()})
-    assert f"occupies a worker slot, because {DEFAULT} is false" in task_log()
+    assert "occupies a worker slot, because the administrator set [operators] default_deferrable to false" in task_log()
 
 
 async def _event(event):

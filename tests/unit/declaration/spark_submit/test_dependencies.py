@@ -60,7 +60,10 @@ def test_spark_reads_a_uri_itself(item: str) -> None:
     assert (dependencies.local_files, dependencies.remote_py_files) == ([], (item,))
 
 
-@pytest.mark.parametrize("item", ["/opt/a.jar", "file:///opt/a.jar", "file:/opt/a.jar", "/opt/a.jar#b"])
+@pytest.mark.parametrize(
+    "item",
+    ["/opt/a.jar", "file:///opt/a.jar", "file:/opt/a.jar", "/opt/a.jar#b", "file:////opt/a.jar", "file:///opt///a.jar"],
+)
 def test_path_is_a_file_where_airflow_runs(item: str) -> None:
     assert not is_uri(item)
     assert local_path(item) == Path("/opt/a.jar")

@@ -15,7 +15,7 @@ spark.executor.heartbeatInterval   20s
 spark.sql.session.timeZone=UTC
 spark.a : b c \n\n   spark.long = one,\\
     two
-spark.escaped = C\\:\\\\temp\\tx\\u00fc
+spark.escaped = C\\:\\\\temp\\tx\\u00fc\\u20AC
 spark.empty
 log4j.level = WARN
 """
@@ -29,7 +29,7 @@ def test_properties_are_read_as_by_spark(tmp_path: Path) -> None:
         "spark.sql.session.timeZone": "UTC",
         "spark.a": "b c",
         "spark.long": "one,two",
-        "spark.escaped": "C:\\temp\txü",
+        "spark.escaped": "C:\\temp\txü€",
         "spark.empty": "",
     }
 

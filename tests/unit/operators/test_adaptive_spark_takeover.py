@@ -1,0 +1,40 @@
+"""Two tasks that run the same job."""
+
+import pytest
+
+from airflow_adaptive.declaration.declared_job import DeclaredJob
+from airflow_adaptive.ports import JobDirectoryError
+from airflow_adaptive.testing.scenario import Scenario
+from tests.support.airflow.operator_fakes import FakeInstance, begin_log, deferral, staged
+
+pytestmark = pytest.mark.usefixtures("spark_default")
+
+
+@pytest.mark.parametrize(
+    ("owner", "ended", "is_reported"),
+    [
+        ("arrivals/job/manual/2f6c", False, True),
+        ("d/departures/earlier/2f6c", False, True),
+        ("d/departures/r/2f6c", False, False),
+        ("arrivals/job/manual/2f6c", True, False),
+    ],
+    ids=["another DAG", "another run", "an earlier try", "a job that has ended"],
+)
+def test_job_that_another_task_runs_is_reported_with_the_remedy(
+    make, airflow, tmp_path, task_log, owner, ended, is_reported
+):
+    spec = staged(make())
+    job = Scenario().given_executing(2)
+    begin_log(tmp_path, spec, owner, (job.when_canceled().when_driver_ended() if ended else job).state)
+    deferral(make().execute, {"ti": FakeInstance()})
+    reported = f"was started by {owner!r} (DAG/task/run/attempt), and this task takes the job over"
+    assert (reported in task_log() and "run the job in one task only" in task_log()) is is_reported
+
+
+def test_job_starts_although_the_directory_cannot_be_read_for_the_warning(make, airflow, monkeypatch, task_log):
+    async def fails(job: DeclaredJob) -> str | None:
+        raise JobDirectoryError("503 Slow Down")
+
+    monkeypatch.setattr(DeclaredJob, "running_attempt", fails)
+    deferral(make().execute, {"ti": FakeInstance()})
+    assert "Whether another task runs job 'departures' is unknown: 503 Slow Down" in task_log()
