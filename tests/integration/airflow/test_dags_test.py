@@ -30,6 +30,16 @@ with DAG("on_kubernetes", schedule=None):
 """
 
 
+FAILS_EARLY = """
+from airflow.sdk import DAG
+from airflow_adaptive.operators import AdaptiveSparkOperator
+
+with DAG("fails_early", schedule=None):
+    for task, changes in {{"template": {{"conf": {{"spark.a": "{{{{ gone.x }}}}"}}}}, "declaration": {{"driver_cores": 0}}}}.items():
+        AdaptiveSparkOperator(task_id=task, job=task, application={script!r}, job_directory="file://{folder}/jobs", **changes)
+"""
+
+
 def airflow(home: Path, env: dict[str, str], *arguments: str, succeeds: bool = True) -> str:
     run = subprocess.run(
         [sys.executable, "-m", "airflow", *arguments],
@@ -75,3 +85,17 @@ def test_missing_connection_of_kubernetes_never_falls_back_to_the_default_kubeco
         output = airflow(tmp_path, env, "dags", "test", "on_kubernetes", succeeds=False)
         assert "connection 'kubernetes_default' is not defined: add it" in output
         assert other.requests == []
+
+
+def test_log_of_a_task_that_fails_early_contains_no_other_error(tmp_path: Path) -> None:
+    """Airflow reads the XCom of each link after the task, and logs those that do not exist as errors."""
+    (tmp_path / "dags").mkdir()
+    (tmp_path / "job.py").write_text("")
+    (tmp_path / "dags" / "dag.py").write_text(FAILS_EARLY.format(script=str(tmp_path / "job.py"), folder=tmp_path))
+    (tmp_path / "airflow.cfg").write_text(as_text(default_config(tmp_path, tmp_path / "dags", "http://127.0.0.1:1")))
+    env = {"AIRFLOW_CONN_SPARK_DEFAULT": "spark://127.0.0.1:1"}
+    airflow(tmp_path, env, "db", "migrate")
+    output = airflow(tmp_path, env, "dags", "test", "fails_early", succeeds=False)
+    assert "'gone' is undefined" in output
+    assert "driver_cores 0 must be 1 or more" in output
+    assert "XCom not found" not in output
