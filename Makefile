@@ -11,7 +11,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install ui ui-check demo playground test test-airflow test-spark test-kubernetes kubernetes-programs test-kafka test-databases test-postgresql test-long test-faults test-weeks chaos check lint format unit explore fleet fleet-long mutants mutants-full fleet-defects tables-age bench-scheduler bench-bodies bench-list bench-balance bench-triggerer bench-outages bench-rescale clean
+.PHONY: help install ui ui-check demo playground test test-airflow test-spark test-kubernetes test-kubernetes-long kubernetes-programs test-kafka test-databases test-postgresql test-long test-faults test-weeks chaos check lint format unit explore fleet fleet-long mutants mutants-full fleet-defects tables-age bench-scheduler bench-bodies bench-list bench-balance bench-triggerer bench-outages bench-rescale clean
 
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,7 +57,10 @@ test-postgresql: install ui
 	$(BIN)/python -m pytest -m "not long" --database postgresql tests/unit/plugin/data tests/integration/databases
 
 test-kubernetes: kubernetes-programs ## run the tests on a real Kubernetes cluster (needs Linux, root and Go; the first run builds the cluster for 8 minutes)
-	$(BIN)/python -m pytest tests/integration/kubernetes
+	$(BIN)/python -m pytest -m "not long" tests/integration/kubernetes
+
+test-kubernetes-long: kubernetes-programs ## run the other tests on a real Kubernetes cluster (about 8 minutes)
+	$(BIN)/python -m pytest -m long tests/integration/kubernetes
 
 kubernetes-programs: install
 ifndef AIRFLOW_ADAPTIVE_TEST_KUBE_CONTEXT
@@ -68,12 +71,13 @@ ifndef AIRFLOW_ADAPTIVE_TEST_KUBE_CONTEXT
 	@$(BIN)/python -m tests.support.s3.jars
 endif
 
-test-kafka: install ## run the tests on real brokers of Kafka (a few minutes; the first run resolves the jars of the brokers)
+test-kafka: install ## run the tests on real brokers of Kafka (about 5 minutes; the first run resolves the jars of the brokers)
 	@$(BIN)/python -m tests.support.kafka.jars
-	$(BIN)/python -m pytest tests/integration/kafka
+	$(BIN)/python -m pytest -m "not long" tests/integration/kafka
 
-test-long: install ## run the other tests on real Spark and real Airflow (about 40 minutes)
-	$(BIN)/python -m pytest -m long tests/integration
+test-long: install ## run the other tests on real Spark, real Airflow and real brokers of Kafka (about 40 minutes)
+	@$(BIN)/python -m tests.support.kafka.jars
+	$(BIN)/python -m pytest -m long tests/integration --ignore tests/integration/kubernetes
 
 # pytest returns 5 if no test is left to run.
 test-faults: install $(if $(filter kubernetes,$(CLUSTER)),kubernetes-programs) ## inject every fault at every moment on a real Spark cluster; results in docs/faults.md (hours; resumes; SHARD=1/3; RUNS=3; CLUSTER=kubernetes: on a real Kubernetes cluster)

@@ -21,6 +21,7 @@ from airflow_adaptive.job.protocol.codec import encode_journal, journal_name
 from airflow_adaptive.job.protocol.conf import NotSubmittedError, read_settings
 from airflow_adaptive.job.protocol.documents import Action, Directive, JournalDocument
 from airflow_adaptive.job.queries.script_queries import ScriptQueries
+from airflow_adaptive.job.queries.sources.topic_ids import FILE, TopicGuard, TopicRecreatedError
 from airflow_adaptive.job.queries.writers import AdaptiveJobError, require_same_queries, require_writers
 from airflow_adaptive.launch.loop_events import finished_event
 from airflow_adaptive.launch.task_result import task_result
@@ -178,6 +179,19 @@ def hanging_storage() -> str:
     outage, error = DirectoryOutage(None), StorageThreads()._reject_all(60.0)
     reports = [outage.tolerate(cast(JobDirectoryError, error), START) for _ in range(2)]
     return str(reports[-1])
+
+
+def topic_created_again() -> str:
+    class Ids:
+        def read(self) -> dict[str, str]:
+            return {"flights": "Yx2hHbNvT1KgXaYvDgkzSw"}
+
+        def __str__(self) -> str:
+            return f"file:///data/jobs/departures/checkpoints/departures/{FILE}"
+
+    with pytest.raises(TopicRecreatedError) as raised:
+        TopicGuard(Ids(), fail_on_data_loss=True, warn=print).require_same({"flights": "Zq3rHbNvT1KgXaYvDgkzSw"})
+    return f"TopicRecreatedError: {raised.value}"
 
 
 def returned_nothing() -> str:

@@ -34,6 +34,7 @@ from tests.repository.error_situations import (
     returned_nothing,
     returned_other_queries,
     too_small,
+    topic_created_again,
     with_driver,
 )
 from tests.support.repository import ROOT
@@ -224,6 +225,11 @@ def in_the_driver() -> list[Row]:
             "Correct `packages`. The job does not restart. See [packages](spark-submit.md#packages).",
         ),
         Row(
+            "topic of Kafka that was created again",
+            topic_created_again(),
+            "Decide how to continue. The job does not restart. See [lost records](kafka.md#lost-records).",
+        ),
+        Row(
             "script that starts no query, and never calls `run`",
             failed(with_driver(lambda simulation, driver: simulation.cluster.finish_driver(driver))),
             "Correct the script. The job does not restart.",
@@ -288,7 +294,8 @@ def at_the_end(desk: Desk) -> list[Row]:
         Row(
             "the same job in two DAGs, or in two runs",
             desk.end(taken_over),
-            "The newest run controls the job. Remove the other run.",
+            "The newest run controls the job, and the earlier task fails without a retry. The log of the newer task contains a warning with the "
+            "earlier task. Remove one of the two.",
         ),
         Row(
             "cluster too small for the minimum until `resource_wait_timeout`",

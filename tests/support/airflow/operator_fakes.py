@@ -1,11 +1,17 @@
 """Helpers of the tests of `AdaptiveSparkOperator`."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from airflow.sdk.exceptions import TaskDeferred
 
+from airflow_adaptive.job.protocol.codec import encode_journal, journal_name
+from airflow_adaptive.job.protocol.documents import Action, Directive, JournalDocument
 from airflow_adaptive.runtime.spec import JobSpec
+from airflow_adaptive.scheduler.machine import create
+from airflow_adaptive.scheduler.snapshot import to_json
+from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
 
 
@@ -34,3 +40,16 @@ def deferral(call, *arguments) -> AdaptiveJobTrigger:
     assert raised.value.method_name == "execute_complete"
     assert isinstance(raised.value.trigger, AdaptiveJobTrigger)
     return raised.value.trigger
+
+
+def begin_log(tmp_path: Path, spec: JobSpec, attempt: str = "", state: SchedulerState | None = None) -> Path:
+    """The loop of this job wrote its first document."""
+    directive = Directive(epoch=0, nonce="n", version=0, action=Action.STOP, plan=None)
+    scheduler = to_json(state or create(spec.graph, spec.options))
+    document = JournalDocument(
+        job="departures", number=1, at="", owner=f"{attempt}#1", directive=directive, scheduler=scheduler
+    )
+    log = tmp_path / "jobs" / "departures" / "journal"
+    log.mkdir(parents=True, exist_ok=True)
+    (log / journal_name(1)).write_bytes(encode_journal(document))
+    return log

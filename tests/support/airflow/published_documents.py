@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus, ExecutorReport, QueryReport
 from airflow_adaptive.runtime.journal.history import History
+from airflow_adaptive.runtime.observation.source_lag import SourceLag
 from airflow_adaptive.runtime.publishing.documents import DRIVER, METRICS, documents, driver_document
 from airflow_adaptive.runtime.publishing.job_view import job_view
 from airflow_adaptive.runtime.publishing.time_series import RESOLUTIONS, Gauge, Series
@@ -91,7 +92,7 @@ def time_series(job: Scenario, points: int = 3) -> Mapping[str, Any]:
     gauge, series = Gauge(), Series()
     for number in range(points):
         status = replace(report(), queries=(replace(report().queries[0], input_rows=400 * number),))
-        series.add(gauge.read(job.state, status, job.now + timedelta(seconds=10 * number)))
+        series.add(gauge.read(job.state, status, SourceLag(), job.now + timedelta(seconds=10 * number)))
     return {f"{METRICS}{step}": series.page(step) for step in RESOLUTIONS}
 
 
