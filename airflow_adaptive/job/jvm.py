@@ -39,16 +39,17 @@ def writer_option(writer: DataStreamWriter, name: str) -> str | None:
 
     The options are in `extraOptions` of `org.apache.spark.sql.classic.DataStreamWriter`.
     """
-    value = _writer_field(writer, "extraOptions").get(name)
+    value = writer_field(writer, "extraOptions").get(name)
     return str(value.get()) if value.isDefined() else None
 
 
-def writer_plan(writer: DataStreamWriter) -> Any:
-    """Return the analyzed plan of a query that was not started. The data is in `ds` of the same class."""
-    return _writer_field(writer, "ds").queryExecution().analyzed()
+def writer_plans(writer: DataStreamWriter) -> Any:
+    """Return the plans of a query that was not started (`QueryExecution`). The data is in `ds` of the same class."""
+    return writer_field(writer, "ds").queryExecution()
 
 
-def _writer_field(writer: DataStreamWriter, name: str) -> Any:
+def writer_field(writer: DataStreamWriter, name: str) -> Any:
+    """Return a private field of `org.apache.spark.sql.classic.DataStreamWriter`."""
     field = writer._jwrite.getClass().getDeclaredField(name)
     field.setAccessible(True)
     return field.get(writer._jwrite)

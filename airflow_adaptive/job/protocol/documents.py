@@ -216,6 +216,25 @@ class ExecutorReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LatencyReport:
+    """Latency of the rows of the newest batch with rows, in milliseconds, negative if the clocks of producers are ahead.
+
+    Attributes:
+        rows: number of rows.
+        p50_ms: median.
+        p95_ms: 95th percentile.
+        p99_ms: 99th percentile.
+        max_ms: largest latency.
+    """
+
+    rows: int
+    p50_ms: int
+    p95_ms: int
+    p99_ms: int
+    max_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueryReport:
     """Progress of one query since the driver started.
 
@@ -239,6 +258,7 @@ class QueryReport:
         shuffle: value of `Shuffle`, None before the first batch of a run, and if the driver does not poll the sources.
         sources: sources of the query; empty before the first batch, and in the status of a driver of an older version.
         sink: kind of the sink, such as `KafkaTable`, None before the first batch.
+        latency: latency of the rows, None if the script does not measure it (`observe_latency`).
     """
 
     name: str
@@ -257,6 +277,7 @@ class QueryReport:
     shuffle: str | None = None
     sources: tuple[SourceReport, ...] = ()
     sink: str | None = None
+    latency: LatencyReport | None = None
 
     @property
     def unread_rows(self) -> int | None:

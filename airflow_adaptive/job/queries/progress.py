@@ -16,6 +16,7 @@ from typing import Final
 from pyspark.sql.streaming.listener import SourceProgress, StreamingQueryProgress
 
 from airflow_adaptive.job.protocol.documents import QueryReport
+from airflow_adaptive.job.queries.latency import read_latency
 from airflow_adaptive.job.queries.sources.source_report import backlog_of, report_at_batch
 
 NO_WATERMARK: Final = "1970-01-01T00:00:00.000Z"
@@ -86,6 +87,7 @@ class ProgressCounter:
             event_time_delay_s=_event_time_delay_s(progress),
             sources=sources,
             sink=_sink(progress),
+            latency=read_latency(progress) or self.report.latency,
         )
 
 

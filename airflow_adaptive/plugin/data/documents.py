@@ -233,6 +233,16 @@ class Source(Document):
     )
 
 
+class Latency(Document):
+    """Latency of the rows of the newest batch with rows, in milliseconds."""
+
+    rows: int
+    p50_ms: int
+    p95_ms: int
+    p99_ms: int
+    max_ms: int
+
+
 class Query(Document):
     """A query of the job, and its sources."""
 
@@ -244,6 +254,7 @@ class Query(Document):
     event_time_delay_s: float | None = Field(default=None, description="Delay of the newest event, in seconds.")
     sources: list[Source] = []
     sink: str | None = Field(default=None, description="Kind of the sink.", examples=["KafkaTable"])
+    latency: Latency | None = Field(default=None, description="null if the script does not measure the latency.")
 
 
 class DriverStatus(Document):

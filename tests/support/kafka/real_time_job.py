@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import psutil
+
 from airflow_adaptive.local.cluster import HOST, LocalCluster
 from airflow_adaptive.local.waiting import wait_until_async
 from airflow_adaptive.ports import ControlRequests, DesiredState
@@ -37,7 +39,7 @@ TIMEOUT_S = 240.0
 SCRIPT = """
 import sys
 from pyspark.sql import functions as F
-from airflow_adaptive.job import AdaptiveJob
+from airflow_adaptive.job import AdaptiveJob, observe_latency
 
 servers, source, sink = sys.argv[1:]
 
@@ -45,7 +47,8 @@ def counts(spark, parallelism):
     records = spark.readStream.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", source)
     values = records.option("startingOffsets", "earliest").load().select(F.col("value").cast("string").alias("name"), "timestamp")
     counted = values.groupBy("name").agg(F.count("*").alias("count"), F.max("timestamp").alias("timestamp"))
-    rows = counted.select(F.to_json(F.struct("name", "count", F.unix_millis("timestamp").alias("at"))).alias("value"))
+    times = F.unix_millis("timestamp").alias("at"), F.reflect(F.lit("java.lang.System"), F.lit("currentTimeMillis")).cast("bigint").alias("left")
+    rows = observe_latency(counted).select(F.to_json(F.struct("name", "count", *times)).alias("value"))
     written = rows.writeStream.format("kafka").option("kafka.bootstrap.servers", servers).option("topic", sink)
     return written.outputMode("update").trigger(realTime="5 seconds")
 
@@ -66,6 +69,7 @@ class RealTimeJob:
 
     def __init__(self, cluster: LocalCluster, kafka: KafkaCluster, topic: str, root: Path, slots: int) -> None:
         """Describe a job that may have that many slots; nothing runs yet."""
+        self._cluster = cluster
         self._kafka = kafka
         self._topic = topic
         self._root = root
@@ -123,9 +127,32 @@ class RealTimeJob:
         """Add records: each name as often as given."""
         self._kafka.clients.produce(self._topic, [name for name, count in counts.items() for _ in range(count)])
 
+    def kill_executor(self) -> None:
+        """Kill the JVM of an executor (SIGKILL)."""
+        children = [child for worker in self._cluster.workers for child in psutil.Process(worker.pid).children()]
+        alive = [child for child in children if child.status() != psutil.STATUS_ZOMBIE]
+        next(child for child in alive if "--executor-id" in child.cmdline()).kill()
+
+    def executors(self) -> set[str]:
+        """Return the ids of the registered executors."""
+        return {executor["executor_id"] for executor in self.status().get("executors", ())}
+
+    def request_bounds(self, lower: int, upper: int) -> None:
+        """Set the bounds as a user does."""
+        self._store.requests = ControlRequests(requirements={"job": (lower, upper)})
+
+    def latency(self) -> dict[str, int] | None:
+        """Return the latency of the newest batch with rows."""
+        found: dict[str, int] | None = next((query["latency"] for query in self.status().get("queries", ())), None)
+        return found
+
     def counts(self) -> dict[str, int]:
         """Return the newest count of each name in the output."""
-        return {row["name"]: row["count"] for row in map(json.loads, self._kafka.clients.read(f"{self._topic}-counts"))}
+        return {row["name"]: row["count"] for row in self.rows()}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the output: name, count, and when its newest record was produced (`at`) and the row `left` the query, in Unix milliseconds."""
+        return list(map(json.loads, self._kafka.clients.read(f"{self._topic}-counts")))
 
     def status(self) -> dict[str, Any]:
         """Return the driver status."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from airflow_adaptive.job.jvm import from_scala, java_class
+from airflow_adaptive.job.jvm import from_scala, java_class, writer_field, writer_plans
 
 REAL_TIME: Final = "RealTimeTrigger"
 
@@ -38,40 +38,28 @@ class WriterSettings:
 
 def read_settings(spark: SparkSession, writer: DataStreamWriter) -> WriterSettings:
     """Return the settings of a query. Only the trigger is read of a query that is not in Real-Time Mode."""
-    trigger = _field(writer, "trigger")
+    trigger = writer_field(writer, "trigger")
     if str(trigger.getClass().getSimpleName()) != REAL_TIME:
         return WriterSettings(batch_ms=None, sink="", output_mode="", sources=())
     return WriterSettings(
         batch_ms=int(trigger.batchDurationMs()),
-        sink=str(_field(writer, "source")),
-        output_mode=str(_field(writer, "outputMode")),
+        sink=str(writer_field(writer, "source")),
+        output_mode=str(writer_field(writer, "outputMode")),
         sources=[_kind(relation) for relation in source_relations(spark, writer)],
     )
 
 
 def source_relations(spark: SparkSession, writer: DataStreamWriter) -> list[Any]:
     """Return the relations of the streaming sources of the analyzed plan."""
-    leaves = from_scala(spark, analyzed_plan(writer).collectLeaves())
+    leaves = from_scala(spark, writer_plans(writer).analyzed().collectLeaves())
     return [leaf for leaf in leaves if str(leaf.getClass().getSimpleName()).startswith("Streaming")]
-
-
-def analyzed_plan(writer: DataStreamWriter) -> Any:
-    """Return the analyzed plan of a query."""
-    return writer._df._jdf.queryExecution().analyzed()
 
 
 def physical_plan(spark: SparkSession, writer: DataStreamWriter) -> str:
     """Return the text of the physical plan, which Spark makes as if the query were in another mode. The shuffles are the same."""
-    execution = writer._df._jdf.queryExecution()
-    return str(java_class(spark, PYTHON_SQL).explainString(execution, "simple"))
+    return str(java_class(spark, PYTHON_SQL).explainString(writer_plans(writer), "simple"))
 
 
 def _kind(relation: Any) -> str:
     is_named = str(relation.getClass().getSimpleName()) == "StreamingRelationV2"
     return str(relation.sourceName()) if is_named else "unknown"
-
-
-def _field(writer: DataStreamWriter, name: str) -> Any:
-    field = writer._jwrite.getClass().getDeclaredField(name)
-    field.setAccessible(True)
-    return field.get(writer._jwrite)

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.listener import SourceProgress
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from airflow_adaptive.job.jvm import writer_plan
+from airflow_adaptive.job.jvm import writer_plans
 from airflow_adaptive.job.protocol.documents import QueryReport
 from airflow_adaptive.job.protocol.sources import Shuffle, SourceReport
 from airflow_adaptive.job.queries.sources.kafka_topics import KafkaTopics, kafka_relations
@@ -114,7 +114,7 @@ def require_known_topics(
     Raises:
         TopicRecreatedError: the offsets in the checkpoint do not apply.
     """
-    for _, relation in kafka_relations(spark, writer_plan(writer)):
+    for _, relation in kafka_relations(spark, writer_plans(writer).analyzed()):
         source = KafkaTopics(spark, relation, checkpoint, warn)
         try:
             source.require_known_topics()

@@ -109,6 +109,7 @@ class LongRunningDriver(SimulatedDriver):
             stateOperators=[],
             sources=[],
             sink=SimpleNamespace(description="ForeachBatchSink"),
+            observedMetrics={},
         )
         self.counter.update(progress, lambda: [progress])
 

@@ -30,6 +30,7 @@ from airflow_adaptive.job.protocol.documents import (
     ExecutorReport,
     FailureReport,
     JournalDocument,
+    LatencyReport,
     QueryReport,
     RescaleDocument,
 )
@@ -75,6 +76,7 @@ STATUS = DriverStatus(
                 ),
             ),
             sink="KafkaTable",
+            latency=LatencyReport(rows=3, p50_ms=9, p95_ms=51, p99_ms=71, max_ms=72),
         ),
     ),
     failure=FailureReport(error_class="E", message="m", causes=("A", "B")),

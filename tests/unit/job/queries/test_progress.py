@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from pyspark.sql import Row
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from airflow_adaptive.job.protocol.documents import QueryReport
+from airflow_adaptive.job.protocol.documents import LatencyReport, QueryReport
+from airflow_adaptive.job.queries.latency import METRIC
 from airflow_adaptive.job.queries.progress import NO_WATERMARK, ProgressCounter
 
 
@@ -202,6 +204,16 @@ def test_event_time_delay_is_the_age_of_the_newest_event_at_the_trigger():
     assert query.counter.report.event_time_delay_s == 29.5
     query.update(progress(1, watermark="2025-12-31T23:59:20.500Z"))
     assert query.counter.report.event_time_delay_s is None
+
+
+def test_latency_is_that_of_the_newest_batch_with_rows():
+    query = Following()
+    measured = progress(0)
+    measured.observedMetrics[METRIC] = Row(rows=3, percentiles=[9, 51, 71], max=72)
+    query.update(measured)
+    query.update(progress(1, rows=0))
+    assert query.counter.report is not None
+    assert query.counter.report.latency == LatencyReport(rows=3, p50_ms=9, p95_ms=51, p99_ms=71, max_ms=72)
 
 
 def test_each_source_of_the_newest_batch_is_reported():

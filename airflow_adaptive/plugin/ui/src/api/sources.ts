@@ -12,10 +12,20 @@ export interface Source {
   input_limit: number | null;
 }
 
+/** Latency of the rows of the newest batch with rows, in milliseconds. */
+export interface Latency {
+  rows: number;
+  p50_ms: number;
+  p95_ms: number;
+  p99_ms: number;
+  max_ms: number;
+}
+
 export interface Query {
   name: string;
   shuffle: string | null;
   event_time_delay_s: number | null;
   sources: Source[];
   sink: string | null;
+  latency: Latency | null;
 }

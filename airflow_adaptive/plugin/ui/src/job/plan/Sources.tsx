@@ -3,7 +3,7 @@ import type { Query } from "../../api/sources";
 import { ColumnHeaders } from "../../components/layout/ColumnHeaders";
 import { Section } from "../../components/layout/Section";
 import { count, duration, exact } from "../../lib/format/format";
-import { deliveryText, lagText, limitText } from "./sourceText";
+import { deliveryText, lagText, latencyText, limitText } from "./sourceText";
 
 const COLUMNS = [
   "Query",
@@ -48,7 +48,7 @@ export const Sources = ({ queries }: { queries: Query[] }) => (
         </Table.Root>
       </Table.ScrollArea>
     )}
-    {queries.map(deliveryText).map(
+    {[...queries.map(latencyText), ...queries.map(deliveryText)].map(
       (text, index) =>
         text !== null && (
           <Text fontSize="sm" key={index} mt={2}>

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Source } from "../../api/sources";
-import { deliveryText, lagText, limitText } from "./sourceText";
+import { deliveryText, lagText, latencyText, limitText } from "./sourceText";
 
 const source = (more: Partial<Source>): Source => ({
   kind: "KafkaV2",
@@ -34,6 +34,20 @@ describe("a source", () => {
     expect(lagText(source({ lag_s: 75.2, is_lag_minimum: true }))).toBe("at least 1 m 15 s");
     expect(lagText(source({ lag_s: null }))).toBe("–");
   });
+});
+
+describe("a query", () => {
+  it("has percentiles of its latency", () =>
+    expect(
+      latencyText({
+        name: "counts",
+        latency: { rows: 1024, p50_ms: 9, p95_ms: 51, p99_ms: 71, max_ms: 1500 },
+      }),
+    ).toBe(
+      "counts has a latency of 9 ms (p50), 51 ms (p95) and 71 ms (p99), at most 1,500 ms: 1,024 rows of the newest batch.",
+    ));
+
+  it("may not measure its latency", () => expect(latencyText({ name: "counts", latency: null })).toBeNull());
 });
 
 describe("a sink", () => {

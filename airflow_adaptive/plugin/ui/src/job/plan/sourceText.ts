@@ -15,6 +15,12 @@ export const limitText = (source: Source, shuffle: string | null): string => {
 export const lagText = ({ lag_s: lag, is_lag_minimum: isMinimum }: Source): string =>
   `${isMinimum ? "at least " : ""}${duration(lag)}`;
 
+/** The latency of the rows of the newest batch, if the script measures it. */
+export const latencyText = ({ name, latency }: Pick<Query, "name" | "latency">): string | null =>
+  latency &&
+  `${name} has a latency of ${exact(latency.p50_ms)} ms (p50), ${exact(latency.p95_ms)} ms (p95) and ` +
+    `${exact(latency.p99_ms)} ms (p99), at most ${exact(latency.max_ms)} ms: ${exact(latency.rows)} rows of the newest batch.`;
+
 /** What a sink guarantees, if it may repeat records. */
 export const deliveryText = ({ name, sink }: Pick<Query, "name" | "sink">): string | null =>
   sink?.startsWith("Kafka")
