@@ -11,7 +11,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install ui ui-check demo playground test test-airflow test-spark test-kubernetes test-kubernetes-long kubernetes-programs test-kafka test-databases test-postgresql test-long test-faults test-weeks chaos check lint format unit explore fleet fleet-long mutants mutants-full fleet-defects tables-age bench-scheduler bench-bodies bench-list bench-balance bench-triggerer bench-outages bench-rescale clean
+.PHONY: help install ui ui-check demo playground test test-airflow test-spark test-kubernetes test-kubernetes-long kubernetes-programs test-kafka test-databases test-postgresql test-long test-faults test-weeks chaos check lint format unit explore fleet fleet-long mutants mutants-full fleet-defects tables-age bench-scheduler bench-bodies bench-list bench-balance bench-triggerer bench-outages bench-rescale bench-real-time clean
 
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -140,6 +140,10 @@ bench-list: install ## measure the response time of the list of 1,000 jobs on a 
 
 bench-balance: install ## measure the balance of tasks on a real Spark cluster, without and with load balancing (at most 6 minutes)
 	$(BIN)/python -m tests.benchmarks.balance
+
+bench-real-time: install ## measure the latency of Real-Time Mode around rescales, on a real broker and a real Spark cluster (about 6 minutes)
+	@$(BIN)/python -m tests.support.kafka.jars
+	$(BIN)/python -m tests.benchmarks.real_time
 
 bench-triggerer: install ## measure a triggerer with 10, 100 and 1,000 jobs (about 15 minutes)
 	$(BIN)/python -m tests.benchmarks.triggerer

@@ -82,6 +82,7 @@ TABLES: Final = {
     "rescale on Kubernetes": PublishedTable(
         page=BENCHMARKS, target="bench-rescale CLUSTER=kubernetes", paths=(*JOB, "tests/support/kubernetes")
     ),
+    "real-time mode": PublishedTable(page=BENCHMARKS, target="bench-real-time", paths=JOB),
     "mutants": PublishedTable(page="docs/proof.md", target="mutants", paths=("airflow_adaptive", "tests/unit")),
 }
 """By the names of the sections that contain the tables."""
