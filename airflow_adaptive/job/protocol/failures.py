@@ -6,6 +6,7 @@ import re
 import traceback
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import starmap
 from pathlib import PurePath
 from typing import Any, Final
 
@@ -22,6 +23,9 @@ WRAPPERS: Final = frozenset({"STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR
 
 CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
 """Start of a message that belongs to one of Spark's error conditions (`SparkThrowableHelper.getMessage`)."""
+
+JVM_ERROR: Final = re.compile(r"(?:^|: )((?:\w+\.)+[\w$]+): (\[[A-Z].*)", re.MULTILINE)
+"""A JVM exception with one of Spark's error conditions in the text of a Python exception (`Py4JJavaError`): its class and message."""
 
 PYTHON_ERROR: Final = re.compile(r"^([A-Za-z_][\w.]*)(?::|$)", re.MULTILINE)
 """The first line after a Python traceback that is not indented."""
@@ -93,11 +97,12 @@ def report_throwable(throwable: Any, query: str) -> FailureReport:
 def report_chain(links: list[ChainedError], query: str | None = None) -> FailureReport:
     """Return the report of a chain of exceptions, outermost first.
 
-    A Python exception in a JVM message becomes a member of the chain.
+    A Python exception in a JVM message becomes a member of the chain, and the JVM exceptions in its text, too: if a function of
+    `foreachBatch` raises an exception of Spark, the JVM gets only its text.
 
     The error class is the first of Spark's error conditions in the chain, or else the class of the innermost exception.
     """
-    chain = [part for link in links for part in (link, last_python_error(link.message)) if part is not None]
+    chain = [part for link in links for part in (link, *_errors_in(link.message))]
     named = next((link for link in chain if link.condition), chain[-1])
     inside = last_python_error(named.message)
     message = named.message if inside is None else f"[{named.condition}] {inside.name}: {inside.message}"
@@ -161,6 +166,14 @@ def _java_chain(throwable: Any) -> Iterator[ChainedError]:
             return
         yield ChainedError(throwable.getClass().getName(), str(throwable.getMessage() or ""))
         throwable = throwable.getCause()
+
+
+def _errors_in(message: str) -> Iterator[ChainedError]:
+    """Yield the Python exception of the last traceback in a message, and the JVM exceptions in its text."""
+    found = last_python_error(message)
+    if found is not None:
+        yield found
+        yield from starmap(ChainedError, JVM_ERROR.findall(message.rpartition(TRACEBACK)[2]))
 
 
 def last_python_error(text: str) -> ChainedError | None:

@@ -88,6 +88,24 @@ def test_a_condition_beats_the_python_exception_that_it_reports():
     assert report.causes[-1] == "my.module.Odd"
 
 
+def test_an_exception_of_spark_in_a_function_of_foreach_batch_keeps_its_condition():
+    error = (
+        "py4j.protocol.Py4JJavaError: An error occurred while calling o88.save.\n"
+        ": org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times\n"
+        "\tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:3122)\n"
+        "Caused by: org.apache.spark.kafka010.KafkaIllegalStateException: [KAFKA_DATA_LOSS.START_OFFSET_RESET] Lost.\n"
+        "\tat org.apache.spark.sql.kafka010.KafkaExceptions$.startOffsetReset(KafkaExceptions.scala:60)"
+    )
+    chain = [
+        ChainedError(STREAM, "[STREAM_FAILED] ..."),
+        ChainedError("py4j.Py4JException", TRACEBACK.format(error=error)),
+    ]
+    report = report_chain(chain, "q")
+    assert report.error_class == "KAFKA_DATA_LOSS.START_OFFSET_RESET"
+    assert report.message == "[KAFKA_DATA_LOSS.START_OFFSET_RESET] Lost."
+    assert report.causes[-2:] == ("py4j.protocol.Py4JJavaError", "org.apache.spark.kafka010.KafkaIllegalStateException")
+
+
 def test_a_message_without_condition_is_named_by_the_innermost_class():
     chain = [ChainedError("A", "[ not a condition"), ChainedError("B", ""), ChainedError("java.io.IOException", "disk")]
     assert report_chain(chain).error_class == "java.io.IOException"
