@@ -9,6 +9,10 @@ ifeq ($(CLUSTER),kubernetes)
 DEMO := $(if $(CONTEXT),airflow_adaptive.local demo --context $(CONTEXT),tests.support.kubernetes_demo)
 endif
 
+ifeq ($(SOURCE),kafka)
+DEMO := tests.support.kafka_demo
+endif
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install ui ui-check demo playground test test-airflow test-spark test-kubernetes test-kubernetes-long kubernetes-programs test-kafka test-databases test-postgresql test-long test-faults test-weeks chaos check lint format unit explore fleet fleet-long mutants mutants-full fleet-defects tables-age bench-scheduler bench-bodies bench-list bench-balance bench-triggerer bench-outages bench-rescale bench-real-time clean
@@ -28,7 +32,7 @@ ui: install ## build the page of adaptive jobs if its sources have changed
 ui-check: install ## check types and style of the page and run its unit tests (half a minute)
 	$(BIN)/python airflow_adaptive/plugin/ui/build.py check
 
-demo: install ## run a real job on a real Airflow and a real Spark cluster (at most 6 minutes; CLUSTER=kubernetes; CONTEXT=kind-kind)
+demo: install ## run a real job on a real Airflow and a real Spark cluster (at most 6 minutes; SOURCE=kafka; CLUSTER=kubernetes; CONTEXT=kind-kind)
 	@$(BIN)/python -m $(DEMO)
 
 playground: install ui ## run the demo, then keep Airflow, Spark and the job running until Ctrl-C

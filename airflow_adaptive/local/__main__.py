@@ -49,10 +49,16 @@ def run_cluster(options: argparse.Namespace) -> int:
 def run_demo(options: argparse.Namespace) -> int:
     """Check the installation, then run the demo."""
     kubernetes = _kubernetes(options)
-    check_prerequisites(on_kubernetes=kubernetes is not None)
+    check_prerequisites(on_kubernetes=kubernetes is not None, with_kafka=options.bootstrap_servers is not None)
     from airflow_adaptive.local.demo.command import run  # noqa: PLC0415  The import needs the packages of the extra "demo".
 
-    return run(options.directory, options.days_per_second, stay=options.stay, kubernetes=kubernetes)
+    return run(
+        options.directory,
+        options.days_per_second,
+        stay=options.stay,
+        kubernetes=kubernetes,
+        bootstrap_servers=options.bootstrap_servers,
+    )
 
 
 def at_least(minimum: int) -> Callable[[str], int]:
@@ -131,11 +137,17 @@ def _add_demo_options(demo: argparse.ArgumentParser) -> None:
         help="days of flights that the generator publishes per second (default: %(default)s)",
     )
     demo.add_argument("--stay", action="store_true", help="keep Airflow, Spark and the job running until Ctrl-C")
-    kubernetes = demo.add_argument_group("on Kubernetes")
-    kubernetes.add_argument(
+    where = demo.add_mutually_exclusive_group()
+    where.add_argument(
+        "--bootstrap-servers",
+        metavar="HOST:PORT",
+        help="brokers of Kafka; the job reads a topic, which the demo creates and deletes (default: the job reads files)",
+    )
+    where.add_argument(
         "--context",
         help="context of a kubeconfig; the job runs in a namespace of this cluster (default: a Spark standalone cluster)",
     )
+    kubernetes = demo.add_argument_group("on Kubernetes")
     kubernetes.add_argument(
         "--kubeconfig", type=Path, default=Path("~/.kube/config"), help="file with the context (default: %(default)s)"
     )

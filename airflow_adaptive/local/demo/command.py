@@ -31,7 +31,12 @@ ERRORS = (
 
 
 def run(
-    directory: Path, days_per_second: float, *, stay: bool = False, kubernetes: KubernetesOptions | None = None
+    directory: Path,
+    days_per_second: float,
+    *,
+    stay: bool = False,
+    kubernetes: KubernetesOptions | None = None,
+    bootstrap_servers: str | None = None,
 ) -> int:
     """Run the demo, and stop every process and remove every object that it created.
 
@@ -40,10 +45,11 @@ def run(
         days_per_second: days of flights that the generator publishes per second.
         stay: whether the job continues after the scenario until the user presses Ctrl-C.
         kubernetes: cluster on which the job runs; a Spark standalone cluster on this machine without it.
+        bootstrap_servers: addresses of brokers of Kafka; without them, the job reads files.
     """
     reporter = Reporter()
     try:
-        cluster = _cluster(directory.resolve(), kubernetes)
+        cluster = _cluster(directory.resolve(), kubernetes, bootstrap_servers)
         with DemoEnvironment(cluster, directory, days_per_second, reporter) as environment:
             correct = Scenario(environment, reporter).run()
             if stay:
@@ -60,7 +66,11 @@ def run(
     return OK if correct else FAILED
 
 
-def _cluster(directory: Path, kubernetes: KubernetesOptions | None) -> DemoCluster:
+def _cluster(directory: Path, kubernetes: KubernetesOptions | None, bootstrap_servers: str | None) -> DemoCluster:
+    if bootstrap_servers is not None:
+        from airflow_adaptive.local.demo.clusters.kafka import KafkaDemo  # noqa: PLC0415  needs the extra "kafka"
+
+        return KafkaDemo(directory / "spark", bootstrap_servers)
     if kubernetes is None:
         return StandaloneDemo(directory / "spark")
     from airflow_adaptive.local.demo.clusters.kubernetes import KubernetesDemo  # noqa: PLC0415  needs the extra "kubernetes"

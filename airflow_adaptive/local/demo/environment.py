@@ -84,7 +84,7 @@ class DemoEnvironment:
         self._reporter.report(
             f"Airflow runs: {self.airflow.url} (user {USERNAME}, password in {self.airflow.password_file})"
         )
-        self.generator = Replay(self._flights / "input")
+        self.generator = Replay(self.cluster.generator_target(self._flights))
         closing.callback(self.generator.stop)
 
     def _dag_is_parsed(self) -> bool:

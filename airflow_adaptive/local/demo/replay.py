@@ -1,4 +1,4 @@
-"""The generator, a process of its own: it replays the flights as a growing directory of files, in event-time order.
+"""The generator, a process of its own: it replays the flights as a growing directory of files or topic of Kafka, in event-time order.
 
 Each line on the standard input of the process contains a date and a speed: the process publishes the days before the date at
 this speed. The scenario therefore controls the position in the data on machines of any speed. The process ends when
@@ -12,9 +12,10 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from itertools import count, groupby
 from operator import attrgetter
 from pathlib import Path
@@ -36,13 +37,20 @@ REPETITION_INTERVAL = timedelta(weeks=53)
 
 Day = tuple[date, list[Flight]]
 
+Publish = Callable[[date, Iterable[Flight]], None]
+"""Publishes the flights of a day."""
+
 
 class Replay:
     """Starts, controls and stops the generator."""
 
-    def __init__(self, directory: Path) -> None:
-        """Start the generator. The generator publishes nothing before the first `release`."""
-        command = [sys.executable, "-m", "airflow_adaptive.local.demo.replay", str(directory)]
+    def __init__(self, target: Sequence[str]) -> None:
+        """Start the generator. The generator publishes nothing before the first `release`.
+
+        Args:
+            target: arguments of the process that name the directory or the topic.
+        """
+        command = [sys.executable, "-m", "airflow_adaptive.local.demo.replay", *target]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True)
 
     def release(self, until: date, days_per_second: float) -> None:
@@ -84,11 +92,25 @@ def _shifted(flight: Flight, shift: timedelta) -> Flight:
     return replace(flight, scheduled=flight.scheduled + shift)
 
 
-def publish(directory: Path, day: date, day_flights: Iterable[Flight]) -> None:
+def publish_file(directory: Path, day: date, day_flights: Iterable[Flight]) -> None:
     """Write the file of a day outside the directory and rename the file into it, so that the job never reads a part of a day."""
     unfinished = directory.parent / f"{directory.name}.unfinished"
     unfinished.write_text("".join(f"{as_json(flight)}\n" for flight in day_flights), encoding="utf-8")
     unfinished.rename(directory / f"{day.isoformat()}.json")
+
+
+def topic_publisher(bootstrap_servers: str, topic: str) -> Publish:
+    """Return the function that publishes a day as records of a topic, and waits until the brokers have the records."""
+    from confluent_kafka import Producer  # noqa: PLC0415  The import needs the extra "kafka".
+
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "enable.idempotence": True})
+
+    def publish(_: date, day_flights: Iterable[Flight]) -> None:
+        for flight in day_flights:
+            producer.produce(topic, as_json(flight))
+        producer.flush()
+
+    return publish
 
 
 def as_json(flight: Flight) -> str:
@@ -103,14 +125,14 @@ def as_json(flight: Flight) -> str:
     )
 
 
-def replay(directory: Path, releases: Iterable[str]) -> None:
+def replay(publish: Publish, releases: Iterable[str]) -> None:
     """Publish day by day up to the date of each release, at the speed of the release."""
     days = endless_days()
     day, day_flights = next(days)
     for release in releases:
         until, days_per_second = release.split()
         while day < date.fromisoformat(until):
-            publish(directory, day, day_flights)
+            publish(day, day_flights)
             time.sleep(1 / float(days_per_second))
             day, day_flights = next(days)
 
@@ -118,13 +140,21 @@ def replay(directory: Path, releases: Iterable[str]) -> None:
 def main() -> None:
     """Read the command line and replay until the standard input ends."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("directory", type=Path, help="directory of the published files")
-    directory = parser.parse_args().directory
-    directory.mkdir(parents=True, exist_ok=True)
+    target = parser.add_mutually_exclusive_group(required=True)
+    target.add_argument("--directory", type=Path, help="directory of the published files, which exists")
+    target.add_argument("--topic", help="topic of the published records, which exists")
+    parser.add_argument("--bootstrap-servers", help="addresses of brokers, with --topic")
     releases: SimpleQueue[str] = SimpleQueue()
-    Thread(target=replay, args=(directory, iter(releases.get, None)), daemon=True).start()
+    publish = _publisher(parser.parse_args())
+    Thread(target=replay, args=(publish, iter(releases.get, None)), daemon=True).start()
     for line in sys.stdin:
         releases.put(line)
+
+
+def _publisher(options: argparse.Namespace) -> Publish:
+    if options.topic is None:
+        return partial(publish_file, options.directory)
+    return topic_publisher(options.bootstrap_servers, options.topic)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ class Change:
 
 
 class DemoCluster(AbstractContextManager[Any], Protocol):
-    """A cluster without a slot at first. The end of the context removes everything of the demo from the cluster."""
+    """A cluster without a slot at first, and the source of the job. The end of the context removes everything of the demo from the cluster."""
 
     dag: str
     """The example DAG that runs the job on the cluster. The job has the same name."""
@@ -50,6 +50,10 @@ class DemoCluster(AbstractContextManager[Any], Protocol):
 
     def parameters(self, flights: Path) -> Mapping[str, str]:
         """Return the parameters of the DAG run, for a directory of input, output and job."""
+        ...
+
+    def generator_target(self, flights: Path) -> Sequence[str]:
+        """Return the arguments that tell the generator where to publish the flights; see `parameters`."""
         ...
 
     def changes(self) -> Sequence[Change]:

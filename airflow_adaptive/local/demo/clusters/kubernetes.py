@@ -113,6 +113,10 @@ class KubernetesDemo:
             "pod_template": str(template),
         }
 
+    def generator_target(self, flights: Path) -> Sequence[str]:
+        """Return the directory that the job reads."""
+        return ("--directory", str(flights / "input"))
+
     def changes(self) -> Sequence[Change]:
         """Return the changes in their order."""
         return (

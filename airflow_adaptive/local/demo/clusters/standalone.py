@@ -43,6 +43,10 @@ class StandaloneDemo:
         """Return the parameters of the DAG run."""
         return {"directory": str(flights)}
 
+    def generator_target(self, flights: Path) -> Sequence[str]:
+        """Return the directory that the job reads."""
+        return ("--directory", str(flights / "input"))
+
     def changes(self) -> Sequence[Change]:
         """Return the changes in their order."""
         return (

@@ -35,6 +35,13 @@ def test_demo_on_kubernetes_needs_another_extra_and_no_java(monkeypatch: pytest.
         prerequisites.check_prerequisites(on_kubernetes=True)
 
 
+def test_demo_with_kafka_needs_another_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prerequisites, "find_java", lambda: None)
+    monkeypatch.setattr(prerequisites, "KAFKA_PACKAGES", ("no_such_package",))
+    with pytest.raises(prerequisites.PrerequisiteError, match=r"needs no_such_package.*\n.*\[demo,kafka\]'$"):
+        prerequisites.check_prerequisites(with_kafka=True)
+
+
 def test_damaged_pyspark_ends_the_demo_with_the_command_that_repairs_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

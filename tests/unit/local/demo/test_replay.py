@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import json
 from datetime import date, datetime, timedelta
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
+import confluent_kafka
 import pytest
 
-from airflow_adaptive.local.demo.replay import END, END_MARKER, endless_days, replay, year
+from airflow_adaptive.local.demo.replay import (
+    END,
+    END_MARKER,
+    as_json,
+    endless_days,
+    publish_file,
+    replay,
+    topic_publisher,
+    year,
+)
 from airflow_adaptive.local.demo.scenario import LAST_HOUR
 
 FAST = 1e6
@@ -46,9 +57,29 @@ def test_year_repeats_later_on_the_same_days_of_the_week(days) -> None:
 def test_replay_publishes_whole_days_as_far_as_released(tmp_path: Path) -> None:
     directory = tmp_path / "input"
     directory.mkdir()
-    replay(directory, [f"{date(2013, 1, 3)} {FAST}\n"])
+    replay(partial(publish_file, directory), [f"{date(2013, 1, 3)} {FAST}\n"])
     assert sorted(file.name for file in tmp_path.rglob("*.json")) == ["2013-01-01.json", "2013-01-02.json"]
     lines = (directory / "2013-01-01.json").read_text().splitlines()
     first = json.loads(lines[0])
     assert first["departed"] is True
     assert datetime.fromisoformat(first["scheduled"]).date() == date(2013, 1, 1)
+
+
+def test_a_day_is_in_the_topic_when_it_is_published(monkeypatch: pytest.MonkeyPatch, days) -> None:
+    written: list[str] = []
+    pending: list[str] = []
+
+    class Producer:
+        def __init__(self, settings: dict[str, object]) -> None:
+            assert settings["bootstrap.servers"] == "broker:9092"
+
+        def produce(self, topic: str, value: str) -> None:
+            pending.append(f"{topic} {value}")
+
+        def flush(self) -> None:
+            written.extend(pending)
+            pending.clear()
+
+    monkeypatch.setattr(confluent_kafka, "Producer", Producer)
+    replay(topic_publisher("broker:9092", "flights"), [f"{date(2013, 1, 2)} {FAST}\n"])
+    assert written == [f"flights {as_json(flight)}" for flight in days[0][1]]
