@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,6 +41,31 @@ def copy(spark, parallelism):
 
 AdaptiveJob(copy).run()
 """
+
+# The function reads no parallelism. Its sink notes the number of tasks after the shuffle and the rows of each batch.
+SHUFFLED = """
+import json, os, sys
+from airflow_adaptive.job import AdaptiveJob
+
+directory = sys.argv[1]
+
+def note(batch, number):
+    ids = sorted(row.id for row in batch.collect())
+    with open(f"{directory}/batch-{number}.written", "w") as file:
+        json.dump({"tasks": batch.rdd.getNumPartitions(), "ids": ids}, file)
+    os.rename(f"{directory}/batch-{number}.written", f"{directory}/batch-{number}.json")
+
+def departures(spark, parallelism):
+    rows = spark.readStream.schema("id long").json(directory + "/in")
+    return rows.repartition("id").writeStream.foreachBatch(note)
+
+AdaptiveJob(departures).run()
+"""
+
+
+def batches(root: Path) -> list[dict[str, object]]:
+    names = sorted(root.glob("batch-*.json"), key=lambda path: int(path.stem.removeprefix("batch-")))
+    return [json.loads(path.read_text()) for path in names]
 
 
 def written(root: Path) -> list[int]:
@@ -124,3 +150,24 @@ def test_finishes_a_bounded_query_with_its_own_name_and_secrets(
     assert status.queries[0].trigger_interval_ms is None
     assert (driver.directory / "checkpoints" / "copied" / "commits").is_dir()
     assert written(tmp_path) == rows.ids
+
+
+@pytest.mark.long
+@pytest.mark.timeout(480)
+def test_a_shuffle_without_state_follows_the_plan_at_a_restart_of_the_query_though_the_script_reads_no_parallelism(
+    driver: DriverOnCluster, rows: Input, tmp_path: Path
+) -> None:
+    rows.write(1)
+    driver.direct(Action.RUN, 1, plan(1, state_partitions=2))
+    driver.submit(SHUFFLED, 1)
+    wait_until(lambda: len(batches(tmp_path)) == 1, 2 * TIMEOUT_S, "the first batch")
+    driver.direct(Action.RUN, 2, replace(plan(1, state_partitions=5, query_version=2), repartition=True))
+    status = driver.wait_status("the second plan", lambda it: it.version == 2)
+    assert status.state is DriverState.RUNNING
+    assert status.vertices_read == ()
+    rows.write(1)
+    wait_until(lambda: len(batches(tmp_path)) == 2, TIMEOUT_S, "a batch of the second plan")
+    found = batches(tmp_path)
+    assert [batch["tasks"] for batch in found] == [2, 5]
+    assert [batch["ids"] for batch in found] == [rows.ids[:10], rows.ids[10:]]
+    assert len(driver.submissions) == 1, "the same driver"
