@@ -34,7 +34,14 @@ log = logging.getLogger(__name__)
 
 ALLOWLIST_CHECK: Final = "spark.sql.streaming.realTimeMode.allowlistCheck"
 
-DYNAMIC_ALLOCATION: Final = "spark.dynamicAllocation.enabled"
+GANG_SETTINGS: Final = {
+    # Spark refuses gangs with dynamic allocation. The driver sets the number of executors itself, and no executor is ever idle too long.
+    "spark.dynamicAllocation.enabled": "false",
+    # A preferred executor is often busy with another task of the gang until the batch ends. Spark would wait 3 s for the executor in each batch,
+    # and the rows of the batch with it.
+    "spark.locality.wait": "0s",
+}
+"""Settings of the context, which Spark reads before each batch."""
 
 MIN_BATCH: Final = "spark.sql.streaming.realTimeMode.minBatchDuration"
 
@@ -77,8 +84,8 @@ class RealTimeMode:
         if not chosen:
             return
         self._spark.conf.set(FORMAT, str(OLDEST_FORMAT))
-        # Spark refuses gangs with dynamic allocation. The driver sets the number of executors itself, and no executor is ever idle too long.
-        self._spark._jsc.sc().conf().set(DYNAMIC_ALLOCATION, "false")
+        for setting, value in GANG_SETTINGS.items():
+            self._spark._jsc.sc().conf().set(setting, value)
         plans = {name: physical_plan(self._spark, writer) for name, writer in chosen.items()}
         self._stateless = {name for name, text in plans.items() if not WITH_STATE.search(text)}
         facts = {

@@ -13,7 +13,7 @@ from airflow_adaptive.job.control.interfaces import MissingSlotsError
 from airflow_adaptive.job.protocol.documents import DriverPlan
 from airflow_adaptive.job.queries.real_time import real_time_mode
 from airflow_adaptive.job.queries.real_time.preconditions import RealTimeModeError
-from airflow_adaptive.job.queries.real_time.real_time_mode import DYNAMIC_ALLOCATION, RealTimeMode
+from airflow_adaptive.job.queries.real_time.real_time_mode import GANG_SETTINGS, RealTimeMode
 from airflow_adaptive.job.queries.real_time.writer_settings import WriterSettings
 from airflow_adaptive.job.state.repartition import FORMAT, RepartitionError
 
@@ -116,7 +116,9 @@ def test_gang_has_the_partitions_of_all_topics_and_one_of_each_shuffle(mode: Rea
 
 def test_session_is_ready_for_real_time_mode(mode: RealTimeMode, session: Session) -> None:
     accept(mode, plan(3), counts=Writer())
-    assert (session[FORMAT], session[DYNAMIC_ALLOCATION]) == ("2", "false")
+    assert session[FORMAT] == "2"
+    assert GANG_SETTINGS.items() <= session.items()
+    assert session["spark.locality.wait"] == "0s"
 
 
 def test_queries_in_another_mode_keep_the_session_and_the_plan(mode: RealTimeMode, session: Session) -> None:
