@@ -47,8 +47,9 @@ class SourceReport:
         lag_rows: unread rows of all partitions.
         skew: largest lag of a partition relative to the mean of all partitions, 1 without a lag.
         worst_partition: partition with the most unread rows, such as `flights-3`, None without a lag.
-        lag_s: age of the oldest unread row in seconds, 0 without unread rows, None if the age is unknown.
-        is_lag_minimum: whether the oldest unread row is older than `lag_s`, because it was there before the driver's first poll.
+        lag_s: age of the oldest unread row or file in seconds, 0 without unread rows or files, None if the age is unknown.
+        is_lag_minimum: whether the oldest unread row may be older than `lag_s`, because it was there before the driver's first poll, or
+            because Spark has not listed the files since the batch began.
         partition_lags: the partitions with the oldest unread rows, the oldest first.
         input_limit: maximum number of tasks that have read the source in one batch of the run, or that can read it; None if
             unknown.
@@ -56,6 +57,7 @@ class SourceReport:
         position: next row that the query has not committed yet, by topic and by the number of the partition as text. With the
             position, the loop counts the unread rows while no driver runs. Empty for a source with more than 5,000 partitions.
         retention_s: age in seconds at which the brokers delete a row, the smallest of all topics; None without a limit, and if unknown.
+        unread_files: files of a file source that Spark has listed and not read, None for other sources, and if unknown.
     """
 
     kind: str
@@ -70,3 +72,4 @@ class SourceReport:
     min_partitions: int | None = None
     position: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     retention_s: float | None = None
+    unread_files: int | None = None

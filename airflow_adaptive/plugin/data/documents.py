@@ -219,10 +219,13 @@ class Source(Document):
     kind: str = Field(examples=["KafkaV2"])
     partitions: int | None = None
     lag_rows: int | None = Field(default=None, description="Unread rows.")
+    unread_files: int | None = Field(default=None, description="Files that Spark has listed and not read yet.")
     lag_s: float | None = Field(
-        default=None, description="Age of the oldest unread row in seconds; null if it is unknown."
+        default=None, description="Age of the oldest unread row or file in seconds; null if it is unknown."
     )
-    is_lag_minimum: bool = Field(default=False, description="Whether the oldest unread row is older than `lag_s`.")
+    is_lag_minimum: bool = Field(
+        default=False, description="Whether the oldest unread row or file may be older than `lag_s`."
+    )
     skew: float | None = Field(
         default=None, description="Largest lag of a partition relative to the mean of all partitions."
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,7 +22,9 @@ from airflow_adaptive.job.queries.sources.offsets import read_offsets, unread_ro
 from airflow_adaptive.job.queries.sources.query_plan import shuffle_of
 from airflow_adaptive.job.queries.sources.read_position import ReadPosition, read_position
 from airflow_adaptive.job.queries.sources.source_monitor import PolledSource, SourceMonitor, error_text
-from airflow_adaptive.job.queries.sources.source_report import report_at_batch, report_polled
+from airflow_adaptive.job.queries.sources.source_report import kind_of, report_at_batch, report_polled
+from airflow_adaptive.job.queries.sources.unread_files import KIND as FILES
+from airflow_adaptive.job.queries.sources.unread_files import FileSources, UnreadFiles, report_files
 
 
 class QuerySources:
@@ -37,13 +40,16 @@ class QuerySources:
         self._spark = spark
         self._warn = warn
         self._monitor = SourceMonitor(warn)
+        self._files = FileSources(spark, warn)
         self._limits: dict[int, int] = {}
         """Largest input limit of each source in the batches of the run."""
 
     def begin(self, query: StreamingQuery) -> None:
         """Begin to poll the sources of a run."""
         self._limits.clear()
-        self._monitor.begin(_Run(self._spark, query._jsq.streamingQuery(), self._warn))
+        execution = query._jsq.streamingQuery()
+        self._files.begin(execution)
+        self._monitor.begin(_Run(self._spark, execution, self._warn))
 
     def end(self) -> None:
         """End the polls of the run."""
@@ -64,10 +70,13 @@ class QuerySources:
         if not progress:
             before = tuple(report_polled(lag, {}) for lag in self._monitor.before_first_batch())
             return replace(report, sources=before) if before else report
-        sources = tuple(self._report(number, source) for number, source in enumerate(progress))
+        files = self._files.unread() if any(kind_of(source.description) == FILES for source in progress) else {}
+        sources = tuple(self._report(number, source, files) for number, source in enumerate(progress))
         return replace(report, sources=sources, shuffle=self._monitor.shuffle)
 
-    def _report(self, number: int, source: SourceProgress) -> SourceReport:
+    def _report(self, number: int, source: SourceProgress, files: Mapping[int, UnreadFiles]) -> SourceReport:
+        if kind_of(source.description) == FILES:
+            return report_files(files.get(number), time.time())
         read = read_offsets(source.endOffset)
         lag = None if read is None else self._monitor.lag(number, source.description, read)
         if read is None or lag is None:

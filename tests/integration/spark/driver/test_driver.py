@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_adaptive.job.protocol.documents import Action, DriverState
+from airflow_adaptive.job.protocol.documents import Action, DriverState, DriverStatus
+from airflow_adaptive.job.protocol.sources import SourceReport
 from airflow_adaptive.local.waiting import wait_until
 from tests.support.driver.driver_on_cluster import JOB, ROWS, TIMEOUT_S, DriverOnCluster, Input, plan, sink_rows
 
@@ -62,10 +63,25 @@ def departures(spark, parallelism):
 AdaptiveJob(departures).run()
 """
 
+SLOW = """
+import sys
+from airflow_adaptive.job import AdaptiveJob
+
+def copy(spark, parallelism):
+    rows = spark.readStream.schema("id long").option("maxFilesPerTrigger", 2).json(sys.argv[1] + "/in")
+    return rows.writeStream.format("json").option("path", sys.argv[1] + "/out").trigger(processingTime="5 seconds")
+
+AdaptiveJob(copy).run()
+"""
+
 
 def batches(root: Path) -> list[dict[str, object]]:
     names = sorted(root.glob("batch-*.json"), key=lambda path: int(path.stem.removeprefix("batch-")))
     return [json.loads(path.read_text()) for path in names]
+
+
+def source(status: DriverStatus) -> SourceReport | None:
+    return next((source for query in status.queries for source in query.sources), None)
 
 
 def written(root: Path) -> list[int]:
@@ -171,3 +187,26 @@ def test_a_shuffle_without_state_follows_the_plan_at_a_restart_of_the_query_thou
     assert [batch["tasks"] for batch in found] == [2, 5]
     assert [batch["ids"] for batch in found] == [rows.ids[:10], rows.ids[10:]]
     assert len(driver.submissions) == 1, "the same driver"
+
+
+@pytest.mark.long
+def test_driver_reports_the_files_that_spark_has_listed_and_not_read(driver: DriverOnCluster, rows: Input) -> None:
+    rows.write(12)
+    driver.direct(Action.RUN, 1, plan(1))
+    driver.submit(SLOW, executors=1)
+    status = driver.wait_status(
+        "unread files", lambda now: (found := source(now)) is not None and bool(found.unread_files)
+    )
+    found = source(status)
+    assert found is not None
+    assert found.unread_files in {10, 8, 6, 4, 2}
+    assert found.lag_s is not None
+    assert found.lag_s > 0
+    assert not found.is_lag_minimum
+
+    status = driver.wait_status(
+        "no unread file", lambda now: (found := source(now)) is not None and found.unread_files == 0
+    )
+    found = source(status)
+    assert found is not None
+    assert (found.lag_s, found.is_lag_minimum) == (0.0, True)

@@ -5,6 +5,7 @@ export interface Source {
   kind: string;
   partitions: number | null;
   lag_rows: number | null;
+  unread_files: number | null;
   lag_s: number | null;
   is_lag_minimum: boolean;
   skew: number | null;

@@ -2,14 +2,14 @@ import { Table, Text } from "@chakra-ui/react";
 import type { Query } from "../../api/sources";
 import { ColumnHeaders } from "../../components/layout/ColumnHeaders";
 import { Section } from "../../components/layout/Section";
-import { count, duration, exact } from "../../lib/format/format";
-import { deliveryText, lagText, latencyText, limitText } from "./sourceText";
+import { duration, exact } from "../../lib/format/format";
+import { deliveryText, lagText, latencyText, limitText, unreadText } from "./sourceText";
 
 const COLUMNS = [
   "Query",
   "Source",
   "Partitions",
-  "Unread rows",
+  "Unread",
   "Lag",
   "Skew",
   "Worst partition",
@@ -35,7 +35,7 @@ export const Sources = ({ queries }: { queries: Query[] }) => (
                   <Table.Cell overflowWrap="anywhere">{query.name}</Table.Cell>
                   <Table.Cell>{source.kind}</Table.Cell>
                   <Table.Cell>{exact(source.partitions)}</Table.Cell>
-                  <Table.Cell>{count(source.lag_rows)}</Table.Cell>
+                  <Table.Cell>{unreadText(source)}</Table.Cell>
                   <Table.Cell>{lagText(source)}</Table.Cell>
                   <Table.Cell>{source.skew === null ? "–" : `${exact(source.skew)} ×`}</Table.Cell>
                   <Table.Cell overflowWrap="anywhere">{source.worst_partition ?? "–"}</Table.Cell>

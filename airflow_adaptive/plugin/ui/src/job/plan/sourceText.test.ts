@@ -1,11 +1,12 @@
 import { describe, expect, it } from "vitest";
 import type { Source } from "../../api/sources";
-import { deliveryText, lagText, latencyText, limitText } from "./sourceText";
+import { deliveryText, lagText, latencyText, limitText, unreadText } from "./sourceText";
 
 const source = (more: Partial<Source>): Source => ({
   kind: "KafkaV2",
   partitions: 8,
   lag_rows: 0,
+  unread_files: null,
   lag_s: 0,
   is_lag_minimum: false,
   skew: 1,
@@ -28,6 +29,14 @@ describe("a source", () => {
   );
 
   it("may have no limit", () => expect(limitText(source({ input_limit: null }), "none")).toBe("–"));
+
+  it("has unread rows or unread files", () => {
+    expect(unreadText(source({ lag_rows: 1 }))).toBe("1 row");
+    expect(unreadText(source({ lag_rows: 12_345 }))).toBe("12.3K rows");
+    expect(unreadText(source({ lag_rows: null, unread_files: 1 }))).toBe("1 file");
+    expect(unreadText(source({ lag_rows: null, unread_files: 0 }))).toBe("0 files");
+    expect(unreadText(source({ lag_rows: null }))).toBe("–");
+  });
 
   it("has a lag, which may be larger than the known one", () => {
     expect(lagText(source({ lag_s: 75.2 }))).toBe("1 m 15 s");

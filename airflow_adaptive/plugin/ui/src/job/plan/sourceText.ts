@@ -1,5 +1,5 @@
 import type { Query, Source } from "../../api/sources";
-import { duration, exact } from "../../lib/format/format";
+import { count, duration, exact } from "../../lib/format/format";
 
 /** The number of tasks that can read a source, and what it means for the slots of the job. */
 export const limitText = (source: Source, shuffle: string | null): string => {
@@ -11,7 +11,13 @@ export const limitText = (source: Source, shuffle: string | null): string => {
   return `${tasks}: more than ${exact(limit)} slot${limit === 1 ? "" : "s"} would idle`;
 };
 
-/** The age of the oldest unread row. */
+/** The unread rows of a source that counts rows, or the unread files. */
+export const unreadText = ({ lag_rows: rows, unread_files: files }: Source): string => {
+  if (rows !== null) return `${count(rows)} row${rows === 1 ? "" : "s"}`;
+  return files === null ? "–" : `${count(files)} file${files === 1 ? "" : "s"}`;
+};
+
+/** The age of the oldest unread row or file. */
 export const lagText = ({ lag_s: lag, is_lag_minimum: isMinimum }: Source): string =>
   `${isMinimum ? "at least " : ""}${duration(lag)}`;
 
