@@ -25,6 +25,7 @@ from airflow_adaptive.declaration.placement import RunningJob
 from airflow_adaptive.declaration.rendered import with_numbers
 from airflow_adaptive.declaration.spark_submit.dependencies import Dependencies, Items
 from airflow_adaptive.declaration.spark_submit.other_parameters import INSTEAD
+from airflow_adaptive.declaration.spark_submit.spark_lineage import PARENT, TRANSPORT, is_on, with_lineage
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.job_loop import cancel_until_ended, kill_driver, run_job_loop
 from airflow_adaptive.launch.loop_events import deployed_spec, superseded_event
@@ -124,6 +125,10 @@ class AdaptiveSparkOperator(BaseOperator):
         py_files: additional Python modules and zip files. (templated)
         driver_class_path: additional class path of the driver, with paths on the machine of the driver. (templated)
         name: name of the Spark application, by default the id of the job. (templated)
+        openlineage_inject_parent_job_info: whether Spark's own OpenLineage events name the run of this task as their parent. By default
+            `[openlineage] spark_inject_parent_job_info`.
+        openlineage_inject_transport_info: whether Spark sends its OpenLineage events where Airflow sends its own. By default `[openlineage]
+            spark_inject_transport_info`. Secrets of the transport belong into the extra field `secret-conf` of the connection.
         not_secret: names in `conf`, `env_vars` and `application_args` that look like names of secrets, and whose values are not secret.
         image: container image with Spark, of driver and executors. This parameter and the nine following parameters apply on Kubernetes only.
             Volumes and all other settings are Spark properties in `conf`. (templated)
@@ -205,6 +210,8 @@ class AdaptiveSparkOperator(BaseOperator):
         py_files: Items = None,
         driver_class_path: str | None = None,
         name: str | None = None,
+        openlineage_inject_parent_job_info: bool | None = None,
+        openlineage_inject_transport_info: bool | None = None,
         not_secret: Sequence[str] = (),
         image: str | None = None,
         service_account_name: str | None = None,
@@ -261,6 +268,8 @@ class AdaptiveSparkOperator(BaseOperator):
         self.py_files = py_files
         self.driver_class_path = driver_class_path
         self.name = name
+        self.openlineage_inject_parent_job_info = openlineage_inject_parent_job_info
+        self.openlineage_inject_transport_info = openlineage_inject_transport_info
         self.not_secret = not_secret
         self.image = image
         self.service_account_name = service_account_name
@@ -320,7 +329,7 @@ class AdaptiveSparkOperator(BaseOperator):
             return self._run_batch()
         task = self._identify(context)
         cancel_at = None if self.execution_timeout is None else datetime.now(UTC) + self.execution_timeout
-        spec = self._request_running(self._spec(attempt=f"{task}/{uuid4().hex}"))
+        spec = self._request_running(self._with_lineage(self._spec(attempt=f"{task}/{uuid4().hex}"), context))
         self._report_takeover(task)
         context["ti"].xcom_push(XCOM_ATTEMPT, spec.attempt)
         if self.deferrable:
@@ -346,7 +355,7 @@ class AdaptiveSparkOperator(BaseOperator):
         task = self._identify(context)
         if event["status"] == "recycle":
             cancel_at = None if event["cancel_at"] is None else datetime.fromisoformat(event["cancel_at"])
-            self._defer(*self._redeployed(event), task, cancel_at)
+            self._defer(*self._redeployed(event, context), task, cancel_at)
         return self._end(context, event)
 
     def on_kill(self) -> None:
@@ -419,7 +428,7 @@ class AdaptiveSparkOperator(BaseOperator):
                 *(self.job, attempt),
             )
 
-    def _redeployed(self, event: Mapping[str, Any]) -> tuple[JobSpec, ConnectionIds, str]:
+    def _redeployed(self, event: Mapping[str, Any], context: Context) -> tuple[JobSpec, ConnectionIds, str]:
         """Return the running job as declared now, with its connections and the folder of its directory.
 
         If the declaration is invalid, or would move the job, the job stays as deployed before, because a running job must keep its loop.
@@ -430,7 +439,8 @@ class AdaptiveSparkOperator(BaseOperator):
         except SnapshotError as error:
             raise AirflowException(f"job {self.job!r}: {error}") from error  # A retry adopts the job.
         try:
-            spec = self._spec(event["attempt"], RunningJob(connections=connections, directory=deployed.directory))
+            running = RunningJob(connections=connections, directory=deployed.directory)
+            spec = self._with_lineage(self._spec(event["attempt"], running), context)
         except Exception as error:  # noqa: BLE001  The libraries of storages raise exceptions of any class.
             self.log.warning("The job continues as it was deployed before: %s", error)
             return deployed, connections, event["base"]
@@ -464,6 +474,17 @@ class AdaptiveSparkOperator(BaseOperator):
             asyncio.run(self._declared.require_unmoved(deployed_base(self._name)))
         record_base(self._name, self.job_directory)
         return spec
+
+    def _with_lineage(self, spec: JobSpec, context: Context) -> JobSpec:
+        """Return the job with the Spark properties of OpenLineage, if the task or the administrator requests them."""
+        with validation.airflow_errors(self.job):
+            properties = with_lineage(
+                spec.conf,
+                context,
+                parent=is_on(self.openlineage_inject_parent_job_info, PARENT),
+                transport=is_on(self.openlineage_inject_transport_info, TRANSPORT),
+            )
+        return replace(spec, conf=properties)
 
     def _defer(
         self, spec: JobSpec, connections: ConnectionIds, base: str, task: TaskKey, cancel_at: datetime | None

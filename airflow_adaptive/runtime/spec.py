@@ -21,6 +21,9 @@ APPLICATION_NAME = "spark.app.name"
 FINGERPRINT_CHARACTERS = 16
 """Length of a fingerprint: sufficient to distinguish the deployments of a job, too short to reveal their content."""
 
+LINEAGE = ("spark.openlineage.parent", "spark.openlineage.rootParent", "spark.openlineage.transport.")
+"""Beginnings of the names of Spark properties that only change where lineage is reported."""
+
 
 class SizeError(ValueError):
     """The size of a driver or an executor is one that Spark refuses.
@@ -129,8 +132,12 @@ class JobSpec:
 
     @property
     def deployment(self) -> str:
-        """Fingerprint of everything that a driver is started with. A driver with another fingerprint runs an outdated job."""
-        parts = [self.script, self.py_files, self.args, dict(self.conf), dict(self.env)]
+        """Fingerprint of everything that a driver is started with. A driver with another fingerprint runs an outdated job.
+
+        The lineage of a job is not part of it, because each run of the task is another parent.
+        """
+        conf = {name: value for name, value in self.conf.items() if not name.startswith(LINEAGE)}
+        parts = [self.script, self.py_files, self.args, conf, dict(self.env)]
         templates = [self.driver_template, self.executor_template]
         text = json.dumps([*parts, asdict(self.driver), asdict(self.executor), *templates], sort_keys=True)
         return sha256(text.encode()).hexdigest()[:FINGERPRINT_CHARACTERS]

@@ -6,8 +6,6 @@ YARN = "leave it out, because airflow-adaptive runs jobs on standalone clusters 
 
 TRACKED = "leave it out, because the scheduler observes the driver"
 
-LINEAGE = "leave it out, and set spark.extraListeners and spark.openlineage.* in `conf`"
-
 KERBEROS = "leave it out, because airflow-adaptive does not support Kerberos"
 
 INSTEAD = {
@@ -17,8 +15,6 @@ INSTEAD = {
     "java_class": "leave it out, because airflow-adaptive runs PySpark scripts only; use SparkSubmitOperator for JVM applications",
     "keytab": KERBEROS,
     "num_executors": "use parallelism=(lower, upper): bounds of the slots, which are the cores of all executors",
-    "openlineage_inject_parent_job_info": LINEAGE,
-    "openlineage_inject_transport_info": LINEAGE,
     "post_submit_commands": "leave it out, and run the commands in a task that follows",
     "principal": KERBEROS,
     "proxy_user": "leave it out, because a driver runs as the user of its worker, or of its image",

@@ -101,5 +101,5 @@ def test_running_job_is_not_turned_into_a_batch_by_a_new_deployment(make, make_b
         "connections": {"spark": "spark_default"},
         "base": "file:///jobs",
     }
-    redeployed = make_batch()._redeployed(event)
+    redeployed = make_batch()._redeployed(event, {"ti": FakeInstance()})
     assert redeployed == (decode(JobSpec, event["spec"]), ConnectionIds("spark_default"), "file:///jobs")

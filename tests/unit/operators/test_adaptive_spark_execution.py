@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.providers.openlineage.utils import spark as openlineage
 from airflow.sdk import Asset
 from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout, TaskDeferralError
@@ -97,6 +98,17 @@ def recycled(trigger: AdaptiveJobTrigger) -> dict[str, Any]:
     """The event of a trigger whose lifetime has passed."""
     cancel_at = None if trigger.cancel_at is None else datetime.fromisoformat(trigger.cancel_at)
     return recycle_event(trigger._job, trigger._connections, trigger.base, cancel_at)
+
+
+def test_run_of_the_task_is_the_parent_of_the_lineage_of_spark(make, airflow, monkeypatch):
+    """The driver of an earlier run of the task continues, because the lineage is no reason for a new driver."""
+    runs = iter(("run-1", "run-2"))
+    parent = "spark.openlineage.parentRunId"
+    monkeypatch.setattr(openlineage, "_get_parent_job_information_as_spark_properties", lambda _: {parent: next(runs)})
+    job = make(openlineage_inject_parent_job_info=True)
+    first, second = (deferral(job.execute, {"ti": FakeInstance()})._job for _ in range(2))
+    assert [spec.conf[parent] for spec in (first, second)] == ["run-1", "run-2"]
+    assert first.deployment == second.deployment
 
 
 def test_event_of_a_triggerer_of_another_version_is_refused_with_the_remedy(make, airflow, tmp_path):
