@@ -6,7 +6,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from airflow.sdk import ObjectStoragePath
 
@@ -29,6 +29,9 @@ log = logging.getLogger(__name__)
 RETRY_INTERVAL = timedelta(seconds=5)
 """Interval between two attempts to read the connections."""
 
+LOCAL_SCHEMES: Final = ("file", "local")
+"""Schemes of paths on this machine, whose URIs have no host (fsspec)."""
+
 
 def job_directory(base: str, job: str) -> FsspecJobDirectory:
     """Return the directory of a job; blocks on Airflow's connections.
@@ -46,8 +49,8 @@ def job_directory(base: str, job: str) -> FsspecJobDirectory:
 def _storage(base: str) -> Storage:
     """Return the storage of a folder of job directories. Raises as `job_directory`."""
     scheme, separator, rest = base.partition("://")
-    local = rest if scheme == "file" else base
-    if not local.startswith("/") and (not separator or scheme == "file"):
+    is_local = not separator or scheme in LOCAL_SCHEMES
+    if is_local and not (rest if separator else base).startswith("/"):
         # Worker, triggerer and cluster would each use a different folder.
         raise ValueError(f"job_directory {base!r} is not absolute: write file:///folder, or s3://bucket/folder")
     path = ObjectStoragePath(base)

@@ -19,7 +19,7 @@ from airflow_adaptive.stores.store_access import StoreUnavailableError
 from airflow_adaptive.stores.task_xcoms import TaskKey
 
 
-@pytest.mark.parametrize("base", ["jobs", "./jobs", "file://jobs", ""])
+@pytest.mark.parametrize("base", ["jobs", "./jobs", "file://jobs", "local://host/jobs", ""])
 def test_directory_that_is_not_absolute_is_refused(base: str) -> None:
     """Worker, triggerer and cluster would each use a different folder."""
     with pytest.raises(ValueError, match="is not absolute: write file:///folder"):
