@@ -63,6 +63,7 @@ async def test_job_waits_for_its_gang_and_rescales_between_batches(
     await job.close()
 
 
+@pytest.mark.long
 @pytest.mark.asyncio
 async def test_failure_of_a_gang_is_one_restart_and_fewer_slots_continue_the_counts(
     spark_cluster: LocalCluster, kafka: KafkaCluster, topic: str, tmp_path: Path
