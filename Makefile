@@ -117,8 +117,8 @@ explore: install ## explore the state space of small jobs for five minutes, and 
 fleet: install ## simulate fleets of jobs from seeds, and check the invariants (SEEDS=1-1000; JOBS=300)
 	$(BIN)/python -m airflow_adaptive.testing.fleet $(or $(SEEDS),1-50) $(if $(JOBS),--jobs $(JOBS))
 
-fleet-long: install ## simulate 10,000 seeds and fleets of 300 jobs; results in docs/faults.md (hours; resumes)
-	$(BIN)/python -m tests.support.fleet.long_run
+fleet-long: install ## simulate the next 1,000 seeds and a fleet of 300 jobs; results in docs/faults.md (SEEDS=1000; an hour; resumes)
+	$(BIN)/python -m tests.support.fleet.long_run $(if $(SEEDS),--seeds $(SEEDS))
 
 mutants: install ## mutate a sample of the code of each package, and check that the tests detect the mutants (hours; resumes; PACKAGES="spark stores")
 	$(BIN)/python -m tests.support.mutation.mutants $(PACKAGES)

@@ -131,8 +131,9 @@ class Environment:
         return [triggerer for triggerer in self.airflow.triggerers if triggerer.process.is_alive]
 
     def task_state(self, job: str) -> TaskState | None:
-        """Return the state of the task of a job."""
-        return self.airflow.scheduler.instance(self.airflow.scheduler.tasks[job]).state
+        """Return the state of the task of a job; None also before the DAG run."""
+        task = self.airflow.scheduler.tasks.get(job)
+        return None if task is None else self.airflow.scheduler.instance(task).state
 
     def summary(self, job: str) -> Mapping[str, Any]:
         """Return the published summary of a job; empty without one."""

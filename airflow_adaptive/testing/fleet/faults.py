@@ -293,13 +293,16 @@ class Faults:
     def task_is_marked_failed(self, event: PlannedEvent) -> Action:
         """A user marks the task of a job as failed."""
         job = self._job(event)
-        self._env.airflow.users.end_task(job, TaskState.FAILED)
-        self._env.marked_failed.add(job)
+        if self._has_run(job):
+            self._env.airflow.users.end_task(job, TaskState.FAILED)
+            self._env.marked_failed.add(job)
         return nothing
 
     def task_is_cleared(self, event: PlannedEvent) -> Action:
         """A user clears the task of a job."""
-        self._clear(self._job(event))
+        job = self._job(event)
+        if self._has_run(job):
+            self._clear(job)
         return nothing
 
     def controller_fails(self, event: PlannedEvent) -> Action:
@@ -310,6 +313,10 @@ class Faults:
             FleetController.is_broken = False
 
         return end
+
+    def _has_run(self, job: str) -> bool:
+        """Return whether the task of a job exists; a DAG run may begin later than an event."""
+        return job in self._env.airflow.scheduler.tasks
 
     def _clear(self, job: str) -> None:
         self._env.airflow.users.clear_task(job)

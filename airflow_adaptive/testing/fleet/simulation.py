@@ -76,6 +76,8 @@ def simulate(scenario: Scenario) -> Simulated:
         violation = ViolationError("", "")
     except ViolationError as error:
         violation = error
+    except Exception as error:  # noqa: BLE001  a violation of this seed, so that the other seeds of a long run continue
+        violation = ViolationError("exceptions", f"{type(error).__name__}: {error}")
     finally:
         logging.disable(logging.NOTSET)
     return Simulated(outcome=_outcome(environment, violation), history=environment.history.lines)

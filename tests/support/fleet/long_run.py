@@ -1,6 +1,7 @@
-"""Simulates ten thousand seeds and some fleets of 300 jobs, and publishes the results in docs/faults.md: `make fleet-long`.
+"""Simulates the seeds that follow the published ones, and adds them to the record in docs/faults.md: `make fleet-long`.
 
-The run takes hours. The outcomes are kept by commit in `.fleet`, so an interrupted run continues with the missing seeds.
+Each thousand seeds also contain a fleet of 300 jobs. The run takes hours. The outcomes are kept by commit in `.fleet`, and the record
+is published after each part, so an interrupted run continues where it stopped.
 """
 
 from __future__ import annotations
@@ -9,84 +10,105 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from airflow_adaptive.testing.fleet.campaign import run_seeds
 from airflow_adaptive.testing.fleet.simulation import Outcome
-from tests.support.published_tables import head, publish
+from tests.support.fleet.record import next_seed, row, rows, table
+from tests.support.page_sections import section
+from tests.support.published_tables import TABLES, head, publish_rows
 from tests.support.repository import ROOT
 
 FOLDER: Final = ROOT / ".fleet"
-HEADER: Final = "| Jobs | Seeds | Virtual hours | Facts | Violations |\n|---|---|---:|---:|---|"
+PAGE: Final = ROOT / TABLES["fleets"].page
+SEEDS_OF_A_PART: Final = 100
+SEEDS_PER_LARGE_FLEET: Final = 1000
+LARGE: Final = 300
 
 
 class Part(NamedTuple):
-    """A part of the run.
+    """Seeds whose outcomes are published together.
 
     Attributes:
-        title: number of jobs, for the table.
         jobs: number of jobs of each fleet, None for a number that depends on the seed.
         seeds: the seeds.
     """
 
-    title: str
     jobs: int | None
     seeds: range
 
-
-PARTS: Final = (Part("3 to 10", None, range(1, 10_001)), Part("300", 300, range(1, 11)))
+    @property
+    def title(self) -> str:
+        """Number of jobs, for the table."""
+        return "3 to 10" if self.jobs is None else str(self.jobs)
 
 
 class Results:
-    """Outcomes of one part in a file, with one JSON document for each seed."""
+    """Outcomes in a file, with one JSON document for each seed."""
 
     def __init__(self, path: Path) -> None:
         """Read the outcomes of earlier runs; the file need not exist."""
         self._path = path
         lines = path.read_text().splitlines() if path.exists() else []
-        self.outcomes = [Outcome(**json.loads(line)) for line in lines]
+        self._outcomes = [Outcome(**json.loads(line)) for line in lines]
 
     def missing(self, seeds: Iterable[int]) -> list[int]:
         """The seeds without an outcome."""
-        known = {outcome.seed for outcome in self.outcomes}
+        known = {outcome.seed for outcome in self._outcomes}
         return [seed for seed in seeds if seed not in known]
+
+    def of(self, seeds: range) -> list[Outcome]:
+        """The outcomes of some seeds."""
+        return [outcome for outcome in self._outcomes if outcome.seed in seeds]
 
     def add(self, outcome: Outcome) -> None:
         """Append an outcome."""
-        self.outcomes.append(outcome)
+        self._outcomes.append(outcome)
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a") as file:
             file.write(json.dumps(asdict(outcome)) + "\n")
 
 
-def row(part: Part, outcomes: Sequence[Outcome]) -> str:
-    """The row of a part: only the seeds that were simulated."""
-    violations = sorted((it.seed, it.invariant) for it in outcomes if it.invariant)
-    texts = ", ".join(f"{seed} ({invariant})" for seed, invariant in violations) or "none"
-    hours, facts = sum(it.virtual_s for it in outcomes) / 3600, sum(it.facts for it in outcomes)
-    seeds = f"{len(outcomes):,} of {part.seeds.start}-{part.seeds.stop - 1}"
-    return f"| {part.title} | {seeds} | {hours:,.0f} | {facts:,} | {texts} |"
+def divide(first: int, large: int, number: int) -> Iterator[Part]:
+    """Divide a run into parts.
+
+    Args:
+        first: first seed of the fleets of 3 to 10 jobs.
+        large: first seed of the fleets of 300 jobs.
+        number: of seeds.
+    """
+    for done in range(0, number, SEEDS_OF_A_PART):
+        yield Part(None, range(first + done, first + min(done + SEEDS_OF_A_PART, number)))
+        if done % SEEDS_PER_LARGE_FLEET == 0:
+            yield Part(LARGE, range(large + done // SEEDS_PER_LARGE_FLEET, large + done // SEEDS_PER_LARGE_FLEET + 1))
+
+
+def simulate(part: Part, commit: str, processes: int) -> list[Outcome]:
+    """Return the outcomes of all seeds of a part; simulates those that an interrupted run at this commit lacks."""
+    results = Results(FOLDER / commit / f"{part.title.replace(' ', '-')}.jsonl")
+    for outcome in run_seeds(results.missing(part.seeds), part.jobs, processes):
+        print(outcome.summary, flush=True)
+        results.add(outcome)
+    return results.of(part.seeds)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.support.fleet.long_run", description=__doc__)
-    parser.add_argument("--most", type=int, help="greatest number of seeds of each part in this run (all)")
+    parser.add_argument("--seeds", type=int, default=1000, help="number of seeds (1000)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="number of processes (all cores)")
     options = parser.parse_args(arguments)
-    rows, is_violated, commit = [], False, head()
-    for part in PARTS:
-        results = Results(FOLDER / commit / f"{part.title.replace(' ', '-')}.jsonl")
-        for outcome in run_seeds(results.missing(part.seeds)[: options.most], part.jobs, options.processes):
-            print(outcome.summary, flush=True)
-            results.add(outcome)
-        rows.append(row(part, results.outcomes))
-        is_violated = is_violated or any(outcome.invariant for outcome in results.outcomes)
-    publish("fleets", "\n".join([HEADER, *rows]), commit=commit)
-    return 1 if is_violated else 0
+    commit, record = head(), rows(section(PAGE, "fleets"))
+    violated = []
+    for part in divide(next_seed(record, "3 to 10"), next_seed(record, str(LARGE)), options.seeds):
+        outcomes = simulate(part, commit, options.processes)
+        violated += [outcome for outcome in outcomes if outcome.invariant]
+        record.append(row(part.title, commit, outcomes))
+        publish_rows("fleets", table(record))
+    return 1 if violated else 0
 
 
 if __name__ == "__main__":

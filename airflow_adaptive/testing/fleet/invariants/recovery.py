@@ -56,14 +56,15 @@ class Recovery:
         ):
             state = self._env.summary(job).get("state")
             raise ViolationError(
-                "recovery", f"no driver of {job} runs queries; its state is {state}, its task is {self._state(job)}"
+                "recovery",
+                f"no driver of {job} runs queries; its state is {state}, its task is {self._env.task_state(job)}",
             )
 
     def _must_be_over(self, job: str) -> bool:
         """Return whether the job has ended because of its input or its users, or because a task could not reach Airflow."""
         if self._env.drivers.models[job].is_complete or self._is_stopped(job) or job in self._env.marked_failed:
             return True
-        if self._state(job) is not TaskState.FAILED:
+        if self._env.task_state(job) is not TaskState.FAILED:
             return False
         if self._env.airflow.scheduler.has_lost_airflow(job):
             return True
@@ -127,7 +128,3 @@ class Recovery:
     def _document(self, job: str, key: str) -> Mapping[str, Any]:
         found: Mapping[str, Any] = self._env.airflow.api.database.asset_states[job_asset(job).name].get(key) or {}
         return found
-
-    def _state(self, job: str) -> TaskState | None:
-        tasks = self._env.airflow.scheduler.tasks
-        return self._env.airflow.scheduler.instance(tasks[job]).state
