@@ -7,6 +7,7 @@ contain has its default, so that a release can read the snapshots of earlier rel
 
 from __future__ import annotations
 
+import math
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
@@ -104,10 +105,10 @@ def _aware(moment: datetime) -> datetime:
 
 
 def _checked(kind: type, data: Any) -> Any:
-    """Return the data if it has exactly this type. JSON's true is not a number."""
+    """Return the data if it has exactly this type. JSON's true is not a number, and JSON has no NaN and no infinity."""
     if kind is float and type(data) is int:
         return float(data)
-    if type(data) is not kind:
+    if type(data) is not kind or (isinstance(data, float) and not math.isfinite(data)):
         raise TypeError(f"{data!r} is not a {kind.__name__}")
     return data
 
