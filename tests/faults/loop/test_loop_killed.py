@@ -142,13 +142,13 @@ def test_dead_driver(job: JobUnderFault, record: Record, point: str) -> None:
 
 
 END = {
-    ("suspend", "create:before:StopWithSavepoint"): "suspend: before the request was written",
-    ("suspend", "create:after:StopWithSavepoint"): "suspend: the request was written",
-    ("suspend", "create:before:Finished"): "suspend: before the end of the job was written",
-    ("suspend", "create:after:Finished"): "suspend: the end of the job was written",
-    ("cancel", "create:before:Canceling"): "cancel: before the request was written",
-    ("cancel", "create:after:Canceling"): "cancel: the request was written",
-    ("cancel", "create:after:Finished"): "cancel: the end of the job was written",
+    ("suspended", "create:before:StopWithSavepoint"): "suspend: before the request was written",
+    ("suspended", "create:after:StopWithSavepoint"): "suspend: the request was written",
+    ("suspended", "create:before:Finished"): "suspend: before the end of the job was written",
+    ("suspended", "create:after:Finished"): "suspend: the end of the job was written",
+    ("canceled", "create:before:Canceling"): "cancel: before the request was written",
+    ("canceled", "create:after:Canceling"): "cancel: the request was written",
+    ("canceled", "create:after:Finished"): "cancel: the end of the job was written",
 }
 
 
