@@ -6,12 +6,12 @@ cd "$(dirname "$0")/.."
 find_python() {
   local candidate
   for candidate in "${PYTHON:-python3.11}" python3.11 python3.12 python3.13 python3; do
-    if "$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    if "$candidate" -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null; then
       echo "$candidate"
       return
     fi
   done
-  echo "No Python 3.11 or later with venv was found. Install Python (Debian, Ubuntu: apt-get install python3 python3-venv)" \
+  echo "No Python 3.11, 3.12 or 3.13 with venv was found. Install Python (Debian, Ubuntu: apt-get install python3 python3-venv)" \
     "or pass its path: make install PYTHON=/path/to/python3" >&2
   return 1
 }

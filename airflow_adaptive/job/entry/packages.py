@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import PurePath
@@ -149,6 +150,8 @@ def _folder(home: str) -> str | None:
 
 
 def _add_jars(jvm: Any, jars: Sequence[str]) -> None:
+    """Add jars as spark-submit does: a script can import the Python modules in them also before it creates its session."""
+    sys.path[1:1] = jars
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     for jar in jars:
         jvm.org.apache.spark.util.DependencyUtils.addJarToClasspath(jar, loader)

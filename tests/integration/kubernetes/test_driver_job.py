@@ -12,8 +12,11 @@ from airflow_adaptive.job.protocol.documents import Action, DriverPlan, DriverSt
 from airflow_adaptive.local.waiting import wait_until, wait_until_async
 from airflow_adaptive.ports import SubmissionState
 from airflow_adaptive.spark.kubernetes.client import KubernetesCluster as Client
+from tests.support.driver.dependencies import FOUND, SCRIPT, dependencies_in, ivy_properties
+from tests.support.driver.driver_on_cluster import sink_rows
 from tests.support.kubernetes.client.api_sources import cluster_client
-from tests.support.kubernetes.client.driver_job import TIMEOUT_S, DriverJob
+from tests.support.kubernetes.client.driver_job import TIMEOUT_S, DriverJob, pod_properties
+from tests.support.kubernetes.client.streaming_job import StreamingJob
 from tests.support.kubernetes.cluster import KubernetesCluster
 from tests.support.kubernetes.namespace import Namespace, created_namespace
 
@@ -87,3 +90,28 @@ async def test_a_driver_runs_scales_and_leaves_nothing(
         await client.clean_up(job.job)
         account = ["Role spark", "RoleBinding spark", "ServiceAccount spark"]
         await asyncio.to_thread(wait_until, lambda: team.remaining_objects() == account, 60, "end of all objects")
+
+
+@pytest.mark.long
+@pytest.mark.asyncio
+@pytest.mark.timeout(600)
+async def test_the_driver_and_its_executors_have_what_the_script_needs(
+    kubernetes_cluster: KubernetesCluster, team: Namespace, tmp_path: Path
+):
+    """The code is too large for the ConfigMap of the driver."""
+    root = tmp_path / "team"
+    root.mkdir()
+    script = tmp_path / "departures.py"
+    script.write_text(SCRIPT)
+    conf = {**pod_properties(root, kubernetes_cluster.control_plane.url), **ivy_properties(root)}
+    async with cluster_client(kubernetes_cluster.control_plane, team.name) as client:
+        job = StreamingJob(root, conf, client, script=script, dependencies=dependencies_in(tmp_path))
+        async with job.running() as loop:
+            job.feed(1)
+            await job.wait_for_state(loop, "Executing")
+            committed = root / "out" / "_spark_metadata" / "0"
+            await asyncio.to_thread(wait_until, committed.exists, TIMEOUT_S, "the first batch")
+            pod = ((loop.state.driver and loop.state.driver.submission_id) or "").partition("@")[0]
+            assert not team.api.get(team.path("configmaps", pod)).get("binaryData")
+            await job.suspend(loop)
+    assert {(row["driver"], row["executor"]) for row in sink_rows(root / "out")} == {FOUND}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,31 +15,15 @@ from airflow_adaptive.job.protocol.failures import last_python_error
 from airflow_adaptive.local.distribution import find_java, find_spark
 from airflow_adaptive.runtime.staging import MAIN_PROGRAM, runtime_zip
 from airflow_adaptive.scheduler.policies.failure_handling import Failure, is_recoverable
+from tests.support.driver.dependencies import ivy_properties
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
 
-SETTINGS = """\
-<ivysettings>
-  <settings defaultResolver="folder"/>
-  <resolvers><ibiblio name="folder" m2compatible="true" root="file://{repository}"/></resolvers>
-</ivysettings>
-"""
-
-METADATA = """\
-<metadata><groupId>org.example</groupId><artifactId>routes</artifactId>
-<versioning><latest>1.2</latest><release>1.2</release><versions><version>1.1</version><version>1.2</version></versions></versioning></metadata>
-"""
-
-POM = """\
-<project><modelVersion>4.0.0</modelVersion><groupId>org.example</groupId><artifactId>routes</artifactId><version>{version}</version></project>
-"""
-
 SCRIPT = """\
+import routes
 from pyspark.sql import SparkSession
 
 spark = SparkSession.builder.getOrCreate()
-import routes
-
 loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()
 print("in the driver:", routes.VERSION, loader.getResource("routes.py") is not None)
 on_executor = spark.sparkContext.parallelize([0], 1).map(lambda _: __import__("routes").VERSION).collect()
@@ -53,19 +36,10 @@ Submit = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def submit(tmp_path: Path) -> Submit:
-    repository = tmp_path / "repository"
-    folder = repository / "org" / "example" / "routes"
-    for version in ("1.1", "1.2"):
-        (folder / version).mkdir(parents=True)
-        (folder / version / f"routes-{version}.pom").write_text(POM.format(version=version))
-        with zipfile.ZipFile(folder / version / f"routes-{version}.jar", "w") as jar:
-            jar.writestr("routes.py", f"VERSION = '{version}'\n")
-    (folder / "maven-metadata.xml").write_text(METADATA)
-    settings = tmp_path / "ivysettings.xml"
-    settings.write_text(SETTINGS.format(repository=repository))
+    properties = [f"{name}={value}" for name, value in ivy_properties(tmp_path).items()]
 
     def submit(packages: str, *conf: str) -> subprocess.CompletedProcess[str]:
-        return _submit(tmp_path, packages, f"spark.jars.ivySettings={settings}", *conf)
+        return _submit(tmp_path, packages, *properties, *conf)
 
     return submit
 

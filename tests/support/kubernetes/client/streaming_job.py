@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from airflow_adaptive.declaration.spark_submit.dependencies import Dependencies
 from airflow_adaptive.local.waiting import wait_until_async
 from airflow_adaptive.ports import ClusterClient, ClusterUnreachableError, DesiredState
 from airflow_adaptive.runtime.clock import SystemClock
@@ -35,6 +36,8 @@ MOST_EXECUTORS: Final = 2
 
 TIMEOUT_S: Final = 240.0
 
+NO_DEPENDENCIES: Final = Dependencies()
+
 
 class StreamingJob:
     """Copies rows from files to the strict sink.
@@ -51,6 +54,7 @@ class StreamingJob:
         *,
         storage: Storage | None = None,
         script: Path = SCRIPT,
+        dependencies: Dependencies = NO_DEPENDENCIES,
     ) -> None:
         """Create the folders.
 
@@ -60,11 +64,13 @@ class StreamingJob:
             client: client of the cluster.
             storage: storage of the job directory; a folder in `root` without it.
             script: script of the driver.
+            dependencies: what the script needs beside the strict sink.
         """
         self.store = FakeStore()
         self._root = root
         self._client = client
         self._script = script
+        self._dependencies = dependencies
         self._conf = conf
         self._directory = FsspecJobDirectory(storage or Storage.at(str(root / "jobs")), JOB)
         self._files = 0
@@ -100,12 +106,13 @@ class StreamingJob:
         return Loop(await self._spec(attempt, {**self._conf, **conf}), ports)
 
     async def _spec(self, attempt: str, conf: Mapping[str, str]) -> JobSpec:
-        code = await stage(self._directory, self._script, [SINK])
+        needed = self._dependencies
+        code = await stage(self._directory, self._script, [SINK, *needed.local_py_files], needed.local_files)
         driver = planned_driver(conf, 1, MEMORY_MB)
         executor = planned_executor(conf, 1, MEMORY_MB)
         changes: Mapping[str, Any] = {
             "graph": JobGraph.single(JOB, ParallelismRange(1, MOST_EXECUTORS), max_parallelism=MOST_EXECUTORS),
-            "conf": conf,
+            "conf": needed.properties(conf, code.files),
             "driver": DriverShape(cores=1, memory_mb=MEMORY_MB, requested=driver),
             "executor": ExecutorShape(cores=1, memory_mb=MEMORY_MB, requested=executor),
         }
