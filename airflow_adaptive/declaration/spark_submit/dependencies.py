@@ -151,7 +151,7 @@ def is_uri(item: str) -> bool:
 
 def local_path(item: str) -> Path:
     """Return the path of an item where Airflow runs."""
-    return Path(_without_alias(item).removeprefix("file:"))
+    return Path(_without_alias(item).removeprefix("file:").removeprefix("//localhost"))
 
 
 def _without_alias(item: str) -> str:

@@ -62,7 +62,15 @@ def test_spark_reads_a_uri_itself(item: str) -> None:
 
 @pytest.mark.parametrize(
     "item",
-    ["/opt/a.jar", "file:///opt/a.jar", "file:/opt/a.jar", "/opt/a.jar#b", "file:////opt/a.jar", "file:///opt///a.jar"],
+    [
+        "/opt/a.jar",
+        "file:///opt/a.jar",
+        "file:/opt/a.jar",
+        "/opt/a.jar#b",
+        "file:////opt/a.jar",
+        "file:///opt///a.jar",
+        "file://localhost/opt/a.jar",
+    ],
 )
 def test_path_is_a_file_where_airflow_runs(item: str) -> None:
     assert not is_uri(item)
