@@ -72,7 +72,8 @@ def test_options_and_flinks_names_are_shared() -> None:
 @pytest.mark.parametrize(
     ("shared", "mapped", "error"),
     [
-        ({"job": "a"}, {"application_args": [["x"]]}, "must give each item a job of its own"),
+        ({"job": "a"}, {"application_args": [["x"]]}, "mapped task 'stream' must give each item a job of its own"),
+        ({"job": "a"}, {"job": ["b"]}, "must give each item a job of its own"),
         ({}, {"application_args": [["x"]]}, "must give each item a job of its own"),
         ({}, {"job": ["a", "b", "a"]}, "more than once: a"),
     ],

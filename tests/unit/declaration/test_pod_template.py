@@ -69,6 +69,8 @@ def test_restart_policy_other_than_never_is_refused(policy: str | None) -> None:
         ({"spec": {"containers": {}}}, None),
         ({"spec": {"containers": {"name": "spark"}}}, "has spec.containers that is not a list of mappings"),
         ({"spec": {"volumes": ["x"]}}, "has spec.volumes that is not a list of mappings"),
+        ({"spec": {"tolerations": "x"}}, "has spec.tolerations that is not a list of mappings"),
+        ({"spec": {"imagePullSecrets": ["x"]}}, "has spec.imagePullSecrets that is not a list of mappings"),
         ({"spec": {"initContainers": [{"image": "x"}]}}, "has spec.initContainers without a name"),
     ],
 )

@@ -257,3 +257,18 @@ def test_repeated_and_missing_jobs_of_a_fleet_are_refused() -> None:
 def test_job_in_the_decorator_and_in_the_call_is_refused() -> None:
     with pytest.raises(TypeError, match="the parameter 'job' of function 'stream' is the id of the job"):
         mapped(job="a")(job="b")
+
+
+def test_names_that_are_not_secret_are_accepted(airflow: FakeComms, tmp_path: Path) -> None:
+    changes = {"job_directory": f"file://{tmp_path}", "not_secret": ["carrier"]}
+    _, script = execute(operator(decorated(**changes)(carrier={"password": "x"})))
+    assert "'password': 'x'" in script
+
+
+def test_result_may_have_an_xcom_for_each_of_its_entries() -> None:
+    found = adaptive_spark_task(departures, multiple_outputs=True, job="departures", job_directory="file:///jobs")
+    assert operator(found()).multiple_outputs
+
+
+def test_page_of_the_task_renders_the_arguments_as_python() -> None:
+    assert AdaptiveSparkDecoratedOperator.template_fields_renderers["op_kwargs"] == "py"

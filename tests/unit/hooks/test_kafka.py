@@ -46,10 +46,12 @@ class Client:
         self.requests: list[list[str]] = []
         self.waiting: list[Future[Any]] = []
         self.is_waiting = False
+        self.polls = 0
         self.begun = asyncio.Event()
 
     def poll(self, timeout: float) -> int:
         assert timeout == 0
+        self.polls += 1
         return 0
 
     def describe_topics(self, topics: Any, request_timeout: float) -> dict[str, Future[Any]]:
@@ -208,3 +210,44 @@ def test_private_key_is_masked_in_logs_although_its_name_is_not_secret(define: D
         define(**{"bootstrap.servers": "127.0.0.1:1", "security.protocol": "SSL", "ssl.key.pem": key}).client()
     assert "quiet-key" not in str(raised.value)
     assert redact(f"the key is {key}") == "the key is ***"
+
+
+@pytest.mark.asyncio
+async def test_callbacks_of_the_connection_are_served_before_each_read() -> None:
+    """A connection with OAuth fetches its token in a callback."""
+    connected = Connected(client := Client(a=[3]))
+    for reads in (1, 2):
+        await connected.read("a")
+        assert client.polls == reads
+
+
+@pytest.mark.asyncio
+async def test_new_connection_is_kept_for_a_minute_although_it_fails() -> None:
+    connected = Connected(Client(), Client(a=[3]))
+    connected.clock.elapsed = 10 * MAX_AGE_S
+    for _ in range(3):
+        with pytest.raises(SourceUnreachableError):
+            await connected.read("a")
+    assert len(connected.left) == 1
+
+
+@pytest.mark.asyncio
+async def test_topics_that_no_job_reads_are_forgotten() -> None:
+    connected = Connected(Client(a=[3], b=[7]))
+    await connected.read("a")
+    connected.clock.elapsed += MAX_AGE_S
+    await connected.read("b")
+    assert connected.brokers._found.keys() == {"b"}
+
+
+@pytest.mark.asyncio
+async def test_errors_of_brokers_contain_no_secrets() -> None:
+    class Failing(Client):
+        def _described(self, name: str) -> Future[Any]:
+            future: Future[Any] = Future()
+            future.set_exception(KafkaException(KafkaError(KafkaError._FAIL, "refused: sasl.password=hush")))
+            return future
+
+    with pytest.raises(SourceUnreachableError, match="refused: sasl.password=") as caught:
+        await Connected(Failing()).read("a")
+    assert "hush" not in str(caught.value)

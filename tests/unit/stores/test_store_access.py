@@ -15,7 +15,7 @@ from airflow_adaptive.ports import ControlRequests, DesiredState
 from airflow_adaptive.stores import asset_store, store_access
 from airflow_adaptive.stores.asset_store import AirflowJobStore
 from airflow_adaptive.stores.job_asset import JOBS
-from airflow_adaptive.stores.store_access import THREADS, BackgroundWriter, StoreAccess
+from airflow_adaptive.stores.store_access import THREADS, BackgroundWriter, StoreAccess, StoreUnavailableError
 from airflow_adaptive.stores.task_xcoms import TaskKey
 from airflow_adaptive.testing.fakes.manual_clock import ManualClock
 from tests.support.airflow.fake_supervisor import FakeComms
@@ -194,3 +194,34 @@ def test_documents_that_arrive_during_a_write_are_written_after_it() -> None:
 
     run(story())
     assert written == [1, 3]
+
+
+def test_write_that_hangs_ends_after_the_timeout_of_writes(
+    airflow: HangingComms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_access, "READ_TIMEOUT", timedelta(seconds=2 * TIMEOUT_S))
+    monkeypatch.setattr(store_access, "WRITE_TIMEOUT", timedelta(milliseconds=50))
+
+    async def story() -> None:
+        with pytest.raises(StoreUnavailableError, match=r"did not answer within 0\.05 s"):
+            await StoreAccess(ManualClock()).write(airflow.release.wait)
+
+    run(story())
+
+
+def test_write_that_must_be_repeated_waits_before_each_repetition() -> None:
+    """The store refuses two writes; without a delay, the writer would keep the store and the event loop busy."""
+    clock = ManualClock()
+    attempts: list[float] = []
+
+    async def write(_: int) -> bool:
+        attempts.append(clock.elapsed)
+        return len(attempts) == 3
+
+    async def story() -> None:
+        writer = BackgroundWriter(write, clock)
+        writer.put(1)
+        await writer.finish(timedelta(seconds=TIMEOUT_S))
+
+    run(story())
+    assert attempts == [0, 2, 4]

@@ -102,6 +102,10 @@ def test_violations(parameters: dict[str, Any], violation: str) -> None:
     assert violations(**parameters) == [violation]
 
 
+def test_packages_and_exclusions_without_violations() -> None:
+    assert violations(packages="a:b:1", exclude_packages=["a:c", "d:e"]) == []
+
+
 @pytest.mark.parametrize(
     ("parameters", "name"), [({"jars": "/a.jar"}, "spark.jars"), ({"packages": "a:b:1"}, "spark.jars.packages")]
 )

@@ -57,6 +57,20 @@ def test_transport_is_added_without_its_secrets(caplog: pytest.LogCaptureFixture
     assert "hush-hush" not in caplog.text
 
 
+def test_transport_does_not_replace_the_parent() -> None:
+    both = properties(parent=True, transport=True)
+    assert {name: both[name] for name in DECLARED | PARENT_RUN} == DECLARED | PARENT_RUN
+    assert both["spark.openlineage.transport.type"] == "http"
+
+
+def test_header_that_the_job_declares_itself_stays() -> None:
+    declared = {
+        "spark.openlineage.transport.type": "http",
+        "spark.openlineage.transport.headers.X-Tenant": "mine",
+    }
+    assert properties(declared, parent=True) == declared | PARENT_RUN
+
+
 def test_missing_provider_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "airflow.providers.openlineage.utils", None)
     with pytest.raises(ValueError, match=r"install airflow-adaptive\[openlineage\] on the workers"):

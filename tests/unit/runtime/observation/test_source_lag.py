@@ -192,3 +192,26 @@ async def test_rows_that_were_read_do_not_expire() -> None:
     last = status(source(2, 5.0, retention_s=600.0, a=[6]))
     assert monitor.update(last, last, NOW).expiry == Expiry(after(595), timedelta(minutes=10))
     assert (await lag_after_poll(monitor, None, last, after(10))).expiry is None
+
+
+async def test_rows_that_arrive_without_a_driver_expire_after_the_shortest_retention() -> None:
+    monitor = SourceLagMonitor(brokers := Brokers(a=[6], b=[1]))
+    last = status(source(0, 0.0, retention_s=600.0, a=[6]), source(0, 0.0, retention_s=60.0, b=[1]))
+    monitor.update(last, last, NOW)
+    brokers.ends = {"a": [6], "b": [2]}
+    expiry = (await lag_after_poll(monitor, None, last, after(10))).expiry
+    assert expiry == Expiry(after(60), timedelta(minutes=1))
+
+
+async def test_brokers_that_fail_are_polled_at_the_interval_and_each_outage_is_reported_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monitor = SourceLagMonitor(brokers := Brokers(a=[6]))
+    last = status(source(0, 0.0, a=[6]))
+    monitor.update(last, last, NOW)
+    with caplog.at_level(logging.WARNING):
+        for seconds, error in ((10, "down"), (11, "down"), (20, "down"), (30, None), (40, "down")):
+            brokers.error = error
+            await lag_after_poll(monitor, None, last, after(seconds))
+    assert len(brokers.requests) == 4
+    assert caplog.messages == ["The lag of the job is unknown while no driver runs: down"] * 2

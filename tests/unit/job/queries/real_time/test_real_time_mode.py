@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,6 +32,7 @@ class Writer:
     plan: str = STATEFUL
     topics: tuple[int, ...] = (2,)
     batch_ms: int | None = 5000
+    sink: str = "kafka"
 
 
 @dataclass
@@ -40,15 +41,18 @@ class State:
 
     partitions: int | None = None
     fixed: bool = False
+    format: int = 2
+    checked: list[int] = field(default_factory=list)
     closed: list[int] = field(default_factory=list)
 
     def state_partitions(self, checkpoint: str) -> int | None:
         return self.partitions
 
     def state_format(self, checkpoint: str) -> int | None:
-        return None if self.partitions is None else 2
+        return None if self.partitions is None else self.format
 
     def check(self, checkpoint: str, partitions: int, writer: Any) -> None:
+        self.checked.append(partitions)
         if self.fixed and partitions != self.partitions:
             raise RepartitionError("the state cannot change")
 
@@ -81,7 +85,7 @@ def session() -> Session:
 @pytest.fixture
 def mode(monkeypatch: pytest.MonkeyPatch, state: State, session: Session) -> RealTimeMode:
     def settings(_: Any, writer: Any) -> WriterSettings:
-        return WriterSettings(batch_ms=writer.batch_ms, sink="kafka", output_mode="Update", sources=("kafka",))
+        return WriterSettings(batch_ms=writer.batch_ms, sink=writer.sink, output_mode="Update", sources=("kafka",))
 
     def topics(_: Any, count: int, *__: Any) -> Any:
         return SimpleNamespace(count_partitions=lambda: count, close=lambda: state.closed.append(count))
@@ -191,3 +195,42 @@ def test_query_with_a_slot_sharing_group_has_only_its_slots(mode: RealTimeMode) 
 def test_slots_of_another_group_do_not_help(mode: RealTimeMode, pools: dict[str, int]) -> None:
     with pytest.raises(MissingSlotsError):
         accept(mode, plan(11, pools=pools), a=Writer(), b=Writer(topics=(3,)))
+
+
+def test_state_stays_if_the_plan_permits_no_repartition(mode: RealTimeMode, state: State) -> None:
+    state.partitions = 4
+    accept(mode, replace(plan(8), repartition=False), counts=Writer())
+    assert mode.gangs == {"counts": 6}
+    assert state.checked == []
+
+
+def test_query_without_state_in_its_checkpoint_is_not_checked(mode: RealTimeMode, state: State) -> None:
+    accept(mode, plan(8), counts=Writer(), shuffled=Writer(plan=SHUFFLED))
+    assert state.checked == []
+
+
+def test_sink_that_spark_does_not_know_needs_the_setting_of_the_session(mode: RealTimeMode, session: Session) -> None:
+    with pytest.raises(RealTimeModeError, match="the sink delta"):
+        accept(mode, plan(8), counts=Writer(sink="delta"))
+    session[real_time_mode.ALLOWLIST_CHECK] = "false"
+    accept(mode, plan(8), counts=Writer(sink="delta"))
+    assert mode.gangs == {"counts": 3}
+
+
+def test_shortest_batch_is_a_setting_of_the_session(mode: RealTimeMode, session: Session) -> None:
+    session[real_time_mode.MIN_BATCH] = "6000ms"
+    with pytest.raises(RealTimeModeError, match="set realTime to 6000 ms or more"):
+        accept(mode, plan(8), counts=Writer())
+
+
+def test_only_a_query_with_state_needs_the_state_store(mode: RealTimeMode, session: Session) -> None:
+    session[real_time_mode.PROVIDER] = "HDFSBackedStateStoreProvider"
+    accept(mode, plan(8), counts=Writer(plan=SHUFFLED))
+    with pytest.raises(RealTimeModeError, match="RocksDB"):
+        accept(mode, plan(8), counts=Writer())
+
+
+def test_checkpoint_of_an_old_format_is_refused(mode: RealTimeMode, state: State) -> None:
+    state.partitions, state.format = 4, 1
+    with pytest.raises(RealTimeModeError, match="format"):
+        accept(mode, plan(8), counts=Writer())

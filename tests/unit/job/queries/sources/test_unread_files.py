@@ -29,6 +29,22 @@ class Files(list[int]):
         return SimpleNamespace(timestamp=lambda: self[-1])
 
 
+class PrivateField:
+    """A private field of the JVM, which cannot be read before it is made accessible."""
+
+    def __init__(self, content: Files | None) -> None:
+        self._content = content
+        self._is_accessible = False
+
+    def setAccessible(self, is_accessible: bool) -> None:
+        self._is_accessible = is_accessible
+
+    def get(self, _: object) -> Files | None:
+        if not self._is_accessible:
+            raise Py4JError("the field is private")
+        return self._content
+
+
 class Source:
     """A source of the JVM."""
 
@@ -37,9 +53,9 @@ class Source:
         self._kind = kind
 
     def getClass(self) -> Any:
-        field = SimpleNamespace(setAccessible=lambda _: None, get=lambda _: self._files)
         return SimpleNamespace(
-            getSimpleName=lambda: self._kind, getDeclaredField=lambda name: {"unreadFiles": field}[name]
+            getSimpleName=lambda: self._kind,
+            getDeclaredField=lambda name: {"unreadFiles": PrivateField(self._files)}[name],
         )
 
 
