@@ -22,10 +22,27 @@ EXECUTORS = {
 }
 """Job -> executor of its task."""
 
+FLEET = tuple(f"flight_{number:02d}" for number in range(50))
+"""Jobs of the mapped task."""
+
 DAGS = dedent(
     """
     from airflow.sdk import DAG
     from airflow_adaptive.operators import AdaptiveSparkOperator
+
+    with DAG("fleet", schedule=None):
+        AdaptiveSparkOperator.partial(
+            task_id="job",
+            application="{directory}/script.py",
+            job_directory="file://{directory}/jobs",
+            parallelism=(1, 2),
+            driver_memory="512m",
+            executor_memory="512m",
+            resource_wait_timeout="-1 s",
+            resource_stabilization_timeout="1 s",
+        ).expand_kwargs(
+            [{{"job": job, "application_args": ["{directory}/" + job, "bounded"]}} for job in {fleet}]
+        )
 
     for job, executor in {executors}.items():
         with DAG(job, schedule=None):
@@ -65,8 +82,8 @@ def playground(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("playground")
     (directory / "dags").mkdir()
     (directory / "script.py").write_text(SCRIPT)
-    (directory / "dags" / "jobs.py").write_text(DAGS.format(directory=directory, executors=EXECUTORS))
-    for job in EXECUTORS:
+    (directory / "dags" / "jobs.py").write_text(DAGS.format(directory=directory, executors=EXECUTORS, fleet=FLEET))
+    for job in (*EXECUTORS, *FLEET):
         (directory / job / "input").mkdir(parents=True)
         (directory / job / "input" / "lines.txt").write_text("one\ntwo\nthree\n")
     return directory

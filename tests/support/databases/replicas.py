@@ -81,8 +81,11 @@ class ReplicatedAirflow(AirflowUnderTest):
 
     def trigger_owner(self) -> str | None:
         """Return the triggerer that runs the loop of the only job, None if no triggerer runs it."""
-        owners = self.rows(OWNER)
-        return str(owners[0].hostname) if owners else None
+        return next(iter(self.trigger_owners()), None)
+
+    def trigger_owners(self) -> Counter[str]:
+        """Return the number of loops of each triggerer."""
+        return Counter(str(row.hostname) for row in self.rows(OWNER))
 
     def rows(self, query: str) -> Sequence[Any]:
         """Return the rows of a query of Airflow's database."""

@@ -228,17 +228,22 @@ def _arguments(process: psutil.Process) -> list[str]:
 
 
 def sink_rows(sink: Path) -> list[Any]:
-    """The rows of a file sink of JSON, as its own metadata has it: files of batches that were cut do not count."""
+    """The rows of a file sink of JSON in its committed files."""
+    return [json.loads(line) for file in committed_files(sink) for line in file.read_text().splitlines()]
+
+
+def committed_files(sink: Path) -> list[Path]:
+    """The files of a file sink, as its own metadata has them: files of batches that were cut do not count."""
     log = {
         name: file
         for file in (sink / "_spark_metadata").iterdir()
         if re.fullmatch(r"\d+(\.compact)?", name := file.name)
     }
     compact = max((int(name.partition(".")[0]) for name in log if name.endswith(".compact")), default=-1)
-    rows = []
-    for name, file in log.items():
-        if int(name.partition(".")[0]) > compact or name == f"{compact}.compact":
-            for entry in map(json.loads, file.read_text().splitlines()[1:]):
-                data = Path(unquote(urlsplit(entry["path"]).path)).read_text()
-                rows += [json.loads(line) for line in data.splitlines()]
-    return rows
+    entries = [
+        json.loads(line)
+        for name, file in log.items()
+        if int(name.partition(".")[0]) > compact or name == f"{compact}.compact"
+        for line in file.read_text().splitlines()[1:]
+    ]
+    return [Path(unquote(urlsplit(entry["path"]).path)) for entry in entries]
