@@ -127,26 +127,19 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
         await asyncio.shield(finish_in_background(self._cancel_if_over()))
 
     async def _cancel_if_over(self) -> None:
-        """Cancel the job if its task has ended. If Airflow does not answer, raise the error, and try again in the background."""
-        try:
-            await self._cancel_unless_continued()
-        except SnapshotError as error:
-            log.error(  # noqa: TRY400  The traceback contains nothing that helps the reader.
-                "The job cannot be canceled, and its driver may still run. Kill the driver in the web UI of its master. %s",
-                error,
-            )
-        except Exception:
-            finish_in_background(self._cancel_later())
-            raise
-
-    async def _cancel_later(self) -> None:
-        """Try again until Airflow answers, because no loop monitors the driver any more."""
+        """Cancel the job if its task has ended. Try again until Airflow answers, because no loop monitors the driver any more."""
         while True:
-            await asyncio.sleep(HANDOVER_POLL_INTERVAL.total_seconds())
             try:
                 return await self._cancel_unless_continued()
+            except SnapshotError as error:
+                log.error(  # noqa: TRY400  The traceback contains nothing that helps the reader.
+                    "The job cannot be canceled, and its driver may still run. Kill the driver in the web UI of its master. %s",
+                    error,
+                )
+                return None
             except Exception as error:  # noqa: BLE001  Airflow's API server is down, for example.
                 log.warning("The state of the task cannot be read: %s: %s", type(error).__name__, error)
+            await asyncio.sleep(HANDOVER_POLL_INTERVAL.total_seconds())
 
     async def _cancel_unless_continued(self) -> None:
         if not await self._is_attempt_over():

@@ -71,6 +71,7 @@ class Environment:
         jobs: name -> planned job.
         emptied: jobs whose state stores Airflow has emptied, with the times.
         marked_failed: jobs whose tasks a user has marked as failed.
+        orphaned: jobs of them whose trigger no triggerer ran at that time: Airflow does not notify the provider, and the driver continues.
         cleared: jobs whose tasks a user has cleared.
         waiting: jobs for which a user has requested more slots than the cluster may have.
     """
@@ -84,6 +85,7 @@ class Environment:
         self.jobs = {job.name: job for job in scenario.jobs}
         self.emptied: list[tuple[str, float]] = []
         self.marked_failed: set[str] = set()
+        self.orphaned: set[str] = set()
         self.cleared: set[str] = set()
         self.waiting: set[str] = set()
         record = self.history.record
@@ -134,6 +136,11 @@ class Environment:
         """Return the state of the task of a job; None also before the DAG run."""
         task = self.airflow.scheduler.tasks.get(job)
         return None if task is None else self.airflow.scheduler.instance(task).state
+
+    def has_loop(self, job: str) -> bool:
+        """Return whether a triggerer runs the trigger of a job."""
+        trigger_id = self.airflow.scheduler.instance(self.airflow.scheduler.tasks[job]).trigger_id
+        return trigger_id is not None and any(triggerer.runs(trigger_id) for triggerer in self.triggerers)
 
     def summary(self, job: str) -> Mapping[str, Any]:
         """Return the published summary of a job; empty without one."""

@@ -294,6 +294,8 @@ class Faults:
         """A user marks the task of a job as failed."""
         job = self._job(event)
         if self._has_run(job):
+            if not self._env.has_loop(job):
+                self._env.orphaned.add(job)
             self._env.airflow.users.end_task(job, TaskState.FAILED)
             self._env.marked_failed.add(job)
         return nothing
@@ -322,6 +324,7 @@ class Faults:
         self._env.airflow.users.clear_task(job)
         self._env.cleared.add(job)
         self._env.marked_failed.discard(job)
+        self._env.orphaned.discard(job)
 
     # ---- targets ----------------------------------------------------------------------------------------------------
 

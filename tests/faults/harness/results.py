@@ -26,9 +26,6 @@ MATRIX = "/test_matrix.py::"
 KUBERNETES = "/kubernetes/"
 """In the ids of cases on Kubernetes, which the page shows in a table of their own."""
 
-EARLIER = "earlier sink"
-"""In place of the commit: measured with a sink that skipped the batches that it knew."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:

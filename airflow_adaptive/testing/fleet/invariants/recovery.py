@@ -47,7 +47,7 @@ class Recovery:
 
     def _check_job(self, job: str) -> None:
         if self._must_be_over(job):
-            if self._env.drivers.alive(job):
+            if self._env.drivers.alive(job) and job not in self._env.orphaned:
                 raise ViolationError("recovery", f"{job} has ended, and a driver runs")
         elif self._env.drivers.with_queries(job):
             self._check_requests(job)
