@@ -269,8 +269,10 @@ class Faults:
         return nothing
 
     def user_suspends(self, event: PlannedEvent) -> Action:
-        """A user suspends a job, and resumes it later, but not while the job stops: the REST API refuses that."""
+        """A user suspends a job, and resumes it later. The REST API refuses both for an unknown job, and a resume while the job stops."""
         job, users = self._job(event), self._env.airflow.users
+        if not self._env.summary(job):
+            return nothing
         users.request(job, DESIRED_STATE, "suspended")
 
         def resume() -> None:
@@ -286,8 +288,10 @@ class Faults:
         return resume
 
     def user_cancels(self, event: PlannedEvent) -> Action:
-        """A user cancels a job."""
-        self._env.airflow.users.request(self._job(event), DESIRED_STATE, "canceled")
+        """A user cancels a job. The REST API refuses that for a job that has published nothing."""
+        job = self._job(event)
+        if self._env.summary(job):
+            self._env.airflow.users.request(job, DESIRED_STATE, "canceled")
         return nothing
 
     def task_is_marked_failed(self, event: PlannedEvent) -> Action:

@@ -32,7 +32,7 @@ class Activity:
         self._env = environment
         self._counts_since: dict[str, float] = {}
         self._delays_s: dict[str, float] = {}
-        self._triggers: dict[str, int] = {}
+        self._triggers: dict[str, tuple[int, str | None]] = {}
 
     def check(self) -> None:
         """Check all jobs. Raises `ViolationError`."""
@@ -49,7 +49,7 @@ class Activity:
                 )
 
     def _can_read(self, job: str) -> bool:
-        """Return whether the loop of a job runs, and nothing hinders it. A new trigger begins a new interval."""
+        """Return whether the loop of a job runs, and nothing hinders it. A trigger that is new in its triggerer begins a new interval."""
         instance = self._env.airflow.scheduler.instance(self._env.airflow.scheduler.tasks[job])
         trigger = self._env.airflow.api.database.triggers.get(instance.trigger_id or 0)
         if instance.state is not TaskState.DEFERRED or trigger is None:
@@ -57,12 +57,14 @@ class Activity:
         triggerer = self._triggerer(trigger.triggerer)
         if triggerer is None or not triggerer.runs(trigger.trigger_id):
             return False  # The trigger starts later, or it has fired and Airflow resumes the task later.
-        is_new = self._triggers.get(job) != trigger.trigger_id and self._env.airflow.api.faults.active
-        if triggerer.process.is_frozen or is_new or self._has_storage_fault(job, triggerer):
+        started = (trigger.trigger_id, trigger.triggerer)
+        is_new = self._triggers.get(job) != started
+        if triggerer.process.is_frozen or self._has_storage_fault(job, triggerer):
             return False
-        is_first_check = self._triggers.get(job) != trigger.trigger_id
-        self._triggers[job] = trigger.trigger_id
-        return not is_first_check
+        if is_new and self._env.airflow.api.faults.active:
+            return False
+        self._triggers[job] = started
+        return not is_new
 
     def _triggerer(self, name: str | None) -> SimulatedTriggerer | None:
         return next((triggerer for triggerer in self._env.triggerers if triggerer.process.name == name), None)

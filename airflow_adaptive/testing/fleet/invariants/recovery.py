@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from airflow_adaptive.ports import DesiredState
+from airflow_adaptive.runtime.command_executor import SUBMISSION_REFUSED
 from airflow_adaptive.runtime.requirements.control_requests import (
     CALENDAR,
     DESIRED_STATE,
@@ -66,9 +67,14 @@ class Recovery:
             return True
         if self._env.task_state(job) is not TaskState.FAILED:
             return False
-        if self._env.airflow.scheduler.has_lost_airflow(job):
+        if self._env.airflow.scheduler.has_lost_airflow(job) or self._was_refused(job):
             return True
         raise ViolationError("recovery", f"the task of {job} has failed: {self._env.airflow.scheduler.errors.get(job)}")
+
+    def _was_refused(self, job: str) -> bool:
+        """Return whether the masters refused the first driver of a job. That is final, because the address or the token may be wrong."""
+        has_run = any(driver.settings.job == job for driver in self._env.drivers.started)
+        return not has_run and SUBMISSION_REFUSED in str(self._env.airflow.scheduler.errors.get(job))
 
     def _is_stopped(self, job: str) -> bool:
         desired = [

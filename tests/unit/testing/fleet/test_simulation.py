@@ -59,6 +59,7 @@ def event(kind: str, *, at: float, duration: float = 0.0) -> PlannedEvent:
     "early",
     [
         event("user_suspends", at=1.0, duration=5.0),
+        event("user_cancels", at=1.0),
         event("task_is_marked_failed", at=1.0),
         event("task_is_cleared", at=1.0),
     ],

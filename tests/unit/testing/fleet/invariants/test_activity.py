@@ -84,6 +84,20 @@ def test_a_fault_of_airflow_is_no_excuse_for_a_loop_that_has_read(environment):
         let_pass(environment, activity, 2 * BOUND_S)
 
 
+def test_a_fault_of_airflow_is_an_excuse_for_a_trigger_that_another_triggerer_has_started(environment):
+    activity = Activity(environment)
+    activity.check()
+    let_pass(environment, activity, BOUND_S - 1)
+    end = environment.airflow.api.faults.hang()
+    (trigger,) = environment.airflow.api.database.triggers.values()
+    other = environment.start_triggerer()
+    trigger.triggerer, other._tasks[trigger.trigger_id] = other.process.name, SimpleNamespace()
+    let_pass(environment, activity, 10 * BOUND_S)
+    end()
+    with pytest.raises(ViolationError):
+        let_pass(environment, activity, 2 * BOUND_S)
+
+
 def test_a_trigger_that_has_fired_has_no_loop(environment):
     activity = Activity(environment)
     activity.check()

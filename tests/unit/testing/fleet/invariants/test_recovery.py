@@ -11,8 +11,10 @@ from airflow_adaptive.runtime.requirements.control_requests import CALENDAR, REQ
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.testing.fleet.airflow.tables import TaskState
 from airflow_adaptive.testing.fleet.environment import Environment
+from airflow_adaptive.testing.fleet.faults import Faults
 from airflow_adaptive.testing.fleet.invariants.recovery import Recovery
 from airflow_adaptive.testing.fleet.invariants.violation import ViolationError
+from airflow_adaptive.testing.fleet.scenario import PlannedEvent
 from tests.support.fleet.scenarios import QUIET
 
 
@@ -62,11 +64,43 @@ def test_a_driver_of_a_canceled_job_is_found(environment):
     assert violated(environment) == "recovery"
 
 
+@pytest.mark.parametrize("has_loop", [True, False])
+def test_a_driver_continues_only_if_no_triggerer_runs_the_trigger_of_the_task_that_a_user_marks_as_failed(
+    environment, has_loop
+):
+    scheduler, first = environment.airflow.scheduler, environment.triggerers[0]
+    environment.airflow.api.database.add_trigger(scheduler.instance(scheduler.tasks["job-0"]), {})
+    (trigger,) = environment.airflow.api.database.triggers.values()
+    if has_loop:
+        first._tasks[trigger.trigger_id] = SimpleNamespace()
+    Faults(environment).task_is_marked_failed(
+        PlannedEvent(at=1, kind="task_is_marked_failed", duration=0, target=0, size=0)
+    )
+    if has_loop:
+        assert violated(environment) == "recovery"
+    else:
+        Recovery(environment).check()
+
+
 def test_a_task_that_failed_without_a_reason_is_found(environment):
     scheduler = environment.airflow.scheduler
     scheduler.instance(scheduler.tasks["job-0"]).state = TaskState.FAILED
     scheduler.errors["job-0"] = RuntimeError("the job has failed")
     assert violated(environment) == "recovery"
+
+
+@pytest.mark.parametrize("has_run", [True, False])
+def test_a_refused_submission_is_a_reason_only_before_the_first_driver(environment, has_run):
+    scheduler = environment.airflow.scheduler
+    scheduler.instance(scheduler.tasks["job-0"]).state = TaskState.FAILED
+    scheduler.errors["job-0"] = RuntimeError("job 'job-0' failed: SUBMISSION_REFUSED: access denied (401)")
+    first = environment.drivers.started[0]
+    first.processes.is_alive = False
+    if has_run:
+        assert violated(environment) == "recovery"
+    else:
+        environment.drivers.started.remove(first)
+        Recovery(environment).check()
 
 
 def test_a_request_that_the_store_does_not_contain_is_found(environment):
