@@ -15,7 +15,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install ui ui-check demo playground test test-airflow test-spark test-kubernetes test-kubernetes-long kubernetes-programs test-kafka test-databases test-postgresql test-long test-faults test-weeks chaos check lint format unit explore fleet fleet-long mutants mutants-full fleet-defects tables-age bench-scheduler bench-bodies bench-list bench-balance bench-triggerer bench-outages bench-rescale bench-real-time clean
+.PHONY: help install ui ui-check demo playground test test-airflow test-spark test-kubernetes test-kubernetes-long kubernetes-programs test-kafka test-databases test-postgresql test-long test-faults test-weeks chaos check lint format unit explore fleet fleet-long mutants mutants-full fleet-defects tables-age bench-scheduler bench-bodies bench-list bench-balance bench-triggerer bench-outages bench-rescale bench-real-time bench-kafka clean
 
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -148,6 +148,10 @@ bench-balance: install ## measure the balance of tasks on a real Spark cluster, 
 bench-real-time: install ## measure the latency of Real-Time Mode around rescales, on a real broker and a real Spark cluster (about 6 minutes)
 	@$(BIN)/python -m tests.support.kafka.jars
 	$(BIN)/python -m tests.benchmarks.real_time
+
+bench-kafka: install ## run queries of Nexmark from a real broker, on Spark with fixed and adaptive parallelism, and on Flink (about 25 minutes)
+	@$(BIN)/python -m tests.support.kafka.jars
+	$(BIN)/python -m tests.benchmarks.nexmark
 
 bench-triggerer: install ## measure a triggerer with 10, 100 and 1,000 jobs (about 15 minutes)
 	$(BIN)/python -m tests.benchmarks.triggerer

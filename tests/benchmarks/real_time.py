@@ -21,7 +21,8 @@ from typing import Final
 from airflow_adaptive.local.cluster import LocalCluster
 from tests.benchmarks.balance import machine_line
 from tests.support.kafka.cluster import running_kafka
-from tests.support.kafka.real_time_job import MEMORY_MB, RealTimeJob
+from tests.support.kafka.looped_job import MEMORY_MB
+from tests.support.kafka.real_time_job import RealTimeJob
 from tests.support.published_tables import publish
 
 RECORDS_PER_S: Final = 20

@@ -9,7 +9,8 @@ import pytest
 
 from airflow_adaptive.local.cluster import LocalCluster
 from tests.support.kafka.cluster import KafkaCluster
-from tests.support.kafka.real_time_job import MEMORY_MB, RealTimeJob
+from tests.support.kafka.looped_job import MEMORY_MB
+from tests.support.kafka.real_time_job import RealTimeJob
 
 pytestmark = pytest.mark.timeout(1200)
 

@@ -177,7 +177,7 @@ class Flink:
             self._daemon(f"taskmanager-{number}", "taskmanager.sh", f"-Dtaskmanager.resource-id=tm-{number}")
         self._wait(lambda: self._answers() and self._get("/overview")["slots-total"] == SLOTS, "Flink's slots")
 
-    def submit(self, script: Path, *arguments: Path) -> None:
+    def submit(self, script: Path, *arguments: Path | str) -> None:
         """Start the job and wait until all of its tasks run."""
         python = str(_python(self._home))
         flink = str(self._home / "bin" / "flink")
