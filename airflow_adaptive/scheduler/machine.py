@@ -195,7 +195,8 @@ def _with_facts(state: SchedulerState, event: Event) -> SchedulerState:
         case SlotsChanged(offers=offers):
             return replace(state, offers=offers)
         case DriverSubmitted(submission_id=submission, application_id=application) if state.driver is not None:
-            return replace(state, driver=replace(state.driver, submission_id=submission, application_id=application))
+            driver = replace(state.driver, submission_id=submission, application_id=application)
+            return replace(state, driver=driver, was_accepted=True)
         case DriverEnded():
             return replace(state, driver=None)
         case PlanActivated():

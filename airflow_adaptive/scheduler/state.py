@@ -354,6 +354,7 @@ class SchedulerState:
         driver: newest driver, None if no driver can be running.
         offers: slots of the last observation.
         restarts: record of the restart strategy.
+        was_accepted: whether the cluster manager has ever accepted a driver.
         has_run: whether any plan was active.
         num_restarts: number of restarts, including rescales (Flink's metric `numRestarts`).
         num_rescales: number of restarts without a failure.
@@ -372,6 +373,7 @@ class SchedulerState:
     driver: Driver | None = None
     offers: tuple[SlotOffer, ...] = ()
     restarts: RestartRecord = field(default_factory=RestartRecord)
+    was_accepted: bool = False
     has_run: bool = False
     num_restarts: int = 0
     num_rescales: int = 0

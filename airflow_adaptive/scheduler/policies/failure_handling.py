@@ -141,7 +141,12 @@ class FailureRecord:
 
 
 def is_recoverable(
-    failure: Failure, non_recoverable: Sequence[str] = (), recoverable: Sequence[str] = (), *, has_run: bool = True
+    failure: Failure,
+    non_recoverable: Sequence[str] = (),
+    recoverable: Sequence[str] = (),
+    *,
+    was_accepted: bool = True,
+    has_run: bool = True,
 ) -> bool:
     """Return whether a restart can help.
 
@@ -152,13 +157,17 @@ def is_recoverable(
         failure: failure to classify.
         non_recoverable: patterns of the user in addition to `NON_RECOVERABLE`.
         recoverable: patterns of the user with precedence over all other patterns.
+        was_accepted: whether the cluster manager has ever accepted a driver of the job. A refusal before that is final, because the
+            address or the token may be wrong.
         has_run: whether a plan of the job was ever active.
     """
     if _matches(failure, recoverable):
         return True
     if _matches(failure, non_recoverable):
         return False
-    if not has_run and (failure.error_class == SUBMISSION_REFUSED or _is_code_error(failure)):
+    if not was_accepted and failure.error_class == SUBMISSION_REFUSED:
+        return False
+    if not has_run and _is_code_error(failure):
         return False
     return _matches(failure, RECOVERABLE) or not _matches(failure, NON_RECOVERABLE)
 

@@ -60,5 +60,10 @@ def can_recover(state: SchedulerState, failure: Failure) -> bool:
     """Return whether the options allow a restart after this failure."""
     options = state.options
     return is_recoverable(
-        failure, options.non_recoverable_failures, options.recoverable_failures, has_run=state.has_run
+        failure,
+        options.non_recoverable_failures,
+        options.recoverable_failures,
+        was_accepted=state.was_accepted
+        or state.has_run,  # a snapshot of an earlier release knows only that the job has run
+        has_run=state.has_run,
     )

@@ -177,7 +177,7 @@ class Place:
         """The same for places that no future can tell apart."""
         state = self.state
         if isinstance(state.current, Canceling | Failing | Finished):
-            state = replace(state, offers=(), restarts=RestartRecord(), has_run=False)
+            state = replace(state, offers=(), restarts=RestartRecord(), was_accepted=False, has_run=False)
         return hash(_canonical(state, self.now))
 
 

@@ -152,10 +152,10 @@ def test_code_error_of_the_build_function_is_not_recoverable_before_the_first_pl
     assert is_recoverable(mistake, has_run=True)
 
 
-def test_driver_that_the_cluster_refuses_is_not_recoverable_before_the_first_plan():
-    assert not is_recoverable(failure(command_executor.SUBMISSION_REFUSED), has_run=False)
-    assert is_recoverable(failure(command_executor.SUBMISSION_REFUSED), has_run=True)
-    assert is_recoverable(failure(command_executor.NOT_SUBMITTED), has_run=False)
+def test_driver_that_the_cluster_refuses_is_not_recoverable_before_the_first_one_that_it_accepts():
+    assert not is_recoverable(failure(command_executor.SUBMISSION_REFUSED), was_accepted=False)
+    assert is_recoverable(failure(command_executor.SUBMISSION_REFUSED), has_run=False)
+    assert is_recoverable(failure(command_executor.NOT_SUBMITTED), was_accepted=False, has_run=False)
 
 
 @pytest.mark.parametrize(

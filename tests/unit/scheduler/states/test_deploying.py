@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from airflow_adaptive.scheduler.commands import KillDriver, SubmitDriver
 from airflow_adaptive.scheduler.events import DriverSubmitted, PlanActivated
-from airflow_adaptive.scheduler.policies.failure_handling import Failure
+from airflow_adaptive.scheduler.policies.failure_handling import SUBMISSION_REFUSED, Failure
 from airflow_adaptive.testing.scenario import HOPELESS, Scenario
 
 GANG = Failure(error_class="REAL_TIME_MODE_SLOTS", message="the gang needs 3 slots")
@@ -185,3 +185,22 @@ def test_new_driver_waits_for_slots_that_are_still_to_be_had():
 
 def test_first_deployment_waits_for_slots_that_are_not_visible_yet():
     Scenario().given_deploying(2).when_slots().then("Deploying").after(299).then("Deploying")
+
+
+REFUSED = Failure(error_class=SUBMISSION_REFUSED, message="access denied (401)")
+
+
+def test_first_driver_that_the_cluster_refuses_ends_the_job():
+    Scenario().given_deploying(2).when_driver_ended(REFUSED).then("Finished", reason="access denied (401)")
+
+
+def test_refused_driver_is_retried_if_the_cluster_has_accepted_one_before():
+    job = registered(Scenario().given_deploying(2).when_slots(held=1, free=1)).when_driver_ended().then("Restarting")
+    job.after(60).when_slots(free=2).then("Deploying", SubmitDriver(epoch=2, slots=2, cause="TimerFired"))
+    job.when_driver_ended(REFUSED).then("Restarting")
+
+
+def test_snapshot_of_a_running_job_that_does_not_contain_whether_a_driver_was_accepted_counts_as_accepted():
+    job = Scenario().given_executing(2)
+    job.state = replace(job.state, was_accepted=False)
+    job.when_driver_ended(REFUSED).then("Restarting")
