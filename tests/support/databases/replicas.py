@@ -73,11 +73,15 @@ class ReplicatedAirflow(AirflowUnderTest):
         self._spawn_replica(CELERY_WORKER)
 
     def restore(self) -> None:
-        """Start the replicas that tests have killed, and wait until they are healthy."""
-        missing = [name for name in REPLICA_NAMES if name not in self._replicas]
+        """Start the replicas that tests have killed, or that have ended, and wait until they are healthy."""
+        missing = [name for name in REPLICA_NAMES if not self._is_alive(name)]
         for name in missing:
             self._spawn_replica(name)
         self._wait_until_healthy(*{_component(name) for name in missing})
+
+    def _is_alive(self, name: str) -> bool:
+        """Return whether a replica runs. A replica that an outage has ended may not have been started again."""
+        return name in self._replicas and self._replicas[name].poll() is None
 
     def trigger_owner(self) -> str | None:
         """Return the triggerer that runs the loop of the only job, None if no triggerer runs it."""
