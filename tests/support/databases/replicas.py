@@ -103,7 +103,11 @@ class ReplicatedAirflow(AirflowUnderTest):
 
     @contextmanager
     def supervised(self) -> Iterator[Counter[str]]:
-        """Start a replica again when it ends, as systemd and Kubernetes do. Yield the number of restarts of each replica."""
+        """Start a replica again when it ends, as systemd and Kubernetes do, also one that ends at the end of the block.
+
+        Yields:
+            the number of restarts of each replica.
+        """
         restarts: Counter[str] = Counter()
         is_over = threading.Event()
 
@@ -120,6 +124,7 @@ class ReplicatedAirflow(AirflowUnderTest):
         finally:
             is_over.set()
             thread.join()
+        self.restore()
 
     def stop(self) -> None:
         """End all processes, including running tasks."""
