@@ -16,6 +16,7 @@ from airflow_adaptive.job.protocol.codec import decode_journal, encode_journal
 from airflow_adaptive.launch import job_loop
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.job_loop import NotCanceledError, cancel_job, cancel_until_ended, kill_driver, run_job_loop
+from airflow_adaptive.launch.loop_events import deployed_spec
 from airflow_adaptive.launch.process_resources import ProcessResources
 from airflow_adaptive.ports import ClusterUnreachableError, ControlRequests, ForeignDirectoryError, JobDirectoryError
 from airflow_adaptive.runtime.journal.journal import SupersededError
@@ -98,6 +99,19 @@ def fail_at(job: Simulation, seconds: float, error: Exception) -> None:
         raise error
 
     job.clock.at(seconds, lambda: setattr(job.store, "publish_metrics", fail))
+
+
+def test_loop_that_is_recycled_hands_the_job_and_its_deadline_over(job: Simulation, opening: Opening) -> None:
+    cancel_at = START + timedelta(hours=1)
+    event = run(job, RunLimits(recycle_at=START + timedelta(seconds=30), cancel_at=cancel_at))
+    assert deployed_spec(event.pop("spec")) == job.spec
+    assert event == {
+        "status": "recycle",
+        "attempt": job.spec.attempt,
+        "cancel_at": cancel_at.isoformat(),
+        "connections": {"spark": "spark_test", "kubernetes": "kubernetes_default", "namespace": "", "kafka": ""},
+        "base": BASE,
+    }
 
 
 @pytest.mark.parametrize("error", [KeyError("hush"), ValueError("hush"), RuntimeError("hush")], ids=repr)

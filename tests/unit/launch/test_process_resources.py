@@ -7,6 +7,7 @@ import gc
 import json
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -49,11 +50,13 @@ def process() -> ProcessResources:
     return ProcessResources()
 
 
-async def test_loops_with_the_same_connection_share_a_client(define: Define, process: ProcessResources) -> None:
+async def test_loops_with_the_same_connection_share_a_client_whatever_their_brokers_are(
+    define: Define, process: ProcessResources
+) -> None:
     connections = define("spark_a", "old")
     async with (
         process.cluster(connections, connections.address()) as first,
-        process.cluster(connections, connections.address()) as second,
+        process.cluster(replace(connections, kafka="kafka_a"), connections.address()) as second,
     ):
         assert first == second
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from airflow_adaptive.hooks.kafka import KafkaBrokers
 from airflow_adaptive.launch.cluster.brokers import MissingKafkaError, kafka_brokers, require_kafka
 from airflow_adaptive.launch.process_resources import ProcessResources
+from airflow_adaptive.ports import SourceUnreachableError
 
 REMEDY = "kafka_conn_id='kafka_test': install 'airflow-adaptive[kafka]' in all Airflow components"
 
@@ -35,3 +39,49 @@ def test_triggerer_without_the_library_names_the_same_remedy(missing: str) -> No
 
 def test_installed_libraries_are_accepted() -> None:
     require_kafka("kafka_test")
+
+
+@pytest.mark.asyncio
+async def test_loops_with_the_same_connection_share_brokers_until_the_last_of_them_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    closed: list[object] = []
+
+    async def close(brokers: object) -> None:
+        closed.append(brokers)
+
+    monkeypatch.setattr(KafkaBrokers, "close", close)
+    resources = ProcessResources()
+    async with resources.brokers("kafka_test") as first:
+        async with resources.brokers("kafka_test") as second, resources.brokers("kafka_other") as other:
+            assert isinstance(first, KafkaBrokers)
+            assert second is first
+            assert other is not first
+        assert closed == [other]
+    assert closed == [other, first]
+
+
+@pytest.mark.asyncio
+async def test_loop_without_a_connection_of_brokers_reads_no_connection() -> None:
+    async with ProcessResources().brokers("") as brokers:
+        assert brokers is None
+
+
+@pytest.mark.asyncio
+async def test_shared_brokers_use_the_connection_through_the_store_and_the_clock_of_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The connection does not exist: the reader of the process reads it, and the error of the topic names it."""
+    resources = ProcessResources()
+    works: list[object] = []
+
+    async def read_connection(work: Callable[[], Any]) -> Any:
+        works.append(work)
+        return work()
+
+    monkeypatch.setattr(resources.store_access, "read_connection", read_connection)
+    async with resources.brokers("kafka_missing") as brokers:
+        assert brokers is not None
+        with pytest.raises(SourceUnreachableError, match="connection 'kafka_missing' is not defined"):
+            await brokers.end_offsets({"a"})
+    assert len(works) == 1
