@@ -23,8 +23,10 @@ from airflow_adaptive.autoscaling.policy import RescalePolicyError
 from airflow_adaptive.runtime.requirements.advice import PolicyInput, QueryMetrics, limits_of
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.requirements import ParallelismRange
+from airflow_adaptive.scheduler.snapshot import encode
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
+BEFORE_THE_WINDOW = datetime(2026, 6, 1, 5, 58, 30, tzinfo=UTC)
 GRAPH = JobGraph.single("job", ParallelismRange(1, 8))
 CALENDAR = scheduled_policy(
     zone="Europe/Berlin",
@@ -72,6 +74,7 @@ def test_policy_survives_the_way_as_text(policy: Any):
 def test_text_that_is_no_policy_becomes_an_advisor_that_reports_it(text: str):
     found = advisor(text)
     assert isinstance(found, UnreadablePolicy)
+    assert (found.kind, found.dry_run) == ("unreadable", False)
     assert found.restore({}) is None
     assert found.to_snapshot() == {}
     with pytest.raises(RescalePolicyError):
@@ -84,12 +87,27 @@ def test_job_without_a_policy_has_no_advisor():
 
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: type(policy).__name__)
 def test_memory_goes_on_in_another_loop(policy: Any):
+    """The window begins in less than the lead time of the calendar, so the calendar remembers an early change."""
     one, other = PolicyAdvisor(policy), PolicyAdvisor(policy)
     for number in range(5):
-        one.advise(seen(NOON + timedelta(seconds=20 * number), 100.0 + number, number))
+        one.advise(seen(BEFORE_THE_WINDOW + timedelta(seconds=20 * number), 100.0 + number, number))
     snapshot = json.loads(json.dumps(one.to_snapshot()))
+    assert snapshot["memory"] != encode(policy.remember())
     assert other.restore(snapshot) is None
     assert json.loads(json.dumps(other.to_snapshot())) == snapshot
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: type(policy).__name__)
+def test_advice_is_that_of_the_policy_with_its_memory(policy: Any):
+    """The load must be high for some time, so only the memory of earlier consultations leads to advice."""
+    found, memory = PolicyAdvisor(policy), policy.remember()
+    given = []
+    for number in range(40):
+        policy_input = seen(NOON + timedelta(seconds=20 * number), 390.0, number)
+        memory, advice = policy.advise(memory, policy_input)
+        given.append(advice)
+        assert found.advise(policy_input) == advice
+    assert given[-1] is not None
 
 
 def test_nothing_is_reported_before_the_policy_was_evaluated():
@@ -111,6 +129,10 @@ def test_memory_that_can_not_be_read_is_begun_again_with_a_note(spoilt: dict[str
     one.advise(seen())
     assert "is discarded" in str(other.restore({**one.to_snapshot(), **spoilt}))
     assert other.to_snapshot() == {}
+    fresh = PolicyAdvisor(LoadPolicy())
+    later = seen(NOON + timedelta(seconds=20), sequence=2)
+    assert other.advise(later) == fresh.advise(later)
+    assert other.to_snapshot() == fresh.to_snapshot()
 
 
 def test_memory_that_is_too_large_for_the_log_is_not_reported(monkeypatch: pytest.MonkeyPatch):
