@@ -163,7 +163,7 @@ class Chaos:
         self._live_until(lambda: self._job.is_well() or self._job.since_fault() > DRAIN_S, feeds=False)
         assert self._job.is_well(), f"not well {DRAIN_S:g} s after the last fault\n{self._job.story()}"
         self._job.recovery_s = self._job.since_fault()
-        return self._job.finish(self._job.loop)
+        return self._job.finish(self._job.loop).check()
 
     def _live_until(self, condition: Callable[[], bool], *, feeds: bool = True) -> None:
         """Meanwhile the input continues, and the next attempt of a job that has ended begins."""

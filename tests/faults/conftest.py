@@ -24,7 +24,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     shard, _, shards = os.environ.get("SHARD", "1/1").partition("/")
     wanted = int(os.environ.get("RUNS", "1"))
     cases = [item for item in items if item.get_closest_marker("faults")]
-    runs = Counter(result.case for result in remembered())
+    runs = Counter(result.case for result in remembered() if not result.outcome.violations)
     left = [case for number, case in enumerate(cases) if number % int(shards) == int(shard) - 1]
     chosen = {case.nodeid for case in left if runs[case.nodeid] < wanted}
     dropped = [case for case in cases if case.nodeid not in chosen]
@@ -68,11 +68,12 @@ def job(fault_cluster: LocalCluster, make_job: Callable[..., JobUnderFault]) -> 
 
 @pytest.fixture
 def record(request: pytest.FixtureRequest) -> Callable[..., None]:
-    """Remember the outcome of a case whose jobs have ended, under the name of its fault."""
+    """Remember the outcome of a case whose jobs have ended, under the name of its fault; a violation is published, too, and fails the case."""
 
     def record(fault: str, where: str, *outcomes: Outcome) -> None:
         outcome = Outcome.of_all(outcomes)
         remember([Result(case=request.node.nodeid, fault=fault, where=where, outcome=outcome, commit=commit())])
         write_page(remembered())
+        outcome.check()
 
     return record

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.faults.harness import sink_log
-from tests.faults.harness.sink_log import BatchWrite
+from tests.faults.harness.sink_log import BatchWrite, SinkError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +22,7 @@ class Outcome:
         drivers_at_once: most drivers of one job that had batches at one moment.
         epochs: drivers that wrote a batch.
         recovery_s: from the fault until the rows that came with it were in the output.
+        violations: of the guarantees. The table shows them, so an outcome with violations is an outcome, too: see `check`.
     """
 
     expected: int
@@ -31,11 +32,11 @@ class Outcome:
     drivers_at_once: int
     epochs: int
     recovery_s: float
+    violations: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, writes: Sequence[BatchWrite], expected: Collection[Any], recovery_s: float) -> Outcome:
-        """The outcome of a job that wrote these batches. Raises `SinkError` if a guarantee was violated."""
-        sink_log.check(writes, expected)
+        """The outcome of a job that wrote these batches, with the violations of the guarantees."""
         ids = sink_log.row_ids(writes)
         return cls(
             expected=len(expected),
@@ -45,6 +46,7 @@ class Outcome:
             drivers_at_once=sink_log.drivers_at_once(writes),
             epochs=len({write.epoch for write in sink_log.written(writes)}),
             recovery_s=recovery_s,
+            violations=sink_log.all_violations(writes, expected),
         )
 
     @classmethod
@@ -58,4 +60,11 @@ class Outcome:
             drivers_at_once=max(each.drivers_at_once for each in outcomes),
             epochs=sum(each.epochs for each in outcomes),
             recovery_s=max(each.recovery_s for each in outcomes),
+            violations=tuple(violation for each in outcomes for violation in each.violations),
         )
+
+    def check(self) -> Outcome:
+        """Return this outcome. Raises `SinkError` if a guarantee was violated."""
+        if self.violations:
+            raise SinkError("\n".join(self.violations))
+        return self

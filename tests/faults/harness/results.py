@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cache
+from typing import Any
 
 from tests.faults.harness.outcome import Outcome
 from tests.support.page_sections import section
@@ -20,6 +21,12 @@ HEAD = """\
 |---|---|---|---|---|---|---|---|---|---|
 """
 
+VIOLATED = "**violated**"
+"""In place of the recovery of a case that violated a guarantee."""
+
+MAX_VIOLATIONS, MAX_CHARACTERS = 5, 120
+"""In a row, and of each violation. The output of the test contains all."""
+
 MATRIX = "/test_matrix.py::"
 """In the ids of cases that the page shows as a matrix, not in a table."""
 
@@ -29,7 +36,7 @@ KUBERNETES = "/kubernetes/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One case that went well.
+    """One case that came to its end.
 
     Attributes:
         case: pytest's id of it.
@@ -45,6 +52,10 @@ class Result:
     outcome: Outcome
     commit: str
 
+    def with_violations(self, violations: tuple[str, ...]) -> Result:
+        """This result, as that of a job that violated guarantees in the end."""
+        return replace(self, outcome=replace(self.outcome, violations=violations))
+
 
 @cache
 def commit() -> str:
@@ -55,7 +66,11 @@ def commit() -> str:
 def remembered() -> list[Result]:
     """All results so far."""
     lines = RESULTS.read_text().splitlines() if RESULTS.exists() else []
-    return [Result(**{**fields, "outcome": Outcome(**fields["outcome"])}) for fields in map(json.loads, lines)]
+    return [Result(**{**fields, "outcome": _outcome(**fields["outcome"])}) for fields in map(json.loads, lines)]
+
+
+def _outcome(violations: Iterable[str] = (), **fields: Any) -> Outcome:
+    return Outcome(violations=tuple(violations), **fields)
 
 
 def remember(results: Iterable[Result]) -> None:
@@ -85,6 +100,17 @@ def table(results: Iterable[Result], previous: str = "") -> str:
     return "".join(f"{line}\n" for line in [*head_lines, *(rows[key] for key in sorted(rows))])
 
 
+def counted(results: Sequence[Result]) -> Sequence[Result]:
+    """The results of a row: a violation counts until the case runs at another commit."""
+    return [result for result in results if not result.outcome.violations or result.commit == results[-1].commit]
+
+
+def summary(results: Collection[Result]) -> str:
+    """The violations of the results; their shortest and their longest recovery if there is no violation."""
+    found = [text[:MAX_CHARACTERS] for result in results for text in result.outcome.violations]
+    return f"{VIOLATED}: {'; '.join(found[:MAX_VIOLATIONS]).replace('|', ' ')}" if found else times(results)
+
+
 def times(results: Collection[Result]) -> str:
     """The shortest and the longest recovery."""
     seconds = sorted(round(result.outcome.recovery_s) for result in results)
@@ -101,9 +127,10 @@ def _key(row: str) -> tuple[str, str]:
     return fault, where
 
 
-def _row(fault: str, where: str, results: Collection[Result]) -> str:
+def _row(fault: str, where: str, found: Sequence[Result]) -> str:
+    results = counted(found)
     outcome = Outcome.of_all([result.outcome for result in results])
     rows = (
         f"{outcome.expected} | {outcome.found} | {outcome.duplicated} | {outcome.repeated} | {outcome.drivers_at_once}"
     )
-    return f"| {fault} | {where} | {len(results)} | {rows} | {times(results)} | {commits(results)} |"
+    return f"| {fault} | {where} | {len(results)} | {rows} | {summary(results)} | {commits(results)} |"

@@ -107,15 +107,19 @@ def drivers_at_once(writes: Iterable[BatchWrite]) -> int:
 
 
 def check(writes: Sequence[BatchWrite], expected: Collection[Any]) -> None:
-    """Raise `SinkError` with all violations, if there are any.
+    """Raise `SinkError` with all violations, if there are any; for the arguments see `all_violations`."""
+    if found := all_violations(writes, expected):
+        raise SinkError("\n".join(found))
+
+
+def all_violations(writes: Sequence[BatchWrite], expected: Collection[Any]) -> tuple[str, ...]:
+    """All violations of the guarantees.
 
     Args:
         writes: see `read_writes`.
         expected: the identifiers of all rows that must have been written.
     """
-    found = [*violations(writes), *_row_violations(row_ids(writes), expected)]
-    if found:
-        raise SinkError("\n".join(found))
+    return (*violations(writes), *_row_violations(row_ids(writes), expected))
 
 
 def violations(writes: Sequence[BatchWrite]) -> Iterator[str]:

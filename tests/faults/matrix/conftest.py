@@ -50,6 +50,6 @@ def record(request: pytest.FixtureRequest, jobs: Jobs) -> Callable[[str, str, Ou
 
     def record(fault: str, moment: str, outcome: Outcome) -> None:
         case = request.node.nodeid
-        jobs.results.append(Result(case=case, fault=fault, where=moment, outcome=outcome, commit=commit()))
+        jobs.keep(Result(case=case, fault=fault, where=moment, outcome=outcome, commit=commit()))
 
     return record

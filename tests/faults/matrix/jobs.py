@@ -34,13 +34,20 @@ class Jobs:
         self.current = self.current or self._start()
         return self.current
 
+    def keep(self, result: Result) -> None:
+        """Keep the result of a cell until the final check. A violation is published immediately, and raises `SinkError`."""
+        if result.outcome.violations:
+            _publish([result])
+        result.outcome.check()
+        self.results.append(result)
+
     def finish(self) -> None:
-        """See what has come out of it in the end, and remember the results of its cells if all is well."""
+        """See what has come out of it in the end, and publish the results of its cells. A violation is one of all its cells."""
         try:
             if self.current is not None and self.results:
-                self.current.finish(self.current.loop)
-                remember(self.results)
-                write_grid(remembered())
+                end = self.current.finish(self.current.loop)
+                _publish([result.with_violations(end.violations) for result in self.results])
+                end.check()
         finally:
             self.drop()
 
@@ -59,3 +66,8 @@ class Jobs:
         self._owned.callback(job.close)
         job.begin()
         return job
+
+
+def _publish(results: list[Result]) -> None:
+    remember(results)
+    write_grid(remembered())

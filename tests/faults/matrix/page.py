@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
-from tests.faults.harness.results import MATRIX, PAGE, Result, commits, times
+from tests.faults.harness.results import MATRIX, PAGE, VIOLATED, Result, commits, counted, summary
 from tests.faults.matrix.cells import REASONS, RUNS, UNDER_AIRFLOW, Cell, cells
 from tests.support.page_sections import section
 from tests.support.published_tables import publish_rows
@@ -26,7 +26,7 @@ def grid(results: Iterable[Result], previous: str = "") -> str:
     runs: dict[tuple[str, str], list[Result]] = {}
     for result in (result for result in results if MATRIX in result.case):
         runs.setdefault((result.fault, result.where), []).append(result)
-    recoveries |= {key: f"{times(found)}, {len(found)} x {commits(found)}" for key, found in runs.items()}
+    recoveries |= {key: _field(counted(found)) for key, found in runs.items()}
     rows: dict[str, list[Cell]] = {}
     for cell in cells():
         rows.setdefault(cell.fault, []).append(cell)
@@ -34,6 +34,10 @@ def grid(results: Iterable[Result], previous: str = "") -> str:
     head = f"| | {' | '.join(moments)} |\n|---{'|---' * len(moments)}|\n"
     reasons = "".join(f"- **{content}**: {reason}\n" for content, reason in REASONS.items())
     return head + "".join(_row(fault, row, recoveries) for fault, row in rows.items()) + f"\n{reasons}"
+
+
+def _field(results: Collection[Result]) -> str:
+    return f"{summary(results)}, {len(results)} x {commits(results)}"
 
 
 def _recoveries(previous: str) -> dict[tuple[str, str], str]:
@@ -45,7 +49,7 @@ def _recoveries(previous: str) -> dict[tuple[str, str], str]:
         (fault, moment): field
         for fault, *fields in rows
         for moment, field in zip(rows[0][1:], fields, strict=True)
-        if " s, " in field or field.startswith("(")
+        if " s, " in field or field.startswith(("(", VIOLATED))
     }
 
 

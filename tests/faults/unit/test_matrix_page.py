@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.faults.harness.outcome import Outcome
 from tests.faults.harness.results import Result, table
 from tests.faults.matrix.cells import REASONS, RUNS, UNDER_AIRFLOW, cells, cells_with, fault_of, moment_of
@@ -10,6 +12,7 @@ from tests.faults.matrix.moments import MOMENTS
 from tests.faults.matrix.page import NOT_YET, grid
 
 OUTCOME = Outcome(expected=40, found=40, duplicated=0, repeated=1, drivers_at_once=1, epochs=1, recovery_s=6.6)
+LOST = "1 rows are missing: [3]"
 CASE = "tests/faults/matrix/test_matrix.py::test_fault_at_a_moment[master, tier 1]"
 
 
@@ -51,5 +54,26 @@ def test_table_keeps_the_rows_of_an_earlier_one() -> None:
     ]
 
 
+def test_cell_with_a_violation_shows_it_and_keeps_it() -> None:
+    page = grid([_result(CASE), _violated(CASE)])
+    assert f"| **violated**: {LOST}, 2 x `1a2b3c4` |" in page
+    assert "7 s" not in page
+    assert grid([], page) == page
+
+
+def test_violation_stays_in_its_row_until_the_case_runs_at_another_commit() -> None:
+    passed, violated = _result("tests/faults/test_a.py"), _violated("tests/faults/test_a.py")
+    red = f"| master | tier 1 | 2 | 80 | 80 | 0 | 2 | 1 | **violated**: {LOST} | `1a2b3c4` |"
+    assert table([violated, passed]).splitlines()[2:] == [red]
+    assert table([], table([violated, passed])).splitlines()[2:] == [red]
+    fixed = replace(passed, commit="5d6e7f8")
+    (row,) = table([violated, passed, fixed]).splitlines()[2:]
+    assert row == "| master | tier 1 | 2 | 80 | 80 | 0 | 2 | 1 | 7 s | `1a2b3c4`, `5d6e7f8` |"
+
+
 def _result(case: str, where: str = "tier 1") -> Result:
     return Result(case=case, fault="master", where=where, outcome=OUTCOME, commit="1a2b3c4")
+
+
+def _violated(case: str) -> Result:
+    return _result(case).with_violations((LOST,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -42,6 +43,12 @@ def test_case_with_a_result_is_left_out() -> None:
 def test_case_runs_as_often_as_required(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RUNS", "2")
     assert selected("abc") == ["b", "c", "unit"]
+
+
+def test_case_that_violated_a_guarantee_runs_again() -> None:
+    outcome = replace(OUTCOME, violations=("1 rows are missing: [3]",))
+    remember([Result(case="c", fault="c", where="", outcome=outcome, commit="1a2b3c4")])
+    assert selected("abc") == ["c", "unit"]
 
 
 def test_each_case_is_in_one_shard(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,4 +81,4 @@ async def test_a_job_gets_a_node_that_joins_during_its_probe(
                 nodes = {pod["spec"].get("nodeName") for pod in team.pods("spark-role=executor")}
                 assert nodes == {first.name, late.name}
                 await job.suspend(loop)
-            job.outcome(recovery_s=0)
+            job.outcome(recovery_s=0).check()

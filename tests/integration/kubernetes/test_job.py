@@ -78,7 +78,7 @@ async def test_a_job_waits_starts_grows_and_processes_each_record_once(
             assert driver_pod(loop) != first
             await freeze_other_node(kubernetes_cluster, team, loop, job)
             await job.suspend(loop)
-        job.outcome(recovery_s=0)
+        job.outcome(recovery_s=0).check()
     await asyncio.to_thread(wait_until, lambda: team.remaining_objects() == ACCOUNT, TIMEOUT_S, "end of all objects")
 
 

@@ -85,7 +85,7 @@ async def lose_a_driver(job: StreamingJob, team: Namespace) -> None:
         job.feed()
         await job.wait_rows()
         await job.suspend(loop)
-    job.outcome(recovery_s=0)
+    job.outcome(recovery_s=0).check()
 
 
 def driver_pod(loop: Loop) -> str:

@@ -54,10 +54,10 @@ def test_fault_at_a_telling_moment(job: MatrixJob, line: str) -> None:
     fault, _, moment = (part.strip() for part in line.partition("|"))
     cell = CELLS[fault, moment]
     strike(job, fault_of(cell), moment_of(cell))
-    assert job.so_far().drivers_at_once == 1
+    assert job.so_far().check().drivers_at_once == 1
 
 
 def test_job_that_suffered_all_of_this_lost_and_duplicated_nothing(job: MatrixJob) -> None:
-    outcome = job.finish(job.loop)
+    outcome = job.finish(job.loop).check()
     assert (outcome.found, outcome.duplicated) == (outcome.expected, 0)
     assert outcome.drivers_at_once == 1

@@ -166,7 +166,7 @@ class StreamingJob:
         await wait_until_async(lambda: _value(self._task is None or self._task.done()), TIMEOUT_S, "end of the loop")
 
     def outcome(self, recovery_s: float) -> Outcome:
-        """Return what is in the sink: each row exactly once, from one driver at a time. Raises `SinkError`."""
+        """Return what is in the sink, with the violations of the guarantees."""
         return Outcome.of(read_writes(self._root / FOLDER), range(self._files * ROWS), recovery_s)
 
     def _written(self) -> list[int]:
