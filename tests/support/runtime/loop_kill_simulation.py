@@ -33,6 +33,7 @@ OPTIONS: dict[str, Any] = {
     "stop_timeout": "4 s",
     "driver_heartbeat_timeout": "6 s",
     "driver_lease_timeout": "6 s",
+    "history_size": 4,
     "restart_strategy": {"type": "fixed-delay", "attempts": 1000, "delay": "1 s"},
 }
 
@@ -156,7 +157,7 @@ class LoopKillSimulation(Simulation):
         self.check_end()
 
     def check_end(self) -> None:
-        """Make sure that it ran, that no epoch was submitted twice, and that no driver is left."""
+        """Make sure that it ran, that no epoch was submitted twice, and that neither a driver nor its objects are left."""
         assert self.drivers.started or self.is_stop_requested
         epochs = [submission.conf[PREFIX + "epoch"] for submission in self.cluster.submissions.values()]
         assert len(epochs) == len(set(epochs)), f"epochs {epochs}: one was submitted twice"
@@ -164,6 +165,7 @@ class LoopKillSimulation(Simulation):
         if self.drivers.left:
             self.pass_time(60)  # orphans find out that they are
         assert not self.drivers.left, f"drivers {self.drivers.left} are left"
+        assert self.cluster.cleaned_up, "the objects of the job remain on the cluster"
 
     @staticmethod
     def _has_ended(state: SchedulerState) -> bool:

@@ -12,21 +12,19 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from airflow_adaptive.ports import ControlRequests, DesiredState, PortError
+from airflow_adaptive.runtime.journal import journal
 from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.testing.fakes.coroutines import result_of
-from airflow_adaptive.testing.fakes.manual_clock import ManualClock
+from tests.support.runtime.intercepted_loops import CHANGES, Freezer, SetClock
 from tests.support.runtime.leased_drivers import EVERY_EPOCH
 from tests.support.runtime.loop_kill_simulation import Call, LoopKillSimulation
-
-CHANGES = frozenset({"create", "record", "compact", "submit", "kill"})
-"""Calls to ports that change external systems."""
 
 IN_BETWEEN_S = 10.0
 """How often a loop dies while it changes nothing."""
@@ -169,6 +167,17 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
+@pytest.fixture(autouse=True)
+def often_compacted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A journal is compacted after a hundred documents otherwise."""
+    monkeypatch.setattr(journal, "_COMPACT_EVERY", 6)
+
+
+def test_loops_are_killed_at_each_kind_of_change() -> None:
+    found = {moment.split()[1] for scenario in SCENARIOS.values() for moment, _ in moments(scenario(), math.inf)}
+    assert found == CHANGES
+
+
 @pytest.mark.parametrize("kind", SCENARIOS)
 def test_next_loop_goes_on_wherever_a_loop_was_killed(kind: str) -> None:
     for moment, life in moments(SCENARIOS[kind]()):
@@ -218,6 +227,7 @@ async def freezing_alone(life: LoopKillSimulation, at: int, seconds: int, steps:
         return await call()
 
     await life.through(fate).run()
+    assert left < 0 or at, "the loop did not freeze"
     return left < 0
 
 
@@ -272,24 +282,6 @@ def test_driver_that_comes_when_it_is_given_up_does_not_meet_its_successor(boot_
         life.check_end()
 
 
-class SetClock:
-    """A clock that was set."""
-
-    def __init__(self, clock: ManualClock, ahead: timedelta) -> None:
-        self._clock = clock
-        self._ahead = ahead
-
-    def now(self) -> datetime:
-        return self._clock.now() + self._ahead
-
-    @property
-    def elapsed(self) -> float:
-        return self._clock.elapsed
-
-    async def sleep(self, seconds: float) -> None:
-        await self._clock.sleep(seconds)
-
-
 @pytest.mark.parametrize("ahead_h", [-1, 1])
 @pytest.mark.parametrize("kind", SCENARIOS)
 def test_next_loop_goes_on_when_the_clock_was_set_in_between(kind: str, ahead_h: int) -> None:
@@ -305,32 +297,6 @@ def test_loops_that_live_shorter_than_the_lease_bring_the_job_to_its_end(kind: s
     SCENARIOS[kind]().live_in_short_loops(lifetime_s=5, gap_s=gap_s)
 
 
-class Freezer:
-    """Stops a loop at one of its changes, before or after it, until it is thawed; what it changes then is counted."""
-
-    def __init__(self, at: int, *, after: bool) -> None:
-        self._changes_left = at
-        self._after = after
-        self.frozen = asyncio.Event()
-        self.thawed = asyncio.Event()
-        self.changes_since = 0
-
-    async def __call__(self, name: str, call: Call) -> Any:
-        stops = name in CHANGES and self._changes_left == 0
-        self._changes_left -= name in CHANGES
-        if stops and not self._after:
-            await self._freeze()
-        self.changes_since += name in CHANGES and self.thawed.is_set()
-        answer = await call()
-        if stops and self._after:
-            await self._freeze()
-        return answer
-
-    async def _freeze(self) -> None:
-        self.frozen.set()
-        await self.thawed.wait()
-
-
 async def with_a_frozen_loop(life: LoopKillSimulation, freezer: Freezer, thaw_after_s: float) -> bool:
     """Another loop takes over from one that freezes, which thaws while the other runs; False if it did not freeze."""
 
@@ -342,6 +308,7 @@ async def with_a_frozen_loop(life: LoopKillSimulation, freezer: Freezer, thaw_af
     sleeper = asyncio.ensure_future(life.through(freezer).run())
     await asyncio.wait([sleeper, asyncio.ensure_future(freezer.frozen.wait())], return_when=asyncio.FIRST_COMPLETED)
     if sleeper.done():
+        assert freezer.at, "the loop did not freeze"
         return False
     thaw_at = life.clock.elapsed + thaw_after_s
     other = asyncio.ensure_future(life.through(thawing).run())
@@ -373,7 +340,7 @@ def last_calls(life: LoopKillSimulation) -> list[tuple[str, StateChange, LoopKil
 
     def made_late(name: str, args: tuple[Any, ...]) -> StateChange:
         def make(life: LoopKillSimulation) -> None:
-            port = life.cluster if name in ("submit", "kill") else life.directory
+            port = life.cluster if name in ("submit", "kill", "clean_up") else life.directory
             with suppress(PortError):
                 result_of(getattr(port, name)(*args))
 

@@ -203,6 +203,15 @@ async def test_rows_that_arrive_without_a_driver_expire_after_the_shortest_reten
     assert expiry == Expiry(after(60), timedelta(minutes=1))
 
 
+async def test_expiry_that_the_driver_reported_stays_without_a_driver() -> None:
+    """The oldest unread row is in a topic without a retention."""
+    monitor = SourceLagMonitor(Brokers(a=[8], b=[1]))
+    last = status(source(2, 5.0, retention_s=600.0, a=[6]), source(1, 100.0, b=[0]))
+    monitor.update(last, last, NOW)
+    lag = await lag_after_poll(monitor, None, last, after(10))
+    assert (lag.rows, lag.expiry) == (3, Expiry(after(595), timedelta(minutes=10)))
+
+
 async def test_brokers_that_fail_are_polled_at_the_interval_and_each_outage_is_reported_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

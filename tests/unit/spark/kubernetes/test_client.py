@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
+from airflow_adaptive.local.waiting import wait_until_async
 from airflow_adaptive.ports import (
     ClusterRefusedError,
     ClusterUnreachableError,
@@ -335,6 +336,26 @@ async def test_a_kill_keeps_the_log_of_a_driver_that_has_ended(server: FakeApi) 
         await client.snapshot()
         await client.kill(submitted)
         assert f"pods/{POD}" in created(server)
+
+
+@pytest.mark.parametrize(("is_killed", "state"), [(True, SubmissionState.KILLED), (False, SubmissionState.FAILED)])
+async def test_the_exit_code_of_a_signal_is_a_failure_unless_the_client_has_killed_the_driver(
+    server: FakeApi, is_killed: bool, state: SubmissionState
+) -> None:
+    async with client_of(server) as client:
+        submitted = await client.submit(submission())
+        await client.snapshot()
+        last = server.objects[f"{ROOT}/pods/{POD}"]
+        end(server, POD, code=143)
+        if is_killed:
+            await client.kill(submitted)
+        server.events.put_nowait({"type": "DELETED", "object": last})
+        await wait_until_async(lambda: _has_ended(client, submitted), 60, "end of the driver", 0.005)
+        assert (await client.status(submitted)).state is state
+
+
+async def _has_ended(client: KubernetesCluster, submitted: str) -> bool:
+    return (await client.status(submitted)).state.over
 
 
 async def test_a_log_is_read_without_secrets(server: FakeApi) -> None:

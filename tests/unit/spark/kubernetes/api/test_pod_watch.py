@@ -12,12 +12,16 @@ import pytest_asyncio
 from aiohttp import web
 
 from airflow_adaptive.local.waiting import wait_until_async
-from airflow_adaptive.ports import ClusterUnreachableError
+from airflow_adaptive.ports import Clock, ClusterUnreachableError
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.spark.kubernetes.api import pod_watch
 from airflow_adaptive.spark.kubernetes.api.pod_watch import PodWatch
 from airflow_adaptive.spark.kubernetes.api.requests import KubernetesApi
+from airflow_adaptive.testing.fakes.manual_clock import ManualClock
 from tests.support.kubernetes.client.fake_api import FakeApi, failure
+
+SHORT_TIMEOUT_S = 1.0
+"""Timeout of a request that hangs. Other requests must end before, also on a busy machine."""
 
 PODS = "/api/v1/namespaces/team-a/pods"
 
@@ -38,8 +42,8 @@ async def server() -> AsyncIterator[FakeApi]:
 
 
 @asynccontextmanager
-async def watching(server: FakeApi, timeout_s: float = 10.0) -> AsyncIterator[PodWatch]:
-    watch = PodWatch(KubernetesApi(server, timeout_s), "team-a", "managed-by=us", SystemClock())
+async def watching(server: FakeApi, timeout_s: float = 10.0, clock: Clock | None = None) -> AsyncIterator[PodWatch]:
+    watch = PodWatch(KubernetesApi(server, timeout_s), "team-a", "managed-by=us", clock or SystemClock())
     try:
         yield watch
     finally:
@@ -144,7 +148,7 @@ async def test_a_broken_watch_is_resumed(server: FakeApi) -> None:
 
 async def test_a_half_open_connection_is_noticed(server: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pod_watch, "WATCH_S", 0)
-    async with watching(server, timeout_s=0.05) as watch:
+    async with watching(server, timeout_s=SHORT_TIMEOUT_S) as watch:
         await until_listed(watch)
         await until(lambda: len(server.watches) >= 2)
 
@@ -170,9 +174,11 @@ async def test_a_missing_permission_is_named(server: FakeApi) -> None:
 async def test_an_old_state_is_no_answer(server: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pod_watch, "WATCH_S", 0)
     monkeypatch.setattr(pod_watch, "LONGEST_PAUSE_S", 0)
-    async with watching(server, timeout_s=0.02) as watch:
+    clock = ManualClock()
+    async with watching(server, timeout_s=SHORT_TIMEOUT_S, clock=clock) as watch:
         await until_listed(watch)
         server.hangs = True
+        await clock.sleep(4 * SHORT_TIMEOUT_S + 1)
 
         async def refuses() -> bool:
             try:
@@ -182,6 +188,21 @@ async def test_an_old_state_is_no_answer(server: FakeApi, monkeypatch: pytest.Mo
             return False
 
         await wait_until_async(refuses, 60, "error", 0.005)
+
+
+async def test_each_event_confirms_the_state(server: FakeApi) -> None:
+    """No watch ends, and the state is too old after 70 s without a confirmation."""
+    clock = ManualClock()
+    async with watching(server, clock=clock) as watch:
+        await watch.pods()
+        await clock.sleep(60)
+        server.events.put_nowait(event("ADDED", "a", 5))
+        await until(lambda: names(watch) == ["a"])
+        await clock.sleep(60)
+        assert len(await watch.pods()) == 1
+        await clock.sleep(11)
+        with pytest.raises(ClusterUnreachableError):
+            await watch.pods()
 
 
 async def test_an_error_of_the_program_does_not_end_the_watch(server: FakeApi) -> None:
