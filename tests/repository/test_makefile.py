@@ -5,11 +5,17 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import yaml
+
+from tests.support.published_tables import TABLES
 from tests.support.repository import ROOT
 
 TESTS = ROOT / "tests"
 NIGHTLY = (ROOT / ".github" / "workflows" / "nightly.yml").read_text()
-LONG = re.compile(r"^(test-long|test-faults|test-weeks|explore|fleet-\w+|mutants\S*|bench-\w+):", re.MULTILINE)
+CI = (ROOT / ".ci" / "run").read_text()
+MEASURING = re.compile(r"^((?:test|fleet|mutants|bench)[a-z-]*|explore|chaos):.*## ", re.MULTILINE)
+"""A documented target that runs tests or measures."""
+
 COMMANDS = re.compile(
     r"^(test-airflow|test-spark|test-kubernetes|test-kafka|test-databases|test-postgresql|test-long|test-faults|unit):.*\n((?:\t.*\n)+)",
     re.MULTILINE,
@@ -51,10 +57,22 @@ def test_integration_tests_run_in_the_targets_of_make_test_or_on_real_servers():
     assert left_out([TESTS / "integration"], targets["test-long"]) == []
 
 
-def test_nightly_run_calls_every_long_target():
-    long = set(LONG.findall((ROOT / "Makefile").read_text()))
-    called = re.findall(r"(?:target: |- )([a-z-]+)(?:,.*|)$|run: .*\bmake ([a-z-]+)", NIGHTLY, re.MULTILINE)
-    assert long - {name for names in called for name in names} == set()
+def nightly_commands() -> set[str]:
+    """Return the targets that the nightly run calls, with their arguments."""
+    matrix = yaml.safe_load(NIGHTLY)["jobs"]["test"]["strategy"]["matrix"]
+    included = {f"{entry['target']} {entry['arguments']}" for entry in matrix["include"]}
+    return {*matrix["target"], *included, *re.findall(r"run: .*\bmake ([a-z-]+)", NIGHTLY)}
+
+
+def test_nightly_run_calls_every_target_that_other_runs_do_not_call():
+    targets = set(MEASURING.findall((ROOT / "Makefile").read_text()))
+    called = {*re.findall(r"^make ([a-z-]+)", CI, re.MULTILINE), "fleet"}  # `make test` includes `fleet`
+    assert targets - called - {command.partition(" ")[0] for command in nightly_commands()} == set()
+
+
+def test_nightly_run_measures_every_published_table():
+    commands = "".join(f"{command} \n" for command in nightly_commands())
+    assert [table.target for table in TABLES.values() if f"{table.target} " not in commands] == []
 
 
 def test_shards_of_the_nightly_run_are_complete():
