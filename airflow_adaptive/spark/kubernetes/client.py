@@ -13,6 +13,7 @@ from airflow_adaptive.ports import (
     ClusterUnreachableError,
     DriverLog,
     DriverSubmission,
+    LogPages,
     NotSubmittedError,
     SubmissionState,
     SubmissionStatus,
@@ -29,6 +30,7 @@ from airflow_adaptive.spark.kubernetes.cluster_reads import ClusterReads
 from airflow_adaptive.spark.kubernetes.driver.code import mount_code
 from airflow_adaptive.spark.kubernetes.driver.manifests import driver_manifests
 from airflow_adaptive.spark.kubernetes.driver.names import (
+    APPLICATION,
     EPOCH,
     JOB,
     ROLE,
@@ -110,6 +112,7 @@ class KubernetesCluster:
             granted=found.executors.granted,
             pending=found.executors.pending,
             master_url=self._address.master_url,
+            log_pages={_submission_id(pod): pages for pod in drivers if (pages := self._log_pages(pod)) is not None},
             names={pod["metadata"]["name"]: _job(pod) for pod in drivers if _submission_id(pod) in active},
             drivers=active,
             limits=found.limits,
@@ -139,6 +142,8 @@ class KubernetesCluster:
                 label,
             )
         log.info("Job %s is pod %s. Its logs: kubectl --namespace %s logs %s", submission.name, name, namespace, name)
+        selector = f"{APPLICATION}={name},{ROLE}=executor"
+        log.info("The logs of its executors: kubectl --namespace %s logs --selector %s --prefix", namespace, selector)
         log.info("Its Spark UI on http://localhost:4040: kubectl --namespace %s port-forward %s 4040", namespace, name)
         return _submission_id(pod)
 
@@ -196,6 +201,11 @@ class KubernetesCluster:
     async def close(self) -> None:
         """End the watch, and close the connections, unless other clients share them."""
         await self._reads.release(self._address.namespace)
+
+    def _log_pages(self, driver: Json) -> LogPages | None:
+        """Return the page of a log collector, which shows both streams of a container together."""
+        page = self._address.log_page(driver["metadata"]["name"])
+        return LogPages(stdout=page, stderr=page) if page else None
 
     async def _log_output(self, job: str) -> None:
         """Log the end of the output of the newest driver, if it has ended normally. The log of a driver that failed is part of its diagnosis."""
