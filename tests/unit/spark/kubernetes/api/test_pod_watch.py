@@ -170,7 +170,7 @@ async def test_a_missing_permission_is_named(server: FakeApi) -> None:
 async def test_an_old_state_is_no_answer(server: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pod_watch, "WATCH_S", 0)
     monkeypatch.setattr(pod_watch, "LONGEST_PAUSE_S", 0)
-    async with watching(server, timeout_s=0.02) as watch:
+    async with watching(server, timeout_s=0.5) as watch:
         await until_listed(watch)
         server.hangs = True
 
