@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# The nodes of the test cluster (tests/support/kubernetes) run containers. Finds containerd, runc and the CNI plugins, or installs the packages of
-# Debian or Ubuntu, or prints instructions.
+# The nodes of the test cluster (tests/support/kubernetes) run containers, and pull images from a registry of the tests. Finds containerd, runc, the CNI
+# plugins and the registry, or installs the packages of Debian or Ubuntu, or prints instructions.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/as_root.sh"
 
-readonly PACKAGES=(containerd runc containernetworking-plugins iptables conntrack)
+readonly PACKAGES=(containerd runc containernetworking-plugins iptables conntrack docker-registry)
 
 has_packages() {
   local program
-  for program in containerd ctr runc iptables conntrack ip; do
+  for program in containerd ctr runc iptables conntrack ip docker-registry; do
     PATH="$PATH:/usr/sbin:/sbin" command -v "$program" >/dev/null || return 1
   done
   [[ -x /usr/lib/cni/bridge && -x /usr/lib/cni/host-local && -x /usr/lib/cni/loopback ]]
@@ -24,7 +24,7 @@ has_packages && exit 0
 echo "The tests on Kubernetes need containerd; installing ${PACKAGES[*]} with the system's package manager." >&2
 install_packages >&2 || true
 if ! has_packages; then
-  echo "containerd, runc and the CNI plugins could not be installed (no apt-get, no root permission, or no network). Install them (Debian, Ubuntu:" \
+  echo "containerd, runc, the CNI plugins and docker-registry could not be installed (no apt-get, no root permission, or no network). Install them (Debian, Ubuntu:" \
     "sudo apt-get install ${PACKAGES[*]}), then try again." >&2
   exit 1
 fi

@@ -92,6 +92,11 @@ def _kubernetes() -> dict[str, Any]:
             "Whether the cluster adds nodes for pods that do not fit.",
             type=["boolean", "null"],
         ),
+        "log-url": _field(
+            KUBERNETES,
+            "Address of logs",
+            "Log of a pod on the pages of a log collector, as https://logs.example.com/{namespace}/{pod}.",
+        ),
     }
 
 

@@ -121,8 +121,9 @@ class ActiveDriver:
     Attributes:
         state: SUBMITTED while the driver waits for a worker.
         request: resources of the driver.
-        message: why the driver waits, "" if the manager does not know or nothing is unusual.
-        can_start: False if the driver waits for something that does not happen by itself, as `message` says.
+        message: why the driver waits, or what is unusual about the executors of a running driver; "" if the manager does not know or
+            nothing is unusual.
+        can_start: False if the driver or all its executors wait for something that does not happen by itself, as `message` says.
     """
 
     state: SubmissionState

@@ -1,4 +1,4 @@
-"""The start of a driver: reports why the driver waits, and ends a driver that cannot start."""
+"""The start of a driver and of its executors: reports why they wait, and ends a driver that cannot start, or cannot get an executor."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ log = logging.getLogger(__name__)
 DRIVER_NOT_STARTED = "DRIVER_NOT_STARTED"
 
 MESSAGE_CHARACTERS = 1000
+
+OBSERVED = (SubmissionState.SUBMITTED, SubmissionState.RUNNING)
 
 
 class DriverStart:
@@ -38,20 +40,21 @@ class DriverStart:
         """Why the driver cannot start, None if it can or has not been killed."""
 
     async def observe(self, driver: str | None, submission: SubmissionStatus | None) -> Reason | None:
-        """Kill a driver that cannot start. Return why a driver waits; None if it does not wait, or if the reason is reported.
+        """Kill a driver that cannot start. Return why the driver or an executor waits; None without a reason, or if the reason is reported.
 
         Args:
             driver: submission id of the driver.
             submission: state of the driver process.
         """
-        if driver is None or submission is None or submission.state is not SubmissionState.SUBMITTED:
+        if driver is None or submission is None or submission.state not in OBSERVED or not submission.message:
             return None
         if driver != self._driver:
             self._driver, self._reported, self._error = driver, set(), None
         message = redact(submission.message)[:MESSAGE_CHARACTERS]
+        is_waiting = submission.state is SubmissionState.SUBMITTED
         if not submission.can_start and self._error is None:
             await self._kill(driver, message)
-        return self._reason(message)
+        return self._reason(f"the driver waits: {message}" if is_waiting else message)
 
     def explain(self, event: Event, driver: str | None) -> Event:
         """Return the event; the end of a driver that could not start gets the cause of the wait."""
@@ -67,8 +70,8 @@ class DriverStart:
         except ClusterUnreachableError as error:
             log.warning("Driver %s cannot start, and cannot be killed now: %s", driver, error)
 
-    def _reason(self, message: str) -> Reason | None:
-        if not message or message in self._reported:
+    def _reason(self, text: str) -> Reason | None:
+        if text in self._reported:
             return None
-        self._reported.add(message)
-        return Reason(ReasonCode.SLOTS_PENDING, f"the driver waits: {message}")
+        self._reported.add(text)
+        return Reason(ReasonCode.SLOTS_PENDING, text)

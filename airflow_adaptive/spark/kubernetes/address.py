@@ -51,6 +51,7 @@ class KubernetesAddress:
         max_cpu_millicores: static cap of the CPU requests of all drivers and executors in the namespace, None without one.
         max_memory_bytes: static cap of their memory requests, None without one.
         has_node_autoscaling: whether the cluster adds nodes for pods that do not fit.
+        log_url: address of the log of a pod on the pages of a log collector, with `{namespace}` and `{pod}`; "" without one.
         timeout_s: maximum time for a connection to the API server, and for its response, in seconds.
         conf: Spark properties of every driver; the place for secret ones.
         secret_names: names in `conf` whose values are secret whatever their names.
@@ -62,6 +63,7 @@ class KubernetesAddress:
     max_cpu_millicores: int | None = None
     max_memory_bytes: int | None = None
     has_node_autoscaling: bool = False
+    log_url: str = ""
     timeout_s: float = DEFAULT_TIMEOUT_S
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     secret_names: frozenset[str] = frozenset()
@@ -83,6 +85,10 @@ class KubernetesAddress:
         """The API server and the namespace: two addresses with the same place lead to the same namespace."""
         return self.server, self.namespace
 
+    def log_page(self, pod: str) -> str:
+        """Return the address of the log of a pod, "" without a log collector."""
+        return self.log_url.replace("{namespace}", self.namespace).replace("{pod}", pod)
+
     def names_server(self, server: str) -> bool:
         """Return whether the URL of an API server may be the server of this address."""
         parts, own = urlsplit(server), urlsplit(self.server)
@@ -97,8 +103,8 @@ def parse_kubernetes_address(host: str, port: int | None, extra: Mapping[str, An
     Args:
         host: `k8s://https://api:6443`, or `k8s://api` with the port in `port`; https is the default, as in Spark.
         port: port of the API server, if `host` has none.
-        extra: `namespace`, `max-cores` (CPU cores), `max-memory` ("100g"), `node-autoscaling` (true or false), `timeout` (seconds), `conf` and `secret-conf`
-            (Spark properties), `secret-env` (environment variables). Fields without a value and other fields are ignored.
+        extra: `namespace`, `max-cores` (CPU cores), `max-memory` ("100g"), `node-autoscaling` (true or false), `log-url`, `timeout` (seconds), `conf`
+            and `secret-conf` (Spark properties), `secret-env` (environment variables). Fields without a value and other fields are ignored.
 
     Raises:
         AddressError: the fields do not describe a Kubernetes cluster.
@@ -110,6 +116,7 @@ def parse_kubernetes_address(host: str, port: int | None, extra: Mapping[str, An
         max_cpu_millicores=_millicores(extra.get("max-cores")),
         max_memory_bytes=_bytes(extra.get("max-memory")),
         has_node_autoscaling=_flag("node-autoscaling", extra.get("node-autoscaling", False)),
+        log_url=_log_url(extra.get("log-url", "")),
         timeout_s=read_timeout(extra.get("timeout", DEFAULT_TIMEOUT_S)),
         conf=read_conf(extra, READABLE),
         secret_names=frozenset(read_secret_conf(extra)),
@@ -152,6 +159,15 @@ def _flag(name: str, value: object) -> bool:
     if str(value).lower() not in ("true", "false"):
         raise AddressError(f"{name} {value!r} is not true or false")
     return str(value).lower() == "true"
+
+
+def _log_url(value: object) -> str:
+    url = str(value).strip()
+    if url and (not url.startswith(("http://", "https://")) or "{pod}" not in url):
+        raise AddressError(
+            f"log-url {url!r} is not the address of the log of a pod: use, for example, 'https://logs.example.com/{{namespace}}/{{pod}}'"
+        )
+    return url
 
 
 def _millicores(value: object) -> int | None:

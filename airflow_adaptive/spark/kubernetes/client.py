@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from airflow_adaptive.ports import (
@@ -13,6 +16,7 @@ from airflow_adaptive.ports import (
     ClusterUnreachableError,
     DriverLog,
     DriverSubmission,
+    LogPages,
     NotSubmittedError,
     SubmissionState,
     SubmissionStatus,
@@ -23,12 +27,15 @@ from airflow_adaptive.spark.kubernetes.api.errors import ApiError, RefusedError
 from airflow_adaptive.spark.kubernetes.api.requests import Json, Query
 from airflow_adaptive.spark.kubernetes.api_source import ApiSource
 from airflow_adaptive.spark.kubernetes.capacity.capacity import UnboundedError
+from airflow_adaptive.spark.kubernetes.capacity.executors import by_application
 from airflow_adaptive.spark.kubernetes.capacity.pod_requests import pod_request
 from airflow_adaptive.spark.kubernetes.capacity_reader import CapacityReader
 from airflow_adaptive.spark.kubernetes.cluster_reads import ClusterReads
 from airflow_adaptive.spark.kubernetes.driver.code import mount_code
+from airflow_adaptive.spark.kubernetes.driver.executor_start import can_work, executors_error
 from airflow_adaptive.spark.kubernetes.driver.manifests import driver_manifests
 from airflow_adaptive.spark.kubernetes.driver.names import (
+    APPLICATION,
     EPOCH,
     JOB,
     ROLE,
@@ -41,7 +48,7 @@ from airflow_adaptive.spark.kubernetes.driver.output import separated
 from airflow_adaptive.spark.kubernetes.driver.status import CONTAINER, driver_status, is_node_lost
 from airflow_adaptive.spark.kubernetes.driver_events import DriverEvents
 from airflow_adaptive.spark.kubernetes.driver_objects import DriverObjects
-from airflow_adaptive.spark.kubernetes.executor_requests import ExecutorRequests
+from airflow_adaptive.spark.kubernetes.executor_requests import request_difference
 from airflow_adaptive.spark.kubernetes.prerequisites import Prerequisites
 from airflow_adaptive.spark.secrets import masked
 
@@ -81,7 +88,6 @@ class KubernetesCluster:
         self._capacity = CapacityReader(address, self._api, clock, self._reads.nodes)
         self._prerequisites = Prerequisites(self._api, address)
         self._events = DriverEvents(self._api, address.namespace, clock)
-        self._requests = ExecutorRequests()
         self._killed: set[str] = set()
         """Uids of the pods that this process has killed."""
 
@@ -104,12 +110,16 @@ class KubernetesCluster:
         pods = await self._watch.pods()
         found = await self._capacity.read(pods)
         drivers = [pod for pod in pods if pod["metadata"]["labels"].get(ROLE) == DRIVER]
-        active = {_submission_id(pod): active for pod in drivers if (active := _active_driver(pod)) is not None}
+        executors = by_application(pods)
+        described = [self._active_driver(pod, executors.get(pod["metadata"]["name"], {})) for pod in drivers]
+        of_pods = zip(drivers, await asyncio.gather(*described), strict=True)
+        active = {_submission_id(pod): driver for pod, driver in of_pods if driver is not None}
         return ClusterSnapshot(
             workers=found.workers,
             granted=found.executors.granted,
             pending=found.executors.pending,
             master_url=self._address.master_url,
+            log_pages={_submission_id(pod): pages for pod in drivers if (pages := self._log_pages(pod)) is not None},
             names={pod["metadata"]["name"]: _job(pod) for pod in drivers if _submission_id(pod) in active},
             drivers=active,
             limits=found.limits,
@@ -139,6 +149,8 @@ class KubernetesCluster:
                 label,
             )
         log.info("Job %s is pod %s. Its logs: kubectl --namespace %s logs %s", submission.name, name, namespace, name)
+        selector = f"{APPLICATION}={name},{ROLE}=executor"
+        log.info("The logs of its executors: kubectl --namespace %s logs --selector %s --prefix", namespace, selector)
         log.info("Its Spark UI on http://localhost:4040: kubectl --namespace %s port-forward %s 4040", namespace, name)
         return _submission_id(pod)
 
@@ -151,8 +163,6 @@ class KubernetesCluster:
         status = driver_status(
             known.object, is_gone=known.is_gone, is_deleted=known.is_deleted, is_killed=uid in self._killed
         )
-        if status.state is SubmissionState.RUNNING:
-            self._requests.compare(known.object, self._watch.cache.pods)
         return await self._events.explain(known.object, status)
 
     async def kill(self, submission_id: str) -> None:
@@ -197,6 +207,23 @@ class KubernetesCluster:
         """End the watch, and close the connections, unless other clients share them."""
         await self._reads.release(self._address.namespace)
 
+    async def _active_driver(self, pod: Json, executors: Mapping[str, Json]) -> ActiveDriver | None:
+        status = driver_status(pod)
+        if status.state not in ACTIVE:
+            return None
+        if status.state is SubmissionState.RUNNING:
+            message = executors_error(executors) or request_difference(pod, executors.values())
+            status = replace(status, message=message, can_start=can_work(executors))
+        status = await self._events.explain(pod, status)
+        return ActiveDriver(
+            state=status.state, request=pod_request(pod), message=status.message, can_start=status.can_start
+        )
+
+    def _log_pages(self, driver: Json) -> LogPages | None:
+        """Return the page of a log collector, which shows both streams of a container together."""
+        page = self._address.log_page(driver["metadata"]["name"])
+        return LogPages(stdout=page, stderr=page) if page else None
+
     async def _log_output(self, job: str) -> None:
         """Log the end of the output of the newest driver, if it has ended normally. The log of a driver that failed is part of its diagnosis."""
         drivers = [pod for pod in self._watch.cache.pods if _is_driver(pod, job)]
@@ -231,12 +258,3 @@ def _job(pod: Json) -> str:
 def _is_driver(pod: Json, job: str) -> bool:
     labels = pod["metadata"].get("labels") or {}
     return labels.get(ROLE) == DRIVER and labels.get(JOB) == job_name(job)
-
-
-def _active_driver(pod: Json) -> ActiveDriver | None:
-    status = driver_status(pod)
-    if status.state not in ACTIVE:
-        return None
-    return ActiveDriver(
-        state=status.state, request=pod_request(pod), message=status.message, can_start=status.can_start
-    )

@@ -141,6 +141,11 @@ class Node:
         """Let pods on the node use the image of an archive."""
         self._control_runtime("--namespace", "k8s.io", "images", "import", str(archive)).check_returncode()
 
+    def push_image(self, image: str, target: str, user: str) -> None:
+        """Push an image of the node to a registry without TLS, as the user `name:password`."""
+        push = ("images", "push", "--plain-http", "--user", user, target, image)
+        self._control_runtime("--namespace", "k8s.io", *push).check_returncode()
+
     def start_kubelet(self) -> None:
         """Start the kubelet, for the first time or after `kill`, and wait until the node is ready."""
         with self._control_plane.api(self._control_plane.admin) as api:

@@ -79,7 +79,7 @@ def _missing_from_machine() -> Iterator[str]:
 
 
 def _missing_programs(folder: Path) -> Iterator[str]:
-    for program in ("containerd", "containerd-shim-runc-v2", "ctr", "runc", "ip"):
+    for program in ("containerd", "containerd-shim-runc-v2", "ctr", "runc", "ip", "docker-registry"):
         if shutil.which(program, path=SYSTEM_PATH) is None:
             yield f"{program}: run .ci/ensure_containerd.sh"
     if not (CNI_PLUGINS / "bridge").exists():

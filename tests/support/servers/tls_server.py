@@ -36,8 +36,8 @@ class TlsServer(BackgroundServer):
         certificate: file with the certificate, which is also its own authority.
     """
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(Empty)
+    def __init__(self, folder: Path, handler: type[BaseHTTPRequestHandler] = Empty) -> None:
+        super().__init__(handler)
         self.certificate, key = folder / "certificate.pem", folder / "key.pem"
         _write_certificate(self.certificate, key)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

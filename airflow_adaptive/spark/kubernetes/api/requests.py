@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from http import HTTPStatus
@@ -25,6 +26,9 @@ Json = Mapping[str, Any]
 Query = Mapping[str, str | int]
 
 HEADERS: Final = {"Accept": "application/json, text/plain", "Content-Type": "application/json"}
+
+FAILED_ADMISSION: Final = re.compile(r'failed calling webhook|admission webhook "[^"]*" denied')
+"""In the message of a status 500: an admission webhook failed, so the API server stored nothing."""
 
 MAX_MESSAGE: Final = 2000
 """Characters of a response that is not a Status, such as the page of a proxy."""
@@ -148,6 +152,8 @@ async def _check(response: aiohttp.ClientResponse) -> None:
     detail = f"{status} {message or response.reason or ''}".rstrip()
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         raise NotSentError(f"the API server refuses the request for now: {detail}")
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR and FAILED_ADMISSION.search(message):
+        raise NotSentError(f"the API server cannot admit the request now: {detail}")
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         raise NoAnswerError(f"the API server failed: {detail}")
     raise RefusedError(status, reason, message or detail)

@@ -49,6 +49,14 @@ def executor_pods(own_pods: Iterable[Json], worker_of: Callable[[str], str]) -> 
     return found
 
 
+def by_application(own_pods: Iterable[Json]) -> Mapping[str, Mapping[str, Json]]:
+    """Return the pods of the executors: application id -> executor id -> pod. An executor that is being deleted does not count."""
+    found: dict[str, dict[str, Json]] = {}
+    for application, executor, pod in _executors(own_pods):
+        found.setdefault(application, {})[executor] = pod
+    return found
+
+
 def _executors(pods: Iterable[Json]) -> Iterator[tuple[str, str, Json]]:
     for pod in pods:
         labels: Mapping[str, str] = pod["metadata"].get("labels") or {}

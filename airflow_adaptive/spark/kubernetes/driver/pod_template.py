@@ -16,7 +16,11 @@ Json = Mapping[str, Any]
 RESTART_POLICY: Final = "Never"
 
 NODE_ATTRIBUTE: Final = "SPARK_EXECUTOR_ATTRIBUTE_NODE_NAME"
+POD_ATTRIBUTE: Final = "SPARK_EXECUTOR_ATTRIBUTE_POD_NAME"
 """Spark publishes environment variables with this prefix as attributes of an executor."""
+
+POD_PATTERN: Final = "{{POD_NAME}}"
+"""Name of an executor's pod in `spark.ui.custom.executor.log.url`."""
 
 EXECUTOR_CONTAINER: Final = "spark-kubernetes-executor"
 
@@ -72,15 +76,16 @@ def merged_env(given: Iterable[Json], own: Iterable[Json]) -> list[Json]:
 
 
 def executor_template(text: str | None, conf: Mapping[str, str]) -> dict[str, Any]:
-    """Return the pod template that Spark reads for executors. Each executor reports the node on which it runs.
+    """Return the pod template that Spark reads for executors. Each executor reports its pod, and the node on which it runs.
 
     Raises:
         SubmissionRefusedError: see `read_template` and `spark_container`.
     """
     template = read_template("executor", text)
     container, others = spark_container("executor", template, conf)
-    node = {"name": NODE_ATTRIBUTE, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
-    own = {"name": EXECUTOR_CONTAINER, **container, "env": merged_env(container.get("env") or (), [node])}
+    fields = {NODE_ATTRIBUTE: "spec.nodeName", POD_ATTRIBUTE: "metadata.name"}
+    attributes = [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()]
+    own = {"name": EXECUTOR_CONTAINER, **container, "env": merged_env(container.get("env") or (), attributes)}
     return {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -16,6 +16,7 @@ from airflow_adaptive.ports import DriverSubmission, is_secret_name
 from airflow_adaptive.spark.connection_fields import LAUNCH_PREFIXES
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
 from airflow_adaptive.spark.kubernetes.driver.names import DriverIdentity
+from airflow_adaptive.spark.kubernetes.driver.pod_template import POD_PATTERN
 from airflow_adaptive.spark.properties import common_properties
 from airflow_adaptive.spark.secrets import REDACTION, is_secret_property, redaction_pattern
 
@@ -34,6 +35,9 @@ DEFAULTS: Final = {
     "spark.kubernetes.memoryOverheadFactor": "0.4",
 }
 """Properties that the user's own properties override: fixed ports for network policies, and what spark-submit sets for Python."""
+
+EXECUTOR_LOG_URL: Final = "spark.ui.custom.executor.log.url"
+"""Address of the log of an executor, on the page of executors in the UI of the driver."""
 
 PENDING_TIMEOUT: Final = "5s"
 
@@ -59,6 +63,7 @@ def spark_properties(submission: DriverSubmission, address: KubernetesAddress) -
     return {
         **DEFAULTS,
         REDACTION: redaction_pattern(address.secret_names),
+        **({EXECUTOR_LOG_URL: address.log_page(POD_PATTERN)} if address.log_url else {}),
         **({} if ON_DEMAND in given.values() else WITHOUT_CLAIMS),
         **given,
         **_sizes(submission),

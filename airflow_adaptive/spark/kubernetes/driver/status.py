@@ -139,13 +139,18 @@ def waiting_reason(pod: Json) -> str:
 
 def start_error(pod: Json) -> str:
     """Return why a driver that waits cannot start, and what to do; "" if it may start. Sidecars that start beside the driver do not matter."""
-    statuses = pod["status"].get("containerStatuses") or ()
     reason = waiting_reason(pod)
     if MISSING_CLAIM.search(reason):
         return f"{reason}: {VOLUME_ADVICE}"
+    return container_error(pod, CONTAINER)
+
+
+def container_error(pod: Json, container: str) -> str:
+    """Return why a container of a pod, or an init container, cannot be created, and what to do; "" if they may start."""
+    statuses = pod["status"].get("containerStatuses") or ()
     relevant = [
         *(pod["status"].get("initContainerStatuses") or ()),
-        *(status for status in statuses if status["name"] == CONTAINER),
+        *(status for status in statuses if status["name"] == container),
     ]
     waits = [(status.get("image"), (status.get("state") or {}).get("waiting")) for status in relevant]
     errors = [_wait_error(pod, image or "", wait) for image, wait in waits if wait]

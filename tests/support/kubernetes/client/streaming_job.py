@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from airflow_adaptive.declaration.kubernetes import KubernetesParameters
 from airflow_adaptive.declaration.spark_submit.dependencies import Dependencies
 from airflow_adaptive.local.waiting import wait_until_async
 from airflow_adaptive.ports import ClusterClient, ClusterUnreachableError, DesiredState
@@ -37,6 +38,7 @@ MOST_EXECUTORS: Final = 2
 TIMEOUT_S: Final = 240.0
 
 NO_DEPENDENCIES: Final = Dependencies()
+NO_PARAMETERS: Final = KubernetesParameters()
 
 
 class StreamingJob:
@@ -55,6 +57,7 @@ class StreamingJob:
         storage: Storage | None = None,
         script: Path = SCRIPT,
         dependencies: Dependencies = NO_DEPENDENCIES,
+        parameters: KubernetesParameters = NO_PARAMETERS,
     ) -> None:
         """Create the folders.
 
@@ -65,12 +68,14 @@ class StreamingJob:
             storage: storage of the job directory; a folder in `root` without it.
             script: script of the driver.
             dependencies: what the script needs beside the strict sink.
+            parameters: parameters of the operator; only the pod templates count.
         """
         self.store = FakeStore()
         self._root = root
         self._client = client
         self._script = script
         self._dependencies = dependencies
+        self._parameters = parameters
         self._conf = conf
         self._directory = FsspecJobDirectory(storage or Storage.at(str(root / "jobs")), JOB)
         self._files = 0
@@ -113,6 +118,8 @@ class StreamingJob:
         changes: Mapping[str, Any] = {
             "graph": JobGraph.single(JOB, ParallelismRange(1, MOST_EXECUTORS), max_parallelism=MOST_EXECUTORS),
             "conf": needed.properties(conf, code.files),
+            "driver_template": self._parameters.driver_template(),
+            "executor_template": self._parameters.executor_template(),
             "driver": DriverShape(cores=1, memory_mb=MEMORY_MB, requested=driver),
             "executor": ExecutorShape(cores=1, memory_mb=MEMORY_MB, requested=executor),
         }

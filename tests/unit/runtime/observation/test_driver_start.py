@@ -33,7 +33,7 @@ def test_reason_of_a_driver_that_waits_is_reported() -> None:
 
 
 def test_driver_that_runs_or_waits_as_usual_reports_nothing() -> None:
-    running = SubmissionStatus(state=SubmissionState.RUNNING, message="message")
+    running = SubmissionStatus(state=SubmissionState.RUNNING)
     assert texts(("driver-1", running), ("driver-1", waiting("")), ("driver-1", None)) == [None, None, None]
 
 
@@ -42,6 +42,28 @@ def test_reasons_that_alternate_are_reported_once_for_each_driver() -> None:
     first = ["the driver waits: ErrImagePull", "the driver waits: ImagePullBackOff", None, None]
     observed = [("driver-1", pull), ("driver-1", pause), ("driver-1", pull), ("driver-1", pause)]
     assert texts(*observed, ("driver-2", pull)) == [*first, "the driver waits: ErrImagePull"]
+
+
+def test_reason_of_an_executor_that_cannot_start_is_reported_once() -> None:
+    running = SubmissionStatus(state=SubmissionState.RUNNING, message="executor 1 cannot start")
+    assert texts(("driver-1", running), ("driver-1", running)) == ["executor 1 cannot start", None]
+
+
+def test_driver_that_cannot_get_an_executor_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, killed = FakeCluster(), list[str]()
+
+    async def kill(driver: str) -> None:
+        killed.append(driver)
+
+    monkeypatch.setattr(cluster, "kill", kill)
+    running = SubmissionStatus(state=SubmissionState.RUNNING, message=NO_IMAGE, can_start=False)
+    asyncio.run(DriverStart(cluster).observe("driver-1", running))
+    assert killed == ["driver-1"]
+
+
+def test_driver_that_has_ended_reports_nothing() -> None:
+    failed = SubmissionStatus(state=SubmissionState.FAILED, message="exit code 1")
+    assert texts(("driver-1", failed)) == [None]
 
 
 def test_secrets_of_a_reason_are_masked() -> None:

@@ -53,6 +53,14 @@ def test_autoscaling_of_nodes_is_a_flag() -> None:
     assert [address.has_node_autoscaling for address in values] == [True, True, False]
 
 
+def test_address_of_logs_contains_the_namespace_and_the_pod() -> None:
+    address = parse_kubernetes_address(
+        "k8s://api", None, {"namespace": "team-a", "log-url": "https://logs/?q={namespace}/{pod}"}
+    )
+    assert address.log_page("departures-1") == "https://logs/?q=team-a/departures-1"
+    assert parse().log_page("departures-1") == ""
+
+
 def test_connection_without_extras_has_defaults() -> None:
     assert parse() == KubernetesAddress(server="https://api:6443")
 
@@ -68,6 +76,8 @@ def test_connection_without_extras_has_defaults() -> None:
         ("max-memory", "3"),
         ("max-memory", "0g"),
         ("node-autoscaling", "yes"),
+        ("log-url", "https://logs/departures"),
+        ("log-url", "javascript:{pod}"),
         ("timeout", -1),
         ("conf", "hush"),
         ("secret-env", ["hush"]),

@@ -18,6 +18,7 @@ from airflow_adaptive.ports import (
     ClusterUnreachableError,
     DriverLog,
     DriverSubmission,
+    LogPages,
     NotSubmittedError,
     SubmissionRefusedError,
     SubmissionState,
@@ -41,10 +42,10 @@ async def server() -> AsyncIterator[FakeApi]:
 
 
 @asynccontextmanager
-async def client_of(server: FakeApi, timeout_s: float = 10.0) -> AsyncIterator[KubernetesCluster]:
+async def client_of(server: FakeApi, **fields: Any) -> AsyncIterator[KubernetesCluster]:
     secret_env = {"TOKEN": "t0ps3cret"}
     address = KubernetesAddress(
-        server="https://api", namespace="team-a", timeout_s=timeout_s, secret_env=secret_env, max_cpu_millicores=4000
+        server="https://api", namespace="team-a", secret_env=secret_env, max_cpu_millicores=4000, **fields
     )
     client = KubernetesCluster(address, server, SystemClock())
     try:
@@ -104,6 +105,8 @@ async def test_commands_for_the_logs_and_the_spark_ui_are_logged(
         in caplog.messages
     )
     assert f"Job Departures of 2026 is pod {pod}. Its logs: kubectl --namespace team-a logs {pod}" in caplog.messages
+    executors = f"--selector spark-app-selector={pod},spark-role=executor --prefix"
+    assert f"The logs of its executors: kubectl --namespace team-a logs {executors}" in caplog.messages
     assert (
         f"Its Spark UI on http://localhost:4040: kubectl --namespace team-a port-forward {pod} 4040" in caplog.messages
     )
@@ -163,6 +166,8 @@ async def test_a_pod_of_others_is_not_taken(server: FakeApi, annotations: dict[s
         (failure(422, "Invalid value", "Invalid"), SubmissionRefusedError, "Invalid value"),
         (failure(404, 'namespaces "team-a" not found', "NotFound"), SubmissionRefusedError, "team-a"),
         (failure(409, "the object has been modified", "Conflict"), NotSubmittedError, "modified"),
+        (failure(500, 'failed calling webhook "x": connection refused'), NotSubmittedError, "cannot admit .* refused"),
+        (failure(500, 'admission webhook "x" denied the request: no database'), NotSubmittedError, "no database"),
         (failure(429, "too many requests"), NotSubmittedError, "too many requests"),
         (failure(504, "timeout", "Timeout"), ClusterUnreachableError, "may have created"),
     ],
@@ -310,6 +315,15 @@ async def test_a_driver_is_known_at_once_after_its_submission(server: FakeApi) -
     assert snapshot.drivers[submitted].state is SubmissionState.SUBMITTED
     assert snapshot.names == {POD: "departures"}
     assert snapshot.master_url == "k8s://https://api"
+
+
+async def test_the_log_of_a_driver_has_a_page_if_the_cluster_has_a_log_collector(server: FakeApi) -> None:
+    async with client_of(server, log_url="https://logs/{namespace}/{pod}") as client:
+        submitted = await client.submit(submission())
+        page = f"https://logs/team-a/{POD}"
+        assert (await client.snapshot()).log_pages == {submitted: LogPages(stdout=page, stderr=page)}
+    async with client_of(server) as client:
+        assert (await client.snapshot()).log_pages == {}
 
 
 async def test_a_kill_deletes_the_pod_of_this_driver_only(server: FakeApi) -> None:

@@ -15,7 +15,10 @@ from airflow_adaptive.spark.kubernetes.driver.pod_template import (
     spark_container,
 )
 
-NODE = {"name": "SPARK_EXECUTOR_ATTRIBUTE_NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
+ATTRIBUTES = [
+    {"name": "SPARK_EXECUTOR_ATTRIBUTE_NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+    {"name": "SPARK_EXECUTOR_ATTRIBUTE_POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+]
 
 
 def template(*names: str, **spec: Any) -> dict[str, Any]:
@@ -61,8 +64,8 @@ def test_own_variables_replace_given_ones_and_come_last():
     assert merged_env(given, [{"name": "A", "value": "2"}]) == [given[1], {"name": "A", "value": "2"}]
 
 
-def test_executors_without_a_template_report_their_node():
-    own = {"name": "spark-kubernetes-executor", "env": [NODE]}
+def test_executors_without_a_template_report_their_pod_and_their_node():
+    own = {"name": "spark-kubernetes-executor", "env": ATTRIBUTES}
     assert executor_template(None, {}) == {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [own]}}
 
 
@@ -71,4 +74,4 @@ def test_a_template_of_executors_keeps_everything_else():
     merged = executor_template(json.dumps(given), {})
     assert merged["metadata"] == given["metadata"]
     assert merged["spec"]["tolerations"] == [{"operator": "Exists"}]
-    assert merged["spec"]["containers"] == [{"name": "a", "env": [NODE]}, {"name": "b"}]
+    assert merged["spec"]["containers"] == [{"name": "a", "env": ATTRIBUTES}, {"name": "b"}]

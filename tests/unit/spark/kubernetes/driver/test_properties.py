@@ -80,6 +80,15 @@ def test_properties_of_the_job_override_those_of_the_connection_and_defaults():
     assert properties["spark.kubernetes.memoryOverheadFactor"] == "0.4"
 
 
+def test_the_page_of_executors_links_to_the_log_collector_of_the_connection():
+    name = "spark.ui.custom.executor.log.url"
+    assert name not in spark_properties(SUBMISSION, ADDRESS)
+    address = replace(ADDRESS, log_url="https://logs/{namespace}/{pod}")
+    assert spark_properties(SUBMISSION, address)[name] == "https://logs/team-a/{{POD_NAME}}"
+    own = replace(SUBMISSION, conf={name: "https://other"})
+    assert spark_properties(own, address)[name] == "https://other"
+
+
 OWN_CLAIMS = "spark.kubernetes.driver.ownPersistentVolumeClaim"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
@@ -11,68 +10,68 @@ from typing import Any
 
 import pytest
 
+from airflow_adaptive.declaration.kubernetes import KubernetesParameters
 from airflow_adaptive.hooks.kubernetes_api import ConnectionApiSource
 from airflow_adaptive.local.waiting import wait_until, wait_until_async
 from airflow_adaptive.ports import ClusterRefusedError, ClusterUnreachableError
 from airflow_adaptive.runtime.clock import SystemClock
-from airflow_adaptive.scheduler.history.failures import root_cause
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
 from airflow_adaptive.spark.kubernetes.client import KubernetesCluster as Client
 from airflow_adaptive.spark.kubernetes.prerequisites import PERMISSIONS
-from tests.support.kubernetes.accounts.manifests import AIRFLOW, apply_accounts
-from tests.support.kubernetes.api import ApiError
-from tests.support.kubernetes.client.api_sources import cluster_client
-from tests.support.kubernetes.client.driver_job import pod_properties
-from tests.support.kubernetes.client.streaming_job import StreamingJob
+from tests.support.kubernetes.accounts.manifests import AIRFLOW
+from tests.support.kubernetes.client.refusals import accepts_driver, failure_of
 from tests.support.kubernetes.cluster import KubernetesCluster
 from tests.support.kubernetes.control_plane import ControlPlane, Credentials
-from tests.support.kubernetes.namespace import Namespace, created_namespace
+from tests.support.kubernetes.namespace import Namespace
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(300)]
 
-TIMEOUT_S = 90.0
-"""Less than `deploy_timeout` of the jobs."""
-
 IMAGE = "spark.kubernetes.container.image"
 CLAIM = "spark.kubernetes.driver.volumes.persistentVolumeClaim.data"
+EXECUTOR_IMAGE = "spark.kubernetes.executor.container.image"
+WITHOUT_SECRET = {
+    "spec": {
+        "volumes": [{"name": "keys", "secret": {"secretName": "no-such-secret"}}],
+        "containers": [{"name": "driver", "volumeMounts": [{"name": "keys", "mountPath": "/keys"}]}],
+    }
+}
+"""Only the events of the pod explain why the driver waits."""
 POLICIES = "/apis/admissionregistration.k8s.io/v1"
 
 
-@pytest.fixture(scope="module")
-def team(kubernetes_cluster: KubernetesCluster) -> Iterator[Namespace]:
-    control_plane = kubernetes_cluster.control_plane
-    with control_plane.api(control_plane.admin) as api, created_namespace(api) as created:
-        created.create_service_account("spark")
-        apply_accounts(created)
-        yield created
-
-
-async def failure_of(control_plane: ControlPlane, namespace: str, root: Path, conf: Mapping[str, str]) -> str:
-    """Run a job until it fails, and return the cause in the error of its task."""
-    async with cluster_client(control_plane, namespace) as client:
-        job = StreamingJob(root, {**pod_properties(root, control_plane.url), **conf}, client)
-        return str(root_cause(await asyncio.wait_for(job.run_to_end(), TIMEOUT_S)))
-
-
 @pytest.mark.parametrize(
-    ("conf", "causes"),
+    ("conf", "driver_template", "causes"),
     [
         (
             {IMAGE: "no-such-registry.invalid/team/spark:1"},
+            None,
             ["'no-such-registry.invalid/team/spark:1' cannot be pulled", "correct `image`"],
         ),
-        ({IMAGE: "No:Valid:Name"}, ["'No:Valid:Name' cannot be pulled: InvalidImageName", "correct `image`"]),
+        ({IMAGE: "No:Valid:Name"}, None, ["'No:Valid:Name' cannot be pulled: InvalidImageName", "correct `image`"]),
         (
             {f"{CLAIM}.options.claimName": "no-such-claim", f"{CLAIM}.mount.path": "/data"},
+            None,
             ['persistentvolumeclaim "no-such-claim" not found', "create what is missing"],
         ),
+        ({}, WITHOUT_SECRET, ['FailedMount: MountVolume.SetUp failed for volume "keys"', "create what is missing"]),
+        (
+            {EXECUTOR_IMAGE: "no-such-registry.invalid/team/spark:1"},
+            None,
+            ["-exec-1 cannot start: the image 'no-such-registry.invalid/team/spark:1' cannot be pulled"],
+        ),
     ],
-    ids=["image", "name of the image", "claim"],
+    ids=["image", "name of the image", "claim", "volume", "image of executors"],
 )
 async def test_a_driver_that_cannot_start_fails_the_task_with_its_cause(
-    kubernetes_cluster: KubernetesCluster, team: Namespace, tmp_path: Path, conf: dict[str, str], causes: list[str]
+    kubernetes_cluster: KubernetesCluster,
+    team: Namespace,
+    tmp_path: Path,
+    conf: dict[str, str],
+    driver_template: dict[str, Any] | None,
+    causes: list[str],
 ) -> None:
-    message = await failure_of(kubernetes_cluster.control_plane, team.name, tmp_path / "job", conf)
+    parameters = KubernetesParameters(driver_pod_template=driver_template)
+    message = await failure_of(kubernetes_cluster.control_plane, team.name, tmp_path / "job", conf, parameters)
     assert [cause for cause in causes if cause not in message] == [], message
 
 
@@ -114,26 +113,11 @@ def admission_policy(team: Namespace) -> Iterator[None]:
         manifest = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": "no-drivers"}}
         team.api.create(collections[kind], {**manifest, "spec": spec})
     try:
-        wait_until(lambda: not _accepts_driver(team), 60, "the admission policy")
+        wait_until(lambda: not accepts_driver(team), 60, "the admission policy")
         yield
     finally:
         for collection in collections.values():
             team.api.delete(f"{collection}/no-drivers")
-
-
-def _accepts_driver(team: Namespace) -> bool:
-    """Return whether the API server would create a driver pod."""
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "probe", "labels": {"spark-role": "driver"}},
-        "spec": {"containers": [{"name": "main", "image": "none"}]},
-    }
-    try:
-        team.api.create(f"{team.path('pods')}?dryRun=All", pod)
-    except ApiError:
-        return False
-    return True
 
 
 class Connection:

@@ -1,0 +1,83 @@
+"""What a snapshot of a namespace contains of each driver: why it waits, and why its executors wait."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from airflow_adaptive.ports import ActiveDriver, Resources, SubmissionState
+from airflow_adaptive.runtime.clock import SystemClock
+from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
+from airflow_adaptive.spark.kubernetes.client import KubernetesCluster
+from airflow_adaptive.spark.kubernetes.driver.names import EXECUTOR_REQUEST
+from airflow_adaptive.spark.kubernetes.driver.pod_template import EXECUTOR_CONTAINER
+from airflow_adaptive.spark.kubernetes.driver.status import CONTAINER
+from airflow_adaptive.spark.kubernetes.executor_requests import to_annotation
+from tests.support.kubernetes.client.fake_api import FakeApi
+
+ROOT = "/api/v1/namespaces/team-a"
+RUNNING: dict[str, Any] = {"running": {}}
+NO_IMAGE: dict[str, Any] = {"waiting": {"reason": "ErrImagePull", "message": "spark:9: not found"}}
+
+
+def pod(name: str, role: str, container: str, state: dict[str, Any], **labels: str) -> dict[str, Any]:
+    statuses = [{"name": container, "image": "spark:9", "state": state}]
+    annotations = {EXECUTOR_REQUEST: to_annotation(Resources(1000, 1 << 30))}
+    return {
+        "metadata": {"name": name, "labels": {"spark-role": role, **labels}, "annotations": annotations},
+        "spec": {"nodeName": "node-1", "containers": [{"name": container}]},
+        "status": {"phase": "Running" if state is RUNNING else "Pending", "containerStatuses": statuses},
+    }
+
+
+def driver(state: dict[str, Any]) -> dict[str, Any]:
+    return pod("copy-1", "driver", CONTAINER, state)
+
+
+def executor(number: int, state: dict[str, Any]) -> dict[str, Any]:
+    labels = {"spark-app-selector": "copy-1", "spark-exec-id": str(number)}
+    return pod(f"copy-1-exec-{number}", "executor", EXECUTOR_CONTAINER, state, **labels)
+
+
+def driver_in(*pods: dict[str, Any], events: tuple[str, ...] = ()) -> ActiveDriver:
+    """Return the only driver in the snapshot of a namespace with these pods and warnings."""
+
+    async def read() -> ActiveDriver:
+        address = KubernetesAddress(server="https://api", namespace="team-a", max_cpu_millicores=4000)
+        async with FakeApi().running() as server:
+            for each in pods:
+                server.put(f"{ROOT}/pods", each)
+            for number, message in enumerate(events):
+                event = {"metadata": {"name": f"e{number}"}, "reason": "FailedMount", "message": message}
+                server.put(f"{ROOT}/events", event)
+            client = KubernetesCluster(address, server, SystemClock())
+            try:
+                [found] = (await client.snapshot()).drivers.values()
+                return found
+            finally:
+                await client.close()
+
+    return asyncio.run(read())
+
+
+def test_a_driver_that_waits_on_its_node_has_the_reason_of_its_events() -> None:
+    found = driver_in(driver({"waiting": {"reason": "ContainerCreating"}}), events=('secret "keys" not found',))
+    assert (found.state, found.can_start) == (SubmissionState.SUBMITTED, False)
+    assert found.message.startswith('FailedMount: secret "keys" not found: create what is missing')
+
+
+def test_a_running_driver_without_any_executor_that_can_start_has_the_reason() -> None:
+    found = driver_in(driver(RUNNING), executor(1, NO_IMAGE), executor(2, NO_IMAGE))
+    assert (found.state, found.can_start) == (SubmissionState.RUNNING, False)
+    assert found.message.startswith("executor copy-1-exec-1 cannot start: the image 'spark:9' cannot be pulled")
+
+
+def test_an_executor_with_another_request_than_the_calculated_one_is_reported() -> None:
+    found = driver_in(driver(RUNNING), executor(1, RUNNING))
+    assert (found.state, found.can_start) == (SubmissionState.RUNNING, True)
+    assert found.message.startswith("an executor requests 0m CPU and 0 MiB, but the job calculates with 1,000m CPU")
+
+
+def test_a_running_driver_without_executors_has_no_reason() -> None:
+    found = driver_in(driver(RUNNING))
+    assert (found.state, found.message, found.can_start) == (SubmissionState.RUNNING, "", True)
