@@ -79,7 +79,8 @@ test-kafka: install ## run the tests on real brokers of Kafka (about 5 minutes; 
 	@$(BIN)/python -m tests.support.kafka.jars
 	$(BIN)/python -m pytest -m "not long" tests/integration/kafka
 
-test-long: install ## run the other tests on real Spark, real Airflow and real brokers of Kafka (about 40 minutes)
+test-long: install ui ## run the other tests on real Spark, real Airflow and real brokers of Kafka (about 45 minutes)
+	.ci/ensure_chromium.sh
 	@$(BIN)/python -m tests.support.kafka.jars
 	$(BIN)/python -m pytest -m long tests/integration --ignore tests/integration/kubernetes
 

@@ -70,7 +70,7 @@ def _driver_plan(state: SchedulerState, plan: Plan, executor: ExecutorShape) -> 
         retained_executors=executors(plan.retained_slots, executor),
         load_balance_mode=state.options.load_balance_mode.value,
         remaining_per_worker=_keep(state, plan, executor),
-        state_partitions=dict(plan.state_partitions or state.job.state_partitions),
+        state_partitions={**(plan.state_partitions or state.job.state_partitions), **state.job.stateless_partitions},
         query_version=plan.query_version,
         repartition=rescale_tiers.may_repartition(state),
         most_slots=_most_slots(state),

@@ -121,6 +121,15 @@ class JobGraph:
             for name, vertices in self.groups.items()
         }
 
+    @property
+    def stateless_partitions(self) -> Mapping[str, int]:
+        """Partitions of the shuffles of each slot sharing group without a stateful vertex: the largest maximum or upper bound."""
+        return {
+            name: max(v.max_parallelism or v.parallelism.upper for v in vertices)
+            for name, vertices in self.groups.items()
+            if not any(v.stateful for v in vertices)
+        }
+
 
 def default_max_parallelism(parallelism: int) -> int:
     """Return Flink's default (KeyGroupRangeAssignment): 1.5 times the parallelism, rounded up to a power of two in [128, 32768]."""

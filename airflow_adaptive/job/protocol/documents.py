@@ -84,7 +84,8 @@ class DriverPlan:
         parallelism: number of subtasks of each job vertex.
         executors: number of executors on which the queries run.
         state_partitions: number of state partitions of a query (`spark.sql.shuffle.partitions`), by slot sharing group;
-            the group has the name of the query. A single group applies to all queries of the job.
+            the group has the name of the query. A single group applies to all queries of the job. A query without state
+            uses the number for its shuffles.
         query_version: version of the plan for which the queries are built. The driver restarts the queries only when
             this version changes; a plan with the same version changes only executors (rescale tier 0).
         repartition: whether the driver repartitions the state in a checkpoint before it starts the query (rescale tier

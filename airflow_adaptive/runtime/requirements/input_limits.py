@@ -42,18 +42,22 @@ class InputLimits:
         self._min_partitions: dict[str, _Constant] = {}
 
     def observe(self, graph: JobGraph, status: DriverStatus | None) -> None:
-        """Update the limits from the status of the driver of the current epoch, None without a status."""
+        """Update the limits from the status of the driver of the current epoch, None without a status.
+
+        Queries that share their vertices run at the same time, so that their limits add up. A query without a limit can use all slots.
+        """
         if status is None:
             return
+        queries: dict[tuple[str, ...], list[QueryReport]] = {}
         for query in status.queries:
-            vertices = vertices_of(graph, query.name, len(status.queries))
-            limits = [it.input_limit for it in query.sources]
-            if query.active and query.shuffle is not None and limits and None not in limits:
-                reader = _reading_vertex(graph, vertices, query)
-                follows_plan = self._follows_plan(query, status)
+            queries.setdefault(vertices_of(graph, query.name, len(status.queries)), []).append(query)
+        for vertices, sharing in queries.items():
+            limits = [_limit(query) for query in sharing]
+            if None not in limits:
                 self._limits = {name: limit for name, limit in self._limits.items() if name not in vertices}
-                if reader is not None and not follows_plan:
-                    self._limits[reader] = sum(it.input_limit or 0 for it in query.sources)
+                readers = {self._reader(graph, vertices, query, status) for query in sharing}
+                if len(readers) == 1 and None not in readers:
+                    self._limits[str(readers.pop())] = sum(filter(None, limits))
 
     def apply(
         self, resolved: ResolvedRequirements, ceiling: Requirements, alignment: SourceAlignment
@@ -83,6 +87,12 @@ class InputLimits:
         """Continue with the limits of an earlier loop; ignore anything else."""
         if isinstance(snapshot, Mapping):
             self._limits = {str(name): limit for name, limit in snapshot.items() if type(limit) is int}
+
+    def _reader(
+        self, graph: JobGraph, vertices: tuple[str, ...], query: QueryReport, status: DriverStatus
+    ) -> str | None:
+        """Return the vertex that the limit of a query bounds, None if the limit bounds no vertex."""
+        return None if self._follows_plan(query, status) else _reading_vertex(graph, vertices, query)
 
     def _follows_plan(self, query: QueryReport, status: DriverStatus) -> bool:
         """Return whether the script takes `minPartitions` of the query from the plan, so that the value is no limit.
@@ -121,6 +131,13 @@ def align(target: int, partitions: int, bounds: tuple[int, int], mode: SourceAli
         return next((it for it in (*larger, *range(target, lower - 1, -1)) if partitions % it == 0), target)
     fewer = (it for it in larger if partitions % it == 0 or partitions // it < partitions // target)
     return next(fewer, target)
+
+
+def _limit(query: QueryReport) -> int | None:
+    """Return the number of tasks that read the sources of a query at the same time, None if it is not known."""
+    limits = [it.input_limit for it in query.sources if it.input_limit is not None]
+    is_known = query.active and query.shuffle is not None and len(limits) == len(query.sources) > 0
+    return sum(limits) if is_known else None
 
 
 def _reading_vertex(graph: JobGraph, vertices: tuple[str, ...], query: QueryReport) -> str | None:

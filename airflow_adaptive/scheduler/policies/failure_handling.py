@@ -66,6 +66,8 @@ NON_RECOVERABLE = (
     "TopicRecreatedError",
     "KAFKA_DATA_LOSS.START_OFFSET_RESET",
     "KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE",
+    "KAFKA_DATA_LOSS.ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO",
+    "KAFKA_DATA_LOSS.PARTITION_OFFSET_CHANGED",
 )
 """Patterns of exception classes and of error conditions (of Spark 4.3) after which no restart helps."""
 

@@ -32,6 +32,7 @@ WARM_UP_S: Final = 12.0
 """Time at the low rate before anything is measured: the first windows contain no other events."""
 
 PHASE_S: Final = 25.0
+"""Time that is measured at each rate, by default."""
 
 RESCALE_S: Final = 20.0
 """Time after the rescale that does not count as steady."""
@@ -80,8 +81,8 @@ class Feed:
             self.write([event(number, int(1000 * (begin + (number - first) / rate))) for number in numbers])
 
 
-async def run(query: str, system: System, kafka: KafkaCluster, root: Path) -> Row:
-    """Run a case, and return its row."""
+async def run(query: str, system: System, kafka: KafkaCluster, root: Path, phase_s: float) -> Row:
+    """Run a case, and return its row. The delays are measured for `phase_s` at each rate."""
     topics = Topics(kafka.bootstrap_servers, f"events-{root.name}", f"results-{root.name}")
     kafka.clients.create_topic(topics.events, PARTITIONS)
     kafka.clients.create_topic(topics.results)
@@ -90,13 +91,13 @@ async def run(query: str, system: System, kafka: KafkaCluster, root: Path) -> Ro
         feed = Feed(stream)
         feed.write(backlog(BACKLOG, begun_ms - WINDOW_MS, BACKLOG_RATE))
         await _wait(lambda: sum(kafka.clients.end_offsets(topics.events)) == BACKLOG, "the backlog")
-        times, watermark = await _run(query, system, topics, kafka, feed, root)
+        times, watermark = await _run(query, system, topics, kafka, feed, root, phase_s)
     lines = consumed(topics.servers, topics.results, sum(kafka.clients.end_offsets(topics.results)))
     return Row(query, system.name, measure(parse(lines), expected(query, feed.events, watermark), BACKLOG, times))
 
 
 async def _run(
-    query: str, system: System, topics: Topics, kafka: KafkaCluster, feed: Feed, root: Path
+    query: str, system: System, topics: Topics, kafka: KafkaCluster, feed: Feed, root: Path, phase_s: float
 ) -> tuple[Times, int]:
     """Run the job through all phases. Return their times and the last watermark."""
 
@@ -112,11 +113,11 @@ async def _run(
         await job.rescale(1)
         await feed.run(LOW_RATE, WARM_UP_S)
         low = now_ms()
-        await feed.run(LOW_RATE, PHASE_S)
+        await feed.run(LOW_RATE, phase_s)
         high = now_ms()
         await asyncio.gather(job.rescale(SLOTS), feed.run(2 * LOW_RATE, RESCALE_S))
         steady = now_ms()
-        await feed.run(2 * LOW_RATE, PHASE_S)
+        await feed.run(2 * LOW_RATE, phase_s)
         end = feed.events[-1].at
         watermark = await _close(feed, kafka, topics, end)
         total = len(expected(query, feed.events, watermark))

@@ -7,6 +7,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tests.benchmarks.nexmark.results import Result
 
@@ -48,6 +49,7 @@ class Measured:
         throughput: events of the backlog per second.
         low_ms: median delay at the low rate.
         worst_ms: greatest delay of a result that is due while the load doubles and the job rescales.
+        pause_ms: longest time without a record in the output while the load doubles and the job rescales.
         high_ms: median delay at the high rate, after the rescale.
         lost: results that are missing.
         duplicated: results that were written more than once.
@@ -57,6 +59,7 @@ class Measured:
     throughput: float
     low_ms: float
     worst_ms: float
+    pause_ms: float
     high_ms: float
     lost: int
     duplicated: int
@@ -84,6 +87,7 @@ def measure(written: Sequence[Written], expected: set[Result], events: int, time
         throughput=events * 1000 / took_ms,
         low_ms=statistics.median(_delays(first, times.low, times.high)),
         worst_ms=max(_delays(first, times.high, times.steady)),
+        pause_ms=_longest_pause([one.at for one in written], times.high, times.steady),
         high_ms=statistics.median(_delays(first, times.steady, times.end)),
         lost=len(expected - counts.keys()),
         duplicated=sum(counts.values()) - len(counts),
@@ -94,3 +98,9 @@ def measure(written: Sequence[Written], expected: set[Result], events: int, time
 def _delays(first: dict[Result, int], begin: int, end: int) -> list[int]:
     """Return the delays of the results that are due in an interval."""
     return [at - result[2] for result, at in first.items() if begin <= result[2] < end]
+
+
+def _longest_pause(written: Sequence[int], begin: int, end: int) -> int:
+    """Return the longest time without a record in an interval, from these times of all records."""
+    within = sorted({begin, end, *(at for at in written if begin < at < end)})
+    return max(later - earlier for earlier, later in pairwise(within))

@@ -30,26 +30,53 @@ def counts(spark, parallelism):
     written = rows.writeStream.format("kafka").option("kafka.bootstrap.servers", servers).option("topic", sink)
     return written.outputMode("update").trigger(realTime="5 seconds")
 
-AdaptiveJob(counts).run()
 """
+
+COPIES = """
+def counts_and_copies(spark, parallelism):
+    records = spark.readStream.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", sink)
+    values = records.option("startingOffsets", "earliest").load().select("value")
+    written = values.writeStream.format("kafka").option("kafka.bootstrap.servers", servers).option("topic", f"{source}-copies")
+    copies = written.outputMode("update").trigger(realTime="5 seconds")
+    return [counts(spark, parallelism).queryName("counts"), copies.queryName("copies")]
+"""
+"""A second query, which copies the output of the first one."""
 
 
 class RealTimeJob(LoopedJob):
-    """The job. Its topics are `<name>` and `<name>-counts`."""
+    """The job. Its topics are `<name>` and `<name>-counts`, and `<name>-copies` with two queries."""
 
-    def __init__(self, cluster: LocalCluster, kafka: KafkaCluster, topic: str, root: Path, slots: int) -> None:
-        """Describe a job that may have that many slots; nothing runs yet."""
+    def __init__(
+        self,
+        cluster: LocalCluster,
+        kafka: KafkaCluster,
+        topic: str,
+        root: Path,
+        slots: int,
+        *,
+        copies: bool = False,
+    ) -> None:
+        """Describe a job that may have that many slots; nothing runs yet. With `copies`, a second query copies the output."""
         args = (kafka.bootstrap_servers, topic, f"{topic}-counts")
-        super().__init__(cluster, root, SCRIPT, args, ParallelismRange(1, slots))
+        script = (
+            f"{SCRIPT}{COPIES if copies else ''}\nAdaptiveJob({'counts_and_copies' if copies else 'counts'}).run()\n"
+        )
+        super().__init__(cluster, root, script, args, ParallelismRange(1, slots))
         self._cluster = cluster
         self._kafka = kafka
         self._topic = topic
         kafka.clients.create_topic(topic, 2)
-        kafka.clients.create_topic(f"{topic}-counts", 1)
+        for output in ("counts", "copies"):
+            kafka.clients.create_topic(f"{topic}-{output}", 1)
 
-    def produce(self, counts: Mapping[str, int]) -> None:
+    def produce(self, counts: Mapping[str, int], partition: int | None = None) -> None:
         """Add records: each name as often as given."""
-        self._kafka.clients.produce(self._topic, [name for name, count in counts.items() for _ in range(count)])
+        names = [name for name, count in counts.items() for _ in range(count)]
+        self._kafka.clients.produce(self._topic, names, partition)
+
+    def add_partition(self) -> None:
+        """Add a third partition to the source."""
+        self._kafka.clients.add_partitions(self._topic, 3)
 
     def kill_executor(self) -> None:
         """Kill the JVM of an executor (SIGKILL)."""
@@ -66,13 +93,13 @@ class RealTimeJob(LoopedJob):
         found: dict[str, int] | None = next((query["latency"] for query in self.status().get("queries", ())), None)
         return found
 
-    def counts(self) -> dict[str, int]:
-        """Return the newest count of each name in the output."""
-        return {row["name"]: row["count"] for row in self.rows()}
+    def counts(self, output: str = "counts") -> dict[str, int]:
+        """Return the newest count of each name in an output."""
+        return {row["name"]: row["count"] for row in self.rows(output)}
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Return the output: name, count, and when its newest record was produced (`at`) and the row `left` the query, in Unix milliseconds."""
-        return list(map(json.loads, self._kafka.clients.read(f"{self._topic}-counts")))
+    def rows(self, output: str = "counts") -> list[dict[str, Any]]:
+        """Return an output: name, count, and when its newest record was produced (`at`) and the row `left` the query, in Unix milliseconds."""
+        return list(map(json.loads, self._kafka.clients.read(f"{self._topic}-{output}")))
 
     def state_partitions(self) -> str | None:
         """Return the number of state partitions of the newest batch in the checkpoint."""

@@ -3,6 +3,8 @@
 from airflow_adaptive.runtime.directive import directive, executors
 from airflow_adaptive.runtime.spec import ExecutorShape
 from airflow_adaptive.scheduler.events import SlotOffer, SlotsChanged
+from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
+from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.testing.scenario import Scenario
 
 NONCE = "n"
@@ -55,3 +57,11 @@ def test_executors_of_several_cores_are_counted_whole():
     scenario = shrunk(offer("a", 2), offer("b", 2), slot_idle_timeout=0)
     plan = plan_of(scenario, ExecutorShape(cores=2))
     assert (plan.executors, plan.remaining_per_worker) == (1, {"http://a:8081": 1, "http://b:8081": 0})
+
+
+def test_query_without_state_gets_shuffles_for_all_slots_that_it_can_use():
+    bounds = ParallelismRange(1, 4)
+    stateless = JobVertex(name="parse", parallelism=bounds, stateful=False, slot_sharing_group="raw")
+    counted = JobVertex(name="count", parallelism=bounds, max_parallelism=6)
+    scenario = Scenario(graph=JobGraph(job="j", vertices=(stateless, counted))).given_executing(3)
+    assert plan_of(scenario).state_partitions == {"raw": 4, "default": 6}

@@ -114,6 +114,13 @@ def test_state_partitions_are_those_of_the_widest_stateful_vertex():
     assert graph(vertex("a", stateful=False)).state_partitions == {"default": 1}
 
 
+def test_shuffles_of_a_group_without_state_have_as_many_partitions_as_the_group_can_use():
+    wide, wider = vertex("a", upper=3, stateful=False), vertex("b", max_parallelism=6, stateful=False)
+    assert graph(wide).stateless_partitions == {"default": 3}
+    assert graph(wide, wider).stateless_partitions == {"default": 6}
+    assert graph(wide, wider, vertex("c")).stateless_partitions == {}
+
+
 def test_stateful_vertex_has_no_more_partitions_than_it_can_use():
     assert vertex("count", upper=6).effective_max_parallelism == 6
     assert vertex("parse", upper=6, stateful=False).effective_max_parallelism == 128

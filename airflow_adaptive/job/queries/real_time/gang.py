@@ -41,6 +41,11 @@ class Gang:
         """Slots that the query needs at least."""
         return self.slots(self.kept or 1)
 
+    @property
+    def can_grow(self) -> bool:
+        """Whether the query can use more slots."""
+        return self.shuffles > 0 and self.kept is None
+
     def slots(self, partitions: int) -> int:
         """Return the slots for this number of partitions of each shuffle."""
         return self.inputs + self.fixed + self.shuffles * partitions

@@ -14,6 +14,15 @@ SINKS: Final = ("kafka", "console", "foreach")
 
 SOURCES: Final = ("kafka",)
 
+SOURCE_OPTIONS: Final = (
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "minPartitions",
+    "endingTimestamp",
+    "maxTriggerDelay",
+)
+"""Options of Kafka sources with which Spark fails each batch (`KafkaMicroBatchStream.planInputPartitions`)."""
+
 UPDATE: Final = "Update"
 
 ROCKSDB: Final = "RocksDBStateStoreProvider"
@@ -98,5 +107,8 @@ def _setting_violations(settings: WriterSettings, session: Session) -> Iterator[
     for source in settings.sources:
         if source not in SOURCES:
             yield f"the source {source} is not supported: use {', '.join(SOURCES)}"
+    for option in SOURCE_OPTIONS:
+        if option.lower() in settings.source_options:
+            yield f"the option {option} of a source is not supported: remove the option"
     if settings.batch_ms is not None and settings.batch_ms < session.min_batch_ms:
         yield f"batches of {settings.batch_ms} ms are too short: set realTime to {session.min_batch_ms} ms or more"

@@ -151,12 +151,13 @@ class RealTimeMode:
         return True
 
     def _slots_of(self, name: str, plan: DriverPlan) -> int:
-        """Return the slots of a query: those of its slot sharing group, or a fair share of the slots of the other queries."""
+        """Return the slots of a query: those of its slot sharing group, or its gang and a fair share of the slots that the gangs leave."""
         if name in plan.pool_weights:
             return plan.pool_weights[name]
         sharing = self._sharing(plan)
         spare = _shared_slots(plan, self._gangs) - sum(sharing.values())
-        return sharing[name] + max(0, spare) // len(sharing)
+        growing = [other for other in sharing if self._gangs[other].can_grow]
+        return sharing[name] + max(0, spare) // max(1, len(growing))
 
     def _sharing(self, plan: DriverPlan) -> dict[str, int]:
         """Return the gangs of the queries without a slot sharing group of their own."""

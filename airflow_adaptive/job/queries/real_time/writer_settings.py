@@ -28,12 +28,14 @@ class WriterSettings:
         sink: format of the sink, or the kind of the function that processes the rows.
         output_mode: output mode, such as `Append`.
         sources: kinds of the sources, such as `kafka`.
+        source_options: names of the options of all sources, in lower case.
     """
 
     batch_ms: int | None
     sink: str
     output_mode: str
     sources: Sequence[str]
+    source_options: Sequence[str] = ()
 
 
 def read_settings(spark: SparkSession, writer: DataStreamWriter) -> WriterSettings:
@@ -41,11 +43,13 @@ def read_settings(spark: SparkSession, writer: DataStreamWriter) -> WriterSettin
     trigger = writer_field(writer, "trigger")
     if str(trigger.getClass().getSimpleName()) != REAL_TIME:
         return WriterSettings(batch_ms=None, sink="", output_mode="", sources=())
+    relations = source_relations(spark, writer)
     return WriterSettings(
         batch_ms=int(trigger.batchDurationMs()),
         sink=str(writer_field(writer, "source")),
         output_mode=str(writer_field(writer, "outputMode")),
-        sources=[_kind(relation) for relation in source_relations(spark, writer)],
+        sources=[_kind(relation) for relation in relations],
+        source_options=[str(name) for it in relations if _is_named(it) for name in it.extraOptions().keySet()],
     )
 
 
@@ -61,5 +65,8 @@ def physical_plan(spark: SparkSession, writer: DataStreamWriter) -> str:
 
 
 def _kind(relation: Any) -> str:
-    is_named = str(relation.getClass().getSimpleName()) == "StreamingRelationV2"
-    return str(relation.sourceName()) if is_named else "unknown"
+    return str(relation.sourceName()) if _is_named(relation) else "unknown"
+
+
+def _is_named(relation: Any) -> bool:
+    return str(relation.getClass().getSimpleName()) == "StreamingRelationV2"

@@ -7,11 +7,18 @@ from collections import Counter
 
 import pytest
 
-from tests.benchmarks.nexmark.__main__ import table
+from tests.benchmarks.nexmark.__main__ import cost_of_batches, table
 from tests.benchmarks.nexmark.case import Row
 from tests.benchmarks.nexmark.events import Event, backlog, closing, event, records
 from tests.benchmarks.nexmark.measurements import Measured, Times, Written, measure, parse
 from tests.benchmarks.nexmark.results import expected, window_ends
+
+
+def measured(throughput: float = 1.0, low_ms: float = 1) -> Measured:
+    return Measured(
+        throughput=throughput, low_ms=low_ms, worst_ms=2000, pause_ms=1500, high_ms=3, lost=0, duplicated=0, wrong=0
+    )
+
 
 TIMES = Times(begin=1000, backlog=5000, low=10_000, high=20_000, steady=30_000, end=40_000)
 
@@ -85,7 +92,7 @@ def test_delays_and_throughput_are_measured_by_the_first_record_of_a_result():
     written = [Written(result[2] + delay, result) for result, delay in zip(due, delays, strict=True)]
     again = Written(90_000, due[1])
     assert measure([*written, again], set(due), 500, TIMES) == Measured(
-        throughput=50.0, low_ms=300, worst_ms=900, high_ms=200, lost=0, duplicated=1, wrong=0
+        throughput=50.0, low_ms=300, worst_ms=900, pause_ms=8100, high_ms=200, lost=0, duplicated=1, wrong=0
     )
 
 
@@ -103,12 +110,21 @@ def test_systems_are_compared_with_the_first_one_of_their_query():
         Row(
             query,
             system,
-            Measured(throughput=speed, low_ms=1, worst_ms=2000, high_ms=3, lost=0, duplicated=0, wrong=0),
+            measured(throughput=speed),
         )
         for query, system, speed in (("q0", "a", 1000.0), ("q0", "b", 500.0), ("q5", "a", 100.0))
     ]
     assert list(table(rows))[1:] == [
-        "| q0 | a | 1,000 | 1.00 | 1 | 2,000 | 3 | 0 | 0 | 0 |",
-        "| q0 | b | 500 | 0.50 | 1 | 2,000 | 3 | 0 | 0 | 0 |",
-        "| q5 | a | 100 | 1.00 | 1 | 2,000 | 3 | 0 | 0 | 0 |",
+        "| q0 | a | 1,000 | 1.00 | 1 | 2,000 | 1,500 | 3 | 0 | 0 | 0 |",
+        "| q0 | b | 500 | 0.50 | 1 | 2,000 | 1,500 | 3 | 0 | 0 | 0 |",
+        "| q5 | a | 100 | 1.00 | 1 | 2,000 | 1,500 | 3 | 0 | 0 | 0 |",
     ]
+
+
+def test_cost_of_micro_batches_is_the_difference_of_the_first_row_to_flink():
+    systems = [("Spark, 2 slots", 700.0), ("Spark, 1 to 2 slots", 900.0), ("Flink, adaptive", 40.0)]
+    rows = [Row("q0", system, measured(low_ms=delay)) for system, delay in systems]
+    (line,) = cost_of_batches([*rows, Row("q5", "Flink, adaptive", measured())])
+    assert line == (
+        "- q0: at 1,000 events/s, the median result of Spark with 2 slots has a delay of 700 ms, that of Flink 40 ms: a difference of 660 ms."
+    )

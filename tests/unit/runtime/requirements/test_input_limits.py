@@ -133,6 +133,26 @@ def test_source_whose_tasks_are_unknown_limits_nothing():
     assert limited(observed(SINGLE, status(source(0))), wanted(SINGLE)) == {"job": (1, 16)}
 
 
+def reports(**queries: tuple[int | None, Shuffle]) -> DriverStatus:
+    """Return the status of several queries."""
+    found = [
+        QueryReport(name=name, active=True, sources=(source(limit),), shuffle=shuffle)
+        for name, (limit, shuffle) in queries.items()
+    ]
+    return status(queries=tuple(found))
+
+
+def test_limits_of_queries_that_share_a_vertex_add_up():
+    limits = observed(SINGLE, reports(a=(4, Shuffle.NONE), b=(3, Shuffle.NONE)))
+    assert limited(limits, wanted(SINGLE)) == {"job": (1, 7)}
+
+
+@pytest.mark.parametrize("other", [(4, Shuffle.EXCHANGE), (None, Shuffle.NONE)])
+def test_query_without_a_limit_keeps_the_slots_that_another_query_cannot_use(other: tuple[int | None, Shuffle]):
+    for queries in ({"a": other, "b": (1, Shuffle.NONE)}, {"a": (1, Shuffle.NONE), "b": other}):
+        assert limited(observed(SINGLE, reports(**queries)), wanted(SINGLE)) == {"job": (1, 16)}
+
+
 def test_new_partitions_raise_the_limit_and_a_driver_that_does_not_report_keeps_it():
     limits = observed(SINGLE, status(source(4)), None)
     assert limited(limits, wanted(SINGLE)) == {"job": (1, 4)}

@@ -78,6 +78,7 @@ JOB_FAILURES = [
     *("airflow_adaptive.job.entry.packages.UnpublishedPackageError", "DRIVER_NOT_STARTED"),
     "airflow_adaptive.job.queries.sources.topic_ids.TopicRecreatedError",
     *("KAFKA_DATA_LOSS.START_OFFSET_RESET", "KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE"),
+    *("KAFKA_DATA_LOSS.ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO", "KAFKA_DATA_LOSS.PARTITION_OFFSET_CHANGED"),
 ]
 """Classes and error conditions of failures of a job: at least one for each pattern."""
 

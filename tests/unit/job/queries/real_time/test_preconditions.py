@@ -35,6 +35,10 @@ def test_queries_that_can_run(sink: str, checkpoint_format: int | None) -> None:
         ({"sink": "foreachBatch"}, "the sink foreachBatch is not supported"),
         ({"output_mode": "Append"}, 'the output mode Append is not supported: add .outputMode("update")'),
         ({"sources": ("kafka", "rate")}, "the source rate is not supported: use kafka"),
+        (
+            {"source_options": ("subscribe", "maxoffsetspertrigger")},
+            "the option maxOffsetsPerTrigger of a source is not supported: remove the option",
+        ),
         ({"batch_ms": 1000}, "batches of 1000 ms are too short: set realTime to 5000 ms or more"),
     ],
 )

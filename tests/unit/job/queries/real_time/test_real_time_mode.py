@@ -185,6 +185,12 @@ def test_queries_share_the_slots_that_their_gangs_leave(mode: RealTimeMode) -> N
     assert [mode.partitions(name, plan(10)) for name in "ab"] == [2, 2]
 
 
+def test_query_that_cannot_use_more_slots_leaves_them_to_the_others(mode: RealTimeMode) -> None:
+    accept(mode, plan(6), counts=Writer(), copies=Writer(plan=STATELESS))
+    assert mode.gangs == {"counts": 3, "copies": 2}
+    assert mode.partitions("counts", plan(6)) == 2
+
+
 def test_query_with_a_slot_sharing_group_has_only_its_slots(mode: RealTimeMode) -> None:
     on = plan(9, pools={"a": 5, "rest": 4})
     accept(mode, on, a=Writer(), b=Writer(topics=(3,)))
