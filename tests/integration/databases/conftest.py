@@ -19,6 +19,10 @@ EXECUTORS = {
     "distributed": "CeleryExecutor",
     "crashed": "CeleryExecutor",
     "frozen": "LocalExecutor",
+    "failed_over": "LocalExecutor",
+    "kept": "LocalExecutor",
+    "ended": "LocalExecutor",
+    "later": "LocalExecutor",
 }
 """Job -> executor of its task."""
 

@@ -55,8 +55,8 @@ class ReplicatedAirflow(AirflowUnderTest):
     ) -> None:
         """Describe an Airflow, and create its empty database. `start` starts the Airflow."""
         self.server = server
-        self._database = f"airflow_{uuid4().hex}"
-        database = server.create_database(self._database)
+        self.database = f"airflow_{uuid4().hex}"
+        database = server.create_database(self.database)
         config: Config = {
             "database": {"sql_alchemy_conn": database},
             "core": {"hostname_callable": f"{__name__}.hostname", "executor": "CeleryExecutor,LocalExecutor"},
@@ -93,13 +93,21 @@ class ReplicatedAirflow(AirflowUnderTest):
 
     def rows(self, query: str) -> Sequence[Any]:
         """Return the rows of a query of Airflow's database."""
-        return self.server.execute(query, self._database)
+        return self.server.execute(query, self.database)
 
     def kill_replica(self, name: str) -> None:
         """Kill one process and its child processes (SIGKILL), as if its container died."""
         process = self._replicas.pop(name)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """No component of Airflow runs during the block, except for the Celery worker, which waits for tasks."""
+        for name in REPLICA_NAMES:
+            self.kill_replica(name)
+        yield
+        self.restore()
 
     @contextmanager
     def supervised(self) -> Iterator[Counter[str]]:
