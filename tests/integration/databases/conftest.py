@@ -23,6 +23,7 @@ EXECUTORS = {
     "kept": "LocalExecutor",
     "ended": "LocalExecutor",
     "later": "LocalExecutor",
+    "upgraded": "LocalExecutor",
 }
 """Job -> executor of its task."""
 

@@ -8,13 +8,13 @@ import subprocess
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
 from airflow_adaptive.local.airflow import Component, Config
-from tests.support.airflow.airflow_under_test import AirflowUnderTest
+from tests.support.airflow.airflow_under_test import RESTART_GRACE_S, AirflowUnderTest
 from tests.support.databases.postgresql import PostgresqlServer
 from tests.support.databases.redis_server import RedisServer
 from tests.support.repository import ROOT
@@ -65,6 +65,7 @@ class ReplicatedAirflow(AirflowUnderTest):
         }
         super().__init__(home, dags_folder, config=config, env={"PYTHONPATH": str(ROOT), **env})
         self._replica = ""
+        self._versions: dict[str, Mapping[str, str]] = {}
         self._replicas: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self) -> None:
@@ -98,8 +99,19 @@ class ReplicatedAirflow(AirflowUnderTest):
     def kill_replica(self, name: str) -> None:
         """Kill one process and its child processes (SIGKILL), as if its container died."""
         process = self._replicas.pop(name)
-        os.killpg(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+    def upgrade_replica(self, name: str, version: Mapping[str, str]) -> None:
+        """Stop one process gracefully, and start it with other environment variables, which select another version of the package."""
+        process = self._replicas[name]
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(RESTART_GRACE_S)
+        self.kill_replica(name)
+        self._versions[name] = version
+        self._spawn_replica(name)
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
@@ -143,7 +155,7 @@ class ReplicatedAirflow(AirflowUnderTest):
 
     @property
     def _environment(self) -> dict[str, str]:
-        return {**super()._environment, REPLICA_VARIABLE: self._replica}
+        return {**super()._environment, REPLICA_VARIABLE: self._replica, **self._versions.get(self._replica, {})}
 
     def _spawn(self, component: Component) -> None:
         for name in REPLICA_NAMES:
