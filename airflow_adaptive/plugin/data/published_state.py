@@ -216,7 +216,7 @@ class PublishedState:
 def read_published(job: Job, session: Session, keys: Iterable[str] | None = None) -> PublishedState:
     """Read the published state of a job. `keys` selects the documents to read, None reads all documents."""
     found = state_store.documents([job.store], keys, session)
-    written = state_store.revisions([job.store], session)
+    written = state_store.revisions([job.store], None, session)
     release(session)
     return PublishedState(documents=found[job.store], revisions=written[job.store])
 
@@ -231,7 +231,7 @@ def read_all_published(jobs: Sequence[Job], session: Session, keys: Iterable[str
     for begin in range(0, len(jobs), JOBS_PER_READ):
         stores = [job.store for job in jobs[begin : begin + JOBS_PER_READ]]
         found = state_store.documents(stores, names, session, [f"{METRICS}{FINEST}"])
-        written = state_store.revisions(stores, session)
+        written = state_store.revisions(stores, names, session)
         release(session)
         for store in stores:
             yield PublishedState(documents=found.pop(store), revisions=written[store])
@@ -246,8 +246,8 @@ def _decoded(decode_document: Callable[[], Value], key: str) -> Value | None:
 
 
 def _last_point(document: Mapping[str, Any]) -> CurrentMetrics | None:
-    points = document["points"]
-    return CurrentMetrics.model_validate(dict(zip(document["columns"], points[-1], strict=True))) if points else None
+    newest = document.get("newest")
+    return CurrentMetrics.model_validate(dict(zip(document["columns"], newest, strict=True))) if newest else None
 
 
 def _summary(document: Mapping[str, Any]) -> Summary | None:

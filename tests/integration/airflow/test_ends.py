@@ -41,9 +41,10 @@ def runs(airflow: AirflowUnderTest, spark_master: LocalCluster, playground: Path
 
 @pytest.mark.parametrize("job", ["drained", "found_batch"])
 def test_bounded_stream_and_batch_in_the_driver_finish_the_job(
-    runs: Mapping[str, Run], playground: Path, job: str
+    runs: Mapping[str, Run], airflow: AirflowUnderTest, playground: Path, job: str
 ) -> None:
     until_success(runs[job])
+    assert airflow.api.asset_events(job) == [f"adaptive://job/{job}"]
     assert runs[job].xcom("return_value") == {"outcome": "FINISHED", "restarts": 0, "rescales": 0}
     assert runs[job].xcom("state") == "FINISHED"
     assert written(playground, job) == ["one", "three", "two"]

@@ -19,6 +19,11 @@ EXECUTORS = {
     "distributed": "CeleryExecutor",
     "crashed": "CeleryExecutor",
     "frozen": "LocalExecutor",
+    "failed_over": "LocalExecutor",
+    "kept": "LocalExecutor",
+    "ended": "LocalExecutor",
+    "later": "LocalExecutor",
+    "upgraded": "LocalExecutor",
 }
 """Job -> executor of its task."""
 

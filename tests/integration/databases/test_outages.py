@@ -1,4 +1,4 @@
-"""A job while Airflow's database is unavailable for a minute. Airflow's processes that end are started again, as by systemd or Kubernetes."""
+"""A job while Airflow's database is unavailable for a minute, or fails over to a standby. Airflow's processes that end are started again, as by systemd or Kubernetes."""
 
 from __future__ import annotations
 
@@ -97,7 +97,9 @@ def requested_upper(airflow: ReplicatedAirflow, job: str) -> int | None:
     return None
 
 
-@pytest.mark.parametrize("outage", ["crashed", pytest.param("frozen", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "outage", ["crashed", *(pytest.param(it, marks=pytest.mark.long) for it in ("frozen", "failed_over"))]
+)
 def test_job_continues_and_no_accepted_request_is_lost(
     airflow: ReplicatedAirflow, playground: Path, spark_cluster: LocalCluster, outage: str
 ) -> None:

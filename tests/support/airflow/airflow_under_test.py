@@ -64,6 +64,11 @@ class AirflowObserver(AirflowApi):
         entry = self._find(f"/api/v2/assets/{self._asset_id(asset)}/state-store/{key}")
         return None if entry is None else entry["value"]
 
+    def asset_events(self, dag_id: str) -> list[str]:
+        """Return the URIs of the Assets for which tasks of a DAG have emitted events."""
+        found = self._request("GET", f"/api/v2/assets/events?source_dag_id={dag_id}")["asset_events"]
+        return [str(event["uri"]) for event in found]
+
     def set_asset_state(self, asset: str, key: str, value: Any) -> None:
         """Write a JSON value other than null to an asset's state store.
 

@@ -42,6 +42,10 @@ START_TIMEOUT_S: Final = 60.0
 
 STOP_GRACE_S: Final = 10.0
 
+CLIENT_TIMEOUT_S: Final = 120.0
+
+SYNCHRONOUS: Final = "SELECT pid FROM pg_stat_replication WHERE sync_state = 'sync'"
+
 SETTINGS: Final = (
     f"listen_addresses={HOST}",
     "unix_socket_directories=",
@@ -75,6 +79,7 @@ class PostgresqlServer:
         self._account = _account()
         self._mark = uuid.uuid4().hex
         self._process: subprocess.Popen[bytes] | None = None
+        self._data = folder / "data"
 
     @property
     def log(self) -> str:
@@ -91,9 +96,8 @@ class PostgresqlServer:
         (self.folder / "password").write_text(self._password)
         for path in (self.folder, self.folder / "password"):
             shutil.chown(path, *(self._account or (os.getuid(), os.getgid())))
-        data = str(self.folder / "data")
         self._run(
-            [initdb, "-D", data, "-U", "airflow", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync",
+            [initdb, "-D", str(self._data), "-U", "airflow", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync",
              "--auth=scram-sha-256", f"--pwfile={self.folder / 'password'}"]
         ).wait()  # fmt: skip
         self._start_processes(postgres)
@@ -112,6 +116,23 @@ class PostgresqlServer:
         self._process.wait(STOP_GRACE_S)
         yield
         self._start_processes(find_program("postgres"))
+
+    @contextmanager
+    def failed_over(self) -> Iterator[None]:
+        """The server dies for good at the begin of the block. At the end, its standby is promoted at the same address.
+
+        Replication is synchronous, so the standby has each transaction that the server has committed. The standby restarts with the port
+        of the server, in place of a proxy or an IP address that moves.
+        """
+        assert self._process is not None, "the server runs"
+        standby = self._start_standby()
+        self._process.send_signal(signal.SIGQUIT)
+        self._process.wait(STOP_GRACE_S)
+        yield
+        standby.send_signal(signal.SIGINT)
+        standby.wait(STOP_GRACE_S)
+        self._start_processes(find_program("postgres"))
+        self.execute("SELECT pg_promote()")
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
@@ -133,6 +154,18 @@ class PostgresqlServer:
         self.execute(f'CREATE DATABASE "{name}"')
         return self.url(name)
 
+    def backup(self, database: str) -> Path:
+        """Write the content of a database to a file, and return the file."""
+        file = self.folder / f"{database}.backup"
+        self._complete([find_program("pg_dump"), "--format=custom", f"--file={file}", database])
+        return file
+
+    def restore(self, database: str, backup: Path) -> None:
+        """Replace a database with the content of a backup. Connections to the database are closed."""
+        self.execute(f'DROP DATABASE "{database}" WITH (FORCE)')
+        self.create_database(database)
+        self._complete([find_program("pg_restore"), f"--dbname={database}", str(backup)])
+
     def execute(self, statement: str, database: str = "postgres") -> Sequence[Any]:
         """Execute one statement in a transaction of its own, and return its rows."""
         engine = create_engine(self.url(database), isolation_level="AUTOCOMMIT")
@@ -149,9 +182,20 @@ class PostgresqlServer:
         url = URL.create("postgresql+psycopg2", **parts, database=database)  # type: ignore[arg-type]
         return url.render_as_string(hide_password=False)
 
+    def _start_standby(self) -> subprocess.Popen[bytes]:
+        """Start a standby, which waits for transactions on a port of its own, and return its process. It has the next data folder."""
+        self._data = self.folder / uuid.uuid4().hex
+        self._complete(
+            [find_program("pg_basebackup"), "-D", str(self._data), "--checkpoint=fast", "--write-recovery-conf"]
+        )
+        standby = self._spawn(find_program("postgres"), free_port())
+        self.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+        self.execute("SELECT pg_reload_conf()")
+        wait_until(lambda: self.execute(SYNCHRONOUS), START_TIMEOUT_S, "synchronous replication")
+        return standby
+
     def _start_processes(self, postgres: str) -> None:
-        settings = [part for setting in (*SETTINGS, f"port={self._port}") for part in ("-c", setting)]
-        self._process = self._run([postgres, "-D", str(self.folder / "data"), *settings])
+        self._process = self._spawn(postgres, self._port)
         wait_until(self._answers, START_TIMEOUT_S, f"start of PostgreSQL; its log is {self.folder / 'log'}")
 
     def _answers(self) -> bool:
@@ -162,14 +206,27 @@ class PostgresqlServer:
         except OperationalError:
             return False
 
+    def _spawn(self, postgres: str, port: int) -> subprocess.Popen[bytes]:
+        settings = [part for setting in (*SETTINGS, f"port={port}") for part in ("-c", setting)]
+        return self._run([postgres, "-D", str(self._data), *settings])
+
+    def _complete(self, command: Sequence[str]) -> None:
+        """Run a client of the server to its end."""
+        if (code := self._run(command).wait(CLIENT_TIMEOUT_S)) != 0:
+            raise RuntimeError(f"{command[0]} ended with exit code {code}: {self.log}")
+
     def _run(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
         user, group = self._account or (None, None)
         with (self.folder / "log").open("ab") as log:
             return subprocess.Popen(
                 command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-                env={**os.environ, guardian.MARK_VARIABLE: self._mark},
+                env={**os.environ, **self._client_environment, guardian.MARK_VARIABLE: self._mark},
                 user=user, group=group, extra_groups=None if user is None else [],
             )  # fmt: skip
+
+    @property
+    def _client_environment(self) -> dict[str, str]:
+        return {"PGHOST": HOST, "PGPORT": str(self._port), "PGUSER": "airflow", "PGPASSWORD": self._password}
 
     def guard(self) -> Guard:
         """Return a guardian that ends the server and deletes its folder when this process dies."""

@@ -8,13 +8,13 @@ import subprocess
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
 from airflow_adaptive.local.airflow import Component, Config
-from tests.support.airflow.airflow_under_test import AirflowUnderTest
+from tests.support.airflow.airflow_under_test import RESTART_GRACE_S, AirflowUnderTest
 from tests.support.databases.postgresql import PostgresqlServer
 from tests.support.databases.redis_server import RedisServer
 from tests.support.repository import ROOT
@@ -55,8 +55,8 @@ class ReplicatedAirflow(AirflowUnderTest):
     ) -> None:
         """Describe an Airflow, and create its empty database. `start` starts the Airflow."""
         self.server = server
-        self._database = f"airflow_{uuid4().hex}"
-        database = server.create_database(self._database)
+        self.database = f"airflow_{uuid4().hex}"
+        database = server.create_database(self.database)
         config: Config = {
             "database": {"sql_alchemy_conn": database},
             "core": {"hostname_callable": f"{__name__}.hostname", "executor": "CeleryExecutor,LocalExecutor"},
@@ -65,6 +65,7 @@ class ReplicatedAirflow(AirflowUnderTest):
         }
         super().__init__(home, dags_folder, config=config, env={"PYTHONPATH": str(ROOT), **env})
         self._replica = ""
+        self._versions: dict[str, Mapping[str, str]] = {}
         self._replicas: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self) -> None:
@@ -93,13 +94,32 @@ class ReplicatedAirflow(AirflowUnderTest):
 
     def rows(self, query: str) -> Sequence[Any]:
         """Return the rows of a query of Airflow's database."""
-        return self.server.execute(query, self._database)
+        return self.server.execute(query, self.database)
 
     def kill_replica(self, name: str) -> None:
         """Kill one process and its child processes (SIGKILL), as if its container died."""
         process = self._replicas.pop(name)
-        os.killpg(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+    def upgrade_replica(self, name: str, version: Mapping[str, str]) -> None:
+        """Stop one process gracefully, and start it with other environment variables, which select another version of the package."""
+        process = self._replicas[name]
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(RESTART_GRACE_S)
+        self.kill_replica(name)
+        self._versions[name] = version
+        self._spawn_replica(name)
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """No component of Airflow runs during the block, except for the Celery worker, which waits for tasks."""
+        for name in REPLICA_NAMES:
+            self.kill_replica(name)
+        yield
+        self.restore()
 
     @contextmanager
     def supervised(self) -> Iterator[Counter[str]]:
@@ -135,7 +155,7 @@ class ReplicatedAirflow(AirflowUnderTest):
 
     @property
     def _environment(self) -> dict[str, str]:
-        return {**super()._environment, REPLICA_VARIABLE: self._replica}
+        return {**super()._environment, REPLICA_VARIABLE: self._replica, **self._versions.get(self._replica, {})}
 
     def _spawn(self, component: Component) -> None:
         for name in REPLICA_NAMES:

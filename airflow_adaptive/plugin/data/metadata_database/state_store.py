@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from airflow.configuration import conf
 from airflow.models.asset_state_store import AssetStateStoreModel
 from airflow.state.metastore import MetastoreBackend
-from sqlalchemy import ColumnElement, SQLColumnExpression, Text, and_, case, func, select
+from sqlalchemy import ColumnElement, Text, and_, case, func, select
 from sqlalchemy.orm import Session
 
 from airflow_adaptive.stores.job_asset import SEPARATOR
@@ -22,14 +22,10 @@ log = logging.getLogger(__name__)
 REFERENCE: Final = "__airflow_state_ref__"
 """Field of a value that a worker has written to the storage of `[workers] state_store_backend`. The value is elsewhere."""
 
+BEGIN_CHARACTERS: Final = 800
+"""Characters at the begin of a time series that contain its columns and its newest point (`runtime.publishing.time_series`)."""
 
-CUT_CHARACTERS: Final = 400
-"""Characters at the begin and at the end of a time series that remain after a cut. The begin contains the columns, the end the last point."""
-
-CUT: Final = "\n\n"
-"""Place of a cut. Documents have no line breaks."""
-
-_CUT: Final = re.compile(rf'(\A.*?"points": ?\[).*{CUT}.*(\[[^\[]*\Z)', re.DOTALL)
+_POINTS: Final = re.compile(r', ?"points": ?\[.*', re.DOTALL)
 
 
 class StoreKey(NamedTuple):
@@ -63,32 +59,39 @@ def documents(
         stores: places of the documents.
         keys: keys of the documents, None for all documents.
         session: session of the database.
-        time_series: keys of time series of which only the last point is needed. The database cuts the other points, if they are many:
+        time_series: keys of time series of which only the newest point is needed. The database reads only the begin of these documents:
             the time series of a thousand jobs have 40 MB.
     """
     found: dict[StoreKey, dict[str, Any]] = {store: {} for store in stores}
-    model, prefixes = AssetStateStoreModel, {store.prefix for store in found}
-    cut = _cut([f"{prefix}{key}" for prefix in prefixes for key in time_series])
-    query = select(model.asset_id, model.key, cut).where(_is_in(found))
-    if keys is not None:
-        query = query.where(model.key.in_([f"{prefix}{key}" for key in keys for prefix in prefixes]))
+    model, cut = AssetStateStoreModel, _full_keys(found, time_series)
+    begin = case((model.key.in_(cut), func.substr(model.value, 1, BEGIN_CHARACTERS, type_=Text)), else_=model.value)
+    query = select(model.asset_id, model.key, begin if cut else model.value).where(_is_in(found, keys))
     for asset_id, full_key, value in session.execute(query):
         store, key = _split(asset_id, full_key)
         if store not in found:
             continue
+        text = _POINTS.sub("}", value, 1) if full_key in cut else value
         try:
-            found[store][key] = json.loads(_CUT.sub(r"\1\2", value), parse_constant=lambda _: None)
+            found[store][key] = json.loads(text, parse_constant=lambda _: None)
         except (ValueError, RecursionError):
             log.warning("The document %r of Asset %s is ignored because it is not valid JSON", full_key, asset_id)
     return found
 
 
-def _is_in(stores: Collection[StoreKey]) -> ColumnElement[bool]:
-    """Select the rows of some jobs, for several jobs of a fleet the rows of the whole fleet."""
+def _is_in(stores: Collection[StoreKey], keys: Iterable[str] | None) -> ColumnElement[bool]:
+    """Select documents of some jobs, for several jobs of a fleet the documents of the whole fleet."""
     model = AssetStateStoreModel
-    of_assets = model.asset_id.in_({store.asset_id for store in stores})
+    of_jobs = model.asset_id.in_({store.asset_id for store in stores})
+    if keys is not None:
+        return and_(of_jobs, model.key.in_(_full_keys(stores, keys)))
     prefix = next(iter(stores)).prefix if len(stores) == 1 else ""
-    return and_(of_assets, model.key.startswith(prefix, autoescape=True)) if prefix else of_assets
+    return and_(of_jobs, model.key.startswith(prefix, autoescape=True)) if prefix else of_jobs
+
+
+def _full_keys(stores: Iterable[StoreKey], keys: Iterable[str]) -> set[str]:
+    """Return the keys of documents with the prefixes of the jobs."""
+    prefixes = {store.prefix for store in stores}
+    return {f"{prefix}{key}" for key in keys for prefix in prefixes}
 
 
 def _split(asset_id: int, full_key: str) -> tuple[StoreKey, str]:
@@ -97,20 +100,13 @@ def _split(asset_id: int, full_key: str) -> tuple[StoreKey, str]:
     return StoreKey(asset_id, f"{job}{separator}"), key
 
 
-def _cut(time_series: Collection[str]) -> SQLColumnExpression[str]:
-    """Select the values of documents, without the middle of long time series."""
-    value = AssetStateStoreModel.value
-    size = func.char_length(value)
-    begin, end = (func.substr(value, *part, type_=Text) for part in ((1, CUT_CHARACTERS), (size - CUT_CHARACTERS + 1,)))
-    is_long = and_(AssetStateStoreModel.key.in_([*time_series]), size > 2 * CUT_CHARACTERS)
-    return case((is_long, begin + CUT + end), else_=value) if time_series else value
-
-
-def revisions(stores: Iterable[StoreKey], session: Session) -> dict[StoreKey, dict[str, datetime]]:
-    """Job -> key -> time of the last write."""
+def revisions(
+    stores: Iterable[StoreKey], keys: Iterable[str] | None, session: Session
+) -> dict[StoreKey, dict[str, datetime]]:
+    """Job -> key -> time of the last write. `keys` selects the documents, None selects all documents."""
     found: dict[StoreKey, dict[str, datetime]] = {store: {} for store in stores}
     model = AssetStateStoreModel
-    for row in session.execute(select(model.asset_id, model.key, model.updated_at).where(_is_in(found))):
+    for row in session.execute(select(model.asset_id, model.key, model.updated_at).where(_is_in(found, keys))):
         store, key = _split(row.asset_id, row.key)
         if store in found:
             found[store][key] = row.updated_at

@@ -116,7 +116,7 @@ def test_documents_of_many_jobs_are_not_in_memory_at_the_same_time(monkeypatch: 
         return {asset_id: {"desired_state": "running"} for asset_id in ids}
 
     monkeypatch.setattr(state_store, "documents", documents)
-    monkeypatch.setattr(state_store, "revisions", lambda ids, _: {asset_id: {} for asset_id in ids})
+    monkeypatch.setattr(state_store, "revisions", lambda ids, *_: {asset_id: {} for asset_id in ids})
     jobs = [
         Job(name=str(n), asset="a", store=state_store.StoreKey(n), dag_ids=frozenset(), tasks=())
         for n in range(2 * JOBS_PER_READ + 20)
@@ -128,10 +128,15 @@ def test_documents_of_many_jobs_are_not_in_memory_at_the_same_time(monkeypatch: 
     assert reads == [JOBS_PER_READ, JOBS_PER_READ, 20]
 
 
-def test_last_point_is_decoded_without_the_other_points() -> None:
-    document = dict(time_series(executing(), 3)["metrics/10"])
-    document["points"] = ["invalid", document["points"][-1]]
+def test_newest_point_is_decoded_without_the_other_points() -> None:
+    document = {**time_series(executing(), 3)["metrics/10"], "points": "invalid"}
     found = PublishedState(documents={"metrics/10": document}, revisions={}).current_metrics
     assert found is not None
     assert found.slots == 2
-    assert PublishedState(documents={"metrics/10": {**document, "points": [[1]]}}, revisions={}).current_metrics is None
+
+
+@pytest.mark.parametrize("newest", [None, [], [1]])
+def test_job_without_a_newest_point_has_no_metrics(newest: Any) -> None:
+    """An older version has published the page, or the page is empty or invalid."""
+    document = {**time_series(executing(), 3)["metrics/10"], "newest": newest}
+    assert PublishedState(documents={"metrics/10": document}, revisions={}).current_metrics is None

@@ -38,7 +38,7 @@ def report(rows: int, nonce: str = "first", backlog: int | None = None, batch_ms
 def points(changed: Mapping[str, Any] | None, step: int = 10) -> list[dict[str, Any]]:
     assert changed is not None
     page = changed[f"metrics/{step}"]
-    assert page["step"] == step
+    assert (page["step"], page["newest"]) == (step, page["points"][-1])
     return [dict(zip(page["columns"], point, strict=True)) for point in page["points"]]
 
 

@@ -187,6 +187,7 @@ def test_metrics_that_are_no_numbers_are_unknown(airflow_app: AirflowApp) -> Non
     asset = place(airflow_app, executing())
     page = dict(time_series(executing())["metrics/10"])
     page["points"] = [[*point[:4], float("nan"), float("inf"), *point[6:]] for point in page["points"]]
+    page["newest"] = page["points"][-1]
     airflow_app.show(asset, {"metrics/10": page})
     assert [point[4:6] for point in get(airflow_app, "/jobs/departures/metrics")["points"]] == [[None, None]] * 3
     assert get(airflow_app, "/jobs/departures")["metrics"]["input"] is None
