@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from datetime import UTC, datetime, timedelta
 from inspect import signature
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Unpack, cast
 from uuid import uuid4
 
@@ -186,7 +187,7 @@ class AdaptiveSparkOperator(BaseOperator):
         self,
         *,
         job: str,
-        application: str,
+        application: str | PurePath,
         job_directory: str,
         parallelism: int | tuple[int, int] | str = 1,
         max_parallelism: int | str | None = None,
@@ -197,7 +198,7 @@ class AdaptiveSparkOperator(BaseOperator):
         kubernetes_conn_id: str = "kubernetes_default",
         namespace: str | None = None,
         kafka_conn_id: str | None = None,
-        application_args: Sequence[str] = (),
+        application_args: Sequence[str] | None = None,
         conf: Mapping[str, str] | None = None,
         properties_file: str | None = None,
         env_vars: Mapping[str, str] | None = None,
@@ -236,7 +237,7 @@ class AdaptiveSparkOperator(BaseOperator):
         """Only assign. `execute` validates the rendered parameters."""
         arguments = cast(dict[str, Any], kwargs)
         options = pop_options(arguments)
-        given: dict[str, str | None] = {"job": job, "application": application, "job_directory": job_directory}
+        given: dict[str, object] = {"job": job, "application": application, "job_directory": job_directory}
         missing = {name: REQUIRED[name] for name, value in given.items() if value is None}
         validation.known_parameters(AdaptiveSparkOperator, arguments, OPTIONS, INSTEAD, missing)
         validation.storable_name(job)
