@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from airflow.sdk import ObjectStoragePath
-from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSecretsBackendAccessDenied
 
-from airflow_adaptive.spark.connection_fields import UndefinedConnectionError
+from airflow_adaptive.spark.connection_fields import AddressError, UndefinedConnectionError
 
 S3_SCHEMES: Final = ("s3a://", "s3n://")
 """Schemes of Spark for S3. Airflow registers the scheme `s3`."""
@@ -20,7 +20,7 @@ def object_storage_path(uri: str) -> ObjectStoragePath:
     """Return the path of a URI; blocks on the Airflow connection in the URI.
 
     Raises:
-        UndefinedConnectionError: Airflow does not find the connection in the URI.
+        AddressError: Airflow does not find the connection in the URI, or refuses access to the connection.
         ValueError: Airflow has no access to the file system.
     """
     for scheme in S3_SCHEMES:
@@ -31,6 +31,10 @@ def object_storage_path(uri: str) -> ObjectStoragePath:
     try:
         path = ObjectStoragePath(uri)
         _ = path.fs  # Otherwise, Airflow would ignore an error of the connection, and use other credentials.
+    except AirflowSecretsBackendAccessDenied as error:
+        raise AddressError(
+            f"{uri!r}: a secrets backend denies access to the connection ({error}): give the task access to the connection"
+        ) from error
     except AirflowNotFoundException as error:
         raise UndefinedConnectionError(
             f"{uri!r}: the connection in the URI is not defined ({error}): add it"

@@ -40,7 +40,7 @@ def job_directory(base: str, job: str) -> FsspecJobDirectory:
         job: id of the job.
 
     Raises:
-        UndefinedConnectionError: Airflow does not find the connection in the URI.
+        AddressError: Airflow does not find the connection in the URI, or refuses access to the connection.
         ValueError: the URI is not absolute, or Airflow has no access to the file system.
     """
     return FsspecJobDirectory(_storage(base), job)

@@ -26,7 +26,7 @@ def application_path(application: str) -> ReadablePath:
     """Return the path of the script; blocks on the Airflow connection in the URI of an object store.
 
     Raises:
-        UndefinedConnectionError: Airflow does not find the connection in the URI.
+        AddressError: Airflow does not find the connection in the URI, or refuses access to the connection.
         ValueError: Airflow has no access to the script.
     """
     if application.startswith(LOCAL):

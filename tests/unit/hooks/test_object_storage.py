@@ -6,17 +6,19 @@ from typing import Any
 
 import pytest
 from airflow.sdk import ObjectStoragePath
-from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSecretsBackendAccessDenied
 from airflow.sdk.io import fs
 from fsspec.implementations.memory import MemoryFileSystem
 
 from airflow_adaptive.hooks.object_storage import object_storage_path
-from airflow_adaptive.spark.connection_fields import UndefinedConnectionError
+from airflow_adaptive.spark.connection_fields import AddressError, UndefinedConnectionError
 
 
 def connect(connection: str | None, options: Any) -> MemoryFileSystem:
     if connection == "nowhere":
         raise AirflowNotFoundException("The conn_id `nowhere` isn't defined")
+    if connection == "denied":
+        raise AirflowSecretsBackendAccessDenied("403")
     return MemoryFileSystem()
 
 
@@ -38,6 +40,14 @@ def test_connection_that_is_not_defined_may_be_an_outage_of_the_secrets_backend(
         UndefinedConnectionError, match=r"'s3://nowhere@b/jobs': the connection .*`nowhere` isn't defined"
     ):
         object_storage_path("s3://nowhere@b/jobs")
+
+
+def test_connection_that_a_secrets_backend_refuses_is_named() -> None:
+    with pytest.raises(
+        AddressError, match=r"'s3://denied@b/jobs': a secrets backend denies access .*\(403\)"
+    ) as raised:
+        object_storage_path("s3://denied@b/jobs")
+    assert not isinstance(raised.value, UndefinedConnectionError)
 
 
 @pytest.mark.parametrize(
