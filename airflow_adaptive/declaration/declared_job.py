@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from airflow_adaptive.autoscaling.advisor import policy_from_text, policy_to_text
@@ -46,7 +47,7 @@ class DeclaredJob:
     """The rendered parameters of `AdaptiveSparkOperator`. The methods `batch` and `stage` validate the parameters."""
 
     job: str
-    application: str
+    application: str | PurePath
     job_directory: str
     parallelism: int | tuple[int, int]
     max_parallelism: int | None
@@ -57,7 +58,7 @@ class DeclaredJob:
     kubernetes_conn_id: str
     namespace: str | None
     kafka_conn_id: str | None
-    application_args: Sequence[str]
+    application_args: Sequence[str] | None
     conf: Mapping[str, str] | None
     properties_file: str | None
     env_vars: Mapping[str, str] | None
@@ -130,7 +131,7 @@ class DeclaredJob:
         return Batch(
             job=self.job,
             conn_id=self.conn_id,
-            application=self.application,
+            application=str(self.application),
             slots=required_slots(graph, graph.requirements),
             args=_texts(self.application_args),
             dependencies=self.dependencies,
@@ -165,7 +166,9 @@ class DeclaredJob:
         # Rejects a newer format before a running job loses its loop.
         state = None if newest is None else from_json(newest.scheduler)
         needed = self.dependencies
-        code = await stage(directory, application_path(self.application), needed.local_py_files, needed.local_files)
+        code = await stage(
+            directory, application_path(str(self.application)), needed.local_py_files, needed.local_files
+        )
         spec = JobSpec(
             graph=self.graph(),
             options=self._options(),
@@ -222,7 +225,8 @@ class DeclaredJob:
 
     def _check(self, *, streaming: bool = True) -> None:
         """Validate the parameters without a request to the cluster. Raises `DeclarationError`."""
-        needed, properties = self.dependencies, self._readable_properties()
+        needed, file_properties = self.dependencies, self._readable_file()
+        properties = file_properties | _text_values(self.conf)
         streaming_checks = (
             self._options,
             lambda: job_directory(str(self.job_directory), self.job).uri,
@@ -237,20 +241,23 @@ class DeclaredJob:
                     conn_id=self.conn_id, kubernetes_conn_id=self.kubernetes_conn_id, job_directory=self.job_directory
                 ),
                 self._check_kafka,
-                lambda: validation.lists(application_args=self.application_args, not_secret=self.not_secret),
+                lambda: validation.lists(application_args=self.application_args or (), not_secret=self.not_secret),
                 lambda: validation.mappings(conf=self.conf, env_vars=self.env_vars),
                 self.properties,
                 lambda: check_script(str(self.application)),
                 lambda: validation.dependencies(needed, properties),
                 lambda: validation.no_secrets(
-                    conf=properties,
+                    conf=self.conf,
+                    properties_file=file_properties,
                     env_vars=self.env_vars,
                     labels=self.labels,
                     annotations=self.annotations,
                     arguments={"application_args": self.application_args, **needed.lists()},
                     not_secret=self.not_secret,
                 ),
-                lambda: validation.no_overridden_properties(properties, streaming=streaming),
+                lambda: validation.no_overridden_properties(
+                    streaming=streaming, conf=self.conf, properties_file=file_properties
+                ),
                 lambda: validation.graph(self.graph),
                 lambda: validation.size(DriverShape, "driver", self.driver_cores, self.driver_memory),
                 lambda: validation.size(ExecutorShape, "executor", self.executor_cores, self.executor_memory),
@@ -262,13 +269,12 @@ class DeclaredJob:
             ]
         )
 
-    def _readable_properties(self) -> dict[str, str]:
-        """Return the Spark properties of the user, without those of a file that cannot be read, and of a value of a wrong type."""
-        conf = self.conf if isinstance(self.conf, Mapping) else {}
+    def _readable_file(self) -> dict[str, str]:
+        """Return the Spark properties in `properties_file`; none if the file cannot be read."""
         try:
-            return read_properties(self.properties_file) | _text_values(conf)
+            return read_properties(self.properties_file)
         except ValueError:
-            return _text_values(conf)
+            return {}
 
     def _check_kafka(self) -> None:
         """Reject a connection to brokers without the libraries that it needs. Raises `MissingKafkaError`."""
@@ -303,16 +309,17 @@ class DeclaredJob:
 
     def _requested(self, kubernetes: KubernetesParameters) -> tuple[DriverShape, ExecutorShape]:
         """Return the sizes with what a driver and an executor take from the cluster. Raises as `requested`."""
-        return requested(self.connections, kubernetes, self._readable_properties(), *self._shapes())
+        return requested(self.connections, kubernetes, self._readable_file() | _text_values(self.conf), *self._shapes())
 
     def _shapes(self) -> tuple[DriverShape, ExecutorShape]:
         driver = DriverShape(cores=self.driver_cores, memory_mb=parse_memory(self.driver_memory))
         return driver, ExecutorShape(cores=self.executor_cores, memory_mb=parse_memory(self.executor_memory))
 
 
-def _texts(values: Sequence[Any]) -> tuple[str, ...]:
-    return tuple(str(value) for value in values)
+def _texts(values: Sequence[Any] | None) -> tuple[str, ...]:
+    return tuple(str(value) for value in values or ())
 
 
-def _text_values(values: Mapping[str, Any] | None) -> dict[str, str]:
-    return {key: str(value) for key, value in (values or {}).items()}
+def _text_values(values: object) -> dict[str, str]:
+    """Return the values of a mapping as text. The check `mappings` rejects all other values."""
+    return {key: str(value) for key, value in values.items()} if isinstance(values, Mapping) else {}

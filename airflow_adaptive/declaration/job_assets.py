@@ -93,4 +93,6 @@ def _require_different_jobs(task_id: str, shared: Mapping[str, Any], mapped: Ite
         )
     repeated = sorted(job for job, count in Counter(named).items() if count > 1)
     if repeated:
-        raise ValueError(f"mapped task {task_id!r} names job(s) more than once: {', '.join(repeated)}")
+        raise ValueError(
+            f"mapped task {task_id!r} names job(s) more than once: {', '.join(repeated)}. Give each item a job id of its own"
+        )

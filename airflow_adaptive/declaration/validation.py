@@ -10,7 +10,7 @@ from inspect import signature
 from itertools import pairwise
 from typing import Any
 
-from airflow.sdk import BaseOperator
+from airflow.sdk import BaseOperator, XComArg
 from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowNotFoundException
 
@@ -179,7 +179,7 @@ def no_secrets(
         raise DeclarationError(
             [
                 f"{', '.join(secrets)}: Airflow would store these secrets in clear text. Set them in the extra field of the "
-                "connection: Spark properties in 'conf', environment variables in 'secret-env'. If a value is not secret, add its "
+                "connection: Spark properties in 'secret-conf', environment variables in 'secret-env'. If a value is not secret, add its "
                 "name to the parameter 'not_secret'"
             ]
         )
@@ -221,9 +221,18 @@ def size(shape: Callable[..., object], name: str, cores: object, memory: str) ->
     _reject([*violations, *_violations_in(_error(lambda: shape(cores=cores, memory_mb=memory_mb)))])
 
 
-def no_overridden_properties(conf: Mapping[str, str] | None, *, streaming: bool = True) -> None:
-    """Reject Spark properties that a parameter of the operator or the scheduler determines. Raises `DeclarationError`."""
-    _reject(f"conf[{violation}" for violation in refused(_mapping(conf), streaming=streaming))
+def no_overridden_properties(*, streaming: bool = True, **properties: object) -> None:
+    """Reject Spark properties that a parameter of the operator or the scheduler determines. Raises `DeclarationError`.
+
+    Args:
+        streaming: whether the adaptive scheduler runs the job.
+        properties: name of a parameter -> mapping of Spark properties.
+    """
+    _reject(
+        f"{name}[{violation}"
+        for name, values in properties.items()
+        for violation in refused(_mapping(values), streaming=streaming)
+    )
 
 
 def dependencies(declared: Dependencies, conf: Mapping[str, str]) -> None:
@@ -250,17 +259,20 @@ def callback(*, not_secret: Collection[str] = (), **callbacks: object) -> None:
 
 
 def storable_name(job: object) -> None:
-    """Reject a job id that Airflow cannot store as the name of an Asset, while Airflow parses the DAG, and an id that is not text.
+    """Reject a job id that Airflow cannot store as the name of an Asset, while Airflow parses the DAG: an id that is not text, or a template.
 
     Otherwise, Airflow's DAG processor stores no DAG of the file, and only its log contains the error ("URI must be ascii").
 
     Raises:
-        ValueError: the id has characters that are not ASCII, or is not text, for example the result of another task.
+        ValueError: the id has characters that are not ASCII, or is not text in the DAG file.
     """
-    if not isinstance(job, str):
-        raise ValueError(  # noqa: TRY004  Airflow reports both errors in the same way.
-            f"job id {job!r} must be text in the DAG file: map the task over the result of another task, expand(job=...)"
+    if isinstance(job, XComArg) or (isinstance(job, str) and "{{" in job):
+        raise ValueError(
+            f"job id {job!r} must be text in the DAG file, because Airflow must know the Asset of the job: use a fixed id, or map the task "
+            "over the ids, expand(job=...)"
         )
+    if not isinstance(job, str):
+        raise ValueError(f"job id {job!r} must be text")  # noqa: TRY004  Airflow reports both errors in the same way.
     if not job.isascii():
         raise ValueError(f"job id {job!r} may contain only ASCII letters, digits, '.', '_' and '-'")
 
@@ -299,7 +311,7 @@ def known_parameters(
     known = [*signature(operator.__init__).parameters, *options]
     airflow_parameters = signature(BaseOperator.__init__).parameters
     hints = {
-        name: f": {foreign[name]}" if name in foreign else did_you_mean(name, known)
+        name: f": {foreign[name]}" if name in foreign else did_you_mean(name, [*known, *airflow_parameters])
         for name in names
         if name not in airflow_parameters
     }

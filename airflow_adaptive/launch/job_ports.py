@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
-from airflow.sdk import ObjectStoragePath
-
+from airflow_adaptive.hooks.object_storage import object_storage_path
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.process_resources import ProcessResources
 from airflow_adaptive.runtime.clock import SystemClock
@@ -41,7 +40,8 @@ def job_directory(base: str, job: str) -> FsspecJobDirectory:
         job: id of the job.
 
     Raises:
-        ValueError: the URI is not absolute.
+        AddressError: Airflow does not find the connection in the URI, or refuses access to the connection.
+        ValueError: the URI is not absolute, or Airflow has no access to the file system.
     """
     return FsspecJobDirectory(_storage(base), job)
 
@@ -53,8 +53,8 @@ def _storage(base: str) -> Storage:
     if is_local and not (rest if separator else base).startswith("/"):
         # Worker, triggerer and cluster would each use a different folder.
         raise ValueError(f"job_directory {base!r} is not absolute: write file:///folder, or s3://bucket/folder")
-    path = ObjectStoragePath(base)
-    return Storage(path.fs, path.path)
+    path = object_storage_path(base)
+    return Storage(path.fs, path.path, path.conn_id)
 
 
 @asynccontextmanager

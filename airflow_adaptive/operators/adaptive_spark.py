@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from datetime import UTC, datetime, timedelta
 from inspect import signature
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Unpack, cast
 from uuid import uuid4
 
@@ -186,7 +187,7 @@ class AdaptiveSparkOperator(BaseOperator):
         self,
         *,
         job: str,
-        application: str,
+        application: str | PurePath,
         job_directory: str,
         parallelism: int | tuple[int, int] | str = 1,
         max_parallelism: int | str | None = None,
@@ -197,7 +198,7 @@ class AdaptiveSparkOperator(BaseOperator):
         kubernetes_conn_id: str = "kubernetes_default",
         namespace: str | None = None,
         kafka_conn_id: str | None = None,
-        application_args: Sequence[str] = (),
+        application_args: Sequence[str] | None = None,
         conf: Mapping[str, str] | None = None,
         properties_file: str | None = None,
         env_vars: Mapping[str, str] | None = None,
@@ -236,7 +237,7 @@ class AdaptiveSparkOperator(BaseOperator):
         """Only assign. `execute` validates the rendered parameters."""
         arguments = cast(dict[str, Any], kwargs)
         options = pop_options(arguments)
-        given: dict[str, str | None] = {"job": job, "application": application, "job_directory": job_directory}
+        given: dict[str, object] = {"job": job, "application": application, "job_directory": job_directory}
         missing = {name: REQUIRED[name] for name, value in given.items() if value is None}
         validation.known_parameters(AdaptiveSparkOperator, arguments, OPTIONS, INSTEAD, missing)
         validation.storable_name(job)
@@ -326,10 +327,11 @@ class AdaptiveSparkOperator(BaseOperator):
             context["ti"].xcom_push(link, "")  # The URLs are not known yet.
         self.has_links = True
         if self._declared.is_batch:
-            return self._run_batch()
+            return self._run_batch(context)
         task = self._identify(context)
         cancel_at = None if self.execution_timeout is None else datetime.now(UTC) + self.execution_timeout
-        spec = self._request_running(self._with_lineage(self._spec(attempt=f"{task}/{uuid4().hex}"), context))
+        spec = self._spec(attempt=f"{task}/{uuid4().hex}")
+        spec = self._request_running(replace(spec, conf=self._with_lineage(spec.conf, context)))
         self._report_takeover(task)
         context["ti"].xcom_push(XCOM_ATTEMPT, spec.attempt)
         if self.deferrable:
@@ -440,13 +442,14 @@ class AdaptiveSparkOperator(BaseOperator):
             raise AirflowException(f"job {self.job!r}: {error}") from error  # A retry adopts the job.
         try:
             running = RunningJob(connections=connections, directory=deployed.directory)
-            spec = self._with_lineage(self._spec(event["attempt"], running), context)
+            spec = self._spec(event["attempt"], running)
+            spec = replace(spec, conf=self._with_lineage(spec.conf, context))
         except Exception as error:  # noqa: BLE001  The libraries of storages raise exceptions of any class.
             self.log.warning("The job continues as it was deployed before: %s", error)
             return deployed, connections, event["base"]
         return spec, self._declared.connections, self.job_directory
 
-    def _run_batch(self) -> dict[str, Any]:
+    def _run_batch(self, context: Context) -> dict[str, Any]:
         """Submit the script with spark-submit: like Flink's, the adaptive scheduler runs streaming jobs only."""
         from airflow_adaptive.declaration.batch import BatchSubmission  # noqa: PLC0415  Only batches need the imports.
 
@@ -457,7 +460,7 @@ class AdaptiveSparkOperator(BaseOperator):
             " as by SparkSubmitOperator, on at most %s core(s). Options of the scheduler without effect: %s",
             *(self.job, batch.cores, ", ".join(self.options) or "none"),
         )
-        self._batch = BatchSubmission(batch)
+        self._batch = BatchSubmission(replace(batch, conf=self._with_lineage(batch.conf, context)))
         self._batch.run()
         self._event = {"outcome": Outcome.FINISHED.value, "restarts": 0, "rescales": 0}
         return dict(self._event)
@@ -475,16 +478,15 @@ class AdaptiveSparkOperator(BaseOperator):
         record_base(self._name, self.job_directory)
         return spec
 
-    def _with_lineage(self, spec: JobSpec, context: Context) -> JobSpec:
-        """Return the job with the Spark properties of OpenLineage, if the task or the administrator requests them."""
+    def _with_lineage(self, properties: Mapping[str, str], context: Context) -> Mapping[str, str]:
+        """Return Spark properties with those of OpenLineage, if the task or the administrator requests them."""
         with validation.airflow_errors(self.job):
-            properties = with_lineage(
-                spec.conf,
+            return with_lineage(
+                properties,
                 context,
                 parent=is_on(self.openlineage_inject_parent_job_info, PARENT),
                 transport=is_on(self.openlineage_inject_transport_info, TRANSPORT),
             )
-        return replace(spec, conf=properties)
 
     def _defer(
         self, spec: JobSpec, connections: ConnectionIds, base: str, task: TaskKey, cancel_at: datetime | None

@@ -246,10 +246,21 @@ def _read(path: ReadablePath) -> bytes:
         return path.read_bytes()
     except MISSING as error:
         raise ValueError(
-            f"{str(path)!r} cannot be read where Airflow runs ({error.strerror or error}): copy the file to every Airflow worker"
+            f"{str(path)!r} cannot be read where Airflow runs ({error.strerror or error}): {_remedy(path, error)}"
         ) from error
-    except OSError as error:
-        raise UnavailableError(f"{str(path)!r} cannot be read now ({error.strerror or error})") from error
+    except Exception as error:  # The libraries of object stores raise exceptions of any class.
+        reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+        raise UnavailableError(f"{str(path)!r} cannot be read now ({reason})") from error
+
+
+def _remedy(path: ReadablePath, error: OSError) -> str:
+    if isinstance(error, PermissionError):
+        return "allow the user of Airflow, or the connection in the URI, to read the file"
+    if isinstance(error, IsADirectoryError):
+        return "name a file, for example a zip file of the folder"
+    if not isinstance(path, Path):
+        return "check the URI"
+    return "copy the file to every Airflow worker" if path.is_absolute() else "use an absolute path"
 
 
 def _check_source(path: ReadablePath, content: bytes) -> None:

@@ -149,7 +149,7 @@ def declared(desk: Desk) -> list[Row]:
         Row(
             "secret in the DAG",
             desk.refusal(conf={"spark.hadoop.fs.s3a.secret.key": "..."}),
-            'Move the secret to the extra field of the connection: `{"conf": {...}}` or `{"secret-env": {...}}`. See [secrets](runbook.md#secrets).',
+            'Move the secret to the extra field of the connection: `{"secret-conf": {...}}` or `{"secret-env": {...}}`. See [secrets](runbook.md#secrets).',
         ),
         Row(
             "several violations",
@@ -232,7 +232,7 @@ def in_the_driver() -> list[Row]:
         Row(
             "script that starts no query, and never calls `run`",
             failed(with_driver(lambda simulation, driver: simulation.cluster.finish_driver(driver))),
-            "Correct the script. The job does not restart.",
+            "Correct the script, or see [batches](../README.md#batches). The job does not restart.",
         ),
         Row(
             "[script without `AdaptiveJob`](scripts.md#scripts-without-adaptivejob) that sets a master",

@@ -105,6 +105,10 @@ class Packages:
             )
 
 
+OPENLINEAGE: Final = Packages("OpenLineage", ("io.openlineage:openlineage-spark_2.13:1.53.0",))
+"""OpenLineage's integration in Spark."""
+
+
 def resolve_all(*wanted: Packages) -> None:
     """Resolve packages for a command line: if that fails, print one line and exit with 1."""
     try:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from airflow.sdk import ObjectStoragePath
-
 from airflow_adaptive.declaration.spark_submit.dependencies import is_uri, local_path
+from airflow_adaptive.hooks.object_storage import object_storage_path
 from airflow_adaptive.runtime.staging import ReadablePath
 
 JVM_APPLICATIONS = (".jar", ".scala", ".java")
-
-S3_SCHEMES = ("s3a://", "s3n://")
-"""Schemes of Spark for S3. Airflow registers the scheme `s3`."""
 
 LOCAL = "local:"
 
@@ -30,6 +26,7 @@ def application_path(application: str) -> ReadablePath:
     """Return the path of the script; blocks on the Airflow connection in the URI of an object store.
 
     Raises:
+        AddressError: Airflow does not find the connection in the URI, or refuses access to the connection.
         ValueError: Airflow has no access to the script.
     """
     if application.startswith(LOCAL):
@@ -39,7 +36,4 @@ def application_path(application: str) -> ReadablePath:
         )
     if not is_uri(application):
         return local_path(application)
-    for scheme in S3_SCHEMES:
-        if application.startswith(scheme):
-            application = f"s3://{application.removeprefix(scheme)}"
-    return ObjectStoragePath(application)
+    return object_storage_path(application)

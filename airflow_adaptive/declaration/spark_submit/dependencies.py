@@ -11,6 +11,7 @@ import tarfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from glob import glob
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -35,6 +36,11 @@ PROPERTIES = {
 
 STAGED = ("jars", "files", "archives")
 """Parameters with files that spark-submit reads."""
+
+PATTERN = "*"
+
+WITH_PATTERNS = (*STAGED, "py_files")
+"""Parameters whose items may be patterns such as `/opt/jars/*.jar`, which spark-submit expands."""
 
 LISTS = ("jars", "packages", "exclude_packages", "repositories", "files", "archives", "py_files")
 
@@ -77,7 +83,8 @@ class Dependencies:
         """Return the items of a list parameter, of any form. `violations` reports a value that is not a list."""
         value = getattr(self, name)
         texts = [value] if isinstance(value, str) else value if _is_list(value) and value else ()
-        return [item.strip() for text in texts for item in str(text).split(",") if item.strip()]
+        items = (item.strip() for text in texts for item in str(text).split(",") if item.strip())
+        return [found for item in items for found in (_expanded(item) if name in WITH_PATTERNS else (item,))]
 
     def lists(self) -> dict[str, list[str]]:
         """Return the items of all list parameters."""
@@ -86,7 +93,7 @@ class Dependencies:
     @property
     def local_py_files(self) -> list[Path]:
         """Python modules and zip files where Airflow runs."""
-        return [local_path(item) for item in self.items("py_files") if not is_uri(item)]
+        return [*dict.fromkeys(local_path(item) for item in self.items("py_files") if not is_uri(item))]
 
     @property
     def remote_py_files(self) -> tuple[str, ...]:
@@ -131,9 +138,16 @@ class Dependencies:
         yield from self._violations_of_packages()
         for item in self.items("archives"):
             yield from _violations_of_archive(item)
+        yield from self._violations_of_patterns()
         for path in (*self.local_files, *self.local_py_files):
-            if not _STAGED_NAME.fullmatch(path.name):
+            if PATTERN not in path.name and not _STAGED_NAME.fullmatch(path.name):
                 yield f"rename {str(path)!r}: the name of a staged file may contain letters, digits and the characters . _ - + = @ only"
+
+    def _violations_of_patterns(self) -> Iterator[str]:
+        for name in WITH_PATTERNS:
+            for item in self.items(name):
+                if PATTERN in item and is_uri(item):
+                    yield f"{name}: {item!r} is a pattern, and airflow-adaptive expands patterns of files where Airflow runs only: name each file"
 
     def _violations_of_packages(self) -> Iterator[str]:
         for item in self.items("packages"):
@@ -152,6 +166,11 @@ def is_uri(item: str) -> bool:
 def local_path(item: str) -> Path:
     """Return the path of an item where Airflow runs."""
     return Path(_without_alias(item).removeprefix("file:").removeprefix("//localhost"))
+
+
+def _expanded(item: str) -> list[str]:
+    """Return the files where Airflow runs that match a pattern; any other item as it is."""
+    return (PATTERN in item and not is_uri(item) and sorted(glob(str(local_path(item))))) or [item]
 
 
 def _without_alias(item: str) -> str:

@@ -9,6 +9,7 @@ TRACKED = "leave it out, because the scheduler observes the driver"
 KERBEROS = "leave it out, because airflow-adaptive does not support Kerberos"
 
 INSTEAD = {
+    "config_kwargs": "use the parameter 'conf'",
     "deploy_mode": "leave it out, because the driver always runs on the cluster",
     "durable": "leave it out, because a retry always continues with the running driver",
     "env": "use the parameter 'env_vars'",

@@ -37,9 +37,6 @@ ADVICE = {
 }
 """Fix for an error of the operating system."""
 
-GENERAL_ADVICE = "check that the storage answers, and check its address and credentials"
-
-
 _proven: WeakSet[AbstractFileSystem] = WeakSet()
 """Filesystems that create a file only if it is absent."""
 
@@ -47,13 +44,15 @@ _proven: WeakSet[AbstractFileSystem] = WeakSet()
 class Storage:
     """Blocking access to the files under a root, for calls in a thread. Each failure is a `JobDirectoryError`."""
 
-    def __init__(self, filesystem: AbstractFileSystem, root: str) -> None:
+    def __init__(self, filesystem: AbstractFileSystem, root: str, connection: str | None = None) -> None:
         """Refer to the storage; read and write nothing yet.
 
         Args:
             filesystem: filesystem of the files, with its credentials.
             root: path on the filesystem, as `path` belongs to `fs` in a `UPath` and in Airflow's `ObjectStoragePath`.
+            connection: Airflow connection with the credentials of the filesystem, for its errors.
         """
+        self._connection = connection
         self._filesystem = filesystem
         self._root = root.rstrip("/")
         self._local = isinstance(filesystem, LocalFileSystem)
@@ -71,7 +70,7 @@ class Storage:
 
     def below(self, folder: str) -> Storage:
         """Return a storage at a folder of this storage."""
-        return Storage(self._filesystem, self._path(folder))
+        return Storage(self._filesystem, self._path(folder), self._connection)
 
     def uri(self, path: str = "") -> str:
         """Return the URI with which Spark reads a file of this storage.
@@ -144,6 +143,14 @@ class Storage:
         protocol = self._filesystem.protocol
         return protocol if isinstance(protocol, str) else protocol[0]
 
+    @property
+    def _account(self) -> str:
+        return "the user of Airflow" if self._connection is None else f"connection {self._connection!r}"
+
+    @property
+    def _general_advice(self) -> str:
+        return f"check that the storage answers, and check its address and the credentials of {self._account}"
+
     def _path(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root
 
@@ -197,8 +204,8 @@ class Storage:
             raise
         except PermissionError as error:
             raise JobDirectoryError(
-                f"no permission for {path!r} on {self._protocol!r}: the user or the connection of Airflow must be allowed to "
-                f"read, write and remove files there ({error})"
+                f"no permission for {path!r} on {self._protocol!r}: {self._account} must be allowed to read, write and remove files "
+                f"there ({error})"
             ) from error
         except FileNotFoundError as error:
             raise JobDirectoryError(
@@ -206,7 +213,7 @@ class Storage:
                 f"another one ({error})"
             ) from error
         except Exception as error:
-            advice = ADVICE.get(getattr(error, "errno", None) or 0, GENERAL_ADVICE)
+            advice = ADVICE.get(getattr(error, "errno", None) or 0, self._general_advice)
             raise JobDirectoryError(
                 f"{path!r} on {self._protocol!r} cannot be used now ({type(error).__name__}: {error}): {advice}"
             ) from error

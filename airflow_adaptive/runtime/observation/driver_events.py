@@ -153,7 +153,8 @@ def _end_of_driver(state: SchedulerState, observation: JobObservation) -> Failur
         return Failure(error_class=DRIVER_ORPHANED, message=message)
     if status is None and submission.state is SubmissionState.FINISHED:
         advice = (
-            "the script ended without a streaming query: start a query in the script, or call AdaptiveJob(...).run()"
+            "the script ended without a streaming query: start a query in the script, or call AdaptiveJob(...).run(); if the script is a "
+            "batch, set job_type='batch'"
         )
         return Failure(error_class=SCRIPT_WITHOUT_JOB, message=advice)
     name = "" if state.driver is None else state.driver.submission_id

@@ -7,11 +7,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.support.repository import ROOT
+
+if TYPE_CHECKING:
+    from s3fs import S3FileSystem
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
@@ -28,9 +31,13 @@ class Environment:
         self._run(sys.executable, "-m", "venv", str(folder / "environment"))
         self._run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT))
         (wheel,) = folder.glob("airflow_adaptive-*.whl")
-        self.call(
-            "python", "-m", "pip", "install", "--quiet", "--constraint", str(ROOT / "constraints.txt"), str(wheel)
-        )
+        self._wheel = wheel
+        self.install()
+
+    def install(self, extras: str = "") -> None:
+        """Install the wheel with extras, as `[s3]`."""
+        constraints = str(ROOT / "constraints.txt")
+        self.call("python", "-m", "pip", "install", "--quiet", "--constraint", constraints, f"{self._wheel}{extras}")
 
     def call(self, program: str, *arguments: str) -> str:
         """Run a program of the environment, and return its output."""
@@ -75,3 +82,30 @@ def test_the_wheel_contains_the_page_and_the_examples_which_can_be_imported(envi
     }
     for file in (package / "example_dags").glob("*.py"):
         environment.call("python", str(file))
+
+
+STAGE = """
+import asyncio, sys
+from airflow.sdk import DAG
+from airflow_adaptive.operators import AdaptiveSparkOperator
+
+place = f"s3a://aws_test@{sys.argv[1]}"
+with DAG("flights", schedule=None):
+    job = AdaptiveSparkOperator(task_id="job", job="departures", application=f"{place}/job.py", job_directory=f"{place}/jobs")
+print(asyncio.run(job._declared.stage("attempt")).script)
+"""
+
+
+def test_extra_s3_stages_a_script_on_s3_with_the_credentials_of_a_connection(
+    environment: Environment, s3: S3FileSystem, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Airflow's provider of S3 cannot read credentials while an event loop runs, so that no job could be staged."""
+    extra = {"endpoint_url": s3.endpoint_url, "region_name": "us-east-1"}
+    aws = {"conn_type": "aws", "login": s3.key, "password": s3.secret, "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_AWS_TEST", json.dumps(aws))
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "spark://127.0.0.1:1"}))
+    s3.pipe_file(f"{bucket}/job.py", b"print(1)")
+    environment.install("[s3]")
+    script = environment.call("python", "-c", STAGE, bucket).splitlines()[-1]
+    assert script.startswith(f"s3a://{bucket}/jobs/departures/code/")
+    assert s3.exists(script.replace("s3a://", ""))

@@ -9,6 +9,7 @@ from airflow.sdk import BaseOperator
 
 from airflow_adaptive.declaration import validation
 from airflow_adaptive.declaration.validation import DeclarationError
+from airflow_adaptive.operators import AdaptiveSparkOperator
 from airflow_adaptive.runtime.spec import DriverShape
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
@@ -77,12 +78,12 @@ def test_both_parts_of_a_size_are_checked(cores: object, memory: str, expected: 
     ],
 )  # fmt: skip
 def test_property_that_would_be_overridden_names_the_parameter(name: str, message: str) -> None:
-    assert violations(lambda: validation.no_overridden_properties({name: "true"})) == [message]
+    assert violations(lambda: validation.no_overridden_properties(conf={name: "true"})) == [message]
 
 
 def test_batch_may_choose_what_only_the_scheduler_would_override() -> None:
     def check(name: str) -> validation.Check:
-        return lambda: validation.no_overridden_properties({name: "7"}, streaming=False)
+        return lambda: validation.no_overridden_properties(streaming=False, conf={name: "7"})
 
     assert violations(check("spark.sql.shuffle.partitions")) == []
     assert violations(check("spark.executor.cores"))
@@ -90,7 +91,7 @@ def test_batch_may_choose_what_only_the_scheduler_would_override() -> None:
 
 @pytest.mark.parametrize("wrong", [None, [], "a=b", {"spark.locality.wait": "0s"}])
 def test_properties_are_checked_only_where_there_are_some(wrong: Any) -> None:
-    assert violations(lambda: validation.no_overridden_properties(wrong)) == []
+    assert violations(lambda: validation.no_overridden_properties(conf=wrong)) == []
     assert violations(lambda: validation.no_secrets(conf=wrong)) == []
 
 
@@ -155,4 +156,6 @@ def test_misspelled_parameter_names_the_one_that_was_meant() -> None:
         validation.known_parameters(BaseOperator, ["owner", "retires", "quite_else"], ["stop_timeout"])
     with pytest.raises(TypeError, match=r"'stop_timout': did you mean 'stop_timeout'\?"):
         validation.known_parameters(BaseOperator, ["stop_timout"], ["stop_timeout"])
+    with pytest.raises(TypeError, match=r"'trigger_ruel': did you mean 'trigger_rule'\?"):
+        validation.known_parameters(AdaptiveSparkOperator, ["trigger_ruel"], ["max_trigger_delay"])
     validation.known_parameters(BaseOperator, ["quite_else"], ["stop_timeout"])  # Airflow refuses it

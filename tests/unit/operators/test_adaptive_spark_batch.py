@@ -1,6 +1,7 @@
 """A job that is declared as a batch."""
 
 import pytest
+from airflow.providers.openlineage.utils import spark as openlineage
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_adaptive.declaration import batch
@@ -47,6 +48,14 @@ def test_declared_batch_is_left_to_spark_submit(make_batch, script):
     assert submission.batch.args == ("--day", "1")
     assert submission.batch.conf == {"spark.sql.shuffle.partitions": "4"}
     assert submission.batch.env == {"DEPTH": "3"}
+
+
+def test_run_of_the_task_is_the_parent_of_the_lineage_of_a_batch(make_batch, monkeypatch):
+    parent = {"spark.openlineage.parentRunId": "run-1"}
+    monkeypatch.setattr(openlineage, "_get_parent_job_information_as_spark_properties", lambda _: parent)
+    operator = make_batch(conf={"spark.a": 1}, openlineage_inject_parent_job_info=True)
+    operator.execute({"ti": FakeInstance()})
+    assert operator._batch.batch.conf == {"spark.a": "1"} | parent
 
 
 def test_graph_may_declare_a_batch_too(make_batch):

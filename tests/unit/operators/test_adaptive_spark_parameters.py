@@ -114,6 +114,9 @@ def test_job_graph_replaces_the_bounds(make):
         ({"jars": "/nowhere/a.jar"}, "'/nowhere/a.jar' cannot be read where Airflow runs"),
         ({"packages": ["a:b"]}, "packages: 'a:b' is not a package"),
         ({"properties_file": "/nowhere.conf"}, "properties_file '/nowhere.conf' cannot be read"),
+        ({"conf": "spark.a=1"}, "conf must be a mapping"),
+        ({"application": "hdfs://n/departures.py"}, "'hdfs://n/departures.py' cannot be used"),
+        ({"job_directory": "hdfs://n/jobs"}, "'hdfs://n/jobs' cannot be used"),
         ({"repositories": ["https://me:hush@repo.example.com"]}, "repositories['0']: Airflow would store"),
         ({"conf": {"spark.app.name": "x"}}, "use the parameter 'name' of the operator"),
     ],
@@ -129,6 +132,33 @@ def test_connection_to_kafka_without_the_extra_names_the_remedy(make, monkeypatc
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     with pytest.raises(AirflowFailException, match=r"departures.*: install 'airflow-adaptive\[kafka\]'"):
         make(kafka_conn_id="kafka_test")._spec("attempt")
+
+
+def test_values_that_spark_submit_operator_accepts_are_accepted(make, script, tmp_path):
+    (tmp_path / "a.py").touch()
+    spec = staged(make(application=Path(script), application_args=None, py_files=f"{tmp_path}/a.py,{tmp_path}/a*.py"))
+    assert spec.args == ()
+    assert [Path(uri).name for uri in spec.py_files].count("a.py") == 1
+
+
+@pytest.mark.parametrize(
+    ("job", "message"),
+    [
+        ("departures_{{ ds }}", "because Airflow must know the Asset of the job: use a fixed id, or map the task over"),
+        (5, "job id 5 must be text"),
+    ],
+)
+def test_job_id_that_the_dag_file_does_not_determine_is_an_import_error(make, job, message):
+    with pytest.raises(ValueError, match=message):
+        make(job=job)
+
+
+def test_result_of_a_task_as_job_id_is_an_import_error_that_names_the_mapped_task(make):
+    with (
+        DAG("flights", schedule=None),
+        pytest.raises(ValueError, match=r"map the task over the ids, expand\(job=...\)"),
+    ):
+        make(task_id="second", job=make(task_id="first").output)
 
 
 @pytest.mark.parametrize("job", ["🚀", "Abflüge"])
@@ -237,10 +267,23 @@ def test_conf_takes_precedence_over_the_properties_file(make, tmp_path):
     assert (conf["spark.a"], conf["spark.b"]) == ("1", "2")
 
 
+def test_property_in_the_properties_file_that_a_parameter_determines_is_refused(make, tmp_path):
+    """Users pass the spark-defaults.conf of their spark-submit."""
+    file = tmp_path / "spark-defaults.conf"
+    file.write_text("spark.master yarn\n")
+    with pytest.raises(
+        AirflowFailException, match=r"properties_file\['spark.master'\] .* parameter 'conn_id'"
+    ) as raised:
+        make(properties_file=str(file))._spec("attempt")
+    assert "conf['spark.master']" not in str(raised.value)
+
+
 def test_secret_in_the_properties_file_is_refused(make, tmp_path):
     file = tmp_path / "spark.conf"
     file.write_text("spark.my.password hush\n")
-    with pytest.raises(AirflowFailException, match=r"conf\['spark.my.password'\]: Airflow would store") as raised:
+    with pytest.raises(
+        AirflowFailException, match=r"properties_file\['spark.my.password'\]: Airflow would store"
+    ) as raised:
         make(properties_file=str(file))._spec("attempt")
     assert "hush" not in str(raised.value)
 

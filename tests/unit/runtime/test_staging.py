@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import subprocess
 import sys
 import zipfile
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import airflow_adaptive
-from airflow_adaptive.ports import JobDirectoryError
+from airflow_adaptive.ports import JobDirectoryError, UnavailableError
 from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.journal.storage_threads import StorageThreads
@@ -111,6 +112,54 @@ async def test_module_with_the_name_of_the_main_program_is_refused(
 async def test_missing_script_is_named(directory: FsspecJobDirectory, tmp_path: Path) -> None:
     with pytest.raises(StagingError, match=r"nowhere.py' cannot be read where Airflow runs \(No such file"):
         await stage(directory, tmp_path / "nowhere.py")
+
+
+async def test_file_that_cannot_be_read_is_reported_with_its_remedy(
+    directory: FsspecJobDirectory, script: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(StagingError, match=r"Is a directory\): name a file, for example a zip file of the folder"):
+        await stage(directory, script, [tmp_path])
+    with pytest.raises(StagingError, match=r"'job.py' cannot be read .*: use an absolute path"):
+        await stage(directory, Path("job.py"))
+
+
+class FailingPath:
+    """A path on an object store whose library raises an exception of its own."""
+
+    name, suffix = "job.py", ".py"
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def __str__(self) -> str:
+        return "s3://aws@bucket/job.py"
+
+    def read_bytes(self) -> bytes:
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (PermissionError("Forbidden"), "(Forbidden): allow the user of Airflow, or the connection in the URI, to read"),
+        (FileNotFoundError("bucket/job.py"), "(bucket/job.py): check the URI"),
+    ],
+)
+async def test_refusal_of_an_object_store_is_final(
+    directory: FsspecJobDirectory, error: Exception, message: str
+) -> None:
+    with pytest.raises(
+        StagingError, match=re.escape(f"'s3://aws@bucket/job.py' cannot be read where Airflow runs {message}")
+    ):
+        await stage(directory, FailingPath(error))
+
+
+async def test_other_error_of_an_object_store_may_be_an_outage(directory: FsspecJobDirectory) -> None:
+    failure = RuntimeError("no answer")
+    with pytest.raises(
+        UnavailableError, match=r"'s3://aws@bucket/job.py' cannot be read now \(RuntimeError: no answer\)"
+    ):
+        await stage(directory, FailingPath(failure))
 
 
 async def test_script_that_does_not_compile_is_named_with_its_line(

@@ -11,11 +11,9 @@ from airflow_adaptive.declaration.spark_submit.dependencies import Dependencies
 from airflow_adaptive.job.protocol.documents import Action
 from airflow_adaptive.local.cluster import LocalCluster
 from tests.support.driver.driver_on_cluster import DriverOnCluster, Input, plan
-from tests.support.jars import Packages
+from tests.support.jars import OPENLINEAGE
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
-
-INTEGRATION = Packages("OpenLineage", ("io.openlineage:openlineage-spark_2.13:1.53.0",))
 
 RUN = "01940000-0000-7000-8000-000000000001"
 
@@ -32,7 +30,7 @@ AdaptiveJob(copy).run()
 
 
 def test_events_of_spark_have_the_run_of_the_task_as_their_parent(spark_cluster: LocalCluster, tmp_path: Path) -> None:
-    INTEGRATION.resolve()
+    OPENLINEAGE.resolve()
     spark_cluster.add_worker(cores=2, memory_mb=1024)
     driver = DriverOnCluster(spark_cluster, tmp_path)
     Input(tmp_path).write(1)
@@ -46,7 +44,7 @@ def test_events_of_spark_have_the_run_of_the_task_as_their_parent(spark_cluster:
         "spark.openlineage.parentJobName": "flights.departures",
         "spark.openlineage.parentRunId": RUN,
     }
-    driver.submit(COPY, 1, conf, dependencies=Dependencies(jars=[str(jar) for jar in INTEGRATION.jars]))
+    driver.submit(COPY, 1, conf, dependencies=Dependencies(jars=[str(jar) for jar in OPENLINEAGE.jars]))
     assert driver.wait_end() == "FINISHED"
     found = [json.loads(line) for line in events.read_text().splitlines()]
     parents = {event["run"]["facets"]["parent"]["run"]["runId"] for event in found if "." not in event["job"]["name"]}

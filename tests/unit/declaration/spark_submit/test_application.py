@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from airflow.sdk import ObjectStoragePath
 
 from airflow_adaptive.declaration.spark_submit.application import application_path, check_script
 
@@ -13,13 +12,6 @@ from airflow_adaptive.declaration.spark_submit.application import application_pa
 @pytest.mark.parametrize("application", ["/opt/job.py", "file:///opt/job.py"])
 def test_path_is_a_file_where_airflow_runs(application: str) -> None:
     assert application_path(application) == Path("/opt/job.py")
-
-
-@pytest.mark.parametrize("scheme", ["s3", "s3a", "s3n"])
-def test_script_may_be_on_an_object_store(scheme: str) -> None:
-    path = application_path(f"{scheme}://connection@bucket/job.py")
-    assert isinstance(path, ObjectStoragePath)
-    assert (str(path), path.name, path.suffix) == ("s3://connection@bucket/job.py", "job.py", ".py")
 
 
 def test_file_of_the_cluster_is_refused() -> None:

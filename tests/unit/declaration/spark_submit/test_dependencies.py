@@ -60,6 +60,24 @@ def test_spark_reads_a_uri_itself(item: str) -> None:
     assert (dependencies.local_files, dependencies.remote_py_files) == ([], (item,))
 
 
+def test_pattern_names_the_files_where_airflow_runs(tmp_path: Path) -> None:
+    for name in ("b.jar", "a.jar", "c.txt"):
+        (tmp_path / name).touch()
+    dependencies = Dependencies(jars=f"file://{tmp_path}/*.jar", py_files=f"{tmp_path}/*")
+    assert dependencies.items("jars") == [f"{tmp_path}/a.jar", f"{tmp_path}/b.jar"]
+    assert dependencies.local_py_files == [tmp_path / "a.jar", tmp_path / "b.jar", tmp_path / "c.txt"]
+
+
+def test_pattern_without_a_match_is_left_to_the_check_of_the_files(tmp_path: Path) -> None:
+    assert Dependencies(jars=f"{tmp_path}/*.jar").local_files == [tmp_path / "*.jar"]
+    assert violations(jars=f"{tmp_path}/*.jar") == []
+
+
+def test_pattern_on_the_cluster_is_refused() -> None:
+    (violation,) = violations(jars=["s3a://bucket/*.jar"])
+    assert violation.startswith("jars: 's3a://bucket/*.jar' is a pattern")
+
+
 @pytest.mark.parametrize(
     "item",
     [

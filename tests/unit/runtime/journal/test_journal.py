@@ -353,5 +353,5 @@ def test_document_of_the_past_that_can_never_be_read_does_not_prevent_the_compac
     assert len([path for path in store.files if "/journal/" in path]) < 20
     assert [text for text in caplog.messages if journal_name(100) in text and "ignoring" in text] == [
         f"Job job-0: ignoring journal/{journal_name(100)} in its job directory: 'jobs/job-0/journal/{journal_name(100)}' on 'memory-store' "
-        "cannot be used now (RuntimeError: damaged object): check that the storage answers, and check its address and credentials"
+        "cannot be used now (RuntimeError: damaged object): check that the storage answers, and check its address and the credentials of the user of Airflow"
     ]

@@ -211,8 +211,11 @@ def test_errors_of_the_library_become_one_that_names_the_path() -> None:
 
 
 def test_missing_permission_is_reported_with_its_fix(tmp_path: Path) -> None:
-    with pytest.raises(JobDirectoryError, match=r"no permission for .*journal.* read, write and remove"):
-        Storage(ForbiddenFileSystem(), str(tmp_path)).names("journal")
+    files = ForbiddenFileSystem()
+    with pytest.raises(JobDirectoryError, match=r"no permission for .*journal.* the user of Airflow must be .* remove"):
+        Storage(files, str(tmp_path)).names("journal")
+    with pytest.raises(JobDirectoryError, match="connection 'aws_default' must be allowed to read, write and remove"):
+        Storage(files, str(tmp_path), "aws_default").below("flights").names("journal")
 
 
 def test_uri_is_what_spark_reads(s3: S3FileSystem, tmp_path: Path) -> None:
