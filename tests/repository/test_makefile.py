@@ -1,4 +1,4 @@
-"""The targets of the Makefile run every test."""
+"""The targets of the Makefile run every test, and the tests may run beside other programs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import yaml
+from hypothesis import HealthCheck, settings
 
 from tests.support.published_tables import TABLES
 from tests.support.repository import ROOT
@@ -80,3 +81,8 @@ def test_shards_of_the_nightly_run_are_complete():
     for number, count in re.findall(r"(\d+)/(\d+)", NIGHTLY):
         shards.setdefault(count, set()).add(int(number))
     assert shards == {count: set(range(1, int(count) + 1)) for count in shards}
+
+
+def test_examples_of_hypothesis_have_no_time_limit():
+    assert settings().deadline is None
+    assert HealthCheck.too_slow in settings().suppress_health_check

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -106,6 +108,33 @@ def test_every_policy_is_mutated():
         path.relative_to(ROOT).as_posix() for path in (ROOT / "airflow_adaptive/scheduler/policies").glob("*.py")
     }
     assert policies <= set(PACKAGES[0].paths())
+
+
+IMPORTS = """
+import importlib, sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("pyspark", "py4j"):
+            raise ImportError(name)
+
+sys.meta_path.insert(0, Missing())
+for module in sys.argv[1:]:
+    for name in [name for name in sys.modules if name.startswith("airflow_adaptive")]:
+        del sys.modules[name]
+    try:
+        importlib.import_module(module.removesuffix(".py").replace("/", "."))
+        print(module)
+    except ImportError:
+        pass
+"""
+
+
+def test_every_module_of_the_job_that_needs_no_spark_is_mutated():
+    modules = [path.relative_to(ROOT).as_posix() for path in (ROOT / "airflow_adaptive/job").rglob("[!_]*.py")]
+    run = subprocess.run([sys.executable, "-c", IMPORTS, *modules], capture_output=True, text=True, check=True)
+    job = next(package for package in PACKAGES if package.name == "job")
+    assert set(run.stdout.split()) == {path for path in job.paths() if not path.endswith("__init__.py")}
 
 
 def options(*, shard: str = "1/1", all: bool = False) -> argparse.Namespace:

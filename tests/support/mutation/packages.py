@@ -57,7 +57,18 @@ PACKAGES: Final = (
     # The modules of the job that a Python without pyspark can import.
     MutatedPackage(
         name="job",
-        modules=("job/control/*.py", "job/protocol/*.py", "job/entry/driver_output.py"),
+        modules=(
+            "job/control/*.py",
+            "job/protocol/*.py",
+            "job/entry/driver_output.py",
+            "job/entry/launcher.py",
+            "job/entry/packages.py",
+            "job/queries/real_time/gang.py",
+            "job/queries/sources/end_offsets.py",
+            "job/queries/sources/input_limit.py",
+            "job/queries/sources/offsets.py",
+            "job/queries/sources/query_plan.py",
+        ),
         tests=("job", "runtime", "launch", "testing/contracts"),
     ),
     MutatedPackage(name="runtime", modules=("runtime/**/*.py",), tests=("runtime", "testing/contracts")),

@@ -233,5 +233,5 @@ class Scheduler(RuleBasedStateMachine):
             assert state == self.state
 
 
-Scheduler.TestCase.settings = settings(max_examples=250, stateful_step_count=50, deadline=None)
+Scheduler.TestCase.settings = settings(max_examples=250, stateful_step_count=50)
 TestScheduler = pytest.mark.timeout(900)(pytest.mark.no_cover(Scheduler.TestCase))

@@ -177,7 +177,7 @@ def test_notifiers_that_hang_leave_the_threads_of_the_event_loop_to_others(monke
     """Many rescales are reported to a notifier that never returns; the event loop then runs other blocking work."""
     monkeypatch.setattr(rescale_callback, "CALL_TIMEOUT", rescale_callback.CALL_TIMEOUT / 6000)
     release = threading.Event()
-    monkeypatch.setattr(BlockingNotifier, "notify", lambda *_: release.wait(60))
+    monkeypatch.setattr(BlockingNotifier, "notify", lambda *_: release.wait(300))
     reported = reporter(BlockingNotifier, text="x")
 
     async def run() -> int:
@@ -185,7 +185,7 @@ def test_notifiers_that_hang_leave_the_threads_of_the_event_loop_to_others(monke
         reported.report([])
         reported.report([rescale(number) for number in range(1, 9)])
         await reported.finish()
-        return await asyncio.wait_for(asyncio.to_thread(lambda: 42), 10)
+        return await asyncio.wait_for(asyncio.to_thread(lambda: 42), 60)
 
     try:
         assert asyncio.run(run()) == 42

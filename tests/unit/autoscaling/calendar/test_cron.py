@@ -19,7 +19,7 @@ FIELDS = st.tuples(
 ).filter(lambda fields: fields[2] == "*" or fields[4] not in NUMBERED)
 
 
-@settings(max_examples=60, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink))
+@settings(max_examples=60, phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink))
 @given(FIELDS.map(" ".join), st.dates(date(2000, 1, 1), date(2050, 1, 1)))
 def test_expression_fires_at_the_minutes_at_which_croniter_reports_it(expression, day):
     cron = parse_cron(expression)

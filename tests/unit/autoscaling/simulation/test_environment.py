@@ -102,7 +102,7 @@ def test_job_without_rows_runs_no_batch():
     assert set(batches.lags) == {0.0}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     rates=st.lists(st.floats(0, 2500), min_size=2, max_size=8).filter(lambda rates: max(rates) > 1),
     tier=st.sampled_from(list(Tier)),

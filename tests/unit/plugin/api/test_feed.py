@@ -44,7 +44,7 @@ def quick(**settings: Any) -> Feed:
 
 
 async def next_of(stream: AsyncIterator[Update | None]) -> Any:
-    update = await asyncio.wait_for(anext(stream), 20)
+    update = await asyncio.wait_for(anext(stream), 60)
     return None if update is None else update.content
 
 

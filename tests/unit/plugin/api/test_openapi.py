@@ -142,7 +142,6 @@ def _try(operation: Any, authorization: dict[str, str]) -> None:
 
     @settings(
         max_examples=EXAMPLES,
-        deadline=None,
         derandomize=True,
         database=None,
         phases=[Phase.explicit, Phase.generate],

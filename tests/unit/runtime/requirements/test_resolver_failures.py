@@ -182,7 +182,7 @@ def test_suspended_job_is_resumed_within_what_the_policy_requests():
 VALUES = st.one_of(st.none(), st.floats(), st.integers(), st.booleans(), st.text(max_size=3))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     reports=st.lists(
         st.dictionaries(
