@@ -23,7 +23,15 @@ INTERVAL_S: Final = 3.0
 MOST_DRIVERS: Final = 1000
 """Drivers whose newest read is known."""
 
-MISSING_VOLUME: Final = re.compile(r"not found|references non-existent|hostPath type check failed", re.IGNORECASE)
+MISSING_VOLUME: Final = re.compile(
+    r"FailedMount: .*(not found|references non-existent|hostPath type check failed)", re.IGNORECASE
+)
+
+IN_STATUS: Final = ("Failed", "BackOff")
+"""Reasons of events about images and containers, which the status of the pod explains a moment later."""
+
+PUBLISHED_LATER: Final = "kube-root-ca.crt"
+"""ConfigMap that the controllers add to a new namespace."""
 
 
 class DriverEvents:
@@ -62,10 +70,16 @@ class DriverEvents:
         except ApiError as error:
             log.debug("The events of %s cannot be read: %s", pod["metadata"]["name"], error)
             return ""
-        # The client creates the pod before the ConfigMap and the Secret of the driver, which have the name of the pod.
-        events = [event for event in page["items"] if pod["metadata"]["name"] not in str(event.get("message"))]
+        events = (event for event in page["items"] if _explains(event, pod))
         newest: Json = max(events, key=_time, default={})
         return ": ".join(" ".join(str(newest[part]).split()) for part in ("reason", "message") if newest.get(part))
+
+
+def _explains(event: Json, pod: Json) -> bool:
+    """Return whether an event explains a wait: the status does not, and what is missing is not created after the pod as usual."""
+    # The ConfigMap and the Secret of the driver have the name of the pod.
+    created_later, message = (pod["metadata"]["name"], PUBLISHED_LATER), str(event.get("message"))
+    return event.get("reason") not in IN_STATUS and not any(name in message for name in created_later)
 
 
 def _time(event: Json) -> str:

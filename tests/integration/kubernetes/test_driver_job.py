@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from airflow_adaptive.job.protocol.documents import Action, DriverPlan, DriverState
 from airflow_adaptive.local.waiting import wait_until, wait_until_async
-from airflow_adaptive.ports import SubmissionState
+from airflow_adaptive.ports import LogPages, SubmissionState
 from airflow_adaptive.spark.kubernetes.client import KubernetesCluster as Client
 from tests.support.driver.dependencies import FOUND, SCRIPT, dependencies_in, ivy_properties
 from tests.support.driver.driver_on_cluster import sink_rows
@@ -21,6 +22,8 @@ from tests.support.kubernetes.cluster import KubernetesCluster
 from tests.support.kubernetes.namespace import Namespace, created_namespace
 
 EXECUTORS = "spark-role=executor"
+
+LOGS = "https://logs.example.com/{namespace}/{pod}"
 
 COUNT = """
 from airflow_adaptive.job import AdaptiveJob
@@ -63,20 +66,36 @@ async def wait_for_state(client: Client, submission_id: str, state: SubmissionSt
     await wait_until_async(reached, TIMEOUT_S, f"{state} of {submission_id}")
 
 
+async def check_log_pages(client: Client, team: Namespace, submission_id: str) -> None:
+    """Check the links to the log collector: of the driver in the snapshot, and of the executor in the Spark UI."""
+    pod = submission_id.partition("@")[0]
+    page = f"https://logs.example.com/{team.name}/{pod}"
+    assert (await client.snapshot()).log_pages == {submission_id: LogPages(stdout=page, stderr=page)}
+    address = team.api.get(team.path("pods", pod))["status"]["podIP"]
+    async with httpx.AsyncClient(trust_env=False) as http:
+
+        async def has_link() -> bool:
+            executors = (await http.get(f"http://{address}:4040/api/v1/applications/{pod}/executors")).json()
+            return {"log": f"{page}-exec-1"} in [executor["executorLogs"] for executor in executors]
+
+        await wait_until_async(has_link, TIMEOUT_S, "the link to the log of the executor")
+
+
 @pytest.mark.asyncio
 @pytest.mark.timeout(600)
 async def test_a_driver_runs_scales_and_leaves_nothing(
     kubernetes_cluster: KubernetesCluster, team: Namespace, job: DriverJob
 ):
-    async with cluster_client(kubernetes_cluster.control_plane, team.name) as client:
+    async with cluster_client(kubernetes_cluster.control_plane, team.name, log_url=LOGS) as client:
         job.direct(Action.RUN, 1, plan(1))
-        submission = await job.submission(COUNT, executors=1)
+        submission = await job.submission(COUNT, executors=1, conf={"spark.ui.enabled": "true"})
         submission_id = await client.submit(submission)
         await wait_for_state(client, submission_id, SubmissionState.RUNNING)
         started = await job.wait_status("the first plan", lambda now: now.version == 1)
         assert (started.state, started.submission_id) == (DriverState.RUNNING, submission_id)
         assert started.application_id == submission_id.partition("@")[0]
         assert len(team.pods(EXECUTORS)) == 1
+        await check_log_pages(client, team, submission_id)
         job.direct(Action.RUN, 2, plan(3))
         await job.wait_status("three executors", lambda now: now.version == 2)
         assert len(team.pods(EXECUTORS)) == 3

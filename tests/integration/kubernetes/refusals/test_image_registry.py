@@ -20,7 +20,7 @@ from tests.support.kubernetes.namespace import Namespace
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(300)]
 
 PULL_EACH_TIME = {"spark.kubernetes.container.image.pullPolicy": "Always"}
-"""Each pod asks the registry, also if its node has the image."""
+"""The kubelet contacts the registry for each pod, also if its node has the image."""
 
 SECRET = "registry"
 OUTDATED = "outdated"

@@ -54,8 +54,14 @@ async def test_the_newest_other_warning_is_reported_and_the_driver_may_start(ser
     assert (explained.message, explained.can_start) == ("FailedAttachVolume: timed out waiting", True)
 
 
-async def test_own_objects_that_are_created_after_the_pod_are_no_cause(server: FakeApi) -> None:
-    add(server, "e1", 'MountVolume.SetUp failed for volume "files" : configmap "copy-1-abc" not found')
+@pytest.mark.parametrize("name", ["copy-1-abc", "kube-root-ca.crt"])
+async def test_objects_that_are_created_after_the_pod_are_no_cause(server: FakeApi, name: str) -> None:
+    add(server, "e1", f'MountVolume.SetUp failed for volume "files" : configmap "{name}" not found')
+    assert await explain(server) == WAITING
+
+
+async def test_images_are_left_to_the_status_of_the_pod(server: FakeApi) -> None:
+    add(server, "e1", 'Failed to pull image "spark:9": not found', "Failed")
     assert await explain(server) == WAITING
 
 
