@@ -11,6 +11,7 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from airflow_adaptive.job.protocol.documents import FailureReport
+from airflow_adaptive.job.protocol.kafka_errors import name_conditions
 from airflow_adaptive.job.protocol.secret_names import TERMS, URL_PASSWORD
 
 MAX_MESSAGE_CHARACTERS: Final = 2000
@@ -102,7 +103,8 @@ def report_chain(links: list[ChainedError], query: str | None = None) -> Failure
 
     The error class is the first of Spark's error conditions in the chain, or else the class of the innermost exception.
     """
-    chain = [part for link in links for part in (link, *_errors_in(link.message))]
+    named_links = [replace(link, message=name_conditions(link.message)) for link in links]
+    chain = [part for link in named_links for part in (link, *_errors_in(link.message))]
     named = next((link for link in chain if link.condition), chain[-1])
     inside = last_python_error(named.message)
     message = named.message if inside is None else f"[{named.condition}] {inside.name}: {inside.message}"

@@ -14,7 +14,7 @@ from tests.benchmarks import nexmark
 from tests.benchmarks.balance import machine_line
 from tests.benchmarks.nexmark.case import BACKLOG, LOW_RATE, PHASE_S, Row, run
 from tests.benchmarks.nexmark.programs import TOOLS
-from tests.benchmarks.nexmark.results import QUERIES
+from tests.benchmarks.nexmark.results import QUERIES, WINDOW_MS
 from tests.benchmarks.nexmark.systems import CONNECTOR, SLOTS, systems
 from tests.benchmarks.rescale.flink.installation import install
 from tests.support.jars import resolve_all
@@ -77,6 +77,8 @@ def main() -> None:
     )
     parser.add_argument("queries", nargs="*", default=list(QUERIES), help="queries (all)")
     options = parser.parse_args()
+    if options.phase * 1000 < WINDOW_MS:
+        parser.error("--phase: a window of the queries takes 10 seconds")
     resolve_all(TOOLS, CONNECTOR)
     install(FLINK)
     rows = asyncio.run(run_all(options.queries, options.phase))

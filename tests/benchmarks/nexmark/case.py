@@ -117,7 +117,7 @@ async def _run(
         high = now_ms()
         await asyncio.gather(job.rescale(SLOTS), feed.run(2 * LOW_RATE, RESCALE_S))
         steady = now_ms()
-        await feed.run(2 * LOW_RATE, phase_s)
+        await feed.run(2 * LOW_RATE, phase_s + WINDOW_MS / 1000)  # the windows of the last events do not count
         end = feed.events[-1].at
         watermark = await _close(feed, kafka, topics, end)
         total = len(expected(query, feed.events, watermark))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -85,10 +86,10 @@ def measure(written: Sequence[Written], expected: set[Result], events: int, time
     took_ms = max(at for result, at in first.items() if result[2] <= times.backlog) - times.begin
     return Measured(
         throughput=events * 1000 / took_ms,
-        low_ms=statistics.median(_delays(first, times.low, times.high)),
-        worst_ms=max(_delays(first, times.high, times.steady)),
+        low_ms=_median(_delays(first, times.low, times.high)),
+        worst_ms=max(_delays(first, times.high, times.steady), default=math.nan),
         pause_ms=_longest_pause([one.at for one in written], times.high, times.steady),
-        high_ms=statistics.median(_delays(first, times.steady, times.end)),
+        high_ms=_median(_delays(first, times.steady, times.end)),
         lost=len(expected - counts.keys()),
         duplicated=sum(counts.values()) - len(counts),
         wrong=len(counts.keys() - expected),
@@ -98,6 +99,11 @@ def measure(written: Sequence[Written], expected: set[Result], events: int, time
 def _delays(first: dict[Result, int], begin: int, end: int) -> list[int]:
     """Return the delays of the results that are due in an interval."""
     return [at - result[2] for result, at in first.items() if begin <= result[2] < end]
+
+
+def _median(delays: Sequence[int]) -> float:
+    """Return the median, or NaN if all results were lost."""
+    return statistics.median(delays) if delays else math.nan
 
 
 def _longest_pause(written: Sequence[int], begin: int, end: int) -> int:

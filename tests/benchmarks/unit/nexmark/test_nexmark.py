@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 
 import pytest
@@ -94,6 +95,12 @@ def test_delays_and_throughput_are_measured_by_the_first_record_of_a_result():
     assert measure([*written, again], set(due), 500, TIMES) == Measured(
         throughput=50.0, low_ms=300, worst_ms=900, pause_ms=8100, high_ms=200, lost=0, duplicated=1, wrong=0
     )
+
+
+def test_delays_of_lost_results_are_not_a_number():
+    found = measure([Written(6000, (1, 0, 5000))], {(1, 0, 5000), (2, 0, 12_000)}, 500, TIMES)
+    assert found.lost == 1
+    assert all(math.isnan(delay) for delay in (found.low_ms, found.worst_ms, found.high_ms))
 
 
 @pytest.mark.parametrize(("change", "found"), [("lost", (1, 0)), ("wrong", (0, 1))])

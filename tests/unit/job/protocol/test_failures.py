@@ -88,12 +88,42 @@ def test_a_condition_beats_the_python_exception_that_it_reports():
     assert report.causes[-1] == "my.module.Odd"
 
 
+LOST = (
+    "Some data may have been lost because they are not available in Kafka any more;\neither the data was aged out by Kafka or the topic may "
+    "have been deleted before all the data in the\ntopic was processed.\nIf you don't want your streaming query to fail on such cases, set "
+    "the source option failOnDataLoss to false.\nReason: {reason}"
+)
+"""A message of the connector 4.2.0."""
+
+KAFKA_ERROR = "org.apache.spark.sql.kafka010.KafkaIllegalStateException"
+
+
+@pytest.mark.parametrize(
+    ("reason", "condition"),
+    [
+        ("Starting offset for t-0 was 6 but consumer reset to 10.", "START_OFFSET_RESET"),
+        ("Could not read records in offset [6, 26) for topic partition t-0", "COULD_NOT_READ_OFFSET_RANGE"),
+        ("Added partition t-1 starts from 10 instead of 0.", "ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO"),
+        ("Partition t-0 offset was changed from 6 to 0.", "PARTITION_OFFSET_CHANGED"),
+        ("Partitions Set(t-0) have been deleted.", "PARTITIONS_DELETED"),
+        ("Cannot find initial offsets for partitions Set(t-1).", "INITIAL_OFFSET_NOT_FOUND_FOR_PARTITIONS"),
+    ],
+)
+def test_lost_records_of_kafka_are_named_by_their_condition(reason: str, condition: str):
+    report = report_chain(
+        [ChainedError(STREAM, "[STREAM_FAILED] ..."), ChainedError(KAFKA_ERROR, LOST.format(reason=reason))]
+    )
+    assert report.error_class == f"KAFKA_DATA_LOSS.{condition}"
+    assert report.message == f"[KAFKA_DATA_LOSS.{condition}] {reason}"
+
+
 def test_an_exception_of_spark_in_a_function_of_foreach_batch_keeps_its_condition():
+    reason = "Starting offset for t-0 was 6 but consumer reset to 10."
     error = (
         "py4j.protocol.Py4JJavaError: An error occurred while calling o88.save.\n"
         ": org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times\n"
         "\tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:3122)\n"
-        "Caused by: org.apache.spark.kafka010.KafkaIllegalStateException: [KAFKA_DATA_LOSS.START_OFFSET_RESET] Lost.\n"
+        f"Caused by: {KAFKA_ERROR}: {LOST.format(reason=reason)}\n"
         "\tat org.apache.spark.sql.kafka010.KafkaExceptions$.startOffsetReset(KafkaExceptions.scala:60)"
     )
     chain = [
@@ -102,8 +132,8 @@ def test_an_exception_of_spark_in_a_function_of_foreach_batch_keeps_its_conditio
     ]
     report = report_chain(chain, "q")
     assert report.error_class == "KAFKA_DATA_LOSS.START_OFFSET_RESET"
-    assert report.message == "[KAFKA_DATA_LOSS.START_OFFSET_RESET] Lost."
-    assert report.causes[-2:] == ("py4j.protocol.Py4JJavaError", "org.apache.spark.kafka010.KafkaIllegalStateException")
+    assert report.message == f"[KAFKA_DATA_LOSS.START_OFFSET_RESET] {reason}"
+    assert report.causes[-2:] == ("py4j.protocol.Py4JJavaError", KAFKA_ERROR)
 
 
 def test_a_message_without_condition_is_named_by_the_innermost_class():
