@@ -162,6 +162,11 @@ def declared(desk: Desk) -> list[Row]:
             "Use an absolute URI. Airflow and Spark must access the same folder.",
         ),
         Row(
+            "object store whose Airflow provider is missing",
+            desk.refusal(job_directory="gs://streaming/jobs"),
+            "Install the extra of the storage into the environment of every Airflow component.",
+        ),
+        Row(
             "job directory not writable",
             not_writable(),
             "Correct the permissions. Airflow retries the task if the task has retries.",

@@ -80,3 +80,27 @@ def test_form_is_filled_and_the_connection_is_tested(
     page.get_by_role("button", name="All clusters").click()
     expect(secrets).to_have_value("***")
     assert SECRET not in page.content()
+
+
+@pytest.mark.filterwarnings("ignore:ProvidersManager.hooks is deprecated")
+@pytest.mark.parametrize(
+    ("host", "message"),
+    [
+        ("yarn", "host 'yarn' is not supported: use spark://host:port for a standalone cluster, or k8s://"),
+        ("spark://127.0.0.1", "connection refused: check that the master is running, and that this is its web UI"),
+    ],
+)
+def test_test_of_an_invalid_connection_shows_the_remedy(
+    airflow_app: AirflowApp, visitor: Visitor, tests_are_enabled: None, stored: Any, host: str, message: str
+) -> None:
+    from airflow.models.connection import Connection  # noqa: PLC0415
+
+    with airflow_app.session() as session:
+        # With an empty port, Airflow 3.3 answers "Bad Request".
+        connection = Connection(
+            conn_id="spark_form", conn_type="adaptive_spark", host=host, port=1, extra='{"ui-port": 1}'
+        )
+        session.add(connection)
+    page = visitor.open("/connections", user="admin")
+    page.get_by_role("button", name="Test Connection").click()
+    expect(page.locator("body")).to_contain_text(message)
