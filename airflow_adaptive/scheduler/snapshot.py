@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import datetime, timedelta
 from enum import Enum
-from functools import cache
+from functools import cache, partial
+from operator import attrgetter
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from airflow_adaptive.scheduler.errors import SnapshotError
@@ -50,35 +51,48 @@ def from_json(data: Mapping[str, Any]) -> SchedulerState:
 
 def encode(value: Any) -> Any:
     """Return a value of the state as values that JSON can represent."""
-    match value:
-        case datetime():
-            return value.isoformat()
-        case timedelta():
-            return value.total_seconds()
-        case Enum():
-            return value.value
-        case Mapping():
-            return {key: encode(item) for key, item in value.items()}
-        case tuple():
-            return [encode(item) for item in value]
-        case _ if is_dataclass(value):
-            return {_TAG: type(value).__name__} | {f.name: encode(getattr(value, f.name)) for f in fields(value)}
-        case _:
-            return value
+    return _encoder(type(value))(value)  # type: ignore[arg-type]  # a class is hashable
 
 
 def decode(hint: Any, data: Any) -> Any:
     """Return the value of type `hint` that `encode` encoded."""
+    return _decoder(hint)(data)
+
+
+@cache
+def _encoder(kind: type) -> Callable[[Any], Any]:
+    """Return the function that encodes the values of a type. A state has hundreds of values, so the types are examined once."""
+    if issubclass(kind, datetime):
+        return datetime.isoformat
+    if issubclass(kind, timedelta):
+        return timedelta.total_seconds
+    if issubclass(kind, Enum):
+        return attrgetter("value")
+    if issubclass(kind, Mapping):
+        return lambda value: {key: encode(item) for key, item in value.items()}
+    if issubclass(kind, tuple):
+        return lambda value: [encode(item) for item in value]
+    if is_dataclass(kind):
+        tag, names = kind.__name__, [f.name for f in fields(kind)]
+        return lambda value: {_TAG: tag} | {name: encode(getattr(value, name)) for name in names}
+    return lambda value: value
+
+
+@cache
+def _decoder(hint: Any) -> Callable[[Any], Any]:
+    """Return the function that decodes the values of a type."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
-        return None if data is None and types.NoneType in arguments else decode(_member(arguments, data), data)
+        return partial(_decode_union, arguments)
     if origin is tuple:
-        return tuple(decode(arguments[0], item) for item in _checked(list, data))
+        return lambda data: tuple(decode(arguments[0], item) for item in _checked(list, data))
     if origin is not None:
-        return {key: decode(arguments[1], item) for key, item in _checked(dict, data).items()}
-    if is_dataclass(hint):
-        return _decode_dataclass(hint, data)
-    return _decode_plain(hint, data)
+        return lambda data: {key: decode(arguments[1], item) for key, item in _checked(dict, data).items()}
+    return partial(_decode_dataclass if is_dataclass(hint) else _decode_plain, hint)
+
+
+def _decode_union(members: tuple[Any, ...], data: Any) -> Any:
+    return None if data is None and types.NoneType in members else decode(_member(members, data), data)
 
 
 def _decode_dataclass(hint: Any, data: Any) -> Any:

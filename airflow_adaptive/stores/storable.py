@@ -20,7 +20,7 @@ def storable(value: Any) -> Any:
     match value:
         case str():
             return _REFUSED.sub(REPLACEMENT, value)
-        case Mapping():
+        case dict() | Mapping():  # `dict` first, because the check for an abstract class is slow
             return {storable(key): storable(item) for key, item in value.items()}
         case list() | tuple():
             return [storable(item) for item in value]

@@ -119,7 +119,12 @@ def _encode(kind: str, document: JournalDocument | RescaleDocument | DriverStatu
 
 def _fields(document: Any) -> dict[str, Any]:
     """Return the fields of a dataclass, without the copies of `dataclasses.asdict`."""
-    return {field.name: getattr(document, field.name) for field in dataclass_fields(document)}
+    return {name: getattr(document, name) for name in _names(type(document))}  # type: ignore[arg-type]  # a class is hashable
+
+
+@cache
+def _names(document: type) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclass_fields(document))
 
 
 def _decode(kind: str, data: bytes) -> dict[str, Any]:

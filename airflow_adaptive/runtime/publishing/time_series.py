@@ -235,7 +235,9 @@ def _mean(before: float | None, now: float | None, points: int) -> float | None:
 
 
 def _worst(before: Number | None, now: Number | None) -> Number | None:
-    return max((value for value in (before, now) if value is not None), default=None)
+    if before is None or now is None:
+        return before if now is None else now
+    return max(before, now)
 
 
 def _points(page: Any) -> list[Point]:

@@ -14,12 +14,12 @@ from airflow_adaptive.scheduler.requirements import Parallelism, ParallelismRang
 
 def required_slots(job: JobGraph, requirements: Requirements) -> int:
     """Return the desired number of slots: the sum of the largest upper bound of each group."""
-    return sum(bounds.upper for bounds in _bounds(job, requirements).values())
+    return sum(max(requirements[v.name].upper for v in vertices) for vertices in job.groups.values())
 
 
 def minimum_slots(job: JobGraph, requirements: Requirements) -> int:
     """Return the minimum number of slots: the sum of the largest lower bound of each group (FLINK-33960)."""
-    return sum(bounds.lower for bounds in _bounds(job, requirements).values())
+    return sum(max(requirements[v.name].lower for v in vertices) for vertices in job.groups.values())
 
 
 def used_slots(job: JobGraph, parallelism: Parallelism) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 
+from airflow_adaptive.testing.fleet import simulation
 from airflow_adaptive.testing.fleet.seeds import scenario_of
 from airflow_adaptive.testing.fleet.simulation import Outcome, simulate
 
@@ -18,10 +19,12 @@ def run_seeds(seeds: Sequence[int], jobs: int | None, processes: int) -> Iterato
     if len(seeds) == 1:
         yield run_seed(seeds[0], jobs)
         return
+    context = get_context("forkserver")
+    context.set_forkserver_preload([simulation.__name__])  # so that the processes import Airflow once, together
     size = processes * SEEDS_PER_PROCESS
     for start in range(0, len(seeds), size):
         # A pool for each part: a pool with max_tasks_per_child stops without a message (python/cpython#115634).
-        with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        with ProcessPoolExecutor(processes, context) as pool:
             for future in as_completed([pool.submit(run_seed, seed, jobs) for seed in seeds[start : start + size]]):
                 yield future.result()
 

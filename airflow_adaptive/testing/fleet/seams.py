@@ -13,15 +13,16 @@ import time
 from collections.abc import Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, tzinfo
-from functools import partial
+from functools import cache, partial
 from typing import Any
 from unittest.mock import patch
 
 import structlog
 
 from airflow_adaptive.job.control import status_reporter
+from airflow_adaptive.job.protocol.codec import decode_journal
 from airflow_adaptive.runtime import clock
-from airflow_adaptive.runtime.journal import storage_threads
+from airflow_adaptive.runtime.journal import job_directory, storage_threads
 from airflow_adaptive.testing.fleet.kernel.entropy import Entropy
 from airflow_adaptive.testing.fleet.kernel.event_loop import SimulatedEventLoop
 from airflow_adaptive.testing.fleet.kernel.kernel import Kernel
@@ -41,6 +42,8 @@ def installed(kernel: Kernel, entropy: Entropy) -> Iterator[None]:
             # The threads for blocking calls, and the queue from which they take the calls.
             (storage_threads, "Thread", partial(SimulatedThread, kernel)),
             (storage_threads, "SimpleQueue", partial(SimulatedQueue, kernel)),
+            # Each loop reads the past of its job, which other loops have read.
+            (job_directory, "decode_journal", cache(decode_journal)),
             # Source of all identifiers (`uuid.uuid4`).
             (os, "urandom", entropy.bytes),
             # Workers run coroutines in their thread.

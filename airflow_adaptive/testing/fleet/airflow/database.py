@@ -43,14 +43,14 @@ class MetadataDatabase:
         self._numbers = count(1)
 
     def answer(self, message: Any) -> Any:  # noqa: C901, PLR0912  one answer for each message
-        """Execute a message of the Task SDK, and return the answer."""
+        """Execute a message of the Task SDK, and return the answer. Messages copy their values."""
         match message:
             case comms.GetAssetStateStoreByName(name=asset, key=key):
                 if key not in self.asset_states[asset]:
                     return comms.ErrorResponse(error=ErrorType.ASSET_STORE_NOT_FOUND)
-                return comms.AssetStateStoreResult(value=_copy(self.asset_states[asset][key]))
+                return comms.AssetStateStoreResult(value=self.asset_states[asset][key])
             case comms.SetAssetStateStoreByName(name=asset, key=key, value=value):
-                self.asset_states[asset][key] = _copy(value)
+                self.asset_states[asset][key] = value
             case comms.DeleteAssetStateStoreByName(name=asset, key=key):
                 self.asset_states[asset].pop(key, None)
             case comms.GetVariable(key=key):
@@ -110,8 +110,3 @@ class MetadataDatabase:
             if key.dag_id == message.dag_id and is_wanted:
                 states.setdefault(key.run_id, {})[key.task_id] = task.state
         return states
-
-
-def _copy(value: Any) -> Any:
-    """Return a value as the database returns it, so that no caller changes the stored value."""
-    return json.loads(json.dumps(value))

@@ -24,8 +24,9 @@ class Safety:
         drivers = self._env.drivers
         if len(drivers.started) > self._started:
             self._check_new_drivers()
-        for job in tuple(self._contested):
-            self._require_one_driver(job)
+        if self._contested:
+            for job in tuple(self._contested):
+                self._require_one_driver(job)
         if drivers.violations:
             raise ViolationError("exactly-once", drivers.violations[0])
         if drivers.cluster.excesses:

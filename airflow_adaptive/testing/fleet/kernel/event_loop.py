@@ -6,7 +6,6 @@ import asyncio
 from asyncio import events
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
-from functools import partial
 from typing import Any, TypeVar
 
 from airflow_adaptive.testing.fleet.kernel.kernel import Event
@@ -14,6 +13,31 @@ from airflow_adaptive.testing.fleet.kernel.process import SimulatedProcess
 from airflow_adaptive.testing.fleet.kernel.threads import SimulatedExecutor
 
 Result = TypeVar("Result")
+
+
+class _Callback(asyncio.Handle):
+    """A callback that the kernel calls in an event."""
+
+    _loop: asyncio.AbstractEventLoop
+
+    def __call__(self) -> None:
+        if self._cancelled:
+            return
+        events._set_running_loop(self._loop)
+        try:
+            self._run()
+        finally:
+            events._set_running_loop(None)
+
+
+class _Timer(asyncio.TimerHandle, _Callback):
+    """A callback at a time.
+
+    Attributes:
+        event: the event.
+    """
+
+    event: Event
 
 
 class SimulatedEventLoop(asyncio.AbstractEventLoop):
@@ -27,8 +51,8 @@ class SimulatedEventLoop(asyncio.AbstractEventLoop):
         """Create the event loop of a process."""
         self.failures: list[dict[str, Any]] = []
         self._process = process
+        self._kernel = process.kernel
         self._executor = SimulatedExecutor(process.kernel)
-        self._timers: dict[int, Event] = {}
 
     def time(self) -> float:
         """Return the time of the clock of the process that cannot be set, in seconds."""
@@ -38,8 +62,8 @@ class SimulatedEventLoop(asyncio.AbstractEventLoop):
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
         """See `asyncio.AbstractEventLoop`."""
-        handle = asyncio.Handle(callback, args, self, context)
-        self._process.soon(partial(self._run, handle))
+        handle = _Callback(callback, args, self, context)
+        self._kernel.at(self._kernel.now, handle, self._process)
         return handle
 
     call_soon_threadsafe = call_soon  # type: ignore[assignment]
@@ -54,14 +78,12 @@ class SimulatedEventLoop(asyncio.AbstractEventLoop):
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """See `asyncio.AbstractEventLoop`."""
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
-        self._timers[id(handle)] = self._process.at(when, partial(self._run_timer, handle))
+        handle = _Timer(when, callback, args, self, context)
+        handle.event = self._process.at(when, handle)
         return handle
 
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        event = self._timers.pop(id(handle), None)
-        if event is not None:
-            event.cancel()
+    def _timer_handle_cancelled(self, handle: _Timer) -> None:
+        handle.event.cancel()
 
     def create_future(self) -> asyncio.Future[Any]:
         """See `asyncio.AbstractEventLoop`."""
@@ -109,19 +131,6 @@ class SimulatedEventLoop(asyncio.AbstractEventLoop):
     def is_closed(self) -> bool:
         """Return whether the process has ended."""
         return not self._process.is_alive
-
-    def _run_timer(self, handle: asyncio.TimerHandle) -> None:
-        self._timers.pop(id(handle), None)
-        self._run(handle)
-
-    def _run(self, handle: asyncio.Handle) -> None:
-        if handle.cancelled():
-            return
-        events._set_running_loop(self)
-        try:
-            handle._run()
-        finally:
-            events._set_running_loop(None)
 
 
 def _set_result(answer: asyncio.Future[Any], result: Any) -> None:

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from random import Random
+from typing import NamedTuple
 
 from airflow_adaptive.testing.fleet.kernel.kernel import Action
 
 MakeError = Callable[[], Exception]
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """A call to a service.
 
     Attributes:
@@ -96,7 +96,8 @@ class Faults:
 
     def of(self, call: Call) -> list[Fault]:
         """Return the faults that concern a call."""
-        return [fault for fault in self.active if fault.concerns(call, self._random)]
+        active = self.active
+        return [fault for fault in active if fault.concerns(call, self._random)] if active else []
 
     def slow(self, seconds: float, path: str = "*", hosts: str = "*") -> Action:
         """Answer later by a number of seconds."""

@@ -17,6 +17,7 @@ class SimulatedProcess:
         name: name of the process in the history.
         is_alive: whether the process has not been killed and has not ended.
         is_frozen: whether the process executes nothing now (SIGSTOP).
+        is_running: whether the process is alive and not frozen.
         wall_offset: time by which the time of day of the host is ahead. A step of the clock changes it.
     """
 
@@ -33,6 +34,7 @@ class SimulatedProcess:
         self.name = name
         self.is_alive = True
         self.is_frozen = False
+        self.is_running = True
         self.wall_offset = wall_offset
         self._rate = 1.0 + drift
         self._postponed: list[Event] = []
@@ -54,20 +56,21 @@ class SimulatedProcess:
         return self.kernel.at(self.kernel.now, action, self)
 
     def postpone(self, event: Event) -> None:
-        """Keep an event until the process is resumed."""
-        self._postponed.append(event)
+        """Keep an event until the process is resumed. A process that has ended drops the event."""
+        if self.is_alive:
+            self._postponed.append(event)
 
     def freeze(self) -> None:
         """Execute nothing until `resume`."""
-        self.is_frozen = True
+        self.is_frozen, self.is_running = True, False
 
     def resume(self) -> None:
         """Execute the events that were due while the process was frozen, then the later ones."""
-        self.is_frozen = False
+        self.is_frozen, self.is_running = False, self.is_alive
         postponed, self._postponed = self._postponed, []
         self.kernel.postponed(postponed)
 
     def kill(self) -> None:
         """End the process now, without any of its handlers (SIGKILL)."""
-        self.is_alive = False
+        self.is_alive = self.is_running = False
         self._postponed = []

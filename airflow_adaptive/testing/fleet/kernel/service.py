@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from airflow_adaptive.testing.fleet.kernel.entropy import Entropy
 from airflow_adaptive.testing.fleet.kernel.faults import Call, Fault, Faults
-from airflow_adaptive.testing.fleet.kernel.kernel import Action, Kernel
+from airflow_adaptive.testing.fleet.kernel.kernel import Kernel, WakeUp
 
 Answer = TypeVar("Answer")
 
@@ -78,7 +78,7 @@ class _Request(Generic[Answer]):
         self._answers: list[Answer] = []
         self._error: Exception | None = None
 
-    def send(self, wake_up: Action) -> None:
+    def send(self, wake_up: WakeUp) -> None:
         self._kernel.after(self._half_s, lambda: self._arrive(wake_up))
 
     def result(self) -> Answer:
@@ -86,7 +86,7 @@ class _Request(Generic[Answer]):
             raise self._error
         return self._answers[0]
 
-    def _arrive(self, wake_up: Action) -> None:
+    def _arrive(self, wake_up: WakeUp) -> None:
         """Have the effect, or wait for the end of a fault."""
         faults = self._faults.of(self._call)
         for fault in faults:
@@ -106,10 +106,10 @@ class _Request(Generic[Answer]):
         except Exception as error:  # noqa: BLE001  the caller raises the error
             self._error = error
 
-    def _respond(self, faults: list[Fault], wake_up: Action) -> None:
+    def _respond(self, faults: list[Fault], wake_up: WakeUp) -> None:
         delay_s = self._half_s + sum(fault.delay_s for fault in faults)
         holding = next((fault for fault in faults if fault.holds_responses), None)
         if holding is None:
-            self._kernel.after(delay_s, wake_up)
+            wake_up(delay_s)
         else:
-            holding.held.append(lambda: self._kernel.after(delay_s, wake_up))
+            holding.held.append(lambda: wake_up(delay_s))
