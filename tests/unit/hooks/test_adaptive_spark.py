@@ -130,9 +130,16 @@ def test_authorities_that_can_not_be_read_are_named(define: Any) -> None:
         define(host="h1", extra={"verify": "/no/such/authorities.pem"}).address()
 
 
-def test_secrets_of_a_connection_are_masked_in_the_logs(define: Any) -> None:
-    define(host="spark://h1", password="hush-bearer", extra={"conf": {"spark.my.api.key": "hush-key"}}).address()
-    assert redact("with hush-bearer and hush-key") == "with *** and ***"
+@pytest.mark.parametrize("host", ["spark://h1", "k8s://https://api"])
+def test_secrets_of_a_connection_are_masked_in_the_logs(define: Any, host: str) -> None:
+    """Airflow masks the text of a field whose name is secret, but not the values in the text."""
+    place = host.partition(":")[0]
+    extra = {
+        "secret-conf": f"spark.region={place}-region\nspark.zone={place}-zone",
+        "secret-env": f"OWNER={place}-owner",
+    }
+    define(host=host, extra=extra).address()
+    assert redact(f"in {place}-region and {place}-zone of {place}-owner") == "in *** and *** of ***"
 
 
 def test_host_with_k8s_gives_a_namespace_of_a_kubernetes_cluster(define: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
@@ -20,9 +20,20 @@ NAMESPACE = KubernetesAddress(server="https://api:6443", namespace="team-a")
 
 
 @pytest.fixture
-def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+def credentials(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A connection of type `kubernetes`. The test closes its client."""
+    closed = []
+    close = client.KubernetesCluster.close
+
+    async def close_and_note(cluster: client.KubernetesCluster) -> None:
+        closed.append(cluster)
+        await close(cluster)
+
+    monkeypatch.setattr(client.KubernetesCluster, "close", close_and_note)
     fields = {"conn_type": "kubernetes", "extra": {"in_cluster": True}}
     monkeypatch.setenv("AIRFLOW_CONN_KUBERNETES_DEFAULT", json.dumps(fields))
+    yield
+    assert len(closed) == 1
 
 
 def check_with(monkeypatch: pytest.MonkeyPatch, check: Callable[[client.KubernetesCluster], Awaitable[None]]) -> None:

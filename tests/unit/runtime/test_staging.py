@@ -184,6 +184,13 @@ async def test_archives_are_copied_as_they_are(directory: FsspecJobDirectory, sc
     assert local(staged.py_files[2]).read_bytes() == archive.read_bytes()
 
 
+async def test_other_files_need_not_be_python(directory: FsspecJobDirectory, script: Path, tmp_path: Path) -> None:
+    template = write(tmp_path / "template.py", "{{ values }} here\n")
+    staged = await stage(directory, script, files=[template])
+    assert local(staged.files[template]).read_bytes() == template.read_bytes()
+    assert staged.files[template] not in staged.py_files
+
+
 async def test_files_of_one_name_are_refused(directory: FsspecJobDirectory, script: Path, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     duplicate = write(tmp_path / "other" / script.name, "")

@@ -124,6 +124,7 @@ class AtomicFile:
         self.file = file
         self.fails = fails
         self.data = b""
+        self.is_canceled = False
 
     def write(self, data: bytearray) -> None:
         if self.fails:
@@ -131,7 +132,7 @@ class AtomicFile:
         self.data = bytes(data)
 
     def cancel(self) -> None:
-        self.data = b""
+        self.is_canceled = True
 
     def close(self) -> None:
         self.file.write_bytes(self.data)
@@ -142,6 +143,7 @@ class Session:
 
     def __init__(self) -> None:
         self.fails = False
+        self.files: list[AtomicFile] = []
         self._jsparkSession = SimpleNamespace(sessionState=lambda: SimpleNamespace(newHadoopConf=lambda: "conf"))
         self._jvm = SimpleNamespace(
             **{"org.apache.hadoop.fs.Path": HadoopPath, FILE_MANAGER: SimpleNamespace(create=self._manager)}
@@ -149,7 +151,12 @@ class Session:
 
     def _manager(self, _: Path, conf: str) -> Any:
         assert conf == "conf"
-        return SimpleNamespace(createAtomic=lambda path, overwrite: AtomicFile(path.file, self.fails))
+        return SimpleNamespace(createAtomic=self._created)
+
+    def _created(self, path: HadoopPath, overwrite: bool) -> AtomicFile:
+        assert overwrite
+        self.files.append(AtomicFile(path.file, self.fails))
+        return self.files[-1]
 
 
 def ids_in(checkpoint: Path, session: Any) -> TopicIds:
@@ -173,6 +180,7 @@ def test_file_that_cannot_be_written_is_an_error_and_leaves_the_old_ids(tmp_path
     with pytest.raises(OSError, match="full"):
         ids.write({"a": "2"})
     assert ids.read() == {"a": "1"}
+    assert [file.is_canceled for file in session.files] == [False, True]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{"])
