@@ -24,6 +24,9 @@ CODE: Final = ("airflow_adaptive", "tests")
 UNKNOWN: Final = "unknown"
 """In place of the commit, outside a clone and in a clone without the commit."""
 
+NOT_MEASURED: Final = "Not measured yet."
+"""The section of a table before its first measurement."""
+
 OLDER: Final = "**This table is older than the code**: these paths have changed since."
 
 COMMITS: Final = re.compile(r"`([0-9a-f]{7,}(?:-dirty)?)`")
@@ -83,6 +86,7 @@ TABLES: Final = {
         page=BENCHMARKS, target="bench-rescale CLUSTER=kubernetes", paths=(*JOB, "tests/support/kubernetes")
     ),
     "real-time mode": PublishedTable(page=BENCHMARKS, target="bench-real-time", paths=JOB),
+    "nexmark": PublishedTable(page=BENCHMARKS, target="bench-kafka", paths=JOB),
     "mutants": PublishedTable(page="docs/proof.md", target="mutants", paths=("airflow_adaptive", "tests/unit")),
 }
 """By the names of the sections that contain the tables."""
