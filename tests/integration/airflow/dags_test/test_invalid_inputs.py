@@ -19,7 +19,7 @@ from airflow_adaptive.local.airflow import as_text, default_config
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 from tests.integration.airflow.conftest import SCRIPT
-from tests.integration.airflow.test_dags_test import airflow
+from tests.integration.airflow.dags_test.test_dags_test import airflow
 from tests.integration.spark.cluster.test_master import KEY, PROTECTED, jws
 from tests.support.driver.dependencies import ivy_properties
 
