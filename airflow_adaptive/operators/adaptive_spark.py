@@ -325,8 +325,9 @@ class AdaptiveSparkOperator(BaseOperator):
         for link in LINKS:
             context["ti"].xcom_push(link, "")  # The URLs are not known yet.
         self.has_links = True
-        if self._declared.is_batch:
-            return self._run_batch()
+        return self._run_batch() if self._declared.is_batch else self._run_job(context)
+
+    def _run_job(self, context: Context) -> dict[str, Any]:
         task = self._identify(context)
         cancel_at = None if self.execution_timeout is None else datetime.now(UTC) + self.execution_timeout
         spec = self._request_running(self._with_lineage(self._spec(attempt=f"{task}/{uuid4().hex}"), context))
@@ -524,7 +525,10 @@ class AdaptiveSparkOperator(BaseOperator):
         driver = self._abandoned_driver(context, event)
         if event["status"] == "finished":
             # The request is fulfilled. A user who clears the task wants the job to run.
-            withdraw_desired_state(self._name)
+            requested = withdraw_desired_state(self._name)
+            if event["outcome"] == Outcome.SUSPENDED and requested is DesiredState.RUNNING:
+                self.log.info("Job %r was resumed before Airflow knew its suspension, and starts again.", self.job)
+                return self._run_job(context)
         if event.get("outcome") != Outcome.FINISHED:
             self.outlets = []  # Airflow emits an event for each outlet of a task that succeeds, and the job has not finished its data.
         return task_result(self.job, event, self.execution_timeout, driver, OnSuspend(str(self.on_suspend).lower()))
