@@ -404,14 +404,16 @@ class AdaptiveSparkOperator(BaseOperator):
     def _request_running(self, spec: JobSpec) -> JobSpec:
         """Request the desired state RUNNING.
 
-        An earlier try of this task may have died before it reported the result of a request to suspend or cancel. That request stays
-        in effect: this try continues the earlier attempt.
+        An earlier try of this task may have died before it reported the end of the job and withdrew the request. Then this try continues
+        the earlier attempt: a request to suspend or cancel stays in effect, and a job that has finished does not run again.
         """
-        if requested_desired_state(self._name) not in (None, DesiredState.RUNNING):
+        requested, job = requested_desired_state(self._name), self._declared
+        if requested is not None:
             with validation.airflow_errors(self.job):
-                last = asyncio.run(self._declared.last_attempt())
-            if last is not None and _task_of(last) == _task_of(spec.attempt):
-                return replace(spec, attempt=last)
+                is_to_run = requested is DesiredState.RUNNING
+                earlier = asyncio.run(job.finished_attempt() if is_to_run else job.last_attempt())
+            if earlier is not None and _task_of(earlier) == _task_of(spec.attempt):
+                return replace(spec, attempt=earlier)
         request_desired_state(self._name, DesiredState.RUNNING)
         return spec
 
