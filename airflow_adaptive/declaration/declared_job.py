@@ -31,7 +31,7 @@ from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobType
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import from_json
-from airflow_adaptive.scheduler.state import Finished
+from airflow_adaptive.scheduler.state import Finished, Outcome
 
 if TYPE_CHECKING:
     from airflow.sdk.definitions.callback import AsyncCallback
@@ -216,6 +216,13 @@ class DeclaredJob:
         """
         newest = await job_directory(self.job_directory, self.job).newest()
         return None if newest is None else attempt_of(newest.owner)
+
+    async def finished_attempt(self) -> str | None:
+        """Return the attempt under which the job has finished, None for a job that has not finished. Raises as `last_attempt`."""
+        newest = await job_directory(self.job_directory, self.job).newest()
+        current = None if newest is None else from_json(newest.scheduler).current
+        is_finished = isinstance(current, Finished) and current.outcome is Outcome.FINISHED
+        return attempt_of(newest.owner) if newest is not None and is_finished else None
 
     async def running_attempt(self) -> str | None:
         """Return the attempt that controls the job while the job runs, None for a job that does not run. Raises as `last_attempt`."""

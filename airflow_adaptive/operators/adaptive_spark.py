@@ -326,8 +326,9 @@ class AdaptiveSparkOperator(BaseOperator):
         for link in LINKS:
             context["ti"].xcom_push(link, "")  # The URLs are not known yet.
         self.has_links = True
-        if self._declared.is_batch:
-            return self._run_batch(context)
+        return self._run_batch(context) if self._declared.is_batch else self._run_job(context)
+
+    def _run_job(self, context: Context) -> dict[str, Any]:
         task = self._identify(context)
         cancel_at = None if self.execution_timeout is None else datetime.now(UTC) + self.execution_timeout
         spec = self._spec(attempt=f"{task}/{uuid4().hex}")
@@ -405,14 +406,16 @@ class AdaptiveSparkOperator(BaseOperator):
     def _request_running(self, spec: JobSpec) -> JobSpec:
         """Request the desired state RUNNING.
 
-        An earlier try of this task may have died before it reported the result of a request to suspend or cancel. That request stays
-        in effect: this try continues the earlier attempt.
+        An earlier try of this task may have died before it reported the end of the job and withdrew the request. Then this try continues
+        the earlier attempt: a request to suspend or cancel stays in effect, and a job that has finished does not run again.
         """
-        if requested_desired_state(self._name) not in (None, DesiredState.RUNNING):
+        requested, job = requested_desired_state(self._name), self._declared
+        if requested is not None:
             with validation.airflow_errors(self.job):
-                last = asyncio.run(self._declared.last_attempt())
-            if last is not None and _task_of(last) == _task_of(spec.attempt):
-                return replace(spec, attempt=last)
+                is_to_run = requested is DesiredState.RUNNING
+                earlier = asyncio.run(job.finished_attempt() if is_to_run else job.last_attempt())
+            if earlier is not None and _task_of(earlier) == _task_of(spec.attempt):
+                return replace(spec, attempt=earlier)
         request_desired_state(self._name, DesiredState.RUNNING)
         return spec
 
@@ -526,7 +529,10 @@ class AdaptiveSparkOperator(BaseOperator):
         driver = self._abandoned_driver(context, event)
         if event["status"] == "finished":
             # The request is fulfilled. A user who clears the task wants the job to run.
-            withdraw_desired_state(self._name)
+            requested = withdraw_desired_state(self._name)
+            if event["outcome"] == Outcome.SUSPENDED and requested is DesiredState.RUNNING:
+                self.log.info("Job %r was resumed before Airflow knew its suspension, and starts again.", self.job)
+                return self._run_job(context)
         if event.get("outcome") != Outcome.FINISHED:
             self.outlets = []  # Airflow emits an event for each outlet of a task that succeeds, and the job has not finished its data.
         return task_result(self.job, event, self.execution_timeout, driver, OnSuspend(str(self.on_suspend).lower()))

@@ -114,10 +114,12 @@ def requested_desired_state(job: str) -> DesiredState | None:
     return decode_desired_state(job_asset(job).store.get(DESIRED_STATE))
 
 
-def withdraw_desired_state(job: str) -> None:
-    """Replace the request for a desired state by a document that contains only the requester.
+def withdraw_desired_state(job: str) -> DesiredState | None:
+    """Replace the request for a desired state by a document that contains only the requester, and return the withdrawn request.
 
     The document is not deleted, because a missing document means that Airflow emptied the store.
     """
     store = job_asset(job).store
-    store.set(DESIRED_STATE, withdrawn(store.get(DESIRED_STATE)))
+    document = store.get(DESIRED_STATE)
+    store.set(DESIRED_STATE, withdrawn(document))
+    return decode_desired_state(document)

@@ -85,6 +85,15 @@ def test_desired_state_is_taken_back_when_the_jobs_end_is_reported(make, airflow
     assert airflow.requests == left
 
 
+def test_job_that_was_resumed_before_its_suspension_was_published_starts_again(make, airflow):
+    """The user reads that the job runs, although the journal already contains its end, and requests that the job runs."""
+    airflow.asset_states = {"desired_state": {"value": "running"}}
+    instance = FakeInstance()
+    trigger = deferral(make(on_suspend="fail").execute_complete, {"ti": instance}, ENDED | {"outcome": "SUSPENDED"})
+    assert airflow.requests == {"desired_state": "running"}
+    assert instance.pushed["attempt"] == trigger.spec["attempt"]
+
+
 def test_recycled_trigger_goes_on_with_attempt_and_deadline(make, airflow, tmp_path):
     first = deferral(make(execution_timeout=timedelta(hours=1)).execute, {"ti": FakeInstance()})
     begin_log(tmp_path, first._job)

@@ -1,4 +1,4 @@
-"""Two tasks that run the same job."""
+"""Two tasks, or two tries of a task, that run the same job."""
 
 import pytest
 
@@ -38,3 +38,23 @@ def test_job_starts_although_the_directory_cannot_be_read_for_the_warning(make, 
     monkeypatch.setattr(DeclaredJob, "running_attempt", fails)
     deferral(make().execute, {"ti": FakeInstance()})
     assert "Whether another task runs job 'departures' is unknown: 503 Slow Down" in task_log()
+
+
+@pytest.mark.parametrize(
+    ("owner", "is_finished", "is_continued"),
+    [
+        ("d/departures/r/2f6c", True, True),
+        ("d/departures/r/2f6c", False, False),
+        ("d/departures/earlier/2f6c", True, False),
+    ],
+    ids=["a finished job", "a job that runs", "an earlier run"],
+)
+def test_job_whose_end_an_earlier_try_could_not_report_does_not_run_again(
+    make, airflow, tmp_path, owner, is_finished, is_continued
+):
+    """The earlier try died before it withdrew the request to run the job, so this try continues its attempt, which has ended."""
+    spec, job = staged(make()), Scenario().given_executing(2)
+    begin_log(tmp_path, spec, owner, (job.when_completed() if is_finished else job).state)
+    airflow.asset_states = {"desired_state": {"value": "running"}}
+    trigger = deferral(make().execute, {"ti": FakeInstance(try_number=2)})
+    assert (trigger.spec["attempt"] == owner) is is_continued

@@ -78,7 +78,7 @@ def test_reader_does_not_restore_a_withdrawn_desired_state(monkeypatch: pytest.M
     reader = ControlRequestReader(job_asset("departures").store)
     request_desired_state("departures", DesiredState.SUSPENDED)
     reader.accept(reader.read()[0])
-    withdraw_desired_state("departures")
+    assert withdraw_desired_state("departures") is DesiredState.SUSPENDED
     documents, is_emptied = reader.read()
     reader.accept(documents)
     assert not is_emptied
