@@ -124,6 +124,24 @@ def test_failure_is_the_reason_for_which_the_monitor_stopped_the_run(
     assert (failure.message, failure.query) == (str(error), NAME)
 
 
+def test_end_of_a_run_reads_its_last_progress_and_ends_its_monitor(
+    spark: Spark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = started(spark)
+    ends: list[SourceMonitor] = []
+
+    def end(monitor: SourceMonitor) -> None:
+        ends.append(monitor)
+
+    monkeypatch.setattr(SourceMonitor, "end", end)
+    spark.queries[0].progress = [progress(0), progress(1)]
+    query.end_run()
+    spark.queries[0].progress = []
+    report = query.report()
+    assert report is not None
+    assert (report.active, report.committed, len(ends)) == (False, 2, 1)
+
+
 def test_failed_start_leaves_no_run(spark: Spark) -> None:
     query = started(spark)
     writer: Any = Stream(None, spark, error=LookupError("no such column"))
