@@ -104,9 +104,11 @@ def date_of(commit: str) -> str:
 
 
 def oldest(commits: Sequence[str]) -> str:
-    """The commit that comes first in the history."""
+    """The commit that comes first in the history. A commit that is not in the history has no age, so it counts only without any other."""
     order = _git("rev-list", "--abbrev-commit", "--topo-order", "HEAD").splitlines()
-    return max(commits, key=lambda commit: _age(order, commit.removesuffix("-dirty")), default=UNKNOWN)
+    ages = {commit: _age(order, commit.removesuffix("-dirty")) for commit in commits}
+    known = {commit: age for commit, age in ages.items() if age < len(order)} or ages
+    return max(known, key=known.__getitem__, default=UNKNOWN)
 
 
 def _age(order: Sequence[str], commit: str) -> int:

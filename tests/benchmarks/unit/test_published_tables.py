@@ -117,6 +117,8 @@ def test_table_is_as_old_as_the_oldest_commit_of_its_rows(clone: Path):
     first, second, third = (commit(clone, "airflow_adaptive/code.py") for _ in range(3))
     assert oldest([third, first, second]) == first
     assert oldest([f"{second}-dirty", third]) == f"{second}-dirty"
+    assert oldest(["0123456-dirty", third]) == third
+    assert oldest(["0123456-dirty"]) == "0123456-dirty"
 
 
 def test_age_of_a_table_stays_where_the_clone_lacks_its_commit(clone: Path):

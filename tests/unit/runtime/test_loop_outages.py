@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -347,3 +348,16 @@ def test_outage_is_an_error_after_the_timeout_and_at_once_if_waiting_cannot_end_
         outage.tolerate(ERROR, START + seconds(61))
     with pytest.raises(ForeignDirectoryError):
         DirectoryOutage(None).tolerate(ForeignDirectoryError("of another job"), START)
+
+
+@pytest.mark.parametrize("system", ["cluster", "directory"])
+def test_last_error_is_that_of_the_newest_cycle(small: Simulation, system: str) -> None:
+    fake, is_usable = (small.cluster, "reachable") if system == "cluster" else (small.directory, "available")
+    loop = small.loop(RunLimits(recycle_at=START + timedelta(seconds=60)))
+    errors: list[str | None] = []
+    for seconds, usable in ((20, False), (40, True)):
+        small.clock.at(seconds, partial(setattr, fake, is_usable, usable))
+    for seconds in (19, 39, 59):
+        small.clock.at(seconds, lambda: errors.append(loop.last_error))
+    asyncio.run(loop.run())
+    assert [error is None for error in errors] == [True, False, True]

@@ -1,4 +1,4 @@
-"""The wait for the slots of a job."""
+"""The wait for the slots of a job, and the sizes of memory of its processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from airflow_adaptive.ports import MIB, Limit, LimitKind
 from airflow_adaptive.runtime.resource_wait import AvailableResources, wait_for_resources
-from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape
+from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, parse_memory
 from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.requirements import ParallelismRange
@@ -109,3 +109,25 @@ def test_wait_reserves_no_slots(wait: Waiting, cluster: FakeCluster) -> None:
     cluster.add_worker(cores=5, memory_mb=4096)
     wait()
     assert not cluster.submissions
+
+
+@pytest.mark.parametrize(
+    ("text", "mib"),
+    [
+        ("1048576b", 1),
+        ("2048k", 2),
+        ("1023kb", 0),
+        ("512m", 512),
+        (" 2 G ", 2048),
+        ("1t", 1024**2),
+        ("1PB", 1024**3),
+    ],
+)
+def test_memory_is_read_in_mebibytes(text: str, mib: int) -> None:
+    assert parse_memory(text) == mib
+
+
+@pytest.mark.parametrize("text", ["", "512", "0m", "m", "1.5g", "-1g", "2gg"])
+def test_memory_without_a_unit_or_a_size_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="^executor_memory .* is not a memory size: use, for example, '512m' or '2g'"):
+        parse_memory(text, "executor_memory")

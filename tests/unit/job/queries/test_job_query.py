@@ -18,7 +18,7 @@ from airflow_adaptive.job.queries.job_query import (
 )
 from airflow_adaptive.job.queries.sources.source_monitor import SourceMonitor
 from airflow_adaptive.job.queries.sources.topic_ids import TopicRecreatedError
-from tests.support.driver.fake_spark import Spark, Stream
+from tests.support.driver.fake_spark import Query, Spark, Stream
 from tests.unit.job.queries.test_progress import progress
 
 NAME = "departures"
@@ -57,6 +57,26 @@ def test_query_starts_under_its_name_from_its_checkpoint(spark: Spark) -> None:
     (run,) = spark.queries
     assert (run.name, run.checkpoint) == (NAME, f"at/{NAME}")
     assert query.active()
+
+
+@pytest.mark.parametrize(("kind", "interval_ms"), [("ProcessingTimeTrigger", 500), ("AvailableNowTrigger$", None)])
+def test_report_contains_the_interval_of_a_trigger_that_has_one(
+    spark: Spark, kind: str, interval_ms: int | None
+) -> None:
+    trigger = SimpleNamespace(getClass=lambda: SimpleNamespace(getSimpleName=lambda: kind), intervalMs=lambda: 500)
+
+    class Triggered(Stream):
+        def start(self, *_: Any, **__: Any) -> Query:
+            query = super().start()
+            execution = query._jsq.streamingQuery()
+            query._jsq.streamingQuery = lambda: SimpleNamespace(**{**vars(execution), "trigger": lambda: trigger})
+            return query
+
+    query = query_of(spark)
+    query.start(Triggered(None, spark))
+    report = query.report()
+    assert report is not None
+    assert report.trigger_interval_ms == interval_ms
 
 
 def test_report_contains_the_progress_of_all_runs(spark: Spark) -> None:
@@ -102,6 +122,24 @@ def test_failure_is_the_reason_for_which_the_monitor_stopped_the_run(
     assert failure is not None
     assert failure.error_class.endswith(".TopicRecreatedError")
     assert (failure.message, failure.query) == (str(error), NAME)
+
+
+def test_end_of_a_run_reads_its_last_progress_and_ends_its_monitor(
+    spark: Spark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = started(spark)
+    ends: list[SourceMonitor] = []
+
+    def end(monitor: SourceMonitor) -> None:
+        ends.append(monitor)
+
+    monkeypatch.setattr(SourceMonitor, "end", end)
+    spark.queries[0].progress = [progress(0), progress(1)]
+    query.end_run()
+    spark.queries[0].progress = []
+    report = query.report()
+    assert report is not None
+    assert (report.active, report.committed, len(ends)) == (False, 2, 1)
 
 
 def test_failed_start_leaves_no_run(spark: Spark) -> None:

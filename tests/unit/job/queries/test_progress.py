@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -239,3 +240,19 @@ def test_sink_is_known_by_its_kind(description: str, sink: str | None):
     first.sink["description"] = description
     query.update(first)
     assert query.report.sink == sink
+
+
+@pytest.mark.parametrize(
+    ("rate", "rows", "known"),
+    [(12.3456, 10, 12.346), (0.0, 0, 0.0), (0.0, 10, None), (math.inf, 10, None), (math.nan, 0, None)],
+)
+def test_input_rate_is_unknown_in_the_first_trigger_and_if_it_is_no_number(
+    rate: float, rows: int, known: float | None
+) -> None:
+    batch = progress(0, rows)
+    batch["inputRowsPerSecond"] = rate
+    metrics = ProgressCounter()
+    metrics.begin("q", None)
+    metrics.update(batch, lambda: [batch])
+    assert metrics.report is not None
+    assert metrics.report.input_rate == known

@@ -262,3 +262,28 @@ def test_parallelism_is_limited_by_the_partitions_of_the_state(job, monkeypatch)
     assert job.queries.parallelism() == {"read": 4}
     monkeypatch.setattr("airflow_adaptive.job.queries.job_query.JobQuery.state_partitions", 3)
     assert job.queries.parallelism() == {"read": 3}
+
+
+def test_requests_of_the_driver_loop_concern_the_queries_that_run(job, monkeypatch):
+    job.permit()
+    for name in ("ended", "daily", "hourly"):
+        job.runs(name)
+    job.spark.queries[0].over()
+    requests: list[tuple[list[str], float]] = []
+
+    def act_between_batches(queries: list[Query], timeout_s: float, _: object, act: Callable[[], None]) -> bool:
+        requests.append(([query.name for query in queries], timeout_s))
+        act()
+        return True
+
+    def wait_for_first_triggers(queries: list[Any], timeout_s: float) -> bool:
+        requests.append(([query.name for query in queries], timeout_s))
+        return True
+
+    monkeypatch.setattr(script_queries, "act_between_batches", act_between_batches)
+    monkeypatch.setattr(script_queries, "wait_for_first_triggers", wait_for_first_triggers)
+    acts: list[str] = []
+    assert job.queries.act_between_batches(7.0, lambda _: None, lambda: acts.append("released"))
+    assert job.queries.wait_for_first_trigger(8.0)
+    assert acts == ["released"]
+    assert requests == [(["daily", "hourly"], 7.0), (["daily", "hourly"], 8.0)]

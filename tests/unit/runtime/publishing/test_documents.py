@@ -43,7 +43,7 @@ def encoded(**more: Any) -> dict[str, Any]:
 def test_documents_have_the_state_of_the_scheduler_and_its_past() -> None:
     job = executing()
     found = published(job)
-    assert found.keys() == {SUMMARY, SCHEDULER, HISTORY, RESCALES, DRIVER, POLICY}
+    assert found.keys() == {"summary", "scheduler", "history", "rescales", "driver", "policy"}
     assert from_json(found[SCHEDULER]) == job.state
     assert [it["target"] for it in found[HISTORY]["transitions"]][-1] == "Executing"
     assert found[RESCALES][-1]["number"] == 1

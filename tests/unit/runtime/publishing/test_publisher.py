@@ -7,14 +7,20 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from airflow_adaptive.ports import ControlRequests
 from airflow_adaptive.runtime.loop import RunLimits
+from airflow_adaptive.runtime.observation.source_lag import SourceLag
+from airflow_adaptive.runtime.publishing.publisher import Publisher
+from airflow_adaptive.runtime.requirements.advice import PolicyAdvice
+from airflow_adaptive.testing.fakes.job_store import FakeStore
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.simulation.one_job import Simulation
+from tests.support.airflow.published_documents import executing, history
 
 
 @pytest.fixture
@@ -54,3 +60,26 @@ def test_control_requests_that_are_too_old_are_reported_once(job: Simulation, ca
         "The control requests were not read for 0:05:00, because Airflow's store does not answer. The job continues with "
         "the requests that it knows."
     ]
+
+
+def test_advice_is_published_with_the_metrics_if_more_than_its_time_has_changed() -> None:
+    """A policy is consulted every minute, and has a problem from the third minute on."""
+    store, job = FakeStore(), executing()
+    resolver: Any = SimpleNamespace(policy=None, requirements_source=None)
+    alerts: Any = SimpleNamespace(current=None)
+
+    async def publish() -> list[bool]:
+        publisher = Publisher(store, resolver, history(job), "attempt", alerts)
+        await publisher.restore()
+        has_policy = []
+        for minute in range(5):
+            now = START + timedelta(minutes=minute)
+            problem = "the metrics are too old" if minute >= 3 else None
+            resolver.policy = PolicyAdvice(policy="LoadPolicy", advised_at=now, problem=problem) if minute else None
+            publisher.record_metrics(job.state, None, SourceLag(), now)
+            await publisher.publish(job.state)
+            has_policy.append("policy" in store.metrics)
+        return has_policy
+
+    assert asyncio.run(publish()) == [False, True, False, True, False]
+    assert len(store.views) == 1

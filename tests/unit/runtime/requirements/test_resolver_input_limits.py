@@ -13,6 +13,7 @@ from airflow_adaptive.runtime.requirements.sources import ResolvedRequirements
 from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.scenario import Scenario
+from tests.unit.runtime.requirements.test_advice_tracker import FixedAdvisor
 
 
 def status(limit: int) -> DriverStatus:
@@ -86,3 +87,11 @@ def test_next_loop_keeps_the_limit_before_it_reads_a_status():
     assert resolve(following, limited, None) is None
     forgetful = RequirementsResolver()
     assert uppers(bounded(limited, resolve(forgetful, limited, None))) == uppers(state)
+
+
+def test_advice_is_aligned_with_the_sources_within_the_declared_bounds():
+    """Each of four partitions has a task of its own in four slots, and two tasks wait in three slots."""
+    state = executing()
+    assert uppers(state) == {4}
+    resolver = RequirementsResolver(FixedAdvisor(**dict.fromkeys(state.requirements, (1, 3))))
+    assert uppers(bounded(state, resolve(resolver, state, 4))) == {4}

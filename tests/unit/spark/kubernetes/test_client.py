@@ -12,7 +12,6 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from airflow_adaptive.local.waiting import wait_until_async
 from airflow_adaptive.ports import (
     ClusterRefusedError,
     ClusterUnreachableError,
@@ -247,19 +246,23 @@ async def test_ended_drivers_of_each_journal_are_cleaned_up(server: FakeApi) -> 
     assert [path for path in created(server) if path.startswith("pods/")] == []
 
 
-async def test_clean_up_logs_the_end_of_the_output_of_a_driver_that_has_ended_normally(
+async def test_clean_up_logs_the_end_of_the_output_of_the_newest_driver_if_it_has_ended_normally(
     server: FakeApi, caplog: pytest.LogCaptureFixture
 ) -> None:
     output = "the last output, token=abcdef0123 t0ps3cret\n26/11/23 06:46:07 INFO SparkContext: stopped\n"
     server.answer = lambda request: web.Response(text=output) if request.path.endswith("/log") else None
     with caplog.at_level("INFO"):
         async with client_of(server) as client:
-            await client.submit(submission())
-            end(server, POD, code=0)
+            for epoch, nonce in ((9, "m"), (10, "n")):
+                await client.submit(submission(epoch, nonce))
+                end(server, DriverIdentity("departures", epoch, nonce).pod, code=0)
             await client.snapshot()
             await client.clean_up("departures")
-    assert f"{POD} stdout | the last output, token=*** ***" in caplog.messages
-    assert f"{POD} stderr | 26/11/23 06:46:07 INFO SparkContext: stopped" in caplog.messages
+    newest = DriverIdentity("departures", 10, "n").pod
+    assert [message for message in caplog.messages if " | " in message] == [
+        f"{newest} stdout | the last output, token=*** ***",
+        f"{newest} stderr | 26/11/23 06:46:07 INFO SparkContext: stopped",
+    ]
 
 
 @pytest.mark.parametrize("state", ["running", "failed", "log is gone"])
@@ -364,12 +367,9 @@ async def test_the_exit_code_of_a_signal_is_a_failure_unless_the_client_has_kill
         if is_killed:
             await client.kill(submitted)
         server.events.put_nowait({"type": "DELETED", "object": last})
-        await wait_until_async(lambda: _has_ended(client, submitted), 60, "end of the driver", 0.005)
+        while not (await client.status(submitted)).state.over:  # noqa: ASYNC110  the client has no event
+            await asyncio.sleep(0.005)
         assert (await client.status(submitted)).state is state
-
-
-async def _has_ended(client: KubernetesCluster, submitted: str) -> bool:
-    return (await client.status(submitted)).state.over
 
 
 async def test_a_log_is_read_without_secrets(server: FakeApi) -> None:
