@@ -99,7 +99,7 @@ class History:
 
     @property
     def revision(self) -> int:
-        """Number of changes that no step of the scheduler accompanies."""
+        """Number of changes. Some of them, such as an entry of the timeline, leave the state of the scheduler as it is."""
         return self._revision
 
     @property
@@ -159,6 +159,8 @@ class History:
         if not self._is_journal_read:
             self._newer.append(document)
         self._add(document)
+        if document.decisions:
+            self._revision += 1
 
     def report_outage(self, report: str, state: SchedulerState, now: datetime) -> None:
         """Add a decision that no document contains, because the job directory cannot be used."""

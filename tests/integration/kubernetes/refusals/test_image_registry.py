@@ -42,7 +42,7 @@ def registry(kubernetes_cluster: KubernetesCluster, team: Namespace) -> ImageReg
     [
         ("team/absent:1", [SECRET], "not found"),
         ("team/spark:2", [SECRET], "not found"),
-        ("team/spark:1", [], "no basic auth credentials"),
+        ("team/spark:1", [], "401 Unauthorized"),
         ("team/spark:1", [OUTDATED], "401 Unauthorized"),
     ],
     ids=["repository", "tag", "no credentials", "wrong credentials"],

@@ -128,3 +128,17 @@ def test_kill_that_fails_is_repeated(simulation: Simulation, monkeypatch: pytest
     assert end.cause is not None
     assert end.cause.error_class == DRIVER_NOT_STARTED
     assert requests[0] == requests[1]
+
+
+def test_reason_is_published_while_the_driver_waits(simulation: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
+    kill, published = simulation.cluster.kill, list[Any]()
+
+    async def fail_for_a_minute(driver: str) -> None:
+        if simulation.elapsed_s() < 60:
+            published[:] = simulation.store.views
+            raise ClusterUnreachableError("no response")
+        await kill(driver)
+
+    monkeypatch.setattr(simulation.cluster, "kill", fail_for_a_minute)
+    simulation.run_to_end()
+    assert f"the driver waits: {NO_IMAGE}" in [each.reason for each in published[-1].history.decisions]
