@@ -1,4 +1,4 @@
-"""Topics that were deleted and created again under a real job: the job refuses to continue from offsets that do not apply."""
+"""Topics whose records disappear under a real job: the job refuses to continue, instead of skipping records."""
 
 from __future__ import annotations
 
@@ -70,3 +70,26 @@ def test_job_refuses_to_start_on_a_topic_that_was_created_again(job: DriverOnKaf
 def test_job_fails_when_its_topic_is_created_again(job: DriverOnKafka) -> None:
     recreate(job)
     require_refusal(job)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("partition", [0, 1])
+def test_job_fails_when_the_brokers_have_deleted_records_that_a_function_has_not_read(
+    job: DriverOnKafka, partition: int
+) -> None:
+    """Partition 0 has been read up to offset 6; partition 1 is new."""
+    clients = job.kafka.clients
+    job.driver.wait_status("the end of the first batch", lambda now: now.queries[0].committed > 0, START_S)
+    job.pause()
+    clients.produce(job.topic, ["last"])
+    job.driver.wait_status("the batch that waits", lambda _: "last" in job.values(), START_S)
+    clients.add_partitions(job.topic, 2)
+    clients.produce(job.topic, NEW, partition)
+    clients.delete_records(job.topic, partition, before=10)
+    job.resume()
+    status = job.driver.wait_status("the refusal", lambda now: now.failure is not None, START_S)
+    failure = status.failure
+    assert failure is not None
+    assert failure.error_class.startswith("KAFKA_DATA_LOSS.")
+    require_final(failure)
+    assert job.values() == ["last", *OLD]

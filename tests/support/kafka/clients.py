@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyspark
-from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
-from py4j.protocol import Py4JJavaError
+from py4j.java_gateway import GatewayParameters, JavaGateway, JavaMember, launch_gateway
+from py4j.protocol import STATIC_PREFIX, Py4JJavaError
 
 KAFKA: Final = "org.apache.kafka"
 
@@ -79,6 +79,13 @@ class KafkaClients:
     def delete_topic(self, topic: str) -> None:
         """Delete a topic with its records."""
         self._admin.deleteTopics([topic]).all().get()
+
+    def delete_records(self, topic: str, partition: int, before: int) -> None:
+        """Delete the records of a partition before an offset, as the brokers do when the retention has passed."""
+        # Py4J does not find the static method itself, because an instance method has the same name.
+        target = f"{STATIC_PREFIX}{KAFKA}.clients.admin.RecordsToDelete"
+        before_offset = JavaMember("beforeOffset", None, target, self._gateway._gateway_client)
+        self._admin.deleteRecords({self._partition(topic, partition): before_offset(before)}).all().get()
 
     def elect_preferred_leaders(self, topic: str) -> list[int]:
         """Move the leader of each partition to its first replica if that has all records, and return the leaders."""

@@ -34,7 +34,8 @@ export const JobMessages = ({ details }: { details: JobDetails }) => {
       )}
       {details.lag_unknown_since !== null && (
         <Message status="info" title={`Lag unknown since ${time(details.lag_unknown_since)}`}>
-          No driver reports the lag. With <code>kafka_conn_id</code>, the triggerer reads it from the brokers.
+          No driver reports the lag. With <code>kafka_conn_id</code>, the triggerer reads it from the brokers
+          if they answer.
         </Message>
       )}
       {details.problem !== null && (
