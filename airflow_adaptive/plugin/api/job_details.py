@@ -107,7 +107,7 @@ def failures(state: SchedulerState | None) -> list[schemas.FailureEntry]:
 
 def _item(job: Job, published: PublishedState) -> dict[str, Any]:
     return {
-        **dict(published.summary),
+        **vars(published.summary),
         "job": job.name,
         "dag_ids": sorted(job.dag_ids),
         "desired_state": published.desired_state,

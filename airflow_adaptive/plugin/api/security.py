@@ -93,7 +93,11 @@ def readable(user: BaseUser, jobs: Iterable[Job], session: Session) -> list[Job]
     """Return the jobs that the user may read, with the DAGs that the user may read."""
     found = list(jobs)
     dags = _granted(user, {dag_id for job in found for dag_id in job.dag_ids}, session)
-    return [replace(job, dag_ids=job.dag_ids & dags) for job in found if dags.issuperset(job.runner_dag_ids)]
+    return [
+        job if dags.issuperset(job.dag_ids) else replace(job, dag_ids=job.dag_ids & dags)
+        for job in found
+        if dags.issuperset(job.runner_dag_ids)
+    ]
 
 
 def rights_of(

@@ -216,7 +216,7 @@ class PublishedState:
 def read_published(job: Job, session: Session, keys: Iterable[str] | None = None) -> PublishedState:
     """Read the published state of a job. `keys` selects the documents to read, None reads all documents."""
     found = state_store.documents([job.store], keys, session)
-    written = state_store.revisions([job.store], None, session)
+    written = state_store.revisions([job.store], session)
     release(session)
     return PublishedState(documents=found[job.store], revisions=written[job.store])
 
@@ -230,11 +230,11 @@ def read_all_published(jobs: Sequence[Job], session: Session, keys: Iterable[str
     names = [*keys]
     for begin in range(0, len(jobs), JOBS_PER_READ):
         stores = [job.store for job in jobs[begin : begin + JOBS_PER_READ]]
-        found = state_store.documents(stores, names, session, [f"{METRICS}{FINEST}"])
-        written = state_store.revisions(stores, names, session)
+        found = state_store.read(stores, names, session, [f"{METRICS}{FINEST}"])
         release(session)
         for store in stores:
-            yield PublishedState(documents=found.pop(store), revisions=written[store])
+            stored = found.pop(store)
+            yield PublishedState(documents=stored.documents, revisions=stored.revisions)
 
 
 def _decoded(decode_document: Callable[[], Value], key: str) -> Value | None:

@@ -126,7 +126,7 @@ def poll(job: Job, last_revision: Hashable) -> Update | None:
     An unchanged job costs one query. The removal of the Asset also removes the documents, so the revision changes.
     """
     with reading() as session:
-        written = state_store.revisions([job.store], None, session)[job.store]
+        written = state_store.revisions([job.store], session)[job.store]
         revision = tuple(sorted(written.items()))
         if revision == last_revision:
             return None

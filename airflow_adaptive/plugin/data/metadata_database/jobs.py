@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 from airflow.models.asset import (
@@ -108,15 +110,17 @@ def _job_documents(prefix: str | None) -> Select[int, str, str]:
 
 def _jobs(documents: Select[int, str, str], session: Session) -> list[Job]:
     """Return the jobs of the documents, which are the jobs that have run."""
-    rows = session.execute(documents).all()
-    names = {row.id: row.name for row in rows}
-    stores = [*dict.fromkeys(StoreKey(row.id, "".join(row.key.rpartition(SEPARATOR)[:2])) for row in rows)]
+    names: dict[int, str] = {}
+    stores: set[StoreKey] = set()
+    for asset_id, name, key in session.execute(documents):
+        names[asset_id] = name
+        stores.add(StoreKey(asset_id, "".join(key.rpartition(SEPARATOR)[:2])))
     ids = [*names]
     inlets, outlets = (_tasks(model, ids, session) for model in (TaskInletAssetReference, TaskOutletAssetReference))
     runners = _runners({id_: inlets.get(id_, set()) & outlets.get(id_, set()) for id_ in ids}, session)
-    scheduled = _scheduled({id_: names[id_] for id_ in ids}, session)
+    scheduled = _scheduled(names, session)
     dag_ids = {
-        id_: frozenset(dag for dag, _ in inlets.get(id_, set()) | outlets.get(id_, set())) | scheduled[id_]
+        id_: frozenset(dag for dag, _ in chain(inlets.get(id_, ()), outlets.get(id_, ()))).union(scheduled.get(id_, ()))
         for id_ in ids
     }
     return [
@@ -173,7 +177,7 @@ def _tasks(model: Any, asset_ids: Sequence[int], session: Session) -> dict[int, 
 
 def _scheduled(assets: Mapping[int, str], session: Session) -> dict[int, set[str]]:
     """Asset -> DAGs that are scheduled on the Asset, on its name or on its URI."""
-    found: dict[int, set[str]] = {asset_id: set() for asset_id in assets}
+    found: defaultdict[int, set[str]] = defaultdict(set)
     by_id = select(DagScheduleAssetReference.asset_id, DagScheduleAssetReference.dag_id)
     for asset_id, dag_id in session.execute(by_id.where(DagScheduleAssetReference.asset_id.in_(assets))):
         found[asset_id].add(dag_id)

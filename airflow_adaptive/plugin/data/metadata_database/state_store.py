@@ -40,6 +40,18 @@ class StoreKey(NamedTuple):
     prefix: str = ""
 
 
+class Stored(NamedTuple):
+    """Documents of one job by key.
+
+    Attributes:
+        documents: content of the documents.
+        revisions: time of the last write of each document.
+    """
+
+    documents: dict[str, Any]
+    revisions: dict[str, datetime]
+
+
 def backend_problem() -> str | None:
     """Return the reason why the state store has no documents of jobs, None if it is in Airflow's database."""
     if issubclass(conf.getimport("state_store", "backend") or MetastoreBackend, MetastoreBackend):
@@ -51,9 +63,16 @@ def backend_problem() -> str | None:
 
 
 def documents(
-    stores: Iterable[StoreKey], keys: Iterable[str] | None, session: Session, time_series: Collection[str] = ()
+    stores: Iterable[StoreKey], keys: Iterable[str] | None, session: Session
 ) -> dict[StoreKey, dict[str, Any]]:
-    """Job -> key -> document. Invalid JSON is omitted, and numbers that JSON does not support are None.
+    """Job -> key -> document. `keys` selects the documents, None selects all documents. Invalid JSON is omitted."""
+    return {store: found.documents for store, found in read(stores, keys, session).items()}
+
+
+def read(
+    stores: Iterable[StoreKey], keys: Iterable[str] | None, session: Session, time_series: Collection[str] = ()
+) -> dict[StoreKey, Stored]:
+    """Job -> documents. Invalid JSON is omitted, and numbers that JSON does not support are None.
 
     Args:
         stores: places of the documents.
@@ -62,17 +81,18 @@ def documents(
         time_series: keys of time series of which only the newest point is needed. The database reads only the begin of these documents:
             the time series of a thousand jobs have 40 MB.
     """
-    found: dict[StoreKey, dict[str, Any]] = {store: {} for store in stores}
+    found = {store: Stored({}, {}) for store in stores}
     model, cut = AssetStateStoreModel, _full_keys(found, time_series)
     begin = case((model.key.in_(cut), func.substr(model.value, 1, BEGIN_CHARACTERS, type_=Text)), else_=model.value)
-    query = select(model.asset_id, model.key, begin if cut else model.value).where(_is_in(found, keys))
-    for asset_id, full_key, value in session.execute(query):
+    query = select(model.asset_id, model.key, begin if cut else model.value, model.updated_at)
+    for asset_id, full_key, value, updated_at in session.execute(query.where(_is_in(found, keys))):
         store, key = _split(asset_id, full_key)
         if store not in found:
             continue
+        found[store].revisions[key] = updated_at
         text = _POINTS.sub("}", value, 1) if full_key in cut else value
         try:
-            found[store][key] = json.loads(text, parse_constant=lambda _: None)
+            found[store].documents[key] = json.loads(text, parse_constant=lambda _: None)
         except (ValueError, RecursionError):
             log.warning("The document %r of Asset %s is ignored because it is not valid JSON", full_key, asset_id)
     return found
@@ -100,13 +120,11 @@ def _split(asset_id: int, full_key: str) -> tuple[StoreKey, str]:
     return StoreKey(asset_id, f"{job}{separator}"), key
 
 
-def revisions(
-    stores: Iterable[StoreKey], keys: Iterable[str] | None, session: Session
-) -> dict[StoreKey, dict[str, datetime]]:
-    """Job -> key -> time of the last write. `keys` selects the documents, None selects all documents."""
+def revisions(stores: Iterable[StoreKey], session: Session) -> dict[StoreKey, dict[str, datetime]]:
+    """Job -> key -> time of the last write of each document."""
     found: dict[StoreKey, dict[str, datetime]] = {store: {} for store in stores}
     model = AssetStateStoreModel
-    for row in session.execute(select(model.asset_id, model.key, model.updated_at).where(_is_in(found, keys))):
+    for row in session.execute(select(model.asset_id, model.key, model.updated_at).where(_is_in(found, None))):
         store, key = _split(row.asset_id, row.key)
         if store in found:
             found[store][key] = row.updated_at

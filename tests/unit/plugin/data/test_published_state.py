@@ -111,12 +111,11 @@ def test_documents_of_many_jobs_are_not_in_memory_at_the_same_time(monkeypatch: 
     """A viewer lists a thousand jobs. Their metrics have millions of values, of which the list needs the last ones."""
     reads: list[int] = []
 
-    def documents(ids: list[int], *_: Any) -> dict[int, dict[str, Any]]:
+    def read(ids: list[int], *_: Any) -> dict[int, state_store.Stored]:
         reads.append(len(ids))
-        return {asset_id: {"desired_state": "running"} for asset_id in ids}
+        return {asset_id: state_store.Stored({"desired_state": "running"}, {}) for asset_id in ids}
 
-    monkeypatch.setattr(state_store, "documents", documents)
-    monkeypatch.setattr(state_store, "revisions", lambda ids, *_: {asset_id: {} for asset_id in ids})
+    monkeypatch.setattr(state_store, "read", read)
     jobs = [
         Job(name=str(n), asset="a", store=state_store.StoreKey(n), dag_ids=frozenset(), tasks=())
         for n in range(2 * JOBS_PER_READ + 20)

@@ -26,7 +26,7 @@ def read(airflow_app: AirflowApp, document: Any, *time_series: str) -> Any:
     asset = state_store.StoreKey(airflow_app.declare("departures"))
     airflow_app.show(asset.asset_id, {KEY: document, "other": document})
     with airflow_app.session() as session:
-        found = state_store.documents([asset], [KEY, "other"], session, time_series)[asset]
+        found = state_store.read([asset], [KEY, "other"], session, time_series)[asset].documents
     assert found["other"] == document
     return found.get(KEY)
 
