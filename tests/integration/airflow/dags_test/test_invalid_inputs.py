@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from airflow_adaptive.job.protocol.codec import decode_status
 from airflow_adaptive.local.airflow import as_text, default_config
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
@@ -106,12 +107,14 @@ class ConnectionFile:
         ports = {"ui-port": urlsplit(cluster.ui_url).port, "rest-port": urlsplit(cluster.rest_url).port}
         self._connection = {"conn_type": "adaptive_spark", "host": cluster.master_url, "extra": ports}
         self._file = file
+        self.expires_at = 0
         backend = "airflow.secrets.local_filesystem.LocalFilesystemBackend"
         kwargs = json.dumps({"connections_file_path": str(file)})
         self.env = {"AIRFLOW__SECRETS__BACKEND": backend, "AIRFLOW__SECRETS__BACKEND_KWARGS": kwargs}
 
     def renew(self, lifetime_s: int) -> None:
-        token = jws(KEY, exp=int(time.time()) + lifetime_s)
+        self.expires_at = int(time.time()) + lifetime_s
+        token = jws(KEY, exp=self.expires_at)
         partial = self._file.with_name("partial.json")
         partial.write_text(json.dumps({"spark_default": self._connection | {"password": token}}))
         partial.replace(self._file)
@@ -135,7 +138,15 @@ def running(home: Path, env: dict[str, str], dag: str) -> Iterator[Path]:
         process.wait()
 
 
-def test_job_continues_after_its_token_has_expired_and_the_log_names_the_connection(home: Path) -> None:
+def driver(home: Path) -> str | None:
+    """Return the id of the driver; None while the driver replaces its status."""
+    try:
+        return decode_status((home / "jobs" / "token" / "status.json").read_bytes()).submission_id
+    except FileNotFoundError:
+        return None
+
+
+def test_job_outlives_its_token_and_the_log_names_the_connection_when_a_driver_needs_the_token(home: Path) -> None:
     with LocalCluster(properties=PROTECTED) as cluster:
         cluster.add_worker(cores=2, memory_mb=1536)
         connection = ConnectionFile(home / "connections.json", cluster)
@@ -150,11 +161,14 @@ def test_job_continues_after_its_token_has_expired_and_the_log_names_the_connect
         connection.renew(TOKEN_S)
         with running(home, connection.env, "token") as log:
             wait_until(executes, TIMEOUT_S, "the output of the job")
+            wait_until(lambda: time.time() > connection.expires_at, TIMEOUT_S, "the end of the token")
+            (home / "input" / "2.txt").write_text("two\n")
+            wait_until(lambda: has_output(2), TIMEOUT_S, "further output of the job")
+            cluster.kill_driver(wait_until(lambda: driver(home), TIMEOUT_S, "the id of the driver"))
             refused = (
                 "set the bearer token that the master's filter requires as the password of connection 'spark_default'"
             )
             wait_until(lambda: refused in log.read_text(), TIMEOUT_S, "the message about the token")
-            (home / "input" / "2.txt").write_text("two\n")
-            wait_until(lambda: has_output(2), TIMEOUT_S, "further output of the job")
             connection.renew(3600)
-            wait_until(lambda: "has another token now" in log.read_text(), TIMEOUT_S, "the new token")
+            (home / "input" / "3.txt").write_text("three\n")
+            wait_until(lambda: has_output(3), TIMEOUT_S, "the output of the next driver")
