@@ -11,6 +11,8 @@ from functools import partial
 from typing import Any, Final
 from unittest.mock import patch
 
+from airflow_adaptive.autoscaling.advisor import policy_to_text
+from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
 from airflow_adaptive.launch import process_resources
 from airflow_adaptive.runtime.publishing.documents import SUMMARY
 from airflow_adaptive.runtime.spec import JobSpec
@@ -54,6 +56,11 @@ OPTIONS: Final[Mapping[str, object]] = {
     "scale_up_controller": "airflow_adaptive.testing.fleet.controller.FleetController",
 }
 """Options of every job: the limits are a few seconds, so that a short simulation contains many of them."""
+
+POLICY: Final = policy_to_text(
+    scheduled_policy(zone="UTC", windows=[window("even", 1, cron="*/2 * * * *", duration="1 min")], look_ahead=None)
+)
+"""Rescale policy of the jobs that have one: one slot in the even minutes, and the declared bounds in the other ones."""
 
 POLL_INTERVAL_CONF: Final = "spark.airflow.adaptive.pollInterval"
 
@@ -181,4 +188,9 @@ class Environment:
         _, folder = BASES[self.storage(job.name).protocol]
         poll_interval_s = self.scenario.poll_interval_s
         spec = small_job(job.name, job.bounds, {**OPTIONS, "poll_interval": f"{poll_interval_s:g} s"})
-        return replace(spec, directory=f"{folder}/{job.name}", conf={POLL_INTERVAL_CONF: str(poll_interval_s)})
+        return replace(
+            spec,
+            directory=f"{folder}/{job.name}",
+            conf={POLL_INTERVAL_CONF: str(poll_interval_s)},
+            rescale_policy=POLICY if job.has_policy else None,
+        )

@@ -30,6 +30,7 @@ class PlannedJob:
         retries: number of retries of its task.
         documents: number of journal documents from the time before the simulation.
         batch_s: least duration of a batch, and of the pause of a query without new records, seconds.
+        has_policy: whether a rescale policy advises the bounds of the job.
     """
 
     name: str
@@ -41,6 +42,7 @@ class PlannedJob:
     retries: int = 0
     documents: int = 0
     batch_s: float = 1.0
+    has_policy: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,6 +72,9 @@ STORAGE_KINDS: Final = (("s3", "s3-compatible"), ("gs",), ("hdfs", "disk"))
 OVERSIZED_SHARE: Final = 0.25
 """Part of the scenarios in which one job requires more slots than the cluster can have."""
 
+POLICY_SHARE: Final = 0.25
+"""Part of the scenarios in which about half of the jobs have a rescale policy."""
+
 EVENTS: Final = (4, 18)
 """Smallest and largest number of events in a scenario of a few jobs."""
 
@@ -94,7 +97,7 @@ def scenario_of(seed: int, jobs: int | None = None) -> Scenario:
         events=_events(random, count),
         poll_interval_s=pace.choice((1.0, 2.0)),
     )
-    return _with_oversized_job(scenario, Random(f"{seed} oversized job"))
+    return _with_policies(_with_oversized_job(scenario, Random(f"{seed} oversized job")), Random(f"{seed} policy"))
 
 
 def _with_oversized_job(scenario: Scenario, random: Random) -> Scenario:
@@ -113,6 +116,14 @@ def _with_oversized_job(scenario: Scenario, random: Random) -> Scenario:
     )
     events = tuple(sorted((*scenario.events, step), key=lambda event: event.at))
     return replace(scenario, jobs=(*others, oversized), events=events)
+
+
+def _with_policies(scenario: Scenario, random: Random) -> Scenario:
+    """Let some jobs of some scenarios have a rescale policy."""
+    if random.random() >= POLICY_SHARE:
+        return scenario
+    jobs = tuple(replace(job, has_policy=random.choice((False, True))) for job in scenario.jobs)
+    return replace(scenario, jobs=jobs)
 
 
 def _job(random: Random, pace: Random, number: int, storages: int, connections: int) -> PlannedJob:

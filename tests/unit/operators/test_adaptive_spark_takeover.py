@@ -5,6 +5,7 @@ import pytest
 from airflow_adaptive.declaration.declared_job import DeclaredJob
 from airflow_adaptive.ports import JobDirectoryError
 from airflow_adaptive.testing.scenario import Scenario
+from tests.support.airflow.fake_supervisor import api_server_error
 from tests.support.airflow.operator_fakes import FakeInstance, begin_log, deferral, staged
 
 pytestmark = pytest.mark.usefixtures("spark_default")
@@ -58,3 +59,12 @@ def test_job_whose_end_an_earlier_try_could_not_report_does_not_run_again(
     airflow.asset_states = {"desired_state": {"value": "running"}}
     trigger = deferral(make().execute, {"ti": FakeInstance(try_number=2)})
     assert (trigger.spec["attempt"] == owner) is is_continued
+
+
+@pytest.mark.parametrize("outcome", ["FINISHED", "SUSPENDED"])
+def test_error_of_the_withdrawal_does_not_let_the_next_try_run_a_job_that_has_ended(make, airflow, task_log, outcome):
+    """The request is withdrawn, and the response is lost: the next try would not know that the job has ended."""
+    airflow.error = api_server_error()
+    event = {"status": "finished", "outcome": outcome, "restarts": 0, "rescales": 0}
+    assert make().execute_complete({"ti": FakeInstance()}, event)["outcome"] == outcome
+    assert "The desired state of job 'departures' was not withdrawn: API_SERVER_ERROR" in task_log()

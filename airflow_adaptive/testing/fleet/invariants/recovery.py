@@ -126,7 +126,8 @@ class Recovery:
         )
 
     def _requested(self, job: str) -> Mapping[str, Any]:
-        documents = (self._document(job, key) for key in (REQUIREMENTS, CALENDAR))
+        keys = (REQUIREMENTS,) if self._env.jobs[job].has_policy else (REQUIREMENTS, CALENDAR)  # by precedence
+        documents = (self._document(job, key) for key in keys)
         value = next((value for document in documents if (value := requested_value(document))), None)
         bounds = {} if value is None else decode_bounds(value)
         return {vertex: {"lower": lower, "upper": upper} for vertex, (lower, upper) in bounds.items()}

@@ -42,5 +42,11 @@ def test_some_scenarios_have_one_job_that_requires_more_slots_than_the_cluster_c
     assert {len(jobs) for jobs in oversized} == {0, 1}
 
 
+def test_some_jobs_of_some_scenarios_have_a_rescale_policy():
+    policies = [{job.has_policy for job in scenario_of(seed).jobs} for seed in range(100)]
+    assert {False} in policies
+    assert {False, True} in policies
+
+
 def test_the_number_of_jobs_can_be_given():
     assert len(scenario_of(1, jobs=40).jobs) == 40

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -121,6 +122,16 @@ def test_a_request_that_the_job_does_not_follow_is_found(environment):
     assert violated(environment) == "requests"
     store["summary"] = {"requirements": {"job": {"lower": 1, "upper": 2}}}
     Recovery(environment).check()
+
+
+def test_a_rescale_policy_has_precedence_over_the_calendar_and_not_over_a_user(environment):
+    environment.jobs["job-0"] = replace(environment.jobs["job-0"], has_policy=True)
+    store = environment.airflow.api.database.asset_states["adaptive://job/job-0"]
+    store[CALENDAR] = accepted(environment, "job-0", CALENDAR, upper=2)
+    store["summary"] = {"requirements": {"job": {"lower": 1, "upper": 3}}}
+    Recovery(environment).check()
+    store[REQUIREMENTS] = accepted(environment, "job-0", REQUIREMENTS, upper=2)
+    assert violated(environment) == "requests"
 
 
 def test_an_unhandled_exception_is_found(environment):
