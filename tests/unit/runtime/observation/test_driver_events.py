@@ -72,7 +72,8 @@ def test_lease_of_a_driver_that_the_cluster_does_not_know_expires_after_its_marg
         (
             None,
             SubmissionStatus(state=SubmissionState.FINISHED),
-            "SCRIPT_WITHOUT_JOB: the script ended without a streaming query: start a query in the script, or call AdaptiveJob(...).run()",
+            "SCRIPT_WITHOUT_JOB: the script ended without a streaming query: start a query in the script, or call AdaptiveJob(...).run(); if the "
+            "script is a batch, set job_type='batch'",
         ),
     ],
     ids=["lost", "orphaned", "without a query"],

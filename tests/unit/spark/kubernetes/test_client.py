@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -16,8 +15,6 @@ from airflow_adaptive.ports import (
     ClusterRefusedError,
     ClusterUnreachableError,
     DriverLog,
-    DriverSubmission,
-    LogPages,
     NotSubmittedError,
     SubmissionRefusedError,
     SubmissionState,
@@ -26,6 +23,7 @@ from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
 from airflow_adaptive.spark.kubernetes.client import KubernetesCluster
 from airflow_adaptive.spark.kubernetes.driver.names import DriverIdentity, job_name
+from tests.support.kubernetes.client.connected import client_of, submission
 from tests.support.kubernetes.client.fake_api import FakeApi, failure
 
 ROOT = "/api/v1/namespaces/team-a"
@@ -38,24 +36,6 @@ pytestmark = pytest.mark.asyncio
 async def server() -> AsyncIterator[FakeApi]:
     async with FakeApi().running() as running:
         yield running
-
-
-@asynccontextmanager
-async def client_of(server: FakeApi, **fields: Any) -> AsyncIterator[KubernetesCluster]:
-    secret_env = {"TOKEN": "t0ps3cret"}
-    address = KubernetesAddress(
-        server="https://api", namespace="team-a", secret_env=secret_env, max_cpu_millicores=4000, **fields
-    )
-    client = KubernetesCluster(address, server, SystemClock())
-    try:
-        yield client
-    finally:
-        await client.close()
-
-
-def submission(epoch: int = 1, nonce: str = "n", name: str = "departures") -> DriverSubmission:
-    conf = {"spark.kubernetes.container.image": "spark:4"}
-    return DriverSubmission(name=name, epoch=epoch, nonce=nonce, script="/jobs/run.py", conf=conf)
 
 
 def refuse(server: FakeApi, request: str, response: web.Response | None) -> None:
@@ -307,26 +287,6 @@ async def test_status_is_unknown_without_a_pod(server: FakeApi) -> None:
             assert (await client.status(unknown)).state is SubmissionState.UNKNOWN
             await client.kill(unknown)
             assert await client.driver_log(unknown) == DriverLog()
-
-
-async def test_a_driver_is_known_at_once_after_its_submission(server: FakeApi) -> None:
-    async with client_of(server) as client:
-        await client.snapshot()
-        submitted = await client.submit(submission())
-        assert (await client.status(submitted)).state is SubmissionState.SUBMITTED
-        snapshot = await client.snapshot()
-    assert snapshot.drivers[submitted].state is SubmissionState.SUBMITTED
-    assert snapshot.names == {POD: "departures"}
-    assert snapshot.master_url == "k8s://https://api"
-
-
-async def test_the_log_of_a_driver_has_a_page_if_the_cluster_has_a_log_collector(server: FakeApi) -> None:
-    async with client_of(server, log_url="https://logs/{namespace}/{pod}") as client:
-        submitted = await client.submit(submission())
-        page = f"https://logs/team-a/{POD}"
-        assert (await client.snapshot()).log_pages == {submitted: LogPages(stdout=page, stderr=page)}
-    async with client_of(server) as client:
-        assert (await client.snapshot()).log_pages == {}
 
 
 async def test_a_kill_deletes_the_pod_of_this_driver_only(server: FakeApi) -> None:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from airflow_adaptive.ports import ActiveDriver, Resources, SubmissionState
-from airflow_adaptive.runtime.clock import SystemClock
-from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
-from airflow_adaptive.spark.kubernetes.client import KubernetesCluster
-from airflow_adaptive.spark.kubernetes.driver.names import EXECUTOR_REQUEST
+import pytest
+
+from airflow_adaptive.ports import ActiveDriver, LogPages, Resources, SubmissionState
+from airflow_adaptive.spark.kubernetes.driver.names import EXECUTOR_REQUEST, DriverIdentity
 from airflow_adaptive.spark.kubernetes.driver.pod_template import EXECUTOR_CONTAINER
 from airflow_adaptive.spark.kubernetes.driver.status import CONTAINER
 from airflow_adaptive.spark.kubernetes.executor_requests import to_annotation
+from tests.support.kubernetes.client.connected import client_of, submission
 from tests.support.kubernetes.client.fake_api import FakeApi
 
 ROOT = "/api/v1/namespaces/team-a"
+POD = DriverIdentity("departures", 1, "n").pod
 RUNNING: dict[str, Any] = {"running": {}}
 NO_IMAGE: dict[str, Any] = {"waiting": {"reason": "ErrImagePull", "message": "spark:9: not found"}}
 
@@ -43,19 +44,14 @@ def driver_in(*pods: dict[str, Any], events: tuple[str, ...] = ()) -> ActiveDriv
     """Return the only driver in the snapshot of a namespace with these pods and warnings."""
 
     async def read() -> ActiveDriver:
-        address = KubernetesAddress(server="https://api", namespace="team-a", max_cpu_millicores=4000)
-        async with FakeApi().running() as server:
+        async with FakeApi().running() as server, client_of(server) as client:
             for each in pods:
                 server.put(f"{ROOT}/pods", each)
             for number, message in enumerate(events):
                 event = {"metadata": {"name": f"e{number}"}, "reason": "FailedMount", "message": message}
                 server.put(f"{ROOT}/events", event)
-            client = KubernetesCluster(address, server, SystemClock())
-            try:
-                [found] = (await client.snapshot()).drivers.values()
-                return found
-            finally:
-                await client.close()
+            [found] = (await client.snapshot()).drivers.values()
+            return found
 
     return asyncio.run(read())
 
@@ -81,3 +77,26 @@ def test_an_executor_with_another_request_than_the_calculated_one_is_reported() 
 def test_a_running_driver_without_executors_has_no_reason() -> None:
     found = driver_in(driver(RUNNING))
     assert (found.state, found.message, found.can_start) == (SubmissionState.RUNNING, "", True)
+
+
+@pytest.mark.asyncio
+async def test_a_driver_is_known_at_once_after_its_submission() -> None:
+    async with FakeApi().running() as server, client_of(server) as client:
+        await client.snapshot()
+        submitted = await client.submit(submission())
+        assert (await client.status(submitted)).state is SubmissionState.SUBMITTED
+        snapshot = await client.snapshot()
+    assert snapshot.drivers[submitted].state is SubmissionState.SUBMITTED
+    assert snapshot.names == {POD: "departures"}
+    assert snapshot.master_url == "k8s://https://api"
+
+
+@pytest.mark.asyncio
+async def test_the_log_of_a_driver_has_a_page_if_the_cluster_has_a_log_collector() -> None:
+    page = f"https://logs/team-a/{POD}"
+    async with FakeApi().running() as server:
+        async with client_of(server, log_url="https://logs/{namespace}/{pod}") as client:
+            submitted = await client.submit(submission())
+            assert (await client.snapshot()).log_pages == {submitted: LogPages(stdout=page, stderr=page)}
+        async with client_of(server) as client:
+            assert (await client.snapshot()).log_pages == {}
