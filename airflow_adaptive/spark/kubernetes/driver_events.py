@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -18,10 +20,7 @@ log = logging.getLogger(__name__)
 Json = Mapping[str, Any]
 
 INTERVAL_S: Final = 3.0
-"""Shortest time between two reads of the events of a driver."""
-
-MOST_DRIVERS: Final = 1000
-"""Drivers whose newest read is known."""
+"""Shortest time between two reads of the events of a namespace."""
 
 MISSING_VOLUME: Final = re.compile(
     r"FailedMount: .*(not found|references non-existent|hostPath type check failed)", re.IGNORECASE
@@ -30,56 +29,61 @@ MISSING_VOLUME: Final = re.compile(
 IN_STATUS: Final = ("Failed", "BackOff")
 """Reasons of events about images and containers, which the status of the pod explains a moment later."""
 
+SELECTOR: Final = ",".join(["involvedObject.kind=Pod", "type=Warning", *(f"reason!={reason}" for reason in IN_STATUS)])
+
 PUBLISHED_LATER: Final = "kube-root-ca.crt"
 """ConfigMap that the controllers add to a new namespace."""
 
 
 class DriverEvents:
-    """Explains why drivers wait on a node. The account may lack the permission to list events, which only costs the explanation."""
+    """Explains why drivers wait on a node. The account may lack the permission to list events, which only costs the explanation.
+
+    The API server reads all events of a namespace to find those of one pod. One list therefore serves all drivers that wait.
+    """
 
     def __init__(self, api: KubernetesApi, namespace: str, clock: Clock) -> None:
         """Send nothing yet."""
         self._api = api
         self._path = f"/api/v1/namespaces/{namespace}/events"
         self._clock = clock
-        self._explained: dict[str, tuple[float, str]] = {}
-        """Uid of a pod -> time of the newest read, and its result."""
+        self._reading = asyncio.Lock()
+        self._read_s = -math.inf
+        self._warnings: Sequence[Json] = ()
 
     async def explain(self, pod: Json, status: SubmissionStatus) -> SubmissionStatus:
         """Return the status, with the cause of a wait on a node that the status does not contain."""
         if status.state is not SubmissionState.SUBMITTED or status.message or not pod["spec"].get("nodeName"):
             return status
-        cause = await self._cause(pod)
+        events = [event for event in await self._read() if _explains(event, pod)]
+        newest: Json = max(events, key=_time, default={})
+        cause = ": ".join(" ".join(str(newest[part]).split()) for part in ("reason", "message") if newest.get(part))
         is_final = MISSING_VOLUME.search(cause) is not None
         return replace(status, message=f"{cause}: {VOLUME_ADVICE}" if is_final else cause, can_start=not is_final)
 
-    async def _cause(self, pod: Json) -> str:
-        uid, now = pod["metadata"]["uid"], self._clock.elapsed
-        read_s, cause = self._explained.pop(uid, (now - INTERVAL_S, ""))
-        if now - read_s >= INTERVAL_S:
-            read_s, cause = now, await self._newest(pod)
-        self._explained[uid] = read_s, cause
-        while len(self._explained) > MOST_DRIVERS:
-            del self._explained[next(iter(self._explained))]
-        return cause
+    async def _read(self) -> Sequence[Json]:
+        """Return the warnings about the pods of the namespace, which are at most `INTERVAL_S` old."""
+        async with self._reading:
+            if self._clock.elapsed - self._read_s >= INTERVAL_S:
+                self._read_s = self._clock.elapsed
+                self._warnings = await self._list()
+            return self._warnings
 
-    async def _newest(self, pod: Json) -> str:
-        selector = f"involvedObject.uid={pod['metadata']['uid']},type=Warning"
+    async def _list(self) -> Sequence[Json]:
         try:
-            page = await self._api.request("GET", self._path, query={"fieldSelector": selector})
+            page = await self._api.request("GET", self._path, query={"fieldSelector": SELECTOR})
         except ApiError as error:
-            log.debug("The events of %s cannot be read: %s", pod["metadata"]["name"], error)
-            return ""
-        events = (event for event in page["items"] if _explains(event, pod))
-        newest: Json = max(events, key=_time, default={})
-        return ": ".join(" ".join(str(newest[part]).split()) for part in ("reason", "message") if newest.get(part))
+            log.debug("The events of %s cannot be read: %s", self._path, error)
+            return ()
+        events: Sequence[Json] = page["items"]
+        return events
 
 
 def _explains(event: Json, pod: Json) -> bool:
-    """Return whether an event explains a wait: the status does not, and what is missing is not created after the pod as usual."""
+    """Return whether an event explains the wait of a pod: what is missing is not created after the pod as usual."""
     # The ConfigMap and the Secret of the driver have the name of the pod.
     created_later, message = (pod["metadata"]["name"], PUBLISHED_LATER), str(event.get("message"))
-    return event.get("reason") not in IN_STATUS and not any(name in message for name in created_later)
+    is_of_pod = event["involvedObject"].get("uid") == pod["metadata"]["uid"]
+    return is_of_pod and not any(name in message for name in created_later)
 
 
 def _time(event: Json) -> str:

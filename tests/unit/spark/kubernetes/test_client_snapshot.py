@@ -48,8 +48,12 @@ def driver_in(*pods: dict[str, Any], events: tuple[str, ...] = ()) -> ActiveDriv
             for each in pods:
                 server.put(f"{ROOT}/pods", each)
             for number, message in enumerate(events):
-                event = {"metadata": {"name": f"e{number}"}, "reason": "FailedMount", "message": message}
-                server.put(f"{ROOT}/events", event)
+                event = {
+                    "metadata": {"name": f"e{number}"},
+                    "involvedObject": {"uid": "uid-1"},
+                    "reason": "FailedMount",
+                }
+                server.put(f"{ROOT}/events", {**event, "message": message})
             [found] = (await client.snapshot()).drivers.values()
             return found
 

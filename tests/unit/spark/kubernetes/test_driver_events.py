@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -9,10 +10,9 @@ import pytest
 import pytest_asyncio
 
 from airflow_adaptive.ports import SubmissionState, SubmissionStatus
-from airflow_adaptive.spark.kubernetes import driver_events
 from airflow_adaptive.spark.kubernetes.api.requests import KubernetesApi
-from airflow_adaptive.spark.kubernetes.driver_events import DriverEvents
-from airflow_adaptive.testing.fakes.virtual_time import VirtualClock
+from airflow_adaptive.spark.kubernetes.driver_events import INTERVAL_S, DriverEvents
+from airflow_adaptive.testing.fakes.manual_clock import ManualClock
 from tests.support.kubernetes.client.fake_api import FakeApi, failure
 
 pytestmark = pytest.mark.asyncio
@@ -29,17 +29,18 @@ async def server() -> AsyncIterator[FakeApi]:
 
 
 def add(
-    server: FakeApi, name: str, message: str, reason: str = "FailedMount", at: str = "2026-01-01T00:00:00Z"
+    server: FakeApi, message: str, reason: str = "FailedMount", at: str = "2026-01-01T00:00:00Z", uid: str = "u1"
 ) -> None:
-    server.put(PATH, {"metadata": {"name": name}, "reason": reason, "message": message, "lastTimestamp": at})
+    event = {"involvedObject": {"uid": uid}, "reason": reason, "message": message, "lastTimestamp": at}
+    server.put(PATH, {"metadata": {"name": f"{uid}-{at}"}, **event})
 
 
 async def explain(server: FakeApi, pod: dict[str, Any] = POD, status: SubmissionStatus = WAITING) -> SubmissionStatus:
-    return await DriverEvents(KubernetesApi(server, 10), "team-a", VirtualClock()).explain(pod, status)
+    return await DriverEvents(KubernetesApi(server, 10), "team-a", ManualClock()).explain(pod, status)
 
 
 async def test_a_volume_that_does_not_exist_is_named_with_the_remedy(server: FakeApi) -> None:
-    add(server, "e1", 'MountVolume.SetUp failed for volume "keys" : secret "keys" not found')
+    add(server, 'MountVolume.SetUp failed for volume "keys" : secret "keys" not found')
     explained = await explain(server)
     assert explained.message.startswith(
         'FailedMount: MountVolume.SetUp failed for volume "keys" : secret "keys" not found: create what'
@@ -48,21 +49,28 @@ async def test_a_volume_that_does_not_exist_is_named_with_the_remedy(server: Fak
 
 
 async def test_the_newest_other_warning_is_reported_and_the_driver_may_start(server: FakeApi) -> None:
-    add(server, "e1", "old", at="2026-01-01T00:00:00Z")
-    add(server, "e2", "timed out\nwaiting", "FailedAttachVolume", at="2026-01-01T00:00:09Z")
+    add(server, "old", at="2026-01-01T00:00:00Z")
+    add(server, "timed out\nwaiting", "FailedAttachVolume", at="2026-01-01T00:00:09Z")
     explained = await explain(server)
     assert (explained.message, explained.can_start) == ("FailedAttachVolume: timed out waiting", True)
 
 
 @pytest.mark.parametrize("name", ["copy-1-abc", "kube-root-ca.crt"])
 async def test_objects_that_are_created_after_the_pod_are_no_cause(server: FakeApi, name: str) -> None:
-    add(server, "e1", f'MountVolume.SetUp failed for volume "files" : configmap "{name}" not found')
+    add(server, f'MountVolume.SetUp failed for volume "files" : configmap "{name}" not found')
+    assert await explain(server) == WAITING
+
+
+async def test_the_warnings_of_other_pods_are_no_cause(server: FakeApi) -> None:
+    add(server, "timed out", uid="u2")
     assert await explain(server) == WAITING
 
 
 async def test_images_are_left_to_the_status_of_the_pod(server: FakeApi) -> None:
-    add(server, "e1", 'Failed to pull image "spark:9": not found', "Failed")
-    assert await explain(server) == WAITING
+    selectors: list[str] = []
+    server.answer = lambda request: selectors.append(request.query["fieldSelector"])
+    await explain(server)
+    assert selectors == ["involvedObject.kind=Pod,type=Warning,reason!=Failed,reason!=BackOff"]
 
 
 @pytest.mark.parametrize(
@@ -85,14 +93,19 @@ async def test_an_account_that_may_not_list_events_loses_the_explanation_only(se
     assert await explain(server) == WAITING
 
 
-async def test_events_are_read_at_a_slow_rate(server: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver_events, "MOST_DRIVERS", 1)
-    clock = VirtualClock()
+async def test_one_read_at_a_slow_rate_serves_all_drivers_that_wait(server: FakeApi) -> None:
+    clock = ManualClock()
     events = DriverEvents(KubernetesApi(server, 10), "team-a", clock)
-    other = {**POD, "metadata": {"name": "other", "uid": "u2"}}
-    for _ in range(3):
-        await events.explain(POD, WAITING)
+    pods = [{**POD, "metadata": {"name": f"copy-{number}", "uid": f"u{number}"}} for number in range(300)]
+    add(server, "timed out", uid="u299")
+
+    async def explained() -> list[str]:
+        return [found.message for found in await asyncio.gather(*(events.explain(pod, WAITING) for pod in pods))]
+
+    assert await explained() == [*[""] * 299, "FailedMount: timed out"]
+    await clock.sleep(INTERVAL_S - 0.1)
+    await explained()
     assert len(server.requests) == 1
-    await events.explain(other, WAITING)
-    await events.explain(POD, WAITING)  # The read of the first pod is forgotten.
-    assert len(server.requests) == 3
+    await clock.sleep(0.2)
+    await explained()
+    assert len(server.requests) == 2
