@@ -1,12 +1,18 @@
-"""Selects the tests that an existing cluster allows."""
+"""The namespace and the client of tests of the control plane, and the selection of the tests that an existing cluster allows."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
+import pytest_asyncio
 
+from airflow_adaptive.spark.kubernetes.client import KubernetesCluster as Client
+from tests.support.kubernetes.client.api_sources import cluster_client
+from tests.support.kubernetes.cluster import KubernetesCluster
 from tests.support.kubernetes.fixtures import stays_in_namespace
+from tests.support.kubernetes.namespace import Namespace, created_namespace
 from tests.support.kubernetes.requirements import CONTEXT_VARIABLE
 
 
@@ -18,3 +24,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     deselected = [item for item in here if not stays_in_namespace(item)]
     config.hook.pytest_deselected(items=deselected)
     items[:] = [item for item in items if item not in deselected]
+
+
+@pytest.fixture
+def team(kubernetes_control_plane: KubernetesCluster) -> Iterator[Namespace]:
+    """A namespace of a test that needs no nodes."""
+    control_plane = kubernetes_control_plane.control_plane
+    with control_plane.api(control_plane.admin) as api, created_namespace(api) as created:
+        yield created
+
+
+@pytest_asyncio.fixture
+async def client(kubernetes_control_plane: KubernetesCluster, team: Namespace) -> AsyncIterator[Client]:
+    """A client for the namespace, with the account of the administrator."""
+    async with cluster_client(kubernetes_control_plane.control_plane, team.name) as created:
+        yield created

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from airflow_adaptive.local.waiting import wait_until, wait_until_async
 from airflow_adaptive.ports import (
@@ -23,25 +21,12 @@ from airflow_adaptive.spark.kubernetes.driver.names import DriverIdentity
 from tests.support.kubernetes.client.api_sources import cluster_client
 from tests.support.kubernetes.cluster import KubernetesCluster
 from tests.support.kubernetes.images import SPARK
-from tests.support.kubernetes.namespace import Namespace, created_namespace
+from tests.support.kubernetes.namespace import Namespace
 
 POD = DriverIdentity("departures", 1, "n").pod
 PODS_ONLY = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["create", "list", "watch", "delete"]}]
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(240)]
-
-
-@pytest.fixture
-def team(kubernetes_control_plane: KubernetesCluster) -> Iterator[Namespace]:
-    control_plane = kubernetes_control_plane.control_plane
-    with control_plane.api(control_plane.admin) as api, created_namespace(api) as created:
-        yield created
-
-
-@pytest_asyncio.fixture
-async def client(kubernetes_control_plane: KubernetesCluster, team: Namespace) -> AsyncIterator[Client]:
-    async with cluster_client(kubernetes_control_plane.control_plane, team.name) as created:
-        yield created
 
 
 def submission(epoch: int = 1, template: dict[str, Any] | None = None, **parts: Any) -> DriverSubmission:

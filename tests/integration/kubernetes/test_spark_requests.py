@@ -20,7 +20,7 @@ from airflow_adaptive.spark.kubernetes.capacity.planned_pod import planned_drive
 from airflow_adaptive.spark.kubernetes.capacity.pod_requests import pod_request
 from tests.support.kubernetes.api import Json
 from tests.support.kubernetes.cluster import KubernetesCluster
-from tests.support.kubernetes.namespace import Namespace, created_namespace
+from tests.support.kubernetes.namespace import Namespace
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -78,13 +78,6 @@ DRIVERS: list[dict[str, str]] = [
         "spark.memory.offHeap.size": "250m",
     },
 ]
-
-
-@pytest.fixture
-def team(kubernetes_control_plane: KubernetesCluster) -> Iterator[Namespace]:
-    control_plane = kubernetes_control_plane.control_plane
-    with control_plane.api(control_plane.admin) as api, created_namespace(api) as created:
-        yield created
 
 
 @pytest.fixture

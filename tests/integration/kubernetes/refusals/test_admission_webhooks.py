@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-import pytest_asyncio
 
 from airflow_adaptive.local.waiting import wait_until
 from airflow_adaptive.ports import DriverSubmission, NotSubmittedError, SubmissionRefusedError
 from airflow_adaptive.spark.kubernetes.client import KubernetesCluster as Client
-from tests.support.kubernetes.client.api_sources import cluster_client
 from tests.support.kubernetes.client.refusals import accepts_driver
 from tests.support.kubernetes.cluster import KubernetesCluster
 from tests.support.kubernetes.namespace import Namespace, created_namespace
@@ -60,12 +58,6 @@ class Failure(Refusal):
 def team(kubernetes_control_plane: KubernetesCluster) -> Iterator[Namespace]:
     control_plane = kubernetes_control_plane.control_plane
     with control_plane.api(control_plane.admin) as api, created_namespace(api) as created:
-        yield created
-
-
-@pytest_asyncio.fixture
-async def client(kubernetes_control_plane: KubernetesCluster, team: Namespace) -> AsyncIterator[Client]:
-    async with cluster_client(kubernetes_control_plane.control_plane, team.name) as created:
         yield created
 
 
