@@ -171,7 +171,7 @@ def _reported_end(failure: Failure, submission: SubmissionStatus | None) -> Fail
 def _end_of_process(submission: SubmissionStatus, name: str | None) -> str:
     reason = f": {submission.message}" if submission.message else ""
     worker = submission.worker_address
-    output = f"; see its stderr in folder {name} of worker {worker}" if worker else ""
+    output = f"; the output of driver {name} is on {worker}" if worker else ""
     return f"the driver's process has ended ({submission.state}){reason}{output}"
 
 
