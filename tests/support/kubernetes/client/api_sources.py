@@ -43,19 +43,23 @@ class KubeconfigSource:
         self.server = server or control_plane.url
         self.renewals = 0
         self._control_plane = control_plane
+        self._loading = asyncio.Lock()
         self._client: ApiClient | None = None
 
     async def client(self) -> ApiClient:
-        if self._client is None:
-            file = self._control_plane.write_kubeconfig("product", self.credentials)
-            self._client = await config.new_client_from_config(str(file), "product")
-            self._client.configuration.host = self.server
-        return self._client
+        async with self._loading:
+            if self._client is None:
+                file = self._control_plane.write_kubeconfig("product", self.credentials)
+                self._client = await config.new_client_from_config(str(file), "product")
+                self._client.configuration.host = self.server
+            return self._client
 
     async def renew(self, refused: ApiClient) -> bool:
-        self.renewals += 1
-        await refused.close()
-        self._client = None
+        async with self._loading:
+            if self._client is refused:
+                self.renewals += 1
+                self._client = None
+                await refused.close()
         return True
 
     def explain_refusal(self) -> str:
