@@ -27,7 +27,6 @@ class KubeconfigSource:
 
     Attributes:
         credentials: credentials of the next client.
-        renewals: number of renewals.
         server: URL to which the clients connect.
     """
 
@@ -41,7 +40,6 @@ class KubeconfigSource:
         """
         self.credentials = credentials
         self.server = server or control_plane.url
-        self.renewals = 0
         self._control_plane = control_plane
         self._loading = asyncio.Lock()
         self._client: ApiClient | None = None
@@ -57,7 +55,6 @@ class KubeconfigSource:
     async def renew(self, refused: ApiClient) -> bool:
         async with self._loading:
             if self._client is refused:
-                self.renewals += 1
                 self._client = None
                 await refused.close()
         return True
