@@ -64,8 +64,10 @@ class DriverEvents:
         """Return the warnings about the pods of the namespace, which are at most `INTERVAL_S` old."""
         async with self._reading:
             if self._clock.elapsed - self._read_s >= INTERVAL_S:
-                self._read_s = self._clock.elapsed
                 self._warnings = await self._list()
+                self._read_s = (
+                    self._clock.elapsed
+                )  # A list that takes longer than the interval serves all that wait for it.
             return self._warnings
 
     async def _list(self) -> Sequence[Json]:

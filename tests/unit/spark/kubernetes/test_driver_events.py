@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -109,3 +110,11 @@ async def test_one_read_at_a_slow_rate_serves_all_drivers_that_wait(server: Fake
     await clock.sleep(0.2)
     await explained()
     assert len(server.requests) == 2
+
+
+async def test_a_read_that_takes_longer_than_the_interval_serves_all_drivers_that_wait(server: FakeApi) -> None:
+    clock = ManualClock()
+    events = DriverEvents(KubernetesApi(server, 10), "team-a", clock)
+    server.answer = lambda _: clock._advance(timedelta(seconds=2 * INTERVAL_S))
+    await asyncio.gather(*(events.explain(POD, WAITING) for _ in range(6)))
+    assert len(server.requests) == 1
