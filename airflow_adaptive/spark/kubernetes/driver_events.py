@@ -30,6 +30,7 @@ IN_STATUS: Final = ("Failed", "BackOff")
 """Reasons of events about images and containers, which the status of the pod explains a moment later."""
 
 SELECTOR: Final = ",".join(["involvedObject.kind=Pod", "type=Warning", *(f"reason!={reason}" for reason in IN_STATUS)])
+"""Field selector of the events that may explain a wait."""
 
 PUBLISHED_LATER: Final = "kube-root-ca.crt"
 """ConfigMap that the controllers add to a new namespace."""
@@ -65,9 +66,8 @@ class DriverEvents:
         async with self._reading:
             if self._clock.elapsed - self._read_s >= INTERVAL_S:
                 self._warnings = await self._list()
-                self._read_s = (
-                    self._clock.elapsed
-                )  # A list that takes longer than the interval serves all that wait for it.
+                # The interval begins after the list, so a list that takes longer serves all that wait for it.
+                self._read_s = self._clock.elapsed
             return self._warnings
 
     async def _list(self) -> Sequence[Json]:

@@ -101,11 +101,11 @@ def _removed(folder: Path) -> bool:
             cgroup.rmdir()
     with suppress(subprocess.CalledProcessError):
         ip("link", "delete", folder.name)
-    _remove_shared_folders()
+    remove_unused_folders()
     return not remains(folder)
 
 
-def _remove_shared_folders() -> None:
+def remove_unused_folders() -> None:
     """Remove the folders that no other cluster uses, and the socket of a kubelet that ended."""
     kubelet = DEVICE_PLUGINS / "kubelet.sock"
     with socket.socket(socket.AF_UNIX) as client:

@@ -56,6 +56,7 @@ class Failure(Refusal):
 
 @pytest.fixture
 def team(kubernetes_control_plane: KubernetesCluster) -> Iterator[Namespace]:
+    """A namespace without accounts and nodes, in place of the one that the other refusals need."""
     control_plane = kubernetes_control_plane.control_plane
     with control_plane.api(control_plane.admin) as api, created_namespace(api) as created:
         yield created

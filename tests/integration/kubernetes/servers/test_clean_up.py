@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from airflow_adaptive.local.waiting import wait_until
-from tests.support.kubernetes.clean_up import SHARED_FOLDERS, remains, remove_abandoned
+from tests.support.kubernetes.clean_up import SHARED_FOLDERS, remains, remove_abandoned, remove_unused_folders
 from tests.support.kubernetes.processes import processes_of
 from tests.support.repository import ROOT
 
@@ -45,7 +45,8 @@ def shared_folders() -> set[Path]:
 
 @pytest.fixture
 def before() -> set[Path]:
-    """The shared folders that exist before the test starts a cluster."""
+    """The shared folders that exist before the test starts a cluster, without those that an earlier cluster left empty."""
+    remove_unused_folders()
     return shared_folders()
 
 
@@ -76,7 +77,7 @@ def test_nothing_remains_after_the_end(before: set[Path], owner: subprocess.Pope
     assert owner.returncode == 0
     assert remains(folder) == []
     assert not folder.exists()
-    assert shared_folders() <= before
+    assert shared_folders() == before
     assert list(Path("/sys/fs/cgroup").glob(f"**/{folder.name}")) == []
 
 

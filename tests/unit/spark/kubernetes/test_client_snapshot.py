@@ -48,12 +48,8 @@ def driver_in(*pods: dict[str, Any], events: tuple[str, ...] = ()) -> ActiveDriv
             for each in pods:
                 server.put(f"{ROOT}/pods", each)
             for number, message in enumerate(events):
-                event = {
-                    "metadata": {"name": f"e{number}"},
-                    "involvedObject": {"uid": "uid-1"},
-                    "reason": "FailedMount",
-                }
-                server.put(f"{ROOT}/events", {**event, "message": message})
+                event = {"involvedObject": {"uid": "uid-1"}, "reason": "FailedMount", "message": message}
+                server.put(f"{ROOT}/events", {"metadata": {"name": f"e{number}"}, **event})
             [found] = (await client.snapshot()).drivers.values()
             return found
 
