@@ -6,7 +6,7 @@ This module needs the extra `kafka`: Airflow's Kafka provider reads the connecti
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Final, TypeVar, cast
 
 from airflow.providers.apache.kafka.hooks.base import KafkaBaseHook
@@ -68,7 +68,7 @@ class KafkaBrokers:
     """The brokers of one connection, which all loops of a process share (`ports.SourceOffsets`).
 
     At most one read is in progress. The next read covers all topics that the loops have requested in the meantime, so that the number of
-    requests does not grow with the number of jobs. No call blocks the event loop.
+    requests does not grow with the number of jobs. The loops share its result, also if it is an error. No call blocks the event loop.
     """
 
     def __init__(
@@ -88,20 +88,22 @@ class KafkaBrokers:
         self._connected_s = 0.0
         self._wanted: set[str] = set()
         self._found: dict[str, tuple[float, Ends | SourceUnreachableError]] = {}
-        self._reading = asyncio.Lock()
+        self._reading: asyncio.Task[None] | None = None
 
     async def end_offsets(self, topics: Collection[str]) -> Mapping[str, Mapping[int, int]]:
         """Return the end offsets; see the port."""
         requested_s = self._clock.elapsed
         self._wanted.update(topics)
-        async with self._reading:
-            if any(not self._is_newer(topic, requested_s) for topic in topics):
-                self._wanted.update(topics)  # A read that was canceled has removed them.
-                await self._read_wanted()
+        while any(not self._is_newer(topic, requested_s) for topic in topics):
+            if self._reading is None or self._reading.done():
+                self._reading = asyncio.create_task(self._read_wanted())
+            await asyncio.shield(self._reading)  # A loop that ends does not cancel the read of the others.
         return {topic: self._ends(topic) for topic in topics}
 
     async def close(self) -> None:
         """Disconnect. A request in progress ends with an error."""
+        if self._reading is not None:
+            self._reading.cancel()
         self._client = None
 
     def _is_newer(self, topic: str, requested_s: float) -> bool:
@@ -114,17 +116,23 @@ class KafkaBrokers:
         return found
 
     async def _read_wanted(self) -> None:
-        """Read the end offsets of all topics that were requested since the last read. A topic fails alone."""
+        """Read the end offsets of all topics that were requested since the last read."""
         wanted, self._wanted = sorted(self._wanted), set()
-        client = await self._connected()
-        await asyncio.to_thread(client.poll, 0)  # serves the callbacks of the connection, which may fetch a token
-        described = client.describe_topics(TopicCollection(wanted), request_timeout=REQUEST_TIMEOUT_S)
-        found = await asyncio.gather(*(self._ends_of(client, topic, described[topic]) for topic in wanted))
+        try:
+            found = await self._read(await self._connected(), wanted)
+        except SourceUnreachableError as error:
+            found = [error] * len(wanted)
         now_s = self._clock.elapsed
         self._found = {topic: it for topic, it in self._found.items() if now_s - it[0] < MAX_AGE_S}
         self._found |= {topic: (now_s, ends) for topic, ends in zip(wanted, found, strict=True)}
         if all(isinstance(it, SourceUnreachableError) for it in found) and now_s - self._connected_s > MAX_AGE_S:
             self._client = None  # The connection may contain other servers or credentials by now.
+
+    async def _read(self, client: AdminClient, topics: Sequence[str]) -> list[Ends | SourceUnreachableError]:
+        """Return the end offsets of each topic. A topic fails alone."""
+        await asyncio.to_thread(client.poll, 0)  # serves the callbacks of the connection, which may fetch a token
+        described = client.describe_topics(TopicCollection(list(topics)), request_timeout=REQUEST_TIMEOUT_S)
+        return await asyncio.gather(*(self._ends_of(client, topic, described[topic]) for topic in topics))
 
     async def _connected(self) -> AdminClient:
         if self._client is None:

@@ -288,8 +288,10 @@ class QueryReport:
 
     @property
     def lag_s(self) -> float | None:
-        """Age of the oldest unread row of all sources in seconds, None if no source provides it."""
-        return max((source.lag_s for source in self.sources if source.lag_s is not None), default=None)
+        """Age of the oldest unread row of all sources in seconds, None if no source provides it, or if one cannot provide it now."""
+        ages = [source.lag_s for source in self.sources if source.lag_s is not None or source.position]
+        known = [age for age in ages if age is not None]
+        return max(known, default=None) if len(known) == len(ages) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -215,6 +215,7 @@ class Journal:
             SupersededError: another loop wrote first.
         """
         state = started_again(self._spec, ended)
+        self._resolver.forget_gangs()
         self._owner = _token(self._spec.attempt)
         await self._create(Step(state=state), now, request=ended)
         self._inherits_end = False

@@ -70,7 +70,7 @@ class _Known:
         at: time of the lag.
         rows: unread rows.
         oldest_at: time at which the oldest unread row arrived; `at` without unread rows.
-        positions: position of each source that counts rows.
+        positions: position of each source that counts rows, empty if the unread rows cannot be counted without a driver.
         expiry: see `SourceLag.expiry`.
         retention: shortest retention of a source, None without one.
     """
@@ -126,11 +126,16 @@ class SourceLagMonitor:
 
     def _read(self, status: DriverStatus | None, now: datetime, *, is_current: bool) -> None:
         """Take over the lag of a status that is new. A driver of an earlier epoch wrote its last status in the past."""
-        if status is None or not _has_lag(status) or self._status == (status.nonce, status.sequence):
+        if status is None or self._status == (status.nonce, status.sequence):
             return
-        self.close()
-        self._status = status.nonce, status.sequence
-        self._known = _lag_in(status, now if is_current else min(_time(status) or now, now))
+        if _has_lag(status):
+            self.close()
+            self._status = status.nonce, status.sequence
+            self._known = _lag_in(status, now if is_current else min(_time(status) or now, now))
+        elif self._known is not None and any(query.sources for query in status.queries):
+            # The queries have read more since the known position, and no newer lag is known.
+            self.close()
+            self._known = replace(self._known, positions=())
 
     def close(self) -> None:
         """Cancel a poll."""
@@ -170,7 +175,10 @@ class SourceLagMonitor:
 
 
 def _has_lag(status: DriverStatus) -> bool:
-    return any(query.lag_s is not None for query in status.queries)
+    """Return whether a status contains the lag of the job. A source with a position and without a lag cannot be polled now."""
+    sources = [source for query in status.queries for source in query.sources]
+    counting = [source for source in sources if source.lag_s is not None or source.position]
+    return bool(counting) and all(source.lag_s is not None for source in counting)
 
 
 def _lag_in(status: DriverStatus, at: datetime) -> _Known:
@@ -186,7 +194,7 @@ def _lag_in(status: DriverStatus, at: datetime) -> _Known:
         at=at,
         rows=sum(source.lag_rows or 0 for source in sources),
         oldest_at=at - timedelta(seconds=max(source.lag_s or 0.0 for source in sources)),
-        positions=tuple(source.position for source in sources if source.position),
+        positions=tuple(source.position for source in sources) if all(source.position for source in sources) else (),
         expiry=min(filter(None, expiries), default=None),
         retention=min((retention for _, retention in limited), default=None),
     )

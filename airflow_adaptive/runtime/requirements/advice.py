@@ -97,6 +97,8 @@ class QueryMetrics:
         epoch: epoch of the driver that measured the metrics.
         sequence: sequence number of the driver status within the epoch; it stays the same while the metrics are frozen.
         running: time for which the current batch has been running, in ms; None without a current batch or if it is unknown.
+        is_real_time: whether the query runs in Real-Time Mode. Each of its batches then lasts for its interval, whatever the load, so
+            `busy` and `busy_rate` are None.
     """
 
     vertices: tuple[str, ...]
@@ -110,6 +112,7 @@ class QueryMetrics:
     sequence: int
     running: float | None = None
     unread: float | None = None
+    is_real_time: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

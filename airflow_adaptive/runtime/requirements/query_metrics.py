@@ -68,8 +68,11 @@ class QueryGauge:
         progress = _progress(self._progress.get(query.name), query, status.epoch, now)
         self._progress[query.name] = progress
         since = progress.running_since
+        measured = _idle(query) if progress.is_idle else _busy(query)
+        if query.name in status.gangs:
+            measured = replace(measured, busy=None, busy_rate=None, is_real_time=True)
         return replace(
-            _idle(query) if progress.is_idle else _busy(query),
+            measured,
             vertices=vertices_of(graph, query.name, len(status.queries)),
             epoch=status.epoch,
             sequence=status.sequence,

@@ -274,6 +274,10 @@ class RequirementsResolver:
         self._gangs.restore(snapshot.get("gangs"))
         self._tracker.restore(snapshot.get("policy"))
 
+    def forget_gangs(self) -> None:
+        """Forget the gangs that earlier drivers have reported. The script of a new run may need none."""
+        self._gangs = Gangs()
+
     def take_log_entries(self) -> list[Reason]:
         """Hand over the new entries for the timeline, oldest first."""
         return self._tracker.take_log_entries()

@@ -141,22 +141,26 @@ async def test_a_topic_fails_alone() -> None:
 
 
 @pytest.mark.asyncio
-async def test_a_canceled_read_does_not_lose_the_topics_of_other_jobs() -> None:
-    """Two jobs wait for the read of a third job. The next read covers the topics of both, and its job is canceled."""
-    connected = Connected(client := Client(a=[3], b=[7], c=[1]))
+async def test_a_job_that_ends_does_not_cancel_the_read_of_the_others() -> None:
+    connected = Connected(client := Client(a=[3], b=[7]))
     client.is_waiting = True
-    first = asyncio.create_task(connected.read("a"))
+    canceled, following = asyncio.create_task(connected.read("a")), asyncio.create_task(connected.read("b"))
     await client.begun.wait()
-    canceled, following = asyncio.create_task(connected.read("b")), asyncio.create_task(connected.read("c"))
-    await asyncio.sleep(0)
-    client.begun.clear()
-    client.waiting[0].set_result(client.partitions("a"))
-    await first
-    await client.begun.wait()
-    client.is_waiting = False
     canceled.cancel()
-    assert await following == {"c": {0: 1}}
-    assert client.requests == [["a"], ["b", "c"], ["c"]]
+    client.is_waiting = False
+    client.waiting[0].set_result(client.partitions("a"))
+    client.waiting[1].set_result(client.partitions("b"))
+    assert await following == {"b": {0: 7}}
+    assert client.requests == [["a", "b"]]
+
+
+@pytest.mark.asyncio
+async def test_a_hundred_jobs_share_a_connection_that_fails() -> None:
+    connected = Connected(SourceUnreachableError("no answer"), Client(a=[3]))
+    reads = [connected.brokers.end_offsets(["a"]) for _ in range(100)]
+    errors = await asyncio.gather(*reads, return_exceptions=True)
+    assert {str(error) for error in errors} == {"no answer"}
+    assert len(connected.left) == 1
 
 
 @pytest.mark.asyncio

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_adaptive.job.control.interfaces import MissingSlotsError, StateRepartitioner
+from airflow_adaptive.job.jvm import java_class
 from airflow_adaptive.job.protocol.documents import DriverPlan
 from airflow_adaptive.job.queries.real_time.gang import Gang, shuffles_of
 from airflow_adaptive.job.queries.real_time.preconditions import (
@@ -110,10 +111,10 @@ class RealTimeMode:
         return gang.partitions(slots, slots if name in self._stateless else plan.partitions_of(name))
 
     def _session(self) -> Session:
-        conf = self._spark.conf
+        conf, times = self._spark.conf, java_class(self._spark, "org.apache.spark.network.util.JavaUtils")
         return Session(
             checks_sinks=conf.get(ALLOWLIST_CHECK, "true") != "false",
-            min_batch_ms=int(str(conf.get(MIN_BATCH, "5000")).removesuffix("ms")),
+            min_batch_ms=int(times.timeStringAsMs(str(conf.get(MIN_BATCH, "5000")))),
             provider=str(conf.get(PROVIDER)),
         )
 

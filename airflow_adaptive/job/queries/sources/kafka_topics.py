@@ -29,6 +29,9 @@ UNKNOWN_TOPIC: Final = "UnknownTopicOrPartitionException"
 RETENTION_POLLS: Final = 30
 """Number of polls after which the retention of the topics is read again."""
 
+NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
+"""Id of each topic of brokers that have no ids of topics (`org.apache.kafka.common.Uuid.ZERO_UUID`), which are older than 2.8."""
+
 FAIL_ON_DATA_LOSS: Final = "failOnDataLoss"
 
 
@@ -107,7 +110,7 @@ class KafkaTopics:
         return list(described.values())
 
     def _ids(self, topics: Collection[str]) -> dict[str, str]:
-        """Return the id of each topic that exists."""
+        """Return the id of each topic that exists and has an id."""
         described = self._reader.admin().describeTopics(list(topics)).topicNameValues()
         found = {topic: _topic_id(described.get(topic)) for topic in topics}
         return {topic: id_ for topic, id_ in found.items() if id_ is not None}
@@ -123,19 +126,23 @@ class KafkaTopics:
 
 def _retention_s(config: Any) -> float | None:
     """Return the retention of a topic in seconds, or None if the brokers delete no row because of its age."""
-    retention_ms = int(config.get("retention.ms").value())
-    is_limited = "delete" in str(config.get("cleanup.policy").value()) and retention_ms >= 0
-    return retention_ms / 1000 if is_limited else None
+    retention, policy = config.get("retention.ms"), config.get("cleanup.policy")
+    if retention is None or policy is None:  # Some services that speak Kafka's protocol do not have these.
+        return None
+    retention_ms = int(retention.value())
+    return retention_ms / 1000 if "delete" in str(policy.value()) and retention_ms >= 0 else None
 
 
 def _topic_id(described: Any) -> str | None:
-    """Return the id of a topic, or None if the topic does not exist."""
+    """Return the id of a topic, or None if the topic does not exist or has no id."""
     try:
-        return str(described.get().topicId().toString())
+        found = str(described.get().topicId().toString())
     except Py4JJavaError as error:
-        if str(error.java_exception.getCause().getClass().getSimpleName()) == UNKNOWN_TOPIC:
+        cause = error.java_exception.getCause()
+        if cause is not None and str(cause.getClass().getSimpleName()) == UNKNOWN_TOPIC:
             return None
         raise
+    return None if found == NO_ID else found
 
 
 def _number(option: Any) -> int | None:

@@ -1,6 +1,6 @@
 """Polls the sources of a query in a thread of its own, because Spark's progress contains offsets only at the end of a batch.
 
-A poll that hangs blocks only its thread. The query continues, and its lag counts from the newest poll.
+A poll that hangs blocks only its thread. The query continues, and its lag is unknown until the next poll succeeds.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from airflow_adaptive.job.queries.sources.read_position import ReadPosition
 from airflow_adaptive.job.queries.sources.topic_ids import TopicRecreatedError
 
 POLL_INTERVAL_S: Final = 10.0
+
+MAX_POLL_AGE_S: Final = 30.0
+"""Age of the newest successful poll above which the lag is unknown: rows that arrived since are not counted."""
 
 
 class PolledSource(Protocol):
@@ -81,7 +84,7 @@ class Lag:
     Attributes:
         description: description of the source.
         read: offsets that the query has read.
-        rows: unread rows of each partition.
+        rows: unread rows of each partition, empty if the lag is unknown, because the newest poll is too old.
         ages: age of the oldest unread row of each partition that has unread rows.
         division: options with which the source divides its partitions.
         retention_s: age in seconds at which a row is deleted, None without a limit.
@@ -104,7 +107,8 @@ class _Polled:
         history: end offsets over time.
         division: options with which the source divides its partitions.
         retention_s: age in seconds at which a row is deleted, None without a limit.
-        polls: number of polls.
+        polls: number of successful polls.
+        polled_at: time of the newest successful poll, in seconds since the Unix epoch.
         begun_at: offsets at which the run began, None if the run began without a checkpoint.
         known: lag that was computed last, with the number of polls and the offsets for which it was computed.
     """
@@ -114,6 +118,7 @@ class _Polled:
     division: Division = Division()
     retention_s: float | None = None
     polls: int = 0
+    polled_at: float = 0.0
     begun_at: Offsets | None = None
     known: tuple[int, Offsets, Lag] | None = None
 
@@ -191,35 +196,51 @@ class SourceMonitor:
     def _lag(self, polled: _Polled, read: Offsets) -> Lag | None:
         if not polled.polls:
             return None
+        if self._clock() - polled.polled_at > MAX_POLL_AGE_S:
+            return Lag(description=polled.description, read=read, rows={}, ages={})
         if polled.known is None or polled.known[:2] != (polled.polls, read):
-            polled.history.forget(read)
-            rows, ages = unread_rows(read, polled.history.ends), polled.history.ages(read, self._clock())
-            lag = Lag(
-                description=polled.description,
-                read=read,
-                rows=rows,
-                ages=ages,
-                division=polled.division,
-                retention_s=polled.retention_s,
-            )
-            polled.known = polled.polls, read, lag
+            polled.known = polled.polls, read, self._new_lag(polled, read)
         return polled.known[2]
 
+    def _new_lag(self, polled: _Polled, read: Offsets) -> Lag:
+        polled.history.forget(read)
+        return Lag(
+            description=polled.description,
+            read=read,
+            rows=unread_rows(read, polled.history.ends),
+            ages=polled.history.ages(read, self._clock()),
+            division=polled.division,
+            retention_s=polled.retention_s,
+        )
+
     def _run(self, end: threading.Event, run: PolledRun) -> None:
-        sources: Mapping[int, PolledSource] = {}
+        sources = self._sources(run)
         try:
-            sources = run.sources()
-            if sources:
-                self._restore(end, sources, run.position())
-        except (Py4JError, PySparkException) as error:
+            self._restore(end, sources, self._position(run) if sources else None)
+            failing = False
+            while sources and not end.is_set():
+                failing = self._poll(end, run, sources, was_failing=failing)
+                end.wait(self._interval_s)
+        finally:
+            self._close(sources)
+
+    def _sources(self, run: PolledRun) -> Mapping[int, PolledSource]:
+        try:
+            return run.sources()
+        except Exception as error:  # noqa: BLE001  Errors of the JVM, and of unexpected answers
             self._warn(
                 f"the sources cannot be polled, so their lag is only known when a batch begins: {error_text(error)}"
             )
-        failing = False
-        while sources and not end.is_set():
-            failing = self._poll(end, run, sources, was_failing=failing)
-            end.wait(self._interval_s)
-        self._close(sources)
+            return {}
+
+    def _position(self, run: PolledRun) -> ReadPosition | None:
+        try:
+            return run.position()
+        except Exception as error:  # noqa: BLE001  Errors of the JVM, and of unexpected answers
+            self._warn(
+                f"the position in the checkpoint cannot be read, so the age of its rows is unknown: {error_text(error)}"
+            )
+            return None
 
     def _restore(self, end: threading.Event, sources: Mapping[int, PolledSource], read: ReadPosition | None) -> None:
         """Begin the history of a new driver with the position of the last driver, so that rows of the downtime have their age."""
@@ -236,7 +257,7 @@ class SourceMonitor:
     def _poll(
         self, end: threading.Event, run: PolledRun, sources: Mapping[int, PolledSource], *, was_failing: bool
     ) -> bool:
-        """Poll all sources, and return whether a poll failed."""
+        """Poll all sources, and return whether a poll failed. No exception may end the polls: they detect topics that were created again."""
         failed = False
         for number, source in sources.items():
             try:
@@ -245,7 +266,7 @@ class SourceMonitor:
             except TopicRecreatedError as error:
                 self._stop(end, run, error)
                 return True
-            except (Py4JError, PySparkException) as error:
+            except Exception as error:  # noqa: BLE001  Errors of the JVM, and of unexpected answers
                 failed = True
                 if not was_failing and not end.is_set():
                     self._warn(
@@ -272,7 +293,8 @@ class SourceMonitor:
             self._warn(f"the query has not stopped yet: {error_text(problem)}")
 
     def _record(self, polled: _Polled, ends: Offsets, division: Division) -> None:
-        polled.history.record(self._clock(), ends)
+        polled.polled_at = self._clock()
+        polled.history.record(polled.polled_at, ends)
         polled.division = division
         polled.polls += 1
 

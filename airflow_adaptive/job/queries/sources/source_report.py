@@ -34,15 +34,16 @@ def report_at_batch(source: SourceProgress) -> SourceReport:
 
 
 def report_polled(lag: Lag, batch_rows: Mapping[Partition, int]) -> SourceReport:
-    """Return the report of a source that was polled.
+    """Return the report of a source that was polled. If its lag is unknown, only its kind and its position are known.
 
     Args:
         lag: lag behind the source.
         batch_rows: rows of each partition in the newest batch.
     """
     kind = kind_of(lag.description)
+    position = {} if len(lag.read) > MAX_POSITIONS else by_topic(lag.read)
     if not lag.rows:
-        return SourceReport(kind=kind)
+        return SourceReport(kind=kind, position=position)
     oldest = max(lag.ages.values(), key=lambda age: age.seconds, default=Age(seconds=0.0))
     report = _report(
         kind,
@@ -53,8 +54,7 @@ def report_polled(lag: Lag, batch_rows: Mapping[Partition, int]) -> SourceReport
         input_limit=limit_of(lag.rows, batch_rows, lag.division),
         min_partitions=lag.division.min_partitions,
     )
-    report = replace(report, retention_s=lag.retention_s)
-    return report if len(lag.rows) > MAX_POSITIONS else replace(report, position=by_topic(lag.read))
+    return replace(report, retention_s=lag.retention_s, position=position)
 
 
 def backlog_of(sources: Sequence[SourceReport]) -> int | None:

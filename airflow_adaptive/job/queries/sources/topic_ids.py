@@ -100,7 +100,7 @@ class TopicGuard:
         if recreated:
             text = f"{_topics(recreated)} deleted and created again since the query read it, so the offsets in the checkpoint do not apply"
             if self._fail_on_data_loss:
-                raise TopicRecreatedError(f"{text}. No record was skipped. {self._remedy(known, recreated)}")
+                raise TopicRecreatedError(f"{text}. {self._remedy(known, recreated)}")
             self._warn(f"{text}. The query continues, because failOnDataLoss is false; it may leave out records")
         if any(known.get(topic) != id_ for topic, id_ in found.items()):
             # Another source of the query may have added its topics since.

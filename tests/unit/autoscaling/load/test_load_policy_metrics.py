@@ -44,6 +44,15 @@ def test_metrics_that_make_no_sense_are_ignored_with_a_reason(changes: dict[str,
     assert reported in job.reason
 
 
+def test_query_in_real_time_mode_keeps_its_slots_with_a_reason():
+    job = watched().watch(280, minutes=5)
+    for load in (900, 0):
+        for _ in range(400):
+            job.poll(load, busy=None, busy_rate=None, is_real_time=True)
+        assert job.path == [4]
+        assert "Real-Time Mode has no busy share" in job.reason
+
+
 def test_frozen_metrics_are_ignored_with_a_reason():
     job = watched().watch(280, minutes=5)
     frozen = query_metrics(900, 4, 1000)

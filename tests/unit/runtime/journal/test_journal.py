@@ -114,6 +114,19 @@ async def test_loop_is_a_duplicate_if_another_one_claims_the_end_of_an_earlier_a
 
 
 @pytest.mark.asyncio
+async def test_new_run_of_an_ended_job_forgets_the_gangs_of_its_script(directory: FakeJobDirectory) -> None:
+    earlier = journal(directory)
+    earlier._resolver.restore({"gangs": {"q": 3}})
+    created = await earlier.open(START)
+    await earlier.save(machine.step(created, CancelRequested(at=START)), created, START)
+    again = journal(directory, "attempt-2")
+    ended = await again.open(START)
+    assert documents(directory)[-1].requirements_resolver["gangs"] == {"q": 3}
+    await again.start_again(ended, START)
+    assert "gangs" not in documents(directory)[-1].requirements_resolver
+
+
+@pytest.mark.asyncio
 async def test_document_is_renewed_only_after_the_trigger_lifetime(directory: FakeJobDirectory) -> None:
     opened = journal(directory)
     state = await opened.open(START)

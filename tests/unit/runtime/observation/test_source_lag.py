@@ -35,7 +35,9 @@ class Brokers:
         return {topic: dict(enumerate(self.ends[topic])) for topic in topics}
 
 
-def source(lag_rows: int, lag_s: float | None, *, retention_s: float | None = None, **read: list[int]) -> SourceReport:
+def source(
+    lag_rows: int | None, lag_s: float | None, *, retention_s: float | None = None, **read: list[int]
+) -> SourceReport:
     position = {topic: {str(number): row for number, row in enumerate(rows)} for topic, rows in read.items()}
     return SourceReport(kind="KafkaV2", lag_rows=lag_rows, lag_s=lag_s, position=position, retention_s=retention_s)
 
@@ -167,6 +169,28 @@ async def test_a_driver_that_starts_does_not_hide_the_lag() -> None:
     last = status(source(4, 0.0, a=[6]))
     monitor.update(last, last, NOW)
     assert await lag_after_poll(monitor, starting, starting, after(20)) == SourceLag(rows=4, seconds=20.0)
+
+
+async def test_driver_that_cannot_poll_one_of_its_sources_has_no_lag_and_hides_no_rows_that_it_has_read() -> None:
+    monitor = SourceLagMonitor(brokers := Brokers(a=[10], b=[10]))
+    first = status(source(4, 0.0, a=[6]), source(4, 0.0, b=[6]))
+    monitor.update(first, first, NOW)
+    failing = status(source(None, None, a=[9]), source(0, 0.0, b=[10]), sequence=2)
+    await lag_after_poll(monitor, failing, failing, after(50))
+    assert monitor.update(failing, failing, after(61)) == SourceLag(unknown_since=NOW)
+    assert monitor.update(None, failing, after(80)) == SourceLag(unknown_since=NOW)
+    assert brokers.requests == []
+    polled = status(source(1, 3.0, a=[9]), source(0, 0.0, b=[10]), sequence=3)
+    assert monitor.update(polled, polled, after(90)) == SourceLag(rows=1, seconds=3.0)
+
+
+async def test_lag_of_sources_that_the_loop_cannot_count_is_unknown_without_a_driver() -> None:
+    monitor, files = SourceLagMonitor(brokers := Brokers(a=[10])), SourceReport(kind="FileStreamSource", lag_s=500.0)
+    last = status(source(4, 0.0, a=[6]), files)
+    monitor.update(last, last, NOW)
+    assert await lag_after_poll(monitor, None, last, after(30)) == SourceLag(rows=4, seconds=530.0)
+    assert await lag_after_poll(monitor, None, last, after(61)) == SourceLag(unknown_since=NOW)
+    assert brokers.requests == []
 
 
 async def test_the_first_row_that_the_brokers_delete_is_known() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -46,7 +47,9 @@ class Driver:
     def __init__(self, graph: JobGraph = SINGLE) -> None:
         self.gauge, self.graph, self.sequence, self.at = QueryGauge(), graph, 0, START
 
-    def metrics_of(self, *queries: QueryReport, after: float = 1.0) -> dict[str, QueryMetrics]:
+    def metrics_of(
+        self, *queries: QueryReport, after: float = 1.0, gangs: Mapping[str, int] | None = None
+    ) -> dict[str, QueryMetrics]:
         self.at += timedelta(seconds=after)
         self.sequence += 1
         report = DriverStatus(
@@ -57,6 +60,7 @@ class Driver:
             at="",
             state=DriverState.RUNNING,
             queries=queries,
+            gangs=gangs or {},
         )
         return dict(self.gauge.read(self.graph, report, self.at))
 
@@ -109,6 +113,11 @@ def test_how_long_a_batch_has_been_running_is_measured_from_the_first_look_at_it
 
 def test_query_that_is_triggered_as_fast_as_possible_is_busy_all_the_time():
     assert Driver().metrics_of(replace(BATCH, trigger_interval_ms=0))["q"].busy == 1.0
+
+
+def test_query_in_real_time_mode_has_no_busy_share():
+    (metrics,) = Driver().metrics_of(BATCH, gangs={"q": 3}).values()
+    assert (metrics.is_real_time, metrics.busy, metrics.busy_rate, metrics.input_rate) == (True, None, None, 300.0)
 
 
 def test_query_without_a_batch_has_no_metrics_yet():

@@ -94,6 +94,8 @@ def mode(monkeypatch: pytest.MonkeyPatch, state: State, session: Session) -> Rea
     monkeypatch.setattr(real_time_mode, "physical_plan", lambda _, writer: writer.plan)
     monkeypatch.setattr(real_time_mode, "source_relations", lambda _, writer: writer.topics)
     monkeypatch.setattr(real_time_mode, "KafkaTopics", topics)
+    milliseconds = {"5000": 5000, "6000ms": 6000, "7s": 7000}.__getitem__
+    monkeypatch.setattr(real_time_mode, "java_class", lambda *_: SimpleNamespace(timeStringAsMs=milliseconds))
     return RealTimeMode(session, "/checkpoints/{}".format, state)  # type: ignore[arg-type]
 
 
@@ -223,9 +225,12 @@ def test_sink_that_spark_does_not_know_needs_the_setting_of_the_session(mode: Re
     assert mode.gangs == {"counts": 3}
 
 
-def test_shortest_batch_is_a_setting_of_the_session(mode: RealTimeMode, session: Session) -> None:
-    session[real_time_mode.MIN_BATCH] = "6000ms"
-    with pytest.raises(RealTimeModeError, match="set realTime to 6000 ms or more"):
+@pytest.mark.parametrize(("shortest", "milliseconds"), [("6000ms", 6000), ("7s", 7000)])
+def test_shortest_batch_is_a_setting_of_the_session(
+    mode: RealTimeMode, session: Session, shortest: str, milliseconds: int
+) -> None:
+    session[real_time_mode.MIN_BATCH] = shortest
+    with pytest.raises(RealTimeModeError, match=f"set realTime to {milliseconds} ms or more"):
         accept(mode, plan(8), counts=Writer())
 
 

@@ -14,7 +14,7 @@ from airflow_adaptive.job.queries.sources.end_offsets import Age
 from airflow_adaptive.job.queries.sources.input_limit import Division
 from airflow_adaptive.job.queries.sources.offsets import Offsets
 from airflow_adaptive.job.queries.sources.read_position import ReadPosition
-from airflow_adaptive.job.queries.sources.source_monitor import Lag, SourceMonitor
+from airflow_adaptive.job.queries.sources.source_monitor import MAX_POLL_AGE_S, Lag, SourceMonitor
 from airflow_adaptive.job.queries.sources.topic_ids import TopicRecreatedError
 from airflow_adaptive.local.waiting import wait_until
 
@@ -210,6 +210,55 @@ def test_failing_polls_are_reported_once_and_retried(monitored: Monitored):
     polls, source.error = source.polls, Py4JError("again")
     monitored.wait(lambda: source.polls > polls + 1, "failing polls")
     monitored.wait(lambda: len(monitored.warnings) == 2, "another warning")
+
+
+def test_lag_is_unknown_while_polls_fail_or_hang_for_longer_than_30_s(monitored: Monitored):
+    source = Source(ends=10)
+    monitored.begin(source)
+    monitored.wait(lambda: monitored.lag(4), "the first poll")
+    source.error = Py4JError("the brokers do not answer")
+    monitored.wait(lambda: monitored.warnings, "a failing poll")
+    monitored.now += MAX_POLL_AGE_S
+    lag = monitored.lag(10)
+    assert lag is not None
+    assert lag.rows == {A: 0}
+    monitored.now += 1
+    unknown = Lag(description=NAME, read={A: 10}, rows={}, ages={})
+    assert monitored.lag(10) == unknown
+    source.error = None
+    monitored.wait(lambda: monitored.lag(10) != unknown, "the next poll")
+
+
+def test_lag_before_the_first_batch_is_unknown_while_polls_fail(monitored: Monitored):
+    source = Source(ends=10)
+    monitored.begin(source, ReadPosition(at=900.0, offsets={0: {A: 4}}))
+    monitored.wait(monitored.monitor.before_first_batch, "the first poll")
+    source.error = Py4JError("the brokers do not answer")
+    monitored.wait(lambda: monitored.warnings, "a failing poll")
+    monitored.now += MAX_POLL_AGE_S + 1
+    assert monitored.monitor.before_first_batch() == [Lag(description=NAME, read={A: 4}, rows={}, ages={})]
+
+
+@pytest.mark.parametrize(
+    "error", [Py4JError("no answer"), AttributeError("'NoneType' object has no attribute 'value'")]
+)
+def test_no_error_ends_the_polls(monitored: Monitored, error: Exception):
+    source = Source(ends=10)
+    source.error = error
+    monitored.begin(source)
+    monitored.wait(lambda: source.polls > 1, "failing polls")
+    source.error = TopicRecreatedError("topic 'a' was deleted and created again")
+    monitored.wait(monitored.failure, "the end of the run")
+
+
+def test_position_that_cannot_be_read_does_not_end_the_polls(monitored: Monitored):
+    class Unreadable(Run):
+        def position(self) -> ReadPosition | None:
+            raise Py4JError("the storage does not answer")
+
+    monitored.monitor.begin(Unreadable({0: Source(ends=10)}))
+    monitored.wait(lambda: monitored.lag(4), "the lag")
+    assert "the position in the checkpoint cannot be read" in monitored.warnings[0]
 
 
 def test_poll_that_hangs_blocks_neither_the_driver_loop_nor_the_next_run(monitored: Monitored):

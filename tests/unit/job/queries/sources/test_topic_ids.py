@@ -64,8 +64,8 @@ def test_topic_with_another_id_is_refused_with_both_remedies() -> None:
     with pytest.raises(TopicRecreatedError) as raised:
         guard(ids).require_same({"a": "9", "b": "2"})
     assert str(raised.value) == (
-        "topic 'a' was deleted and created again since the query read it, so the offsets in the checkpoint do not apply. No record was "
-        "skipped. To read the new topic from its beginning, delete the checkpoint of the query. To continue with the old offsets, delete "
+        "topic 'a' was deleted and created again since the query read it, so the offsets in the checkpoint do not apply. "
+        "To read the new topic from its beginning, delete the checkpoint of the query. To continue with the old offsets, delete "
         "at/kafka-topics.json (a had the id 1)"
     )
     assert ids.ids == {"a": "1", "b": "2"}
