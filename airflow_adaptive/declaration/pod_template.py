@@ -20,6 +20,9 @@ FIELDS = ("apiVersion", "kind", "metadata", "spec")
 RESTART_POLICY = "Never"
 """The scheduler starts each driver, and Spark starts each executor. A container that the kubelet starts again would be a second driver."""
 
+RESTARTS = ("restartPolicy", "restartPolicyRules")
+"""Fields with which the kubelet restarts a single container."""
+
 LISTS_OF_OBJECTS = ("containers", "initContainers", "volumes", "tolerations", "imagePullSecrets")
 
 
@@ -98,3 +101,5 @@ def _violations_of_spec(spec: Mapping[str, Any]) -> Iterator[str]:
             yield f"has spec.{field} that is not a list of mappings"
         elif field.lower().endswith("containers") and not all(isinstance(item.get("name"), str) for item in items):
             yield f"has spec.{field} without a name"
+        elif field == "containers" and any({*RESTARTS} & {*item} for item in items):
+            yield f"has {' or '.join(RESTARTS)} in spec.containers: remove it, because the scheduler restarts the driver"

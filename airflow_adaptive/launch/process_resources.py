@@ -123,7 +123,7 @@ class ProcessResources:
     async def cluster(
         self, connections: ConnectionIds, address: ClusterAddress | KubernetesAddress
     ) -> AsyncIterator[tuple[ClusterClient, SharedCluster]]:
-        """Use a client of a cluster, and the shared cluster of all loops on the same cluster through any connection.
+        """Use a client of a cluster, and the shared cluster of all loops whose connections show the same capacity.
 
         Args:
             connections: read again if the cluster refuses their credentials.
@@ -137,7 +137,9 @@ class ProcessResources:
             return create_client(connections, address, self.store_access.read_connection, self._sources)
 
         async with self._clients.use((replace(connections, kafka=""), address), create) as client:
-            yield client, self._shared.setdefault(address.place, SharedCluster(self.clock))
+            # What the API server shows depends on the account.
+            account = connections.kubernetes if isinstance(address, KubernetesAddress) else ""
+            yield client, self._shared.setdefault((account, address.capacity_key), SharedCluster(self.clock))
 
     @asynccontextmanager
     async def brokers(self, conn_id: str) -> AsyncIterator[SourceOffsets | None]:

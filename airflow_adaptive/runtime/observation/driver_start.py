@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from datetime import timedelta
 
 from airflow_adaptive.job.protocol.failures import redact
-from airflow_adaptive.ports import ClusterClient, ClusterUnreachableError, SubmissionState, SubmissionStatus
+from airflow_adaptive.ports import Clock, ClusterClient, ClusterUnreachableError, SubmissionState, SubmissionStatus
 from airflow_adaptive.scheduler.events import DriverEnded, Event
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
@@ -17,6 +18,10 @@ DRIVER_NOT_STARTED = "DRIVER_NOT_STARTED"
 
 MESSAGE_CHARACTERS = 1000
 
+GRACE = timedelta(seconds=15)
+"""Time for which a driver must be unable to start before it is killed: what is missing may be created a moment after the driver. It is shorter
+than the lease of a driver, after which the job would restart without the cause."""
+
 OBSERVED = (SubmissionState.SUBMITTED, SubmissionState.RUNNING)
 
 
@@ -26,16 +31,20 @@ class DriverStart:
     The cluster manager alone proves the end of a driver: a driver that cannot start is killed, and its end is observed like any other end.
     """
 
-    def __init__(self, cluster: ClusterClient) -> None:
+    def __init__(self, cluster: ClusterClient, clock: Clock) -> None:
         """Observe no driver yet.
 
         Args:
             cluster: client of the cluster, to kill drivers.
+            clock: measures the time for which a driver cannot start.
         """
         self._cluster = cluster
+        self._clock = clock
         self._driver: str | None = None
         self._reported: set[str] = set()
         """Reasons of the driver that are reported: the reasons of a failed pull alternate."""
+        self._stuck_s: float | None = None
+        """Since when the driver cannot start, None if it can. The states of a failed pull alternate, so only a driver that runs can."""
         self._error: str | None = None
         """Why the driver cannot start, None if it can or has not been killed."""
 
@@ -46,13 +55,17 @@ class DriverStart:
             driver: submission id of the driver.
             submission: state of the driver process.
         """
-        if driver is None or submission is None or submission.state not in OBSERVED or not submission.message:
+        if driver is None or submission is None or submission.state not in OBSERVED:
             return None
         if driver != self._driver:
-            self._driver, self._reported, self._error = driver, set(), None
-        message = redact(submission.message)[:MESSAGE_CHARACTERS]
+            self._driver, self._reported, self._stuck_s, self._error = driver, set(), None, None
         is_waiting = submission.state is SubmissionState.SUBMITTED
-        if not submission.can_start and self._error is None:
+        if submission.can_start and not is_waiting:
+            self._stuck_s = None
+        if not submission.message:
+            return None
+        message = redact(submission.message)[:MESSAGE_CHARACTERS]
+        if not submission.can_start and self._error is None and self._is_stuck():
             await self._kill(driver, message)
         return self._reason(f"the driver waits: {message}" if is_waiting else message)
 
@@ -62,6 +75,12 @@ class DriverStart:
             return event
         causes = (event.failure.error_class, *event.failure.causes)
         return replace(event, failure=Failure(error_class=DRIVER_NOT_STARTED, message=self._error, causes=causes))
+
+    def _is_stuck(self) -> bool:
+        """Return whether the driver has been unable to start for the grace period."""
+        now_s = self._clock.elapsed
+        self._stuck_s = now_s if self._stuck_s is None else self._stuck_s
+        return now_s - self._stuck_s >= GRACE.total_seconds()
 
     async def _kill(self, driver: str, message: str) -> None:
         try:

@@ -81,6 +81,11 @@ class KubernetesAddress:
         return (*secret_values(self.conf), *named, *self.secret_env.values())
 
     @property
+    def capacity_key(self) -> tuple[object, ...]:
+        """What determines the capacity of the namespace, for an account: connections with other limits have another capacity."""
+        return *self.place, self.max_cpu_millicores, self.max_memory_bytes, self.has_node_autoscaling, self.log_url
+
+    @property
     def place(self) -> tuple[str, str]:
         """The API server and the namespace: two addresses with the same place lead to the same namespace."""
         return self.server, self.namespace

@@ -137,7 +137,11 @@ class KubernetesCluster:
             await self._objects.delete_before(manifests.identity, ended=False)
         except ClusterUnreachableError as error:
             raise NotSubmittedError(str(error)) from error
-        pod = await self._objects.create(manifests)
+        try:
+            pod = await self._objects.create(manifests)
+        except NotSubmittedError:
+            await self._delete_ended(manifests.identity)  # They may use the quota.
+            raise
         self._watch.cache.add(pod)
         await self._delete_ended(manifests.identity)
         name, namespace = manifests.identity.pod, self._address.namespace
@@ -205,6 +209,7 @@ class KubernetesCluster:
 
     async def close(self) -> None:
         """End the watch, and close the connections, unless other clients share them."""
+        await self._events.close()
         await self._reads.release(self._address.namespace)
 
     async def _active_driver(self, pod: Json, executors: Mapping[str, Json]) -> ActiveDriver | None:

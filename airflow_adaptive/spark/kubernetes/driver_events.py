@@ -22,12 +22,19 @@ Json = Mapping[str, Any]
 INTERVAL_S: Final = 3.0
 """Shortest time between two reads of the events of a namespace."""
 
-MISSING_VOLUME: Final = re.compile(
-    r"FailedMount: .*(not found|references non-existent|hostPath type check failed)", re.IGNORECASE
-)
+LONGEST_WAIT_S: Final = 1.0
+"""Longest time that a snapshot waits for a read. A slow API server then explains a wait in a later snapshot."""
 
-IN_STATUS: Final = ("Failed", "BackOff")
-"""Reasons of events about images and containers, which the status of the pod explains a moment later."""
+MAX_EVENTS: Final = 1000
+
+MISSING_VOLUME: Final = re.compile(
+    r'FailedMount: .*((configmap|secret|persistentvolumeclaim) "[^"]*" not found|references non-existent|hostPath type check failed)',
+    re.IGNORECASE,
+)
+"""Causes that do not end by themselves. Other objects, such as a CSI driver that is not registered yet, may appear."""
+
+IN_STATUS: Final = ("Failed", "BackOff", "FailedScheduling")
+"""Reasons of events about images, containers and nodes, which the status of the pod explains a moment later."""
 
 SELECTOR: Final = ",".join(["involvedObject.kind=Pod", "type=Warning", *(f"reason!={reason}" for reason in IN_STATUS)])
 """Field selector of the events that may explain a wait."""
@@ -47,7 +54,7 @@ class DriverEvents:
         self._api = api
         self._path = f"/api/v1/namespaces/{namespace}/events"
         self._clock = clock
-        self._reading = asyncio.Lock()
+        self._reading: asyncio.Task[None] | None = None
         self._read_s = -math.inf
         self._warnings: Sequence[Json] = ()
 
@@ -61,18 +68,33 @@ class DriverEvents:
         is_final = MISSING_VOLUME.search(cause) is not None
         return replace(status, message=f"{cause}: {VOLUME_ADVICE}" if is_final else cause, can_start=not is_final)
 
+    async def close(self) -> None:
+        """End a read that is in progress."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait({self._reading})
+
     async def _read(self) -> Sequence[Json]:
-        """Return the warnings about the pods of the namespace, which are at most `INTERVAL_S` old."""
-        async with self._reading:
-            if self._clock.elapsed - self._read_s >= INTERVAL_S:
-                self._warnings = await self._list()
-                # The interval begins after the list, so a list that takes longer serves all that wait for it.
-                self._read_s = self._clock.elapsed
-            return self._warnings
+        """Return the warnings about the pods of the namespace, and read them in the background if they are older than `INTERVAL_S`."""
+        if self._reading is None and self._clock.elapsed - self._read_s >= INTERVAL_S:
+            self._reading = asyncio.create_task(self._refresh())
+        if self._reading is not None:
+            await asyncio.wait({self._reading}, timeout=LONGEST_WAIT_S)
+        return self._warnings
+
+    async def _refresh(self) -> None:
+        try:
+            self._warnings = await self._list()
+        except Exception:
+            log.warning("The events of %s cannot be read", self._path, exc_info=True)
+        finally:
+            # The interval begins after the list, so a list that takes longer serves all that wait for it.
+            self._read_s = self._clock.elapsed
+            self._reading = None
 
     async def _list(self) -> Sequence[Json]:
         try:
-            page = await self._api.request("GET", self._path, query={"fieldSelector": SELECTOR})
+            page = await self._api.request("GET", self._path, query={"fieldSelector": SELECTOR, "limit": MAX_EVENTS})
         except ApiError as error:
             log.debug("The events of %s cannot be read: %s", self._path, error)
             return ()

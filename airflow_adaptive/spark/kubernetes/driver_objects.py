@@ -44,15 +44,15 @@ class DriverObjects:
         """
         identity = manifests.identity
         self._nonces[identity.job] = identity.nonce
-        pod = await self._create_pod(manifests)
+        pod, is_new = await self._create_pod(manifests)
         uid = str(pod["metadata"]["uid"])
         try:
             for collection, manifest in manifests.dependents(uid).items():
                 await self._create_dependent(collection, manifest)
-        except RefusedError as error:
-            await self.delete(identity.pod, uid)
-            raise SubmissionRefusedError(f"the API server refuses a part of driver {identity.pod}: {error}") from error
         except ApiError as error:
+            if is_new and isinstance(error, NotSentError | RefusedError):
+                await self.delete(identity.pod, uid)  # Without the part, no container of the pod has started.
+                raise _not_created(identity.pod, error) from error
             raise ClusterUnreachableError(f"driver {identity.pod} is not complete: {error}") from error
         return pod
 
@@ -102,13 +102,14 @@ class DriverObjects:
             if selects(pod):
                 await self.delete(pod["metadata"]["name"], pod["metadata"]["uid"])
 
-    async def _create_pod(self, manifests: DriverManifests) -> Json:
+    async def _create_pod(self, manifests: DriverManifests) -> tuple[Json, bool]:
+        """Create the pod of a driver. Return the pod, and whether this request has created it."""
         name = manifests.identity.pod
         try:
-            return await self._api.request("POST", f"{self._root}/pods", query=STRICT, body=manifests.pod)
+            return await self._api.request("POST", f"{self._root}/pods", query=STRICT, body=manifests.pod), True
         except RefusedError as error:
             if error.is_duplicate:
-                return await self._existing(manifests.identity)
+                return await self._existing(manifests.identity), False
             if error.is_conflict or error.is_over_quota:  # Other pods took the room while this one was created.
                 raise NotSubmittedError(f"the API server did not create driver {name}: {error}") from error
             if error.is_missing:
@@ -119,7 +120,7 @@ class DriverObjects:
         except NotSentError as error:
             raise NotSubmittedError(str(error)) from error
         except ApiError as error:
-            return await self._created_without_answer(manifests.identity, error)
+            return await self._created_without_answer(manifests.identity, error), False
 
     async def _created_without_answer(self, identity: DriverIdentity, cause: ApiError) -> Json:
         """Return the pod of a request whose response was lost. Without its dependents, the pod would wait until its lease has expired."""
@@ -162,6 +163,13 @@ class DriverObjects:
         except RefusedError as error:
             if not error.is_missing:
                 raise
+
+
+def _not_created(pod: str, error: NotSentError | RefusedError) -> NotSubmittedError | SubmissionRefusedError:
+    """Return the error of a submission whose ConfigMap or Secret was not created."""
+    if isinstance(error, NotSentError) or error.is_over_quota:
+        return NotSubmittedError(f"the API server did not create a part of driver {pod}: {error}")
+    return SubmissionRefusedError(f"the API server refuses a part of driver {pod}: {error}")
 
 
 def _is_over(pod: Json) -> bool:

@@ -114,6 +114,11 @@ class ClusterAddress:
         return (*([self.token] if self.token else []), *secret_values(self.conf), *named, *self.secret_env.values())
 
     @property
+    def capacity_key(self) -> frozenset[MasterAddress]:
+        """What determines the capacity of the cluster."""
+        return self.place
+
+    @property
     def place(self) -> frozenset[MasterAddress]:
         """The masters in any order: two addresses with the same place lead to the same cluster."""
         return frozenset(self.masters)

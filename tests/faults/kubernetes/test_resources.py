@@ -11,16 +11,12 @@ from tests.faults.kubernetes.accounts import OBJECTS, airflow_account
 from tests.faults.kubernetes.cluster_job import EXECUTORS, ClusterJob, created_job
 from tests.faults.kubernetes.conftest import CLIENT_TIMEOUT_S
 from tests.support.kubernetes.cluster import KubernetesCluster
+from tests.support.kubernetes.empty_registry import empty_registry
 from tests.support.kubernetes.namespace import Namespace, cordon
 
 pytestmark = pytest.mark.timeout(900)
 
 Record = Callable[..., None]
-
-ABSENT = {
-    "spark.kubernetes.container.image": "airflow-adaptive.test/absent:1",
-    "spark.kubernetes.container.image.pullPolicy": "Never",
-}
 
 
 def test_quota_below_usage(job: ClusterJob, record: Record) -> None:
@@ -64,9 +60,10 @@ def test_executors_that_stay_pending(
 def test_image_that_cannot_be_pulled(job: ClusterJob, record: Record) -> None:
     """A redeployment names an image that does not exist, and the next one corrects it."""
     job.strike(lambda: None)
-    job.deploy(ABSENT)
-    job.wait_for("the failure", lambda: "DRIVER_NOT_STARTED" in job.failures())
-    assert "the image 'airflow-adaptive.test/absent:1' cannot be pulled" in job.failures()
+    with empty_registry() as registry:
+        job.deploy({"spark.kubernetes.container.image": f"{registry}/absent:1"})
+        job.wait_for("the failure", lambda: "DRIVER_NOT_STARTED" in job.failures())
+        assert f"the image '{registry}/absent:1' cannot be pulled" in job.failures()
     job.deploy()
     job.recover(parallelism=2)
     record("image that cannot be pulled", "after a redeployment; the next one corrects the image", job.finish())

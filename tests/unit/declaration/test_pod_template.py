@@ -54,6 +54,14 @@ def test_restart_policy_other_than_never_is_refused(policy: str | None) -> None:
         read_template("driver_pod_template", {"spec": {"restartPolicy": policy}})
 
 
+@pytest.mark.parametrize("field", ["restartPolicy", "restartPolicyRules"])
+def test_container_that_the_kubelet_restarts_is_refused(field: str) -> None:
+    container = {"name": "spark", field: "Always"}
+    with pytest.raises(TemplateError, match="has restartPolicy or restartPolicyRules in spec.containers: remove it"):
+        read_template("driver_pod_template", {"spec": {"containers": [container]}})
+    assert read_template("driver_pod_template", {"spec": {"initContainers": [container]}})
+
+
 @pytest.mark.parametrize(
     ("template", "message"),
     [

@@ -18,6 +18,7 @@ from airflow_adaptive.launch.process_resources import ProcessResources, SharedRe
 from airflow_adaptive.ports import ClusterSnapshot, ClusterUnreachableError
 from airflow_adaptive.runtime.cluster.capacity_share import SlotDemand
 from airflow_adaptive.runtime.cluster.shared_cluster import Participant
+from airflow_adaptive.spark.kubernetes.address import parse_kubernetes_address
 from airflow_adaptive.stores.store_access import StoreAccess
 from tests.support.servers.fake_master import HOST, FakeMaster
 
@@ -72,6 +73,26 @@ async def test_loop_with_a_changed_connection_has_its_own_client(
         async with process.cluster(connections, connections.address()) as (second, same):
             assert first is not second
             assert shared is same
+
+
+@pytest.mark.parametrize(
+    ("change", "account"),
+    [({"max-cores": 8}, "team_a"), ({"node-autoscaling": True}, "team_a"), ({}, "team_b")],
+    ids=["cap", "node autoscaling", "account"],
+)
+async def test_loops_whose_connections_show_another_capacity_of_a_namespace_do_not_share_it(
+    process: ProcessResources, change: dict[str, Any], account: str
+) -> None:
+    first, second = ConnectionIds(spark="a", kubernetes="team_a"), ConnectionIds(spark="b", kubernetes=account)
+    address = parse_kubernetes_address("k8s://https://api", None, {"max-cores": 4})
+    other = parse_kubernetes_address("k8s://https://api", None, {"max-cores": 4, **change})
+    async with process.cluster(first, address) as (_, shared), process.cluster(second, other) as (_, another):
+        assert shared is not another
+    async with (
+        process.cluster(first, address) as (_, shared),
+        process.cluster(replace(first, spark="b"), replace(address, conf={"spark.a": "b"})) as (_, same),
+    ):
+        assert shared is same
 
 
 async def test_running_loops_use_the_new_token_after_a_rotation(

@@ -15,6 +15,9 @@ Json = Mapping[str, Any]
 
 RESTART_POLICY: Final = "Never"
 
+RESTARTS: Final = ("restartPolicy", "restartPolicyRules")
+"""Fields with which the kubelet restarts a single container. A terminated container would then not prove the end of a driver."""
+
 NODE_ATTRIBUTE: Final = "SPARK_EXECUTOR_ATTRIBUTE_NODE_NAME"
 POD_ATTRIBUTE: Final = "SPARK_EXECUTOR_ATTRIBUTE_POD_NAME"
 """Spark publishes environment variables with this prefix as attributes of an executor."""
@@ -49,6 +52,10 @@ def read_template(role: str, text: str | None) -> dict[str, Any]:
     if not isinstance(containers, list) or not all(isinstance(each, dict) for each in containers):
         raise SubmissionRefusedError(
             f"the pod template of the {role} has spec.containers that is not a list of mappings"
+        )
+    if any({*RESTARTS} & {*each} for each in containers):
+        raise SubmissionRefusedError(
+            f"the pod template of the {role} has {' or '.join(RESTARTS)} in a container: remove it, because the scheduler restarts the driver"
         )
     return template
 

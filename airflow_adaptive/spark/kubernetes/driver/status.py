@@ -33,13 +33,19 @@ FAILED_PULLS: Final = ("ErrImagePull", "ImagePullBackOff")
 """Reasons for which a container waits for its image. An image that the registry does not have or refuses does not come by itself."""
 
 REFUSED_PULL: Final = re.compile(
-    r"not found|manifest unknown|does not exist|no match for platform|no such host|denied|unauthorized|forbidden",
-    re.IGNORECASE,
+    r"not found|manifest unknown|does not exist|no match for platform|denied|unauthorized|forbidden", re.IGNORECASE
 )
 
-INVALID_CONFIGURATION: Final = "CreateContainerConfigError"
-"""Reason for which a container waits that refers to a ConfigMap, a Secret or a key that does not exist."""
+INTERRUPTED_PULL: Final = re.compile(r"no such host|content digest", re.IGNORECASE)
+"""The name of the registry is not resolved now, or a part of the image is lost on the node. The next pull may succeed."""
 
+INVALID_CONFIGURATION: Final = "CreateContainerConfigError"
+"""Reason for which a container waits whose configuration is not complete or not permitted, or not known to the kubelet yet."""
+
+WRONG_CONFIGURATION: Final = re.compile(
+    r'(configmap|secret) "[^"]*" not found|couldn\'t find key|references non-existent|runAsNonRoot', re.IGNORECASE
+)
+"""Causes of `INVALID_CONFIGURATION` that do not end by themselves."""
 
 MISSING_CLAIM: Final = re.compile(r'persistentvolumeclaim "[^"]*" not found')
 """Part of the reason for which a pod has no node."""
@@ -159,11 +165,13 @@ def container_error(pod: Json, container: str) -> str:
 
 def _wait_error(pod: Json, image: str, wait: Json) -> str:
     reason, message = wait.get("reason"), wait.get("message") or ""
-    if reason in INVALID_IMAGES or (reason in FAILED_PULLS and REFUSED_PULL.search(message)):
+    is_refused = REFUSED_PULL.search(message) and not INTERRUPTED_PULL.search(message)
+    if reason in INVALID_IMAGES or (reason in FAILED_PULLS and is_refused):
         advice = "correct `image`, or name the credentials of the registry in `image_pull_secrets`"
         return f"the image {image!r} cannot be pulled: {_text(wait)}: {advice}"
     # The client creates the pod before the ConfigMap and the Secret of the driver, which have the name of the pod.
-    if reason == INVALID_CONFIGURATION and pod["metadata"]["name"] not in message:
+    is_wrong = WRONG_CONFIGURATION.search(message) and pod["metadata"]["name"] not in message
+    if reason == INVALID_CONFIGURATION and is_wrong:
         advice = "create what is missing, or correct the pod template and the properties that refer to it"
         return f"the container with the image {image!r} cannot be created: {_text(wait)}: {advice}"
     return ""

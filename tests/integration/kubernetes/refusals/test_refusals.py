@@ -22,6 +22,7 @@ from tests.support.kubernetes.accounts.manifests import AIRFLOW
 from tests.support.kubernetes.client.refusals import accepts_driver, failure_of
 from tests.support.kubernetes.cluster import KubernetesCluster
 from tests.support.kubernetes.control_plane import ControlPlane, Credentials
+from tests.support.kubernetes.empty_registry import empty_registry
 from tests.support.kubernetes.namespace import Namespace
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(300)]
@@ -42,11 +43,7 @@ POLICIES = "/apis/admissionregistration.k8s.io/v1"
 @pytest.mark.parametrize(
     ("conf", "driver_template", "causes"),
     [
-        (
-            {IMAGE: "no-such-registry.invalid/team/spark:1"},
-            None,
-            ["'no-such-registry.invalid/team/spark:1' cannot be pulled", "correct `image`"],
-        ),
+        ({IMAGE: "{registry}/team/spark:1"}, None, ["/team/spark:1' cannot be pulled", "correct `image`"]),
         ({IMAGE: "No:Valid:Name"}, None, ["'No:Valid:Name' cannot be pulled: InvalidImageName", "correct `image`"]),
         (
             {f"{CLAIM}.options.claimName": "no-such-claim", f"{CLAIM}.mount.path": "/data"},
@@ -54,11 +51,7 @@ POLICIES = "/apis/admissionregistration.k8s.io/v1"
             ['persistentvolumeclaim "no-such-claim" not found', "create what is missing"],
         ),
         ({}, WITHOUT_SECRET, ['FailedMount: MountVolume.SetUp failed for volume "keys"', "create what is missing"]),
-        (
-            {EXECUTOR_IMAGE: "no-such-registry.invalid/team/spark:1"},
-            None,
-            ["-exec-1 cannot start: the image 'no-such-registry.invalid/team/spark:1' cannot be pulled"],
-        ),
+        ({EXECUTOR_IMAGE: "{registry}/team/spark:1"}, None, ["-exec-1 cannot start: the image 'localhost:"]),
     ],
     ids=["image", "name of the image", "claim", "volume", "image of executors"],
 )
@@ -71,7 +64,9 @@ async def test_a_driver_that_cannot_start_fails_the_task_with_its_cause(
     causes: list[str],
 ) -> None:
     parameters = KubernetesParameters(driver_pod_template=driver_template)
-    message = await failure_of(kubernetes_cluster.control_plane, team.name, tmp_path / "job", conf, parameters)
+    with empty_registry() as registry:
+        conf = {name: value.format(registry=registry) for name, value in conf.items()}
+        message = await failure_of(kubernetes_cluster.control_plane, team.name, tmp_path / "job", conf, parameters)
     assert [cause for cause in causes if cause not in message] == [], message
 
 

@@ -35,6 +35,8 @@ class FakeApi:
         events: watch events that the server sends next; None ends the watch.
         watches: queries of the watches.
         renewals: number of renewed clients.
+        hangs: whether the server answers no request.
+        delay_s: time before each answer, in seconds.
     """
 
     def __init__(self) -> None:
@@ -45,6 +47,7 @@ class FakeApi:
         self.watches: list[dict[str, str]] = []
         self.renewals = 0
         self.hangs = False
+        self.delay_s = 0.0
         self._clients: list[ApiClient] = []
         self._host = ""
         self._uids = 0
@@ -99,6 +102,7 @@ class FakeApi:
         if self.hangs:
             await asyncio.sleep(3600)
         self.requests.append(f"{request.method} {request.path}")
+        await asyncio.sleep(self.delay_s)
         other = self.answer(request)
         if other is not None:
             return other

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from airflow_adaptive.ports import ClusterUnreachableError, SubmissionState, SubmissionStatus
-from airflow_adaptive.runtime.observation.driver_start import DRIVER_NOT_STARTED, DriverStart
+from airflow_adaptive.runtime.observation.driver_start import DRIVER_NOT_STARTED, GRACE, DriverStart
 from airflow_adaptive.scheduler.state import Outcome
 from airflow_adaptive.testing.fakes.cluster import FakeCluster
+from airflow_adaptive.testing.fakes.manual_clock import ManualClock
 from airflow_adaptive.testing.simulation.one_job import MEMORY_MB, Simulation
 from tests.support.runtime.loop_simulation import QUICK
 
@@ -19,7 +22,7 @@ NO_IMAGE = "the image 'spark:9' cannot be pulled: ErrImagePull: not found: corre
 
 
 def texts(*observed: tuple[str, SubmissionStatus | None]) -> list[str | None]:
-    start = DriverStart(FakeCluster())
+    start = DriverStart(FakeCluster(), ManualClock())
     reasons = [asyncio.run(start.observe(driver, submission)) for driver, submission in observed]
     return [None if reason is None else reason.text for reason in reasons]
 
@@ -49,16 +52,50 @@ def test_reason_of_an_executor_that_cannot_start_is_reported_once() -> None:
     assert texts(("driver-1", running), ("driver-1", running)) == ["executor 1 cannot start", None]
 
 
-def test_driver_that_cannot_get_an_executor_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster, killed = FakeCluster(), list[str]()
+def kills(*observed: SubmissionStatus, interval: timedelta) -> list[int]:
+    """Return after which of the observed states the driver is killed."""
 
-    async def kill(driver: str) -> None:
-        killed.append(driver)
+    async def observe() -> list[int]:
+        for number, submission in enumerate(observed):
+            await start.observe("driver-1", submission)
+            killed.extend([number] * (len(cluster.killed) - len(killed)))
+            await clock.sleep(interval.total_seconds())
+        return killed
 
-    monkeypatch.setattr(cluster, "kill", kill)
-    running = SubmissionStatus(state=SubmissionState.RUNNING, message=NO_IMAGE, can_start=False)
-    asyncio.run(DriverStart(cluster).observe("driver-1", running))
-    assert killed == ["driver-1"]
+    cluster, clock, killed = KilledDrivers(), ManualClock(), list[int]()
+    start = DriverStart(cluster, clock)
+    return asyncio.run(observe())
+
+
+class KilledDrivers(FakeCluster):
+    """A cluster that records the drivers that are killed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.killed: list[str] = []
+
+    async def kill(self, submission_id: str) -> None:
+        self.killed.append(submission_id)
+
+
+STUCK = SubmissionStatus(state=SubmissionState.SUBMITTED, message=NO_IMAGE, can_start=False)
+BACK_OFF = waiting("ImagePullBackOff")
+
+
+@pytest.mark.parametrize("state", [SubmissionState.SUBMITTED, SubmissionState.RUNNING])
+def test_driver_that_cannot_start_or_get_an_executor_is_killed_after_a_grace_period(state: SubmissionState) -> None:
+    stuck = replace(STUCK, state=state)
+    assert kills(stuck, stuck, stuck, stuck, interval=GRACE / 2) == [2]
+
+
+def test_states_of_a_failed_pull_alternate() -> None:
+    assert kills(STUCK, BACK_OFF, STUCK, BACK_OFF, interval=GRACE / 2) == [2]
+
+
+def test_object_that_is_created_within_the_grace_period_lets_the_driver_start() -> None:
+    running = SubmissionStatus(state=SubmissionState.RUNNING)
+    stuck_again = replace(STUCK, state=SubmissionState.RUNNING)
+    assert kills(STUCK, running, stuck_again, interval=GRACE / 2) == []
 
 
 def test_driver_that_has_ended_reports_nothing() -> None:

@@ -110,6 +110,32 @@ async def test_a_repeated_submission_creates_what_is_missing(server: FakeApi, mi
     assert set(created(server)) == {f"pods/{POD}", f"configmaps/{POD}", f"secrets/{POD}"}
 
 
+@pytest.mark.parametrize(("status", "message"), [(403, "exceeded quota: team"), (429, "too many requests")])
+@pytest.mark.parametrize("part", ["configmaps", "secrets"])
+async def test_a_part_that_cannot_be_created_now_removes_the_pod_and_what_earlier_drivers_left(
+    server: FakeApi, part: str, status: int, message: str
+) -> None:
+    async with client_of(server) as client:
+        await client.submit(submission())
+        end(server, POD)
+        refuse(server, f"POST {ROOT}/{part}", failure(status, message))
+        with pytest.raises(NotSubmittedError, match="did not create a part of driver"):
+            await client.submit(submission(epoch=2))
+        assert [name for name in created(server) if name.startswith("pods/")] == []
+        refuse(server, "", None)
+        await client.submit(submission(epoch=3))
+
+
+async def test_a_running_driver_survives_a_repeated_submission_that_is_refused_for_now(server: FakeApi) -> None:
+    async with client_of(server) as client:
+        await client.submit(submission())
+        del server.objects[f"{ROOT}/secrets/{POD}"]
+        refuse(server, f"POST {ROOT}/secrets", failure(429, "too many requests"))
+        with pytest.raises(ClusterUnreachableError, match=f"driver {POD} is not complete"):
+            await client.submit(submission())
+    assert f"pods/{POD}" in created(server)
+
+
 async def test_a_refused_part_removes_the_pod(server: FakeApi) -> None:
     async with client_of(server) as client:
         refuse(server, f"POST {ROOT}/secrets", failure(403, 'cannot create resource "secrets"', "Forbidden"))

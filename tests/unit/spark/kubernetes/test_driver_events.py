@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from airflow_adaptive.ports import SubmissionState, SubmissionStatus
 from airflow_adaptive.spark.kubernetes.api.requests import KubernetesApi
-from airflow_adaptive.spark.kubernetes.driver_events import INTERVAL_S, DriverEvents
+from airflow_adaptive.spark.kubernetes.driver_events import INTERVAL_S, LONGEST_WAIT_S, DriverEvents
 from airflow_adaptive.testing.fakes.manual_clock import ManualClock
 from tests.support.kubernetes.client.fake_api import FakeApi, failure
 
@@ -56,6 +56,31 @@ async def test_the_newest_other_warning_is_reported_and_the_driver_may_start(ser
     assert (explained.message, explained.can_start) == ("FailedAttachVolume: timed out waiting", True)
 
 
+async def test_a_csi_driver_that_is_not_registered_yet_may_appear(server: FakeApi) -> None:
+    add(server, "driver name ebs.csi.aws.com not found in the list of registered CSI drivers")
+    explained = await explain(server)
+    assert explained.message.startswith("FailedMount: driver name ebs.csi.aws.com not found")
+    assert explained.can_start
+
+
+async def test_a_list_that_hangs_delays_the_status_for_a_second_and_explains_it_later(server: FakeApi) -> None:
+    events = DriverEvents(KubernetesApi(server, 10), "team-a", ManualClock())
+    add(server, "timed out")
+    server.delay_s = 1.5 * LONGEST_WAIT_S
+    assert await events.explain(POD, WAITING) == WAITING
+    assert await events.explain(POD, WAITING) != WAITING
+    assert len(server.requests) == 1
+    await events.close()
+
+
+async def test_a_read_in_progress_ends_with_the_client(server: FakeApi) -> None:
+    events = DriverEvents(KubernetesApi(server, 60), "team-a", ManualClock())
+    server.hangs = True
+    assert await events.explain(POD, WAITING) == WAITING
+    await events.close()
+    assert events._reading is None
+
+
 @pytest.mark.parametrize("name", ["copy-1-abc", "kube-root-ca.crt"])
 async def test_objects_that_are_created_after_the_pod_are_no_cause(server: FakeApi, name: str) -> None:
     add(server, f'MountVolume.SetUp failed for volume "files" : configmap "{name}" not found')
@@ -71,7 +96,7 @@ async def test_images_are_left_to_the_status_of_the_pod(server: FakeApi) -> None
     selectors: list[str] = []
     server.answer = lambda request: selectors.append(request.query["fieldSelector"])
     await explain(server)
-    assert selectors == ["involvedObject.kind=Pod,type=Warning,reason!=Failed,reason!=BackOff"]
+    assert selectors == ["involvedObject.kind=Pod,type=Warning,reason!=Failed,reason!=BackOff,reason!=FailedScheduling"]
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,14 @@ def template(*names: str, **spec: Any) -> dict[str, Any]:
         ('{"spec": {"containers": {}}}', "spec.containers that is not a list of mappings"),
         ('{"spec": {"containers": ["a"]}}', "spec.containers that is not a list of mappings"),
         ('{"spec": {"restartPolicy": "Always"}}', "restartPolicy 'Always': use 'Never'"),
+        (
+            '{"spec": {"containers": [{"restartPolicy": "Always"}]}}',
+            "restartPolicy or restartPolicyRules in a container",
+        ),
+        (
+            '{"spec": {"containers": [{"restartPolicyRules": []}]}}',
+            "restartPolicy or restartPolicyRules in a container",
+        ),
     ],
 )
 def test_texts_that_are_no_template(text: str, message: str):

@@ -184,6 +184,8 @@ def waits(reason: str, message: str = "", name: str = CONTAINER) -> dict[str, An
         ("ErrImagePull", NOT_FOUND, "correct `image`"),
         ("ImagePullBackOff", f'Back-off pulling image "spark:9": ErrImagePull: {DENIED}', "`image_pull_secrets`"),
         ("CreateContainerConfigError", 'secret "token" not found', "create what is missing"),
+        ("CreateContainerConfigError", "couldn't find key login in Secret team-a/db", "create what is missing"),
+        ("CreateContainerConfigError", "container has runAsNonRoot and image will run as root", "correct the pod"),
     ],
 )
 def test_a_driver_that_cannot_start_names_its_image_and_the_remedy(reason: str, message: str, advice: str):
@@ -206,9 +208,23 @@ def test_an_init_container_that_cannot_start_keeps_the_driver_from_its_start():
         waits("ImagePullBackOff", 'Back-off pulling image "spark:9"'),
         waits("ErrImagePull", NOT_FOUND, "sidecar"),
         waits("CreateContainerConfigError", 'secret "p-1-0f" not found'),
+        waits("ErrImagePull", "lookup registry: no such host"),
+        waits("ErrImagePull", "failed to copy: content digest sha256:0f1: not found"),
+        waits("CreateContainerConfigError", "services have not yet been read at least once, cannot construct envvars"),
+        waits("CreateContainerConfigError", "failed to sync secret cache: timed out waiting for the condition"),
         waits("ContainerCreating"),
     ],
-    ids=["registry is down", "cause is unknown", "sidecar", "submission is not complete", "normal start"],
+    ids=[
+        "registry is down",
+        "cause is unknown",
+        "sidecar",
+        "submission is not complete",
+        "DNS is down",
+        "node has lost a part of the image",
+        "node has started just now",
+        "node has no connection to the API server",
+        "normal start",
+    ],
 )
 def test_a_driver_that_may_start_waits(waiting: dict[str, Any]):
     status = driver_status(waiting)
