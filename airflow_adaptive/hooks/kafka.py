@@ -93,8 +93,8 @@ class KafkaBrokers:
     async def end_offsets(self, topics: Collection[str]) -> Mapping[str, Mapping[int, int]]:
         """Return the end offsets; see the port."""
         requested_s = self._clock.elapsed
-        self._wanted.update(topics)
         while any(not self._is_newer(topic, requested_s) for topic in topics):
+            self._wanted.update(topics)
             if self._reading is None or self._reading.done():
                 self._reading = asyncio.create_task(self._read_wanted())
             await asyncio.shield(self._reading)  # A loop that ends does not cancel the read of the others.

@@ -145,7 +145,7 @@ class Loop:
             text = f"the control loop failed and was restarted: {restart_reason}"
             self._journal.add_log_entry(Reason(ReasonCode.LOOP_RESTARTED, text))
         self._probe = Probe()
-        self._driver_start = DriverStart(ports.cluster, ports.clock)
+        self._driver_start = DriverStart(ports.cluster, ports.clock, spec.options.driver_lease_timeout)
         self._diagnosis = DriverLogDiagnosis(ports.cluster)
         self._participant = Participant(ports.shared or SharedCluster(ports.clock), ports.cluster)
         self._file_polling = FilePolling(ports.files or RateLimiter(FILE_POLLS_PER_SECOND, ports.clock))

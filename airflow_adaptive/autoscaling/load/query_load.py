@@ -149,7 +149,8 @@ def update_target(
 ) -> tuple[QueryMemory, str]:
     """Return the memory with the target that follows from the metrics, and the reason."""
     if query_input.metrics.is_real_time:
-        return _with_target(memory, query_input), "Real-Time Mode has no busy share: the target stays"
+        kept = keep_target(memory, query_input.lower, query_input.upper)
+        return kept, "Real-Time Mode has no busy share: the target stays"
     wrong = implausibilities(query_input.metrics, memory.newest, query_input.at, policy.frozen_after)
     if wrong:
         return keep_target(memory, query_input.lower, query_input.upper), f"metrics are ignored: {', '.join(wrong)}"

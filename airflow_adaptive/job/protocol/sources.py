@@ -47,8 +47,8 @@ class SourceReport:
         lag_rows: unread rows of all partitions.
         skew: largest lag of a partition relative to the mean of all partitions, 1 without a lag.
         worst_partition: partition with the most unread rows, such as `flights-3`, None without a lag.
-        lag_s: age of the oldest unread row or file in seconds, 0 without unread rows or files, None if the age is unknown, for
-            example because the brokers do not answer.
+        lag_s: age of the oldest unread row or file in seconds, 0 without unread rows or files, None if the age is unknown.
+        is_lag_unknown: whether the driver polls the source, and no poll has succeeded for a while. Only the position is known then.
         is_lag_minimum: whether the oldest unread row may be older than `lag_s`, because it was there before the driver's first poll, or
             because Spark has not listed the files since the batch began.
         partition_lags: the partitions with the oldest unread rows, the oldest first.
@@ -67,6 +67,7 @@ class SourceReport:
     skew: float | None = None
     worst_partition: str | None = None
     lag_s: float | None = None
+    is_lag_unknown: bool = False
     is_lag_minimum: bool = False
     partition_lags: tuple[PartitionLag, ...] = ()
     input_limit: int | None = None

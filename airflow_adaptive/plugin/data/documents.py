@@ -214,7 +214,7 @@ class PartitionLag(Document):
 
 
 class Source(Document):
-    """A source of a query. Without a number of partitions, the source does not count rows."""
+    """A source of a query. Without a number of partitions, the source does not count rows, or not now."""
 
     kind: str = Field(examples=["KafkaV2"])
     partitions: int | None = None

@@ -18,9 +18,8 @@ DRIVER_NOT_STARTED = "DRIVER_NOT_STARTED"
 
 MESSAGE_CHARACTERS = 1000
 
-GRACE = timedelta(seconds=15)
-"""Time for which a driver must be unable to start before it is killed: what is missing may be created a moment after the driver. It is shorter
-than the lease of a driver, after which the job would restart without the cause."""
+MAX_GRACE = timedelta(seconds=15)
+"""Longest time for which a driver is unable to start before it is killed: what is missing may be created a moment after the driver."""
 
 OBSERVED = (SubmissionState.SUBMITTED, SubmissionState.RUNNING)
 
@@ -31,20 +30,22 @@ class DriverStart:
     The cluster manager alone proves the end of a driver: a driver that cannot start is killed, and its end is observed like any other end.
     """
 
-    def __init__(self, cluster: ClusterClient, clock: Clock) -> None:
+    def __init__(self, cluster: ClusterClient, clock: Clock, lease: timedelta) -> None:
         """Observe no driver yet.
 
         Args:
             cluster: client of the cluster, to kill drivers.
             clock: measures the time for which a driver cannot start.
+            lease: lease of a driver. After its end, the job would restart without the cause.
         """
         self._cluster = cluster
         self._clock = clock
+        self._grace = min(MAX_GRACE, lease / 2)
         self._driver: str | None = None
         self._reported: set[str] = set()
         """Reasons of the driver that are reported: the reasons of a failed pull alternate."""
-        self._stuck_s: float | None = None
-        """Since when the driver cannot start, None if it can. The states of a failed pull alternate, so only a driver that runs can."""
+        self._stuck: tuple[SubmissionState, float] | None = None
+        """State in which the driver or its executors cannot start, and since when. The reasons of a failed pull alternate, also with unknown ones."""
         self._error: str | None = None
         """Why the driver cannot start, None if it can or has not been killed."""
 
@@ -58,14 +59,12 @@ class DriverStart:
         if driver is None or submission is None or submission.state not in OBSERVED:
             return None
         if driver != self._driver:
-            self._driver, self._reported, self._stuck_s, self._error = driver, set(), None, None
-        is_waiting = submission.state is SubmissionState.SUBMITTED
-        if submission.can_start and not is_waiting:
-            self._stuck_s = None
+            self._driver, self._reported, self._stuck, self._error = driver, set(), None, None
         if not submission.message:
             return None
+        is_waiting = submission.state is SubmissionState.SUBMITTED
         message = redact(submission.message)[:MESSAGE_CHARACTERS]
-        if not submission.can_start and self._error is None and self._is_stuck():
+        if not submission.can_start and self._error is None and self._is_stuck(submission.state):
             await self._kill(driver, message)
         return self._reason(f"the driver waits: {message}" if is_waiting else message)
 
@@ -76,11 +75,11 @@ class DriverStart:
         causes = (event.failure.error_class, *event.failure.causes)
         return replace(event, failure=Failure(error_class=DRIVER_NOT_STARTED, message=self._error, causes=causes))
 
-    def _is_stuck(self) -> bool:
-        """Return whether the driver has been unable to start for the grace period."""
-        now_s = self._clock.elapsed
-        self._stuck_s = now_s if self._stuck_s is None else self._stuck_s
-        return now_s - self._stuck_s >= GRACE.total_seconds()
+    def _is_stuck(self, state: SubmissionState) -> bool:
+        """Return whether the driver or its executors have been unable to start for the grace period."""
+        if self._stuck is None or self._stuck[0] is not state:
+            self._stuck = state, self._clock.elapsed
+        return self._clock.elapsed - self._stuck[1] >= self._grace.total_seconds()
 
     async def _kill(self, driver: str, message: str) -> None:
         try:

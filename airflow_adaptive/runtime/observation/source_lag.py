@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from airflow_adaptive.job.protocol.documents import DriverStatus
+from airflow_adaptive.job.protocol.sources import SourceReport
 from airflow_adaptive.ports import SourceOffsets, SourceUnreachableError
 from airflow_adaptive.runtime.once_logger import OnceLogger
 
@@ -132,10 +133,9 @@ class SourceLagMonitor:
             self.close()
             self._status = status.nonce, status.sequence
             self._known = _lag_in(status, now if is_current else min(_time(status) or now, now))
-        elif self._known is not None and any(query.sources for query in status.queries):
-            # The queries have read more since the known position, and no newer lag is known.
+        elif self._known is not None and _has_moved(status, self._known):
             self.close()
-            self._known = replace(self._known, positions=())
+            self._known = replace(self._known, positions=(), expiry=None)
 
     def close(self) -> None:
         """Cancel a poll."""
@@ -175,15 +175,25 @@ class SourceLagMonitor:
 
 
 def _has_lag(status: DriverStatus) -> bool:
-    """Return whether a status contains the lag of the job. A source with a position and without a lag cannot be polled now."""
-    sources = [source for query in status.queries for source in query.sources]
-    counting = [source for source in sources if source.lag_s is not None or source.position]
-    return bool(counting) and all(source.lag_s is not None for source in counting)
+    """Return whether a status contains the lag of the job, which is the lag of all sources."""
+    sources = _sources(status)
+    is_known = not any(source.is_lag_unknown for source in sources)
+    return is_known and any(source.lag_s is not None for source in sources)
+
+
+def _has_moved(status: DriverStatus, known: _Known) -> bool:
+    """Return whether the queries may have read rows behind the known positions."""
+    positions = [source.position for source in _sources(status) if source.position or source.is_lag_unknown]
+    return any(position not in known.positions for position in positions)
+
+
+def _sources(status: DriverStatus) -> list[SourceReport]:
+    return [source for query in status.queries for source in query.sources]
 
 
 def _lag_in(status: DriverStatus, at: datetime) -> _Known:
     """Return the lag in a driver status."""
-    sources = [source for query in status.queries for source in query.sources if source.lag_s is not None]
+    sources = [source for source in _sources(status) if source.lag_s is not None]
     limited = [
         (source.lag_s or 0.0, timedelta(seconds=source.retention_s))
         for source in sources

@@ -37,7 +37,7 @@ def on_event(state: SchedulerState, restarting: Restarting, event: Event) -> Ste
             return stop.kill_again(state, event)
         case TimerFired():
             return _go_on(state, restarting, event)
-        case JobCompleted() if restarting.failure is None:
+        case JobCompleted():
             reason = Reason(ReasonCode.JOB_COMPLETED, "all queries have ended")
             return stop.go_to_finished(state, event, Outcome.FINISHED, reason)
         case CancelRequested():

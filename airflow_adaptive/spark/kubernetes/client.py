@@ -209,8 +209,10 @@ class KubernetesCluster:
 
     async def close(self) -> None:
         """End the watch, and close the connections, unless other clients share them."""
-        await self._events.close()
-        await self._reads.release(self._address.namespace)
+        try:
+            await self._events.close()
+        finally:
+            await self._reads.release(self._address.namespace)
 
     async def _active_driver(self, pod: Json, executors: Mapping[str, Json]) -> ActiveDriver | None:
         status = driver_status(pod)

@@ -60,13 +60,18 @@ class DriverEvents:
 
     async def explain(self, pod: Json, status: SubmissionStatus) -> SubmissionStatus:
         """Return the status, with the cause of a wait on a node that the status does not contain."""
-        if status.state is not SubmissionState.SUBMITTED or status.message or not pod["spec"].get("nodeName"):
+        is_explained = (
+            status.state is not SubmissionState.SUBMITTED or status.message or not pod["spec"].get("nodeName")
+        )
+        has_volumes = _has_volumes(pod)
+        if is_explained or has_volumes == "True":
             return status
         events = [event for event in await self._read() if _explains(event, pod)]
         newest: Json = max(events, key=_time, default={})
         cause = ": ".join(" ".join(str(newest[part]).split()) for part in ("reason", "message") if newest.get(part))
-        is_final = MISSING_VOLUME.search(cause) is not None
-        return replace(status, message=f"{cause}: {VOLUME_ADVICE}" if is_final else cause, can_start=not is_final)
+        if MISSING_VOLUME.search(cause) is None:
+            return replace(status, message=cause)
+        return replace(status, message=f"{cause}: {VOLUME_ADVICE}", can_start=has_volumes != "False")
 
     async def close(self) -> None:
         """End a read that is in progress."""
@@ -100,6 +105,15 @@ class DriverEvents:
             return ()
         events: Sequence[Json] = page["items"]
         return events
+
+
+def _has_volumes(pod: Json) -> str | None:
+    """Return "True" if the kubelet has mounted all volumes of a pod, and "False" if it has not; None before version 1.29, and if unknown.
+
+    An event stays the newest warning of a pod after its cause has ended, for example while the image is pulled.
+    """
+    conditions = pod.get("status", {}).get("conditions") or ()
+    return next((each["status"] for each in conditions if each["type"] == "PodReadyToStartContainers"), None)
 
 
 def _explains(event: Json, pod: Json) -> bool:

@@ -17,7 +17,7 @@ from airflow_adaptive.job.jvm import from_scala, java_class, scala_object
 from airflow_adaptive.job.protocol.failures import redact
 from airflow_adaptive.job.queries.sources.input_limit import Division
 from airflow_adaptive.job.queries.sources.offsets import Offsets, read_offsets
-from airflow_adaptive.job.queries.sources.topic_ids import TopicGuard, TopicIds
+from airflow_adaptive.job.queries.sources.topic_ids import NO_ID, TopicGuard, TopicIds
 
 KAFKA: Final = "kafka"
 """Spark's name of the source."""
@@ -28,9 +28,6 @@ UNKNOWN_TOPIC: Final = "UnknownTopicOrPartitionException"
 
 RETENTION_POLLS: Final = 30
 """Number of polls after which the retention of the topics is read again."""
-
-NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
-"""Id of each topic of brokers that have no ids of topics (`org.apache.kafka.common.Uuid.ZERO_UUID`), which are older than 2.8."""
 
 FAIL_ON_DATA_LOSS: Final = "failOnDataLoss"
 

@@ -84,10 +84,11 @@ class Lag:
     Attributes:
         description: description of the source.
         read: offsets that the query has read.
-        rows: unread rows of each partition, empty if the lag is unknown, because the newest poll is too old.
+        rows: unread rows of each partition.
         ages: age of the oldest unread row of each partition that has unread rows.
         division: options with which the source divides its partitions.
         retention_s: age in seconds at which a row is deleted, None without a limit.
+        is_known: False if no poll has succeeded recently; then only `description` and `read` are known.
     """
 
     description: str
@@ -96,6 +97,7 @@ class Lag:
     ages: Mapping[Partition, Age]
     division: Division = Division()
     retention_s: float | None = None
+    is_known: bool = True
 
 
 @dataclass(slots=True)
@@ -108,7 +110,7 @@ class _Polled:
         division: options with which the source divides its partitions.
         retention_s: age in seconds at which a row is deleted, None without a limit.
         polls: number of successful polls.
-        polled_at: time of the newest successful poll, in seconds since the Unix epoch.
+        polled_at: time of the newest successful poll, in seconds since the Unix epoch, 0 before it.
         begun_at: offsets at which the run began, None if the run began without a checkpoint.
         known: lag that was computed last, with the number of polls and the offsets for which it was computed.
     """
@@ -175,7 +177,7 @@ class SourceMonitor:
             self._end.set()
 
     def lag(self, number: int, description: str, read: Offsets) -> Lag | None:
-        """Return the lag behind a source, or None before its first poll.
+        """Return the lag behind a source, or None for a source that is not polled.
 
         Args:
             number: number of the source in the query.
@@ -190,14 +192,11 @@ class SourceMonitor:
         """Return the lag behind each source of a run that began from a checkpoint and has not committed a batch."""
         with self._lock:
             begun = [(polled, polled.begun_at) for polled in self._polled.values()]
-            lags = [self._lag(polled, read) for polled, read in begun if read is not None]
-        return [lag for lag in lags if lag is not None]
+            return [self._lag(polled, read) for polled, read in begun if read is not None]
 
-    def _lag(self, polled: _Polled, read: Offsets) -> Lag | None:
-        if not polled.polls:
-            return None
+    def _lag(self, polled: _Polled, read: Offsets) -> Lag:
         if self._clock() - polled.polled_at > MAX_POLL_AGE_S:
-            return Lag(description=polled.description, read=read, rows={}, ages={})
+            return Lag(description=polled.description, read=read, rows={}, ages={}, is_known=False)
         if polled.known is None or polled.known[:2] != (polled.polls, read):
             polled.known = polled.polls, read, self._new_lag(polled, read)
         return polled.known[2]
@@ -214,7 +213,7 @@ class SourceMonitor:
         )
 
     def _run(self, end: threading.Event, run: PolledRun) -> None:
-        sources = self._sources(run)
+        sources = self._sources(end, run)
         try:
             self._restore(end, sources, self._position(run) if sources else None)
             failing = False
@@ -224,14 +223,18 @@ class SourceMonitor:
         finally:
             self._close(sources)
 
-    def _sources(self, run: PolledRun) -> Mapping[int, PolledSource]:
-        try:
-            return run.sources()
-        except Exception as error:  # noqa: BLE001  Errors of the JVM, and of unexpected answers
-            self._warn(
-                f"the sources cannot be polled, so their lag is only known when a batch begins: {error_text(error)}"
-            )
-            return {}
+    def _sources(self, end: threading.Event, run: PolledRun) -> Mapping[int, PolledSource]:
+        """Return the sources of a run; try again until the run ends."""
+        is_reported = False
+        while not end.is_set():
+            try:
+                return run.sources()
+            except Exception as error:  # noqa: BLE001  Errors of the JVM, and of unexpected answers
+                if not is_reported:
+                    self._warn(f"the sources cannot be polled, will retry: {error_text(error)}")
+                is_reported = True
+            end.wait(self._interval_s)
+        return {}
 
     def _position(self, run: PolledRun) -> ReadPosition | None:
         try:

@@ -43,7 +43,7 @@ def report_polled(lag: Lag, batch_rows: Mapping[Partition, int]) -> SourceReport
     kind = kind_of(lag.description)
     position = {} if len(lag.read) > MAX_POSITIONS else by_topic(lag.read)
     if not lag.rows:
-        return SourceReport(kind=kind, position=position)
+        return SourceReport(kind=kind, position=position, is_lag_unknown=not lag.is_known)
     oldest = max(lag.ages.values(), key=lambda age: age.seconds, default=Age(seconds=0.0))
     report = _report(
         kind,

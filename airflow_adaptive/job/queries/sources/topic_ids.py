@@ -20,6 +20,9 @@ from airflow_adaptive.job.jvm import java_class
 
 FILE: Final = "kafka-topics.json"
 
+NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
+"""Id of each topic of brokers that have no ids of topics (`org.apache.kafka.common.Uuid.ZERO_UUID`), which are older than 2.8."""
+
 MAX_FILE_BYTES: Final = 10_000_000
 
 
@@ -118,7 +121,7 @@ class TopicGuard:
 def _decode(text: bytes) -> dict[str, str]:
     """Return the ids in a file. A file that is not readable contains no known topic."""
     try:
-        return {str(topic): str(id_) for topic, id_ in json.loads(text).items()}
+        return {str(topic): str(id_) for topic, id_ in json.loads(text).items() if id_ != NO_ID}
     except (AttributeError, ValueError):
         return {}
 

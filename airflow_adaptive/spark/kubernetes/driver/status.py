@@ -170,7 +170,7 @@ def _wait_error(pod: Json, image: str, wait: Json) -> str:
         advice = "correct `image`, or name the credentials of the registry in `image_pull_secrets`"
         return f"the image {image!r} cannot be pulled: {_text(wait)}: {advice}"
     # The client creates the pod before the ConfigMap and the Secret of the driver, which have the name of the pod.
-    is_wrong = WRONG_CONFIGURATION.search(message) and pod["metadata"]["name"] not in message
+    is_wrong = WRONG_CONFIGURATION.search(message) and f'"{pod["metadata"]["name"]}" not found' not in message
     if reason == INVALID_CONFIGURATION and is_wrong:
         advice = "create what is missing, or correct the pod template and the properties that refer to it"
         return f"the container with the image {image!r} cannot be created: {_text(wait)}: {advice}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from airflow.sdk.exceptions import AirflowException
+
 from airflow_adaptive.ports import DesiredState
 from airflow_adaptive.runtime.command_executor import SUBMISSION_REFUSED
 from airflow_adaptive.runtime.requirements.control_requests import (
@@ -62,12 +64,12 @@ class Recovery:
             )
 
     def _must_be_over(self, job: str) -> bool:
-        """Return whether the job has ended because of its input or its users, or because a task could not reach Airflow."""
+        """Return whether the job has ended because of its input or its users, or because a task could not reach Airflow or the storage."""
         if self._env.drivers.models[job].is_complete or self._is_stopped(job) or job in self._env.marked_failed:
             return True
         if self._env.task_state(job) is not TaskState.FAILED:
             return False
-        if self._env.airflow.scheduler.has_lost_airflow(job) or self._was_refused(job):
+        if self._env.airflow.scheduler.has_lost_airflow(job) or self._was_refused(job) or self._needs_retry(job):
             return True
         raise ViolationError("recovery", f"the task of {job} has failed: {self._env.airflow.scheduler.errors.get(job)}")
 
@@ -75,6 +77,11 @@ class Recovery:
         """Return whether the masters refused the first driver of a job. That is final, because the address or the token may be wrong."""
         has_run = any(driver.settings.job == job for driver in self._env.drivers.started)
         return not has_run and SUBMISSION_REFUSED in str(self._env.airflow.scheduler.errors.get(job))
+
+    def _needs_retry(self, job: str) -> bool:
+        """Return whether the storage failed when the task of a job began: the retries of the task start it again, and none is left."""
+        error = self._env.airflow.scheduler.errors.get(job)
+        return isinstance(error, AirflowException) and "cannot be used now" in str(error)
 
     def _is_stopped(self, job: str) -> bool:
         desired = [

@@ -11,18 +11,20 @@ from typing import Any
 import pytest
 
 from airflow_adaptive.ports import ClusterUnreachableError, SubmissionState, SubmissionStatus
-from airflow_adaptive.runtime.observation.driver_start import DRIVER_NOT_STARTED, GRACE, DriverStart
+from airflow_adaptive.runtime.observation.driver_start import DRIVER_NOT_STARTED, MAX_GRACE, DriverStart
 from airflow_adaptive.scheduler.state import Outcome
 from airflow_adaptive.testing.fakes.cluster import FakeCluster
 from airflow_adaptive.testing.fakes.manual_clock import ManualClock
 from airflow_adaptive.testing.simulation.one_job import MEMORY_MB, Simulation
 from tests.support.runtime.loop_simulation import QUICK
 
+LEASE = 4 * MAX_GRACE
+
 NO_IMAGE = "the image 'spark:9' cannot be pulled: ErrImagePull: not found: correct `image`"
 
 
 def texts(*observed: tuple[str, SubmissionStatus | None]) -> list[str | None]:
-    start = DriverStart(FakeCluster(), ManualClock())
+    start = DriverStart(FakeCluster(), ManualClock(), LEASE)
     reasons = [asyncio.run(start.observe(driver, submission)) for driver, submission in observed]
     return [None if reason is None else reason.text for reason in reasons]
 
@@ -52,7 +54,7 @@ def test_reason_of_an_executor_that_cannot_start_is_reported_once() -> None:
     assert texts(("driver-1", running), ("driver-1", running)) == ["executor 1 cannot start", None]
 
 
-def kills(*observed: SubmissionStatus, interval: timedelta) -> list[int]:
+def kills(*observed: SubmissionStatus, interval: timedelta, lease: timedelta = LEASE) -> list[int]:
     """Return after which of the observed states the driver is killed."""
 
     async def observe() -> list[int]:
@@ -63,7 +65,7 @@ def kills(*observed: SubmissionStatus, interval: timedelta) -> list[int]:
         return killed
 
     cluster, clock, killed = KilledDrivers(), ManualClock(), list[int]()
-    start = DriverStart(cluster, clock)
+    start = DriverStart(cluster, clock, lease)
     return asyncio.run(observe())
 
 
@@ -79,23 +81,30 @@ class KilledDrivers(FakeCluster):
 
 
 STUCK = SubmissionStatus(state=SubmissionState.SUBMITTED, message=NO_IMAGE, can_start=False)
-BACK_OFF = waiting("ImagePullBackOff")
 
 
 @pytest.mark.parametrize("state", [SubmissionState.SUBMITTED, SubmissionState.RUNNING])
 def test_driver_that_cannot_start_or_get_an_executor_is_killed_after_a_grace_period(state: SubmissionState) -> None:
     stuck = replace(STUCK, state=state)
-    assert kills(stuck, stuck, stuck, stuck, interval=GRACE / 2) == [2]
+    assert kills(stuck, stuck, stuck, stuck, interval=MAX_GRACE / 2) == [2]
 
 
-def test_states_of_a_failed_pull_alternate() -> None:
-    assert kills(STUCK, BACK_OFF, STUCK, BACK_OFF, interval=GRACE / 2) == [2]
+@pytest.mark.parametrize("message", ["ImagePullBackOff", ""])
+@pytest.mark.parametrize("state", [SubmissionState.SUBMITTED, SubmissionState.RUNNING])
+def test_states_of_a_failed_pull_alternate(state: SubmissionState, message: str) -> None:
+    """Before version 1.32, ImagePullBackOff does not contain the cause."""
+    stuck, back_off = replace(STUCK, state=state), SubmissionStatus(state=state, message=message)
+    assert kills(stuck, back_off, stuck, back_off, interval=MAX_GRACE / 2) == [2]
+
+
+def test_driver_that_cannot_start_is_killed_before_its_lease_ends() -> None:
+    assert kills(STUCK, STUCK, STUCK, interval=MAX_GRACE / 4, lease=MAX_GRACE) == [2]
 
 
 def test_object_that_is_created_within_the_grace_period_lets_the_driver_start() -> None:
     running = SubmissionStatus(state=SubmissionState.RUNNING)
     stuck_again = replace(STUCK, state=SubmissionState.RUNNING)
-    assert kills(STUCK, running, stuck_again, interval=GRACE / 2) == []
+    assert kills(STUCK, running, stuck_again, interval=MAX_GRACE / 2) == []
 
 
 def test_driver_that_has_ended_reports_nothing() -> None:

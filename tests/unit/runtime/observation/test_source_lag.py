@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -38,8 +39,17 @@ class Brokers:
 def source(
     lag_rows: int | None, lag_s: float | None, *, retention_s: float | None = None, **read: list[int]
 ) -> SourceReport:
-    position = {topic: {str(number): row for number, row in enumerate(rows)} for topic, rows in read.items()}
-    return SourceReport(kind="KafkaV2", lag_rows=lag_rows, lag_s=lag_s, position=position, retention_s=retention_s)
+    return SourceReport(
+        kind="KafkaV2", lag_rows=lag_rows, lag_s=lag_s, position=position(**read), retention_s=retention_s
+    )
+
+
+def position(**read: list[int]) -> Mapping[str, Mapping[str, int]]:
+    return {topic: {str(number): row for number, row in enumerate(rows)} for topic, rows in read.items()}
+
+
+def unknown(**read: list[int]) -> SourceReport:
+    return replace(source(0, None), lag_rows=None, is_lag_unknown=True, position=position(**read))
 
 
 def status(*sources: SourceReport, sequence: int = 1, nonce: str = "n", at: datetime = NOW) -> DriverStatus:
@@ -175,13 +185,29 @@ async def test_driver_that_cannot_poll_one_of_its_sources_has_no_lag_and_hides_n
     monitor = SourceLagMonitor(brokers := Brokers(a=[10], b=[10]))
     first = status(source(4, 0.0, a=[6]), source(4, 0.0, b=[6]))
     monitor.update(first, first, NOW)
-    failing = status(source(None, None, a=[9]), source(0, 0.0, b=[10]), sequence=2)
+    failing = status(unknown(a=[9]), source(0, 0.0, b=[10]), sequence=2)
     await lag_after_poll(monitor, failing, failing, after(50))
     assert monitor.update(failing, failing, after(61)) == SourceLag(unknown_since=NOW)
     assert monitor.update(None, failing, after(80)) == SourceLag(unknown_since=NOW)
     assert brokers.requests == []
     polled = status(source(1, 3.0, a=[9]), source(0, 0.0, b=[10]), sequence=3)
     assert monitor.update(polled, polled, after(90)) == SourceLag(rows=1, seconds=3.0)
+
+
+async def test_polls_of_the_loop_replace_those_of_a_driver_that_cannot_poll_and_reads_nothing() -> None:
+    """A driver starts during an outage of the brokers, or cannot read their answers, and its queries stand still."""
+    monitor = SourceLagMonitor(Brokers(a=[10]))
+    last, failing = status(source(4, 0.0, a=[6])), status(unknown(a=[6]), nonce="next")
+    monitor.update(last, last, NOW)
+    assert await lag_after_poll(monitor, failing, failing, after(70)) == SourceLag(rows=4, seconds=70.0)
+
+
+async def test_rows_that_a_driver_has_read_without_polls_do_not_expire() -> None:
+    monitor = SourceLagMonitor(None)
+    last = status(source(4, 100.0, retention_s=600.0, a=[6]))
+    assert monitor.update(last, last, NOW).expiry is not None
+    failing = status(unknown(a=[9]), sequence=2)
+    assert monitor.update(failing, failing, after(300)) == SourceLag(unknown_since=NOW)
 
 
 async def test_lag_of_sources_that_the_loop_cannot_count_is_unknown_without_a_driver() -> None:

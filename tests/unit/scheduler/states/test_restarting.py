@@ -116,8 +116,9 @@ def test_failures_during_the_backoff_change_nothing():
     assert (job.state.num_restarts, job.state.num_rescales) == (1, 0)
 
 
-def test_input_is_not_exhausted_when_a_query_failed():
-    Scenario().given_executing(2).when_query_failed().when_completed().then("Restarting")
+def test_job_whose_driver_completes_after_a_failure_is_finished():
+    """The deployment timed out, or the heartbeat of the driver did, and its queries ended before the driver was killed."""
+    Scenario().given_executing(2).when_query_failed().when_completed().then("Finished")
 
 
 # ---- for a rescale --------------------------------------------------------------------------------------------------

@@ -57,7 +57,9 @@ def driver_in(*pods: dict[str, Any], events: tuple[str, ...] = ()) -> ActiveDriv
 
 
 def test_a_driver_that_waits_on_its_node_has_the_reason_of_its_events() -> None:
-    found = driver_in(driver({"waiting": {"reason": "ContainerCreating"}}), events=('secret "keys" not found',))
+    waiting = driver({"waiting": {"reason": "ContainerCreating"}})
+    waiting["status"]["conditions"] = [{"type": "PodReadyToStartContainers", "status": "False"}]
+    found = driver_in(waiting, events=('secret "keys" not found',))
     assert (found.state, found.can_start) == (SubmissionState.SUBMITTED, False)
     assert found.message.startswith('FailedMount: secret "keys" not found: create what is missing')
 

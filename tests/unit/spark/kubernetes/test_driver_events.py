@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -20,6 +21,8 @@ pytestmark = pytest.mark.asyncio
 
 PATH = "/api/v1/namespaces/team-a/events"
 POD: dict[str, Any] = {"metadata": {"name": "copy-1-abc", "uid": "u1"}, "spec": {"nodeName": "node-1"}}
+UNMOUNTED = {**POD, "status": {"conditions": [{"type": "PodReadyToStartContainers", "status": "False"}]}}
+MOUNTED = {**POD, "status": {"conditions": [{"type": "PodReadyToStartContainers", "status": "True"}]}}
 WAITING = SubmissionStatus(state=SubmissionState.SUBMITTED)
 
 
@@ -42,11 +45,18 @@ async def explain(server: FakeApi, pod: dict[str, Any] = POD, status: Submission
 
 async def test_a_volume_that_does_not_exist_is_named_with_the_remedy(server: FakeApi) -> None:
     add(server, 'MountVolume.SetUp failed for volume "keys" : secret "keys" not found')
-    explained = await explain(server)
+    explained = await explain(server, UNMOUNTED)
     assert explained.message.startswith(
         'FailedMount: MountVolume.SetUp failed for volume "keys" : secret "keys" not found: create what'
     )
     assert not explained.can_start
+    assert await explain(server) == replace(explained, can_start=True)  # A kubelet before version 1.29.
+
+
+async def test_an_event_that_is_over_is_no_cause(server: FakeApi) -> None:
+    """The Secret was created a moment after the pod. The image is pulled, and the event is still the newest warning."""
+    add(server, 'MountVolume.SetUp failed for volume "keys" : secret "keys" not found')
+    assert await explain(server, MOUNTED) == WAITING
 
 
 async def test_the_newest_other_warning_is_reported_and_the_driver_may_start(server: FakeApi) -> None:

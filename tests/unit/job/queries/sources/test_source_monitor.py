@@ -63,6 +63,7 @@ class Run:
         self.plan: Shuffle | None = None
         self.error: Exception | None = None
         self.stops = 0
+        self.searches = 0
         self.stop_error: Exception | None = None
 
     def stop(self) -> None:
@@ -71,6 +72,7 @@ class Run:
             raise self.stop_error
 
     def sources(self) -> dict[int, Source]:
+        self.searches += 1
         if self.error is not None:
             raise self.error
         return self.found
@@ -96,6 +98,12 @@ class Monitored:
     def lag(self, read: int) -> Lag | None:
         return self.monitor.lag(0, NAME, {A: read})
 
+    def wait_lag(self, read: int) -> None:
+        self.wait(lambda: (lag := self.lag(read)) is not None and lag.is_known, "a successful poll")
+
+    def wait_lag_before_first_batch(self) -> None:
+        self.wait(lambda: [lag.is_known for lag in self.monitor.before_first_batch()] == [True], "a successful poll")
+
     def failure(self) -> Exception | None:
         return self.monitor.failure
 
@@ -107,6 +115,10 @@ def lag_of(read: int, rows: dict[Any, int], ages: dict[Any, Age]) -> Lag:
     return Lag(
         description=NAME, read={A: read}, rows=rows, ages=ages, division=Division(min_partitions=5), retention_s=3600.0
     )
+
+
+def unknown(read: int) -> Lag:
+    return Lag(description=NAME, read={A: read}, rows={}, ages={}, is_known=False)
 
 
 @pytest.fixture
@@ -122,15 +134,15 @@ def test_lag_is_unknown_before_the_first_poll(monitored: Monitored):
     source.hangs.clear()
     monitored.begin(source)
     monitored.wait(lambda: source.polls, "the first poll")
-    assert monitored.lag(0) is None
+    assert monitored.lag(0) == unknown(0)
     source.hangs.set()
-    monitored.wait(lambda: monitored.lag(0), "the lag")
+    monitored.wait_lag(0)
 
 
 def test_lag_grows_without_a_batch(monitored: Monitored):
     source = Source(ends=4)
     monitored.begin(source)
-    monitored.wait(lambda: monitored.lag(4), "the first poll")
+    monitored.wait_lag(4)
     assert monitored.lag(4) == lag_of(4, rows={A: 0}, ages={})
     monitored.now, source.ends = 1010.0, 24
     monitored.wait(lambda: monitored.lag(4) != lag_of(4, rows={A: 0}, ages={}), "a lag")
@@ -143,7 +155,7 @@ def test_lag_grows_without_a_batch(monitored: Monitored):
 def test_lag_falls_with_a_batch_before_the_next_poll():
     monitored = Monitored(interval_s=TIMEOUT_S)
     monitored.begin(Source(ends=10))
-    monitored.wait(lambda: monitored.lag(4), "the first poll")
+    monitored.wait_lag(4)
     monitored.now = 1007.0
     assert monitored.lag(6) == lag_of(6, rows={A: 4}, ages={A: Age(seconds=7.0, is_minimum=True)})
     monitored.now = 1009.0
@@ -153,14 +165,14 @@ def test_lag_falls_with_a_batch_before_the_next_poll():
 
 def test_another_source_under_the_same_number_has_no_lag(monitored: Monitored):
     monitored.begin(Source(ends=4))
-    monitored.wait(lambda: monitored.lag(4), "the first poll")
+    monitored.wait_lag(4)
     assert monitored.monitor.lag(0, "KafkaV2[Subscribe[b]]", {A: 4}) is None
     assert monitored.monitor.lag(1, NAME, {A: 4}) is None
 
 
 def test_new_driver_begins_with_the_position_of_the_last_driver(monitored: Monitored):
     monitored.begin(Source(ends=30), ReadPosition(at=400.0, offsets={0: {A: 10}}))
-    monitored.wait(monitored.monitor.before_first_batch, "the first poll")
+    monitored.wait_lag_before_first_batch()
     (lag,) = monitored.monitor.before_first_batch()
     assert lag == lag_of(10, rows={A: 20}, ages={A: Age(seconds=600.0)})
     assert monitored.lag(20) == lag_of(20, rows={A: 10}, ages={A: Age(seconds=300.0)})
@@ -169,17 +181,17 @@ def test_new_driver_begins_with_the_position_of_the_last_driver(monitored: Monit
 def test_next_run_keeps_the_history_and_not_the_old_position(monitored: Monitored):
     first = Source(ends=10)
     monitored.begin(first, ReadPosition(at=900.0, offsets={0: {A: 0}}))
-    monitored.wait(monitored.monitor.before_first_batch, "the first poll")
+    monitored.wait_lag_before_first_batch()
     monitored.now = 1100.0
     monitored.begin(Source(ends=10), ReadPosition(at=1050.0, offsets={0: {A: 5}}))
     monitored.wait(first.closed.is_set, "the end of the first run")
-    monitored.wait(monitored.monitor.before_first_batch, "the first poll of the second run")
+    monitored.wait_lag_before_first_batch()
     assert monitored.lag(5) == lag_of(5, rows={A: 5}, ages={A: Age(seconds=150.0)})
 
 
 def test_run_without_a_checkpoint_has_no_lag_before_its_first_batch(monitored: Monitored):
     monitored.begin(Source(ends=10))
-    monitored.wait(lambda: monitored.lag(0), "the first poll")
+    monitored.wait_lag(0)
     assert monitored.monitor.before_first_batch() == []
 
 
@@ -206,7 +218,7 @@ def test_failing_polls_are_reported_once_and_retried(monitored: Monitored):
     assert "hunter22" not in monitored.warnings[0]
     assert "Frame" not in monitored.warnings[0]
     source.error = None
-    monitored.wait(lambda: monitored.lag(4), "the lag")
+    monitored.wait_lag(4)
     polls, source.error = source.polls, Py4JError("again")
     monitored.wait(lambda: source.polls > polls + 1, "failing polls")
     monitored.wait(lambda: len(monitored.warnings) == 2, "another warning")
@@ -215,7 +227,7 @@ def test_failing_polls_are_reported_once_and_retried(monitored: Monitored):
 def test_lag_is_unknown_while_polls_fail_or_hang_for_longer_than_30_s(monitored: Monitored):
     source = Source(ends=10)
     monitored.begin(source)
-    monitored.wait(lambda: monitored.lag(4), "the first poll")
+    monitored.wait_lag(4)
     source.error = Py4JError("the brokers do not answer")
     monitored.wait(lambda: monitored.warnings, "a failing poll")
     monitored.now += MAX_POLL_AGE_S
@@ -223,20 +235,19 @@ def test_lag_is_unknown_while_polls_fail_or_hang_for_longer_than_30_s(monitored:
     assert lag is not None
     assert lag.rows == {A: 0}
     monitored.now += 1
-    unknown = Lag(description=NAME, read={A: 10}, rows={}, ages={})
-    assert monitored.lag(10) == unknown
+    assert monitored.lag(10) == unknown(10)
     source.error = None
-    monitored.wait(lambda: monitored.lag(10) != unknown, "the next poll")
+    monitored.wait_lag(10)
 
 
 def test_lag_before_the_first_batch_is_unknown_while_polls_fail(monitored: Monitored):
     source = Source(ends=10)
     monitored.begin(source, ReadPosition(at=900.0, offsets={0: {A: 4}}))
-    monitored.wait(monitored.monitor.before_first_batch, "the first poll")
+    monitored.wait_lag_before_first_batch()
     source.error = Py4JError("the brokers do not answer")
     monitored.wait(lambda: monitored.warnings, "a failing poll")
     monitored.now += MAX_POLL_AGE_S + 1
-    assert monitored.monitor.before_first_batch() == [Lag(description=NAME, read={A: 4}, rows={}, ages={})]
+    assert monitored.monitor.before_first_batch() == [unknown(4)]
 
 
 @pytest.mark.parametrize(
@@ -257,7 +268,7 @@ def test_position_that_cannot_be_read_does_not_end_the_polls(monitored: Monitore
             raise Py4JError("the storage does not answer")
 
     monitored.monitor.begin(Unreadable({0: Source(ends=10)}))
-    monitored.wait(lambda: monitored.lag(4), "the lag")
+    monitored.wait_lag(4)
     assert "the position in the checkpoint cannot be read" in monitored.warnings[0]
 
 
@@ -268,7 +279,7 @@ def test_poll_that_hangs_blocks_neither_the_driver_loop_nor_the_next_run(monitor
     monitored.wait(lambda: hanging.polls, "the poll that hangs")
     monitored.monitor.end()
     monitored.begin(source)
-    monitored.wait(lambda: monitored.lag(4), "the poll of the next run")
+    monitored.wait_lag(4)
     hanging.hangs.set()
     monitored.wait(hanging.closed.is_set, "the end of the first run")
     lag = monitored.lag(4)
@@ -276,12 +287,15 @@ def test_poll_that_hangs_blocks_neither_the_driver_loop_nor_the_next_run(monitor
     assert lag.rows == {A: 2}
 
 
-def test_sources_that_cannot_be_found_are_reported(monitored: Monitored):
-    run = Run({})
+def test_sources_that_cannot_be_found_are_reported_once_and_searched_again(monitored: Monitored):
+    run = Run({0: Source(ends=10)})
     run.error = Py4JError("Method analyzedPlan([]) does not exist")
     monitored.monitor.begin(run)
-    monitored.wait(lambda: monitored.warnings, "the warning")
-    assert "the sources cannot be polled" in monitored.warnings[0]
+    monitored.wait(lambda: run.searches > 2, "searches")
+    (warning,) = monitored.warnings
+    assert "the sources cannot be polled, will retry" in warning
+    run.error = None
+    monitored.wait_lag(4)
 
 
 def test_failure_to_close_is_reported(monitored: Monitored):
@@ -304,7 +318,7 @@ def test_run_on_a_topic_that_was_created_again_is_stopped(monitored: Monitored):
     source, error = Source(ends=4), TopicRecreatedError("topic 'a' was deleted and created again")
     run = Run({0: source})
     monitored.monitor.begin(run)
-    monitored.wait(lambda: monitored.lag(0), "the first poll")
+    monitored.wait_lag(0)
     assert monitored.failure() is None
     source.error, run.stop_error = error, Py4JError("not in time")
     monitored.wait(source.closed.is_set, "the end of the polls")

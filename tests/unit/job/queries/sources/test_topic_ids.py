@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_adaptive.job.hadoop_directory import FILE_MANAGER
-from airflow_adaptive.job.queries.sources.topic_ids import FILE, TopicGuard, TopicIds, TopicRecreatedError
+from airflow_adaptive.job.queries.sources.topic_ids import FILE, NO_ID, TopicGuard, TopicIds, TopicRecreatedError
 
 
 class Ids:
@@ -170,6 +170,15 @@ def test_ids_are_in_a_file_of_the_checkpoint(tmp_path: Path) -> None:
     assert ids.read() == {"a": "1"}
     assert json.loads((tmp_path / FILE).read_text()) == {"a": "1"}
     assert str(ids) == str(tmp_path / FILE)
+
+
+def test_topics_without_an_id_are_not_known(tmp_path: Path) -> None:
+    """The brokers had no ids of topics, and have them since their upgrade."""
+    ids = ids_in(tmp_path, Session())
+    (tmp_path / FILE).write_text(json.dumps({"a": NO_ID, "b": "2"}))
+    assert ids.read() == {"b": "2"}
+    TopicGuard(ids, fail_on_data_loss=True, warn=print).require_same({"a": "1", "b": "2"})
+    assert ids.read() == {"a": "1", "b": "2"}
 
 
 def test_file_that_cannot_be_written_is_an_error_and_leaves_the_old_ids(tmp_path: Path) -> None:

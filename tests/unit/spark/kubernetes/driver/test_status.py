@@ -185,7 +185,11 @@ def waits(reason: str, message: str = "", name: str = CONTAINER) -> dict[str, An
         ("ImagePullBackOff", f'Back-off pulling image "spark:9": ErrImagePull: {DENIED}', "`image_pull_secrets`"),
         ("CreateContainerConfigError", 'secret "token" not found', "create what is missing"),
         ("CreateContainerConfigError", "couldn't find key login in Secret team-a/db", "create what is missing"),
-        ("CreateContainerConfigError", "container has runAsNonRoot and image will run as root", "correct the pod"),
+        (
+            "CreateContainerConfigError",
+            'container has runAsNonRoot and image will run as root (pod: "p-1-0f_team-a(0d1f)", container: spark)',
+            "correct the pod",
+        ),
     ],
 )
 def test_a_driver_that_cannot_start_names_its_image_and_the_remedy(reason: str, message: str, advice: str):
