@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 REQUEST_INTERVAL_S = 10.0
 """Interval in seconds at which a request for executors is repeated (`executor_pool.REQUEST_INTERVAL_S`)."""
 
-LOSS_S = 30.0
-"""Longest time in seconds from the check that the executors of a plan have registered to the activation of the plan."""
+LOSS_S = 120.0
+"""Longest time in seconds from the check that the executors of a plan have registered to the activation of the plan: the driver builds the
+queries, and repartitions their state on a slow storage."""
 
 
 class SimulatedExecutors:

@@ -32,6 +32,15 @@ def test_an_identical_replay_of_the_last_batch_violates_nothing(model):
     assert model.violations == []
 
 
+def test_late_notice_of_a_commit_that_the_next_query_has_found_violates_nothing(model):
+    """The JVM was frozen after its commit, and continues while the next driver runs."""
+    model.begin(Head(Batch(1, 10, 20), 1))
+    model.write(Batch(2, 20, 30))
+    model.commit(2)
+    model.commit(1)
+    assert (model.committed, model.violations) == (2, [])
+
+
 @pytest.mark.parametrize(
     ("act", "violation"),
     [
@@ -41,6 +50,7 @@ def test_an_identical_replay_of_the_last_batch_violates_nothing(model):
         (lambda model: model.write(Batch(3, 20, 30)), "begins at record"),
         (lambda model: model.write(Batch(0, 0, 10)), "written again after its commit"),
         (lambda model: model.commit(2), "committed after batch 0"),
+        (lambda model: model.commit(0), "committed after batch 0"),
         (lambda model: model.begin(Head(None, -1)), "went back"),
         (lambda model: model.begin(Head(Batch(0, 0, 10), 0)), "went back"),
         (lambda model: model.begin(Head(Batch(1, 10, 20), -1)), "went back"),
@@ -53,6 +63,7 @@ def test_an_identical_replay_of_the_last_batch_violates_nothing(model):
         "skipped",
         "rewritten",
         "order",
+        "twice",
         "emptied",
         "rolled back",
         "uncommitted",
