@@ -11,8 +11,8 @@ from tests.faults.kubernetes.accounts import OBJECTS, airflow_account
 from tests.faults.kubernetes.cluster_job import EXECUTORS, ClusterJob, created_job
 from tests.faults.kubernetes.conftest import CLIENT_TIMEOUT_S
 from tests.support.kubernetes.cluster import KubernetesCluster
-from tests.support.kubernetes.empty_registry import empty_registry
 from tests.support.kubernetes.namespace import Namespace, cordon
+from tests.support.servers.empty_registry import empty_registry
 
 pytestmark = pytest.mark.timeout(900)
 

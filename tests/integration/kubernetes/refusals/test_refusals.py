@@ -22,8 +22,8 @@ from tests.support.kubernetes.accounts.manifests import AIRFLOW
 from tests.support.kubernetes.client.refusals import accepts_driver, failure_of
 from tests.support.kubernetes.cluster import KubernetesCluster
 from tests.support.kubernetes.control_plane import ControlPlane, Credentials
-from tests.support.kubernetes.empty_registry import empty_registry
 from tests.support.kubernetes.namespace import Namespace
+from tests.support.servers.empty_registry import empty_registry
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(300)]
 

@@ -1,4 +1,4 @@
-"""A registry on loopback that has no image. The node asks it like any registry, and gets a definite answer."""
+"""A registry on loopback that has no image. A node that pulls an image gets a definite answer."""
 
 from __future__ import annotations
 
