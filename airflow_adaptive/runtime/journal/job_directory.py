@@ -59,9 +59,6 @@ minutes, and a loop that started with a damaged document of the past would other
 LEAST_BYTES_PER_S = 1 << 20
 """Throughput of a slow storage, for the timeout of large files."""
 
-FIRST = 1
-"""Number of the first document of a journal."""
-
 Document = TypeVar("Document", JournalDocument, RescaleDocument, DriverStatus)
 Result = TypeVar("Result")
 
@@ -106,10 +103,9 @@ class FsspecJobDirectory:
 
     async def newest(self) -> JournalDocument | None:
         """See `JobDirectory.newest`."""
-        # The listings of some stores lag behind their reads.
-        newest = await self._first_valid(reversed(await self._numbers() or [FIRST]))
+        newest = await self._first_valid(reversed(await self._numbers()))
         while newest is not None and (later := await self.read(newest.number + 1)) is not None:
-            newest = later
+            newest = later  # The listings of some stores lag behind their reads.
         self._has_seen_journal = self._has_seen_journal or newest is not None
         return newest
 

@@ -166,10 +166,20 @@ class Journal:
             try:
                 return await self._claim(newest, status, clock)
             except _LostRaceError as lost:
+                if newest is None and attempt_of(lost.document.owner) == self._spec.attempt:
+                    # An earlier loop of this attempt began the journal, and the listing does not contain it yet.
+                    newest, status = await self._newest_from(lost.document), await self._directory.status()
+                    continue
                 if newest is None or lost.document.owner != newest.owner:
                     break
                 newest = lost.document
         raise await self._superseded()
+
+    async def _newest_from(self, document: JournalDocument) -> JournalDocument:
+        """Return the newest document, without a listing."""
+        while (later := await self._directory.read(document.number + 1)) is not None:
+            document = later
+        return document
 
     async def _claim(
         self, newest: JournalDocument | None, status: DriverStatus | None, clock: datetime

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from airflow.sdk.exceptions import AirflowException
-
 from airflow_adaptive.ports import DesiredState
 from airflow_adaptive.runtime.command_executor import SUBMISSION_REFUSED
 from airflow_adaptive.runtime.requirements.control_requests import (
@@ -81,7 +79,7 @@ class Recovery:
     def _needs_retry(self, job: str) -> bool:
         """Return whether the storage failed when the task of a job began: the retries of the task start it again, and none is left."""
         error = self._env.airflow.scheduler.errors.get(job)
-        return isinstance(error, AirflowException) and "cannot be used now" in str(error)
+        return type(error).__name__ == "AirflowException" and "cannot be used now" in str(error)
 
     def _is_stopped(self, job: str) -> bool:
         desired = [

@@ -154,16 +154,6 @@ async def test_append_reads_a_document_before_it_skips_its_number_as_damaged(
     assert await lagging_directory.read(3) is None
 
 
-async def test_journal_that_no_listing_contains_yet_is_found(
-    lagging: LaggingFileSystem, lagging_directory: FsspecJobDirectory
-) -> None:
-    """A triggerer begins a job and stops. The first listing of the next triggerer is empty."""
-    assert await lagging_directory.create(journal_document(1))
-    assert await lagging_directory.create(journal_document(2))
-    lagging.hidden = {journal_name(1), journal_name(2)}
-    assert await lagging_directory.newest() == journal_document(2)
-
-
 async def test_append_creates_one_document_when_the_listing_lags(
     lagging: LaggingFileSystem, lagging_directory: FsspecJobDirectory
 ) -> None:

@@ -72,6 +72,29 @@ async def test_step_is_persisted_and_adopted_by_the_next_loop(directory: FakeJob
 
 
 @pytest.mark.asyncio
+@pytest.mark.parametrize("attempt", ["attempt-1", "attempt-2"])
+async def test_journal_that_no_listing_contains_yet_is_adopted_by_the_same_attempt_only(
+    directory: FakeJobDirectory, attempt: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A triggerer begins a job and stops. The listing of the next triggerer is still empty. Another task would begin the job at the same time."""
+    first = journal(directory)
+    created = await first.open(START)
+    await first.save(machine.step(created, SchedulingStarted(at=START)), created, START)
+
+    async def nothing() -> None:
+        monkeypatch.undo()
+
+    monkeypatch.setattr(directory, "newest", nothing)
+    if attempt == "attempt-2":
+        with pytest.raises(SupersededError):
+            await journal(directory, attempt).open(START)
+    else:
+        adopted = await journal(directory, attempt).open(START)
+        assert isinstance(adopted.current, WaitingForResources)
+        assert [len(it.transitions) for it in documents(directory)] == [0, 1, 0]
+
+
+@pytest.mark.asyncio
 async def test_step_that_changes_nothing_is_not_persisted(directory: FakeJobDirectory) -> None:
     opened = journal(directory)
     created = await opened.open(START)
