@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import psutil
 import pytest
@@ -17,11 +18,18 @@ Part = Callable[[psutil.Process], bool]
 
 
 def is_jvm(process: psutil.Process) -> bool:
-    return process.name() == "java"
+    return name_of(process) == "java"
 
 
 def is_python(process: psutil.Process) -> bool:
-    return process.name().startswith("python")
+    return name_of(process).startswith("python")
+
+
+def name_of(process: psutil.Process) -> str:
+    """Name of a process, "" if it has just ended: a driver has short processes, too."""
+    with suppress(psutil.NoSuchProcess):
+        return process.name()
+    return ""
 
 
 PROCESSES: dict[str, Part] = {"JVM": is_jvm, "Python": is_python, "both": lambda process: True}
