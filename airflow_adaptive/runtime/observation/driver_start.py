@@ -60,9 +60,10 @@ class DriverStart:
             return None
         if driver != self._driver:
             self._driver, self._reported, self._stuck, self._error = driver, set(), None, None
-        if not submission.message:
-            return None
         is_waiting = submission.state is SubmissionState.SUBMITTED
+        if not submission.message:
+            self._stuck = None if is_waiting else self._stuck
+            return None
         message = redact(submission.message)[:MESSAGE_CHARACTERS]
         if not submission.can_start and self._error is None and self._is_stuck(submission.state):
             await self._kill(driver, message)

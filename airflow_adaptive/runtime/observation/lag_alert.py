@@ -57,6 +57,8 @@ class LagAlerts:
 
     def _check_expiry(self, lag: SourceLag, now: datetime) -> list[Reason]:
         expiry = lag.expiry
+        if not lag.is_expiry_known:
+            return []
         is_close = expiry is not None and expiry.at - now < (1 - SHARE_OF_RETENTION) * expiry.retention
         if expiry is not None and is_close and self._expiring is None:
             age_s = round((now - expiry.at + expiry.retention).total_seconds(), 1)

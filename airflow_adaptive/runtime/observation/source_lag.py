@@ -54,13 +54,15 @@ class SourceLag:
         rows: unread rows, None if unknown.
         seconds: age of the oldest unread row in seconds, None if unknown.
         unknown_since: since when the lag is unknown, None while the lag is known, and for a job whose lag was never known.
-        expiry: when the brokers delete the first unread row, None without unread rows and without a retention.
+        expiry: when the brokers delete the first unread row, None without unread rows and without a retention, and if unknown.
+        is_expiry_known: False if the queries have read rows since the newest known lag, so that the next row that expires is unknown.
     """
 
     rows: int | None = None
     seconds: float | None = None
     unknown_since: datetime | None = None
     expiry: Expiry | None = None
+    is_expiry_known: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +75,7 @@ class _Known:
         oldest_at: time at which the oldest unread row arrived; `at` without unread rows.
         positions: position of each source that counts rows, empty if the unread rows cannot be counted without a driver.
         expiry: see `SourceLag.expiry`.
+        is_expiry_known: see `SourceLag.is_expiry_known`.
         retention: shortest retention of a source, None without one.
     """
 
@@ -81,6 +84,7 @@ class _Known:
     oldest_at: datetime
     positions: tuple[Position, ...]
     expiry: Expiry | None = None
+    is_expiry_known: bool = True
     retention: timedelta | None = None
 
     @property
@@ -135,7 +139,7 @@ class SourceLagMonitor:
             self._known = _lag_in(status, now if is_current else min(_time(status) or now, now))
         elif self._known is not None and _has_moved(status, self._known):
             self.close()
-            self._known = replace(self._known, positions=(), expiry=None)
+            self._known = replace(self._known, positions=(), expiry=None, is_expiry_known=False)
 
     def close(self) -> None:
         """Cancel a poll."""
@@ -148,9 +152,14 @@ class SourceLagMonitor:
         if known is None:
             return SourceLag()
         if now - known.at > MAX_AGE:
-            return SourceLag(unknown_since=known.at, expiry=known.expiry)
+            return SourceLag(unknown_since=known.at, expiry=known.expiry, is_expiry_known=known.is_expiry_known)
         age = (now - known.oldest_at).total_seconds() if known.rows else 0.0
-        return SourceLag(rows=known.rows, seconds=round(max(age, 0.0), 1), expiry=known.expiry)
+        return SourceLag(
+            rows=known.rows,
+            seconds=round(max(age, 0.0), 1),
+            expiry=known.expiry,
+            is_expiry_known=known.is_expiry_known,
+        )
 
     def _begin_poll(self, known: _Known, now: datetime) -> None:
         is_polling = self._poll is not None and not self._poll.done()
@@ -182,9 +191,14 @@ def _has_lag(status: DriverStatus) -> bool:
 
 
 def _has_moved(status: DriverStatus, known: _Known) -> bool:
-    """Return whether the queries may have read rows behind the known positions."""
+    """Return whether the queries may have read rows behind the known positions. Several queries may read the same topic."""
     positions = [source.position for source in _sources(status) if source.position or source.is_lag_unknown]
-    return any(position not in known.positions for position in positions)
+    remaining = [*known.positions]
+    for position in positions:
+        if position not in remaining:
+            return True
+        remaining.remove(position)
+    return bool(_sources(status)) and not positions
 
 
 def _sources(status: DriverStatus) -> list[SourceReport]:

@@ -36,6 +36,8 @@ class Scheduler:
         self.tasks: dict[str, JobTask] = {}
         self.workers: list[SimulatedProcess] = []
         self.errors: dict[str, Exception] = {}
+        self.failed_starts: set[str] = set()
+        """Jobs whose newest error was raised before the task was deferred, and in which a retry may succeed."""
         self._kernel = kernel
         self._entropy = entropy
         self._record = record
@@ -120,6 +122,7 @@ class Scheduler:
     def record_error(self, task: JobTask, error: Exception) -> None:
         """Record why a run of a task fails."""
         self.errors[task.job] = error
+        self.failed_starts.discard(task.job)
         self._record(f"{task.job}: {type(error).__name__}: {error}")
 
     def has_lost_airflow(self, job: str) -> bool:
@@ -164,6 +167,8 @@ class _Run:
             report(task, self._run, lambda instance: self._scheduler.end(task, instance, TaskState.FAILED))
         except Exception as error:  # noqa: BLE001  Airflow retries the task after any exception.
             self._scheduler.record_error(task, error)
+            if self._event is None:
+                self._scheduler.failed_starts.add(task.job)
             state = TaskState.UP_FOR_RETRY if self._has_retries else TaskState.FAILED
             report(task, self._run, lambda instance: self._scheduler.end(task, instance, state))
         else:

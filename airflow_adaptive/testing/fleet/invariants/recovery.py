@@ -47,6 +47,8 @@ class Recovery:
                 raise ViolationError("released", f"{triggerer.process.name} holds {', '.join(leaks)}")
 
     def _check_job(self, job: str) -> None:
+        if self._needs_retry(job):
+            return
         if self._must_be_over(job):
             if self._env.drivers.alive(job) and job not in self._env.orphaned:
                 raise ViolationError("recovery", f"{job} has ended, and a driver runs")
@@ -62,12 +64,12 @@ class Recovery:
             )
 
     def _must_be_over(self, job: str) -> bool:
-        """Return whether the job has ended because of its input or its users, or because a task could not reach Airflow or the storage."""
+        """Return whether the job has ended because of its input or its users, or because a task could not reach Airflow."""
         if self._env.drivers.models[job].is_complete or self._is_stopped(job) or job in self._env.marked_failed:
             return True
         if self._env.task_state(job) is not TaskState.FAILED:
             return False
-        if self._env.airflow.scheduler.has_lost_airflow(job) or self._was_refused(job) or self._needs_retry(job):
+        if self._env.airflow.scheduler.has_lost_airflow(job) or self._was_refused(job):
             return True
         raise ViolationError("recovery", f"the task of {job} has failed: {self._env.airflow.scheduler.errors.get(job)}")
 
@@ -77,9 +79,12 @@ class Recovery:
         return not has_run and SUBMISSION_REFUSED in str(self._env.airflow.scheduler.errors.get(job))
 
     def _needs_retry(self, job: str) -> bool:
-        """Return whether the storage failed when the task of a job began: the retries of the task start it again, and none is left."""
-        error = self._env.airflow.scheduler.errors.get(job)
-        return type(error).__name__ == "AirflowException" and "cannot be used now" in str(error)
+        """Return whether the task of a job failed before it was deferred, because the storage or a store did not answer, and has no retry left.
+
+        A driver that an earlier run of the task started continues until `orphan_timeout`.
+        """
+        is_failed = self._env.task_state(job) is TaskState.FAILED
+        return is_failed and job in self._env.airflow.scheduler.failed_starts
 
     def _is_stopped(self, job: str) -> bool:
         desired = [

@@ -89,12 +89,24 @@ def test_driver_that_cannot_start_or_get_an_executor_is_killed_after_a_grace_per
     assert kills(stuck, stuck, stuck, stuck, interval=MAX_GRACE / 2) == [2]
 
 
-@pytest.mark.parametrize("message", ["ImagePullBackOff", ""])
-@pytest.mark.parametrize("state", [SubmissionState.SUBMITTED, SubmissionState.RUNNING])
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        (SubmissionState.SUBMITTED, "ImagePullBackOff"),
+        (SubmissionState.RUNNING, "ImagePullBackOff"),
+        (SubmissionState.RUNNING, ""),
+    ],
+)
 def test_states_of_a_failed_pull_alternate(state: SubmissionState, message: str) -> None:
     """Before version 1.32, ImagePullBackOff does not contain the cause."""
     stuck, back_off = replace(STUCK, state=state), SubmissionStatus(state=state, message=message)
     assert kills(stuck, back_off, stuck, back_off, interval=MAX_GRACE / 2) == [2]
+
+
+def test_cause_that_has_ended_does_not_shorten_the_grace_period_of_the_next_one() -> None:
+    """A volume arrives, the image is pulled, and then the kubelet misses a Secret for a moment."""
+    pulled = SubmissionStatus(state=SubmissionState.SUBMITTED)
+    assert kills(STUCK, pulled, pulled, STUCK, interval=MAX_GRACE / 2) == []
 
 
 def test_driver_that_cannot_start_is_killed_before_its_lease_ends() -> None:

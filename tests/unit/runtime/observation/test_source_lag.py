@@ -11,7 +11,9 @@ import pytest
 from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus, QueryReport
 from airflow_adaptive.job.protocol.sources import SourceReport
 from airflow_adaptive.ports import SourceUnreachableError
+from airflow_adaptive.runtime.observation.lag_alert import LagAlerts
 from airflow_adaptive.runtime.observation.source_lag import MAX_AGE, MAX_STATUS_AGE, Expiry, SourceLag, SourceLagMonitor
+from airflow_adaptive.scheduler.timeline import ReasonCode
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -187,8 +189,8 @@ async def test_driver_that_cannot_poll_one_of_its_sources_has_no_lag_and_hides_n
     monitor.update(first, first, NOW)
     failing = status(unknown(a=[9]), source(0, 0.0, b=[10]), sequence=2)
     await lag_after_poll(monitor, failing, failing, after(50))
-    assert monitor.update(failing, failing, after(61)) == SourceLag(unknown_since=NOW)
-    assert monitor.update(None, failing, after(80)) == SourceLag(unknown_since=NOW)
+    assert monitor.update(failing, failing, after(61)).unknown_since == NOW
+    assert monitor.update(None, failing, after(80)).unknown_since == NOW
     assert brokers.requests == []
     polled = status(source(1, 3.0, a=[9]), source(0, 0.0, b=[10]), sequence=3)
     assert monitor.update(polled, polled, after(90)) == SourceLag(rows=1, seconds=3.0)
@@ -207,7 +209,46 @@ async def test_rows_that_a_driver_has_read_without_polls_do_not_expire() -> None
     last = status(source(4, 100.0, retention_s=600.0, a=[6]))
     assert monitor.update(last, last, NOW).expiry is not None
     failing = status(unknown(a=[9]), sequence=2)
-    assert monitor.update(failing, failing, after(300)) == SourceLag(unknown_since=NOW)
+    assert monitor.update(failing, failing, after(300)) == SourceLag(unknown_since=NOW, is_expiry_known=False)
+
+
+@pytest.mark.parametrize("others", [(), (SourceReport(kind="FileStreamSource", lag_s=5.0),)])
+async def test_alert_about_rows_that_expire_remains_until_a_driver_has_polled_its_sources(
+    others: tuple[SourceReport, ...],
+) -> None:
+    """A driver starts one batch further than the last report, and its first poll takes a while."""
+    monitor, alerts = SourceLagMonitor(None), LagAlerts(None)
+    last = status(source(4, 590.0, retention_s=600.0, a=[6]), *others)
+    (raised,) = alerts.update(monitor.update(last, last, NOW), NOW)
+    starting = status(unknown(a=[7]), *others, nonce="next")
+    assert alerts.update(monitor.update(starting, starting, after(5)), after(5)) == []
+    polled = status(source(3, 595.0, retention_s=600.0, a=[7]), *others, nonce="next", sequence=2)
+    assert alerts.update(monitor.update(polled, polled, after(10)), after(10)) == []
+    recovered = status(source(0, 0.0, retention_s=600.0, a=[10]), *others, nonce="next", sequence=3)
+    (ended,) = alerts.update(monitor.update(recovered, recovered, after(15)), after(15))
+    assert (raised.code, ended.code) == (ReasonCode.LAG_EXCEEDED, ReasonCode.LAG_RECOVERED)
+
+
+@pytest.mark.parametrize(
+    "reported",
+    [
+        (SourceReport(kind="KafkaV2", lag_rows=0),),
+        (unknown(a=[10]), unknown(a=[10])),
+        (SourceReport(kind="RateStreamV2"),),
+    ],
+    ids=["before the search for sources", "one of two queries has moved", "other source"],
+)
+async def test_loop_counts_no_rows_behind_a_position_that_a_driver_may_have_left(
+    reported: tuple[SourceReport, ...],
+) -> None:
+    monitor = SourceLagMonitor(brokers := Brokers(a=[10]))
+    last = status(source(0, 0.0, a=[10]), source(4, 0.0, a=[6]))
+    monitor.update(last, last, NOW)
+    running = status(*reported, nonce="next")
+    assert await lag_after_poll(monitor, running, running, after(70)) == SourceLag(
+        unknown_since=NOW, is_expiry_known=False
+    )
+    assert brokers.requests == []
 
 
 async def test_lag_of_sources_that_the_loop_cannot_count_is_unknown_without_a_driver() -> None:

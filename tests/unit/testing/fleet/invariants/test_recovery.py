@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException
 
 from airflow_adaptive.runtime.requirements.control_requests import CALENDAR, REQUIREMENTS, encode_requirements
 from airflow_adaptive.scheduler.requirements import ParallelismRange
@@ -91,13 +90,13 @@ def test_a_task_that_failed_without_a_reason_is_found(environment):
     assert violated(environment) == "recovery"
 
 
-@pytest.mark.parametrize(("error", "is_reason"), [(AirflowException, True), (OSError, False)])
-def test_a_storage_that_fails_is_a_reason_only_when_the_task_begins(environment, error, is_reason):
+@pytest.mark.parametrize("is_start", [True, False])
+def test_a_storage_that_fails_is_a_reason_only_before_the_task_is_deferred(environment, is_start):
     scheduler = environment.airflow.scheduler
     scheduler.instance(scheduler.tasks["job-0"]).state = TaskState.FAILED
-    scheduler.errors["job-0"] = error("job 'job-0': 'bucket/jobs' on 'gs' cannot be used now (503 Slow Down)")
-    environment.drivers.started[0].processes.is_alive = False
-    if is_reason:
+    scheduler.record_error(scheduler.tasks["job-0"], OSError("503 Slow Down"))
+    if is_start:
+        scheduler.failed_starts.add("job-0")
         Recovery(environment).check()
     else:
         assert violated(environment) == "recovery"
