@@ -216,7 +216,7 @@ async def test_rows_that_a_driver_has_read_without_polls_do_not_expire() -> None
 async def test_alert_about_rows_that_expire_remains_until_a_driver_has_polled_its_sources(
     others: tuple[SourceReport, ...],
 ) -> None:
-    """A driver starts one batch further than the last report, and its first poll takes a while."""
+    """The checkpoint of a driver that starts is one batch ahead of the newest status, and the first poll takes a while."""
     monitor, alerts = SourceLagMonitor(None), LagAlerts(None)
     last = status(source(4, 590.0, retention_s=600.0, a=[6]), *others)
     (raised,) = alerts.update(monitor.update(last, last, NOW), NOW)
