@@ -33,11 +33,13 @@ FAILED_PULLS: Final = ("ErrImagePull", "ImagePullBackOff")
 """Reasons for which a container waits for its image. An image that the registry does not have or refuses does not come by itself."""
 
 REFUSED_PULL: Final = re.compile(
-    r"not found|manifest unknown|does not exist|no match for platform|denied|unauthorized|forbidden", re.IGNORECASE
+    r"not found|manifest unknown|does not exist|no match for platform|no such host|denied|unauthorized|forbidden",
+    re.IGNORECASE,
 )
+"""Answers of a registry, and of the DNS about its name. A DNS server that fails gives other answers, such as `server misbehaving`."""
 
-INTERRUPTED_PULL: Final = re.compile(r"no such host|content digest", re.IGNORECASE)
-"""The name of the registry is not resolved now, or a part of the image is lost on the node. The next pull may succeed."""
+INTERRUPTED_PULL: Final = re.compile(r"content digest", re.IGNORECASE)
+"""A part of the image is lost on the node. The next pull may succeed."""
 
 INVALID_CONFIGURATION: Final = "CreateContainerConfigError"
 """Reason for which a container waits whose configuration is not complete or not permitted, or not known to the kubelet yet."""
