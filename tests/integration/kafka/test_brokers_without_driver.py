@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 
 import pytest
 
 from airflow_adaptive.launch.process_resources import ProcessResources
+from airflow_adaptive.local.waiting import wait_until
 from airflow_adaptive.ports import SourceUnreachableError
 from tests.support.kafka.broker import USER
 from tests.support.kafka.cluster import KafkaCluster
 
 pytestmark = pytest.mark.timeout(600)
+
+TIMEOUT_S = 60.0
 
 
 def connection(kafka: KafkaCluster, password: str) -> str:
@@ -34,13 +38,24 @@ async def read(*topics: str) -> Mapping[str, Mapping[int, int]]:
         return await brokers.end_offsets(topics)
 
 
+def wait_for_offsets(topic: str, expected: Mapping[int, int]) -> None:
+    """Wait until the brokers report the end offsets. A broker that has just started, or continues, refuses requests for a moment."""
+
+    def are_read() -> bool:
+        with suppress(SourceUnreachableError):
+            return asyncio.run(read(topic)) == {topic: expected}
+        return False
+
+    wait_until(are_read, TIMEOUT_S, f"the end offsets of {topic}")
+
+
 def test_end_offsets_are_read_with_the_credentials_of_the_connection(
     kafka: KafkaCluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kafka.clients.create_topic(topic, 2)
     kafka.clients.produce(topic, ["a", "b"], partition=1)
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_TEST", connection(kafka, kafka.password))
-    assert asyncio.run(read(topic)) == {topic: {0: 0, 1: 2}}
+    wait_for_offsets(topic, {0: 0, 1: 2})
     with pytest.raises(SourceUnreachableError, match="topic 'no-such-topic' cannot be read: .*[Uu]nknown topic"):
         asyncio.run(read("no-such-topic"))
 
@@ -76,4 +91,4 @@ def test_frozen_broker_does_not_block_the_event_loop(
         assert asyncio.run(read_beside_other_work()) > 50
     finally:
         kafka.brokers[0].thaw()
-    assert asyncio.run(read(topic)) == {topic: {0: 0}}
+    wait_for_offsets(topic, {0: 0})
