@@ -77,7 +77,7 @@ def test_nothing_remains_after_the_end(before: set[Path], owner: subprocess.Pope
     assert owner.returncode == 0
     assert remains(folder) == []
     assert not folder.exists()
-    assert shared_folders() == before
+    assert shared_folders() <= before  # The end also removes what an earlier cluster left that was killed.
     assert list(Path("/sys/fs/cgroup").glob(f"**/{folder.name}")) == []
 
 
