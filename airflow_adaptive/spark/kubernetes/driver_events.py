@@ -64,14 +64,14 @@ class DriverEvents:
             status.state is not SubmissionState.SUBMITTED or status.message or not pod["spec"].get("nodeName")
         )
         has_volumes = _has_volumes(pod)
-        if is_explained or has_volumes == "True":
+        if is_explained or has_volumes:
             return status
         events = [event for event in await self._read() if _explains(event, pod)]
         newest: Json = max(events, key=_time, default={})
         cause = ": ".join(" ".join(str(newest[part]).split()) for part in ("reason", "message") if newest.get(part))
         if MISSING_VOLUME.search(cause) is None:
             return replace(status, message=cause)
-        return replace(status, message=f"{cause}: {VOLUME_ADVICE}", can_start=has_volumes != "False")
+        return replace(status, message=f"{cause}: {VOLUME_ADVICE}", can_start=has_volumes is not False)
 
     async def close(self) -> None:
         """End a read that is in progress."""
@@ -107,13 +107,14 @@ class DriverEvents:
         return events
 
 
-def _has_volumes(pod: Json) -> str | None:
-    """Return "True" if the kubelet has mounted all volumes of a pod, and "False" if it has not; None before version 1.29, and if unknown.
+def _has_volumes(pod: Json) -> bool | None:
+    """Return whether the kubelet has mounted all volumes of a pod; None before version 1.29, and if unknown.
 
     An event stays the newest warning of a pod after its cause has ended, for example while the image is pulled.
     """
     conditions = pod.get("status", {}).get("conditions") or ()
-    return next((each["status"] for each in conditions if each["type"] == "PodReadyToStartContainers"), None)
+    status = next((each["status"] for each in conditions if each["type"] == "PodReadyToStartContainers"), "Unknown")
+    return {"True": True, "False": False}.get(status)
 
 
 def _explains(event: Json, pod: Json) -> bool:

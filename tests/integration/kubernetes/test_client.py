@@ -137,9 +137,8 @@ async def test_a_hanging_api_server_is_noticed_and_the_watch_continues(
     control_plane = kubernetes_control_plane.control_plane
     async with cluster_client(control_plane, team.name, timeout_s=1) as client:
         submitted = await client.submit(submission())
-        await client.status(
-            submitted
-        )  # Only a watch that began before the deletion receives the last object of the pod.
+        # Only a watch that began before the deletion receives the last object of the pod.
+        await client.status(submitted)
         with control_plane.api_server.frozen(), pytest.raises(ClusterUnreachableError):
             await client.kill(submitted)
 

@@ -109,20 +109,18 @@ class _Polled:
         history: end offsets over time.
         division: options with which the source divides its partitions.
         retention_s: age in seconds at which a row is deleted, None without a limit.
-        polls: number of successful polls.
         polled_at: time of the newest successful poll, in seconds since the Unix epoch, 0 before it.
         begun_at: offsets at which the run began, None if the run began without a checkpoint.
-        known: lag that was computed last, with the number of polls and the offsets for which it was computed.
+        known: lag that was computed since the newest successful poll, with the offsets for which it was computed.
     """
 
     description: str
     history: EndOffsetHistory = field(default_factory=EndOffsetHistory)
     division: Division = Division()
     retention_s: float | None = None
-    polls: int = 0
     polled_at: float = 0.0
     begun_at: Offsets | None = None
-    known: tuple[int, Offsets, Lag] | None = None
+    known: tuple[Offsets, Lag] | None = None
 
 
 class SourceMonitor:
@@ -197,9 +195,9 @@ class SourceMonitor:
     def _lag(self, polled: _Polled, read: Offsets) -> Lag:
         if self._clock() - polled.polled_at > MAX_POLL_AGE_S:
             return Lag(description=polled.description, read=read, rows={}, ages={}, is_known=False)
-        if polled.known is None or polled.known[:2] != (polled.polls, read):
-            polled.known = polled.polls, read, self._new_lag(polled, read)
-        return polled.known[2]
+        if polled.known is None or polled.known[0] != read:
+            polled.known = read, self._new_lag(polled, read)
+        return polled.known[1]
 
     def _new_lag(self, polled: _Polled, read: Offsets) -> Lag:
         polled.history.forget(read)
@@ -299,7 +297,7 @@ class SourceMonitor:
         polled.polled_at = self._clock()
         polled.history.record(polled.polled_at, ends)
         polled.division = division
-        polled.polls += 1
+        polled.known = None
 
     def _close(self, sources: Mapping[int, PolledSource]) -> None:
         for source in sources.values():
