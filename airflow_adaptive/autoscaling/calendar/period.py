@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from enum import StrEnum
-from functools import cache
+from functools import cache, lru_cache
 
 from airflow_adaptive.autoscaling.calendar.cron import Cron, parse_cron
 from airflow_adaptive.autoscaling.calendar.wall_clock import WallClock
@@ -104,18 +104,9 @@ class Period:
         found: list[Span] = []
         while day <= until:
             if self.begins_on(day, holidays):
-                found += self._real(clock, day)
+                found += _spans_on(self, clock, day)
             day += _DAY
         return [(start, stop) for start, stop in joined(found) if stop > begin and start < end]
-
-    def _real(self, clock: WallClock, day: date) -> Iterator[Span]:
-        by_real_time = self.plan is not None and self.plan.every_hour
-        if by_real_time:
-            yield from (
-                (at, at + (stop - start)) for start, stop in self.local_spans(day) for at in clock.instants_of(start)
-            )
-        else:
-            yield from ((clock.instant(start), clock.instant(stop)) for start, stop in joined([*self.local_spans(day)]))
 
 
 def joined(spans: Collection[Span]) -> list[Span]:
@@ -127,6 +118,19 @@ def joined(spans: Collection[Span]) -> list[Span]:
         else:
             found.append((start, end))
     return found
+
+
+@lru_cache(maxsize=256)
+def _spans_on(period: Period, clock: WallClock, day: date) -> tuple[Span, ...]:
+    """Return the spans of a period that begin on a day, in UTC.
+
+    The result is cached, because a cron expression may fire every minute, and each advice of each job needs several days. The cache
+    then has at most about 60 MB.
+    """
+    spans = period.local_spans(day)
+    if period.plan is not None and period.plan.every_hour:
+        return tuple((at, at + (stop - start)) for start, stop in spans for at in clock.instants_of(start))
+    return tuple((clock.instant(start), clock.instant(stop)) for start, stop in joined([*spans]))
 
 
 @cache

@@ -24,7 +24,7 @@ CALENDAR = "calendar"
 
 _DAY = timedelta(days=1)
 _INSTANT = timedelta(microseconds=1)
-_STRETCHES = tuple(days * _DAY for days in (2, 9, 40, 400))
+_STRETCHES = (timedelta(hours=1), *(days * _DAY for days in (2, 9, 40, 400)))
 _LONGEST_STRETCH = 3300 * _DAY
 """Longer than eight years, the longest time between two 29ths of February."""
 _SHORTEST_LEAD = timedelta(seconds=1)
