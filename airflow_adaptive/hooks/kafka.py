@@ -122,6 +122,8 @@ class KafkaBrokers:
             found = await self._read(await self._connected(), wanted)
         except SourceUnreachableError as error:
             found = [error] * len(wanted)
+        except Exception as error:  # noqa: BLE001  A callback of the connection may raise anything, and all loops wait for the read.
+            found = [SourceUnreachableError(f"the brokers cannot be read: {redact(str(error))}")] * len(wanted)
         now_s = self._clock.elapsed
         self._found = {topic: it for topic, it in self._found.items() if now_s - it[0] < MAX_AGE_S}
         self._found |= {topic: (now_s, ends) for topic, ends in zip(wanted, found, strict=True)}

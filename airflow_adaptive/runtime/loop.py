@@ -140,7 +140,8 @@ class Loop:
         self._outage = DirectoryOutage(spec.options.job_directory_timeout)
         self._resolver = RequirementsResolver(advisor)
         self._heartbeat = HeartbeatMonitor()
-        self._journal = Journal(ports.directory, spec, self._resolver, self._heartbeat)
+        self._lag_alerts = LagAlerts(spec.options.lag_alert_threshold)
+        self._journal = Journal(ports.directory, spec, self._resolver, self._heartbeat, self._lag_alerts)
         if restart_reason is not None:
             text = f"the control loop failed and was restarted: {restart_reason}"
             self._journal.add_log_entry(Reason(ReasonCode.LOOP_RESTARTED, text))
@@ -151,7 +152,6 @@ class Loop:
         self._file_polling = FilePolling(ports.files or RateLimiter(FILE_POLLS_PER_SECOND, ports.clock))
         self._observer = Observer(ports.cluster, ports.directory, self._participant, self._file_polling)
         self._source_lag = SourceLagMonitor(ports.brokers)
-        self._lag_alerts = LagAlerts(spec.options.lag_alert_threshold)
         self._publisher = Publisher(ports.store, self._resolver, self._journal.history, spec.attempt, self._lag_alerts)
         self._steps = StepExecutor(
             spec=spec,

@@ -168,6 +168,7 @@ class JournalDocument:
             its driver reads (`DriverStatus.formats`), and the oldest format before the first status of the driver and at the end of the job.
         requirements_resolver: snapshot of the requirements resolver: the active source of the requirements, the newest
             control requests and the memory of the rescale policy; empty while the requirements are the DAG's.
+        lag_alerts: alerts about the lag, empty without an alert.
     """
 
     job: str
@@ -182,6 +183,7 @@ class JournalDocument:
     rescales: list[dict[str, Any]] = field(default_factory=list)
     driver_heartbeat: dict[str, Any] = field(default_factory=dict)
     requirements_resolver: dict[str, Any] = field(default_factory=dict)
+    lag_alerts: dict[str, Any] = field(default_factory=dict)
     format: Count = FORMATS[0]
 
 

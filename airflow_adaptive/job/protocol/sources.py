@@ -56,7 +56,8 @@ class SourceReport:
             unknown.
         min_partitions: value of the option `minPartitions` of the source, None without it.
         position: next row that the query has not committed yet, by topic and by the number of the partition as text. With the
-            position, the loop counts the unread rows while no driver runs. Empty for a source with more than 5,000 partitions.
+            position, the loop counts the unread rows while no driver runs. Empty if the sources of the job have more than about 5,000
+            partitions.
         retention_s: age in seconds at which the brokers delete a row, the smallest of all topics; None without a limit, and if unknown.
         unread_files: files of a file source that Spark has listed and not read, None for other sources, and if unknown.
     """

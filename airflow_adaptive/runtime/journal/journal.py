@@ -20,6 +20,7 @@ from airflow_adaptive.runtime.journal.adoption import ENDING, adopted, created, 
 from airflow_adaptive.runtime.journal.history import History
 from airflow_adaptive.runtime.journal.job_directory import append
 from airflow_adaptive.runtime.journal.step_document import clock_offset, is_durable, step_document
+from airflow_adaptive.runtime.observation.lag_alert import LagAlerts
 from airflow_adaptive.runtime.requirements.advice_tracker import MEMORY_REFRESH_INTERVAL
 from airflow_adaptive.runtime.requirements.resolver import RequirementsResolver
 from airflow_adaptive.runtime.spec import JobSpec
@@ -90,6 +91,7 @@ class Journal:
         spec: JobSpec,
         resolver: RequirementsResolver | None = None,
         heartbeat: HeartbeatMonitor | None = None,
+        lag_alerts: LagAlerts | None = None,
     ) -> None:
         """Create the journal of one loop; `open` reads it.
 
@@ -98,11 +100,13 @@ class Journal:
             spec: the job as deployed.
             resolver: resolver of the requirements; each document contains its snapshot, and `open` restores it.
             heartbeat: heartbeat of the driver; each document contains its snapshot, and `open` restores it.
+            lag_alerts: alerts about the lag; each document contains their snapshot, and `open` restores them.
         """
         self._directory = directory
         self._spec = spec
         self._resolver = resolver or RequirementsResolver()
         self._heartbeat = heartbeat or HeartbeatMonitor()
+        self._lag_alerts = lag_alerts or LagAlerts(None)
         self._written_source: tuple[Any, ...] = ()
         self._owner = _token(spec.attempt)
         self._number = 0
@@ -207,6 +211,7 @@ class Journal:
         self._clock_offset = clock_offset(newest, clock)
         self._number, self._nonce = newest.number, newest.directive.nonce
         self._resolver.restore(newest.requirements_resolver)
+        self._lag_alerts.restore(newest.lag_alerts)
         persisted = snapshot.from_json(newest.scheduler)
         state, self._redeclared = adopted(self._spec, persisted, is_policy_active=self._resolver.is_policy_active)
         attempt = self._claimed_attempt = attempt_of(newest.owner)
@@ -334,7 +339,7 @@ class Journal:
             confirmed = await self._confirm(self._unconfirmed)
             if request is not None and confirmed is request:
                 return
-        document = step_document(step, self._spec, self._nonce, self._resolver, self._heartbeat)
+        document = step_document(step, self._spec, self._nonce, self._resolver, self._heartbeat, self._lag_alerts)
         document = replace(document, number=self._number + 1, at=now.isoformat(), owner=self._owner)
         self._unconfirmed = _Unconfirmed(document, now, self._resolver.source_identity, request)
         await self._confirm(self._unconfirmed)

@@ -10,6 +10,7 @@ from airflow_adaptive.job.protocol.codec import newest_common_format
 from airflow_adaptive.job.protocol.documents import FORMATS, JournalDocument
 from airflow_adaptive.runtime.directive import directive
 from airflow_adaptive.runtime.driver_heartbeat import HeartbeatMonitor
+from airflow_adaptive.runtime.observation.lag_alert import LagAlerts
 from airflow_adaptive.runtime.requirements.resolver import RequirementsResolver
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler import snapshot
@@ -19,7 +20,12 @@ from airflow_adaptive.scheduler.state_transitions.steps import Step
 
 
 def step_document(
-    step: Step, spec: JobSpec, nonce: str, resolver: RequirementsResolver, heartbeat: HeartbeatMonitor
+    step: Step,
+    spec: JobSpec,
+    nonce: str,
+    resolver: RequirementsResolver,
+    heartbeat: HeartbeatMonitor,
+    lag_alerts: LagAlerts,
 ) -> JournalDocument:
     """Return the document of a step, without its number, its time and its owner."""
     return JournalDocument(
@@ -35,6 +41,7 @@ def step_document(
         rescales=[_tagged(step.rescale)] if step.rescale else [],
         driver_heartbeat=heartbeat.to_snapshot(),
         requirements_resolver=resolver.to_snapshot(),
+        lag_alerts=lag_alerts.to_snapshot(),
         format=_format(step.state, heartbeat),
     )
 

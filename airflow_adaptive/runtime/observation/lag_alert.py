@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from airflow_adaptive.runtime.observation.source_lag import Expiry, SourceLag
 from airflow_adaptive.scheduler.config.durations import format_duration
+from airflow_adaptive.scheduler.snapshot import decode, encode
 from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
+
+log = logging.getLogger(__name__)
 
 SHARE_OF_RETENTION: Final = 0.5
 """Age of the oldest unread row, as a share of the retention of its topic, above which the job reports that rows will be lost."""
@@ -32,7 +37,7 @@ class LagAlert:
 class LagAlerts:
     """Raises an alert when the lag exceeds the threshold, and ends the alert when the lag falls below the threshold.
 
-    While the lag is unknown, an alert about the threshold remains, and unread rows expire.
+    While the lag is unknown, an alert about the threshold remains, and unread rows expire. The next loop of the job continues the alerts.
     """
 
     def __init__(self, threshold: timedelta | None) -> None:
@@ -45,6 +50,16 @@ class LagAlerts:
     def current(self) -> LagAlert | None:
         """The more important alert, None without one."""
         return self._expiring or self._above_threshold
+
+    def to_snapshot(self) -> dict[str, Any]:
+        """Return the alerts for a journal document."""
+        alerts = {"above_threshold": self._above_threshold, "expiring": self._expiring}
+        return {name: encode(alert) for name, alert in alerts.items() if alert is not None}
+
+    def restore(self, snapshot: Mapping[str, Any]) -> None:
+        """Continue the alerts of an earlier loop. An invalid alert is logged and ignored, and so is one about a threshold that was removed."""
+        self._expiring = _restored(snapshot.get("expiring"))
+        self._above_threshold = None if self._threshold is None else _restored(snapshot.get("above_threshold"))
 
     def update(self, lag: SourceLag, now: datetime) -> list[Reason]:
         """Raise or end alerts, and return the reasons to report.
@@ -82,6 +97,16 @@ class LagAlerts:
             text = f"the oldest unread row is {lag_s:g} s old, which does not exceed lag_alert_threshold ({threshold})"
             return [Reason(ReasonCode.LAG_RECOVERED, text)]
         return []
+
+
+def _restored(snapshot: Any) -> LagAlert | None:
+    try:
+        return None if snapshot is None else decode(LagAlert, snapshot)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        log.warning(
+            "The alert about the lag in the journal is invalid, and is raised again if the lag is large: %s", error
+        )
+        return None
 
 
 def _expiry_text(age_s: float, expiry: Expiry) -> str:

@@ -71,8 +71,9 @@ class _Known:
 
     Attributes:
         at: time of the lag.
-        rows: unread rows.
-        oldest_at: time at which the oldest unread row arrived; `at` without unread rows.
+        rows: unread rows, None if a source does not count rows.
+        oldest_at: time at which the oldest unread row or file arrived, None without one.
+        is_minimum: whether the oldest unread row may be older; see `SourceReport.is_lag_minimum`.
         positions: position of each source that counts rows, empty if the unread rows cannot be counted without a driver.
         expiry: see `SourceLag.expiry`.
         is_expiry_known: see `SourceLag.is_expiry_known`.
@@ -80,9 +81,10 @@ class _Known:
     """
 
     at: datetime
-    rows: int
-    oldest_at: datetime
+    rows: int | None
+    oldest_at: datetime | None
     positions: tuple[Position, ...]
+    is_minimum: bool = False
     expiry: Expiry | None = None
     is_expiry_known: bool = True
     retention: timedelta | None = None
@@ -90,6 +92,12 @@ class _Known:
     @property
     def topics(self) -> frozenset[str]:
         return frozenset(topic for position in self.positions for topic in position)
+
+    def with_age_of(self, earlier: _Known) -> _Known:
+        """Return the lag with the age that an earlier driver measured, if its oldest row is older."""
+        oldest = [at for at in (self.oldest_at, earlier.oldest_at) if at is not None]
+        expiries = [expiry for expiry in (self.expiry, earlier.expiry) if expiry is not None]
+        return replace(self, oldest_at=min(oldest, default=None), expiry=min(expiries, default=None))
 
 
 class SourceLagMonitor:
@@ -103,6 +111,8 @@ class SourceLagMonitor:
         """
         self._brokers = brokers
         self._known: _Known | None = None
+        self._earlier: _Known | None = None
+        """Last lag of an earlier driver, until a driver knows the age of the oldest row."""
         self._status: tuple[str, int] | None = None
         self._lag = SourceLag()
         self._poll: asyncio.Task[None] | None = None
@@ -130,16 +140,28 @@ class SourceLagMonitor:
         return self._lag
 
     def _read(self, status: DriverStatus | None, now: datetime, *, is_current: bool) -> None:
-        """Take over the lag of a status that is new. A driver of an earlier epoch wrote its last status in the past."""
+        """Take over the lag of a status that is new.
+
+        A driver of an earlier epoch wrote its last status in the past. So may have a driver of the current epoch before the loop began.
+        """
         if status is None or self._status == (status.nonce, status.sequence):
             return
         if _has_lag(status):
             self.close()
-            self._status = status.nonce, status.sequence
-            self._known = _lag_in(status, now if is_current else min(_time(status) or now, now))
+            is_new = is_current and self._status is not None
+            self._take(_lag_in(status, now if is_new else min(_time(status) or now, now)), status)
         elif self._known is not None and _has_moved(status, self._known):
             self.close()
             self._known = replace(self._known, positions=(), expiry=None, is_expiry_known=False)
+
+    def _take(self, lag: _Known, status: DriverStatus) -> None:
+        """Take over the lag of a status. A new driver knows only a minimum of the age of rows that were there before it."""
+        if self._status is not None and self._status[0] != status.nonce:
+            self._earlier = self._known
+        if not lag.is_minimum:
+            self._earlier = None
+        self._status = status.nonce, status.sequence
+        self._known = lag if self._earlier is None else lag.with_age_of(self._earlier)
 
     def close(self) -> None:
         """Cancel a poll."""
@@ -153,7 +175,7 @@ class SourceLagMonitor:
             return SourceLag()
         if now - known.at > MAX_AGE:
             return SourceLag(unknown_since=known.at, expiry=known.expiry, is_expiry_known=known.is_expiry_known)
-        age = (now - known.oldest_at).total_seconds() if known.rows else 0.0
+        age = 0.0 if known.oldest_at is None else (now - known.oldest_at).total_seconds()
         return SourceLag(
             rows=known.rows,
             seconds=round(max(age, 0.0), 1),
@@ -176,10 +198,13 @@ class SourceLagMonitor:
             self._warnings.report(f"The lag of the job is unknown while no driver runs: {error}")
             return
         self._warnings.report(None)
+        if any(_is_invalid(position, ends) for position in known.positions):
+            self._known = replace(known, positions=(), is_expiry_known=False)
+            return
         rows = sum(_unread(position, ends) for position in known.positions)
         # The first unread row arrived after the last time without unread rows.
-        oldest_at = known.oldest_at if rows else now
-        expiry = known.expiry or _expiry(oldest_at, known.retention) if rows else None
+        oldest_at = known.oldest_at or known.at if rows else None
+        expiry = None if oldest_at is None else known.expiry or _expiry(oldest_at, known.retention)
         self._known = replace(known, at=now, rows=rows, oldest_at=oldest_at, expiry=expiry)
 
 
@@ -207,17 +232,20 @@ def _sources(status: DriverStatus) -> list[SourceReport]:
 
 def _lag_in(status: DriverStatus, at: datetime) -> _Known:
     """Return the lag in a driver status."""
-    sources = [source for source in _sources(status) if source.lag_s is not None]
+    sources = [source for source in _sources(status) if source.lag_s is not None or source.lag_rows is not None]
     limited = [
         (source.lag_s or 0.0, timedelta(seconds=source.retention_s))
         for source in sources
         if source.retention_s is not None
     ]
     expiries = [_expiry(at - timedelta(seconds=lag_s), retention) for lag_s, retention in limited if lag_s]
+    ages = [timedelta(seconds=source.lag_s or 0.0) for source in sources if source.lag_s or source.lag_rows]
+    rows = [source.lag_rows for source in sources if source.lag_rows is not None]
     return _Known(
         at=at,
-        rows=sum(source.lag_rows or 0 for source in sources),
-        oldest_at=at - timedelta(seconds=max(source.lag_s or 0.0 for source in sources)),
+        rows=sum(rows) if len(rows) == len(sources) else None,
+        oldest_at=at - max(ages) if ages else None,
+        is_minimum=any(source.is_lag_minimum for source in sources),
         positions=tuple(source.position for source in sources) if all(source.position for source in sources) else (),
         expiry=min(filter(None, expiries), default=None),
         retention=min((retention for _, retention in limited), default=None),
@@ -226,6 +254,13 @@ def _lag_in(status: DriverStatus, at: datetime) -> _Known:
 
 def _expiry(oldest_at: datetime, retention: timedelta | None) -> Expiry | None:
     return None if retention is None else Expiry(oldest_at + retention, retention)
+
+
+def _is_invalid(position: Position, ends: Mapping[str, Mapping[int, int]]) -> bool:
+    """Return whether the brokers have lost rows that a query has read, for example because a topic was deleted and created again."""
+    return any(
+        ends[topic].get(int(number), -1) < row for topic, rows in position.items() for number, row in rows.items()
+    )
 
 
 def _unread(position: Position, ends: Mapping[str, Mapping[int, int]]) -> int:

@@ -7,7 +7,7 @@ the published pages.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeVar, get_type_hints
@@ -104,7 +104,7 @@ class Gauge:
             input=self._input(status, now.timestamp()),
             processed=sum(_processed(query) for query in queries if query.batch_duration_ms) or None,
             batch_ms=max((query.batch_duration_ms for query in queries), default=0) or None,
-            backlog=_first_known(_total(query.unread_rows for query in queries), lag.rows),
+            backlog=_total(queries) if lag.rows is None else lag.rows,
             state=state.name,
             lag_s=lag.seconds,
         )
@@ -201,14 +201,11 @@ def _processed(query: QueryReport) -> float:
     return round(query.batch_rows * 1000 / query.batch_duration_ms, 2)
 
 
-def _total(backlogs: Iterator[int | None]) -> int | None:
-    """Return the sum over the queries that report a backlog; None if no query does."""
-    known = [backlog for backlog in backlogs if backlog is not None]
-    return sum(known) if known else None
-
-
-def _first_known(*values: int | None) -> int | None:
-    return next((value for value in values if value is not None), None)
+def _total(queries: Sequence[QueryReport]) -> int | None:
+    """Return the sum over the queries that report a backlog; None if no query does, or if one cannot report it now."""
+    known = [query.unread_rows for query in queries if query.unread_rows is not None]
+    is_unknown = any(source.is_lag_unknown for query in queries for source in query.sources)
+    return sum(known) if known and not is_unknown else None
 
 
 def _merged(step: Point, point: Point, points: int) -> Point:

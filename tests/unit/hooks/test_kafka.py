@@ -236,6 +236,23 @@ async def test_new_connection_is_kept_for_a_minute_although_it_fails() -> None:
 
 
 @pytest.mark.asyncio
+async def test_callback_of_the_connection_that_fails_is_an_error_without_secrets() -> None:
+    class Failing(Client):
+        def poll(self, timeout: float) -> int:
+            raise KafkaException(KafkaError(KafkaError._AUTHENTICATION, "no token: client_secret=hush"))
+
+    connected = Connected(Failing(), Client(a=[3]))
+    for _ in range(2):
+        with pytest.raises(SourceUnreachableError, match="no token") as caught:
+            await connected.read("a")
+        assert "hush" not in str(caught.value)
+    connected.clock.elapsed += MAX_AGE_S
+    with pytest.raises(SourceUnreachableError):
+        await connected.read("a")
+    assert await connected.read("a") == {"a": {0: 3}}
+
+
+@pytest.mark.asyncio
 async def test_topics_that_no_job_reads_are_forgotten() -> None:
     connected = Connected(Client(a=[3], b=[7]))
     await connected.read("a")

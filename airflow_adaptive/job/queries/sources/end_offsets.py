@@ -37,6 +37,7 @@ class EndOffsetHistory:
     def __init__(self) -> None:
         """Start without records."""
         self._records: dict[Partition, deque[tuple[float, int]]] = {}
+        self._restored_at: float | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -57,6 +58,16 @@ class EndOffsetHistory:
             records.append((at, ends[partition]))
             _thin(records)
 
+    def restore(self, at: float, read: Offsets) -> None:
+        """Begin with the position of an earlier driver. Later rows may have been there already: a batch has a limited number of rows.
+
+        Args:
+            at: time at which the batch began that read the rows before the position, in seconds.
+            read: the position.
+        """
+        self.record(at, read)
+        self._restored_at = at
+
     def ages(self, read: Offsets, now: float) -> Mapping[Partition, Age]:
         """Return the age of the oldest unread row of each partition that has unread rows.
 
@@ -65,7 +76,7 @@ class EndOffsetHistory:
             now: the time, in seconds.
         """
         return {
-            partition: _age(records, read.get(partition, 0), now)
+            partition: self._age(records, read.get(partition, 0), now)
             for partition, records in self._records.items()
             if records[-1][1] > read.get(partition, 0)
         }
@@ -76,19 +87,19 @@ class EndOffsetHistory:
             while len(records) > 1 and records[1][1] <= read.get(partition, 0):
                 records.popleft()
 
-
-def _age(records: deque[tuple[float, int]], row: int, now: float) -> Age:
-    """Return the age of an unread row, which arrived between the last record that does not contain the row and the next record."""
-    before = records[0]
-    if before[1] > row:
-        return Age(seconds=max(now - before[0], 0.0), is_minimum=True)
-    after = before
-    for after in records:
-        if after[1] > row:
-            break
-        before = after
-    share = (row - before[1]) / (after[1] - before[1])
-    return Age(seconds=max(now - before[0] - share * (after[0] - before[0]), 0.0))
+    def _age(self, records: deque[tuple[float, int]], row: int, now: float) -> Age:
+        """Return the age of an unread row, which arrived between the last record that does not contain the row and the next record."""
+        before = records[0]
+        if before[1] > row:
+            return Age(seconds=max(now - before[0], 0.0), is_minimum=True)
+        after = before
+        for after in records:
+            if after[1] > row:
+                break
+            before = after
+        share = (row - before[1]) / (after[1] - before[1])
+        seconds = max(now - before[0] - share * (after[0] - before[0]), 0.0)
+        return Age(seconds=seconds, is_minimum=before[0] == self._restored_at)
 
 
 def _thin(records: deque[tuple[float, int]]) -> None:

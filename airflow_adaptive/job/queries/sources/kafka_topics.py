@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final
 
+from py4j.java_gateway import get_java_class
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
@@ -76,18 +77,28 @@ class KafkaTopics:
             self._guard.require_same(self._ids(known))
 
     def retention_s(self, topics: Collection[str]) -> float | None:
-        """Return the age in seconds at which the brokers delete a row, or None without a limit, and if the user may not read it."""
+        """Return the age in seconds at which the brokers delete a row, or None without a limit, and if the user may not read it.
+
+        A first read that fails for a moment is an error, because None would mean that no row expires.
+        """
         if self._retention_reads % RETENTION_POLLS == 0:
             try:
                 self._retention_s = min(filter(None, map(_retention_s, self._configs(topics))), default=None)
             except Py4JJavaError as error:
-                if not self._retention_reads:
+                is_first = not self._retention_reads
+                if is_first and self._is_transient(error):
+                    raise
+                if is_first:
                     cause = redact(str(error.java_exception.getMessage()))
                     self._warn(
                         f"the retention of the topics cannot be read, so that no warning precedes a loss: {cause}"
                     )
         self._retention_reads += 1
         return self._retention_s
+
+    def _is_transient(self, error: Py4JJavaError) -> bool:
+        retriable = java_class(self._spark, "org.apache.kafka.common.errors.RetriableException")
+        return bool(get_java_class(retriable).isInstance(error.java_exception.getCause()))
 
     def division(self) -> Division:
         """Return the options with which the source divides its partitions."""

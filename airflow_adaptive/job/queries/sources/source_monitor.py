@@ -49,7 +49,7 @@ class PolledSource(Protocol):
         ...
 
     def retention_s(self, topics: Collection[str]) -> float | None:
-        """Return the age in seconds at which a row is deleted, or None without a limit. Raises any exception."""
+        """Return the age in seconds at which a row is deleted, or None without a limit, and if it cannot be read. Raises any exception."""
         ...
 
     def close(self) -> None:
@@ -145,6 +145,8 @@ class SourceMonitor:
         self._interval_s = interval_s
         self._lock = threading.Lock()
         self._polled: dict[int, _Polled] = {}
+        self._is_searched = False
+        """Whether the sources of the run that can be polled are known."""
         self._shuffle: Shuffle | None = None
         self._end: threading.Event | None = None
         self._failure: Exception | None = None
@@ -164,6 +166,7 @@ class SourceMonitor:
         self.end()
         with self._lock:
             self._shuffle = self._failure = None
+            self._is_searched = False
             for polled in self._polled.values():
                 polled.begun_at = None
         self._end = threading.Event()
@@ -175,7 +178,7 @@ class SourceMonitor:
             self._end.set()
 
     def lag(self, number: int, description: str, read: Offsets) -> Lag | None:
-        """Return the lag behind a source, or None for a source that is not polled.
+        """Return the lag behind a source, or None for a source that is not polled. The lag is unknown until the sources were found.
 
         Args:
             number: number of the source in the query.
@@ -184,7 +187,9 @@ class SourceMonitor:
         """
         with self._lock:
             polled = self._polled.get(number)
-            return None if polled is None or polled.description != description else self._lag(polled, read)
+            if polled is not None and polled.description == description:
+                return self._lag(polled, read)
+            return None if self._is_searched else _unknown(description, read)
 
     def before_first_batch(self) -> Sequence[Lag]:
         """Return the lag behind each source of a run that began from a checkpoint and has not committed a batch."""
@@ -193,8 +198,9 @@ class SourceMonitor:
             return [self._lag(polled, read) for polled, read in begun if read is not None]
 
     def _lag(self, polled: _Polled, read: Offsets) -> Lag:
-        if self._clock() - polled.polled_at > MAX_POLL_AGE_S:
-            return Lag(description=polled.description, read=read, rows={}, ages={}, is_known=False)
+        # A clock that was set back makes the age negative.
+        if not 0 <= self._clock() - polled.polled_at <= MAX_POLL_AGE_S:
+            return _unknown(polled.description, read)
         if polled.known is None or polled.known[0] != read:
             polled.known = read, self._new_lag(polled, read)
         return polled.known[1]
@@ -253,7 +259,9 @@ class SourceMonitor:
                 polled = self._polled.setdefault(number, _Polled(source.description))
                 polled.begun_at = offsets
                 if polled.history.is_empty and read is not None and offsets is not None:
-                    polled.history.record(read.at, offsets)
+                    polled.history.restore(read.at, offsets)
+        with self._lock:
+            self._is_searched = not end.is_set() or self._is_searched
 
     def _poll(
         self, end: threading.Event, run: PolledRun, sources: Mapping[int, PolledSource], *, was_failing: bool
@@ -305,6 +313,10 @@ class SourceMonitor:
                 source.close()
             except (Py4JError, PySparkException) as error:
                 self._warn(f"the connection of {source.description} cannot be closed: {error_text(error)}")
+
+
+def _unknown(description: str, read: Offsets) -> Lag:
+    return Lag(description=description, read=read, rows={}, ages={}, is_known=False)
 
 
 def error_text(error: Any) -> str:

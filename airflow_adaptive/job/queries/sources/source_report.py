@@ -8,6 +8,7 @@ from typing import Final
 
 from pyspark.sql.streaming.listener import SourceProgress
 
+from airflow_adaptive.job.protocol.documents import QueryReport
 from airflow_adaptive.job.protocol.sources import PartitionLag, SourceReport
 from airflow_adaptive.job.queries.sources.end_offsets import Age
 from airflow_adaptive.job.queries.sources.input_limit import input_limit as limit_of
@@ -20,8 +21,11 @@ EVEN: Final = 1.0
 MAX_PARTITION_LAGS: Final = 20
 """Partitions in a report. A topic may have thousands of partitions."""
 
-MAX_POSITIONS: Final = 5000
-"""Partitions in the position of a source. The driver status must stay below `codec.MAX_DOCUMENT_BYTES`."""
+MAX_POSITION_SIZE: Final = 100_000
+"""Characters in the positions of all sources, about 5,000 partitions. The driver status must stay below `codec.MAX_DOCUMENT_BYTES`."""
+
+PARTITION_SIZE: Final = 20
+"""Characters of a partition in a position: its number, and an offset of 12 digits."""
 
 
 def report_at_batch(source: SourceProgress) -> SourceReport:
@@ -40,8 +44,7 @@ def report_polled(lag: Lag, batch_rows: Mapping[Partition, int]) -> SourceReport
         lag: lag behind the source.
         batch_rows: rows of each partition in the newest batch.
     """
-    kind = kind_of(lag.description)
-    position = {} if len(lag.read) > MAX_POSITIONS else by_topic(lag.read)
+    kind, position = kind_of(lag.description), by_topic(lag.read)
     if not lag.rows:
         return SourceReport(kind=kind, position=position, is_lag_unknown=not lag.is_known)
     oldest = max(lag.ages.values(), key=lambda age: age.seconds, default=Age(seconds=0.0))
@@ -57,6 +60,13 @@ def report_polled(lag: Lag, batch_rows: Mapping[Partition, int]) -> SourceReport
     return replace(report, retention_s=lag.retention_s, position=position)
 
 
+def limit_positions(queries: Sequence[QueryReport]) -> tuple[QueryReport, ...]:
+    """Return the reports without positions if the positions are too large. The loop needs the positions of all sources."""
+    positions = [source.position for query in queries for source in query.sources]
+    size = sum(len(topic) + PARTITION_SIZE * len(rows) for position in positions for topic, rows in position.items())
+    return tuple(queries) if size <= MAX_POSITION_SIZE else tuple(map(_without_position, queries))
+
+
 def backlog_of(sources: Sequence[SourceReport]) -> int | None:
     """Return the unread rows, or None if not all sources count rows."""
     known = [source.lag_rows for source in sources if source.lag_rows is not None]
@@ -66,6 +76,10 @@ def backlog_of(sources: Sequence[SourceReport]) -> int | None:
 def kind_of(description: str) -> str:
     """Return the first word of a source's description. The rest may contain a path with credentials."""
     return description.partition("[")[0]
+
+
+def _without_position(query: QueryReport) -> QueryReport:
+    return replace(query, sources=tuple(replace(source, position={}) for source in query.sources))
 
 
 def _report(

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -48,6 +51,36 @@ def test_alert_remains_while_the_lag_is_unknown():
     alerts.update(lag(100.0), NOW)
     assert alerts.update(lag(None), NOW) == []
     assert current(alerts) is not None
+
+
+def restored(snapshot: Mapping[str, Any], threshold: timedelta | None) -> LagAlerts:
+    alerts = LagAlerts(threshold)
+    alerts.restore(snapshot)
+    return alerts
+
+
+def test_next_loop_continues_the_alerts():
+    earlier = LagAlerts(THRESHOLD)
+    assert earlier.to_snapshot() == {}
+    assert len(earlier.update(lag(1801.0, NOW), NOW + timedelta(seconds=1801))) == 2
+    snapshot = json.loads(json.dumps(earlier.to_snapshot()))
+    alerts = restored(snapshot, THRESHOLD)
+    assert alerts.current == earlier.current
+    assert alerts.update(lag(1805.0, NOW), NOW + timedelta(seconds=1805)) == []
+    assert len(alerts.update(lag(0.0), NOW + timedelta(seconds=1810))) == 2
+    assert alerts.to_snapshot() == {}
+
+
+def test_next_loop_drops_the_alert_about_a_threshold_that_was_removed():
+    earlier = LagAlerts(THRESHOLD)
+    earlier.update(lag(100.0), NOW)
+    assert restored(earlier.to_snapshot(), None).current is None
+
+
+def test_alert_that_cannot_be_read_is_reported_and_raised_again(caplog: pytest.LogCaptureFixture):
+    alerts = restored({"above_threshold": {"since": 7}}, THRESHOLD)
+    assert "The alert about the lag in the journal is invalid" in caplog.text
+    assert len(alerts.update(lag(100.0), NOW)) == 1
 
 
 def test_without_a_threshold_no_lag_is_too_large():

@@ -251,11 +251,86 @@ async def test_loop_counts_no_rows_behind_a_position_that_a_driver_may_have_left
     assert brokers.requests == []
 
 
+async def test_lag_of_files_that_are_not_read_is_their_age() -> None:
+    """A file source counts no rows."""
+    files = SourceReport(kind="FileStreamSource", unread_files=100, lag_s=500.0)
+    monitor, reported = SourceLagMonitor(None), status(files)
+    assert monitor.update(reported, reported, NOW) == SourceLag(seconds=500.0)
+    assert monitor.update(reported, reported, after(5)) == SourceLag(seconds=505.0)
+    mixed = status(source(0, 0.0, a=[6]), files, sequence=2)
+    assert monitor.update(mixed, mixed, after(10)) == SourceLag(seconds=500.0)
+    read = status(source(0, 0.0, a=[6]), replace(files, unread_files=0, lag_s=0.0, is_lag_minimum=True), sequence=3)
+    assert monitor.update(read, read, after(20)) == SourceLag(seconds=0.0)
+    assert monitor.update(read, read, after(25)) == SourceLag(seconds=0.0)
+
+
+async def test_rows_without_an_age_are_counted() -> None:
+    """The source counts rows only at the beginning of a batch."""
+    monitor = SourceLagMonitor(brokers := Brokers(a=[10]))
+    reported = status(source(4, 30.0, a=[6]), SourceReport(kind="Other", lag_rows=3))
+    assert monitor.update(reported, reported, NOW) == SourceLag(rows=7, seconds=30.0)
+    assert await lag_after_poll(monitor, None, reported, after(20)) == SourceLag(rows=7, seconds=50.0)
+    assert brokers.requests == []
+
+
+async def test_next_driver_does_not_shorten_the_age_that_it_cannot_know() -> None:
+    """The query is five hours behind, and the next driver knows only that its last batch began 20 s ago."""
+    monitor, alerts = SourceLagMonitor(None), LagAlerts(timedelta(hours=1))
+    hour, retention_s = 3600.0, 7 * 3600.0
+    behind = status(source(9000, 5 * hour, retention_s=retention_s, a=[6]))
+    assert len(alerts.update(monitor.update(behind, behind, NOW), NOW)) == 2
+    minimum = replace(source(9000, 20.0, retention_s=retention_s, a=[6]), is_lag_minimum=True)
+    for seconds, driver, sequence in ((30, "second", 1), (40, "second", 2), (60, "third", 1)):
+        restarted = status(minimum, nonce=driver, sequence=sequence)
+        lag = monitor.update(restarted, restarted, after(seconds))
+        assert lag == SourceLag(
+            rows=9000, seconds=5 * hour + seconds, expiry=Expiry(after(2 * hour), timedelta(hours=7))
+        )
+        assert alerts.update(lag, after(seconds)) == []
+    exact = status(source(100, 15.0, retention_s=retention_s, a=[8906]), nonce="third", sequence=2)
+    lag = monitor.update(exact, exact, after(70))
+    assert lag == SourceLag(rows=100, seconds=15.0, expiry=Expiry(after(55 + 7 * hour), timedelta(hours=7)))
+    assert len(alerts.update(lag, after(70))) == 2
+    again = status(minimum, nonce="third", sequence=3)
+    assert monitor.update(again, again, after(80)).seconds == 20.0
+
+
+async def test_age_of_a_new_driver_counts_if_it_is_greater() -> None:
+    monitor = SourceLagMonitor(None)
+    last = status(source(0, 0.0, a=[6]))
+    monitor.update(last, last, NOW)
+    new = status(replace(source(9, 45.0, retention_s=600.0, a=[6]), is_lag_minimum=True), nonce="next")
+    lag = monitor.update(new, new, after(50))
+    assert lag == SourceLag(rows=9, seconds=45.0, expiry=Expiry(after(605), timedelta(minutes=10)))
+
+
+@pytest.mark.parametrize("ends", [[3, 9], [5]], ids=["fewer rows", "no partition"])
+async def test_rows_behind_a_position_that_the_brokers_do_not_have_are_not_counted(ends: list[int]) -> None:
+    """The topic was deleted and created again while no driver ran."""
+    monitor, alerts = SourceLagMonitor(brokers := Brokers(a=ends)), LagAlerts(timedelta(minutes=1))
+    last = status(source(10, 500.0, retention_s=900.0, a=[5, 8]))
+    assert len(alerts.update(monitor.update(last, last, NOW), NOW)) == 2
+    for seconds in (10, 20, 70):
+        lag = await lag_after_poll(monitor, None, last, after(seconds))
+        brokers.ends = {"a": [90, 90]}
+        assert alerts.update(lag, after(seconds)) == []
+    assert monitor.lag.unknown_since == NOW
+    assert len(brokers.requests) == 1
+
+
+async def test_a_loop_that_takes_over_does_not_take_an_old_status_of_the_current_driver_for_a_new_one() -> None:
+    """The triggerer was down for 50 minutes, and the driver has not reported since."""
+    monitor, old = SourceLagMonitor(Brokers(a=[10])), status(source(4, 5.0, a=[6]), at=after(-3000))
+    assert await lag_after_poll(monitor, old, old, NOW) == SourceLag(rows=4, seconds=3005.0)
+    new = status(source(4, 6.0, a=[6]), sequence=2, at=after(-3000))
+    assert monitor.update(new, new, NOW) == SourceLag(rows=4, seconds=6.0)
+
+
 async def test_lag_of_sources_that_the_loop_cannot_count_is_unknown_without_a_driver() -> None:
     monitor, files = SourceLagMonitor(brokers := Brokers(a=[10])), SourceReport(kind="FileStreamSource", lag_s=500.0)
     last = status(source(4, 0.0, a=[6]), files)
     monitor.update(last, last, NOW)
-    assert await lag_after_poll(monitor, None, last, after(30)) == SourceLag(rows=4, seconds=530.0)
+    assert await lag_after_poll(monitor, None, last, after(30)) == SourceLag(seconds=530.0)
     assert await lag_after_poll(monitor, None, last, after(61)) == SourceLag(unknown_since=NOW)
     assert brokers.requests == []
 

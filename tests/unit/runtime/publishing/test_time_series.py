@@ -87,10 +87,26 @@ def test_lag_of_a_step_is_the_worst_lag_of_all_queries(running: SchedulerState) 
     for second, lags in enumerate([(None,), (4.5, 61.0), (2.0,)]):
         sources = tuple(SourceReport(kind="KafkaV2", lag_rows=3) for _ in lags)
         status = replace(report(0), queries=(waiting, replace(waiting, sources=sources)))
-        lag = SourceLag(rows=1, seconds=max((lag for lag in lags if lag is not None), default=None))
+        lag = SourceLag(seconds=max((lag for lag in lags if lag is not None), default=None))
         metrics.record(running, status, lag, START + timedelta(seconds=second))
     (step,) = points(metrics.changed_documents())
     assert (step["lag_s"], step["backlog"]) == (61.0, 7)
+
+
+def test_backlog_is_the_newest_count_of_the_rows(running: SchedulerState) -> None:
+    """The driver is frozen, and the loop polls the brokers."""
+    metrics = JobMetrics()
+    metrics.record(running, report(0, backlog=5), SourceLag(rows=90, seconds=30.0), START)
+    (step,) = points(metrics.changed_documents())
+    assert (step["lag_s"], step["backlog"]) == (30.0, 90)
+
+
+def test_backlog_is_unknown_while_a_query_cannot_count_its_rows(running: SchedulerState) -> None:
+    metrics, waiting = JobMetrics(), report(0, backlog=5).queries[0]
+    failing = replace(waiting, sources=(SourceReport(kind="KafkaV2", is_lag_unknown=True),))
+    metrics.record(running, replace(report(0), queries=(waiting, failing)), SourceLag(), START)
+    (step,) = points(metrics.changed_documents())
+    assert step["backlog"] is None
 
 
 def test_without_a_driver_the_lag_is_the_one_at_the_brokers(running: SchedulerState) -> None:

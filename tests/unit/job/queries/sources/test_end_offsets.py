@@ -31,6 +31,17 @@ def test_a_row_that_was_there_before_the_first_record_is_at_least_as_old_as_the_
     assert history((100.0, 10), (110.0, 30)).ages({A: 9}, 120.0) == {A: Age(seconds=20.0, is_minimum=True)}
 
 
+def test_a_row_behind_the_position_of_an_earlier_driver_is_at_least_as_old_as_its_batch():
+    """The batch may have left the row unread, because it had the largest number of rows. A row of a later record arrived after the batch."""
+    recorded = EndOffsetHistory()
+    recorded.restore(100.0, {A: 10})
+    recorded.record(110.0, {A: 20})
+    recorded.record(120.0, {A: 30})
+    assert recorded.ages({A: 10}, 130.0) == {A: Age(seconds=30.0, is_minimum=True)}
+    assert recorded.ages({A: 19}, 130.0) == {A: Age(seconds=21.0, is_minimum=True)}
+    assert recorded.ages({A: 20}, 130.0) == {A: Age(seconds=20.0)}
+
+
 def test_a_row_that_arrived_after_a_quiet_time_is_not_as_old_as_the_quiet_time():
     recorded = history((0.0, 10), (1000.0, 10), (1010.0, 12))
     assert recorded.ages({A: 10}, 1010.0) == {A: Age(seconds=10.0)}

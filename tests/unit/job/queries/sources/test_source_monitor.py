@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -129,7 +130,6 @@ def monitored() -> Any:
 
 
 def test_lag_is_unknown_before_the_first_poll(monitored: Monitored):
-    assert monitored.lag(0) is None
     source = Source(ends=4)
     source.hangs.clear()
     monitored.begin(source)
@@ -174,8 +174,8 @@ def test_new_driver_begins_with_the_position_of_the_last_driver(monitored: Monit
     monitored.begin(Source(ends=30), ReadPosition(at=400.0, offsets={0: {A: 10}}))
     monitored.wait_lag_before_first_batch()
     (lag,) = monitored.monitor.before_first_batch()
-    assert lag == lag_of(10, rows={A: 20}, ages={A: Age(seconds=600.0)})
-    assert monitored.lag(20) == lag_of(20, rows={A: 10}, ages={A: Age(seconds=300.0)})
+    assert lag == lag_of(10, rows={A: 20}, ages={A: Age(seconds=600.0, is_minimum=True)})
+    assert monitored.lag(20) == lag_of(20, rows={A: 10}, ages={A: Age(seconds=300.0, is_minimum=True)})
 
 
 def test_next_run_keeps_the_history_and_not_the_old_position(monitored: Monitored):
@@ -186,7 +186,7 @@ def test_next_run_keeps_the_history_and_not_the_old_position(monitored: Monitore
     monitored.begin(Source(ends=10), ReadPosition(at=1050.0, offsets={0: {A: 5}}))
     monitored.wait(first.closed.is_set, "the end of the first run")
     monitored.wait_lag_before_first_batch()
-    assert monitored.lag(5) == lag_of(5, rows={A: 5}, ages={A: Age(seconds=150.0)})
+    assert monitored.lag(5) == lag_of(5, rows={A: 5}, ages={A: Age(seconds=150.0, is_minimum=True)})
 
 
 def test_run_without_a_checkpoint_has_no_lag_before_its_first_batch(monitored: Monitored):
@@ -294,7 +294,34 @@ def test_sources_that_cannot_be_found_are_reported_once_and_searched_again(monit
     monitored.wait(lambda: run.searches > 2, "searches")
     (warning,) = monitored.warnings
     assert "the sources cannot be polled, will retry" in warning
+    assert monitored.lag(4) == unknown(4)
     run.error = None
+    monitored.wait_lag(4)
+
+
+def test_sources_of_another_run_are_unknown_until_they_were_found(monitored: Monitored):
+    """The next run reads another topic, and only one of its sources can be polled."""
+    monitored.begin(Source(ends=4))
+    monitored.wait_lag(4)
+    run = Run({0: Source(ends=9)})
+    run.error = Py4JError("Method analyzedPlan([]) does not exist")
+    monitored.monitor.begin(run)
+    other = "KafkaV2[Subscribe[b]]"
+    assert monitored.monitor.lag(0, other, {A: 4}) == replace(unknown(4), description=other)
+    assert monitored.monitor.lag(1, NAME, {A: 4}) == unknown(4)
+    run.error = None
+    monitored.wait(lambda: monitored.monitor.lag(1, NAME, {A: 4}) is None, "the search")
+
+
+def test_lag_is_unknown_after_the_clock_was_set_back_until_a_poll_succeeds(monitored: Monitored):
+    source = Source(ends=10)
+    monitored.begin(source)
+    monitored.wait_lag(4)
+    source.error = Py4JError("the brokers do not answer")
+    monitored.wait(lambda: monitored.warnings, "a failing poll")
+    monitored.now -= 3600
+    assert monitored.lag(4) == unknown(4)
+    source.error = None
     monitored.wait_lag(4)
 
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from pyspark.sql.streaming.listener import SourceProgress
 
+from airflow_adaptive.job.protocol.codec import MAX_DOCUMENT_BYTES, encode_status
+from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus, QueryReport
 from airflow_adaptive.job.protocol.sources import PartitionLag, SourceReport
 from airflow_adaptive.job.queries.sources.end_offsets import Age
 from airflow_adaptive.job.queries.sources.input_limit import Division
 from airflow_adaptive.job.queries.sources.source_monitor import Lag
 from airflow_adaptive.job.queries.sources.source_report import (
     MAX_PARTITION_LAGS,
-    MAX_POSITIONS,
+    MAX_POSITION_SIZE,
+    PARTITION_SIZE,
+    limit_positions,
     report_at_batch,
     report_polled,
 )
@@ -82,11 +87,30 @@ def test_the_report_of_a_large_topic_contains_only_the_oldest_partitions():
     assert (found[0].partition, found[-1].partition) == ("a-24", "a-5")
 
 
-@pytest.mark.parametrize(("partitions", "is_reported"), [(MAX_POSITIONS, True), (MAX_POSITIONS + 1, False)])
-def test_the_position_of_a_very_large_topic_is_left_out(partitions: int, is_reported: bool):
-    read = {("a", number): 10**12 for number in range(partitions)}
-    found = report_polled(Lag(description="KafkaV2[a]", read=read, rows=dict.fromkeys(read, 1), ages={}), {})
-    assert bool(found.position) is is_reported
+@pytest.mark.parametrize("is_too_large", [False, True])
+@pytest.mark.parametrize(("topics", "characters"), [(2, 10), (400, 200)])
+def test_the_positions_of_all_queries_are_left_out_if_they_are_too_large(
+    topics: int, characters: int, is_too_large: bool
+):
+    """Topics with many partitions, and a pattern that matches many topics with long names."""
+    partitions = (MAX_POSITION_SIZE // topics - characters) // PARTITION_SIZE + is_too_large
+    read = {(f"{topic:0{characters}}", number): 10**11 for topic in range(topics) for number in range(partitions)}
+    polled = report_polled(Lag(description="KafkaV2[a]", read=read, rows={}, ages={}), {})
+    queries = (
+        QueryReport(name="large", active=True, sources=(polled,)),
+        QueryReport(name="small", active=True, sources=(replace(polled, position={}),)),
+    )
+    found = limit_positions(queries)
+    assert found == (
+        tuple(replace(query, sources=queries[1].sources) for query in queries) if is_too_large else queries
+    )
+    assert len(encode_status(status(found))) < MAX_DOCUMENT_BYTES
+
+
+def status(queries: tuple[QueryReport, ...]) -> DriverStatus:
+    return DriverStatus(
+        job="j", epoch=1, nonce="n", sequence=1, at="2026-01-01", state=DriverState.RUNNING, queries=queries
+    )
 
 
 @pytest.mark.parametrize(
