@@ -77,7 +77,7 @@ class Environment:
         airflow: the Airflow deployment.
         jobs: name -> planned job.
         emptied: jobs whose state stores Airflow has emptied, with the times.
-        marked_failed: jobs whose tasks a user has marked as failed.
+        marked_failed: jobs whose tasks a user has marked as failed -> when.
         orphaned: jobs of them whose trigger no triggerer ran at that time: Airflow does not notify the provider, and the driver continues.
         cleared: jobs whose tasks a user has cleared.
         waiting: jobs for which a user has requested more slots than the cluster may have.
@@ -91,7 +91,7 @@ class Environment:
         self.history = History(self.kernel)
         self.jobs = {job.name: job for job in scenario.jobs}
         self.emptied: list[tuple[str, float]] = []
-        self.marked_failed: set[str] = set()
+        self.marked_failed: dict[str, float] = {}
         self.orphaned: set[str] = set()
         self.cleared: set[str] = set()
         self.waiting: set[str] = set()

@@ -301,7 +301,7 @@ class Faults:
             if not self._env.has_loop(job):
                 self._env.orphaned.add(job)
             self._env.airflow.users.end_task(job, TaskState.FAILED)
-            self._env.marked_failed.add(job)
+            self._env.marked_failed[job] = event.at
         return nothing
 
     def task_is_cleared(self, event: PlannedEvent) -> Action:
@@ -327,7 +327,7 @@ class Faults:
     def _clear(self, job: str) -> None:
         self._env.airflow.users.clear_task(job)
         self._env.cleared.add(job)
-        self._env.marked_failed.discard(job)
+        self._env.marked_failed.pop(job, None)
         self._env.orphaned.discard(job)
 
     # ---- targets ----------------------------------------------------------------------------------------------------

@@ -25,6 +25,9 @@ HANDOVER_S: Final = 60.0
 MAX_LOWER_BOUND: Final = 2
 """Greatest lower bound of a job."""
 
+NOTICE_S: Final = 60.0
+"""Longest time until a loop knows that its task has ended, also while some responses of Airflow are lost, seconds."""
+
 EMPTIED_S: Final = 60.0
 """Time before Airflow empties a store in which a request may be unknown to the loop, seconds."""
 
@@ -50,7 +53,7 @@ class Recovery:
         if self._needs_retry(job):
             return
         if self._must_be_over(job):
-            if self._env.drivers.alive(job) and job not in self._env.orphaned:
+            if self._env.drivers.alive(job) and not self._is_orphaned(job):
                 raise ViolationError("recovery", f"{job} has ended, and a driver runs")
         elif self._env.drivers.with_queries(job):
             self._check_requests(job)
@@ -72,6 +75,17 @@ class Recovery:
         if self._env.airflow.scheduler.has_lost_airflow(job) or self._was_refused(job):
             return True
         raise ViolationError("recovery", f"the task of {job} has failed: {self._env.airflow.scheduler.errors.get(job)}")
+
+    def _is_orphaned(self, job: str) -> bool:
+        """Return whether no loop could know that a user has marked the task of a job as failed: none ran, or its triggerer ended too soon."""
+        marked_at = self._env.marked_failed.get(job)
+        return job in self._env.orphaned or (
+            marked_at is not None
+            and any(
+                event.kind in ("triggerer_is_killed", "triggerer_is_stopped") and 0 <= event.at - marked_at <= NOTICE_S
+                for event in self._env.scenario.events
+            )
+        )
 
     def _was_refused(self, job: str) -> bool:
         """Return whether the masters refused the first driver of a job. That is final, because the address or the token may be wrong."""

@@ -17,8 +17,6 @@ from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive.runtime.journal.journal import Journal, SupersededError, attempt_of
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.journal.storage_threads import StorageThreads
-from airflow_adaptive.runtime.observation.lag_alert import LagAlerts
-from airflow_adaptive.runtime.observation.source_lag import SourceLag
 from airflow_adaptive.scheduler import machine
 from airflow_adaptive.scheduler.events import CancelRequested, SchedulingStarted
 from airflow_adaptive.scheduler.state import Created, SchedulerState, WaitingForResources
@@ -149,19 +147,6 @@ async def test_new_run_of_an_ended_job_forgets_the_gangs_of_its_script(directory
     assert documents(directory)[-1].requirements_resolver["gangs"] == {"q": 3}
     await again.start_again(ended, START)
     assert "gangs" not in documents(directory)[-1].requirements_resolver
-
-
-@pytest.mark.asyncio
-async def test_next_loop_continues_the_alerts_about_the_lag(directory: FakeJobDirectory) -> None:
-    threshold, spec = timedelta(minutes=1), small_job("job", (1, 4), {})
-    alerts, continued = LagAlerts(threshold), LagAlerts(threshold)
-    earlier = Journal(directory, spec, lag_alerts=alerts)
-    state = await earlier.open(START)
-    for reason in alerts.update(SourceLag(rows=1, seconds=61.0), START):
-        earlier.add_log_entry(reason)
-    await earlier.write_log_entries(state, START)
-    await Journal(directory, spec, lag_alerts=continued).open(START)
-    assert continued.current == alerts.current is not None
 
 
 @pytest.mark.asyncio

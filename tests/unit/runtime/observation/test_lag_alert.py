@@ -7,9 +7,13 @@ from typing import Any
 
 import pytest
 
+from airflow_adaptive.runtime.journal.journal import Journal
 from airflow_adaptive.runtime.observation.lag_alert import LagAlert, LagAlerts
 from airflow_adaptive.runtime.observation.source_lag import Expiry, SourceLag
 from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
+from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
+from airflow_adaptive.testing.fakes.manual_clock import START
+from airflow_adaptive.testing.simulation.one_job import small_job
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 THRESHOLD = timedelta(minutes=1)
@@ -69,6 +73,19 @@ def test_next_loop_continues_the_alerts():
     assert alerts.update(lag(1805.0, NOW), NOW + timedelta(seconds=1805)) == []
     assert len(alerts.update(lag(0.0), NOW + timedelta(seconds=1810))) == 2
     assert alerts.to_snapshot() == {}
+
+
+@pytest.mark.asyncio
+async def test_journal_hands_the_alerts_to_the_next_loop():
+    directory, spec = FakeJobDirectory(), small_job("job", (1, 4), {})
+    alerts, continued = LagAlerts(THRESHOLD), LagAlerts(THRESHOLD)
+    earlier = Journal(directory, spec, lag_alerts=alerts)
+    state = await earlier.open(START)
+    for reason in alerts.update(lag(61.0), START):
+        earlier.add_log_entry(reason)
+    await earlier.write_log_entries(state, START)
+    await Journal(directory, spec, lag_alerts=continued).open(START)
+    assert continued.current == alerts.current is not None
 
 
 def test_next_loop_drops_the_alert_about_a_threshold_that_was_removed():

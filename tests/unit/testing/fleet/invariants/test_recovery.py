@@ -13,7 +13,7 @@ from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.testing.fleet.airflow.tables import TaskState
 from airflow_adaptive.testing.fleet.environment import Environment
 from airflow_adaptive.testing.fleet.faults import Faults
-from airflow_adaptive.testing.fleet.invariants.recovery import Recovery
+from airflow_adaptive.testing.fleet.invariants.recovery import NOTICE_S, Recovery
 from airflow_adaptive.testing.fleet.invariants.violation import ViolationError
 from airflow_adaptive.testing.fleet.scenario import PlannedEvent
 from tests.support.fleet.scenarios import QUIET
@@ -61,8 +61,30 @@ def test_a_job_without_a_driver_although_slots_are_free_is_found(environment):
 
 
 def test_a_driver_of_a_canceled_job_is_found(environment):
-    environment.marked_failed.add("job-0")
+    environment.marked_failed["job-0"] = 1.0
     assert violated(environment) == "recovery"
+
+
+@pytest.mark.parametrize(
+    ("kind", "at", "is_permitted"),
+    [
+        ("triggerer_is_killed", 1.0, True),
+        ("triggerer_is_stopped", 1.0 + NOTICE_S, True),
+        ("triggerer_is_killed", 1.1 + NOTICE_S, False),
+        ("triggerer_is_killed", 0.9, False),
+        ("airflow_fails", 1.0, False),
+    ],
+)
+def test_a_driver_continues_if_the_triggerer_ends_soon_after_a_user_has_marked_the_task_as_failed(
+    environment, kind, at, is_permitted
+):
+    environment.marked_failed["job-0"] = 1.0
+    event = PlannedEvent(at=at, kind=kind, duration=0, target=0, size=0)
+    environment.scenario = replace(environment.scenario, events=[event])
+    if is_permitted:
+        Recovery(environment).check()
+    else:
+        assert violated(environment) == "recovery"
 
 
 @pytest.mark.parametrize("has_loop", [True, False])
