@@ -39,6 +39,9 @@ READ_TIMEOUT: Final = timedelta(seconds=30)
 WRITE_TIMEOUT: Final = timedelta(minutes=2)
 """Longest time of a write, which consists of up to 15 operations."""
 
+CONNECTION_STORE: Final = "the store of Airflow's connections"
+"""Name of the store in errors."""
+
 
 class StoreUnavailableError(UnavailableError):
     """Airflow's stores do not answer."""
@@ -61,7 +64,7 @@ class StoreAccess:
         self.change_markers = ChangeMarkers(self.read, clock, REQUEST_INTERVAL)
         self._reads = StorageThreads(THREADS, "Airflow's store", StoreUnavailableError)
         self._writes = StorageThreads(THREADS, "Airflow's store", StoreUnavailableError)
-        self._connections = StorageThreads(THREADS, "the store of Airflow's connections", StoreUnavailableError)
+        self._connections = StorageThreads(THREADS, CONNECTION_STORE, StoreUnavailableError)
 
     @property
     def is_busy(self) -> bool:

@@ -15,6 +15,7 @@ from airflow_adaptive.runtime.requirements.control_requests import (
     requested_value,
 )
 from airflow_adaptive.stores.job_asset import job_asset
+from airflow_adaptive.stores.store_access import CONNECTION_STORE
 from airflow_adaptive.testing.fleet.airflow.tables import TaskState
 from airflow_adaptive.testing.fleet.environment import Environment
 from airflow_adaptive.testing.fleet.invariants.violation import ViolationError
@@ -88,9 +89,13 @@ class Recovery:
         )
 
     def _was_refused(self, job: str) -> bool:
-        """Return whether the masters refused the first driver of a job. That is final, because the address or the token may be wrong."""
+        """Return whether no driver of a job was started, because the masters refused it, or Airflow did not return the connections.
+
+        A refusal is final, because the address or the token may be wrong. The connections are read again for `deploy_timeout`.
+        """
         has_run = any(driver.settings.job == job for driver in self._env.drivers.started)
-        return not has_run and SUBMISSION_REFUSED in str(self._env.airflow.scheduler.errors.get(job))
+        error = str(self._env.airflow.scheduler.errors.get(job))
+        return not has_run and (SUBMISSION_REFUSED in error or CONNECTION_STORE in error)
 
     def _needs_retry(self, job: str) -> bool:
         """Return whether the task of a job failed before it was deferred, because the storage or a store did not answer, and has no retry left.

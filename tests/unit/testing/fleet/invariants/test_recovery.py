@@ -125,10 +125,17 @@ def test_a_storage_that_fails_is_a_reason_only_before_the_task_is_deferred(envir
 
 
 @pytest.mark.parametrize("has_run", [True, False])
-def test_a_refused_submission_is_a_reason_only_before_the_first_driver(environment, has_run):
+@pytest.mark.parametrize(
+    "error",
+    [
+        "SUBMISSION_REFUSED: access denied (401)",
+        "the store of Airflow's connections did not answer within 30 s: check that the storage is reachable",
+    ],
+)
+def test_a_refusal_and_missing_connections_are_reasons_only_before_the_first_driver(environment, error, has_run):
     scheduler = environment.airflow.scheduler
     scheduler.instance(scheduler.tasks["job-0"]).state = TaskState.FAILED
-    scheduler.errors["job-0"] = RuntimeError("job 'job-0' failed: SUBMISSION_REFUSED: access denied (401)")
+    scheduler.errors["job-0"] = RuntimeError(f"job 'job-0' failed: {error}")
     first = environment.drivers.started[0]
     first.processes.is_alive = False
     if has_run:
