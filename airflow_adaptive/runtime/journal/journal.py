@@ -231,6 +231,7 @@ class Journal:
         """
         state = started_again(self._spec, ended)
         self._resolver.forget_gangs()
+        self._lag_alerts.restore({})
         self._owner = _token(self._spec.attempt)
         await self._create(Step(state=state), now, request=ended)
         self._inherits_end = False

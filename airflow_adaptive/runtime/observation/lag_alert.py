@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from airflow_adaptive.runtime.observation.source_lag import Expiry, SourceLag
+from airflow_adaptive.runtime.observation.known_lag import Expiry
+from airflow_adaptive.runtime.observation.source_lag import SourceLag
 from airflow_adaptive.scheduler.config.durations import format_duration
 from airflow_adaptive.scheduler.snapshot import decode, encode
 from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
@@ -37,7 +38,8 @@ class LagAlert:
 class LagAlerts:
     """Raises an alert when the lag exceeds the threshold, and ends the alert when the lag falls below the threshold.
 
-    While the lag is unknown, an alert about the threshold remains, and unread rows expire. The next loop of the job continues the alerts.
+    While the lag is unknown, an alert about the threshold remains, and unread rows expire. If the oldest row may be older than the lag says, the
+    lag raises alerts and ends none. The next loop of the job continues the alerts.
     """
 
     def __init__(self, threshold: timedelta | None) -> None:
@@ -68,7 +70,7 @@ class LagAlerts:
             lag: lag of the job.
             now: the time.
         """
-        return [*self._check_expiry(lag, now), *self._check_threshold(lag.seconds, now)]
+        return [*self._check_expiry(lag, now), *self._check_threshold(lag, now)]
 
     def _check_expiry(self, lag: SourceLag, now: datetime) -> list[Reason]:
         expiry = lag.expiry
@@ -79,12 +81,13 @@ class LagAlerts:
             age_s = round((now - expiry.at + expiry.retention).total_seconds(), 1)
             self._expiring = LagAlert(since=now, lag_s=age_s, expires_at=expiry.at)
             return [Reason(ReasonCode.LAG_EXCEEDED, _expiry_text(age_s, expiry))]
-        if not is_close and self._expiring is not None:
+        if not is_close and not lag.is_minimum and self._expiring is not None:
             self._expiring = None
             return [Reason(ReasonCode.LAG_RECOVERED, "the brokers will not delete unread rows soon")]
         return []
 
-    def _check_threshold(self, lag_s: float | None, now: datetime) -> list[Reason]:
+    def _check_threshold(self, lag: SourceLag, now: datetime) -> list[Reason]:
+        lag_s = lag.seconds
         if self._threshold is None or lag_s is None:
             return []
         threshold = format_duration(self._threshold)
@@ -92,7 +95,8 @@ class LagAlerts:
             self._above_threshold = LagAlert(since=now, lag_s=lag_s)
             text = f"the oldest unread row is {lag_s:g} s old, which exceeds lag_alert_threshold ({threshold})"
             return [Reason(ReasonCode.LAG_EXCEEDED, text)]
-        if lag_s <= self._threshold.total_seconds() and self._above_threshold is not None:
+        is_recovered = lag_s <= self._threshold.total_seconds() and not lag.is_minimum
+        if is_recovered and self._above_threshold is not None:
             self._above_threshold = None
             text = f"the oldest unread row is {lag_s:g} s old, which does not exceed lag_alert_threshold ({threshold})"
             return [Reason(ReasonCode.LAG_RECOVERED, text)]

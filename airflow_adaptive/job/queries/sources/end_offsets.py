@@ -50,10 +50,13 @@ class EndOffsetHistory:
         return {partition: records[-1][1] for partition, records in self._records.items()}
 
     def record(self, at: float, ends: Offsets) -> None:
-        """Record the end offsets at a time, in seconds. Partitions that were deleted or created again lose their earlier records."""
+        """Record the end offsets at a time, in seconds.
+
+        Partitions that were deleted or created again lose their earlier records, and so do all partitions if the clock was set back.
+        """
         self._records = {partition: self._records.get(partition, deque()) for partition in ends}
         for partition, records in self._records.items():
-            if records and ends[partition] < records[-1][1]:
+            if records and (ends[partition] < records[-1][1] or at < records[-1][0]):
                 records.clear()
             records.append((at, ends[partition]))
             _thin(records)

@@ -43,6 +43,8 @@ class QuerySources:
         self._files = FileSources(spark, warn)
         self._limits: dict[int, int] = {}
         """Largest input limit of each source in the batches of the run."""
+        self._newest: tuple[SourceReport, ...] = ()
+        """Newest reports of the sources."""
 
     def begin(self, query: StreamingQuery) -> None:
         """Begin to poll the sources of a run."""
@@ -67,12 +69,18 @@ class QuerySources:
             report: report of the query at its newest batch.
             progress: progress of the sources in the newest committed batch of the run, empty before this batch.
         """
-        if not progress:
-            before = tuple(report_polled(lag, {}) for lag in self._monitor.before_first_batch())
-            return replace(report, sources=before) if before else report
+        self._newest = self._reports(progress) if progress else self._before_first_batch()
+        shuffle = self._monitor.shuffle if progress else report.shuffle
+        return replace(report, sources=self._newest, shuffle=shuffle)
+
+    def _before_first_batch(self) -> tuple[SourceReport, ...]:
+        """Return the sources of a run without a batch: of a run that begins from a checkpoint, or as the earlier run of this driver left them."""
+        polled = tuple(report_polled(lag, {}) for lag in self._monitor.before_first_batch())
+        return polled or tuple(map(_unknown, self._newest))
+
+    def _reports(self, progress: Sequence[SourceProgress]) -> tuple[SourceReport, ...]:
         files = self._files.unread() if any(kind_of(source.description) == FILES for source in progress) else {}
-        sources = tuple(self._report(number, source, files) for number, source in enumerate(progress))
-        return replace(report, sources=sources, shuffle=self._monitor.shuffle)
+        return tuple(self._report(number, source, files) for number, source in enumerate(progress))
 
     def _report(self, number: int, source: SourceProgress, files: Mapping[int, UnreadFiles]) -> SourceReport:
         if kind_of(source.description) == FILES:
@@ -86,6 +94,12 @@ class QuerySources:
             return found
         self._limits[number] = max(found.input_limit, self._limits.get(number, 0))
         return replace(found, input_limit=self._limits[number])
+
+
+def _unknown(source: SourceReport) -> SourceReport:
+    """Return the report of a source that is not polled at the moment, if it is polled at all."""
+    is_polled = bool(source.position) or source.is_lag_unknown
+    return SourceReport(kind=source.kind, position=source.position, is_lag_unknown=True) if is_polled else source
 
 
 class _Run:

@@ -137,16 +137,21 @@ async def test_loop_is_a_duplicate_if_another_one_claims_the_end_of_an_earlier_a
 
 
 @pytest.mark.asyncio
-async def test_new_run_of_an_ended_job_forgets_the_gangs_of_its_script(directory: FakeJobDirectory) -> None:
-    earlier = journal(directory)
+async def test_new_run_of_an_ended_job_forgets_the_gangs_of_its_script_and_the_alerts(
+    directory: FakeJobDirectory,
+) -> None:
+    earlier, alert = journal(directory), {"since": START.isoformat(), "lag_s": 5.0, "expires_at": START.isoformat()}
     earlier._resolver.restore({"gangs": {"q": 3}})
+    earlier._lag_alerts.restore({"expiring": alert})
     created = await earlier.open(START)
     await earlier.save(machine.step(created, CancelRequested(at=START)), created, START)
     again = journal(directory, "attempt-2")
     ended = await again.open(START)
     assert documents(directory)[-1].requirements_resolver["gangs"] == {"q": 3}
+    assert documents(directory)[-1].lag_alerts
     await again.start_again(ended, START)
     assert "gangs" not in documents(directory)[-1].requirements_resolver
+    assert documents(directory)[-1].lag_alerts == {}
 
 
 @pytest.mark.asyncio

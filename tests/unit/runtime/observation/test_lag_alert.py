@@ -2,14 +2,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from airflow_adaptive.runtime.journal.journal import Journal
+from airflow_adaptive.runtime.observation.known_lag import Expiry
 from airflow_adaptive.runtime.observation.lag_alert import LagAlert, LagAlerts
-from airflow_adaptive.runtime.observation.source_lag import Expiry, SourceLag
+from airflow_adaptive.runtime.observation.source_lag import SourceLag
 from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
 from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
 from airflow_adaptive.testing.fakes.manual_clock import START
@@ -98,6 +100,15 @@ def test_alert_that_cannot_be_read_is_reported_and_raised_again(caplog: pytest.L
     alerts = restored({"above_threshold": {"since": 7}}, THRESHOLD)
     assert "The alert about the lag in the journal is invalid" in caplog.text
     assert len(alerts.update(lag(100.0), NOW)) == 1
+
+
+def test_minimum_of_the_lag_raises_alerts_and_ends_none():
+    alerts = LagAlerts(THRESHOLD)
+    at_least = replace(lag(1801.0, NOW), is_minimum=True)
+    assert len(alerts.update(at_least, NOW + timedelta(seconds=1801))) == 2
+    for changed in (replace(at_least, seconds=1.0), replace(at_least, expiry=None)):
+        assert alerts.update(changed, NOW + timedelta(seconds=1802)) == []
+    assert len(alerts.update(lag(1.0), NOW + timedelta(seconds=1803))) == 2
 
 
 def test_without_a_threshold_no_lag_is_too_large():

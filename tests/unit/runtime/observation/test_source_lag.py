@@ -1,78 +1,18 @@
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Collection, Mapping
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
-from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus, QueryReport
 from airflow_adaptive.job.protocol.sources import SourceReport
-from airflow_adaptive.ports import SourceUnreachableError
+from airflow_adaptive.runtime.observation.known_lag import Expiry
 from airflow_adaptive.runtime.observation.lag_alert import LagAlerts
-from airflow_adaptive.runtime.observation.source_lag import MAX_AGE, MAX_STATUS_AGE, Expiry, SourceLag, SourceLagMonitor
+from airflow_adaptive.runtime.observation.source_lag import MAX_AGE, MAX_STATUS_AGE, SourceLag, SourceLagMonitor
 from airflow_adaptive.scheduler.timeline import ReasonCode
-
-NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+from tests.support.runtime.source_statuses import NOW, Brokers, after, lag_after_poll, source, status, unknown
 
 pytestmark = pytest.mark.asyncio
-
-
-class Brokers:
-    """Brokers whose answers the test gives."""
-
-    def __init__(self, **ends: list[int]) -> None:
-        self.ends = ends
-        self.requests: list[frozenset[str]] = []
-        self.error: str | None = None
-        self.answers = asyncio.Event()
-        self.answers.set()
-
-    async def end_offsets(self, topics: Collection[str]) -> Mapping[str, Mapping[int, int]]:
-        self.requests.append(frozenset(topics))
-        await self.answers.wait()
-        if self.error is not None:
-            raise SourceUnreachableError(self.error)
-        return {topic: dict(enumerate(self.ends[topic])) for topic in topics}
-
-
-def source(
-    lag_rows: int | None, lag_s: float | None, *, retention_s: float | None = None, **read: list[int]
-) -> SourceReport:
-    return SourceReport(
-        kind="KafkaV2", lag_rows=lag_rows, lag_s=lag_s, position=position(**read), retention_s=retention_s
-    )
-
-
-def position(**read: list[int]) -> Mapping[str, Mapping[str, int]]:
-    return {topic: {str(number): row for number, row in enumerate(rows)} for topic, rows in read.items()}
-
-
-def unknown(**read: list[int]) -> SourceReport:
-    return replace(source(0, None), lag_rows=None, is_lag_unknown=True, position=position(**read))
-
-
-def status(*sources: SourceReport, sequence: int = 1, nonce: str = "n", at: datetime = NOW) -> DriverStatus:
-    queries = (QueryReport(name="a", active=True), QueryReport(name="b", active=True, sources=sources))
-    return DriverStatus(
-        job="j", epoch=1, nonce=nonce, sequence=sequence, at=at.isoformat(), state=DriverState.RUNNING, queries=queries
-    )
-
-
-def after(seconds: float) -> datetime:
-    return NOW + timedelta(seconds=seconds)
-
-
-async def lag_after_poll(
-    monitor: SourceLagMonitor, current: DriverStatus | None, newest: DriverStatus, now: datetime
-) -> SourceLag:
-    """Return the lag after a poll that the update may begin."""
-    monitor.update(current, newest, now)
-    for _ in range(3):
-        await asyncio.sleep(0)
-    return monitor.update(current, newest, now)
 
 
 async def test_lag_is_the_one_that_the_driver_reports() -> None:
@@ -129,8 +69,9 @@ async def test_without_a_connection_the_lag_is_unknown_after_a_minute() -> None:
 
 async def test_a_job_whose_lag_was_never_known_reports_nothing() -> None:
     monitor, files = SourceLagMonitor(Brokers()), status(SourceReport(kind="FileStreamSource"))
-    assert await lag_after_poll(monitor, files, files, NOW) == SourceLag()
-    assert await lag_after_poll(monitor, None, files, NOW + 2 * MAX_AGE) == SourceLag()
+    nothing = SourceLag(is_expiry_known=False)
+    assert await lag_after_poll(monitor, files, files, NOW) == nothing
+    assert await lag_after_poll(monitor, None, files, NOW + 2 * MAX_AGE) == nothing
 
 
 async def test_a_driver_that_reports_nothing_new_does_not_hide_the_lag() -> None:
@@ -249,59 +190,6 @@ async def test_loop_counts_no_rows_behind_a_position_that_a_driver_may_have_left
         unknown_since=NOW, is_expiry_known=False
     )
     assert brokers.requests == []
-
-
-async def test_lag_of_files_that_are_not_read_is_their_age() -> None:
-    """A file source counts no rows."""
-    files = SourceReport(kind="FileStreamSource", unread_files=100, lag_s=500.0)
-    monitor, reported = SourceLagMonitor(None), status(files)
-    assert monitor.update(reported, reported, NOW) == SourceLag(seconds=500.0)
-    assert monitor.update(reported, reported, after(5)) == SourceLag(seconds=505.0)
-    mixed = status(source(0, 0.0, a=[6]), files, sequence=2)
-    assert monitor.update(mixed, mixed, after(10)) == SourceLag(seconds=500.0)
-    read = status(source(0, 0.0, a=[6]), replace(files, unread_files=0, lag_s=0.0, is_lag_minimum=True), sequence=3)
-    assert monitor.update(read, read, after(20)) == SourceLag(seconds=0.0)
-    assert monitor.update(read, read, after(25)) == SourceLag(seconds=0.0)
-
-
-async def test_rows_without_an_age_are_counted() -> None:
-    """The source counts rows only at the beginning of a batch."""
-    monitor = SourceLagMonitor(brokers := Brokers(a=[10]))
-    reported = status(source(4, 30.0, a=[6]), SourceReport(kind="Other", lag_rows=3))
-    assert monitor.update(reported, reported, NOW) == SourceLag(rows=7, seconds=30.0)
-    assert await lag_after_poll(monitor, None, reported, after(20)) == SourceLag(rows=7, seconds=50.0)
-    assert brokers.requests == []
-
-
-async def test_next_driver_does_not_shorten_the_age_that_it_cannot_know() -> None:
-    """The query is five hours behind, and the next driver knows only that its last batch began 20 s ago."""
-    monitor, alerts = SourceLagMonitor(None), LagAlerts(timedelta(hours=1))
-    hour, retention_s = 3600.0, 7 * 3600.0
-    behind = status(source(9000, 5 * hour, retention_s=retention_s, a=[6]))
-    assert len(alerts.update(monitor.update(behind, behind, NOW), NOW)) == 2
-    minimum = replace(source(9000, 20.0, retention_s=retention_s, a=[6]), is_lag_minimum=True)
-    for seconds, driver, sequence in ((30, "second", 1), (40, "second", 2), (60, "third", 1)):
-        restarted = status(minimum, nonce=driver, sequence=sequence)
-        lag = monitor.update(restarted, restarted, after(seconds))
-        assert lag == SourceLag(
-            rows=9000, seconds=5 * hour + seconds, expiry=Expiry(after(2 * hour), timedelta(hours=7))
-        )
-        assert alerts.update(lag, after(seconds)) == []
-    exact = status(source(100, 15.0, retention_s=retention_s, a=[8906]), nonce="third", sequence=2)
-    lag = monitor.update(exact, exact, after(70))
-    assert lag == SourceLag(rows=100, seconds=15.0, expiry=Expiry(after(55 + 7 * hour), timedelta(hours=7)))
-    assert len(alerts.update(lag, after(70))) == 2
-    again = status(minimum, nonce="third", sequence=3)
-    assert monitor.update(again, again, after(80)).seconds == 20.0
-
-
-async def test_age_of_a_new_driver_counts_if_it_is_greater() -> None:
-    monitor = SourceLagMonitor(None)
-    last = status(source(0, 0.0, a=[6]))
-    monitor.update(last, last, NOW)
-    new = status(replace(source(9, 45.0, retention_s=600.0, a=[6]), is_lag_minimum=True), nonce="next")
-    lag = monitor.update(new, new, after(50))
-    assert lag == SourceLag(rows=9, seconds=45.0, expiry=Expiry(after(605), timedelta(minutes=10)))
 
 
 @pytest.mark.parametrize("ends", [[3, 9], [5]], ids=["fewer rows", "no partition"])

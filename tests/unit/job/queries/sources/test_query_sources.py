@@ -1,0 +1,147 @@
+"""The reports of the sources before and after the first batch of a run, with sources that the test controls."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JError
+
+from airflow_adaptive.job.protocol.documents import QueryReport
+from airflow_adaptive.job.protocol.sources import SourceReport
+from airflow_adaptive.job.queries.sources import query_sources
+from airflow_adaptive.job.queries.sources.input_limit import Division
+from airflow_adaptive.job.queries.sources.query_sources import QuerySources
+from airflow_adaptive.job.queries.sources.read_position import ReadPosition
+from airflow_adaptive.local.waiting import wait_until
+
+A = ("a", 0)
+NAME = "KafkaV2[Subscribe[a]]"
+TIMEOUT_S = 60.0
+REPORT = QueryReport(name="q", active=True)
+
+
+class Source:
+    """A topic with 20 rows."""
+
+    description = NAME
+
+    def end_offsets(self) -> Any:
+        return {A: 20}
+
+    def division(self) -> Division:
+        return Division()
+
+    def retention_s(self, topics: Collection[str]) -> float | None:
+        return None
+
+    def close(self) -> None:
+        pass
+
+
+class Run:
+    """A run from the checkpoint after the sixth row; its search for sources ends when the test permits it."""
+
+    def __init__(self, *, may_search: bool = True) -> None:
+        self.may_search = threading.Event()
+        if may_search:
+            self.may_search.set()
+        self.is_position_readable = True
+
+    def sources(self) -> Any:
+        assert self.may_search.wait(TIMEOUT_S)
+        return {0: Source()}
+
+    def position(self) -> ReadPosition | None:
+        if not self.is_position_readable:
+            raise Py4JError("the storage does not answer")
+        return ReadPosition(at=0.0, offsets={0: {A: 6}})
+
+    def shuffle(self) -> None:
+        return None
+
+    def stop(self) -> None:
+        pass
+
+
+@pytest.fixture
+def begin(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Begin runs of the same query in the same driver."""
+    runs: list[Run] = []
+    query: Any = SimpleNamespace(_jsq=SimpleNamespace(streamingQuery=lambda: None))
+    spark: Any = None
+    monkeypatch.setattr(query_sources, "_Run", lambda *_: runs[-1])
+    sources = QuerySources(spark, lambda warning: None)
+
+    def begin_run(run: Run) -> QuerySources:
+        runs.append(run)
+        sources.begin(query)
+        return sources
+
+    yield begin_run
+    sources.end()
+
+
+def batch(end: int) -> list[Any]:
+    offsets = '{"a":{"0":%d}}'
+    return [
+        SimpleNamespace(description=NAME, startOffset=offsets % 0, endOffset=offsets % end, latestOffset=offsets % 20)
+    ]
+
+
+def reports(sources: QuerySources, progress: list[Any]) -> tuple[SourceReport, ...]:
+    return sources.polled(REPORT, progress).sources
+
+
+def rows(sources: QuerySources, progress: list[Any], expected: int) -> Callable[[], bool]:
+    return lambda: [source.lag_rows for source in reports(sources, progress)] == [expected]
+
+
+def unknown(read: int) -> tuple[SourceReport, ...]:
+    return (SourceReport(kind="KafkaV2", position={"a": {"0": read}}, is_lag_unknown=True),)
+
+
+def test_new_driver_reports_no_source_until_its_sources_were_found(begin: Callable[[Run], QuerySources]):
+    sources = begin(run := Run(may_search=False))
+    assert reports(sources, []) == ()
+    run.may_search.set()
+    wait_until(rows(sources, [], 14), TIMEOUT_S, "the first poll")
+
+
+def test_lag_of_a_batch_is_unknown_until_the_sources_were_found(begin: Callable[[Run], QuerySources]):
+    """Spark has committed a batch, and the analyzed plan of the query cannot be read."""
+    sources = begin(run := Run(may_search=False))
+    assert reports(sources, batch(9)) == unknown(9)
+    run.may_search.set()
+    wait_until(rows(sources, batch(9), 11), TIMEOUT_S, "the first poll")
+
+
+@pytest.mark.parametrize("is_position_readable", [True, False])
+def test_position_remains_while_the_next_run_begins(begin: Callable[[Run], QuerySources], is_position_readable: bool):
+    """The driver rescales. The lag is unknown until the run has found its sources and its position, or has committed a batch."""
+    sources = begin(Run())
+    wait_until(rows(sources, batch(6), 14), TIMEOUT_S, "the first poll")
+    following = Run(may_search=False)
+    following.is_position_readable = is_position_readable
+    begin(following)
+    for _ in range(2):
+        assert reports(sources, []) == unknown(6)
+    following.may_search.set()
+    if is_position_readable:
+        wait_until(rows(sources, [], 14), TIMEOUT_S, "the position in the checkpoint")
+    else:
+        assert reports(sources, []) == unknown(6)
+    wait_until(rows(sources, batch(10), 10), TIMEOUT_S, "the lag after a batch")
+
+
+def test_source_that_is_never_polled_keeps_its_report_while_the_next_run_begins(begin: Callable[[Run], QuerySources]):
+    sources = begin(Run())
+    rate = SimpleNamespace(
+        description="RateStreamV2[rowsPerSecond=1]", startOffset="0", endOffset="5", latestOffset="5"
+    )
+    assert reports(sources, [rate]) == (SourceReport(kind="RateStreamV2"),)
+    begin(Run(may_search=False))
+    assert reports(sources, []) == (SourceReport(kind="RateStreamV2"),)

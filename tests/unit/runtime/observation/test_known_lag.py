@@ -1,0 +1,137 @@
+"""The lag over several drivers, queries and loops."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from airflow_adaptive.job.protocol.documents import QueryReport
+from airflow_adaptive.job.protocol.sources import SourceReport
+from airflow_adaptive.runtime.observation.known_lag import Expiry
+from airflow_adaptive.runtime.observation.lag_alert import LagAlerts
+from airflow_adaptive.runtime.observation.source_lag import SourceLag, SourceLagMonitor
+from airflow_adaptive.scheduler.timeline import ReasonCode
+from tests.support.runtime.source_statuses import NOW, Brokers, after, lag_after_poll, minimum, source, status, unknown
+
+pytestmark = pytest.mark.asyncio
+
+
+async def test_lag_of_files_that_are_not_read_is_their_age() -> None:
+    """A file source counts no rows."""
+    files = SourceReport(kind="FileStreamSource", unread_files=100, lag_s=500.0)
+    monitor, reported = SourceLagMonitor(None), status(files)
+    assert monitor.update(reported, reported, NOW) == SourceLag(seconds=500.0)
+    assert monitor.update(reported, reported, after(5)) == SourceLag(seconds=505.0)
+    mixed = status(source(0, 0.0, a=[6]), files, sequence=2)
+    assert monitor.update(mixed, mixed, after(10)) == SourceLag(seconds=500.0)
+    read = status(source(0, 0.0, a=[6]), replace(files, unread_files=0, lag_s=0.0, is_lag_minimum=True), sequence=3)
+    assert monitor.update(read, read, after(20)) == SourceLag(seconds=0.0)
+    assert monitor.update(read, read, after(25)) == SourceLag(seconds=0.0)
+
+
+async def test_rows_without_an_age_are_counted() -> None:
+    """The source counts rows only at the beginning of a batch."""
+    monitor = SourceLagMonitor(brokers := Brokers(a=[10]))
+    reported = status(source(4, 30.0, a=[6]), SourceReport(kind="Other", lag_rows=3))
+    assert monitor.update(reported, reported, NOW) == SourceLag(rows=7, seconds=30.0)
+    assert await lag_after_poll(monitor, None, reported, after(20)) == SourceLag(rows=7, seconds=50.0)
+    assert brokers.requests == []
+
+
+async def test_next_driver_does_not_shorten_the_age_that_it_cannot_know() -> None:
+    """The query is five hours behind, and the next driver knows only that its last batch began 20 s ago."""
+    monitor, alerts = SourceLagMonitor(None), LagAlerts(timedelta(hours=1))
+    hour, retention_s = 3600.0, 7 * 3600.0
+    behind = status(source(9000, 5 * hour, retention_s=retention_s, a=[6]))
+    assert len(alerts.update(monitor.update(behind, behind, NOW), NOW)) == 2
+    for seconds, driver, sequence in ((30, "second", 1), (40, "second", 2), (60, "third", 1)):
+        restarted = status(minimum(9000, 20.0, retention_s=retention_s, a=[6]), nonce=driver, sequence=sequence)
+        lag = monitor.update(restarted, restarted, after(seconds))
+        assert lag == SourceLag(
+            rows=9000, seconds=5 * hour + seconds, expiry=Expiry(after(2 * hour), timedelta(hours=7))
+        )
+        assert alerts.update(lag, after(seconds)) == []
+    exact = status(source(100, 15.0, retention_s=retention_s, a=[8906]), nonce="third", sequence=2)
+    lag = monitor.update(exact, exact, after(70))
+    assert lag == SourceLag(rows=100, seconds=15.0, expiry=Expiry(after(55 + 7 * hour), timedelta(hours=7)))
+    assert len(alerts.update(lag, after(70))) == 2
+
+
+async def test_rows_that_arrived_after_the_last_driver_have_the_age_that_the_next_driver_reports() -> None:
+    monitor = SourceLagMonitor(None)
+    last = status(source(0, 0.0, a=[6]))
+    monitor.update(last, last, NOW)
+    new = status(minimum(9, 45.0, retention_s=600.0, a=[6]), nonce="next")
+    lag = monitor.update(new, new, after(50))
+    assert lag == SourceLag(rows=9, seconds=45.0, expiry=Expiry(after(605), timedelta(minutes=10)))
+
+
+async def test_loop_that_takes_over_knows_only_the_minimum_and_ends_no_alert() -> None:
+    """The next loop starts before the next driver has read the rows that were there at its first poll."""
+    alerts = LagAlerts(timedelta(minutes=1))
+    alerts.update(SourceLag(rows=9, seconds=500.0, expiry=Expiry(after(60), timedelta(minutes=10))), NOW)
+    monitor, new = SourceLagMonitor(None), status(minimum(9, 20.0, retention_s=600.0, a=[6]))
+    lag = monitor.update(new, new, NOW)
+    assert (lag.seconds, lag.is_minimum) == (20.0, True)
+    assert alerts.update(lag, NOW) == []
+    read = status(minimum(0, 0.0, retention_s=600.0, a=[15]), sequence=2)
+    assert len(alerts.update(monitor.update(read, read, after(1)), after(1))) == 2
+
+
+@pytest.mark.parametrize("reported", [(), (SourceReport(kind="RateStreamV2"),)], ids=["nothing", "other source"])
+async def test_loop_that_takes_over_ends_no_alert_before_it_knows_the_lag(reported: tuple[SourceReport, ...]) -> None:
+    alerts, starting = LagAlerts(None), status(*reported)
+    alerts.update(SourceLag(rows=9, seconds=500.0, expiry=Expiry(after(60), timedelta(minutes=10))), NOW)
+    assert alerts.update(SourceLagMonitor(None).update(starting, starting, NOW), NOW) == []
+
+
+async def test_source_without_unread_rows_does_not_keep_the_age_that_an_earlier_driver_reported() -> None:
+    """A file source whose list is empty reports a minimum for as long as the list is empty."""
+    idle = SourceReport(kind="FileStreamSource", unread_files=0, lag_s=0.0, is_lag_minimum=True)
+    monitor, last = SourceLagMonitor(None), status(source(4, 5.0, a=[6]), replace(idle, unread_files=3, lag_s=30.0))
+    assert monitor.update(last, last, NOW).seconds == 30.0
+    for seconds in (30, 3600):
+        new = status(source(0, 0.0, a=[10]), idle, nonce="next", sequence=seconds)
+        assert monitor.update(new, new, after(seconds)) == SourceLag(seconds=0.0)
+
+
+async def test_query_that_has_not_reported_keeps_the_lag_of_the_earlier_driver() -> None:
+    """The queries of a new driver report one after the other; the first one has no lag."""
+    monitor, alerts = SourceLagMonitor(None), LagAlerts(timedelta(minutes=1))
+    first, second = QueryReport(name="a", active=True), QueryReport(name="b", active=True)
+    current, behind = source(0, 0.0, a=[6]), source(9, 500.0, retention_s=900.0, b=[6])
+    last = replace(status(), queries=(replace(first, sources=(current,)), replace(second, sources=(behind,))))
+    assert len(alerts.update(monitor.update(last, last, NOW), NOW)) == 2
+    new = replace(status(nonce="next"), queries=(replace(first, sources=(current,)), second))
+    lag = monitor.update(new, new, after(20))
+    assert lag == SourceLag(rows=9, seconds=520.0, expiry=Expiry(after(400), timedelta(minutes=15)))
+    reported = replace(second, sources=(minimum(9, 30.0, retention_s=900.0, b=[6]),))
+    both = replace(new, sequence=2, queries=(new.queries[0], reported))
+    lag = monitor.update(both, both, after(25))
+    assert lag == SourceLag(rows=9, seconds=525.0, expiry=Expiry(after(400), timedelta(minutes=15)))
+    assert alerts.update(lag, after(25)) == []
+
+
+@pytest.mark.parametrize(("retention_s", "expiry"), [(3600.0, Expiry(after(3100), timedelta(hours=1))), (None, None)])
+async def test_expiry_follows_the_retention_that_a_user_increases(
+    retention_s: float | None, expiry: Expiry | None
+) -> None:
+    monitor, alerts = SourceLagMonitor(None), LagAlerts(None)
+    last = status(source(9, 500.0, retention_s=900.0, a=[6]))
+    assert len(alerts.update(monitor.update(last, last, NOW), NOW)) == 1
+    new = status(minimum(9, 20.0, retention_s=retention_s, a=[6]), nonce="next")
+    lag = monitor.update(new, new, NOW)
+    assert (lag.seconds, lag.expiry) == (500.0, expiry)
+    assert [reason.code for reason in alerts.update(lag, NOW)] == [ReasonCode.LAG_RECOVERED]
+
+
+async def test_rows_that_a_driver_has_read_without_polls_have_no_age_for_the_next_driver() -> None:
+    monitor, last = SourceLagMonitor(None), status(source(9, 500.0, a=[6]))
+    monitor.update(last, last, NOW)
+    failing = status(unknown(a=[99]), sequence=2)
+    monitor.update(failing, failing, after(3600))
+    new = status(minimum(9, 20.0, a=[99]), nonce="next")
+    lag = monitor.update(new, new, after(3630))
+    assert (lag.seconds, lag.is_minimum) == (20.0, True)
