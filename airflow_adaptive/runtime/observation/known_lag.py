@@ -156,10 +156,10 @@ def lag_in(status: DriverStatus, at: datetime, earlier: KnownLag | None) -> Know
         earlier: lag before the status, None without one.
     """
     before = earlier.sources if earlier is not None and earlier.is_position_known else {}
-    silent = {query.name for query in status.queries if not query.sources}
+    unreported = {query.name for query in status.queries if not query.sources}
     found = {key: _state(source, at) for key, source in _sources(status) if _has_rows(source)}
     continued = {key: it.continued_from(before[key]) if key in before else it for key, it in found.items()}
-    return KnownLag(at=at, sources={key: it for key, it in before.items() if key[0] in silent} | continued)
+    return KnownLag(at=at, sources={key: it for key, it in before.items() if key[0] in unreported} | continued)
 
 
 def _sources(status: DriverStatus) -> Iterator[tuple[SourceKey, SourceReport]]:
