@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from airflow_adaptive.testing.fleet.environment import Environment
-from airflow_adaptive.testing.fleet.invariants.activity import BOUND_S, Activity
+from airflow_adaptive.testing.fleet.invariants.activity import BOUND_S, TOKEN_S, Activity
 from airflow_adaptive.testing.fleet.invariants.violation import ViolationError
+from airflow_adaptive.testing.fleet.scenario import PlannedEvent
 from tests.support.fleet.scenarios import QUIET
 
 JOB = "job-0"
@@ -41,6 +43,21 @@ def test_a_loop_that_does_not_read_for_longer_than_its_bound_is_found(environmen
     activity.check()
     let_pass(environment, activity, BOUND_S - 1)
     with pytest.raises(ViolationError, match=f"the loop of {JOB} has not read"):
+        let_pass(environment, activity, 8)
+
+
+@pytest.mark.parametrize("missing", [None, "token_rotates", "airflow_hangs", "master_is_slow"])
+def test_a_loop_that_needs_a_new_token_from_airflow_for_slow_masters_has_more_time(environment, missing):
+    kinds = {"token_rotates", "airflow_hangs", "master_is_slow"} - {missing}
+    now = environment.kernel.now
+    events = [PlannedEvent(at=now, kind=kind, duration=BOUND_S, target=0, size=0) for kind in sorted(kinds)]
+    environment.scenario = replace(environment.scenario, events=events)
+    activity = Activity(environment)
+    activity.check()
+    let_pass(environment, activity, BOUND_S - 1)
+    if missing is None:
+        let_pass(environment, activity, TOKEN_S)
+    with pytest.raises(ViolationError):
         let_pass(environment, activity, 8)
 
 
