@@ -337,7 +337,7 @@ class Loop:
             await self._steps.take([await self._diagnosis.explain(caused, self.state, observation)])
         self._heartbeat.update(self.state, observation.status, self._now())
         self._publisher.update_urls(observation, self.driver)
-        self._report(*self._lag_alerts.update(self._source_lag.lag, self._now()))
+        self._report(*self._lag_alerts.update(self._source_lag.lag, self._ports.clock.now()))
         if observation.cluster is not None:
             self._steps.observe_limits(observation.share.shortage)
             self._report(self._shortages.reason(observation.share.shortage, self.state.available_slots))

@@ -133,7 +133,11 @@ class JobQuery:
 
     def _is_idle(self) -> bool:
         query = self._query
-        return query is not None and query.isActive and not query.status["isTriggerActive"]
+        if query is None or not query.isActive:
+            return False
+        status = query.status
+        # No trigger is active before the first one, either (`StreamExecution.updateStatusMessage`).
+        return not status["isTriggerActive"] and not str(status["message"]).startswith("Initializing")
 
 
 def halt_session(spark: SparkSession) -> bool:

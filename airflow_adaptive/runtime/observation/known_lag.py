@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Final
 
 from airflow_adaptive.job.protocol.documents import DriverStatus
 from airflow_adaptive.job.protocol.sources import SourceReport
+
+POLL_INTERVAL: Final = timedelta(seconds=10)
+"""Interval between two polls of the sources by the driver."""
 
 SourceKey = tuple[str, int]
 """Name of a query, and number of a source in its report."""
@@ -39,13 +43,15 @@ class SourceState:
         is_minimum: whether the oldest unread row may be older.
         position: see `SourceReport.position`.
         retention: age at which the brokers delete a row, None without a limit.
+        is_position_known: False if the query may have read rows since, or if the brokers do not have the rows before the position.
     """
 
-    rows: int | None
-    oldest_at: datetime | None
-    is_minimum: bool
-    position: Mapping[str, Mapping[str, int]]
-    retention: timedelta | None
+    rows: int | None = None
+    oldest_at: datetime | None = None
+    is_minimum: bool = False
+    position: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    retention: timedelta | None = None
+    is_position_known: bool = True
 
     @property
     def expiry(self) -> Expiry | None:
@@ -54,12 +60,18 @@ class SourceState:
             return None
         return Expiry(self.oldest_at + self.retention, self.retention)
 
-    def continued_from(self, earlier: SourceState) -> SourceState:
-        """Return the state with the age that an earlier report contains, if this report contains only a minimum of the age."""
-        if self.oldest_at is None or not self.is_minimum or earlier.is_minimum:
+    def continued_from(self, earlier: SourceState, at: datetime) -> SourceState:
+        """Return the state with the age of an earlier report, if this report contains only a minimum of the age.
+
+        Args:
+            earlier: state of the source in the earlier report.
+            at: time of the earlier report.
+        """
+        if self.oldest_at is None or not self.is_minimum or not earlier.is_position_known:
             return self
-        # If nothing was unread, the oldest row arrived later.
-        return replace(self, oldest_at=min(self.oldest_at, earlier.oldest_at or self.oldest_at), is_minimum=False)
+        if earlier.oldest_at is None:  # Nothing was unread, so the oldest row arrived later.
+            return replace(self, is_minimum=self.oldest_at > at + POLL_INTERVAL)
+        return replace(self, oldest_at=min(self.oldest_at, earlier.oldest_at), is_minimum=earlier.is_minimum)
 
     def counted(self, ends: Ends, since: datetime) -> SourceState:
         """Return the state with the rows behind the position. Without unread rows until then, the first one arrived after `since`."""
@@ -87,12 +99,17 @@ class KnownLag:
     Attributes:
         at: time of the lag.
         sources: the sources with a lag.
-        is_position_known: False if the queries may have read rows since, or if the brokers do not have the rows before the positions.
+        is_complete: whether all queries with data have reported their sources.
     """
 
     at: datetime
     sources: Mapping[SourceKey, SourceState]
-    is_position_known: bool = True
+    is_complete: bool = True
+
+    @property
+    def is_position_known(self) -> bool:
+        """Whether the positions of all sources are known."""
+        return all(source.is_position_known for source in self.sources.values())
 
     @property
     def rows(self) -> int | None:
@@ -108,7 +125,7 @@ class KnownLag:
     @property
     def is_minimum(self) -> bool:
         """Whether the oldest unread row may be older."""
-        return any(source.is_minimum for source in self.sources.values())
+        return not self.is_complete or any(source.is_minimum for source in self.sources.values())
 
     @property
     def expiry(self) -> Expiry | None:
@@ -125,17 +142,24 @@ class KnownLag:
 
     def counted(self, ends: Ends, now: datetime) -> KnownLag:
         """Return the lag with these end offsets, which were read after `now`."""
-        if any(source.is_ahead_of(ends) for source in self.sources.values()):
-            return replace(self, is_position_known=False)
-        return KnownLag(at=now, sources={key: it.counted(ends, self.at) for key, it in self.sources.items()})
+        ahead = {key for key, source in self.sources.items() if source.is_ahead_of(ends)}
+        if ahead:
+            return self._without_positions(ahead)
+        return replace(self, at=now, sources={key: it.counted(ends, self.at) for key, it in self.sources.items()})
 
-    def has_moved(self, status: DriverStatus) -> bool:
-        """Return whether a status shows that its queries may have read rows behind the known positions."""
-        return any(
-            key not in self.sources or source.position != self.sources[key].position
-            for key, source in _sources(status)
-            if key in self.sources or source.position or source.is_lag_unknown
-        )
+    def after(self, status: DriverStatus) -> KnownLag:
+        """Return what is still known after a status without a lag: its queries may have read rows behind the known positions."""
+        moved = {key for key, source in _sources(status) if self._has_moved(key, source)}
+        return self._without_positions(moved) if moved else self
+
+    def _has_moved(self, key: SourceKey, source: SourceReport) -> bool:
+        if key in self.sources and source.position:
+            return source.position != self.sources[key].position
+        return source.is_lag_unknown or (key in self.sources and bool(self.sources[key].position))
+
+    def _without_positions(self, keys: Collection[SourceKey]) -> KnownLag:
+        moved = {key: replace(self.sources.get(key, SourceState()), is_position_known=False) for key in keys}
+        return replace(self, sources={**self.sources, **moved})
 
 
 def has_lag(status: DriverStatus) -> bool:
@@ -148,18 +172,23 @@ def has_lag(status: DriverStatus) -> bool:
 def lag_in(status: DriverStatus, at: datetime, earlier: KnownLag | None) -> KnownLag:
     """Return the lag in a driver status.
 
-    The queries of a new driver report one after the other. Until a query reports, the lag of its sources is the earlier one.
+    The queries of a new driver report one after the other. Until a query reports, the lag of its sources is the earlier one. A query that waits for
+    its first row reports no source.
 
     Args:
         status: a status with a lag.
         at: time of the status.
         earlier: lag before the status, None without one.
     """
-    before = earlier.sources if earlier is not None and earlier.is_position_known else {}
-    unreported = {query.name for query in status.queries if not query.sources}
+    before = KnownLag(at=at, sources={}) if earlier is None else earlier
     found = {key: _state(source, at) for key, source in _sources(status) if _has_rows(source)}
-    continued = {key: it.continued_from(before[key]) if key in before else it for key, it in found.items()}
-    return KnownLag(at=at, sources={key: it for key, it in before.items() if key[0] in unreported} | continued)
+    continued = {
+        key: it.continued_from(before.sources[key], before.at) for key, it in found.items() if key in before.sources
+    }
+    unreported = {query.name for query in status.queries if query.active and not query.sources and not query.idle}
+    kept = {key: it for key, it in before.sources.items() if key[0] in unreported and it.is_position_known}
+    is_complete = unreported <= {name for name, _ in kept}
+    return KnownLag(at=at, sources={**kept, **found, **continued}, is_complete=is_complete)
 
 
 def _sources(status: DriverStatus) -> Iterator[tuple[SourceKey, SourceReport]]:

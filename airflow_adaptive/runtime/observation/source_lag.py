@@ -99,9 +99,9 @@ class SourceLagMonitor:
             is_new = is_current and self._status is not None
             self._status = status.nonce, status.sequence
             self._known = lag_in(status, now if is_new else min(_time(status) or now, now), self._known)
-        elif self._known is not None and self._known.has_moved(status):
+        elif self._known is not None and (still_known := self._known.after(status)) is not self._known:
             self.close()
-            self._known = replace(self._known, is_position_known=False)
+            self._known = still_known
 
     def close(self) -> None:
         """Cancel a poll."""

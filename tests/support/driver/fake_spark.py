@@ -118,6 +118,7 @@ class Query(StreamingQuery):
         self.stopped = False
         self.error: Throwable | None = None
         self.progress: list[Any] = []
+        self.message = "Waiting for data to arrive"
         self.number = len(spark.queries)
         spark.queries.append(self)
         once = SimpleNamespace(getClass=lambda: SimpleNamespace(getSimpleName=lambda: "OneTimeTrigger"))
@@ -141,7 +142,7 @@ class Query(StreamingQuery):
 
     @property
     def status(self) -> dict[str, Any]:
-        return {"isTriggerActive": False}
+        return {"isTriggerActive": False, "message": self.message}
 
     @property
     def lastProgress(self) -> Any:

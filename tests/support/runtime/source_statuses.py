@@ -55,7 +55,7 @@ def unknown(**read: list[int]) -> SourceReport:
 
 
 def status(*sources: SourceReport, sequence: int = 1, nonce: str = "n", at: datetime = NOW) -> DriverStatus:
-    queries = (QueryReport(name="a", active=True), QueryReport(name="b", active=True, sources=sources))
+    queries = (QueryReport(name="a", active=True, idle=True), QueryReport(name="b", active=True, sources=sources))
     return DriverStatus(
         job="j", epoch=1, nonce=nonce, sequence=sequence, at=at.isoformat(), state=DriverState.RUNNING, queries=queries
     )

@@ -97,9 +97,9 @@ class QuerySources:
 
 
 def _unknown(source: SourceReport) -> SourceReport:
-    """Return the report of a source that is not polled at the moment, if it is polled at all."""
-    is_polled = bool(source.position) or source.is_lag_unknown
-    return SourceReport(kind=source.kind, position=source.position, is_lag_unknown=True) if is_polled else source
+    """Return the report of a source whose lag is not known at the moment, if it has one at all."""
+    has_lag = bool(source.position) or source.is_lag_unknown or source.lag_s is not None
+    return SourceReport(kind=source.kind, position=source.position, is_lag_unknown=True) if has_lag else source
 
 
 class _Run:

@@ -22,10 +22,12 @@ class ReadPosition:
     Attributes:
         at: time at which the batch began, in seconds since the Unix epoch.
         offsets: offsets that the query has read, by the number of the source; only of sources that count rows by partition.
+        sources: number of sources of the query.
     """
 
     at: float
     offsets: Mapping[int, Offsets]
+    sources: int
 
 
 def read_position(spark: SparkSession, execution: Any) -> ReadPosition | None:
@@ -39,4 +41,4 @@ def read_position(spark: SparkSession, execution: Any) -> ReadPosition | None:
         offset.get().json() if offset.isDefined() else None for offset in from_scala(spark, logged.get().offsets())
     ]
     known = {number: offsets for number, text in enumerate(texts) if (offsets := read_offsets(text)) is not None}
-    return ReadPosition(at=metadata.get().batchTimestampMs() / 1000, offsets=known)
+    return ReadPosition(at=metadata.get().batchTimestampMs() / 1000, offsets=known, sources=len(texts))

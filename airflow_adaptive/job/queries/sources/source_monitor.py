@@ -192,7 +192,10 @@ class SourceMonitor:
             return None if self._is_searched else _unknown(description, read)
 
     def before_first_batch(self) -> Sequence[Lag]:
-        """Return the lag behind each source of a run that began from a checkpoint and has not committed a batch."""
+        """Return the lag behind each source of a run that began from a checkpoint and has not committed a batch.
+
+        Empty if the query has other sources, too.
+        """
         with self._lock:
             begun = [(polled, polled.begun_at) for polled in self._polled.values()]
             return [self._lag(polled, read) for polled, read in begun if read is not None]
@@ -253,11 +256,12 @@ class SourceMonitor:
         """Begin the history of a new driver with the position of the last driver, so that rows of the downtime have their age."""
         for number, source in sources.items():
             offsets = None if read is None else read.offsets.get(number)
+            is_only_polled = read is not None and read.sources == len(sources)
             with self._lock:
                 if end.is_set():
                     return
                 polled = self._polled.setdefault(number, _Polled(source.description))
-                polled.begun_at = offsets
+                polled.begun_at = offsets if is_only_polled else None
                 if polled.history.is_empty and read is not None and offsets is not None:
                     polled.history.restore(read.at, offsets)
         with self._lock:

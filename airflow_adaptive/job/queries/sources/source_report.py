@@ -52,7 +52,7 @@ def report_polled(lag: Lag, batch_rows: Mapping[Partition, int]) -> SourceReport
         kind,
         lag.rows,
         lag_s=round(oldest.seconds, 1),
-        is_lag_minimum=oldest.is_minimum,
+        is_lag_minimum=any(age.is_minimum for age in lag.ages.values()),
         partition_lags=tuple(_largest(lag)),
         input_limit=limit_of(lag.rows, batch_rows, lag.division),
         min_partitions=lag.division.min_partitions,

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from airflow_adaptive.job.protocol.documents import QueryReport
+from airflow_adaptive.job.protocol.documents import DriverStatus, QueryReport
 from airflow_adaptive.job.protocol.sources import SourceReport
 from airflow_adaptive.runtime.observation.known_lag import Expiry
 from airflow_adaptive.runtime.observation.lag_alert import LagAlerts
@@ -135,3 +135,69 @@ async def test_rows_that_a_driver_has_read_without_polls_have_no_age_for_the_nex
     new = status(minimum(9, 20.0, a=[99]), nonce="next")
     lag = monitor.update(new, new, after(3630))
     assert (lag.seconds, lag.is_minimum) == (20.0, True)
+
+
+def queries(*reported: QueryReport, nonce: str = "n", sequence: int = 1) -> DriverStatus:
+    return replace(status(nonce=nonce, sequence=sequence), queries=reported)
+
+
+CURRENT = QueryReport(name="a", active=True, sources=(source(0, 0.0, a=[6]),))
+BEHIND = QueryReport(name="b", active=True, sources=(source(9, 500.0, b=[6]),))
+STARTING = replace(BEHIND, sources=())
+
+
+async def test_lag_is_a_minimum_until_all_queries_have_reported() -> None:
+    """A loop takes over while a driver starts, or a job starts for the first time."""
+    monitor, starting = SourceLagMonitor(None), queries(CURRENT, STARTING)
+    assert monitor.update(starting, starting, NOW) == SourceLag(rows=0, seconds=0.0, is_minimum=True)
+    reported = queries(CURRENT, BEHIND, sequence=2)
+    assert monitor.update(reported, reported, after(1)) == SourceLag(rows=9, seconds=500.0)
+
+
+@pytest.mark.parametrize("query", [replace(STARTING, idle=True), replace(STARTING, active=False)])
+async def test_query_that_waits_for_its_first_row_or_has_ended_has_no_lag(query: QueryReport) -> None:
+    """The last batch of the earlier driver has read the files that its last status counts."""
+    monitor, last = SourceLagMonitor(None), queries(CURRENT, BEHIND)
+    assert monitor.update(last, last, NOW).seconds == 500.0
+    new = queries(CURRENT, query, nonce="next")
+    assert monitor.update(new, new, after(30)) == SourceLag(rows=0, seconds=0.0)
+
+
+async def test_position_that_one_query_has_left_remains_known_for_another_query() -> None:
+    monitor, last = SourceLagMonitor(None), queries(CURRENT, BEHIND)
+    monitor.update(last, last, NOW)
+    moved = queries(replace(CURRENT, sources=(unknown(a=[7]),)), STARTING, nonce="next")
+    monitor.update(moved, moved, after(10))
+    polled = queries(replace(CURRENT, sources=(source(0, 0.0, a=[7]),)), STARTING, nonce="next", sequence=2)
+    assert monitor.update(polled, polled, after(20)) == SourceLag(rows=9, seconds=520.0)
+
+
+async def test_age_remains_a_minimum_if_rows_may_have_arrived_since_the_earlier_report() -> None:
+    """Rows arrived for five hours without a driver, and the next driver cannot read its position."""
+    monitor, last = SourceLagMonitor(None), status(source(0, 0.0, a=[6]))
+    monitor.update(last, last, NOW)
+    new = status(minimum(9000, 20.0, a=[6]), nonce="next")
+    lag = monitor.update(new, new, after(5 * 3600))
+    assert (lag.seconds, lag.is_minimum) == (20.0, True)
+
+
+async def test_minimum_of_an_earlier_driver_grows_until_the_age_is_known() -> None:
+    """Each driver ends after a batch that reads only a part of the rows."""
+    monitor, alerts = SourceLagMonitor(None), LagAlerts(timedelta(hours=3))
+    reasons = []
+    for driver in range(25):
+        new = status(minimum(9000, 20.0, a=[driver]), nonce=str(driver))
+        now = after(600 * driver)
+        reasons += alerts.update(monitor.update(new, new, now), now)
+    assert [reason.code for reason in reasons] == [ReasonCode.LAG_EXCEEDED]
+    assert monitor.lag == SourceLag(rows=9000, seconds=20 + 24 * 600.0, is_minimum=True)
+
+
+async def test_position_that_is_not_reported_may_have_moved() -> None:
+    """The positions of all sources are too large for the status."""
+    monitor, last = SourceLagMonitor(None), status(source(9, 500.0))
+    monitor.update(last, last, NOW)
+    failing = status(unknown(), sequence=2)
+    monitor.update(failing, failing, after(3600))
+    new = status(minimum(9, 20.0), nonce="next")
+    assert monitor.update(new, new, after(3630)).seconds == 20.0

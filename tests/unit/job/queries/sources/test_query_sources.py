@@ -16,6 +16,7 @@ from airflow_adaptive.job.queries.sources import query_sources
 from airflow_adaptive.job.queries.sources.input_limit import Division
 from airflow_adaptive.job.queries.sources.query_sources import QuerySources
 from airflow_adaptive.job.queries.sources.read_position import ReadPosition
+from airflow_adaptive.job.queries.sources.unread_files import FileSources, UnreadFiles
 from airflow_adaptive.local.waiting import wait_until
 
 A = ("a", 0)
@@ -58,7 +59,7 @@ class Run:
     def position(self) -> ReadPosition | None:
         if not self.is_position_readable:
             raise Py4JError("the storage does not answer")
-        return ReadPosition(at=0.0, offsets={0: {A: 6}})
+        return ReadPosition(at=0.0, offsets={0: {A: 6}}, sources=1)
 
     def shuffle(self) -> None:
         return None
@@ -145,3 +146,15 @@ def test_source_that_is_never_polled_keeps_its_report_while_the_next_run_begins(
     assert reports(sources, [rate]) == (SourceReport(kind="RateStreamV2"),)
     begin(Run(may_search=False))
     assert reports(sources, []) == (SourceReport(kind="RateStreamV2"),)
+
+
+def test_age_of_files_is_unknown_while_the_next_run_begins(
+    begin: Callable[[Run], QuerySources], monkeypatch: pytest.MonkeyPatch
+):
+    """A file source lists its directory when a batch begins."""
+    monkeypatch.setattr(FileSources, "unread", lambda _: {0: UnreadFiles(3, 0)})
+    sources = begin(Run())
+    (files,) = reports(sources, [SimpleNamespace(description="FileStreamSource[file:/in]")])
+    assert files.unread_files == 3
+    begin(Run(may_search=False))
+    assert reports(sources, []) == (SourceReport(kind="FileStreamSource", is_lag_unknown=True),)

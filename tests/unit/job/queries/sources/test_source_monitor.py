@@ -171,7 +171,7 @@ def test_another_source_under_the_same_number_has_no_lag(monitored: Monitored):
 
 
 def test_new_driver_begins_with_the_position_of_the_last_driver(monitored: Monitored):
-    monitored.begin(Source(ends=30), ReadPosition(at=400.0, offsets={0: {A: 10}}))
+    monitored.begin(Source(ends=30), ReadPosition(at=400.0, offsets={0: {A: 10}}, sources=1))
     monitored.wait_lag_before_first_batch()
     (lag,) = monitored.monitor.before_first_batch()
     assert lag == lag_of(10, rows={A: 20}, ages={A: Age(seconds=600.0, is_minimum=True)})
@@ -180,13 +180,21 @@ def test_new_driver_begins_with_the_position_of_the_last_driver(monitored: Monit
 
 def test_next_run_keeps_the_history_and_not_the_old_position(monitored: Monitored):
     first = Source(ends=10)
-    monitored.begin(first, ReadPosition(at=900.0, offsets={0: {A: 0}}))
+    monitored.begin(first, ReadPosition(at=900.0, offsets={0: {A: 0}}, sources=1))
     monitored.wait_lag_before_first_batch()
     monitored.now = 1100.0
-    monitored.begin(Source(ends=10), ReadPosition(at=1050.0, offsets={0: {A: 5}}))
+    monitored.begin(Source(ends=10), ReadPosition(at=1050.0, offsets={0: {A: 5}}, sources=1))
     monitored.wait(first.closed.is_set, "the end of the first run")
     monitored.wait_lag_before_first_batch()
     assert monitored.lag(5) == lag_of(5, rows={A: 5}, ages={A: Age(seconds=150.0, is_minimum=True)})
+
+
+def test_run_with_other_sources_has_no_lag_before_its_first_batch(monitored: Monitored):
+    """The reports of a query number its sources, also those that are not polled."""
+    monitored.begin(Source(ends=10), ReadPosition(at=900.0, offsets={0: {A: 4}}, sources=2))
+    monitored.wait_lag(4)
+    assert monitored.monitor.before_first_batch() == []
+    assert monitored.lag(4) == lag_of(4, rows={A: 6}, ages={A: Age(seconds=100.0, is_minimum=True)})
 
 
 def test_run_without_a_checkpoint_has_no_lag_before_its_first_batch(monitored: Monitored):
@@ -242,7 +250,7 @@ def test_lag_is_unknown_while_polls_fail_or_hang_for_longer_than_30_s(monitored:
 
 def test_lag_before_the_first_batch_is_unknown_while_polls_fail(monitored: Monitored):
     source = Source(ends=10)
-    monitored.begin(source, ReadPosition(at=900.0, offsets={0: {A: 4}}))
+    monitored.begin(source, ReadPosition(at=900.0, offsets={0: {A: 4}}, sources=1))
     monitored.wait_lag_before_first_batch()
     source.error = Py4JError("the brokers do not answer")
     monitored.wait(lambda: monitored.warnings, "a failing poll")

@@ -77,6 +77,13 @@ def test_a_polled_source_without_partitions_reports_only_its_kind():
     ) == SourceReport(kind="KafkaV2")
 
 
+def test_the_age_is_a_minimum_if_that_of_any_partition_is():
+    """The other partition was empty at the first poll, so its first row may be as old as the poll."""
+    ages = {("a", 0): Age(seconds=12.0), ("a", 1): Age(seconds=12.0, is_minimum=True)}
+    found = report_polled(Lag(description="KafkaV2[a]", read={}, rows=dict.fromkeys(ages, 1), ages=ages), {})
+    assert (found.lag_s, found.is_lag_minimum) == (12.0, True)
+
+
 def test_the_report_of_a_large_topic_contains_only_the_oldest_partitions():
     partitions = [("a", number) for number in range(MAX_PARTITION_LAGS + 5)]
     ages = {partition: Age(seconds=float(partition[1])) for partition in partitions}
