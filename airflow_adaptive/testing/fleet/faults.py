@@ -288,9 +288,10 @@ class Faults:
         return resume
 
     def user_cancels(self, event: PlannedEvent) -> Action:
-        """A user cancels a job. The REST API refuses that for a job that has published nothing."""
+        """A user cancels a job. The REST API refuses that for a job that has published nothing, and for a job that has ended."""
         job = self._job(event)
-        if self._env.summary(job):
+        summary = self._env.summary(job)
+        if summary and not summary.get("outcome"):
             self._env.airflow.users.request(job, DESIRED_STATE, "canceled")
         return nothing
 

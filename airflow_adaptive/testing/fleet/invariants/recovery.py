@@ -17,6 +17,7 @@ from airflow_adaptive.runtime.requirements.control_requests import (
 from airflow_adaptive.stores.job_asset import job_asset
 from airflow_adaptive.stores.store_access import CONNECTION_STORE
 from airflow_adaptive.testing.fleet.airflow.tables import TaskState
+from airflow_adaptive.testing.fleet.airflow.users import MadeRequest
 from airflow_adaptive.testing.fleet.environment import Environment
 from airflow_adaptive.testing.fleet.invariants.violation import ViolationError
 
@@ -51,7 +52,7 @@ class Recovery:
                 raise ViolationError("released", f"{triggerer.process.name} holds {', '.join(leaks)}")
 
     def _check_job(self, job: str) -> None:
-        if self._needs_retry(job):
+        if self._needs_retry(job) or self._is_request_uncertain(job):
             return
         if self._must_be_over(job):
             if self._env.drivers.alive(job) and not self._is_orphaned(job):
@@ -106,10 +107,17 @@ class Recovery:
         return is_failed and job in self._env.airflow.scheduler.failed_starts
 
     def _is_stopped(self, job: str) -> bool:
-        desired = [
-            made for made in self._env.airflow.users.requests if (made.job, made.request.key) == (job, DESIRED_STATE)
-        ]
-        return bool(desired) and desired[-1].request.value in (DesiredState.SUSPENDED, DesiredState.CANCELED)
+        newest = self._newest_desired_state(job)
+        return newest is not None and newest.request.value in (DesiredState.SUSPENDED, DesiredState.CANCELED)
+
+    def _is_request_uncertain(self, job: str) -> bool:
+        """Return whether the newest request for a desired state got an error, so that Airflow may have stored the request or not."""
+        newest = self._newest_desired_state(job)
+        return newest is not None and newest.accepted_at is None
+
+    def _newest_desired_state(self, job: str) -> MadeRequest | None:
+        made = [it for it in self._env.airflow.users.requests if (it.job, it.request.key) == (job, DESIRED_STATE)]
+        return made[-1] if made else None
 
     def _check_requests(self, job: str) -> None:
         for made in self._lost_requests(job):

@@ -8,7 +8,12 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.runtime.requirements.control_requests import CALENDAR, REQUIREMENTS, encode_requirements
+from airflow_adaptive.runtime.requirements.control_requests import (
+    CALENDAR,
+    DESIRED_STATE,
+    REQUIREMENTS,
+    encode_requirements,
+)
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.testing.fleet.airflow.tables import TaskState
 from airflow_adaptive.testing.fleet.environment import Environment
@@ -178,3 +183,13 @@ def test_a_rescale_policy_has_precedence_over_the_calendar_and_not_over_a_user(e
 def test_an_unhandled_exception_is_found(environment):
     environment.triggerers[0].loop.call_exception_handler({"message": "Task exception was never retrieved"})
     assert violated(environment) == "exceptions"
+
+
+@pytest.mark.parametrize("accepted_at", [1.0, None])
+def test_a_request_that_got_an_error_may_have_stopped_the_job_or_not(environment, accepted_at):
+    environment.airflow.users.request("job-0", DESIRED_STATE, "canceled")
+    environment.airflow.users.requests[-1].accepted_at = accepted_at
+    if accepted_at is None:
+        Recovery(environment).check()
+    else:
+        assert violated(environment) == "recovery"
