@@ -92,10 +92,11 @@ class SimulatedExecutors:
             self._request(total)
 
     def release(self, total: int, keep: Mapping[str, int]) -> None:
-        """Release the youngest executors above `total`."""
+        """Release the youngest executors above `total`. Executors that start are not known to the driver yet."""
         if self._cluster.is_connected(self._submission_id):
-            self._released.update(list(self._workers)[total:])
-            self._cluster.release_executors(self._submission_id, list(self._workers)[total:])
+            released = [executor.executor_id for executor in self.registered()[total:]]
+            self._released.update(released)
+            self._cluster.release_executors(self._submission_id, released)
 
     def use(self, total: int) -> None:
         """A plan with a number of executors becomes active. Its executors must have registered; some may have been lost since."""

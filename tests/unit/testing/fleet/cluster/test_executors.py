@@ -28,6 +28,19 @@ def test_executors_that_are_late_are_granted_and_do_not_run_tasks(running):
     running.run_until(running.runs_with(3))
 
 
+def test_a_driver_releases_only_executors_that_have_registered(running):
+    running.cluster.late_executors(40)
+    running.add_workers(1)
+    running.run(30)
+    executors, cluster, driver = running.driver._executors, running.cluster, running.driver.submission_id
+    (late,) = cluster.executors_by_id(driver).keys() - {executor.executor_id for executor in executors.registered()}
+    executors.release(2, {})
+    assert len(cluster.executors(driver)) == 3
+    executors.release(1, {})
+    assert late in cluster.executors_by_id(driver)
+    assert len(executors.registered()) == 1
+
+
 def test_a_plan_without_its_executors_is_found(running):
     running.driver._executors.use(3)
     assert running.cluster.excesses == [f"{running.driver.submission_id} uses 3 executors and has 2"]
