@@ -70,8 +70,12 @@ class SourceState:
         if self.oldest_at is None or not self.is_minimum or not earlier.is_position_known:
             return self
         if earlier.oldest_at is None:  # Nothing was unread, so the oldest row arrived later.
-            return replace(self, is_minimum=self.oldest_at > at + POLL_INTERVAL)
+            return replace(self, is_minimum=earlier.is_minimum or self.oldest_at > at + POLL_INTERVAL)
         return replace(self, oldest_at=min(self.oldest_at, earlier.oldest_at), is_minimum=earlier.is_minimum)
+
+    def kept(self) -> SourceState:
+        """Return the state without a later report. Rows may have arrived, so that nothing is known of a source without unread rows."""
+        return replace(self, is_minimum=self.is_minimum or self.oldest_at is None)
 
     def counted(self, ends: Ends, since: datetime) -> SourceState:
         """Return the state with the rows behind the position. Without unread rows until then, the first one arrived after `since`."""
@@ -186,7 +190,7 @@ def lag_in(status: DriverStatus, at: datetime, earlier: KnownLag | None) -> Know
         key: it.continued_from(before.sources[key], before.at) for key, it in found.items() if key in before.sources
     }
     unreported = {query.name for query in status.queries if query.active and not query.sources and not query.idle}
-    kept = {key: it for key, it in before.sources.items() if key[0] in unreported and it.is_position_known}
+    kept = {key: it.kept() for key, it in before.sources.items() if key[0] in unreported and it.is_position_known}
     is_complete = unreported <= {name for name, _ in kept}
     return KnownLag(at=at, sources={**kept, **found, **continued}, is_complete=is_complete)
 

@@ -154,6 +154,17 @@ async def test_lag_is_a_minimum_until_all_queries_have_reported() -> None:
     assert monitor.update(reported, reported, after(1)) == SourceLag(rows=9, seconds=500.0)
 
 
+async def test_query_that_had_no_lag_and_has_not_reported_since_makes_the_lag_a_minimum() -> None:
+    """Rows arrived while no driver ran."""
+    monitor, last = SourceLagMonitor(None), queries(CURRENT, replace(BEHIND, sources=(source(0, 0.0, b=[6]),)))
+    monitor.update(last, last, NOW)
+    for sequence in (1, 2):
+        new = queries(CURRENT, STARTING, nonce="next", sequence=sequence)
+        assert monitor.update(new, new, after(3600 + sequence)) == SourceLag(rows=0, seconds=0.0, is_minimum=True)
+    new = queries(CURRENT, replace(BEHIND, sources=(minimum(9, 20.0, b=[6]),)), nonce="next", sequence=3)
+    assert monitor.update(new, new, after(3610)) == SourceLag(rows=9, seconds=20.0, is_minimum=True)
+
+
 @pytest.mark.parametrize("query", [replace(STARTING, idle=True), replace(STARTING, active=False)])
 async def test_query_that_waits_for_its_first_row_or_has_ended_has_no_lag(query: QueryReport) -> None:
     """The last batch of the earlier driver has read the files that its last status counts."""
