@@ -313,8 +313,7 @@ def test_trigger_that_is_ended_stops_its_loop(airflow: FakeComms, make: Callable
         running.cancel()
         await asyncio.wait({running})
         assert running.cancelled()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        # The shared cluster and its connections end in the background.
+        others = asyncio.all_tasks() - {asyncio.current_task()}  # The shared cluster ends in the background.
         return (await asyncio.wait(others, timeout=60))[1] if others else set()
 
     assert asyncio.run(end()) == set()
