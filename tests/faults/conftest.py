@@ -20,11 +20,13 @@ WORKER = {"cores": 4, "memory_mb": 4096}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what belongs to another shard (`SHARD=1/3`), and what has gone well before as often as `RUNS` requires."""
+    """Leave out what belongs to another shard (`SHARD=1/3`), and what has gone well at this commit as often as `RUNS` requires."""
     shard, _, shards = os.environ.get("SHARD", "1/1").partition("/")
     wanted = int(os.environ.get("RUNS", "1"))
     cases = [item for item in items if item.get_closest_marker("faults")]
-    runs = Counter(result.case for result in remembered() if not result.outcome.violations)
+    runs = Counter(
+        result.case for result in remembered() if result.commit == commit() and not result.outcome.violations
+    )
     left = [case for number, case in enumerate(cases) if number % int(shards) == int(shard) - 1]
     chosen = {case.nodeid for case in left if runs[case.nodeid] < wanted}
     dropped = [case for case in cases if case.nodeid not in chosen]

@@ -340,7 +340,8 @@ class Journal:
             confirmed = await self._confirm(self._unconfirmed)
             if request is not None and confirmed is request:
                 return
-        document = step_document(step, self._spec, self._nonce, self._resolver, self._heartbeat, self._lag_alerts)
+        lag_alerts = self._lag_alerts.to_snapshot(entry for entry in self._log_entries if entry is not request)
+        document = step_document(step, self._spec, self._nonce, self._resolver, self._heartbeat, lag_alerts)
         document = replace(document, number=self._number + 1, at=now.isoformat(), owner=self._owner)
         self._unconfirmed = _Unconfirmed(document, now, self._resolver.source_identity, request)
         await self._confirm(self._unconfirmed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -10,7 +11,6 @@ from airflow_adaptive.job.protocol.codec import newest_common_format
 from airflow_adaptive.job.protocol.documents import FORMATS, JournalDocument
 from airflow_adaptive.runtime.directive import directive
 from airflow_adaptive.runtime.driver_heartbeat import HeartbeatMonitor
-from airflow_adaptive.runtime.observation.lag_alert import LagAlerts
 from airflow_adaptive.runtime.requirements.resolver import RequirementsResolver
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler import snapshot
@@ -25,7 +25,7 @@ def step_document(
     nonce: str,
     resolver: RequirementsResolver,
     heartbeat: HeartbeatMonitor,
-    lag_alerts: LagAlerts,
+    lag_alerts: Mapping[str, Any],
 ) -> JournalDocument:
     """Return the document of a step, without its number, its time and its owner."""
     return JournalDocument(
@@ -41,7 +41,7 @@ def step_document(
         rescales=[_tagged(step.rescale)] if step.rescale else [],
         driver_heartbeat=heartbeat.to_snapshot(),
         requirements_resolver=resolver.to_snapshot(),
-        lag_alerts=lag_alerts.to_snapshot(),
+        lag_alerts=dict(lag_alerts),
         format=_format(step.state, heartbeat),
     )
 

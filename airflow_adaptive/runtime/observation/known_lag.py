@@ -13,6 +13,9 @@ from airflow_adaptive.job.protocol.sources import SourceReport
 POLL_INTERVAL: Final = timedelta(seconds=10)
 """Interval between two polls of the sources by the driver."""
 
+MAX_POLL_AGE: Final = timedelta(seconds=30)
+"""Age of the newest poll of a lag that a driver reports, at most: see `source_monitor.MAX_POLL_AGE_S`."""
+
 SourceKey = tuple[str, int]
 """Name of a query, and number of a source in its report."""
 
@@ -61,17 +64,40 @@ class SourceState:
         return Expiry(self.oldest_at + self.retention, self.retention)
 
     def continued_from(self, earlier: SourceState, at: datetime) -> SourceState:
-        """Return the state with the age of an earlier report, if this report contains only a minimum of the age.
+        """Return the state with what an earlier report tells about the age.
 
         Args:
             earlier: state of the source in the earlier report.
             at: time of the earlier report.
         """
-        if self.oldest_at is None or not self.is_minimum or not earlier.is_position_known:
+        if self.oldest_at is None or not earlier.is_position_known or self._is_before(earlier):
             return self
-        if earlier.oldest_at is None:  # Nothing was unread, so the oldest row arrived later.
-            return replace(self, is_minimum=earlier.is_minimum or self.oldest_at > at + POLL_INTERVAL)
-        return replace(self, oldest_at=min(self.oldest_at, earlier.oldest_at), is_minimum=earlier.is_minimum)
+        if self.is_minimum:
+            return self._of_new_driver(self.oldest_at, earlier, at)
+        is_same_row = bool(self.position) and self.position == earlier.position and not earlier.is_minimum
+        if is_same_row and earlier.oldest_at is not None:
+            # A driver computes the age once per poll, and reports it several times.
+            return replace(self, oldest_at=min(self.oldest_at, earlier.oldest_at))
+        return self
+
+    def _of_new_driver(self, oldest_at: datetime, earlier: SourceState, at: datetime) -> SourceState:
+        """Return the state with the earlier age. The age of a new driver counts from the last batch, and no row may have arrived for hours since."""
+        if earlier.oldest_at is not None and earlier.is_minimum:
+            return replace(self, oldest_at=min(oldest_at, earlier.oldest_at))
+        if earlier.oldest_at is not None:
+            return replace(self, oldest_at=earlier.oldest_at, is_minimum=False)
+        if earlier.is_minimum:
+            return self
+        oldest_at = max(oldest_at, at - MAX_POLL_AGE)  # Nothing was unread, so the oldest row arrived later.
+        return replace(self, oldest_at=oldest_at, is_minimum=oldest_at > at + POLL_INTERVAL)
+
+    def _is_before(self, earlier: SourceState) -> bool:
+        """Return whether the query may read rows again that the earlier report counts as read, for example because its checkpoint was deleted."""
+        return self.position.keys() != earlier.position.keys() or any(
+            self.position[topic].get(partition, 0) < row
+            for topic, rows in earlier.position.items()
+            for partition, row in rows.items()
+        )
 
     def kept(self) -> SourceState:
         """Return the state without a later report. Rows may have arrived, so that nothing is known of a source without unread rows."""
@@ -191,7 +217,7 @@ def lag_in(status: DriverStatus, at: datetime, earlier: KnownLag | None) -> Know
     }
     unreported = {query.name for query in status.queries if query.active and not query.sources and not query.idle}
     kept = {key: it.kept() for key, it in before.sources.items() if key[0] in unreported and it.is_position_known}
-    is_complete = unreported <= {name for name, _ in kept}
+    is_complete = unreported <= {name for name, _ in kept} - {name for name, _ in before.sources.keys() - kept.keys()}
     return KnownLag(at=at, sources={**kept, **found, **continued}, is_complete=is_complete)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -47,19 +47,28 @@ class LagAlerts:
         self._threshold = threshold
         self._above_threshold: LagAlert | None = None
         self._expiring: LagAlert | None = None
+        self._reported: dict[str, Any] = {}
+        """Snapshot of the alerts when all their reasons were in the timeline."""
 
     @property
     def current(self) -> LagAlert | None:
         """The more important alert, None without one."""
         return self._expiring or self._above_threshold
 
-    def to_snapshot(self) -> dict[str, Any]:
-        """Return the alerts for a journal document."""
-        alerts = {"above_threshold": self._above_threshold, "expiring": self._expiring}
-        return {name: encode(alert) for name, alert in alerts.items() if alert is not None}
+    def to_snapshot(self, unwritten: Iterable[Reason]) -> dict[str, Any]:
+        """Return the alerts for a journal document.
+
+        Args:
+            unwritten: reasons that the timeline does not contain yet. Their alerts are not in the snapshot, so that the next loop reports them.
+        """
+        if not any(reason.code in (ReasonCode.LAG_EXCEEDED, ReasonCode.LAG_RECOVERED) for reason in unwritten):
+            alerts = {"above_threshold": self._above_threshold, "expiring": self._expiring}
+            self._reported = {name: encode(alert) for name, alert in alerts.items() if alert is not None}
+        return self._reported
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Continue the alerts of an earlier loop. An invalid alert is logged and ignored, and so is one about a threshold that was removed."""
+        self._reported = dict(snapshot)
         self._expiring = _restored(snapshot.get("expiring"))
         self._above_threshold = None if self._threshold is None else _restored(snapshot.get("above_threshold"))
 

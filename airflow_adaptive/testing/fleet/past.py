@@ -8,7 +8,6 @@ from airflow_adaptive.job.protocol.codec import encode_journal, journal_name
 from airflow_adaptive.runtime.driver_heartbeat import HeartbeatMonitor
 from airflow_adaptive.runtime.journal.adoption import created
 from airflow_adaptive.runtime.journal.step_document import step_document
-from airflow_adaptive.runtime.observation.lag_alert import LagAlerts
 from airflow_adaptive.runtime.requirements.resolver import RequirementsResolver
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.state_transitions.steps import Step
@@ -27,7 +26,7 @@ def write_journal(files: Files, directory: str, spec: JobSpec, documents: int) -
     """
     heartbeat, state = HeartbeatMonitor(), created(spec)
     heartbeat.restore({}, state.epoch, START)
-    document = step_document(Step(state=state), spec, "earlier", RequirementsResolver(), heartbeat, LagAlerts(None))
+    document = step_document(Step(state=state), spec, "earlier", RequirementsResolver(), heartbeat, {})
     document = replace(document, at=START.isoformat(), owner="earlier#loop")
     for number in range(1, documents + 1):
         path = f"{directory}/journal/{journal_name(number)}"

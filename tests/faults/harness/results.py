@@ -1,4 +1,4 @@
-"""The results of the fault tests: remembered from run to run, and published as one table in the docs."""
+"""The results of the fault tests: one JSON document for each run in docs/faults.jsonl, and tables of all runs in docs/faults.md."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.page_sections import section
 from tests.support.published_tables import head, publish_rows
 from tests.support.repository import ROOT
 
-RESULTS = ROOT / ".faults" / "results.jsonl"
+RESULTS = ROOT / "docs" / "faults.jsonl"
 PAGE = ROOT / "docs" / "faults.md"
 
 HEAD = """\

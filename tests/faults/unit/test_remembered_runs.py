@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.faults import conftest
 from tests.faults.conftest import pytest_collection_modifyitems
 from tests.faults.harness import results
 from tests.faults.harness.outcome import Outcome
@@ -31,6 +32,7 @@ def selected(cases: str) -> list[str]:
 @pytest.fixture(autouse=True)
 def two_runs_of_a_and_one_of_b(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "RESULTS", tmp_path / "results.jsonl")
+    monkeypatch.setattr(conftest, "commit", lambda: "1a2b3c4")
     for variable in ("RUNS", "SHARD"):
         monkeypatch.delenv(variable, raising=False)
     remember(Result(case=case, fault=case, where="", outcome=OUTCOME, commit="1a2b3c4") for case in "aba")
@@ -38,6 +40,11 @@ def two_runs_of_a_and_one_of_b(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_case_with_a_result_is_left_out() -> None:
     assert selected("abc") == ["c", "unit"]
+
+
+def test_case_runs_again_at_another_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conftest, "commit", lambda: "5d6e7f8")
+    assert selected("abc") == ["a", "b", "c", "unit"]
 
 
 def test_case_runs_as_often_as_required(monkeypatch: pytest.MonkeyPatch) -> None:

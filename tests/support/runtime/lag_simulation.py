@@ -153,7 +153,7 @@ class Job:
             self._step()
             if self.random.random() < 1 / 500:  # Another loop takes over.
                 monitor.close()
-                monitor, snapshot = SourceLagMonitor(brokers), alerts.to_snapshot()
+                monitor, snapshot = SourceLagMonitor(brokers), alerts.to_snapshot(())
                 alerts = LagAlerts(timedelta(seconds=THRESHOLD_S))
                 alerts.restore(snapshot)
             lag, had_alert = await self._observe(monitor), alerts.current is not None

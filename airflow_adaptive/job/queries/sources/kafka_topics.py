@@ -30,6 +30,9 @@ UNKNOWN_TOPIC: Final = "UnknownTopicOrPartitionException"
 RETENTION_POLLS: Final = 30
 """Number of polls after which the retention of the topics is read again."""
 
+MAX_RETENTION_FAILURES: Final = 3
+"""First reads of the retention that may fail for a moment. Then the lag is reported without the retention."""
+
 FAIL_ON_DATA_LOSS: Final = "failOnDataLoss"
 
 
@@ -53,6 +56,7 @@ class KafkaTopics:
         self._warn = warn
         self._retention_s: float | None = None
         self._retention_reads = 0
+        self._retention_failures = 0
         self.description = str(self._stream.toString())
         """Description of the source, as Spark's progress contains it."""
 
@@ -79,14 +83,16 @@ class KafkaTopics:
     def retention_s(self, topics: Collection[str]) -> float | None:
         """Return the age in seconds at which the brokers delete a row, or None without a limit, and if the user may not read it.
 
-        A first read that fails for a moment is an error, because None would mean that no row expires.
+        A first read that fails for a moment is an error, because None would mean that no row expires; after `MAX_RETENTION_FAILURES`
+        of them, the lag of the source is more important.
         """
         if self._retention_reads % RETENTION_POLLS == 0:
             try:
                 self._retention_s = min(filter(None, map(_retention_s, self._configs(topics))), default=None)
             except Py4JJavaError as error:
                 is_first = not self._retention_reads
-                if is_first and self._is_transient(error):
+                if is_first and self._retention_failures < MAX_RETENTION_FAILURES and self._is_transient(error):
+                    self._retention_failures += 1
                     raise
                 if is_first:
                     cause = redact(str(error.java_exception.getMessage()))

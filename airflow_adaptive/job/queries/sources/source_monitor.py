@@ -58,7 +58,7 @@ class PolledSource(Protocol):
 
 
 class PolledRun(Protocol):
-    """A run of a query, as the polling thread sees it; see `query_sources.KafkaRun`. The methods raise the exceptions of the JVM."""
+    """A run of a query, as the polling thread sees it. The methods raise the exceptions of the JVM."""
 
     def sources(self) -> Mapping[int, PolledSource]:
         """Return the sources that can be polled, by their number in the query."""
@@ -283,7 +283,7 @@ class SourceMonitor:
                 failed = True
                 if not was_failing and not end.is_set():
                     self._warn(
-                        f"the end offsets of {source.description} cannot be read, will retry: {error_text(error)}"
+                        f"the end offsets or options of {source.description} cannot be read, will retry: {error_text(error)}"
                     )
             else:
                 with self._lock:

@@ -19,6 +19,9 @@ BOUND_S: Final = 45.0
 TOKEN_S: Final = 15.0
 """Further time while masters with a fault refuse a token, and Airflow, which has a fault, too, returns the new token late, seconds."""
 
+PUBLICATION_S: Final = 120.0
+"""Further time for a loop whose job has finished: it publishes the end, while many loops share the connection to Airflow, seconds."""
+
 CALLS: Final = 20
 """Largest number of calls to a storage that a loop makes one after the other between two reads of the driver status."""
 
@@ -46,7 +49,8 @@ class Activity:
                 self._counts_since[job] = now
             self._delays_s[job] = delay_s
             last_s = max(self._read_s(job), self._counts_since[job])
-            if now - last_s > BOUND_S + self._token_s(last_s, now) + CALLS * delay_s:
+            further_s = self._token_s(last_s, now) + self._publication_s(job) + CALLS * delay_s
+            if now - last_s > BOUND_S + further_s:
                 raise ViolationError(
                     "activity", f"the loop of {job} has not read the driver status for {now - last_s:.0f} s"
                 )
@@ -77,6 +81,11 @@ class Activity:
             if event.at <= now and event.at + event.duration >= since
         }
         return TOKEN_S if {"token", "airflow", "master"} <= kinds else 0.0
+
+    def _publication_s(self, job: str) -> float:
+        """Return the time in which a loop has no driver status to read, because its job has finished."""
+        is_finished = self._env.drivers.models[job].is_complete and not self._env.drivers.alive(job)
+        return PUBLICATION_S if is_finished else 0.0
 
     def _triggerer(self, name: str | None) -> SimulatedTriggerer | None:
         return next((triggerer for triggerer in self._env.triggerers if triggerer.process.name == name), None)

@@ -15,7 +15,17 @@ from airflow_adaptive.runtime.observation.lag_alert import LagAlerts
 from airflow_adaptive.runtime.observation.source_lag import MAX_AGE, SourceLag, SourceLagMonitor
 from airflow_adaptive.scheduler.timeline import ReasonCode
 from tests.support.runtime.lag_simulation import STATUS_INTERVAL_S, THRESHOLD_S, Job
-from tests.support.runtime.source_statuses import NOW, Brokers, after, lag_after_poll, minimum, source, status, unknown
+from tests.support.runtime.source_statuses import (
+    NOW,
+    Brokers,
+    after,
+    lag_after_poll,
+    minimum,
+    position,
+    source,
+    status,
+    unknown,
+)
 
 TOLERANCE_S = MAX_AGE.total_seconds() + MAX_POLL_AGE_S + STATUS_INTERVAL_S
 """Time for which the loop takes the lag of a status for known, and the driver that of a poll."""
@@ -75,6 +85,42 @@ async def test_rows_that_arrived_after_the_last_driver_have_the_age_that_the_nex
     assert lag == SourceLag(rows=9, seconds=45.0, expiry=Expiry(after(605), timedelta(minutes=10)))
 
 
+async def test_age_that_a_driver_reports_several_times_grows_and_raises_one_alert() -> None:
+    monitor, alerts, reasons = SourceLagMonitor(None), LagAlerts(timedelta(minutes=1)), []
+    for seconds in range(40):
+        computed_s = 30.0 + seconds // 10 * 10
+        reported = status(source(9, computed_s, a=[6]), sequence=seconds // 2)
+        lag = monitor.update(reported, reported, after(seconds))
+        reasons += alerts.update(lag, after(seconds))
+        assert lag.seconds == 30.0 + seconds
+    assert [reason.code for reason in reasons] == [ReasonCode.LAG_EXCEEDED]
+
+
+@pytest.mark.parametrize(("rows", "lag_s", "known_s"), [(0, 0.0, 60.0), (1, 10.0, 40.0)], ids=["no row", "one row"])
+async def test_row_of_a_topic_without_rows_for_hours_does_not_get_the_age_of_the_last_batch(
+    rows: int, lag_s: float, known_s: float
+) -> None:
+    """The last batch began two hours ago. The earlier driver knew the age of all unread rows."""
+    monitor, alerts = SourceLagMonitor(None), LagAlerts(timedelta(minutes=1))
+    last = status(source(rows, lag_s, retention_s=7200.0, a=[6]))
+    monitor.update(last, last, NOW)
+    new = status(minimum(1, 7230.0, retention_s=7200.0, a=[6]), nonce="next")
+    lag = monitor.update(new, new, after(30))
+    assert (lag.seconds, lag.is_minimum, alerts.update(lag, after(30))) == (known_s, False, [])
+
+
+@pytest.mark.parametrize("read", [{"a": [100]}, {"b": [1000]}], ids=["earlier rows", "other topic"])
+async def test_query_that_begins_again_does_not_keep_the_age_of_rows_that_it_had_read(
+    read: dict[str, list[int]],
+) -> None:
+    """A user has deleted the checkpoint, so that the oldest unread row may be older than the earlier one."""
+    monitor, last = SourceLagMonitor(None), status(source(5, 5.0, a=[1000]))
+    monitor.update(last, last, NOW)
+    new = status(replace(minimum(10_000, 20.0), position=position(**read)), nonce="next")
+    lag = monitor.update(new, new, after(40))
+    assert (lag.seconds, lag.is_minimum) == (20.0, True)
+
+
 async def test_loop_that_takes_over_knows_only_the_minimum_and_ends_no_alert() -> None:
     """The next loop starts before the next driver has read the rows that were there at its first poll."""
     alerts = LagAlerts(timedelta(minutes=1))
@@ -119,6 +165,19 @@ async def test_query_that_has_not_reported_keeps_the_lag_of_the_earlier_driver()
     lag = monitor.update(both, both, after(25))
     assert lag == SourceLag(rows=9, seconds=525.0, expiry=Expiry(after(400), timedelta(minutes=15)))
     assert alerts.update(lag, after(25)) == []
+
+
+async def test_query_that_has_not_reported_is_missing_if_the_position_of_one_of_its_sources_is_unknown() -> None:
+    """The query joins two topics. The earlier driver read rows of one of them while its polls failed."""
+    monitor, alerts = SourceLagMonitor(None), LagAlerts(timedelta(minutes=1))
+    reported = status(source(5, 10.0, a=[5]), source(1000, 61.0, b=[5]))
+    assert len(alerts.update(monitor.update(reported, reported, NOW), NOW)) == 1
+    failing = status(unknown(a=[5]), unknown(b=[6]), sequence=2)
+    monitor.update(failing, failing, after(2))
+    other = QueryReport(name="a", active=True, sources=(source(0, 0.0, c=[1]),))
+    new = replace(status(nonce="next"), queries=(other, QueryReport(name="b", active=True)))
+    lag = monitor.update(new, new, after(10))
+    assert (lag.rows, lag.is_minimum, alerts.update(lag, after(10))) == (5, True, [])
 
 
 @pytest.mark.parametrize(("retention_s", "expiry"), [(3600.0, Expiry(after(3100), timedelta(hours=1))), (None, None)])

@@ -67,14 +67,14 @@ def restored(snapshot: Mapping[str, Any], threshold: timedelta | None) -> LagAle
 
 def test_next_loop_continues_the_alerts():
     earlier = LagAlerts(THRESHOLD)
-    assert earlier.to_snapshot() == {}
+    assert earlier.to_snapshot(()) == {}
     assert len(earlier.update(lag(1801.0, NOW), NOW + timedelta(seconds=1801))) == 2
-    snapshot = json.loads(json.dumps(earlier.to_snapshot()))
+    snapshot = json.loads(json.dumps(earlier.to_snapshot(())))
     alerts = restored(snapshot, THRESHOLD)
     assert alerts.current == earlier.current
     assert alerts.update(lag(1805.0, NOW), NOW + timedelta(seconds=1805)) == []
     assert len(alerts.update(lag(0.0), NOW + timedelta(seconds=1810))) == 2
-    assert alerts.to_snapshot() == {}
+    assert alerts.to_snapshot(()) == {}
 
 
 @pytest.mark.asyncio
@@ -90,10 +90,29 @@ async def test_journal_hands_the_alerts_to_the_next_loop():
     assert continued.current == alerts.current is not None
 
 
+@pytest.mark.asyncio
+@pytest.mark.parametrize("seconds", [61.0, 0.0], ids=["raised", "ended"])
+async def test_next_loop_reports_a_change_that_the_timeline_does_not_contain(seconds: float):
+    """The loop is killed after a step, and before it has written the reason of the change."""
+    directory, spec = FakeJobDirectory(), small_job("job", (1, 4), {})
+    alerts, continued = LagAlerts(THRESHOLD), LagAlerts(THRESHOLD)
+    earlier = Journal(directory, spec, lag_alerts=alerts)
+    state = await earlier.open(START)
+    if not seconds:
+        for reason in alerts.update(lag(61.0), START):
+            earlier.add_log_entry(reason)
+        await earlier.write_log_entries(state, START)
+    (change,) = alerts.update(lag(seconds), START)
+    earlier.add_log_entry(change)
+    await earlier.renew(state, START + spec.options.trigger_lifetime)
+    await Journal(directory, spec, lag_alerts=continued).open(START + spec.options.trigger_lifetime)
+    assert [reason.code for reason in continued.update(lag(seconds), START)] == [change.code]
+
+
 def test_next_loop_drops_the_alert_about_a_threshold_that_was_removed():
     earlier = LagAlerts(THRESHOLD)
     earlier.update(lag(100.0), NOW)
-    assert restored(earlier.to_snapshot(), None).current is None
+    assert restored(earlier.to_snapshot(()), None).current is None
 
 
 def test_alert_that_cannot_be_read_is_reported_and_raised_again(caplog: pytest.LogCaptureFixture):

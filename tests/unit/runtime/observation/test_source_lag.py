@@ -210,7 +210,7 @@ async def test_a_loop_that_takes_over_does_not_take_an_old_status_of_the_current
     """The triggerer was down for 50 minutes, and the driver has not reported since."""
     monitor, old = SourceLagMonitor(Brokers(a=[10])), status(source(4, 5.0, a=[6]), at=after(-3000))
     assert await lag_after_poll(monitor, old, old, NOW) == SourceLag(rows=4, seconds=3005.0)
-    new = status(source(4, 6.0, a=[6]), sequence=2, at=after(-3000))
+    new = status(source(4, 6.0, a=[7]), sequence=2, at=after(-3000))
     assert monitor.update(new, new, NOW) == SourceLag(rows=4, seconds=6.0)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_adaptive.testing.fleet.environment import Environment
-from airflow_adaptive.testing.fleet.invariants.activity import BOUND_S, TOKEN_S, Activity
+from airflow_adaptive.testing.fleet.invariants.activity import BOUND_S, PUBLICATION_S, TOKEN_S, Activity
 from airflow_adaptive.testing.fleet.invariants.violation import ViolationError
 from airflow_adaptive.testing.fleet.scenario import PlannedEvent
 from tests.support.fleet.scenarios import QUIET
@@ -57,6 +57,15 @@ def test_a_loop_that_needs_a_new_token_from_airflow_for_slow_masters_has_more_ti
     let_pass(environment, activity, BOUND_S - 1)
     if missing is None:
         let_pass(environment, activity, TOKEN_S)
+    with pytest.raises(ViolationError):
+        let_pass(environment, activity, 8)
+
+
+def test_a_loop_whose_job_has_finished_has_time_to_publish_the_end(environment):
+    environment.drivers.models[JOB] = SimpleNamespace(is_complete=True)
+    activity = Activity(environment)
+    activity.check()
+    let_pass(environment, activity, BOUND_S + PUBLICATION_S - 1)
     with pytest.raises(ViolationError):
         let_pass(environment, activity, 8)
 
