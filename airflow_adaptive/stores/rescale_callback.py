@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from datetime import timedelta
 from functools import partial
@@ -19,6 +19,7 @@ from typing import Any
 from airflow.sdk import BaseNotifier
 
 from airflow_adaptive.ports import Clock, PortError
+from airflow_adaptive.runtime.journal.history import JobHistory
 from airflow_adaptive.runtime.journal.storage_threads import StorageThreads
 from airflow_adaptive.runtime.publishing.history_records import rescale_record
 from airflow_adaptive.runtime.publishing.job_view import JobView
@@ -71,11 +72,13 @@ class RescaleCallback:
         self._calls: set[asyncio.Task[None]] = set()
         self._threads = StorageThreads(BLOCKING_CALLS, "the rescale callback", PortError)
 
-    def report(self, rescales: Iterable[Rescale]) -> None:
+    def report(self, history: JobHistory) -> None:
         """Report the rescales that have ended since the previous call."""
-        ended = {rescale.number: rescale for rescale in rescales if rescale.end is not None}
-        previous, self._last_number = self._last_number, max([self._last_number or 0, *ended])
-        if previous is None:  # An earlier loop has reported these rescales.
+        ended = {rescale.number: rescale for rescale in history.rescales if rescale.end is not None}
+        previous = self._last_number
+        # An earlier loop has reported the rescales of the first view, also those that could not be read yet.
+        self._last_number = max([history.ended_rescales if previous is None else previous, *ended])
+        if previous is None:
             return
         for number, rescale in ended.items():
             if number > previous and rescale.trigger_cause in CAUSES and rescale.terminal_state in RESULTS:
@@ -116,7 +119,7 @@ class CallbackStore(AirflowJobStore):
 
     async def publish(self, view: JobView) -> None:
         """See `JobStore`."""
-        self._callback.report(view.history.rescales)
+        self._callback.report(view.history)
         await super().publish(view)
 
     async def finish(self) -> None:

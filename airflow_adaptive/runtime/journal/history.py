@@ -57,11 +57,13 @@ class JobHistory:
         transitions: newest state transitions.
         decisions: newest decisions.
         rescales: rescales, with the rescale in progress.
+        ended_rescales: number of the newest rescale that has ended. It is known before the past was read.
     """
 
     transitions: Sequence[Transition] = ()
     decisions: Sequence[Decision] = ()
     rescales: Sequence[Rescale] = ()
+    ended_rescales: int = 0
 
 
 class History:
@@ -216,6 +218,7 @@ class History:
             transitions=tuple(self._transitions),
             decisions=tuple(self._decisions),
             rescales=(*self.rescales, *(() if current is None else (current,))),
+            ended_rescales=state.timeline.number if current is None else current.number - 1,
         )
 
     async def _read(self) -> None:

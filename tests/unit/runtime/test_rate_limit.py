@@ -96,9 +96,19 @@ def test_others_read_more_often_again_when_no_read_is_urgent(clock: StepClock) -
             member.due(SECOND, urgent=urgent)
         assert limiter.round == (8 * SECOND if urgent and clock.now() > START else 2 * SECOND)
         clock.advance()
-    for member in busy:
-        member.due(SECOND, urgent=True)
+
+
+def test_member_that_unregisters_during_an_urgent_read_takes_no_reads_from_the_others(clock: StepClock) -> None:
+    """A job ends while its loop reads often, and the loops of other jobs continue."""
+    limiter = RateLimiter(10, clock)
+    ending, idle = [limiter.join() for _ in range(20)], limiter.join()
+    for member in ending:
+        for _ in range(2):  # The first read of a member says nothing about its later reads.
+            member.due(SECOND, urgent=True)
+            clock.advance()
         member.unregister()
+    assert limiter.round == timedelta(seconds=0.1)
+    idle.unregister()
     assert limiter.round == timedelta(0)
 
 

@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from airflow.sdk import BaseNotifier
 from airflow.sdk.definitions.callback import AsyncCallback
 
-from airflow_adaptive.runtime.journal.history import History
+from airflow_adaptive.ports import JobDirectoryError
+from airflow_adaptive.runtime.journal.history import History, JobHistory
+from airflow_adaptive.runtime.loop import Loop, RunLimits
 from airflow_adaptive.runtime.publishing.job_view import JobView, job_view
 from airflow_adaptive.runtime.publishing.urls import Urls
 from airflow_adaptive.scheduler.timeline import Amounts, Rescale, TerminalState, TriggerCause
@@ -109,7 +114,7 @@ def after(reporter: RescaleCallback, *views: Sequence[Rescale]) -> list[str]:
 
     async def run() -> None:
         for view in views:
-            reporter.report(view)
+            reporter.report(JobHistory(rescales=view))
         await reporter.finish()
         reporter.close()
 
@@ -182,8 +187,8 @@ def test_notifiers_that_hang_leave_the_threads_of_the_event_loop_to_others(monke
 
     async def run() -> int:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2))
-        reported.report([])
-        reported.report([rescale(number) for number in range(1, 9)])
+        reported.report(JobHistory())
+        reported.report(JobHistory(rescales=[rescale(number) for number in range(1, 9)]))
         await reported.finish()
         return await asyncio.wait_for(asyncio.to_thread(lambda: 42), 60)
 
@@ -219,6 +224,48 @@ def test_rescale_of_a_job_is_reported_as_its_loop_sees_it(caplog: pytest.LogCapt
     assert caplog.text == ""
 
 
+def test_rescale_of_an_earlier_loop_is_not_reported_when_it_is_read_late() -> None:
+    """The job directory cannot be read when the next loop begins."""
+    simulation = Simulation(resource_stabilization_timeout="2 s")
+    simulation.cluster.add_worker(cores=2, memory_mb=1024)
+    simulation.clock.at(30, lambda: simulation.cluster.add_worker(cores=1, memory_mb=512))
+    asyncio.run(Loop(simulation.spec, simulation.ports, RunLimits(recycle_at=START + timedelta(minutes=5))).run())
+    earlier, simulation.store.views = [view.history for view in simulation.store.views], []
+    with failing_once(simulation.directory):
+        asyncio.run(Loop(simulation.spec, simulation.ports, RunLimits(recycle_at=START + timedelta(minutes=10))).run())
+    later = [view.history for view in simulation.store.views]
+    assert [len(history.rescales) for history in (earlier[-1], later[0], later[-1])] == [2, 0, 2]
+    assert reports(earlier) == ["job 'departures' was rescaled from 1 to 2: the available slots changed"]
+    assert reports(later) == []
+
+
+@contextmanager
+def failing_once(directory: FakeJobDirectory) -> Iterator[None]:
+    """Let the first read of the past fail."""
+    read, failures = directory.history, [JobDirectoryError("no route")]
+
+    async def fail_once(*arguments: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return await read(*arguments)
+
+    with patch.object(directory, "history", fail_once):
+        yield
+
+
+def reports(histories: Sequence[JobHistory]) -> list[str]:
+    """The texts of the callbacks of a loop that publishes these histories."""
+    callback, received[:] = reporter(BlockingNotifier, text="{{ message }}"), []
+
+    async def run() -> None:
+        for history in histories:
+            callback.report(history)
+        await callback.finish()
+
+    asyncio.run(run())
+    return list(received)
+
+
 async def publish_and_finish(views: Sequence[JobView], callback: Mapping[str, Any]) -> None:
     clock = ManualClock()
     store = CallbackStore("departures", TASK, clock, StoreAccess(clock), callback)
@@ -234,7 +281,7 @@ def test_store_with_a_callback_publishes_the_view_and_reports_its_rescales(monke
     view = job_view(
         Scenario().given_executing(2).state, History(FakeJobDirectory(), "departures", 10), Urls(), "attempt"
     )
-    views = [replace(view, history=replace(view.history, rescales=ended)) for ended in ([], [rescale(1)])]
+    views = [replace(view, history=replace(view.history, rescales=ended)) for ended in ([], [rescale(2)])]
     asyncio.run(publish_and_finish(views, {"path": made.path, "kwargs": made.kwargs}))
     assert received == ["rescaled departures"]
     assert comms.xcoms

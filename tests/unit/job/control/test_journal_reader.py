@@ -98,6 +98,17 @@ def test_a_listing_replaces_the_newest_document_when_the_journal_began_again():
     assert reading.version() == 1
 
 
+def test_a_listing_replaces_the_newest_document_by_that_of_another_journal_with_the_same_number():
+    """The job directory was created again, and its journal fences the driver."""
+    reading = Reading()
+    reading.log.write(40, version=40)
+    assert reading.version() == 40
+    reading.log.files.clear()
+    reading.log.write(40, version=7)
+    reading.time += LISTING_INTERVAL_S
+    assert reading.version() == 7
+
+
 def test_invalid_documents_are_reported_once_and_ignored():
     reading = Reading()
     reading.log.write(3, version=3)

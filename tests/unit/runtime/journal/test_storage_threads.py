@@ -123,16 +123,17 @@ async def test_job_directory_that_hangs_leaves_the_threads_to_the_other_jobs(tmp
 
 
 @pytest.mark.asyncio
-async def test_threads_of_overdue_calls_are_replaced_while_other_job_directories_are_answered() -> None:
-    """All threads make calls of two job directories that hang; their callers time out or are canceled; another job continues."""
+@pytest.mark.parametrize("canceled", [0, 2, 4])
+async def test_threads_of_overdue_calls_are_replaced_while_other_job_directories_are_answered(canceled: int) -> None:
+    """All threads make calls of job directories that hang; their callers time out or are canceled; another job continues."""
     released = threading.Event()
     threads = StorageThreads(4)
     stuck = [
-        asyncio.create_task(threads.call(blocked_until(released), 0.05, directory=directory))
-        for directory in ("timeout", "timeout", "canceled", "canceled")
+        asyncio.create_task(threads.call(blocked_until(released), 0.05, directory=f"hangs-{number // 2}"))
+        for number in range(4)
     ]
     await asyncio.sleep(0)
-    for call in stuck[2:]:
+    for call in stuck[:canceled]:
         call.cancel()
     await asyncio.wait(stuck)
 

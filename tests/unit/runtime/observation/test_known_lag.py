@@ -249,6 +249,16 @@ async def test_position_that_one_query_has_left_remains_known_for_another_query(
     assert monitor.update(polled, polled, after(20)) == SourceLag(rows=9, seconds=520.0)
 
 
+async def test_rows_that_a_query_has_read_without_a_report_do_not_count_for_the_next_driver() -> None:
+    monitor, last = SourceLagMonitor(None), queries(CURRENT, BEHIND)
+    monitor.update(last, last, NOW)
+    read = replace(BEHIND, sources=(unknown(b=[5000]),))
+    moved = queries(CURRENT, read, sequence=2)
+    monitor.update(moved, moved, after(10))
+    new = queries(CURRENT, STARTING, nonce="next")
+    assert monitor.update(new, new, after(20)) == SourceLag(rows=0, seconds=0.0, is_minimum=True)
+
+
 async def test_age_remains_a_minimum_if_rows_may_have_arrived_since_the_earlier_report() -> None:
     """Rows arrived for five hours without a driver, and the next driver cannot read its position."""
     monitor, last = SourceLagMonitor(None), status(source(0, 0.0, a=[6]))
