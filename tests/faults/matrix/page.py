@@ -20,7 +20,7 @@ def write_grid(results: Iterable[Result]) -> None:
 def grid(results: Iterable[Result], previous: str = "") -> str:
     """A row for each fault, a column for each moment; in each cell the recovery, the runs and the commits, or why there is none.
 
-    Recoveries in an earlier grid are kept where there is no newer one; those in parentheses were measured without a strict sink.
+    Recoveries in an earlier grid are kept where there is no newer one.
     """
     recoveries = _recoveries(previous)
     runs: dict[tuple[str, str], list[Result]] = {}
@@ -49,7 +49,7 @@ def _recoveries(previous: str) -> dict[tuple[str, str], str]:
         (fault, moment): field
         for fault, *fields in rows
         for moment, field in zip(rows[0][1:], fields, strict=True)
-        if " s, " in field or field.startswith(("(", VIOLATED))
+        if " s, " in field or field.startswith(VIOLATED)
     }
 
 
