@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from airflow_adaptive.job.protocol.codec import encode_journal, journal_name
+from airflow_adaptive.job.protocol.documents import JournalDocument
 from airflow_adaptive.runtime.driver_heartbeat import HeartbeatMonitor
 from airflow_adaptive.runtime.journal.adoption import created
 from airflow_adaptive.runtime.journal.step_document import step_document
 from airflow_adaptive.runtime.requirements.resolver import RequirementsResolver
 from airflow_adaptive.runtime.spec import JobSpec
+from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.scheduler.state_transitions.steps import Step
 from airflow_adaptive.testing.fleet.kernel.process import START
 from airflow_adaptive.testing.fleet.storage.files import Files
@@ -24,10 +26,15 @@ def write_journal(files: Files, directory: str, spec: JobSpec, documents: int) -
         spec: the job.
         documents: number of journal documents.
     """
-    heartbeat, state = HeartbeatMonitor(), created(spec)
-    heartbeat.restore({}, state.epoch, START)
-    document = step_document(Step(state=state), spec, "earlier", RequirementsResolver(), heartbeat, {})
-    document = replace(document, at=START.isoformat(), owner="earlier#loop")
+    document = earlier_document(spec, created(spec))
     for number in range(1, documents + 1):
         path = f"{directory}/journal/{journal_name(number)}"
         files.write(path, encode_journal(replace(document, number=number)), 0.0)
+
+
+def earlier_document(spec: JobSpec, state: SchedulerState) -> JournalDocument:
+    """Return a journal document that an earlier loop wrote, without its number."""
+    heartbeat = HeartbeatMonitor()
+    heartbeat.restore({}, state.epoch, START)
+    document = step_document(Step(state=state), spec, "earlier", RequirementsResolver(), heartbeat, {})
+    return replace(document, at=START.isoformat(), owner="earlier#loop")

@@ -5,6 +5,9 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import Final
 
+from airflow_adaptive.job.protocol.codec import decode_journal
+from airflow_adaptive.scheduler.snapshot import from_json
+from airflow_adaptive.scheduler.state import Finished
 from airflow_adaptive.testing.fleet.airflow.tables import TaskState
 from airflow_adaptive.testing.fleet.airflow.triggerer import SimulatedTriggerer
 from airflow_adaptive.testing.fleet.environment import Environment
@@ -20,7 +23,7 @@ TOKEN_S: Final = 15.0
 """Further time while masters with a fault refuse a token, and Airflow, which has a fault, too, returns the new token late, seconds."""
 
 PUBLICATION_S: Final = 120.0
-"""Further time for a loop whose job has finished: it publishes the end, while many loops share the connection to Airflow, seconds."""
+"""Further time for a loop whose job has ended: it publishes the end, while many loops share the connection to Airflow, seconds."""
 
 CALLS: Final = 20
 """Largest number of calls to a storage that a loop makes one after the other between two reads of the driver status."""
@@ -49,8 +52,8 @@ class Activity:
                 self._counts_since[job] = now
             self._delays_s[job] = delay_s
             last_s = max(self._read_s(job), self._counts_since[job])
-            further_s = self._token_s(last_s, now) + self._publication_s(job) + CALLS * delay_s
-            if now - last_s > BOUND_S + further_s:
+            late_s = now - last_s - BOUND_S - self._token_s(last_s, now) - CALLS * delay_s
+            if late_s > 0 and not (late_s <= PUBLICATION_S and self._has_ended(job)):
                 raise ViolationError(
                     "activity", f"the loop of {job} has not read the driver status for {now - last_s:.0f} s"
                 )
@@ -82,10 +85,13 @@ class Activity:
         }
         return TOKEN_S if {"token", "airflow", "master"} <= kinds else 0.0
 
-    def _publication_s(self, job: str) -> float:
-        """Return the time in which a loop has no driver status to read, because its job has finished."""
-        is_finished = self._env.drivers.models[job].is_complete and not self._env.drivers.alive(job)
-        return PUBLICATION_S if is_finished else 0.0
+    def _has_ended(self, job: str) -> bool:
+        """Return whether the journal says that the job has ended, so that its loop has no driver status to read."""
+        files = self._env.storage(job).files
+        newest = max(files.paths(f"{self._env.directory(job)}/journal"), default=None)
+        if newest is None:
+            return False
+        return isinstance(from_json(decode_journal(files.read(newest)).scheduler).current, Finished)
 
     def _triggerer(self, name: str | None) -> SimulatedTriggerer | None:
         return next((triggerer for triggerer in self._env.triggerers if triggerer.process.name == name), None)

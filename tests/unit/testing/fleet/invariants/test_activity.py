@@ -8,9 +8,14 @@ from typing import Any
 
 import pytest
 
+from airflow_adaptive.job.protocol.codec import encode_journal, journal_name
+from airflow_adaptive.runtime.journal.adoption import created
+from airflow_adaptive.scheduler.state import Finished, Outcome
 from airflow_adaptive.testing.fleet.environment import Environment
 from airflow_adaptive.testing.fleet.invariants.activity import BOUND_S, PUBLICATION_S, TOKEN_S, Activity
 from airflow_adaptive.testing.fleet.invariants.violation import ViolationError
+from airflow_adaptive.testing.fleet.kernel.process import START
+from airflow_adaptive.testing.fleet.past import earlier_document
 from airflow_adaptive.testing.fleet.scenario import PlannedEvent
 from tests.support.fleet.scenarios import QUIET
 
@@ -61,8 +66,12 @@ def test_a_loop_that_needs_a_new_token_from_airflow_for_slow_masters_has_more_ti
         let_pass(environment, activity, 8)
 
 
-def test_a_loop_whose_job_has_finished_has_time_to_publish_the_end(environment):
-    environment.drivers.models[JOB] = SimpleNamespace(is_complete=True)
+def test_a_loop_whose_job_has_ended_has_time_to_publish_the_end(environment):
+    spec = environment._spec(environment.jobs[JOB])
+    ended = Finished(since=START, outcome=Outcome.FINISHED, cause=None, stop_deadline=START)
+    document = replace(earlier_document(spec, replace(created(spec), current=ended)), number=1)
+    path = f"{environment.directory(JOB)}/journal/{journal_name(1)}"
+    environment.storage(JOB).files.write(path, encode_journal(document), 0.0)
     activity = Activity(environment)
     activity.check()
     let_pass(environment, activity, BOUND_S + PUBLICATION_S - 1)
