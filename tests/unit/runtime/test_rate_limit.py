@@ -103,7 +103,7 @@ def test_member_that_unregisters_during_an_urgent_read_takes_no_reads_from_the_o
     limiter = RateLimiter(10, clock)
     ending, idle = [limiter.join() for _ in range(20)], limiter.join()
     for member in ending:
-        for _ in range(2):  # The first read of a member says nothing about its later reads.
+        for _ in range(2):  # The first read of a member does not count as urgent.
             member.due(SECOND, urgent=True)
             clock.advance()
         member.unregister()

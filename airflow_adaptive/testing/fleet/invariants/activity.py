@@ -86,7 +86,7 @@ class Activity:
         return TOKEN_S if {"token", "airflow", "master"} <= kinds else 0.0
 
     def _has_ended(self, job: str) -> bool:
-        """Return whether the journal says that the job has ended, so that its loop has no driver status to read."""
+        """Return whether the journal contains the end of the job, so that its loop has no driver status to read."""
         files = self._env.storage(job).files
         newest = max(files.paths(f"{self._env.directory(job)}/journal"), default=None)
         if newest is None:
