@@ -129,6 +129,23 @@ async def test_credentials_that_cannot_be_loaded_are_named(
         await scene.source.client()
 
 
+async def test_client_with_the_credentials_of_another_cluster_is_closed(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[ApiClient] = []
+    create = ApiClient.__init__
+
+    def record(client: ApiClient, *args: Any, **kwargs: Any) -> None:
+        create(client, *args, **kwargs)
+        opened.append(client)
+
+    monkeypatch.setattr(ApiClient, "__init__", record)
+    scene.fields = FLAGS | {"kube_config": kubeconfig("https://production")}
+    with pytest.raises(CredentialsError, match="https://production"):
+        await scene.source.client()
+    assert [is_open(client) for client in opened] == [False]
+
+
 async def test_refused_credentials_that_have_expired_are_named(scene: Scene) -> None:
     claims = base64.urlsafe_b64encode(json.dumps({"exp": NOW.timestamp() + 60}).encode()).decode()
     scene.token(f"header.{claims}.signature")

@@ -57,12 +57,14 @@ class Master:
 
     Attributes:
         token: required token.
+        output: output of the driver on the web UI of the worker.
         requests: host and token of each request.
     """
 
     def __init__(self, worker: str = "http://worker-1:8081", token: str = "hush") -> None:
         self.worker = worker
         self.token = token
+        self.output = ""
         self.requests: list[tuple[str, str | None]] = []
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
@@ -70,6 +72,8 @@ class Master:
         self.requests.append((request.url.host, given))
         if given != f"Bearer {self.token}":
             return httpx.Response(401)
+        if request.url.path == "/log/":
+            return httpx.Response(200, text=f"==== Bytes 0-99 of 99 of /log ====\n{self.output}")
         answers: dict[str, Any] = {
             "/json/": {
                 "status": "ALIVE",
@@ -149,6 +153,17 @@ async def test_request_is_repeated_with_the_new_token_of_the_connection(
     await cluster.snapshot()
     assert (await cluster.status("driver-1")).state is SubmissionState.RUNNING
     assert [token for _, token in master.requests] == ["Bearer hush", "Bearer new", "Bearer new"]
+
+
+@pytest.mark.asyncio
+async def test_log_shows_neither_the_refused_token_nor_its_replacement(
+    client: Callable[..., StandaloneCluster],
+) -> None:
+    """The masters get a new token while a loop runs, and the driver prints both."""
+    master = Master(token="new-token")
+    master.output = "was: old-token, is: new-token"
+    cluster = client(master, [address("new-token")], token="old-token", token_hosts="worker-1")
+    assert (await cluster.driver_log("driver-1")).stdout == "was: ***, is: ***"
 
 
 @pytest.mark.asyncio
