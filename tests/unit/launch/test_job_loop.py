@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
 from airflow_adaptive.job.protocol.codec import decode_journal, encode_journal
 from airflow_adaptive.launch import job_loop
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
@@ -262,6 +263,20 @@ def test_loop_that_recovers_after_the_execution_timeout_cancels_the_job(job: Sim
     assert (event["outcome"], event["timed_out"], overdue.killed) == ("CANCELED", True, [])
 
 
+def test_long_loop_that_first_fails_after_the_execution_timeout_is_restarted(job: Simulation, overdue: Kills) -> None:
+    """The store hangs from before the execution timeout until long after it, and then fails once."""
+    control_requests = job.store.control_requests
+
+    async def hang() -> ControlRequests:
+        job.store.control_requests = control_requests  # type: ignore[method-assign]
+        await job.clock.sleep(60)
+        raise KeyError("hush")
+
+    job.clock.at(30, lambda: setattr(job.store, "control_requests", hang))
+    event = run(job, OVERDUE)
+    assert (event["outcome"], event["timed_out"], overdue.killed) == ("CANCELED", True, [])
+
+
 def test_driver_of_another_attempt_is_not_killed_after_the_execution_timeout(
     job: Simulation, opening: Opening, overdue: Kills
 ) -> None:
@@ -321,6 +336,21 @@ def test_cancellation_that_cannot_be_written_fails_and_can_be_repeated(
             cancel()
     cancel()
     assert job.store.views[-1].outcome == "CANCELED"
+
+
+def test_cancellation_keeps_the_memory_of_the_policy(job: Simulation, opening: Opening) -> None:
+    def newest_memory() -> tuple[int, Any]:
+        number, document = max(job.directory.journal.items())
+        return number, decode_journal(document).requirements_resolver["policy"]["memory"]
+
+    job.follow(LoadPolicy())
+    run(job, RunLimits(recycle_at=START + timedelta(seconds=30)))
+    handed_over, memory = newest_memory()
+    asyncio.run(cancel_job(job.spec, ConnectionIds("spark_test"), BASE, TASK))
+    canceled, kept = newest_memory()
+    assert canceled > handed_over
+    assert kept == memory
+    assert memory["queries"]
 
 
 def test_cancellation_that_the_driver_does_not_obey_names_the_state(
