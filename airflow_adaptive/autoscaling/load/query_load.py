@@ -328,8 +328,6 @@ def _scale_down(
 
 def _with_need(needs: tuple[RecentNeed, ...], slots: int, now: datetime, delay: timedelta) -> tuple[RecentNeed, ...]:
     """Return the needs of the last `delay` as maxima of intervals; one older entry shows that the history covers `delay`."""
-    if needs and now < needs[-1].at:
-        needs = ()
     if needs and now - needs[-1].at < delay / BUCKETS:
         last = needs[-1]
         return (*needs[:-1], replace(last, slots=max(last.slots, slots)))

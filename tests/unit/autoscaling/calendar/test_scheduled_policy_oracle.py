@@ -52,6 +52,7 @@ STEPS = timedelta(days=3) // STEP
 
 times = st.integers(0, 47).map(lambda half: f"{half // 2:02}:{half % 2 * 30:02}") | st.sampled_from(["00:15", "02:45"])
 weekdays = st.lists(st.sampled_from(WEEKDAYS), max_size=4, unique=True)
+durations = st.fixed_dictionaries({"duration": st.integers(25, 50).map(lambda hours: timedelta(hours=hours))})
 ranges = st.tuples(st.integers(1, 8), st.integers(0, 8)).map(lambda pair: (pair[0], pair[0] + pair[1]))
 
 
@@ -59,8 +60,8 @@ ranges = st.tuples(st.integers(1, 8), st.integers(0, 8)).map(lambda pair: (pair[
 def policies(draw: st.DrawFn, zone: str, day: date) -> ScheduledPolicy:
     def when() -> dict:
         start = draw(times)
-        end = draw(times.filter(lambda end: end != start))
-        return {"start": start, "end": end, "weekdays": draw(weekdays)}
+        end = st.fixed_dictionaries({"end": times.filter(lambda end: end != start)})
+        return {"start": start, "weekdays": draw(weekdays), **draw(end | durations)}
 
     count = draw(st.integers(1, 3))
     windows = [window(f"w{index}", draw(ranges), priority=index, **when()) for index in range(count)]
@@ -87,11 +88,15 @@ def clock_of(policy: ScheduledPolicy, begin: datetime) -> list[datetime]:
     return [low - timedelta(seconds=late) for low, late in zip(lowest, repeated, strict=True)]
 
 
+def since_midnight(text: str) -> timedelta:
+    return timedelta(hours=int(text[:2]), minutes=int(text[3:]))
+
+
 def holds(when, local_times: list[datetime]) -> list[bool]:
     """Whether a period holds in each step, by what the clock shows."""
-    start, end = (timedelta(hours=int(text[:2]), minutes=int(text[3:])) for text in (when.start, when.end))
-    length = end - start if end > start else end - start + timedelta(days=1)
-    days = [local_times[0].date() + timedelta(days=number) for number in range(-1, 6)]
+    start = since_midnight(when.start)
+    length = when.duration or (since_midnight(when.end) - start) % timedelta(days=1)
+    days = [local_times[0].date() + timedelta(days=number) for number in range(-3, 6)]
     named = [day for day in days if not when.weekdays or f"{day:%a}".lower() in when.weekdays]
     dated = [day for day in named if not when.dates or day.isoformat() in when.dates]
     begins = [datetime.combine(day, datetime.min.time()) + start for day in dated]

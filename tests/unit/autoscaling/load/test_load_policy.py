@@ -172,6 +172,24 @@ def test_rise_that_helps_is_kept():
     assert watched().watch(800, minutes=30).path == [4, 12]
 
 
+def test_rise_is_not_judged_by_slots_that_were_active_before_it():
+    job = watched(slots=3)
+    job.follows = False
+    job.watch(150, minutes=5, seen={"limits": bounds(1, 2)})
+    assert job.upper == 2
+    assert job.watch(400, minutes=5).upper == 6
+
+
+def test_batch_that_began_on_other_slots_does_not_count_as_a_cost_of_the_new_slots():
+    job = watched(slots=2).watch(140, minutes=3)
+    cost = job.memory.queries[QUERY].cost
+    job.follows = False
+    job.slots = 4
+    job.poll(query_metrics=query_metrics(140, 2, 100))
+    job.poll(seconds=10, query_metrics=query_metrics(140, 2, 101, batch_duration=60_000.0))
+    assert job.memory.queries[QUERY].cost == cost
+
+
 def test_fall_that_saves_less_than_its_rescale_costs_is_not_done():
     slow = {"rescale_costs": {Tier.DRIVER: timedelta(minutes=5)}, "tier": Tier.DRIVER}
     job = watched(slots=8).watch(480, minutes=30, seen=slow)

@@ -69,6 +69,12 @@ def test_new_epoch_counts_from_the_beginning():
     assert job.slots >= 13
 
 
+def test_backlog_of_a_new_driver_is_not_a_growth_since_the_old_driver():
+    steady = watched().watch(280, minutes=3, backlog=3000.0)
+    restarted = watched().watch(280, minutes=3, backlog=0.0).poll(280, backlog=3000.0, epoch=2)
+    assert restarted.reason == steady.reason
+
+
 def test_clock_that_jumps_back_changes_nothing():
     job = watched().watch(280, minutes=5)
     job.poll(900, seconds=-120)
