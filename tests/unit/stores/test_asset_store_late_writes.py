@@ -113,14 +113,15 @@ def test_loop_replaces_what_its_own_abandoned_write_overwrites(
     airflow: LateComms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A write takes too long, the loop publishes a newer view, and then the old write continues."""
-    monkeypatch.setattr(store_access, "WRITE_TIMEOUT", timedelta(milliseconds=50))
     airflow.late = {"summary"}
 
     async def story() -> None:
         loops = Loops(airflow)
         store = loops.store()
-        await store.publish(OLD)
-        await loops.until(lambda: airflow.hangs, "a write that hangs")
+        with monkeypatch.context() as hanging:
+            hanging.setattr(store_access, "WRITE_TIMEOUT", timedelta(milliseconds=50))
+            await store.publish(OLD)
+            await loops.until(lambda: airflow.hangs, "a write that hangs")
         await store.publish(NEW)
         await loops.published(store, "Restarting")
         airflow.release.set()

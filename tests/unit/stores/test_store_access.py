@@ -113,6 +113,26 @@ def test_known_requests_stay_while_a_read_hangs_and_a_late_answer_does_not_repla
     run(story())
 
 
+def test_age_of_control_requests_includes_the_time_of_their_read(airflow: HangingComms) -> None:
+    """A request that a user makes while a read takes 20 s may be newer than what the read returns."""
+
+    async def story() -> None:
+        jobs = Jobs()
+        store = jobs.store("departures")
+        assert (await store.control_requests()).is_read
+        airflow.hanging = {"departures"}
+        await jobs.clock.sleep(2)
+        await store.control_requests()
+        await asyncio.sleep(0)  # The read begins.
+        await jobs.clock.sleep(20)
+        airflow.release.set()
+        assert store._reading is not None
+        await store._reading
+        assert (await store.control_requests()).age == timedelta(seconds=20)
+
+    run(story())
+
+
 def test_connections_that_hang_do_not_delay_control_requests(airflow: HangingComms) -> None:
     """The backend of secrets hangs while many loops start; the control requests of another job are in the state store."""
     airflow.asset_states = {"desired_state": {"value": "canceled"}}

@@ -98,3 +98,18 @@ def test_a_status_that_is_not_written_does_not_extend_the_lease(linked):
     linked.link.poll()
     linked.link.report()
     assert linked.driver.lease_end == 100.0 + LEASE_S
+
+
+def test_a_directive_that_is_replaced_during_the_write_of_the_status_is_not_started(linked):
+    """The lease ends before the start, so the driver writes its status first; the write is slow."""
+    write, run = linked.driver.report, linked.driver.newest_directive
+
+    def write_slowly(status: DriverStatus) -> bool:
+        linked.driver.newest_directive = directive(Action.HOLD, 2)
+        return write(status)
+
+    linked.link.set_guarded(False)
+    linked.driver.time += LEASE_S
+    linked.driver.report = write_slowly
+    assert not linked.link.may_start(run)
+    assert linked.link.holds_query_lease()
