@@ -178,6 +178,23 @@ def test_outage_of_an_hour_kills_nothing_and_is_reported(small: Simulation, dire
     assert "the job directory could not be used for 360" in reports(small)[-1]  # 3600 s, and up to 10 s of the backoff
 
 
+def test_driver_that_could_not_write_during_an_outage_has_time_for_its_next_status(
+    small: Simulation, directory: FailingJobDirectory
+) -> None:
+    """Neither the loop nor the driver reaches the job directory; the loop reads the old status before the driver has written another."""
+    small.spec = replace(small.spec, options=replace(small.spec.options, driver_heartbeat_timeout=seconds(10)))
+
+    def fail() -> None:
+        directory.available, small.drivers.hang = False, True
+
+    small.clock.at(30, fail)
+    small.clock.at(50, lambda: setattr(directory, "available", True))
+    small.clock.at(57, lambda: setattr(small.drivers, "hang", False))
+    small.clock.at(90, request(small, DesiredState.SUSPENDED))
+    assert outcome(small) is Outcome.SUSPENDED
+    assert [epoch for epoch, _, _ in small.drivers.started] == [1]
+
+
 def test_read_that_fails_once_is_no_outage(small: Simulation, directory: FailingJobDirectory) -> None:
     small.clock.at(30, lambda: setattr(directory, "available", False))
     small.clock.at(30.5, lambda: setattr(directory, "available", True))

@@ -14,12 +14,13 @@ from airflow_adaptive.ports import (
     DesiredState,
     Requester,
 )
+from airflow_adaptive.runtime.cluster.shared_cluster import SharedCluster
 from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.runtime.loop import RunLimits
 from airflow_adaptive.scheduler.state import Executing, Finished, Outcome
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.simulation.one_job import Simulation
-from tests.support.runtime.loop_simulation import outcome, request
+from tests.support.runtime.loop_simulation import QUICK, outcome, request
 
 
 def test_next_loop_goes_on_with_the_same_driver(small: Simulation) -> None:
@@ -106,6 +107,36 @@ def test_killing_the_task_of_a_job_that_ended_before_starts_nothing(small: Simul
     small.spec = replace(small.spec, attempt="attempt-2")
     asyncio.run(small.loop().cancel())
     assert len(small.cluster.submissions) == 1
+
+
+def test_other_jobs_do_not_get_the_planned_slots_of_a_loop_that_has_just_taken_over(small: Simulation) -> None:
+    """An executor is lost, and the next loop waits for the control requests before its first poll of the cluster."""
+    run_until(small, 30)
+    (driver,) = small.cluster.submissions
+    small.cluster.set_executor_limit(driver, 0)
+    small.cluster.release_executors(driver, list(small.cluster.executors_by_id(driver)))
+    shared = SharedCluster(small.clock)
+    small.ports = replace(small.ports, shared=shared)
+    read_requests, free_cores = small.store.control_requests, []
+
+    async def slow_requests() -> ControlRequests:
+        cluster = await shared.unclaimed(small.cluster, timedelta(0))
+        free_cores.append(sum(worker.free.cpu_millicores for worker in cluster.workers))
+        return await read_requests()
+
+    small.store.control_requests = slow_requests  # type: ignore[method-assign]
+    run_until(small, 32)
+    assert free_cores[0] == 0
+
+
+def test_deadline_that_passed_between_two_loops_waits_for_the_slots_that_the_next_loop_gets() -> None:
+    """A job waits for a worker, its loop ends, the worker joins, and the next loop begins after the deadline of the wait."""
+    job = Simulation(**QUICK, resource_wait_timeout="60 s")
+    run_until(job, 30)
+    job.cluster.add_worker(cores=2, memory_mb=1024)
+    asyncio.run(job.clock.sleep(60))
+    run_until(job, 150)
+    assert job.states == ["WaitingForResources", "Deploying", "Executing"]
 
 
 OLD, NEW = (1,), (1, 2)
