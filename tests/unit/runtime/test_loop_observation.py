@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
+from airflow_adaptive.autoscaling.advisor import PolicyAdvisor
+from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
 from airflow_adaptive.job.protocol.documents import DriverStatus
 from airflow_adaptive.ports import ClusterSnapshot, ControlRequests, DesiredState, JobDirectoryError
+from airflow_adaptive.runtime.journal import history
 from airflow_adaptive.runtime.loop import RunLimits
+from airflow_adaptive.runtime.requirements.advice import Advice, PolicyInput
 from airflow_adaptive.scheduler.state import Finished, Outcome
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.simulation.one_job import Simulation
@@ -106,3 +112,22 @@ def test_loop_detects_a_failed_query_while_the_clock_of_another_loop_is_ahead(ah
     simulation.at(60, second.drivers.fail_query)
     simulation.run(80)
     assert second.path[:4] == ["WaitingForResources", "Deploying", "Executing", "Restarting"]
+
+
+def test_policy_is_not_consulted_in_each_cycle_while_the_costs_of_rescales_are_not_read_yet(
+    job: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The read of the history does not end."""
+    monkeypatch.setattr(history, "PENDING_TIMEOUT_S", math.inf)
+    monkeypatch.setattr(job.directory, "history", lambda *_: asyncio.Event().wait())
+    consulted: list[datetime] = []
+    advise = PolicyAdvisor.advise
+
+    def count(advisor: PolicyAdvisor, policy_input: PolicyInput) -> Advice | None:
+        consulted.append(policy_input.at)
+        return advise(advisor, policy_input)
+
+    monkeypatch.setattr(PolicyAdvisor, "advise", count)
+    job.follow(scheduled_policy(zone="UTC", windows=[window("always", (1, 2))]))
+    job.run(RunLimits(recycle_at=START + timedelta(seconds=30)))
+    assert consulted == [START]
