@@ -43,6 +43,14 @@ def test_list_is_filtered(airflow_app: AirflowApp, query: dict[str, Any], names:
     assert found["total_entries"] == len(names)
 
 
+def test_task_filter_selects_the_tasks_of_the_selected_dag(airflow_app: AirflowApp) -> None:
+    asset = airflow_app.declare("departures")
+    airflow_app.show(asset, {"desired_state": {"value": "running"}})
+    airflow_app.schedule_on(asset, "consumer")
+    assert get(airflow_app, "/jobs", dag_id="consumer")["total_entries"] == 1
+    assert get(airflow_app, "/jobs", dag_id="consumer", task_id="stream")["total_entries"] == 0
+
+
 @pytest.mark.usefixtures("three_jobs")
 def test_list_comes_in_pages(airflow_app: AirflowApp) -> None:
     pages = [get(airflow_app, "/jobs", limit=2, offset=offset) for offset in (0, 2, 4)]
