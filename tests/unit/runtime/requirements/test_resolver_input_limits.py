@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus, QueryReport
 from airflow_adaptive.job.protocol.sources import Shuffle, SourceReport
@@ -10,7 +11,7 @@ from airflow_adaptive.ports import ControlRequests
 from airflow_adaptive.runtime.requirements.policy_input import ResolverInput
 from airflow_adaptive.runtime.requirements.resolver import RequirementsResolver
 from airflow_adaptive.runtime.requirements.sources import ResolvedRequirements
-from airflow_adaptive.scheduler.state import SchedulerState
+from airflow_adaptive.scheduler.state import Canceling, SchedulerState
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.scenario import Scenario
 from tests.unit.runtime.requirements.test_advice_tracker import FixedAdvisor
@@ -77,6 +78,11 @@ def test_reason_of_the_change_names_the_limit():
 def test_override_of_a_user_comes_down_to_the_limit():
     state = executing()
     assert uppers(bounded(state, resolve(RequirementsResolver(), state, 2, upper=4))) == {2}
+
+
+def test_bounds_of_a_job_that_is_being_canceled_do_not_come_down_to_the_limit():
+    canceling = Canceling(since=START, stop_deadline=START + timedelta(minutes=1))
+    assert resolve(RequirementsResolver(), replace(executing(), current=canceling), 2) is None
 
 
 def test_next_loop_keeps_the_limit_before_it_reads_a_status():
