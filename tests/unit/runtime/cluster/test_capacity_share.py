@@ -81,6 +81,10 @@ def test_job_that_has_all_that_it_can_use_is_allocated_nothing():
     assert executors_by_job(cluster(4, granted=granted), runs("a", planned=2, maximum=2)) == {"a": 0}
 
 
+def test_slots_that_a_job_has_count_once_if_it_can_use_more():
+    assert executors_by_job(cluster(4, granted={"app-a": 2}), runs("a", planned=2, maximum=4)) == {"a": 2}
+
+
 def test_share_of_a_job_below_its_minimum_is_all_free_capacity():
     assert executors_by_job(cluster(3), wants("a", 4, 8)) == {"a": 2}
     assert executors_by_job(cluster(0), wants("a", 4, 8)) == {"a": 0}
