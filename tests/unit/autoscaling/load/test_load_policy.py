@@ -229,6 +229,8 @@ def test_bounds_of_a_user_win_until_they_expire():
     assert (job.advice.source, job.advice.next_at) == ("alice", until)
     assert job.advice.bounds == {VERTEX: ParallelismRange(1, 4)}
     job.now = until
+    job.poll(900, seconds=0, seen={"override": Override(by="alice", until=until)})
+    assert job.advice.source == "load"
     job.watch(900, minutes=2, seen={"override": Override(by="alice", until=until)})
     assert job.slots >= 13
 
