@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
@@ -12,11 +12,14 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.ports import ControlRequests
+from airflow_adaptive.ports import ClusterSnapshot, ControlRequests
 from airflow_adaptive.runtime.loop import RunLimits
+from airflow_adaptive.runtime.observation.job_observation import JobObservation
+from airflow_adaptive.runtime.observation.lag_alert import LagAlert
 from airflow_adaptive.runtime.observation.source_lag import SourceLag
 from airflow_adaptive.runtime.publishing.publisher import Publisher
 from airflow_adaptive.runtime.requirements.advice import PolicyAdvice
+from airflow_adaptive.runtime.requirements.sources import DECLARED
 from airflow_adaptive.testing.fakes.job_store import FakeStore
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.simulation.one_job import Simulation
@@ -83,3 +86,30 @@ def test_advice_is_published_with_the_metrics_if_more_than_its_time_has_changed(
 
     assert asyncio.run(publish()) == [False, True, False, True, False]
     assert len(store.views) == 1
+
+
+def test_view_is_published_again_if_any_part_of_it_has_changed() -> None:
+    store, job = FakeStore(), executing()
+    past, observation = history(job), JobObservation(cluster=ClusterSnapshot(workers=(), ui_url="http://master:8080"))
+    resolver: Any = SimpleNamespace(policy=None, requirements_source=None)
+    alerts: Any = SimpleNamespace(current=None)
+    publisher = Publisher(store, resolver, past, "attempt", alerts)
+    changes: list[Callable[[], object]] = [
+        lambda: publisher.update_urls(observation, None),
+        lambda: setattr(resolver, "requirements_source", DECLARED),
+        lambda: past.report_outage("no answer", job.state, START),
+        lambda: setattr(alerts, "current", LagAlert(since=START, lag_s=60.0)),
+        lambda: publisher.record_metrics(job.state, None, SourceLag(unknown_since=START), START),
+        lambda: None,
+    ]
+
+    async def publish() -> list[int]:
+        await publisher.publish(job.state)
+        views = []
+        for change in changes:
+            change()
+            await publisher.publish(job.state)
+            views.append(len(store.views))
+        return views
+
+    assert asyncio.run(publish()) == [2, 3, 4, 5, 6, 6]
