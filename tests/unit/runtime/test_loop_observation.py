@@ -131,3 +131,14 @@ def test_policy_is_not_consulted_in_each_cycle_while_the_costs_of_rescales_are_n
     job.follow(scheduled_policy(zone="UTC", windows=[window("always", (1, 2))]))
     job.run(RunLimits(recycle_at=START + timedelta(seconds=30)))
     assert consulted == [START]
+
+
+def test_nothing_is_published_without_the_past_while_the_history_is_not_read_yet(
+    job: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The read of the history does not end."""
+    monkeypatch.setattr(history, "PENDING_TIMEOUT_S", math.inf)
+    monkeypatch.setattr(job.directory, "history", lambda *_: asyncio.Event().wait())
+    job.run(RunLimits(recycle_at=START + timedelta(seconds=30)))
+    assert job.drivers.started
+    assert job.store.views == []
