@@ -41,16 +41,29 @@ def test_bounds_that_were_edited_in_the_dag_are_followed(small: Simulation) -> N
     assert [parallelism["job"] for _, _, parallelism in small.drivers.started] == [3, 2]
 
 
-def test_request_that_a_restored_database_does_not_contain_stays_in_effect(small: Simulation) -> None:
-    """A user changes the bounds, and then Airflow's database is restored from a backup."""
+ADMIN = Requester(requested_by="admin")
+
+
+@pytest.mark.parametrize(
+    ("requests", "name"),
+    [
+        (ControlRequests(requirements={"job": (1, 2)}, requester=ADMIN), "admin"),
+        (ControlRequests(calendar={"job": (1, 2)}, calendar_requester=ADMIN), "calendar"),
+    ],
+    ids=["user", "calendar"],
+)
+def test_request_that_a_restored_database_does_not_contain_stays_in_effect(
+    small: Simulation, requests: ControlRequests, name: str
+) -> None:
+    """A user or a calendar changes the bounds, and then Airflow's database is restored from a backup."""
     small.cluster.add_worker(cores=2, memory_mb=1024)
-    small.store.requests = ControlRequests(requirements={"job": (1, 2)}, requester=Requester(requested_by="admin"))
+    small.store.requests = requests
     small.run(RunLimits(recycle_at=START + timedelta(seconds=30)))
     small.store.requests = ControlRequests()
     small.run(RunLimits(recycle_at=START + timedelta(seconds=90)))
     source = small.store.views[-1].requirements_source
     assert source is not None
-    assert source.name == "admin"
+    assert source.name == name
     assert [parallelism["job"] for _, _, parallelism in small.drivers.started] == [2]
 
 
