@@ -217,7 +217,8 @@ def lag_in(status: DriverStatus, at: datetime, earlier: KnownLag | None) -> Know
     }
     unreported = {query.name for query in status.queries if query.active and not query.sources and not query.idle}
     kept = {key: it.kept() for key, it in before.sources.items() if key[0] in unreported and it.is_position_known}
-    is_complete = unreported <= {name for name, _ in kept} - {name for name, _ in before.sources.keys() - kept.keys()}
+    with_other_sources = {name for name, _ in before.sources.keys() - kept.keys()}
+    is_complete = unreported <= {name for name, _ in kept} - with_other_sources
     return KnownLag(at=at, sources={**kept, **found, **continued}, is_complete=is_complete)
 
 

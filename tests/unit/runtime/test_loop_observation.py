@@ -114,12 +114,17 @@ def test_loop_detects_a_failed_query_while_the_clock_of_another_loop_is_ahead(ah
     assert second.path[:4] == ["WaitingForResources", "Deploying", "Executing", "Restarting"]
 
 
+@pytest.fixture
+def unread_history(job: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the read of the history never end."""
+    monkeypatch.setattr(history, "PENDING_TIMEOUT_S", math.inf)
+    monkeypatch.setattr(job.directory, "history", lambda *_: asyncio.Event().wait())
+
+
+@pytest.mark.usefixtures("unread_history")
 def test_policy_is_not_consulted_in_each_cycle_while_the_costs_of_rescales_are_not_read_yet(
     job: Simulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The read of the history does not end."""
-    monkeypatch.setattr(history, "PENDING_TIMEOUT_S", math.inf)
-    monkeypatch.setattr(job.directory, "history", lambda *_: asyncio.Event().wait())
     consulted: list[datetime] = []
     advise = PolicyAdvisor.advise
 
@@ -133,12 +138,8 @@ def test_policy_is_not_consulted_in_each_cycle_while_the_costs_of_rescales_are_n
     assert consulted == [START]
 
 
-def test_nothing_is_published_without_the_past_while_the_history_is_not_read_yet(
-    job: Simulation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The read of the history does not end."""
-    monkeypatch.setattr(history, "PENDING_TIMEOUT_S", math.inf)
-    monkeypatch.setattr(job.directory, "history", lambda *_: asyncio.Event().wait())
+@pytest.mark.usefixtures("unread_history")
+def test_nothing_is_published_without_the_past_while_the_history_is_not_read_yet(job: Simulation) -> None:
     job.run(RunLimits(recycle_at=START + timedelta(seconds=30)))
     assert job.drivers.started
     assert job.store.views == []

@@ -111,10 +111,15 @@ def rescale(
 
 def after(reporter: RescaleCallback, *views: Sequence[Rescale]) -> list[str]:
     """The texts of the callbacks after these views were published one after the other."""
+    return after_histories(reporter, *(JobHistory(rescales=view) for view in views))
+
+
+def after_histories(reporter: RescaleCallback, *histories: JobHistory) -> list[str]:
+    """The texts of the callbacks after views with these histories were published one after the other."""
 
     async def run() -> None:
-        for view in views:
-            reporter.report(JobHistory(rescales=view))
+        for history in histories:
+            reporter.report(history)
         await reporter.finish()
         reporter.close()
 
@@ -235,8 +240,10 @@ def test_rescale_of_an_earlier_loop_is_not_reported_when_it_is_read_late() -> No
         asyncio.run(Loop(simulation.spec, simulation.ports, RunLimits(recycle_at=START + timedelta(minutes=10))).run())
     later = [view.history for view in simulation.store.views]
     assert [len(history.rescales) for history in (earlier[-1], later[0], later[-1])] == [2, 0, 2]
-    assert reports(earlier) == ["job 'departures' was rescaled from 1 to 2: the available slots changed"]
-    assert reports(later) == []
+    texts = ["job 'departures' was rescaled from 1 to 2: the available slots changed"]
+    assert after_histories(reporter(BlockingNotifier, text="{{ message }}"), *earlier) == texts
+    received.clear()
+    assert after_histories(reporter(BlockingNotifier, text="{{ message }}"), *later) == []
 
 
 @contextmanager
@@ -251,19 +258,6 @@ def failing_once(directory: FakeJobDirectory) -> Iterator[None]:
 
     with patch.object(directory, "history", fail_once):
         yield
-
-
-def reports(histories: Sequence[JobHistory]) -> list[str]:
-    """The texts of the callbacks of a loop that publishes these histories."""
-    callback, received[:] = reporter(BlockingNotifier, text="{{ message }}"), []
-
-    async def run() -> None:
-        for history in histories:
-            callback.report(history)
-        await callback.finish()
-
-    asyncio.run(run())
-    return list(received)
 
 
 async def publish_and_finish(views: Sequence[JobView], callback: Mapping[str, Any]) -> None:
