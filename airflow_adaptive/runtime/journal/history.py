@@ -146,9 +146,10 @@ class History:
         await asyncio.sleep(0)
 
     async def wait(self) -> None:
-        """Wait until the past is read, or until the read has failed or takes too long."""
+        """Wait until the past is read, or until the read has failed or takes too long. Afterwards, nothing waits for the past."""
         if self._reading is not None and self.is_pending:
             await asyncio.wait({self._reading}, timeout=END_TIMEOUT_S)
+            self._deadline = 0.0
 
     def close(self) -> None:
         """Stop reading."""

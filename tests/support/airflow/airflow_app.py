@@ -155,9 +155,18 @@ class AirflowApp:
         return dict(json.loads(Variable.get("airflow_adaptive_change_markers", default_var="{}")))
 
     def run(
-        self, dag_id: str = "flights", task_id: str = "stream", state: str | None = "success", *, ends: bool = False
+        self,
+        dag_id: str = "flights",
+        task_id: str = "stream",
+        state: str | None = "success",
+        *,
+        ends: bool = False,
+        next_task: str | None = None,
     ) -> None:
-        """A run of the DAG whose task instance is in this state; it runs on if it `ends` only when Airflow looks next."""
+        """A run of the DAG whose task instance is in this state; it runs on if it `ends` only when Airflow looks next.
+
+        The next task has no state yet.
+        """
         from airflow.models.dag_version import DagVersion  # noqa: PLC0415
         from airflow.models.dagrun import DagRun  # noqa: PLC0415
         from airflow.models.taskinstance import TaskInstance  # noqa: PLC0415
@@ -167,7 +176,9 @@ class AirflowApp:
         from airflow.utils.state import DagRunState  # noqa: PLC0415
 
         dag = DAG(dag_id, schedule=None)
-        BaseOperator(task_id=task_id, dag=dag)
+        states = {task_id: state} | ({} if next_task is None else {next_task: None})
+        for name in states:
+            BaseOperator(task_id=name, dag=dag)
         known = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
         with self.session() as session:
             version = DagVersion(dag_id=dag_id, version_number=1, bundle_name="bundle")
@@ -182,8 +193,9 @@ class AirflowApp:
             run.created_dag_version_id = version.id
             session.add(run)
             session.flush()
-            ti = TaskInstance(task=known.get_task(task_id), dag_version_id=version.id, run_id=RUN, state=state)
-            session.add(ti)
+            for name, of_task in states.items():
+                task = known.get_task(name)
+                session.add(TaskInstance(task=task, dag_version_id=version.id, run_id=RUN, state=of_task))
 
     def pause(self, paused: bool, dag_id: str = "flights") -> None:
         """Pause the DAG, or let it go on."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 import pytest
 
 from airflow_adaptive.autoscaling.advisor import PolicyAdvisor
 from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
-from airflow_adaptive.job.protocol.documents import DriverStatus
+from airflow_adaptive.job.protocol.documents import DriverStatus, JournalDocument
 from airflow_adaptive.ports import ClusterSnapshot, ControlRequests, DesiredState, JobDirectoryError
 from airflow_adaptive.runtime.journal import history
 from airflow_adaptive.runtime.loop import RunLimits
@@ -143,3 +143,28 @@ def test_nothing_is_published_without_the_past_while_the_history_is_not_read_yet
     job.run(RunLimits(recycle_at=START + timedelta(seconds=30)))
     assert job.drivers.started
     assert job.store.views == []
+
+
+@pytest.mark.usefixtures("unread_history")
+def test_end_of_a_job_is_published_although_the_history_is_not_read(
+    job: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "END_TIMEOUT_S", 0.1)
+    job.clock.at(20, job.drivers.finish)
+    job.run_to_end()
+    assert {view.outcome for view in job.store.views} == {Outcome.FINISHED}
+
+
+def test_end_of_a_job_waits_for_the_history(job: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
+    job.run(RunLimits(recycle_at=START + timedelta(seconds=30)))
+    read = job.directory.history
+
+    async def late(limit: int, before: int | None = None) -> Sequence[JournalDocument]:
+        await asyncio.sleep(0.5)
+        return await read(limit, before)
+
+    monkeypatch.setattr(job.directory, "history", late)
+    job.clock.at(1, job.drivers.finish)
+    job.run_to_end()
+    published = job.store.views[-1]
+    assert (published.outcome, published.history.transitions[0].source) == (Outcome.FINISHED, "Created")

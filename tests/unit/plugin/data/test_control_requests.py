@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from airflow_adaptive.testing.scenario import HOPELESS
@@ -115,6 +117,16 @@ def test_task_is_not_cleared_behind_the_back_of_a_scheduler_that_ends_its_run(
     airflow_app.pause(paused)
     assert request(airflow_app, "resume") == answer
     assert airflow_app.task_state() == state
+
+
+@pytest.mark.parametrize("run", [{"ends": False}, {"ends": True, "next_task": "report"}])
+def test_suspended_job_is_resumed_if_its_run_has_ended_or_continues_with_another_task(
+    airflow_app: AirflowApp, run: dict[str, Any]
+) -> None:
+    place(airflow_app, suspended(), desired_state={"value": "suspended"})
+    airflow_app.run(state="success", **run)
+    airflow_app.pause(False)
+    assert request(airflow_app, "resume") == (202, "")
 
 
 def test_job_that_stops_is_resumed_when_it_has_stopped(airflow_app: AirflowApp) -> None:
