@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from airflow_adaptive.ports import Limit, LimitKind, Request, Resources, Worker
 from airflow_adaptive.runtime.cluster.free_capacity import FreeCapacity
+from airflow_adaptive.runtime.cluster.open_limits import Shortage
 
 EXECUTOR = Request(1000, 100)
 DRIVER = Request(1000, 100)
@@ -125,6 +126,10 @@ def test_the_workers_are_the_reason_before_any_limit():
     assert shortage(FreeCapacity([worker("a", 2)], [quota(2)])) == "no worker has room for another executor"
     assert shortage(FreeCapacity([worker("a", 2)], [quota(2)]), DRIVER) == "no worker has room for another executor"
     assert shortage(FreeCapacity([], [quota(2)]), DRIVER) == "no worker has room for the driver"
+
+
+def test_shortage_of_workers_has_no_name():
+    assert FreeCapacity([], [quota(2)]).shortage(EXECUTOR, DRIVER) == Shortage(LimitKind.WORKERS, name="")
 
 
 def test_a_limit_is_the_reason_after_the_executors_that_it_allows():

@@ -354,7 +354,8 @@ async def test_records_that_are_taken_while_the_history_is_read_come_last(
     assert [decision.reason for decision in second.history.at(state).decisions] == ["newer"]
     answered.set()
     await second.history.wait()
-    assert [decision.reason for decision in second.history.at(state).decisions][-1] == "newer"
+    reasons = [decision.reason for decision in second.history.at(state).decisions]
+    assert reasons.index("newer") == len(reasons) - 1
     assert [transition.target for transition in second.history.at(state).transitions] == ["WaitingForResources"]
     assert encode_journal(documents(directory)[-1]) == directory.journal[max(directory.journal)]
 

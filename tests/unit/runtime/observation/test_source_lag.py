@@ -15,6 +15,10 @@ from tests.support.runtime.source_statuses import NOW, Brokers, after, lag_after
 pytestmark = pytest.mark.asyncio
 
 
+async def test_lag_is_unknown_before_the_first_update() -> None:
+    assert SourceLagMonitor(Brokers()).lag == SourceLag()
+
+
 async def test_lag_is_the_one_that_the_driver_reports() -> None:
     monitor = SourceLagMonitor(brokers := Brokers(a=[9]))
     running = status(source(3, 4.5, a=[6]), source(1, 61.0, a=[8]))
@@ -192,11 +196,15 @@ async def test_loop_counts_no_rows_behind_a_position_that_a_driver_may_have_left
     assert brokers.requests == []
 
 
-@pytest.mark.parametrize("ends", [[3, 9], [5]], ids=["fewer rows", "no partition"])
-async def test_rows_behind_a_position_that_the_brokers_do_not_have_are_not_counted(ends: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("ends", "read"),
+    [([3, 9], 8), ([5], 8), ([5], 0)],
+    ids=["fewer rows", "no partition", "no partition, of which nothing was read"],
+)
+async def test_rows_behind_a_position_that_the_brokers_do_not_have_are_not_counted(ends: list[int], read: int) -> None:
     """The topic was deleted and created again while no driver ran."""
     monitor, alerts = SourceLagMonitor(brokers := Brokers(a=ends)), LagAlerts(timedelta(minutes=1))
-    last = status(source(10, 500.0, retention_s=900.0, a=[5, 8]))
+    last = status(source(10, 500.0, retention_s=900.0, a=[5, read]))
     assert len(alerts.update(monitor.update(last, last, NOW), NOW)) == 2
     for seconds in (10, 20, 70):
         lag = await lag_after_poll(monitor, None, last, after(seconds))

@@ -105,8 +105,8 @@ def test_driver_status_is_a_document_and_empty_without_a_driver() -> None:
 
 
 def test_document_that_no_store_accepts_is_left_empty() -> None:
-    assert fits("x" * 100)
-    assert not fits("x" * MAX_VALUE_BYTES)
+    assert fits("x" * (MAX_VALUE_BYTES - 2))
+    assert not fits("x" * (MAX_VALUE_BYTES - 1))
     wide = replace(ADVICE, reason="x" * MAX_VALUE_BYTES)
     policy = PolicyAdvice(policy="LoadPolicy", advice=wide, advised_at=START + timedelta(seconds=1))
     assert encoded(policy=policy)[POLICY] == {}

@@ -108,6 +108,14 @@ def test_of_many_rescales_only_those_that_fit_are_encoded() -> None:
     assert 0 < published <= counted.encoded <= published + 2
 
 
+def test_published_rescales_take_a_quarter_of_the_size_that_some_backends_accept() -> None:
+    """All XComs of a job must fit into 64 KiB."""
+    ended = next(step.rescale for step in wide(1).steps if step.rescale is not None)
+    past = JobHistory(rescales=[replace(ended, number=number) for number in range(1, MAX_RESCALES + 1)])
+    published = len(json.dumps(rescale_records(past)))
+    assert published <= 16 << 10 < published + len(json.dumps(rescale_record(ended)))
+
+
 def test_history_of_a_job_without_a_past_is_empty() -> None:
     past = History(FakeJobDirectory(), "job", 10).at(Scenario().state)
     assert (decision_records(past), rescale_records(past), all_rescale_records(past)) == ([], [], [])

@@ -85,6 +85,12 @@ def test_bounds_of_a_job_that_is_being_canceled_do_not_come_down_to_the_limit():
     assert resolve(RequirementsResolver(), replace(executing(), current=canceling), 2) is None
 
 
+def test_bounds_that_a_user_sets_for_a_job_that_is_being_canceled_are_active():
+    canceling = Canceling(since=START, stop_deadline=START + timedelta(minutes=1))
+    state = replace(executing(), current=canceling)
+    assert uppers(bounded(state, resolve(RequirementsResolver(), state, 2, upper=3))) == {3}
+
+
 def test_next_loop_keeps_the_limit_before_it_reads_a_status():
     resolver, state = RequirementsResolver(), executing()
     limited = bounded(state, resolve(resolver, state, 2))
