@@ -79,7 +79,7 @@ class Environment:
         emptied: jobs whose state stores Airflow has emptied, with the times.
         marked_failed: jobs whose tasks a user has marked as failed -> when.
         orphaned: jobs of them whose trigger no triggerer ran at that time: Airflow does not notify the provider, and the driver continues.
-        cleared: jobs whose tasks a user has cleared.
+        cleared: jobs whose tasks a user has cleared -> when.
         waiting: jobs for which a user has requested more slots than the cluster may have.
     """
 
@@ -93,7 +93,7 @@ class Environment:
         self.emptied: list[tuple[str, float]] = []
         self.marked_failed: dict[str, float] = {}
         self.orphaned: set[str] = set()
-        self.cleared: set[str] = set()
+        self.cleared: dict[str, float] = {}
         self.waiting: set[str] = set()
         record = self.history.record
         storages = [ObservedStorage(self.kernel, self.entropy, record, kind) for kind in scenario.storages]

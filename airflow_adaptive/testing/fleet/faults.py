@@ -327,7 +327,7 @@ class Faults:
 
     def _clear(self, job: str) -> None:
         self._env.airflow.users.clear_task(job)
-        self._env.cleared.add(job)
+        self._env.cleared[job] = self._env.kernel.now
         self._env.marked_failed.pop(job, None)
         self._env.orphaned.discard(job)
 

@@ -92,9 +92,11 @@ class Recovery:
     def _was_refused(self, job: str) -> bool:
         """Return whether no driver of a job was started, because the masters refused it, or Airflow did not return the connections.
 
-        A refusal is final, because the address or the token may be wrong. The connections are read again for `deploy_timeout`.
+        A refusal is final, because the address or the token may be wrong. The connections are read again for `deploy_timeout`. A task that was
+        cleared starts the job again, so earlier drivers do not count.
         """
-        has_run = any(driver.settings.job == job for driver in self._env.drivers.started)
+        cleared_at = self._cleared_at(job)
+        has_run = any(it.settings.job == job and it.launched_at >= cleared_at for it in self._env.drivers.started)
         error = str(self._env.airflow.scheduler.errors.get(job))
         return not has_run and (SUBMISSION_REFUSED in error or CONNECTION_STORE in error)
 
@@ -107,13 +109,19 @@ class Recovery:
         return is_failed and job in self._env.airflow.scheduler.failed_starts
 
     def _is_stopped(self, job: str) -> bool:
+        """Return whether users have suspended or canceled a job. A task that is cleared afterwards runs the job again."""
         newest = self._newest_desired_state(job)
-        return newest is not None and newest.request.value in (DesiredState.SUSPENDED, DesiredState.CANCELED)
+        if newest is None or newest.accepted_at is None or newest.accepted_at < self._cleared_at(job):
+            return False
+        return newest.request.value in (DesiredState.SUSPENDED, DesiredState.CANCELED)
+
+    def _cleared_at(self, job: str) -> float:
+        return self._env.cleared.get(job, 0.0)
 
     def _is_request_uncertain(self, job: str) -> bool:
-        """Return whether the newest request for a desired state got an error, so that Airflow may have stored the request or not."""
+        """Return whether the job may not know the newest request for a desired state: it got an error, or Airflow emptied the store."""
         newest = self._newest_desired_state(job)
-        return newest is not None and newest.accepted_at is None
+        return newest is not None and (newest.accepted_at is None or self._was_emptied(job, newest.accepted_at))
 
     def _newest_desired_state(self, job: str) -> MadeRequest | None:
         made = [it for it in self._env.airflow.users.requests if (it.job, it.request.key) == (job, DESIRED_STATE)]

@@ -18,7 +18,7 @@ from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.testing.fleet.airflow.tables import TaskState
 from airflow_adaptive.testing.fleet.environment import Environment
 from airflow_adaptive.testing.fleet.faults import Faults
-from airflow_adaptive.testing.fleet.invariants.recovery import NOTICE_S, Recovery
+from airflow_adaptive.testing.fleet.invariants.recovery import EMPTIED_S, NOTICE_S, Recovery
 from airflow_adaptive.testing.fleet.invariants.violation import ViolationError
 from airflow_adaptive.testing.fleet.scenario import PlannedEvent
 from tests.support.fleet.scenarios import QUIET
@@ -38,7 +38,12 @@ def environment():
 def driver(job, *, runs_query=True):
     settings, processes = SimpleNamespace(job=job), SimpleNamespace(is_alive=True)
     return SimpleNamespace(
-        settings=settings, name=f"driver of {job}", runs_query=runs_query, processes=processes, submission_id=job
+        settings=settings,
+        name=f"driver of {job}",
+        runs_query=runs_query,
+        processes=processes,
+        submission_id=job,
+        launched_at=1.0,
     )
 
 
@@ -150,6 +155,19 @@ def test_a_refusal_and_missing_connections_are_reasons_only_before_the_first_dri
         Recovery(environment).check()
 
 
+@pytest.mark.parametrize(("cleared_at", "is_final"), [(0.5, False), (2.0, True)])
+def test_a_refusal_of_a_new_run_is_a_reason_if_only_earlier_runs_had_drivers(environment, cleared_at, is_final):
+    scheduler = environment.airflow.scheduler
+    scheduler.instance(scheduler.tasks["job-0"]).state = TaskState.FAILED
+    scheduler.errors["job-0"] = RuntimeError("job 'job-0' failed: SUBMISSION_REFUSED: access denied (401)")
+    environment.drivers.started[0].processes.is_alive = False
+    environment.cleared["job-0"] = cleared_at
+    if is_final:
+        Recovery(environment).check()
+    else:
+        assert violated(environment) == "recovery"
+
+
 def test_a_request_that_the_store_does_not_contain_is_found(environment):
     accepted(environment, "job-0", REQUIREMENTS, upper=2)
     assert violated(environment) == "requests"
@@ -190,6 +208,28 @@ def test_a_request_that_got_an_error_may_have_stopped_the_job_or_not(environment
     environment.airflow.users.request("job-0", DESIRED_STATE, "canceled")
     environment.airflow.users.requests[-1].accepted_at = accepted_at
     if accepted_at is None:
+        Recovery(environment).check()
+    else:
+        assert violated(environment) == "recovery"
+
+
+@pytest.mark.parametrize(("cleared_at", "must_be_over"), [(0.5, True), (2.0, False)])
+def test_a_canceled_job_runs_again_after_its_task_is_cleared(environment, cleared_at, must_be_over):
+    environment.airflow.users.request("job-0", DESIRED_STATE, "canceled")
+    environment.airflow.users.requests[-1].accepted_at = 1.0
+    environment.cleared["job-0"] = cleared_at
+    if must_be_over:
+        assert violated(environment) == "recovery"
+    else:
+        Recovery(environment).check()
+
+
+@pytest.mark.parametrize(("emptied_at", "is_lost"), [(0.9, False), (1.0, True), (1.0 + EMPTIED_S, True), (90.0, False)])
+def test_a_request_to_stop_may_be_lost_if_airflow_empties_the_store_at_that_time(environment, emptied_at, is_lost):
+    environment.airflow.users.request("job-0", DESIRED_STATE, "canceled")
+    environment.airflow.users.requests[-1].accepted_at = 1.0
+    environment.emptied.append(("job-0", emptied_at))
+    if is_lost:
         Recovery(environment).check()
     else:
         assert violated(environment) == "recovery"

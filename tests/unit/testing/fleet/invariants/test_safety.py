@@ -69,5 +69,5 @@ def test_a_cleared_task_may_run_its_job_again(environment):
     path = f"{environment.directory('job-0')}/status.json"
     environment.storage("job-0").files.write(path, json.dumps({"state": "FINISHED"}).encode(), 0.0)
     environment.drivers.started.append(driver("job-0", "driver-2"))
-    environment.cleared.add("job-0")
+    environment.cleared["job-0"] = 1.0
     Safety(environment).check()
