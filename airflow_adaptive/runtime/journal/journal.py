@@ -39,6 +39,10 @@ MAX_CLAIMS = 100
 document than this loop for a claim, so the claim succeeds after a few attempts."""
 
 
+MAX_EARLIER_ATTEMPTS = 10
+"""Number of attempts that a document names as earlier ones. A triggerer that was frozen starts a trigger late, and seldom after more attempts."""
+
+
 class SupersededError(Exception):
     """Another loop has taken over the job: this loop must not act any more.
 
@@ -117,8 +121,8 @@ class Journal:
         self._log_entries: deque[Reason] = deque()
         self._is_compaction_due = False
         self._inherits_end = False
-        self._claimed_attempt = ""
-        """Attempt of the document after which this loop claimed the journal."""
+        self._claimed_attempts: tuple[str, ...] = ()
+        """Attempt of the document after which this loop claimed the journal, and the attempts before it, newest first."""
         self._redeclared: Requirements | None = None
         self._nonce = uuid4().hex
         self._history = History(directory, spec.graph.job, spec.options.history_size)
@@ -154,7 +158,8 @@ class Journal:
     async def open(self, clock: datetime) -> SchedulerState:
         """Claim the journal and return the state of the job: adopted from an earlier loop, or created.
 
-        A loop that still runs the job may write once more in the meantime; this loop then claims the journal again.
+        A loop that still runs the job may write once more in the meantime; this loop then claims the journal again. A loop of an earlier attempt
+        claims nothing: a triggerer that was frozen may start the trigger of a task that was cleared in the meantime.
 
         Args:
             clock: time of the clock, see `time`.
@@ -162,7 +167,7 @@ class Journal:
         Raises:
             JobDirectoryError: the directory cannot be used.
             SnapshotError: a newer version wrote the newest document.
-            SupersededError: another loop claimed the journal at the same moment.
+            SupersededError: another loop claimed the journal at the same moment, or a later attempt has taken the job over.
         """
         newest = await self._directory.newest()
         status = None if newest is None else await self._directory.status()
@@ -207,14 +212,17 @@ class Journal:
     def _continue_journal(
         self, newest: JournalDocument, status: DriverStatus | None, clock: datetime
     ) -> SchedulerState:
-        """Return the state that the newest document contains, adapted to the deployment."""
+        """Return the state that the newest document contains, adapted to the deployment. Raises `SupersededError` if this attempt is an earlier one."""
+        if self._spec.attempt in newest.earlier_attempts:
+            raise SupersededError(newest.number, newest.owner)
         self._clock_offset = clock_offset(newest, clock)
         self._number, self._nonce = newest.number, newest.directive.nonce
         self._resolver.restore(newest.requirements_resolver)
         self._lag_alerts.restore(newest.lag_alerts)
         persisted = snapshot.from_json(newest.scheduler)
         state, self._redeclared = adopted(self._spec, persisted, is_policy_active=self._resolver.is_policy_active)
-        attempt = self._claimed_attempt = attempt_of(newest.owner)
+        attempt = attempt_of(newest.owner)
+        self._claimed_attempts = (attempt, *newest.earlier_attempts)
         self._inherits_end = attempt != self._spec.attempt and isinstance(state.current, ENDING)
         # An end remains the end of the earlier attempt: the next loop must not take it for the end of its own attempt.
         self._owner = _token(attempt if self._inherits_end else self._spec.attempt)
@@ -325,7 +333,7 @@ class Journal:
         While the journal contains the end of an earlier attempt, each loop that claims it writes under that attempt, so the other loop is
         a duplicate of this one.
         """
-        is_duplicate = self._inherits_end and attempt_of(owner) == self._claimed_attempt
+        is_duplicate = self._inherits_end and attempt_of(owner) == self._claimed_attempts[0]
         return SupersededError(number, owner, self._spec.attempt if is_duplicate else None)
 
     async def _append(self, step: Step, now: datetime, request: object = None) -> None:
@@ -342,7 +350,14 @@ class Journal:
                 return
         lag_alerts = self._lag_alerts.to_snapshot(entry for entry in self._log_entries if entry is not request)
         document = step_document(step, self._spec, self._nonce, self._resolver, self._heartbeat, lag_alerts)
-        document = replace(document, number=self._number + 1, at=now.isoformat(), owner=self._owner)
+        earlier = tuple(attempt for attempt in self._claimed_attempts if attempt != attempt_of(self._owner))
+        document = replace(
+            document,
+            number=self._number + 1,
+            at=now.isoformat(),
+            owner=self._owner,
+            earlier_attempts=earlier[:MAX_EARLIER_ATTEMPTS],
+        )
         self._unconfirmed = _Unconfirmed(document, now, self._resolver.source_identity, request)
         await self._confirm(self._unconfirmed)
 

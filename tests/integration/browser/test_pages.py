@@ -69,6 +69,9 @@ def test_filter_is_cleared_and_gone_back_to(airflow_app: AirflowApp, visitor: Vi
     expect(name).to_have_value("")
     name.fill("tick")
     expect(page).to_have_url(re.compile("name=tick"))
+    expect(page.get_by_role("link", name="arrivals")).to_have_count(
+        0
+    )  # The page shows the filter, as a visitor sees it.
     page.go_back()
     expect(name).to_have_value("")
     page.go_back()

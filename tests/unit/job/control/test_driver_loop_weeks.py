@@ -142,6 +142,9 @@ class LongRunningDriver(SimulatedDriver):
 
 
 def footprint() -> Footprint:
+    for thread in threading.enumerate():
+        if thread.name == "long-operation":
+            thread.join()  # The operation has ended, but its thread may not.
     gc.collect()
     return Footprint(sys.getallocatedblocks(), psutil.Process().num_fds(), threading.active_count())
 
