@@ -38,7 +38,10 @@ def make_batch(make, monkeypatch):
 
 def test_declared_batch_is_left_to_spark_submit(make_batch, script):
     operator = make_batch(
-        conf={"spark.sql.shuffle.partitions": 4}, application_args=["--day", 1], env_vars={"DEPTH": 3}
+        conf={"spark.sql.shuffle.partitions": 4},
+        application_args=["--day", 1],
+        env_vars={"DEPTH": 3},
+        driver_class_path="/opt/driver.jar",
     )
     assert operator.execute({"ti": FakeInstance()}) == {"outcome": "FINISHED", "restarts": 0, "rescales": 0}
     submission = operator._batch
@@ -48,6 +51,7 @@ def test_declared_batch_is_left_to_spark_submit(make_batch, script):
     assert submission.batch.args == ("--day", "1")
     assert submission.batch.conf == {"spark.sql.shuffle.partitions": "4"}
     assert submission.batch.env == {"DEPTH": "3"}
+    assert submission.batch.dependencies.driver_class_path == "/opt/driver.jar"
 
 
 def test_run_of_the_task_is_the_parent_of_the_lineage_of_a_batch(make_batch, monkeypatch):
