@@ -5,9 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from airflow_adaptive.job.entry import unmanaged_script
+from airflow_adaptive.job.entry.launcher import launch
 from airflow_adaptive.job.protocol.failures import last_python_error
 from airflow_adaptive.runtime.staging import MAIN_PROGRAM, runtime_zip
 
@@ -92,3 +95,20 @@ def test_script_reads_secret_variables_and_reports_do_not_contain_their_values(r
     source = "import os\nfrom airflow_adaptive.job.protocol.failures import redact\nprint(redact('login ' + os.environ['DB_LOGIN']))\n"
     ran = run(source, DB_LOGIN="hush-hush", AIRFLOW_ADAPTIVE_SECRET_ENV='["DB_LOGIN", "GONE"]')
     assert (ran.returncode, ran.stdout) == (0, "login ***\n")
+
+
+@pytest.mark.parametrize(("source", "error"), [("", None), ("raise KeyError('gate')", "KeyError")])
+def test_script_that_has_started_a_query_ends_when_the_queries_end(tmp_path, monkeypatch, source, error):
+    """tests/integration/spark starts real queries."""
+    ends: list[str | None] = []
+
+    def finish(raised: BaseException | None) -> int:
+        ends.append(None if raised is None else type(raised).__name__)
+        return 7
+
+    monkeypatch.setattr(unmanaged_script, "install_hooks", lambda: SimpleNamespace(has_started=True, finish=finish))
+    script = tmp_path / "departures.py"
+    script.write_text(source)
+    with pytest.raises(SystemExit) as ended:
+        launch(script)
+    assert (ended.value.code, ends) == (7, [error])
