@@ -48,10 +48,11 @@ async def test_report_has_version_workers_slots_and_what_the_master_accepts() ->
 
 
 @pytest.mark.asyncio
-async def test_no_submission_of_the_test_can_start_a_driver() -> None:
+async def test_submissions_of_the_test_have_no_main_class_and_can_start_no_driver() -> None:
     master = Master()
     await result(master)
-    assert [body.get("mainClass") for body in master.bodies] == [None, None]
+    sent = [(body["action"], body.get("mainClass")) for body in master.bodies]
+    assert sent == [("CreateSubmissionRequest", None)] * 2
 
 
 @pytest.mark.parametrize(

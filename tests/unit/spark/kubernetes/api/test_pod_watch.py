@@ -213,6 +213,18 @@ async def test_an_error_of_the_program_does_not_end_the_watch(server: FakeApi) -
         await until(lambda: names(watch) == ["b"])
 
 
+async def test_an_error_without_a_message_is_named_by_its_class(
+    server: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def request(*_: Any, **__: Any) -> Any:
+        raise TimeoutError
+
+    monkeypatch.setattr(KubernetesApi, "request", request)
+    async with watching(server) as watch:
+        with pytest.raises(ClusterUnreachableError, match=r"cannot be watched: TimeoutError$"):
+            await watch.pods()
+
+
 async def test_no_task_remains_after_the_end(server: FakeApi) -> None:
     before = asyncio.all_tasks()
     async with watching(server) as watch:
