@@ -22,6 +22,12 @@ def test_job_of_a_mapped_task_has_keys_in_the_asset_of_its_fleet() -> None:
     assert job_asset(name) == JobAsset("adaptive://fleet/flights/stream", "departures:")
 
 
+def test_key_of_a_task_instance_is_readable() -> None:
+    """Messages name a task instance, and the attempt of a job begins with its key, so mapped task instances differ."""
+    assert str(TaskKey(dag_id="flights", task_id="stream", run_id="r")) == "flights/stream/r"
+    assert str(TaskKey(dag_id="flights", task_id="stream", run_id="r", map_index=0)) == "flights/stream[0]/r"
+
+
 def test_job_of_a_fleet_has_keys_and_xcoms_of_its_own(
     airflow: FakeComms,  # noqa: F811
     clock: ManualClock,  # noqa: F811
