@@ -20,7 +20,7 @@ from airflow_adaptive.launch.job_ports import job_directory, job_ports
 from airflow_adaptive.launch.loop_events import error_event, finished_event, recycle_event
 from airflow_adaptive.launch.process_resources import ProcessResources
 from airflow_adaptive.ports import ClusterRefusedError, ClusterUnreachableError, JobDirectory, JobDirectoryError
-from airflow_adaptive.runtime.journal.journal import SupersededError
+from airflow_adaptive.runtime.journal.journal import SupersededError, attempt_of
 from airflow_adaptive.runtime.loop import Loop, Ports, RunLimits
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.config.durations import format_duration
@@ -40,6 +40,12 @@ CANCEL_RETRY_INTERVAL = timedelta(seconds=10)
 FIRST_RESTART_DELAY = timedelta(seconds=1)
 MAX_RESTART_DELAY = timedelta(minutes=1)
 """Delay before a failed loop is restarted; each further failure doubles the delay. A loop that runs for longer resets the delay."""
+
+ATTEMPT_SEARCH_DEPTH = 20
+"""Number of journal documents among which an attempt searches for its own.
+
+The loop of another attempt writes fewer documents before this attempt notices.
+"""
 
 
 class NotCanceledError(Exception):
@@ -166,7 +172,7 @@ async def _kill_driver_of(spec: JobSpec, connections: ConnectionIds, base: str) 
     newest = await directory.newest()
     if newest is None:
         return
-    if spec.attempt in newest.earlier_attempts:
+    if await _was_taken_over(directory, spec.attempt):
         raise SupersededError(newest.number, newest.owner)
     driver = from_json(newest.scheduler).driver
     if driver is None:
@@ -228,12 +234,17 @@ async def cancel_until_ended(spec: JobSpec, connections: ConnectionIds, base: st
 async def cancel_job(spec: JobSpec, connections: ConnectionIds, base: str, task: TaskKey) -> None:
     """Take a job over and cancel it, within at most twice `KILL_GRACE`.
 
+    The job is left alone if another attempt has taken it over since.
+
     Raises:
-        SupersededError: another loop has taken the job over, or does so during the cancellation.
+        SupersededError: another loop takes the job over during the cancellation.
         NotCanceledError: the job has not ended in this time, for example because the job directory is not available.
     """
     options = replace(spec.options, stop_timeout=min(spec.options.stop_timeout, KILL_GRACE))
     async with job_ports(connections, base, spec.graph.job, task, retry_period=KILL_GRACE) as ports:
+        if await _was_taken_over(ports.directory, spec.attempt):
+            log.info("Another attempt runs job %s. The job is not canceled.", spec.graph.job)
+            return
         policy = advisor(spec.rescale_policy)  # The loop writes the state of the policy into the journal.
         loop = Loop(replace(spec, options=options), ports, advisor=policy)
         state = await loop.cancel()
@@ -241,6 +252,19 @@ async def cancel_job(spec: JobSpec, connections: ConnectionIds, base: str, task:
         cause = loop.last_error or f"its state is {state.name}"
         time = format_duration(2 * options.stop_timeout)
         raise NotCanceledError(f"job {spec.graph.job!r} has not ended within {time}: {cause}")
+
+
+async def _was_taken_over(directory: JobDirectory, attempt: str) -> bool:
+    """Return whether the journal contains a document of a later attempt.
+
+    An attempt that never wrote to the journal may take the job of an earlier attempt over.
+    """
+    try:
+        documents = await directory.history(ATTEMPT_SEARCH_DEPTH)
+    except JobDirectoryError:
+        return False  # The cancellation itself waits for the job directory.
+    is_own = [attempt_of(document.owner) == attempt for document in documents]
+    return any(is_own) and not is_own[-1]
 
 
 async def kill_driver(connections: ConnectionIds, driver: str) -> None:

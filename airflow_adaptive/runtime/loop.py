@@ -141,7 +141,7 @@ class Loop:
         self._resolver = RequirementsResolver(advisor)
         self._heartbeat = HeartbeatMonitor()
         self._lag_alerts = LagAlerts(spec.options.lag_alert_threshold)
-        self._journal = Journal(ports.directory, spec, self._resolver, self._heartbeat, self._lag_alerts)
+        self._journal = Journal(ports.directory, spec, self._resolver, self._heartbeat, self._lag_alerts, ports.store)
         if restart_reason is not None:
             text = f"the control loop failed and was restarted: {restart_reason}"
             self._journal.add_log_entry(Reason(ReasonCode.LOOP_RESTARTED, text))

@@ -169,7 +169,6 @@ class JournalDocument:
         requirements_resolver: snapshot of the requirements resolver: the active source of the requirements, the newest
             control requests and the memory of the rescale policy; empty while the requirements are the DAG's.
         lag_alerts: alerts about the lag, empty without an alert.
-        earlier_attempts: attempts from which later attempts took the job over, newest first. A loop of one of them must not claim the journal.
     """
 
     job: str
@@ -185,7 +184,6 @@ class JournalDocument:
     driver_heartbeat: dict[str, Any] = field(default_factory=dict)
     requirements_resolver: dict[str, Any] = field(default_factory=dict)
     lag_alerts: dict[str, Any] = field(default_factory=dict)
-    earlier_attempts: tuple[str, ...] = ()
     format: Count = FORMATS[0]
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from uuid import uuid4
 
 from airflow_adaptive.job.protocol.documents import DriverStatus, JournalDocument
-from airflow_adaptive.ports import JobDirectory, JobDirectoryError
+from airflow_adaptive.ports import JobDirectory, JobDirectoryError, JobStore
 from airflow_adaptive.runtime.driver_heartbeat import HeartbeatMonitor, current_driver_status
 from airflow_adaptive.runtime.journal.adoption import ENDING, adopted, created, started_again
 from airflow_adaptive.runtime.journal.history import History
@@ -37,10 +37,6 @@ _COMPACT_EVERY = 100
 MAX_CLAIMS = 100
 """How often a loop tries to claim the journal from another loop that continues to write. The other loop needs more calls to the storage for a
 document than this loop for a claim, so the claim succeeds after a few attempts."""
-
-
-MAX_EARLIER_ATTEMPTS = 10
-"""Number of attempts that a document names as earlier ones. A triggerer that was frozen starts a trigger late, and seldom after more attempts."""
 
 
 class SupersededError(Exception):
@@ -96,6 +92,7 @@ class Journal:
         resolver: RequirementsResolver | None = None,
         heartbeat: HeartbeatMonitor | None = None,
         lag_alerts: LagAlerts | None = None,
+        store: JobStore | None = None,
     ) -> None:
         """Create the journal of one loop; `open` reads it.
 
@@ -105,12 +102,14 @@ class Journal:
             resolver: resolver of the requirements; each document contains its snapshot, and `open` restores it.
             heartbeat: heartbeat of the driver; each document contains its snapshot, and `open` restores it.
             lag_alerts: alerts about the lag; each document contains their snapshot, and `open` restores them.
+            store: knows whether the task belongs to a later attempt; None if there is only one attempt.
         """
         self._directory = directory
         self._spec = spec
         self._resolver = resolver or RequirementsResolver()
         self._heartbeat = heartbeat or HeartbeatMonitor()
         self._lag_alerts = lag_alerts or LagAlerts(None)
+        self._store = store
         self._written_source: tuple[Any, ...] = ()
         self._owner = _token(spec.attempt)
         self._number = 0
@@ -121,8 +120,8 @@ class Journal:
         self._log_entries: deque[Reason] = deque()
         self._is_compaction_due = False
         self._inherits_end = False
-        self._claimed_attempts: tuple[str, ...] = ()
-        """Attempt of the document after which this loop claimed the journal, and the attempts before it, newest first."""
+        self._claimed_attempt = ""
+        """Attempt of the document after which this loop claimed the journal."""
         self._redeclared: Requirements | None = None
         self._nonce = uuid4().hex
         self._history = History(directory, spec.graph.job, spec.options.history_size)
@@ -158,8 +157,8 @@ class Journal:
     async def open(self, clock: datetime) -> SchedulerState:
         """Claim the journal and return the state of the job: adopted from an earlier loop, or created.
 
-        A loop that still runs the job may write once more in the meantime; this loop then claims the journal again. A loop of an earlier attempt
-        claims nothing: a triggerer that was frozen may start the trigger of a task that was cleared in the meantime.
+        A loop that still runs the job may write once more in the meantime; this loop then claims the journal again. It claims nothing from another
+        attempt if its task belongs to a later one: a triggerer that was frozen may start the trigger of a task that was cleared in the meantime.
 
         Args:
             clock: time of the clock, see `time`.
@@ -167,9 +166,11 @@ class Journal:
         Raises:
             JobDirectoryError: the directory cannot be used.
             SnapshotError: a newer version wrote the newest document.
-            SupersededError: another loop claimed the journal at the same moment, or a later attempt has taken the job over.
+            SupersededError: another loop claimed the journal at the same moment, or the task belongs to a later attempt.
         """
         newest = await self._directory.newest()
+        if newest is not None and await self._is_outdated(newest):
+            raise SupersededError(newest.number, newest.owner)
         status = None if newest is None else await self._directory.status()
         for _ in range(MAX_CLAIMS):
             try:
@@ -183,6 +184,14 @@ class Journal:
                     break
                 newest = lost.document
         raise await self._superseded()
+
+    async def _is_outdated(self, newest: JournalDocument) -> bool:
+        """Return whether another attempt wrote the newest document, and the task of this loop does not belong to its attempt any more.
+
+        The journal cannot tell: after a restore of Airflow's database, the earlier attempt is the current one.
+        """
+        is_own = attempt_of(newest.owner) == self._spec.attempt
+        return not is_own and self._store is not None and await self._store.has_later_attempt(self._spec.attempt)
 
     async def _newest_from(self, document: JournalDocument) -> JournalDocument:
         """Return the newest document, without a listing."""
@@ -212,17 +221,14 @@ class Journal:
     def _continue_journal(
         self, newest: JournalDocument, status: DriverStatus | None, clock: datetime
     ) -> SchedulerState:
-        """Return the state that the newest document contains, adapted to the deployment. Raises `SupersededError` if this attempt is an earlier one."""
-        if self._spec.attempt in newest.earlier_attempts:
-            raise SupersededError(newest.number, newest.owner)
+        """Return the state that the newest document contains, adapted to the deployment."""
         self._clock_offset = clock_offset(newest, clock)
         self._number, self._nonce = newest.number, newest.directive.nonce
         self._resolver.restore(newest.requirements_resolver)
         self._lag_alerts.restore(newest.lag_alerts)
         persisted = snapshot.from_json(newest.scheduler)
         state, self._redeclared = adopted(self._spec, persisted, is_policy_active=self._resolver.is_policy_active)
-        attempt = attempt_of(newest.owner)
-        self._claimed_attempts = (attempt, *newest.earlier_attempts)
+        attempt = self._claimed_attempt = attempt_of(newest.owner)
         self._inherits_end = attempt != self._spec.attempt and isinstance(state.current, ENDING)
         # An end remains the end of the earlier attempt: the next loop must not take it for the end of its own attempt.
         self._owner = _token(attempt if self._inherits_end else self._spec.attempt)
@@ -333,7 +339,7 @@ class Journal:
         While the journal contains the end of an earlier attempt, each loop that claims it writes under that attempt, so the other loop is
         a duplicate of this one.
         """
-        is_duplicate = self._inherits_end and attempt_of(owner) == self._claimed_attempts[0]
+        is_duplicate = self._inherits_end and attempt_of(owner) == self._claimed_attempt
         return SupersededError(number, owner, self._spec.attempt if is_duplicate else None)
 
     async def _append(self, step: Step, now: datetime, request: object = None) -> None:
@@ -350,14 +356,7 @@ class Journal:
                 return
         lag_alerts = self._lag_alerts.to_snapshot(entry for entry in self._log_entries if entry is not request)
         document = step_document(step, self._spec, self._nonce, self._resolver, self._heartbeat, lag_alerts)
-        earlier = tuple(attempt for attempt in self._claimed_attempts if attempt != attempt_of(self._owner))
-        document = replace(
-            document,
-            number=self._number + 1,
-            at=now.isoformat(),
-            owner=self._owner,
-            earlier_attempts=earlier[:MAX_EARLIER_ATTEMPTS],
-        )
+        document = replace(document, number=self._number + 1, at=now.isoformat(), owner=self._owner)
         self._unconfirmed = _Unconfirmed(document, now, self._resolver.source_identity, request)
         await self._confirm(self._unconfirmed)
 

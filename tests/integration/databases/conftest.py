@@ -21,6 +21,7 @@ EXECUTORS = {
     "frozen": "LocalExecutor",
     "failed_over": "LocalExecutor",
     "kept": "LocalExecutor",
+    "cleared": "LocalExecutor",
     "ended": "LocalExecutor",
     "later": "LocalExecutor",
     "upgraded": "LocalExecutor",

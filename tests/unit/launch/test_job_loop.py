@@ -20,7 +20,7 @@ from airflow_adaptive.launch.job_loop import NotCanceledError, cancel_job, cance
 from airflow_adaptive.launch.loop_events import deployed_spec
 from airflow_adaptive.launch.process_resources import ProcessResources
 from airflow_adaptive.ports import ClusterUnreachableError, ControlRequests, ForeignDirectoryError, JobDirectoryError
-from airflow_adaptive.runtime.journal.journal import SupersededError, attempt_of
+from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.runtime.loop import Ports, RunLimits
 from airflow_adaptive.scheduler.timeline import ReasonCode
 from airflow_adaptive.spark.connection_fields import AddressError
@@ -284,8 +284,7 @@ def test_driver_of_another_attempt_is_not_killed_after_the_execution_timeout(
 
     def take_over() -> None:
         newest = decode_journal(max(job.directory.journal.items())[1])
-        earlier = (attempt_of(newest.owner),)
-        document = replace(newest, number=newest.number + 1, owner="attempt-2#loop", earlier_attempts=earlier)
+        document = replace(newest, number=newest.number + 1, owner="attempt-2#loop")
         job.directory.journal[document.number] = encode_journal(document)
         opening.errors = [AddressError("connection 'spark_test' is not defined: add it")] * 100
 

@@ -5,6 +5,7 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from airflow.sdk.serde import deserialize, serialize
@@ -135,9 +136,10 @@ def test_job_of_a_task_that_airflow_will_create_again_is_left_alone(
     assert not (tmp_path / "job" / "journal").exists()
 
 
-async def claim(trigger: AdaptiveJobTrigger) -> None:
-    """The trigger's loop takes the job over, and is gone."""
-    directory = FsspecJobDirectory(Storage.at(trigger.base), "job")
+async def claim(airflow: FakeComms, trigger: AdaptiveJobTrigger) -> None:
+    """The trigger's loop takes the job over, and is gone. Its task belongs to its attempt."""
+    directory, xcoms = FsspecJobDirectory(Storage.at(trigger.base), "job"), airflow.xcoms
+    airflow.xcoms = {"attempt": trigger._job.attempt}
 
     async def is_claimed() -> bool:
         newest = await directory.newest()
@@ -147,6 +149,7 @@ async def claim(trigger: AdaptiveJobTrigger) -> None:
     await wait_until_async(is_claimed, 60, "the claim", 0.01)
     loop.cancel()
     await asyncio.wait({loop})
+    airflow.xcoms = xcoms
 
 
 def test_job_that_the_next_run_has_taken_over_is_left_alone(
@@ -155,8 +158,8 @@ def test_job_that_the_next_run_has_taken_over_is_left_alone(
     airflow.task_states, airflow.xcoms = {"r": {"t": "failed"}}, {"attempt": MINE}
 
     async def end() -> None:
-        await claim(make())
-        await claim(make(attempt="s/1"))
+        await claim(airflow, make())
+        await claim(airflow, make(attempt="s/1"))
         await make().on_kill()
 
     asyncio.run(end())
@@ -169,7 +172,7 @@ def test_job_that_an_earlier_attempt_left_is_canceled_by_one_that_never_began(
     airflow.task_states, airflow.xcoms = {"r": {"t": "failed"}}, {"attempt": MINE}
 
     async def end() -> None:
-        await claim(make(attempt="q/1"))
+        await claim(airflow, make(attempt="q/1"))
         await make().on_kill()
 
     asyncio.run(end())
@@ -218,16 +221,8 @@ def test_trigger_whose_duplicate_took_over_waits(
 ) -> None:
     monkeypatch.setattr(deferral, "MIN_DEFERRAL", timedelta(0))
     monkeypatch.setattr(adaptive_job, "STANDBY_DELAY", timedelta(0))
-    answers: list[SupersededError | dict[str, str]] = [SupersededError(7, f"{MINE}#duplicate"), {"status": "recycle"}]
-
-    async def loop(*_: Any) -> Any:
-        answer = answers.pop(0)
-        if isinstance(answer, SupersededError):
-            raise answer
-        return answer
-
+    loop = AsyncMock(side_effect=[SupersededError(7, f"{MINE}#duplicate"), {"status": "recycle"}])
     monkeypatch.setattr(adaptive_job, "run_job_loop", loop)
-
     assert asyncio.run(fire(make())) == {"status": "recycle"}
 
 
