@@ -19,7 +19,9 @@ from tests.support.databases.postgresql import PostgresqlServer
 from tests.support.databases.redis_server import RedisServer
 from tests.support.repository import ROOT
 
-REPLICA_NAMES: Final = ("api-server-1", "scheduler-1", "scheduler-2", "triggerer-1", "triggerer-2", "dag-processor-1")
+API_SERVER: Final = "api-server-1"
+
+REPLICA_NAMES: Final = (API_SERVER, "scheduler-1", "scheduler-2", "triggerer-1", "triggerer-2", "dag-processor-1")
 
 CELERY_WORKER: Final = "celery-worker"
 
@@ -115,10 +117,15 @@ class ReplicatedAirflow(AirflowUnderTest):
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """No component of Airflow runs during the block, except for the Celery worker, which waits for tasks."""
+        """No component of Airflow runs during the block, except for the Celery worker, which waits for tasks.
+
+        The API server starts first: Airflow fails a task if the API server does not answer its first requests.
+        """
         for name in REPLICA_NAMES:
             self.kill_replica(name)
         yield
+        self._spawn_replica(API_SERVER)
+        self._wait_until_healthy(Component.API_SERVER)
         self.restore()
 
     @contextmanager
