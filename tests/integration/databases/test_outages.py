@@ -40,11 +40,13 @@ class Requests:
 
     Attributes:
         accepted: upper bounds of the requests with a 2xx response.
-        refused: number of the other responses of each status; 0 counts the requests without a response.
+        unanswered: upper bounds of the requests without a response. Airflow may store such a request, also after a later one.
+        refused: number of the other responses of each status.
     """
 
     def __init__(self, airflow: ReplicatedAirflow, job: str) -> None:
         self.accepted: list[int] = []
+        self.unanswered: list[int] = []
         self.refused: Counter[int] = Counter()
         self._url = f"{airflow.url}{API}/{job}/resource-requirements"
         self._headers = dict(airflow.api._client.headers)
@@ -73,7 +75,7 @@ class Requests:
         try:
             response = httpx.put(self._url, **body, timeout=REQUEST_TIMEOUT_S, trust_env=False)
         except httpx.TransportError:
-            self.refused[0] += 1
+            self.unanswered.append(upper)
             return
         if response.is_success:
             self.accepted.append(upper)
@@ -118,10 +120,9 @@ def test_job_continues_and_no_accepted_request_is_lost(
             wait_until(lambda: rows(folder) == 5, OUTAGE_S, "the rows of the outage")
             wait_until(lambda: time.monotonic() > ends_s, 2 * OUTAGE_S, "the end of the outage")
         wait_until(lambda: len(requests.accepted) > before + 1, RECOVERY_S, "an accepted request after the outage")
-    wait_until(
-        lambda: requested_upper(airflow, outage) == requests.accepted[-1], RECOVERY_S, "the last accepted request"
-    )
-    assert set(requests.refused) <= {0, 503}
+    newest = {requests.accepted[-1], *requests.unanswered}
+    wait_until(lambda: requested_upper(airflow, outage) in newest, RECOVERY_S, "the last accepted request")
+    assert set(requests.refused) <= {503}
     audited = airflow.rows(AUDITED.format(job=outage))[0].count
     assert audited >= len(requests.accepted)
     airflow.api._request("POST", f"{API}/{outage}/suspend", {})
