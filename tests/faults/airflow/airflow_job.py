@@ -97,7 +97,12 @@ class AirflowJob(JobUnderFault):
         hidden.rename(file)
 
     def start(self, dag: str = "") -> str:
-        """Start a run of a DAG as soon as Airflow knows it."""
+        """Start a run of a DAG as soon as Airflow knows it.
+
+        Airflow's scheduler ends if a DAG run is deleted while the scheduler reads it (`ObjectDeletedError`,
+        `StaleDataError`), so it may not run after a test that deletes a DAG or a run.
+        """
+        self.airflow.restart_if_ended(Component.SCHEDULER)
         self.dag = dag or self.dag
         self.wait_for(f"DAG {self.dag}", lambda: self.airflow.api.has_dag(self.dag))
         self.run_id = self.airflow.api.trigger(self.dag)
@@ -222,10 +227,7 @@ class AirflowJob(JobUnderFault):
         return self.outcome()
 
     def remove(self) -> None:
-        """Remove the DAGs, and with them what a failed test has left.
-
-        Airflow's scheduler ends when a run is deleted that it is just about to end (`StaleDataError`).
-        """
+        """Remove the DAGs, and with them what a failed test has left."""
         with suppress(TimeoutError):
             wait_until(self._runs_have_ended, LAST_WORDS_S, "the end of all runs")
         for file in self.dags.glob(f"{self.job}*.py"):

@@ -114,6 +114,15 @@ class AirflowUnderTest(LocalAirflow):
         self._spawn(component)
         self._wait_until_healthy(component)
 
+    def restart_if_ended(self, component: Component) -> None:
+        """Start a component again if it has ended, as its process manager does in production.
+
+        Raises:
+            LocalAirflowError: the component does not start. The message contains the end of the component's log.
+        """
+        if self._process(component).poll() is not None:
+            self.restart(component)
+
     def _process(self, component: Component) -> subprocess.Popen[bytes]:
         try:
             return self._processes[component]
