@@ -86,7 +86,7 @@ class TestRunningAirflow:
             airflow.api.set_asset_state("unknown", "desired_state", {"value": "suspended"})
 
     def test_login_without_the_password_is_rejected(self, airflow: AirflowUnderTest) -> None:
-        assert httpx.get(f"{airflow.url}/api/v2/dags").status_code == 401
+        assert httpx.get(f"{airflow.url}/api/v2/dags", timeout=TIMEOUT_S).status_code == 401
         with pytest.raises(httpx.HTTPStatusError, match="401"):
             AirflowApi.log_in(airflow.url, "admin", "guessed")
 

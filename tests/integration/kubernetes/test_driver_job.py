@@ -72,7 +72,7 @@ async def check_log_pages(client: Client, team: Namespace, submission_id: str) -
     page = f"https://logs.example.com/{team.name}/{pod}"
     assert (await client.snapshot()).log_pages == {submission_id: LogPages(stdout=page, stderr=page)}
     address = team.api.get(team.path("pods", pod))["status"]["podIP"]
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with httpx.AsyncClient(timeout=TIMEOUT_S, trust_env=False) as http:
 
         async def has_link() -> bool:
             executors = (await http.get(f"http://{address}:4040/api/v1/applications/{pod}/executors")).json()
