@@ -528,16 +528,16 @@ class AdaptiveSparkOperator(BaseOperator):
         self._event = event
         driver = self._abandoned_driver(context, event)
         if event["status"] == "finished":
-            requested = self._withdraw_request()
-            if event["outcome"] == Outcome.SUSPENDED and requested is DesiredState.RUNNING:
+            is_resumed = self._withdraw_request()
+            if event["outcome"] == Outcome.SUSPENDED and is_resumed:
                 self.log.info("Job %r was resumed before Airflow knew its suspension, and starts again.", self.job)
                 return self._run_job(context)
         if event.get("outcome") != Outcome.FINISHED:
             self.outlets = []  # Airflow emits an event for each outlet of a task that succeeds, and the job has not finished its data.
         return task_result(self.job, event, self.execution_timeout, driver, OnSuspend(str(self.on_suspend).lower()))
 
-    def _withdraw_request(self) -> DesiredState | None:
-        """Withdraw the fulfilled request and return it, because a user who clears the task wants the job to run; None if Airflow does not answer.
+    def _withdraw_request(self) -> bool:
+        """Withdraw the fulfilled request, because a user who clears the task wants the job to run; return whether a user has resumed the job.
 
         An error must not fail the task: the next try would run a job that has ended.
         """
@@ -545,7 +545,7 @@ class AdaptiveSparkOperator(BaseOperator):
             return withdraw_desired_state(self._name)
         except AirflowRuntimeError as error:
             self.log.warning("The desired state of job %r was not withdrawn: %s", self.job, error)
-            return None
+            return False
 
     def _abandoned_driver(self, context: Context, event: Mapping[str, Any]) -> str:
         """Return what happened to a driver whose loop has failed. After the last try, kill the driver."""

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from airflow_adaptive.ports import ControlRequests, DesiredState
+from airflow_adaptive.ports import ControlRequests, DesiredState, Requester
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.once_logger import OnceLogger
 from airflow_adaptive.runtime.requirements.control_requests import (
@@ -19,6 +19,7 @@ from airflow_adaptive.runtime.requirements.control_requests import (
     ControlRequest,
     decode,
     decode_desired_state,
+    decode_requester,
     validate,
     withdrawn,
 )
@@ -114,12 +115,16 @@ def requested_desired_state(job: str) -> DesiredState | None:
     return decode_desired_state(job_asset(job).store.get(DESIRED_STATE))
 
 
-def withdraw_desired_state(job: str) -> DesiredState | None:
-    """Replace the request for a desired state by a document that contains only the requester, and return the withdrawn request.
+def withdraw_desired_state(job: str) -> bool:
+    """Replace the request for a desired state by a document that contains only the requester.
 
     The document is not deleted, because a missing document means that Airflow emptied the store.
+
+    Returns:
+        Whether a user has resumed the job. The request that the task itself makes at its start resumes nothing: after the restoration of
+        a backup, it stands in place of the request that suspended the job.
     """
     store = job_asset(job).store
     document = store.get(DESIRED_STATE)
     store.set(DESIRED_STATE, withdrawn(document))
-    return decode_desired_state(document)
+    return decode_desired_state(document) is DesiredState.RUNNING and decode_requester(document) != Requester()

@@ -87,11 +87,17 @@ def test_desired_state_is_taken_back_when_the_jobs_end_is_reported(make, airflow
 
 def test_job_that_was_resumed_before_its_suspension_was_published_starts_again(make, airflow):
     """The user reads that the job runs, although the journal already contains its end, and requests that the job runs."""
-    airflow.asset_states = {"desired_state": {"value": "running"}}
+    airflow.asset_states = {"desired_state": {"value": "running", "by": "alice", "via": "REST"}}
     instance = FakeInstance()
     trigger = deferral(make(on_suspend="fail").execute_complete, {"ti": instance}, ENDED | {"outcome": "SUSPENDED"})
-    assert airflow.requests == {"desired_state": "running"}
-    assert instance.pushed["attempt"] == trigger.spec["attempt"]
+    assert (airflow.requests, instance.pushed["attempt"]) == ({"desired_state": "running"}, trigger.spec["attempt"])
+
+
+def test_suspended_job_does_not_start_again_because_of_the_request_of_its_own_task(make, airflow):
+    """A backup of Airflow's database is restored. It contains the request of the task at its start, and not the later request of the user."""
+    deferral(make().execute, {"ti": FakeInstance()})
+    result = make().execute_complete({"ti": FakeInstance()}, ENDED | {"outcome": "SUSPENDED"})
+    assert (result["outcome"], airflow.requests) == ("SUSPENDED", {"desired_state": None})
 
 
 def test_recycled_trigger_goes_on_with_attempt_and_deadline(make, airflow, tmp_path):
@@ -390,6 +396,5 @@ def test_error_before_there_was_a_driver_kills_nothing(make, kills):
 @pytest.mark.parametrize(("outcome", "is_emitted"), [("FINISHED", True), ("SUSPENDED", False)])
 def test_only_a_job_that_finished_emits_asset_events(make, airflow, outcome, is_emitted):
     operator = make(outlets=[Asset("out")])
-    event = {"status": "finished", "outcome": outcome, "restarts": 0, "rescales": 0}
-    operator.execute_complete({"ti": FakeInstance()}, event)
+    operator.execute_complete({"ti": FakeInstance()}, ENDED | {"outcome": outcome})
     assert operator.outlets == ([Asset("out"), Asset("adaptive://job/departures")] if is_emitted else [])

@@ -78,7 +78,7 @@ def test_reader_does_not_restore_a_withdrawn_desired_state(monkeypatch: pytest.M
     reader = ControlRequestReader(job_asset("departures").store)
     request_desired_state("departures", DesiredState.SUSPENDED)
     reader.accept(reader.read()[0])
-    assert withdraw_desired_state("departures") is DesiredState.SUSPENDED
+    withdraw_desired_state("departures")
     documents, is_emptied = reader.read()
     reader.accept(documents)
     assert not is_emptied
@@ -103,6 +103,24 @@ def test_withdrawn_desired_state_names_its_requester(monkeypatch: pytest.MonkeyP
     validate(DESIRED_STATE, documents[DESIRED_STATE])
     reader.accept(documents)
     assert reader.requests.desired_state is DesiredState.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("request_", "is_resumed"),
+    [
+        (ControlRequest(key=DESIRED_STATE, value="running", requester=ALICE), True),
+        (ControlRequest(key=DESIRED_STATE, value="running", requester=Requester(via="REST")), True),
+        (ControlRequest(key=DESIRED_STATE, value="running"), False),
+        (ControlRequest(key=DESIRED_STATE, value="suspended", requester=ALICE), False),
+    ],
+)
+def test_only_a_user_resumes_a_job_before_its_end_is_reported(
+    monkeypatch: pytest.MonkeyPatch, request_: ControlRequest, is_resumed: bool
+) -> None:
+    FakeComms.install(monkeypatch)
+    store_request("departures", request_)
+    assert withdraw_desired_state("departures") is is_resumed
+    assert not withdraw_desired_state("departures")
 
 
 @pytest.mark.parametrize("document", [7, "value", ["value"], {}, {"by": "alice"}, {"value": "stop"}])
