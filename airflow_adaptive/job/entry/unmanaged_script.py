@@ -33,6 +33,7 @@ from airflow_adaptive.job.protocol.documents import Action, Directive, DriverSta
 from airflow_adaptive.job.protocol.failures import report_build_failure, report_exception
 from airflow_adaptive.job.queries.script_queries import ScriptQueries, ScriptStoppedError
 from airflow_adaptive.job.queries.writers import AdaptiveJobError, query_name
+from airflow_adaptive.job.state.checkpoint import Checkpoint
 
 log = logging.getLogger(__name__)
 
@@ -112,13 +113,21 @@ class UnmanagedScript:
     def _on_start(self, start: Callable[..., Any], writer: DataStreamWriter, *args: Any, **options: Any) -> Any:
         if self._hooks_disabled:
             return start(writer, *args, **options)
-        without = _label_without_checkpoint(writer, options)
+        checkpoint = _checkpoint_location(writer, options)
+        without = "" if checkpoint else _label(writer, options)
         with self._lock:
             queries = self._queries or self._start_control_loop(writer, without)
             if without not in self._warned:
                 log.warning("%s %s", without, NO_CHECKPOINT)
             self._warned.add(without)
-        return queries.start_query(lambda: start(writer, *args, **options))
+
+        def begin() -> StreamingQuery:
+            if checkpoint:
+                Checkpoint(writer._spark, checkpoint).remove_partial_offsets()
+            query: StreamingQuery = start(writer, *args, **options)
+            return query
+
+        return queries.start_query(begin)
 
     def _on_await(self, wait: Callable[..., Any], *args: Any, **options: Any) -> Any:
         try:
@@ -235,11 +244,16 @@ def _replacement(original: Callable[..., Any], around: Callable[..., Any]) -> Ca
     return call
 
 
-def _label_without_checkpoint(writer: DataStreamWriter, options: dict[str, Any]) -> str:
-    """Return a label for a query that is started without a checkpoint location, or "" if it has one."""
+def _checkpoint_location(writer: DataStreamWriter, options: dict[str, Any]) -> str | None:
+    """Return the URI of the checkpoint of a query, or None if Spark creates a new checkpoint for each start."""
     given = options.get(CHECKPOINT_OPTION) or writer_option(writer, CHECKPOINT_OPTION)
-    if given or writer._spark.conf.get(CHECKPOINT_CONF, None):
-        return ""
+    if given:
+        return str(given)
+    root, name = writer._spark.conf.get(CHECKPOINT_CONF, None), options.get("queryName") or query_name(writer)
+    return f"{root}/{name}" if root and name else None
+
+
+def _label(writer: DataStreamWriter, options: dict[str, Any]) -> str:
     name = options.get("queryName") or query_name(writer)
     return f"query {name!r}" if name else "a query without a name"
 

@@ -1,12 +1,14 @@
-"""Reads a query's checkpoint with Spark's own readers, without changes.
+"""Reads a query's checkpoint with Spark's own readers, and removes what a killed driver left of a first batch.
 
-The module uses the JVM: `OffsetSeqLog` and `CommitLog` of `org.apache.spark.sql.execution.streaming.checkpointing`, and
-`StateMetadataPartitionReader` of `org.apache.spark.sql.execution.datasources.v2.state.metadata`, the same in Spark 4.2
-and 4.3. The readers reject the files of a newer Spark version.
+The module uses the JVM: `OffsetSeqLog`, `CommitLog` and `CheckpointFileManager` of
+`org.apache.spark.sql.execution.streaming.checkpointing`, and `StateMetadataPartitionReader` of
+`org.apache.spark.sql.execution.datasources.v2.state.metadata`, the same in Spark 4.2 and 4.3. The readers reject the
+files of a newer Spark version.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,6 +22,9 @@ METADATA: Final = "org.apache.spark.sql.execution.datasources.v2.state.metadata.
 
 PARTITIONS: Final = "spark.sql.shuffle.partitions"
 """Name under which a checkpoint keeps the number of state partitions, independent of the session."""
+
+PARTIAL_OFFSETS: Final = re.compile(r"\.0\..+\.tmp")
+"""Temporary file of the offsets of the first batch (`CheckpointFileManager.generateTempPath`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +85,7 @@ class Checkpoint:
     @property
     def has_escaped_path(self) -> bool:
         """Whether the path differs from its URI. The readers of state escape such a path twice and do not find it."""
-        return str(java_class(self._spark, "org.apache.hadoop.fs.Path")(self.uri).toUri()) != self.uri
+        return str(self._path(self.uri).toUri()) != self.uri
 
     def head(self) -> CheckpointHead | None:
         """Return the position of the query, or None before its first batch. Raises the exceptions of Spark."""
@@ -100,8 +105,7 @@ class Checkpoint:
 
         Raises the exceptions of Spark.
         """
-        conf = self._spark._jsparkSession.sessionState().newHadoopConf()
-        serializable = java_class(self._spark, "org.apache.spark.util.SerializableConfiguration")(conf)
+        serializable = java_class(self._spark, "org.apache.spark.util.SerializableConfiguration")(self._hadoop_conf())
         reader = java_class(self._spark, METADATA)(self.uri, serializable, batch)
         return [store for operator in reader.allOperatorStateMetadata() for store in _stores(operator)]
 
@@ -111,6 +115,28 @@ class Checkpoint:
         See `spark.sql.streaming.stateStore.checkpointFormatVersion`.
         """
         return 2 if self._log("CommitLog", "commits").get(batch).get().stateUniqueIds().isDefined() else 1
+
+    def remove_partial_offsets(self) -> None:
+        """Remove what a driver left that was killed while it logged the offsets of the first batch.
+
+        Spark writes the offsets to a temporary file and renames it. It does not start a query whose offset log has a
+        file but no offsets (`spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart`, SPARK-53103). All other files
+        remain, so that Spark still rejects the checkpoint of another query.
+
+        Raises the exceptions of Spark and Hadoop.
+        """
+        folder = self._path(f"{self.uri}/offsets")
+        files = java_class(self._spark, f"{LOGS}.CheckpointFileManager").create(folder, self._hadoop_conf())
+        found = [entry.getPath() for entry in files.list(folder)] if files.exists(folder) else []
+        for path in found:
+            if PARTIAL_OFFSETS.fullmatch(path.getName()):
+                files.delete(path)
+
+    def _hadoop_conf(self) -> Any:
+        return self._spark._jsparkSession.sessionState().newHadoopConf()
+
+    def _path(self, uri: str) -> Any:
+        return java_class(self._spark, "org.apache.hadoop.fs.Path")(uri)
 
     def _log(self, kind: str, folder: str) -> Any:
         read_only = True

@@ -134,6 +134,7 @@ class CheckpointRepartitioner:
         with _explaining_version_errors(checkpoint):
             head = found.head()
             if head is None:
+                found.remove_partial_offsets()
                 return
             if head.unfinished_repartition is not None:
                 self._require_possible(found, head, head.unfinished_repartition)

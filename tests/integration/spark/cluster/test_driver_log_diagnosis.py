@@ -22,7 +22,7 @@ TIMEOUT_S = 90.0
 MEMORY_MB = 512
 
 CASES = {
-    "does_not_import": ({}, "ModuleNotFoundError: No module named 'airports' (does_not_import.py:1): install it"),
+    "does_not_import": ({}, "ModuleNotFoundError: No module named 'airports' (does_not_import.py:1): install the"),
     "no_python": ({"PYSPARK_PYTHON": "/no/python3"}, "Python is missing on worker 127.0.0.1:"),
     "no_java": ({"JAVA_HOME": "/no/java"}, "Java is missing on worker 127.0.0.1:"),
 }

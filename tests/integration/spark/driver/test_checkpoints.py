@@ -72,6 +72,19 @@ def test_job_goes_on_from_a_checkpoint_that_was_copied_into_its_directory(
     assert query.input_rows == 2
 
 
+def test_job_starts_after_a_driver_that_was_killed_while_it_logged_the_first_offsets(
+    spark_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    spark_cluster.add_worker(cores=2, memory_mb=1024)
+    (tmp_path / "input").mkdir()
+    (tmp_path / "input" / "1.txt").write_text("one\n")
+    offsets = tmp_path / "jobs" / "first" / "checkpoints" / "first" / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / ".0.489fa5fc-87a7-41a7-b070-d489cf31fbb9.tmp").touch()
+    run(spark_cluster, tmp_path, "first", code=1)
+    assert output(tmp_path) == {"code": 1, "rows": {"one": 1}}
+
+
 def output(folder: Path) -> Any:
     return json.loads((folder / "output.json").read_text())
 

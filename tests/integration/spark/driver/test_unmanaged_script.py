@@ -97,7 +97,10 @@ def wait_written(driver: DriverOnCluster, rows: Input) -> None:
     def all_rows() -> bool:
         return (driver.root / "out" / "_spark_metadata").is_dir() and written(driver) == rows.ids
 
-    wait_until(all_rows, TIMEOUT_S, "all rows")
+    try:
+        wait_until(all_rows, TIMEOUT_S, "all rows")
+    except TimeoutError as error:
+        raise AssertionError(f"{error}; {written(driver)}; {driver.status()}\n{driver.output()}") from error
 
 
 def wait_running(driver: DriverOnCluster, version: int) -> DriverStatus:
@@ -162,6 +165,18 @@ def test_new_driver_goes_on_from_the_checkpoint_after_a_kill_and_after_a_suspens
 
     rows.write(3)
     next_driver(driver, 3)
+    wait_written(driver, rows)
+
+
+@pytest.mark.long
+def test_query_starts_after_a_driver_that_was_killed_while_it_logged_the_first_offsets(
+    driver: DriverOnCluster, rows: Input
+) -> None:
+    partial = driver.root / "checkpoint" / "offsets" / ".0.489fa5fc-87a7-41a7-b070-d489cf31fbb9.tmp"
+    partial.parent.mkdir(parents=True)
+    partial.touch()
+    rows.write(1)
+    begin(driver, ORDINARY)
     wait_written(driver, rows)
 
 

@@ -19,6 +19,7 @@ from airflow_adaptive.job.protocol.conf import NotSubmittedError
 from airflow_adaptive.job.protocol.documents import Action, DriverState, FailureReport
 from airflow_adaptive.job.queries.script_queries import ScriptQueries, ScriptStoppedError
 from airflow_adaptive.job.queries.writers import AdaptiveJobError
+from airflow_adaptive.job.state.checkpoint import Checkpoint
 from tests.support.driver.fake_spark import Query, Spark, Stream
 from tests.support.driver.simulated_driver import directive, plan
 
@@ -85,6 +86,7 @@ class ScriptProcess:
     def __init__(self, drivers: list[Driver]) -> None:
         self.spark = Session()
         self.exits: list[int] = []
+        self.cleaned: list[str] = []
         self.exited = threading.Event()
         self.script = UnmanagedScript(self.exit)
         self.drivers = drivers
@@ -136,6 +138,7 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptProcess]:
     for owner, name, original in originals:
         monkeypatch.setattr(owner, name, original)
     made = ScriptProcess(drivers)
+    monkeypatch.setattr(Checkpoint, "remove_partial_offsets", lambda found: made.cleaned.append(found.uri))
     made.script.install_hooks()
     yield made
     for one in drivers:
@@ -169,6 +172,24 @@ def test_checkpoint_location_of_the_session_counts(process):
     process.spark.set("spark.sql.streaming.checkpointLocation", "file:///checkpoints")
     process.starts(checkpointLocation="")
     assert process.driver.notice == NOTE
+    assert process.cleaned == ["file:///checkpoints/daily"]
+
+
+def test_checkpoint_location_of_the_session_does_not_count_for_a_query_without_a_name(process):
+    process.spark.set("spark.sql.streaming.checkpointLocation", "file:///checkpoints")
+    process.starts(checkpointLocation="", queryName="")
+    assert process.driver.notice == f"{NOTE}; a query without a name {NO_CHECKPOINT}"
+    assert process.cleaned == []
+
+
+def test_partial_offsets_are_removed_when_the_driver_permits_the_query(process):
+    process.starts()
+    assert process.cleaned == ["file:///c"]
+    process.ends(DriverState.STOPPED)
+    process.script._loop.join(TIMEOUT_S)
+    with pytest.raises(ScriptStoppedError):
+        process.starts()
+    assert process.cleaned == ["file:///c"]
 
 
 def test_script_with_an_adaptive_job_keeps_its_calls(process):

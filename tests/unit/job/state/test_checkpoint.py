@@ -1,4 +1,4 @@
-"""A checkpoint is read through Spark's readers, which are replaced by the content of a checkpoint in memory."""
+"""A checkpoint is accessed through Spark's classes, which are replaced by the content of a checkpoint in memory."""
 
 from __future__ import annotations
 
@@ -15,6 +15,19 @@ from tests.support.driver.fake_spark import Maybe
 URI = "file:///jobs/flights/checkpoints/departures"
 
 
+@dataclass(frozen=True)
+class Path:
+    """In place of `org.apache.hadoop.fs.Path`."""
+
+    uri: str
+
+    def toUri(self) -> str:
+        return quote(self.uri, safe=":/%")
+
+    def getName(self) -> str:
+        return self.uri.rpartition("/")[2]
+
+
 @dataclass
 class Written:
     """The content of a checkpoint.
@@ -23,19 +36,22 @@ class Written:
         offsets: number of state partitions by batch that began; None if the batch stored none.
         commits: batches that were committed, and whether the commit names the state stores (format 2).
         stores: names of the state stores by operator, with the operator's name.
+        files: names of the files of the offset log, None if it has no folder.
     """
 
     offsets: dict[int, int | None] = field(default_factory=dict)
     commits: dict[int, bool] = field(default_factory=dict)
     stores: dict[tuple[int, str], list[str]] = field(default_factory=dict)
+    files: list[str] | None = None
 
     def read(self, uri: str = URI) -> Checkpoint:
         classes = {
             f"{LOGS}.OffsetSeqLog": self.offset_log,
             f"{LOGS}.CommitLog": self.commit_log,
+            f"{LOGS}.CheckpointFileManager": SimpleNamespace(create=self.file_manager),
             METADATA: self.metadata_reader,
             "org.apache.spark.util.SerializableConfiguration": lambda conf: conf,
-            "org.apache.hadoop.fs.Path": lambda path: SimpleNamespace(toUri=lambda: quote(path, safe=":/%")),
+            "org.apache.hadoop.fs.Path": Path,
         }
         session = SimpleNamespace(sessionState=lambda: SimpleNamespace(newHadoopConf=lambda: "conf"))
         spark: Any = SimpleNamespace(_jvm=SimpleNamespace(**classes), _jsparkSession=session)
@@ -59,6 +75,18 @@ class Written:
             getLatestBatchId=lambda: Maybe(max(self.commits, default=None)),
             get=lambda batch: Maybe(SimpleNamespace(stateUniqueIds=lambda: Maybe(self.commits[batch] or None))),
         )
+
+    def file_manager(self, folder: Path, conf: str) -> Any:
+        assert (folder.uri, conf) == (f"{URI}/offsets", "conf")
+        return SimpleNamespace(
+            exists=lambda path: path is folder and self.files is not None,
+            list=lambda path: [self.file(path, name) for name in self.files or ()],
+            delete=lambda path: (self.files or []).remove(path.getName()),
+        )
+
+    def file(self, folder: Path, name: str) -> Any:
+        assert self.files is not None, "Spark raises for a folder that does not exist"
+        return SimpleNamespace(getPath=lambda: Path(f"{folder.uri}/{name}"))
 
     def metadata_reader(self, uri: str, conf: str, batch: int) -> Any:
         assert (uri, conf, batch) == (URI, "conf", max(self.commits))
@@ -114,3 +142,22 @@ def test_format_is_2_if_the_commit_names_the_state_stores(names_stores: bool, ve
 @pytest.mark.parametrize(("name", "escaped"), [("departures", False), ("depart ures", True), ("ab%C3%BC", False)])
 def test_path_is_escaped_if_its_uri_differs(name: str, escaped: bool):
     assert Written().read(f"file:///jobs/{name}").has_escaped_path is escaped
+
+
+TEMPORARY = ".0.489fa5fc-87a7-41a7-b070-d489cf31fbb9.tmp"
+
+
+@pytest.mark.parametrize(
+    ("files", "left"),
+    [
+        (None, None),
+        ([], []),
+        ([TEMPORARY, TEMPORARY.replace("489", "490")], []),
+        ([TEMPORARY, ".7.489fa5fc.tmp", "notes.0.1.tmp", "0"], [".7.489fa5fc.tmp", "notes.0.1.tmp", "0"]),
+    ],
+    ids=["no log", "empty log", "killed in the first batch", "files of another origin"],
+)
+def test_only_temporary_files_of_the_first_offsets_are_removed(files: list[str] | None, left: list[str] | None):
+    written = Written(files=files)
+    written.read().remove_partial_offsets()
+    assert written.files == left
