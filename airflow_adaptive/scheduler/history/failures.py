@@ -25,7 +25,11 @@ from airflow_adaptive.scheduler.state_transitions.steps import Step
 MAX_CONCURRENT = 16
 """Number of concurrent failures that a record keeps at most; the first ones are kept."""
 
-MAX_MESSAGE_CHARACTERS = 300
+CUT = " ..."
+"""End of a text that was shortened."""
+
+MAX_MESSAGE_CHARACTERS = 1000
+MAX_CONCURRENT_CHARACTERS = 300
 MAX_CAUSES = 8
 """Limits, because every snapshot contains the history; the decisions in the journal have the complete messages."""
 
@@ -110,26 +114,29 @@ def _with_decision(record: FailureRecord, before: SchedulerState, step: Step) ->
 
 
 def _with_concurrent(record: FailureRecord, reported: Failure | None) -> FailureRecord:
-    known = (record.failure, *record.concurrent)
-    if reported is None or _bounded(reported) in known:
+    if reported is None or _bounded(reported) == record.failure:
         return record
-    return replace(record, concurrent=(*record.concurrent, _bounded(reported))[:MAX_CONCURRENT])
+    added = _bounded(reported, MAX_CONCURRENT_CHARACTERS)
+    if added in record.concurrent:
+        return record
+    return replace(record, concurrent=(*record.concurrent, added)[:MAX_CONCURRENT])
 
 
 def _decision(step: Step, failure: Failure) -> str:
     """Return the reason of the step without the summary of the failure."""
     reason = "" if step.decision is None else step.decision.reason
     reported = reason.replace(failure.summary, "").strip(" :;")
-    return "the job fails" if reported in ("", failure.message) else _shortened(reported)
+    return "the job fails" if reported in ("", failure.message) else shortened(reported, MAX_MESSAGE_CHARACTERS)
 
 
-def _bounded(failure: Failure) -> Failure:
-    return replace(failure, message=_shortened(failure.message), causes=failure.causes[:MAX_CAUSES])
+def _bounded(failure: Failure, limit: int = MAX_MESSAGE_CHARACTERS) -> Failure:
+    return replace(failure, message=shortened(failure.message, limit), causes=failure.causes[:MAX_CAUSES])
 
 
-def _shortened(text: str) -> str:
-    """Return the text, without its middle if the text is long."""
-    if len(text) <= MAX_MESSAGE_CHARACTERS:
+def shortened(text: str, limit: int) -> str:
+    """Return a text of at most `limit` characters: the beginning of a longer text, up to the end of a word."""
+    if len(text) <= limit:
         return text
-    half = MAX_MESSAGE_CHARACTERS // 2 - 3
-    return f"{text[:half]} ... {text[-half:]}"
+    beginning = text[: limit - len(CUT)]
+    words = beginning.rpartition(" ")[0]
+    return f"{words if len(words) > limit / 2 else beginning}{CUT}"

@@ -10,6 +10,7 @@ from airflow_adaptive.job.protocol.failures import (
     MAX_MESSAGE_CHARACTERS,
     ChainedError,
     last_python_error,
+    python_errors,
     redact,
     report_build_failure,
     report_chain,
@@ -132,8 +133,152 @@ def test_an_exception_of_spark_in_a_function_of_foreach_batch_keeps_its_conditio
     ]
     report = report_chain(chain, "q")
     assert report.error_class == "KAFKA_DATA_LOSS.START_OFFSET_RESET"
-    assert report.message == f"[KAFKA_DATA_LOSS.START_OFFSET_RESET] {reason}"
-    assert report.causes[-2:] == ("py4j.protocol.Py4JJavaError", KAFKA_ERROR)
+    assert report.message == f"[KAFKA_DATA_LOSS.START_OFFSET_RESET] {reason} (job.py:12)"
+    assert report.causes[-3:] == ("py4j.protocol.Py4JJavaError", "org.apache.spark.SparkException", KAFKA_ERROR)
+
+
+STAGE = (
+    "Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times, most recent failure: Lost task 0.3 in stage 3.0 (TID 7) "
+    "(10.0.0.5 executor 1): {cause}\n\nDriver stacktrace:"
+)
+SPARK = "org.apache.spark.SparkException"
+LOAD = "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state. SQLSTATE: 58030"
+LOAD_TRACE = (
+    f"org.apache.spark.sql.execution.streaming.state.StateStoreUncategorized: {LOAD}\n"
+    "\tat org.apache.spark.sql.execution.streaming.state.RocksDB.load(RocksDB.scala:1)\n"
+    "Caused by: java.io.EOFException: Stream ended prematurely\n"
+    "\tat java.base/java.io.DataInputStream.readFully(DataInputStream.java:1)\n\t... 20 more"
+)
+TIMEOUT = "Stream Execution thread for stream q failed to stop within 10000 milliseconds"
+FORBIDDEN = 'pods "job-1" is forbidden: User "system:serviceaccount:spark:weak" cannot get resource "pods"'
+NO_SCHEDULER = f"""Traceback (most recent call last):
+  File "/jobs/departures.py", line 7, in <module>
+    SparkSession.builder.getOrCreate()
+py4j.protocol.Py4JJavaError: An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.
+: org.apache.spark.SparkException: External scheduler cannot be instantiated
+\tat org.apache.spark.SparkContext$.org$apache$spark$SparkContext$$createTaskScheduler(SparkContext.scala:3204)
+Caused by: io.fabric8.kubernetes.client.KubernetesClientException: Operation: [get] for kind: [Pod] failed.
+\tat io.fabric8.kubernetes.client.KubernetesClientException.launderThrowable(KubernetesClientException.java:159)
+\t... 14 more
+Caused by: io.fabric8.kubernetes.client.KubernetesClientException: Failure executing: GET at: https://h/pods/x. Message: {FORBIDDEN}.
+\tat io.fabric8.kubernetes.client.dsl.internal.OperationSupport.requestFailure(OperationSupport.java:660)
+"""
+
+
+@pytest.mark.parametrize(
+    ("links", "error_class", "message"),
+    [
+        pytest.param(
+            [("java.util.concurrent.TimeoutException", TIMEOUT), (SPARK, "The stream thread was last executing:")],
+            "java.util.concurrent.TimeoutException",
+            TIMEOUT,
+            id="an artificial exception that only contains a stack",
+        ),
+        pytest.param(
+            [(STREAM, "[STREAM_FAILED] ..."), (SPARK, STAGE.format(cause=LOAD_TRACE))],
+            "CANNOT_LOAD_STATE_STORE.UNCATEGORIZED",
+            f"{LOAD}; caused by java.io.EOFException: Stream ended prematurely",
+            id="a condition in the text of a failed task",
+        ),
+        pytest.param(
+            [(STREAM, "[STREAM_FAILED] ..."), (SPARK, LOAD), ("java.io.EOFException", "Stream ended prematurely")],
+            "CANNOT_LOAD_STATE_STORE.UNCATEGORIZED",
+            f"{LOAD}; caused by java.io.EOFException: Stream ended prematurely",
+            id="a condition and its cause",
+        ),
+        pytest.param(
+            [(SPARK, LOAD), (SPARK, "[STATE_STORE_SNAPSHOT] The file 12.zip is missing")],
+            "STATE_STORE_SNAPSHOT",
+            "[STATE_STORE_SNAPSHOT] The file 12.zip is missing",
+            id="a specific condition below an unspecific one",
+        ),
+        pytest.param(
+            [(SPARK, "[TASK_WRITE_FAILED] Failed."), ("java.nio.channels.ClosedChannelException", "")],
+            "TASK_WRITE_FAILED",
+            "[TASK_WRITE_FAILED] Failed.; caused by java.nio.channels.ClosedChannelException",
+            id="a condition and a cause without a message",
+        ),
+        pytest.param(
+            [("java.io.IOException", "Cannot write /data/1"), (SPARK, "Job aborted."), (SPARK, "")],
+            "java.io.IOException",
+            "Cannot write /data/1",
+            id="innermost messages that name no cause",
+        ),
+        pytest.param(
+            [("java.io.IOException", "Cannot write /data/1"), ("java.lang.NullPointerException", "null")],
+            "java.io.IOException",
+            "Cannot write /data/1; caused by java.lang.NullPointerException",
+            id="the text null",
+        ),
+        pytest.param(
+            [
+                (
+                    SPARK,
+                    STAGE.format(cause="ExecutorLostFailure (executor 1 exited) Reason: Command exited with code 137"),
+                )
+            ],
+            SPARK,
+            "ExecutorLostFailure (executor 1 exited) Reason: Command exited with code 137",
+            id="a failed task without an exception",
+        ),
+        pytest.param(
+            [("RuntimeError", "the table of carriers is missing"), ("KeyError", "'carrier'")],
+            "KeyError",
+            "'carrier'; reported as RuntimeError: the table of carriers is missing",
+            id="a cause and what its author says about it",
+        ),
+        pytest.param(
+            [
+                ("java.io.IOException", 'Cannot run "python3": error=2, No such file'),
+                ("java.io.IOException", "error=2, No such file"),
+            ],
+            "java.io.IOException",
+            'Cannot run "python3": error=2, No such file',
+            id="an exception that quotes its cause",
+        ),
+        pytest.param(
+            [(SPARK, "Failed to connect to /10.0.0.1:7077:\njava.net.ConnectException: refused")],
+            "java.net.ConnectException",
+            f"refused; reported as {SPARK}: Failed to connect to /10.0.0.1:7077",
+            id="an exception in the text of another one",
+        ),
+        pytest.param(
+            [(STREAM, "[STREAM_FAILED] terminated with exception: null"), ("java.lang.StackOverflowError", "")],
+            "java.lang.StackOverflowError",
+            "[STREAM_FAILED] terminated with exception: null",
+            id="only wrappers",
+        ),
+    ],
+)
+def test_the_reason_is_the_link_that_names_the_cause(links: list[tuple[str, str]], error_class: str, message: str):
+    report = report_chain([ChainedError(name, text) for name, text in links])
+    assert (report.error_class, report.message) == (error_class, message)
+
+
+def test_the_cause_below_a_java_stack_trace_in_a_traceback_is_the_reason():
+    report = report_chain(python_errors(NO_SCHEDULER))
+    assert report.error_class == "io.fabric8.kubernetes.client.KubernetesClientException"
+    assert FORBIDDEN in report.message
+    assert report.message.endswith("(departures.py:7)")
+
+
+def test_a_long_condition_does_not_displace_its_cause():
+    report = report_chain(
+        [ChainedError(SPARK, "[LONG] " + "word " * 1000), ChainedError("java.io.IOException", "disk full")]
+    )
+    assert len(report.message) < 1000
+    assert report.message.endswith("word ...; caused by java.io.IOException: disk full")
+
+
+def test_conditions_of_deeper_causes_are_causes():
+    report = report_chain(
+        [ChainedError(SPARK, "[TASK_WRITE_FAILED] no"), ChainedError(SPARK, "[INVALID_LOG_VERSION] no")]
+    )
+    assert report.causes == (SPARK, "INVALID_LOG_VERSION")
+
+
+def test_nested_exceptions_in_a_text_are_bounded():
+    assert report_chain([ChainedError("A", "a.BError: " * 20_000)]).error_class == "a.BError"
 
 
 def test_a_message_without_condition_is_named_by_the_innermost_class():
@@ -181,13 +326,13 @@ def test_credentials_of_urls_are_redacted():
     assert message == "no route to postgresql://***@host/db, https://***@host/x, http://h:8080/users/@me"
 
 
-def test_long_messages_keep_both_ends():
-    message = redact("first" + "x" * 10_000 + "last")
-    assert len(message) <= MAX_MESSAGE_CHARACTERS
-    assert message.startswith("first")
-    assert message.endswith("last")
+def test_long_messages_end_after_a_word():
+    message = redact("first " + "word " * 1000 + "last")
+    assert MAX_MESSAGE_CHARACTERS - 10 < len(message) <= MAX_MESSAGE_CHARACTERS
+    assert message.startswith("first word")
+    assert message.endswith("word word ...")
     assert redact("x" * 2000) == "x" * 2000
-    assert len(redact("x" * 2001)) < 2000
+    assert redact("x" * 2001) == "x" * 1996 + " ..."
 
 
 def test_the_authors_line_is_reported():

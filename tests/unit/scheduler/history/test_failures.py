@@ -89,12 +89,18 @@ def test_history_is_bounded():
 
 def test_long_failures_are_shortened():
     job = Scenario().given_executing(2)
-    job.when_query_failed(Failure(error_class="X", message="a" * 5000 + "z", causes=("C",) * 50))
+    job.when_query_failed(Failure(error_class="X", message="disk full " + "word " * 1000, causes=("C",) * 50))
     remembered = newest(job)
-    assert len(remembered.failure.message) <= MAX_MESSAGE_CHARACTERS
-    assert remembered.failure.message.endswith("z")
+    assert MAX_MESSAGE_CHARACTERS - 10 < len(remembered.failure.message) <= MAX_MESSAGE_CHARACTERS
+    assert remembered.failure.message.startswith("disk full word")
+    assert remembered.failure.message.endswith("word word ...")
     assert len(remembered.failure.causes) == MAX_CAUSES
     assert remembered.decision == "restarting in 1 s"
+
+
+def test_a_long_failure_without_spaces_keeps_its_beginning():
+    job = Scenario().given_executing(2).when_query_failed(Failure(error_class="X", message="a" * 5000))
+    assert newest(job).failure.message == "a" * (MAX_MESSAGE_CHARACTERS - 4) + " ..."
 
 
 # ---- concurrent failures --------------------------------------------------------------------------------------------
