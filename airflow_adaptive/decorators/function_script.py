@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import ast
-import builtins
 import inspect
 import json
-import symtable
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from textwrap import indent
+from pathlib import PurePath
+from types import CodeType
 from typing import Any, Final
 
 from airflow_adaptive.declaration.validation import DeclarationError
+from airflow_adaptive.decorators.outside_names import POSTPONED, Analysis, ImportedName, OutsideNames
 
 PARAMETERS: Final = ("spark", "parallelism")
 """Names of the first parameters of a build function. The driver passes their arguments."""
@@ -23,8 +24,24 @@ MISSING_ON_DRIVERS: Final = ("airflow", "airflow_adaptive")
 PRESENT_ON_DRIVERS: Final = "airflow_adaptive.job"
 """Package that drivers have."""
 
-DEFINED: Final = frozenset({*dir(builtins), "__file__"})
-"""Names that every script has."""
+STARTS: Final = ("start", "toTable")
+"""Methods of a `DataStreamWriter` that start its query."""
+
+SCRIPT: Final = '''"""The function {name} of the DAG file {file}. @task.adaptive_spark has written this script."""
+import linecache
+
+FILE = {file!r}
+LINES = {{
+{lines}}}
+SOURCE = [LINES.get(number, "") + "\\n" for number in range(1, max(LINES) + 1)]
+linecache.cache[FILE] = (0, None, SOURCE, FILE)
+exec(compile("".join(SOURCE), FILE, "exec", {flags}, dont_inherit=True), globals())
+
+from airflow_adaptive.job import AdaptiveJob
+
+AdaptiveJob(lambda {parameters}: {name}({parameters}, **{arguments!r})).run()
+'''
+"""The function keeps the name of its file and the numbers of its lines, so that errors name the line of the DAG file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +50,17 @@ class FunctionScript:
 
     Attributes:
         name: name of the function.
-        definition: imports and function, as source code.
+        file: name of the DAG file.
+        lines: line of the DAG file -> source code: the function, and the imports that it uses.
+        flags: flags of the compiler for the features that the DAG file imports from `__future__`.
+        outside: the names that the function uses from outside.
     """
 
     name: str
-    definition: str
+    file: str
+    lines: Mapping[int, str]
+    flags: int
+    outside: OutsideNames
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> FunctionScript:
@@ -47,14 +70,20 @@ class FunctionScript:
             DeclarationError: the function cannot run in the driver. The message lists all violations.
         """
         _require(_violations_of_signature(function))
-        file, node = _definition(function)
-        node.decorator_list.clear()
-        names = _names_from_outside(node, function.__code__.co_freevars)
-        imports = [statement for statement in file.body if _binds(statement, names)]
-        found = {name for statement in imports for name in _bound_names(statement)}
-        body = [*imports, node]
-        _require(_violations(node.name, names - found, body))
-        return cls(node.name, ast.unparse(ast.Module(body=body, type_ignores=[])))
+        lines, (*parents, node) = _definition(function)
+        outside = Analysis(function, parents, node).names()
+        imports = [(imported, name) for name, found in outside.imports.items() for imported in found]
+        _require(
+            f"function {node.name!r} {violation}"
+            for violation in (*outside.violations, *_foreign_imports(imports, node), *_started_queries(node))
+        )
+        return cls(
+            name=node.name,
+            file=PurePath(function.__code__.co_filename).name,
+            lines=_shipped_lines(imports, lines, node),
+            flags=function.__code__.co_flags & POSTPONED,
+            outside=outside,
+        )
 
     def text(self, arguments: Mapping[str, Any]) -> str:
         """Return the source code of the script.
@@ -63,18 +92,19 @@ class FunctionScript:
             arguments: arguments of the function beside `PARAMETERS`.
 
         Raises:
-            DeclarationError: an argument is not a JSON value.
+            DeclarationError: an argument is not a JSON value, or the DAG file has bound a name again since the definition.
         """
-        call = ", ".join(PARAMETERS)
-        return "\n".join(
-            (
-                f'"""The function {self.name} of a DAG file. @task.adaptive_spark has written this script."""',
-                "from __future__ import annotations",
-                self.definition,
-                "from airflow_adaptive.job import AdaptiveJob",
-                f"AdaptiveJob(lambda {call}: {self.name}({call}, **{_json_values(self.name, arguments)!r})).run()",
-                "",
-            )
+        _require(
+            f"function {self.name!r} uses {name}, which the DAG file binds again after the function: use another name"
+            for name in self.outside.rebound()
+        )
+        return SCRIPT.format(
+            name=self.name,
+            file=self.file,
+            lines="".join(f"    {number}: {text!r},\n" for number, text in sorted(self.lines.items())),
+            flags=self.flags,
+            parameters=", ".join(PARAMETERS),
+            arguments=_json_values(self.name, arguments),
         )
 
 
@@ -95,81 +125,102 @@ def _violations_of_signature(function: Callable[..., Any]) -> Iterator[str]:
         yield f"the first parameters of function {name!r} must be `spark` and `parallelism`"
 
 
-def _definition(function: Callable[..., Any]) -> tuple[ast.Module, ast.FunctionDef]:
-    """Return the syntax trees of the file and of the function. Raises `DeclarationError`."""
-    code = function.__code__
+def _definition(function: Callable[..., Any]) -> tuple[list[str], Sequence[Any]]:
+    """Return the lines of the file, and the nodes of its syntax tree from the module to the function. Raises `DeclarationError`."""
+    name, code = function.__name__, function.__code__
     try:
         lines, _ = inspect.findsource(function)
     except OSError as error:
         raise DeclarationError(
-            [f"the source of function {function.__name__!r} cannot be read ({error}): define it in the DAG file"]
+            [f"the source of function {name!r} cannot be read ({error}): define it in the DAG file"]
         ) from error
-    file = ast.parse("".join(lines))
-    for node in ast.walk(file):
+    text = "".join(lines)
+    with suppress(SyntaxError):
+        if code in _codes(compile(text, code.co_filename, "exec", dont_inherit=True)):
+            file = ast.parse(text)
+            return lines, [file, *_nodes_to(file, code)]
+    raise DeclarationError([f"the file of function {name!r} has changed: parse the DAG file again"])
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """Yield the code of a file and of all functions in it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
+
+
+def _nodes_to(node: ast.AST, code: CodeType) -> list[ast.AST]:
+    """Return the nodes from below a node to the function with this code, none if it is elsewhere."""
+    for child in ast.iter_child_nodes(node):
         # Python counts the lines of a function from its first decorator.
-        if isinstance(node, ast.FunctionDef) and code.co_firstlineno == _first_line(node):
-            return file, node
-    raise DeclarationError([f"the file of function {function.__name__!r} has changed: parse the DAG file again"])
+        if isinstance(child, ast.FunctionDef) and _first_line(child) == code.co_firstlineno:
+            return [child]
+        if found := _nodes_to(child, code):
+            return [child, *found]
+    return []
 
 
 def _first_line(function: ast.FunctionDef) -> int:
     return min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
 
 
-def _names_from_outside(function: ast.FunctionDef, enclosing: Collection[str]) -> set[str]:
-    """Return the names that the function and its default values use, and do not define. Annotations are not evaluated.
-
-    Args:
-        function: the function.
-        enclosing: variables of an enclosing function that the function uses.
-    """
-    variables = "".join(f"    {name} = None\n" for name in enclosing)
-    text = f"from __future__ import annotations\ndef enclosing():\n{variables}{indent(ast.unparse(function), '    ')}"
-    used = {
-        symbol.get_name()
-        for table in _tables(symtable.symtable(text, function.name, "exec"))
-        for symbol in table.get_symbols()
-        if symbol.is_global() and (symbol.is_referenced() or symbol.is_declared_global())
-    }
-    return (used | {*enclosing}) - DEFINED - {function.name}
+def _shipped_lines(
+    imports: Iterable[tuple[ImportedName, str]], lines: Sequence[str], node: ast.FunctionDef
+) -> dict[int, str]:
+    """Return line number -> source code of a function without its decorators, and of imports of names."""
+    shipped = {number: lines[number - 1].rstrip("\r\n") for number in range(node.lineno, (node.end_lineno or 0) + 1)}
+    above = node.lineno - 1
+    for imported, name in imports:
+        line = imported.line - 1 if node.col_offset and imported.line == above else imported.line
+        statements = dict.fromkeys([*filter(None, shipped.get(line, "").split("; ")), imported.statement(name)])
+        shipped[line] = "; ".join(statements)
+    if node.col_offset:
+        shipped[above] = "if True:"  # The function keeps its indentation, because the lines of a text may have less.
+    return shipped
 
 
-def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
-    yield table
-    for child in table.get_children():
-        yield from _tables(child)
+def _foreign_imports(imports: Iterable[tuple[ImportedName, str]], node: ast.FunctionDef) -> Iterator[str]:
+    """Yield a violation for each import that a driver cannot execute."""
+    modules = [(imported.module, imported.line) for imported, _ in imports]
+    for statement in ast.walk(node):
+        if isinstance(statement, ast.Import):
+            modules += [(alias.name, statement.lineno) for alias in statement.names]
+        elif isinstance(statement, ast.ImportFrom):
+            modules.append(("." * statement.level + (statement.module or ""), statement.lineno))
+    for module, line in dict.fromkeys(modules):
+        if module.startswith("."):
+            yield f"uses a relative import (line {line}): import from a module in py_files"
+        elif module.partition(".")[0] in MISSING_ON_DRIVERS and not module.startswith(PRESENT_ON_DRIVERS):
+            yield f"imports {module} (line {line}), and drivers do not have it: pass the value as an argument of the function"
 
 
-def _binds(statement: ast.stmt, names: Collection[str]) -> bool:
-    return any(name in names for name in _bound_names(statement))
+def _started_queries(node: ast.FunctionDef) -> Iterator[str]:
+    """Yield a violation for each call that starts a query of a `writeStream`."""
+    writers: set[str] = set()
+    for statement in ast.walk(node):
+        if isinstance(statement, ast.Assign) and _is_writer(statement.value, writers):
+            writers |= {target.id for target in statement.targets if isinstance(target, ast.Name)}
+    for call in ast.walk(node):
+        if (
+            isinstance(call, ast.Call)
+            and isinstance(call.func, ast.Attribute)
+            and call.func.attr in STARTS
+            and _is_writer(call.func.value, writers)
+        ):
+            yield (
+                f"calls {call.func.attr}() (line {call.func.end_lineno}): return the writer, do not call {call.func.attr}(), because the runtime starts the "
+                "query"
+            )
 
 
-def _bound_names(statement: ast.stmt) -> tuple[str, ...]:
-    """Return the names that an import defines; other statements define none."""
-    if not isinstance(statement, ast.Import | ast.ImportFrom):
-        return ()
-    return tuple(alias.asname or alias.name.partition(".")[0] for alias in statement.names)
-
-
-def _violations(function: str, unknown: Iterable[str], body: Iterable[ast.stmt]) -> Iterator[str]:
-    if names := ", ".join(sorted(unknown)):
-        yield (
-            f"function {function!r} uses what is defined outside of it: {names}. The driver runs only the function, and imports at the top of the "
-            f"DAG file: define functions and constants in the function, pass values as its arguments, or import them by name from a module in py_files"
-        )
-    for node in (node for statement in body for node in ast.walk(statement)):
-        for module in _imported_modules(node):
-            if module.startswith("."):
-                yield f"function {function!r} uses a relative import: import from a module in py_files"
-            elif module.partition(".")[0] in MISSING_ON_DRIVERS and not module.startswith(PRESENT_ON_DRIVERS):
-                yield f"function {function!r} imports {module}, and drivers do not have it: pass the value as an argument of the function"
-
-
-def _imported_modules(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.Import):
-        yield from (alias.name for alias in node.names)
-    elif isinstance(node, ast.ImportFrom):
-        yield "." * node.level + (node.module or "")
+def _is_writer(node: ast.AST, writers: set[str]) -> bool:
+    """Return whether an expression is a `writeStream`, or one of its methods, with or without a variable in between."""
+    while isinstance(node, ast.Call | ast.Attribute):
+        if isinstance(node, ast.Attribute) and node.attr == "writeStream":
+            return True
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return isinstance(node, ast.Name) and node.id in writers
 
 
 def _json_values(function: str, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import httpx
 import pytest
 from airflow.sdk.exceptions import AirflowException
 from fsspec.implementations.local import LocalFileSystem
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_adaptive.job.entry import unmanaged_script
 from airflow_adaptive.job.entry.unmanaged_script import UnmanagedScript
@@ -22,7 +23,12 @@ from airflow_adaptive.job.protocol.conf import NotSubmittedError, read_settings
 from airflow_adaptive.job.protocol.documents import Action, Directive, JournalDocument
 from airflow_adaptive.job.queries.script_queries import ScriptQueries
 from airflow_adaptive.job.queries.sources.topic_ids import FILE, TopicGuard, TopicRecreatedError
-from airflow_adaptive.job.queries.writers import AdaptiveJobError, require_same_queries, require_writers
+from airflow_adaptive.job.queries.writers import (
+    AdaptiveJobError,
+    require_same_queries,
+    require_writers,
+    starts_rejected,
+)
 from airflow_adaptive.launch.loop_events import finished_event
 from airflow_adaptive.launch.task_result import task_result
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
@@ -197,6 +203,12 @@ def topic_created_again() -> str:
 def returned_nothing() -> str:
     with pytest.raises(AdaptiveJobError) as raised:
         require_writers(None, "departures", "departures")
+    return f"AdaptiveJobError: {raised.value}"
+
+
+def started_a_query() -> str:
+    with pytest.raises(AdaptiveJobError) as raised, starts_rejected("departures"):
+        DataStreamWriter.__new__(DataStreamWriter).start()
     return f"AdaptiveJobError: {raised.value}"
 
 

@@ -33,6 +33,7 @@ from tests.repository.error_situations import (
     refused,
     returned_nothing,
     returned_other_queries,
+    started_a_query,
     too_small,
     topic_created_again,
     with_driver,
@@ -255,7 +256,12 @@ def in_the_driver() -> list[Row]:
             "The job restarts with backoff. With exit code 0 the job finishes.",
         ),
         Row(
-            "script whose function starts its query itself, or returns nothing",
+            "script whose function starts its query",
+            started_a_query(),
+            "Correct the function. The job does not restart.",
+        ),
+        Row(
+            "script whose function returns nothing",
             returned_nothing(),
             "Correct the function. The job does not restart.",
         ),

@@ -145,7 +145,6 @@ class Workload(RunningWorkload, Protocol):
                 started a query.
             RepartitionError: the state cannot have the number of partitions of the plan.
             MissingSlotsError: the plan has too few slots for the queries.
-            QueryStillRunsError: a query that the function started does not stop.
             Exception: any exception of the function.
         """
         ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -33,6 +33,7 @@ from airflow_adaptive.job.queries.writers import (
     function_name,
     require_same_queries,
     require_writers,
+    starts_rejected,
 )
 from airflow_adaptive.job.state.repartition import RepartitionError
 
@@ -256,33 +257,16 @@ class JobQueries:
         return min(count, max(caps)) if caps and len(caps) == len(of) else count
 
     def _call_build(self, planned: PlannedParallelism, plan: DriverPlan) -> object:
-        """Call the build function.
-
-        Stop any query that the function starts, whether it returns or raises, and raise that as an error.
-        """
+        """Call the build function, which must not start a query."""
         self._spark.conf.set(SHUFFLE_PARTITIONS, str(plan.partitions_of(self._job)))
-        before = {query.runId for query in self._spark.streams.active}
+        function = function_name(self._build)
         try:
-            returned = self._build(self._spark, planned)
+            with starts_rejected(function):
+                return self._build(self._spark, planned)
         except SystemExit as error:
-            called = f"{function_name(self._build)}() called sys.exit({error.code!r})"
-            raise AdaptiveJobError(f"{called}: {HINT}; raise an exception for an error") from error
-        finally:
-            started = self._stop_others(before)
-        if started:
-            names = ", ".join(repr(name) for name in started)
             raise AdaptiveJobError(
-                f"{function_name(self._build)}() started a query itself ({names}): {HINT}; the runtime starts it"
-            )
-        return returned
-
-    def _stop_others(self, runs: Set[str]) -> list[str | None]:
-        """Stop all queries of the session except these runs, and return the names of the stopped queries."""
-        others = [query for query in self._spark.streams.active if query.runId not in runs]
-        names: list[str | None] = [query.name for query in others]
-        if not stop_all(others):
-            raise QueryStillRunsError(f"not all of the queries {names} that the build function started have stopped")
-        return names
+                f"{function}() called sys.exit({error.code!r}): {HINT}; raise an exception for an error"
+            ) from error
 
     def _possible_partitions(self, name: str, plan: DriverPlan, writer: DataStreamWriter) -> int | None:
         """Return the number of state partitions that a query gets, or None to keep the current number.

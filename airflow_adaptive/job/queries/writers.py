@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, Final, NoReturn
 
 from pyspark.sql import DataFrameWriter, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -26,8 +27,16 @@ HINT = (
 )
 
 
+STARTS: Final = {
+    "start": "return the writer, do not call start(), because the runtime starts the query",
+    "toTable": "return the writer, do not call toTable(), because the runtime starts the query; to write to a table, return "
+    "df.writeStream.foreachBatch(...) with a function that appends to the table",
+}
+"""Method that starts a query -> what to do instead."""
+
+
 class AdaptiveJobError(TypeError):
-    """The build function returned something that cannot run. A restart does not help."""
+    """The build function returned something that cannot run, or started a query. A restart does not help."""
 
 
 class PlannedParallelism(Mapping[str, int]):
@@ -63,6 +72,23 @@ class PlannedParallelism(Mapping[str, int]):
     def __reduce__(self) -> tuple[type, tuple[dict[str, int]]]:
         """Pickle as a dict, because the driver would not notice reads in an executor."""
         return dict, (dict(self),)
+
+
+@contextmanager
+def starts_rejected(function: str) -> Iterator[None]:
+    """Let the methods of all writers that start a query raise `AdaptiveJobError` instead, while the build function runs.
+
+    Args:
+        function: name of the function.
+    """
+    originals = {name: getattr(DataStreamWriter, name) for name in STARTS}
+    for name in STARTS:
+        setattr(DataStreamWriter, name, _rejection(function, name))
+    try:
+        yield
+    finally:
+        for name, original in originals.items():
+            setattr(DataStreamWriter, name, original)
 
 
 def require_writers(returned: object, function: str, job: str) -> Writers:
@@ -117,6 +143,13 @@ def query_name(writer: DataStreamWriter) -> str | None:
 def function_name(build: Any) -> str:
     """Return the name of the build function for messages; for a `functools.partial`, the name of its function."""
     return str(getattr(getattr(build, "func", build), "__name__", type(build).__name__))
+
+
+def _rejection(function: str, method: str) -> Callable[..., NoReturn]:
+    def reject(*_: object, **__: object) -> NoReturn:
+        raise AdaptiveJobError(f"{function}() called {method}(): {STARTS[method]}")
+
+    return reject
 
 
 def _named(writers: Sequence[DataStreamWriter], function: str, job: str) -> Streams:

@@ -69,7 +69,7 @@ def test_call_adds_a_task_that_stages_the_function(airflow: FakeComms, tmp_path:
     assert it.outlets == [Asset("adaptive://job/departures")]
     spec, script = execute(it)
     assert (spec.script.rpartition("/")[2], spec.args) == ("run_departures_job.py", ())
-    assert "import os.path\n" in script
+    assert "'import os.path'" in script
     assert "departures(spark, parallelism, **{'carrier': 'UA'})).run()" in script
     assert "@" not in script.replace("@task.adaptive_spark has written", "")
     assert it.application == "departures_job.py"

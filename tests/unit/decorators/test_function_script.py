@@ -3,62 +3,18 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import sys
-from collections.abc import Callable
+import traceback
 from pathlib import Path
-from textwrap import dedent
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from airflow_adaptive.declaration.validation import DeclarationError
 from airflow_adaptive.decorators.function_script import FunctionScript
-
-Load = Callable[..., Any]
-
-
-@pytest.fixture
-def load(tmp_path: Path) -> Load:
-    """Return the function `build` of a DAG file with this text."""
-
-    def load(text: str, name: str = "build") -> Any:
-        file = tmp_path / "dag_file.py"
-        file.write_text(dedent(text))
-        spec = importlib.util.spec_from_file_location("dag_file", file)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return getattr(module, name)
-
-    return load
-
-
-def violations(function: Any) -> str:
-    with pytest.raises(DeclarationError) as raised:
-        FunctionScript.of(function)
-    return str(raised.value)
-
-
-class RecordedJob:
-    """Stands for the `AdaptiveJob` of the driver."""
-
-    built: Any = None
-
-    def __init__(self, build: Callable[..., Any]) -> None:
-        self.build = build
-
-    def run(self) -> None:
-        RecordedJob.built = self.build("session", {"job": 2})
-
-
-def run(script: FunctionScript, monkeypatch: pytest.MonkeyPatch, **arguments: Any) -> Any:
-    """Run a script with a job that only calls the function, and return what the function returns."""
-    monkeypatch.setitem(sys.modules, "airflow_adaptive.job", type(sys)("airflow_adaptive.job"))
-    monkeypatch.setattr(sys.modules["airflow_adaptive.job"], "AdaptiveJob", RecordedJob, raising=False)
-    exec(compile(script.text(arguments), "script.py", "exec"), {"__name__": "__main__"})
-    return RecordedJob.built
+from airflow_adaptive.job.protocol.failures import report_build_failure
+from tests.support.decorated_functions import USE, Load, run, violations
 
 
 def test_script_calls_the_function_with_its_imports_and_arguments(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,14 +40,20 @@ def test_script_calls_the_function_with_its_imports_and_arguments(load: Load, mo
     )
     script = FunctionScript.of(build)
     assert script.name == "build"
-    assert "airflow\n" not in script.definition
-    assert "ELSEWHERE" not in script.definition
+    assert [line for number, line in sorted(script.lines.items()) if number < 10] == [
+        "import json; import math as m",
+        "import os.path",
+        "from collections import OrderedDict as Ordered",
+        'def build(spark, parallelism, path, *, end="parquet", sizes=(1, 2)):',
+    ]
     assert run(script, monkeypatch, path="/data") == ("session", 2, "/data/parquet", 1, '"# kept"')
 
 
-def test_function_inside_of_a_with_block_or_a_function_loses_its_indentation_and_its_decorators(load: Load) -> None:
+def test_function_inside_of_a_block_or_a_function_keeps_its_lines_without_decorators(
+    load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make = load(
-        """
+        '''
         def keep(function):
             return function
 
@@ -100,12 +62,27 @@ def test_function_inside_of_a_with_block_or_a_function_loses_its_indentation_and
                 @keep
                 @keep
                 def build(spark, parallelism):
-                    return 1
+                    return """1
+            2"""
             return build
-        """,
+        ''',
         "make",
     )
-    assert FunctionScript.of(make()).definition == "def build(spark, parallelism):\n    return 1"
+    script = FunctionScript.of(make())
+    assert script.lines == {
+        8: "if True:",
+        9: "        def build(spark, parallelism):",
+        10: '            return """1',
+        11: '    2"""',
+    }
+    assert run(script, monkeypatch) == "1\n    2"
+
+
+def test_import_above_an_indented_function_is_shipped(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    build = load("if True:\n    import json\n    def build(spark, parallelism):\n        return json.dumps(1)")
+    script = FunctionScript.of(build)
+    assert script.lines[1] == "import json"
+    assert run(script, monkeypatch) == "1"
 
 
 def test_annotations_are_not_evaluated(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,23 +101,59 @@ def test_annotations_are_not_evaluated(load: Load, monkeypatch: pytest.MonkeyPat
     assert run(FunctionScript.of(build), monkeypatch) == "session"
 
 
+def test_error_names_the_line_of_the_dag_file(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    build = load(
+        """
+        import json
+
+        if True:
+            def build(spark, parallelism):
+                values = {}
+
+                return json.loads(values["key"])
+        """
+    )
+    with pytest.raises(KeyError) as raised:
+        run(FunctionScript.of(build), monkeypatch)
+    frame = traceback.extract_tb(raised.value.__traceback__)[-1]
+    assert (frame.filename, frame.lineno, frame.line) == ("dag_file.py", 8, 'return json.loads(values["key"])')
+    assert report_build_failure(raised.value).message.endswith("(dag_file.py:8)")
+
+
+def test_import_that_the_driver_does_not_have_fails_with_the_line_of_the_dag_file(
+    load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "airports", ModuleType("airports"))
+    script = FunctionScript.of(load("\n\nimport airports\n" + USE + "airports"))
+    text = script.text({})
+    monkeypatch.delitem(sys.modules, "airports")
+    with pytest.raises(ModuleNotFoundError) as raised:
+        exec(text, {"__name__": "__main__"})
+    assert report_build_failure(raised.value).message.endswith("(dag_file.py:3)")
+
+
 @pytest.mark.parametrize(
-    ("text", "names"),
+    "text",
     [
-        ("LIMIT = 3\ndef build(spark, parallelism):\n    return LIMIT", "LIMIT"),
-        ("PATH = '/'\ndef build(spark, parallelism, path=PATH):\n    return path", "PATH"),
-        ("def helper(): ...\ndef build(spark, parallelism):\n    return [helper() for _ in 'a']", "helper"),
-        ("def build(spark, parallelism):\n    def nested():\n        return missing\n    return nested()", "missing"),
-        ("def build(spark, parallelism):\n    global count\n    count += 1", "count"),
-        ("from math import *\ndef build(spark, parallelism):\n    return floor(1)", "floor"),
-        ("class A: ...\nB = 1\ndef build(spark, parallelism):\n    return lambda: (A, B)", "A, B"),
-        ("try:\n    import json\nexcept ImportError: ...\ndef build(spark, parallelism):\n    return json", "json"),
+        "df.writeStream.format('noop').start()",
+        "df.writeStream.toTable('t')",
+        "df.writeStream.start().awaitTermination()",
+        "[df.writeStream.option('a', 'b').start()]",
     ],
 )
-def test_names_from_outside_are_refused_with_the_remedy(load: Load, text: str, names: str) -> None:
-    found = violations(load(text))
-    assert f"function 'build' uses what is defined outside of it: {names}. " in found
-    assert "define functions and constants in the function, pass values as its arguments" in found
+def test_started_query_is_refused_with_the_remedy(load: Load, text: str) -> None:
+    found = violations(load(f"def build(spark, parallelism):\n    df = spark.table('a')\n    return {text}"))
+    method = "toTable" if "toTable" in text else "start"
+    assert f"function 'build' calls {method}() (line 3): return the writer, do not call {method}()" in found
+
+
+def test_writer_in_a_variable_must_not_be_started(load: Load) -> None:
+    text = "def build(spark, parallelism):\n    w = spark.a.writeStream\n    x = w.format('noop')\n    return x.start()"
+    assert "calls start() (line 4)" in violations(load(text))
+
+
+def test_other_methods_named_start_are_accepted(load: Load) -> None:
+    FunctionScript.of(load("import threading\n" + USE + "threading.Thread().start()"))
 
 
 def test_variables_of_an_enclosing_function_are_refused(load: Load) -> None:
@@ -154,7 +167,7 @@ def test_variables_of_an_enclosing_function_are_refused(load: Load) -> None:
         """,
         "make",
     )
-    assert "outside of it: limit." in violations(make(3))
+    assert "outside of it: limit (line 5, a variable of an enclosing function)." in violations(make(3))
 
 
 @pytest.mark.parametrize(
@@ -173,13 +186,16 @@ def test_variables_of_an_enclosing_function_are_refused(load: Load) -> None:
         ),
         (
             "from airflow.sdk import Variable\ndef build(spark, parallelism):\n    return Variable.get('x')",
-            "imports airflow.sdk, and drivers do not have it: pass the value as an argument",
+            "imports airflow.sdk (line 1), and drivers do not have it: pass the value as an argument",
         ),
         (
             "def build(spark, parallelism):\n    from airflow_adaptive.graph import JobGraph",
-            "imports airflow_adaptive.graph, and drivers do not have it",
+            "imports airflow_adaptive.graph (line 2), and drivers do not have it",
         ),
-        ("def build(spark, parallelism):\n    from . import other", "uses a relative import: import from a module in"),
+        (
+            "def build(spark, parallelism):\n    from . import other",
+            "uses a relative import (line 2): import from a module in",
+        ),
     ],
 )
 def test_functions_that_a_driver_cannot_run_are_refused(load: Load, text: str, error: str) -> None:
@@ -193,7 +209,7 @@ def test_one_error_lists_all_violations(load: Load) -> None:
 
 def test_driver_has_the_package_of_the_runtime(load: Load) -> None:
     build = load("def build(spark, parallelism):\n    from airflow_adaptive.job import AdaptiveJob")
-    assert "AdaptiveJob" in FunctionScript.of(build).definition
+    assert "AdaptiveJob" in FunctionScript.of(build).lines[2]
 
 
 def test_function_without_source_is_refused() -> None:

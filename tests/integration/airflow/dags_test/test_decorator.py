@@ -81,6 +81,6 @@ def test_function_that_reads_globals_is_an_import_error_of_its_dag_file(
     output = airflow(
         home, spark_connection, *("dags", "list-import-errors", "--local", "--output", "json"), succeeds=False
     )
-    assert "function 'copy' uses what is defined outside of it: FOLDER." in output
+    assert "function 'copy' uses what is defined outside of it: FOLDER (line 10)." in output
     assert "pass values as its arguments" in output
     assert "fleet.py" not in output

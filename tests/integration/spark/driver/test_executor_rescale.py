@@ -217,7 +217,7 @@ def test_executors_come_and_go_and_the_query_runs_on_with_all_its_state(
 MISBEHAVIOURS = {
     2: ("raises", "ValueError", "no such airport"),
     3: ("renames", "AdaptiveJobError", "'another' is new"),
-    4: ("starts", "AdaptiveJobError", "started a query itself"),
+    4: ("starts", "AdaptiveJobError", "called start(): return the writer, do not call start()"),
 }
 """Version of the plan, and number of the function's call -> what it does then, and what the rejection says."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrameWriter
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_adaptive.job.protocol.documents import DriverPlan
 from airflow_adaptive.job.queries.job_queries import JobQueries
@@ -185,22 +186,22 @@ def test_a_function_that_exits_is_rejected_and_the_queries_continue(running: Job
     assert running.queries.plan is not None
 
 
-def test_only_a_query_that_the_function_starts_is_stopped(running: Job) -> None:
-    running.returns = lambda _: Query(running.spark, "mine")
-    with pytest.raises(AdaptiveJobError, match=r"departures\(\) started a query itself \('mine'\): return df.write"):
+@pytest.mark.parametrize("method", ["start", "toTable"])
+def test_a_function_that_starts_a_query_is_rejected_with_the_remedy_and_the_queries_continue(
+    running: Job, method: str
+) -> None:
+    original = getattr(DataStreamWriter, method)
+
+    def starts(_: Mapping[str, int]) -> object:
+        return getattr(DataStreamWriter.__new__(DataStreamWriter), method)("flights")
+
+    running.returns = starts
+    with pytest.raises(
+        AdaptiveJobError, match=rf"departures\(\) called {method}\(\): return the writer, do not call {method}\(\)"
+    ):
         running.queries.build(plan(2))
     assert [query.name for query in running.spark.active] == ["a", "b"]
-
-
-def test_a_query_that_the_function_starts_is_stopped_also_if_it_raises(running: Job) -> None:
-    def starts_and_raises(_: Mapping[str, int]) -> object:
-        Query(running.spark, "mine")
-        raise LookupError("no such topic")
-
-    running.returns = starts_and_raises
-    with pytest.raises(LookupError, match="no such topic"):
-        running.queries.build(plan(2))
-    assert [query.name for query in running.spark.active] == ["a", "b"]
+    assert getattr(DataStreamWriter, method) is original
 
 
 def test_a_rejected_build_does_not_change_the_vertices_read(running: Job) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pytest
 from py4j.protocol import Py4JError
 
@@ -60,15 +58,3 @@ def test_start_that_fails_while_another_query_does_not_stop_is_an_error_of_the_d
     with pytest.raises(QueryStillRunsError, match="'a'") as raised:
         job.start(plan())
     assert isinstance(raised.value.__cause__, ValueError)
-
-
-@pytest.mark.usefixtures("stops_fail")
-def test_query_of_the_build_function_that_does_not_stop_is_an_error_of_the_driver(running: Job) -> None:
-    """The build function starts a query itself, and the query does not stop."""
-
-    def starts(_: Mapping[str, int]) -> object:
-        return Query(running.spark, "mine")
-
-    running.returns = starts
-    with pytest.raises(QueryStillRunsError, match="'mine'"):
-        running.queries.build(plan(2))
