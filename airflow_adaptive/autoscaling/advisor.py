@@ -16,6 +16,7 @@ from airflow_adaptive.autoscaling.combined import CombinedMemory, CombinedPolicy
 from airflow_adaptive.autoscaling.load.load_policy import LoadMemory, LoadPolicy
 from airflow_adaptive.autoscaling.policy import RescalePolicyError
 from airflow_adaptive.runtime.requirements.advice import Advice, PolicyInput, limits_of
+from airflow_adaptive.scheduler.errors import SnapshotError
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.snapshot import decode, encode
 
@@ -37,9 +38,6 @@ MAX_MEMORY_AGE: Final = timedelta(hours=1)
 MAX_CLOCK_STEP_BACK: Final = timedelta(seconds=5)
 """A clock that is set back by more than this makes the memory a memory of the future, which is discarded."""
 
-INVALID_ENCODING = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Exceptions that the decoder raises for text of another version, or for text that was edited by hand."""
-
 
 def policy_to_text(policy: Policy) -> str:
     """Return a policy as text."""
@@ -54,10 +52,10 @@ def policy_from_text(text: str) -> Policy:
     """
     try:
         policy: Policy = decode(Policy, json.loads(text))
-    except RescalePolicyError:
-        raise
-    except INVALID_ENCODING as error:
-        violation = f"this version cannot read the policy ({type(error).__name__}: {error}): deploy the job again"
+    except (RecursionError, ValueError) as error:
+        if isinstance(error.__cause__, RescalePolicyError):
+            raise error.__cause__ from None
+        violation = f"this version cannot read the policy ({error}): deploy the job again"
         raise RescalePolicyError("rescale policy", [violation]) from error
     return policy
 
@@ -111,8 +109,8 @@ class PolicyAdvisor:
         try:
             memory = decode(MEMORIES[type(self._policy)], snapshot["memory"])
             self._consulted_at = decode(datetime, snapshot["at"])
-        except INVALID_ENCODING as error:
-            return f"the memory of the policy is invalid and is discarded ({type(error).__name__}: {error})"
+        except (LookupError, SnapshotError) as error:
+            return f"the memory of the policy is invalid and is discarded ({error})"
         self._memory = memory
         return None
 

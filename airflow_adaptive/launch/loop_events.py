@@ -67,9 +67,9 @@ def deployed_spec(document: Any) -> JobSpec:
     """
     try:
         return cast(JobSpec, decode(JobSpec, document))
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except SnapshotError as error:
         raise SnapshotError(
-            f"the job as deployed by another version cannot be read ({type(error).__name__}: {error}): install the same version of "
+            f"the job as deployed by another version cannot be read ({error}): install the same version of "
             "airflow-adaptive in all Airflow components, and clear the task"
         ) from error
 

@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow_adaptive.job.protocol.documents import DriverStatus
+from airflow_adaptive.scheduler.errors import SnapshotError
+from airflow_adaptive.scheduler.snapshot import decode
 from airflow_adaptive.scheduler.state import SchedulerState
 
 
@@ -40,9 +42,9 @@ class DriverHeartbeat:
         """Return the heartbeat from a journal document; a new one if the document describes another driver or cannot be read."""
         try:
             if snapshot["epoch"] == epoch:
-                received_at = min(datetime.fromisoformat(snapshot["received_at"]), now)
-                return cls(epoch=epoch, received_at=received_at, sequence=snapshot["sequence"])
-        except (KeyError, TypeError, ValueError):
+                received_at = min(decode(datetime, snapshot["received_at"]), now)
+                return cls(epoch=epoch, received_at=received_at, sequence=decode(int, snapshot["sequence"]))
+        except (KeyError, SnapshotError):
             pass
         return cls(epoch=epoch, received_at=now)
 

@@ -25,6 +25,8 @@ VERSION = 1
 
 _TAG = "type"
 
+MAX_REASON_CHARACTERS = 300
+
 
 def to_json(state: SchedulerState) -> dict[str, Any]:
     """Return the state as values that JSON can represent."""
@@ -42,10 +44,7 @@ def from_json(data: Mapping[str, Any]) -> SchedulerState:
         raise SnapshotError(
             f"snapshot of version {version!r} cannot be read by version {VERSION}: upgrade airflow-adaptive"
         )
-    try:
-        decoded: SchedulerState = decode(SchedulerState, data)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise SnapshotError(f"damaged snapshot: {type(error).__name__}: {error}") from error
+    decoded: SchedulerState = decode(SchedulerState, data)
     return decoded
 
 
@@ -55,7 +54,19 @@ def encode(value: Any) -> Any:
 
 
 def decode(hint: Any, data: Any) -> Any:
-    """Return the value of type `hint` that `encode` encoded."""
+    """Return the value of type `hint` that `encode` encoded.
+
+    Raises:
+        SnapshotError: the data is damaged. Whatever is wrong with it, a reader gets this error, so that it can skip the data.
+    """
+    try:
+        return _decode(hint, data)
+    except Exception as error:
+        reason = str(error)[:MAX_REASON_CHARACTERS]
+        raise SnapshotError(f"damaged snapshot: {type(error).__name__}: {reason}") from error
+
+
+def _decode(hint: Any, data: Any) -> Any:
     return _decoder(hint)(data)
 
 
@@ -85,21 +96,21 @@ def _decoder(hint: Any) -> Callable[[Any], Any]:
     if origin in (Union, types.UnionType):
         return partial(_decode_union, arguments)
     if origin is tuple:
-        return lambda data: tuple(decode(arguments[0], item) for item in _checked(list, data))
+        return lambda data: tuple(_decode(arguments[0], item) for item in _checked(list, data))
     if origin is not None:
-        return lambda data: {key: decode(arguments[1], item) for key, item in _checked(dict, data).items()}
+        return lambda data: {key: _decode(arguments[1], item) for key, item in _checked(dict, data).items()}
     return partial(_decode_dataclass if is_dataclass(hint) else _decode_plain, hint)
 
 
 def _decode_union(members: tuple[Any, ...], data: Any) -> Any:
-    return None if data is None and types.NoneType in members else decode(_member(members, data), data)
+    return None if data is None and types.NoneType in members else _decode(_member(members, data), data)
 
 
 def _decode_dataclass(hint: Any, data: Any) -> Any:
     """Return the dataclass; a missing field has its default, because an earlier release did not have the field."""
     present, required = _checked(dict, data), _required(hint)
     wanted = [(name, kind) for name, kind in _hints(hint).items() if name in present or name in required]
-    return hint(**{name: decode(kind, present[name]) for name, kind in wanted})
+    return hint(**{name: _decode(kind, present[name]) for name, kind in wanted})
 
 
 def _decode_plain(hint: type, data: Any) -> Any:
@@ -123,7 +134,7 @@ def _checked(kind: type, data: Any) -> Any:
     if kind is float and type(data) is int:
         return float(data)
     if type(data) is not kind or (isinstance(data, float) and not math.isfinite(data)):
-        raise TypeError(f"{data!r} is not a {kind.__name__}")
+        raise TypeError(f"{type(data).__name__} instead of {kind.__name__}")
     return data
 
 

@@ -104,7 +104,7 @@ def _text() -> str | None:
 def _decode(text: str) -> Mapping[str, str]:
     try:
         markers = json.loads(text)
-    except ValueError as error:
+    except (RecursionError, ValueError) as error:
         log.warning("Variable %r is not valid JSON: %s", VARIABLE, error)
         return {}
     return markers if isinstance(markers, dict) else {}

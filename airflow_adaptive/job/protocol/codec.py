@@ -1,7 +1,7 @@
 """Converts the documents of the job directory to bytes and back: JSON objects with a kind and a format version.
 
 Readers validate each document, because another process may have written it only in part, or a different program may
-have written it.
+have written it. Whatever is wrong with a document, a reader gets a `DocumentError`, so that it can skip and report the document.
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from airflow_adaptive.job.protocol.documents import (
     FORMATS,
-    Action,
     Count,
-    DriverState,
     DriverStatus,
     JournalDocument,
     RescaleDocument,
@@ -29,6 +27,8 @@ Read = Callable[[Any], Any]
 
 MAX_DOCUMENT_BYTES = 1 << 20
 """Maximum size of a document in bytes. Readers report and skip a larger document."""
+
+MAX_REASON_CHARACTERS = 300
 
 JOURNAL_KIND = "airflow-adaptive/journal"
 STATUS_KIND = "airflow-adaptive/status"
@@ -132,13 +132,13 @@ def _decode(kind: str, data: bytes) -> dict[str, Any]:
         raise DocumentError(f"document of {len(data)} bytes is larger than {MAX_DOCUMENT_BYTES}")
     try:
         fields = json.loads(data.decode(ENCODING))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DocumentError(f"not JSON, or half-written: {error}") from error
     if not isinstance(fields, dict) or fields.pop("kind", None) != kind:
         raise DocumentError(f"not a document of kind {kind!r}")
     written = fields.get("format")
     if not isinstance(written, int):
-        raise DocumentError(f"format {written!r} is not a number")
+        raise DocumentError("the format is not a number")
     if written > FORMATS[-1]:
         raise NewerFormatError(f"format {written} is newer than {FORMATS[-1]}: upgrade airflow-adaptive on this side")
     return fields
@@ -155,8 +155,8 @@ def _build(document: type[Document], fields: Any) -> Document:
         return document(**known)
     except DocumentError:
         raise
-    except (TypeError, ValueError, AttributeError) as error:
-        raise DocumentError(f"{document.__name__}: {error}") from error
+    except Exception as error:
+        raise DocumentError(f"{document.__name__}: {str(error)[:MAX_REASON_CHARACTERS]}") from error
 
 
 @cache
@@ -167,32 +167,40 @@ def _readers(document: Any) -> dict[str, Read]:
 @cache
 def _reader(hint: Any) -> Read:
     """Return the function that reads a field of a type. A loop reads a status each second, so the types are examined once."""
+    origin = get_origin(hint)
     members = [_reader(member) for member in get_args(hint) if hint != Count and member is not Ellipsis]
-    if get_origin(hint) is UnionType:
+    if hint is Any:
+        return _read_unchanged
+    if origin is UnionType:
         return lambda value: None if value is None else members[0](value)
-    if get_origin(hint) is tuple:
-        return lambda value: tuple(map(members[0], value))
-    if get_origin(hint) is Mapping:
-        return lambda value: {name: members[1](count) for name, count in value.items()}
+    if origin in (tuple, list):
+        return lambda value: origin(map(members[0], _typed(list, value)))
+    if origin in (Mapping, dict):
+        return lambda value: {name: members[1](item) for name, item in _typed(dict, value).items()}
     if hint == Count:
         return _read_count
     if hint in (int, float):
         return _read_number
-    if hint in (Action, DriverState):
-        return cast(Read, hint)
-    return partial(_build, cast(type[Any], hint)) if is_dataclass(hint) else _read_unchanged
+    if hint in (str, bool):
+        return partial(_typed, hint)
+    return partial(_build, cast(type[Any], hint)) if is_dataclass(hint) else cast(Read, hint)
 
 
 def _read_count(value: Any) -> Any:
     """Check a number, because the readers compare it and compute with it."""
-    if not (type(value) is int and value >= 0):
-        raise TypeError(f"{value!r} is not a count")
+    if _typed(int, value) < 0:
+        raise TypeError(f"{value} is not a count")
     return value
 
 
 def _read_number(value: Any) -> Any:
-    if type(value) not in (int, float):
-        raise TypeError(f"{value!r} is not a number")
+    return value if type(value) is float else _typed(int, value)
+
+
+def _typed(kind: type, value: Any) -> Any:
+    """Return a value that has exactly this type: true is not a number, and a text is not a list of its characters."""
+    if type(value) is not kind:
+        raise TypeError(f"{type(value).__name__} instead of {kind.__name__}")
     return value
 
 

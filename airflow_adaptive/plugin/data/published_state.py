@@ -12,7 +12,6 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, Final, TypeVar
 
-from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
 from airflow_adaptive.plugin.data.documents import (
@@ -52,7 +51,6 @@ from airflow_adaptive.runtime.requirements.sources import (
     RequirementsSource,
     latest_requirements,
 )
-from airflow_adaptive.scheduler.errors import SnapshotError
 from airflow_adaptive.scheduler.requirements import ParallelismRange, Requirements, are_accepted
 from airflow_adaptive.scheduler.snapshot import decode, from_json
 from airflow_adaptive.scheduler.state import SchedulerState
@@ -63,8 +61,6 @@ log = logging.getLogger(__name__)
 Value = TypeVar("Value")
 
 JOBS_PER_READ: Final = 250
-
-DECODING_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, SnapshotError, TypeError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -240,7 +236,7 @@ def read_all_published(jobs: Sequence[Job], session: Session, keys: Iterable[str
 def _decoded(decode_document: Callable[[], Value], key: str) -> Value | None:
     try:
         return decode_document()
-    except (ValidationError, *DECODING_ERRORS) as error:
+    except Exception as error:  # noqa: BLE001  the store may contain anything
         log.warning("The published document %r is ignored because it is invalid: %s", key, type(error).__name__)
         return None
 

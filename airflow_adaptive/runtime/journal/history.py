@@ -20,6 +20,7 @@ from airflow_adaptive.job.protocol.documents import JournalDocument, RescaleDocu
 from airflow_adaptive.ports import JobDirectory, JobDirectoryError
 from airflow_adaptive.runtime.once_logger import OnceLogger
 from airflow_adaptive.runtime.requirements.rescale_costs import rescale_costs
+from airflow_adaptive.scheduler.errors import SnapshotError
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.snapshot import decode, encode
 from airflow_adaptive.scheduler.state import SchedulerState
@@ -266,5 +267,5 @@ def _trusted(kind: type[Record], records: Iterable[Mapping[str, Any]]) -> Iterat
     for record in records:
         try:
             yield decode(kind, record)
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            log.warning("A %s of the past cannot be read: %s: %s", kind.__name__.lower(), type(error).__name__, error)
+        except SnapshotError as error:
+            log.warning("A %s of the past cannot be read: %s", kind.__name__.lower(), error)

@@ -11,6 +11,7 @@ from typing import Any, Final
 from airflow_adaptive.runtime.observation.known_lag import Expiry
 from airflow_adaptive.runtime.observation.source_lag import SourceLag
 from airflow_adaptive.scheduler.config.durations import format_duration
+from airflow_adaptive.scheduler.errors import SnapshotError
 from airflow_adaptive.scheduler.snapshot import decode, encode
 from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
 
@@ -115,7 +116,7 @@ class LagAlerts:
 def _restored(snapshot: Any) -> LagAlert | None:
     try:
         return None if snapshot is None else decode(LagAlert, snapshot)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except SnapshotError as error:
         log.warning(
             "The alert about the lag in the journal is invalid, and is raised again if the lag is large: %s", error
         )

@@ -34,7 +34,7 @@ from airflow_adaptive.runtime.requirements.sources import (
     ResolvedRequirements,
     latest_requirements,
 )
-from airflow_adaptive.scheduler.errors import RequirementsError
+from airflow_adaptive.scheduler.errors import RequirementsError, SnapshotError
 from airflow_adaptive.scheduler.requirements import ParallelismRange, Requirements, accept
 from airflow_adaptive.scheduler.snapshot import decode, encode
 from airflow_adaptive.scheduler.state import Canceling, Failing, Finished, StopWithSavepoint
@@ -302,6 +302,6 @@ def _override(source: RequirementsSource) -> Override:
 def _restored(kind: Any, snapshot: Any) -> Any:
     try:
         return None if snapshot is None else decode(kind, snapshot)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except SnapshotError as error:
         log.warning("The source of the requirements in the journal is invalid, and is resolved again: %s", error)
         return None

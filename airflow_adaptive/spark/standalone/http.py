@@ -131,7 +131,7 @@ def _decode(response: httpx.Response) -> object:
         raise ProtocolError(f"redirected to {response.headers['location']}")
     try:
         decoded: object = response.json()
-    except ValueError as error:
+    except (RecursionError, ValueError) as error:
         raise ProtocolError(f"the response ({response.status_code}) is not JSON") from error
     return decoded
 

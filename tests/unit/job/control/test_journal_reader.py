@@ -107,7 +107,7 @@ def test_invalid_documents_are_reported_once_and_ignored():
     reading = Reading()
     reading.log.write(3, version=3)
     assert reading.version() == 3
-    reading.log.files[4] = b"foreign"
+    reading.log.files[4] = b"[" * 100_000
     reading.log.write(5, version=5, job="another")
     reading.log.write(6, version=6)
     reading.log.files[7] = reading.log.files.pop(6)

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import is_dataclass, replace
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 
@@ -38,6 +40,10 @@ from airflow_adaptive.job.protocol.sources import PartitionLag, SourceReport
 from tests.support.driver.simulated_driver import directive, plan
 
 FORMAT = FORMATS[-1]
+MAX_MESSAGE = 500
+NESTED: Any = [{}]
+for _ in range(400):
+    NESTED = [NESTED]
 PLAN = replace(plan(3), retained_executors=5, load_balance_mode=TASKS, remaining_per_worker={"http://w:8081": 2})
 DOCUMENT = JournalDocument(
     job="j", number=4, at="t", owner="o", directive=directive(Action.RUN, 2, PLAN), scheduler={"state": "x"}
@@ -134,10 +140,59 @@ def test_an_invalid_directive_is_rejected(change: dict[str, Any]):
         decode_journal(json.dumps(fields).encode())
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", b"[]", b"\xff", encode_journal(DOCUMENT)[:-5], encode_status(STATUS)])
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{}", b"[]", b"\xff", encode_journal(DOCUMENT)[:-5], encode_status(STATUS), b"[" * 100_000, b"9" * 10_000],
+)
 def test_an_invalid_journal_document_is_rejected(data: bytes):
-    with pytest.raises(DocumentError):
+    with pytest.raises(DocumentError) as caught:
         decode_journal(data)
+    assert len(str(caught.value)) < MAX_MESSAGE
+
+
+@pytest.mark.parametrize("value", [None, "x", 1, -1.5, True, [], {}, [[]], [1], {"a": 1}, {"a": {"b": [None]}}, NESTED])
+@pytest.mark.parametrize(
+    ("encoded", "decode", "encode"),
+    [(encode_journal(DOCUMENT), decode_journal, encode_journal), (encode_status(STATUS), decode_status, encode_status)],
+)
+def test_a_document_with_any_wrong_value_is_rejected_or_has_values_of_its_types(
+    encoded: bytes, decode: Callable[[bytes], Any], encode: Callable[[Any], bytes], value: Any
+):
+    for path in _paths(json.loads(encoded)):
+        damaged = json.loads(encoded)
+        _place(damaged, path, value)
+        try:
+            document = decode(json.dumps(damaged).encode())
+        except DocumentError as error:
+            assert len(str(error)) < MAX_MESSAGE  # noqa: PT017
+        else:
+            _check_types(document)
+
+
+def _paths(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for key, item in items:
+        yield (*path, key)
+        yield from _paths(item, (*path, key))
+
+
+def _place(node: Any, path: tuple[Any, ...], value: Any) -> None:
+    for key in path[:-1]:
+        node = node[key]
+    node[path[-1]] = value
+
+
+def _check_types(document: Any) -> None:
+    for name, hint in get_type_hints(type(document)).items():
+        value, allowed = getattr(document, name), get_args(hint) if get_origin(hint) is UnionType else (hint,)
+        kinds = {get_origin(kind) or kind for kind in allowed}
+        if kinds & {float, int}:  # metrics may be any numbers
+            kinds |= {float, int}
+        assert any(isinstance(value, kind) for kind in kinds), name
+        assert type(value) is not bool or bool in kinds, name
+        for item in value if isinstance(value, tuple) else (value,):
+            if is_dataclass(item):
+                _check_types(item)
 
 
 def test_a_document_is_written_in_the_format_that_it_names(monkeypatch: pytest.MonkeyPatch):

@@ -46,17 +46,23 @@ async def test_files_are_read_by_their_uri_up_to_a_limit(directory: FsspecJobDir
     assert await directory.file(f"https://example.com/{uri}", 5) is None
 
 
+@pytest.mark.parametrize(
+    ("damaged", "reason"),
+    [
+        (b"{", "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
+        (b"[" * 100_000, "maximum recursion depth exceeded while decoding a JSON array from a unicode string"),
+    ],
+)
 async def test_untrusted_document_is_reported_once(
-    directory: FsspecJobDirectory, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    directory: FsspecJobDirectory, tmp_path: Path, caplog: pytest.LogCaptureFixture, damaged: bytes, reason: str
 ) -> None:
     await directory.create(journal_document(1))
-    (tmp_path / JOB / "journal" / journal_name(2)).write_bytes(b"{")
+    (tmp_path / JOB / "journal" / journal_name(2)).write_bytes(damaged)
     with caplog.at_level(logging.WARNING):
         assert await directory.newest() == journal_document(1)
         assert await directory.newest() == journal_document(1)
     assert [record.getMessage() for record in caplog.records] == [
-        f"Job {JOB}: ignoring journal/{journal_name(2)} in its job directory: not JSON, or half-written: "
-        "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"
+        f"Job {JOB}: ignoring journal/{journal_name(2)} in its job directory: not JSON, or half-written: {reason}"
     ]
 
 
