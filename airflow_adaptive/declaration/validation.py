@@ -188,7 +188,7 @@ def no_secrets(
 def _secret_properties(properties: object) -> Iterator[str]:
     for key, value in _mapping(properties).items():
         name, text = str(key), str(value)
-        if is_secret(name, text) or any(secret_assignments(text)):
+        if is_secret(name, text):
             yield name
 
 
@@ -196,9 +196,10 @@ def _secret_arguments(arguments: object) -> Iterator[str]:
     """Yield names of options with secrets. An argument without a name is identified by its index."""
     texts = [str(argument) for argument in arguments] if isinstance(arguments, list | tuple) else []
     for index, (previous, text) in enumerate(pairwise(["", *texts])):
-        yield from secret_assignments(text)
+        assigned = [*secret_assignments(text)]
+        yield from assigned
         option = text.partition("=")[0] if text.startswith("-") else previous if _is_option(previous) else ""
-        if is_secret(option if option == previous else "", text):
+        if not assigned and is_secret(option if option == previous else "", text):
             yield option or str(index)
 
 

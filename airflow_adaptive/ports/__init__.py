@@ -6,11 +6,10 @@ from airflow_adaptive.job.protocol.failures import redact
 from airflow_adaptive.job.protocol.secret_names import (
     SECRET_NAME_PATTERN,
     SECRET_VALUE_PATTERN,
-    assigned_secrets,
     is_secret,
     is_secret_name,
     secret_assignments,
-    url_passwords,
+    secret_parts,
 )
 from airflow_adaptive.ports.clock import (
     Clock,
@@ -92,10 +91,9 @@ __all__ = [
     "SubmissionStatus",
     "UnavailableError",
     "Worker",
-    "assigned_secrets",
     "is_secret",
     "is_secret_name",
     "redact",
     "secret_assignments",
-    "url_passwords",
+    "secret_parts",
 ]

@@ -6,8 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from airflow_adaptive.ports import is_secret_name
-from airflow_adaptive.spark.secrets import is_secret_property
+from airflow_adaptive.ports import is_secret, is_secret_name
 
 DEFAULT_TIMEOUT_S = 10.0
 
@@ -96,7 +95,7 @@ def read_conf(extra: Mapping[str, Any], readable: Sequence[str]) -> Mapping[str,
         raise AddressError(f"{name} is in extra conf and in extra secret-conf: remove it from one of them")
     for name, value in {**conf, **secret}.items():
         is_readable = any(_matches(name, pattern) for pattern in readable)
-        if is_readable and (name in secret or is_secret_property(name, value)):
+        if is_readable and (name in secret or is_secret(name, value)):
             field = "secret-conf" if name in secret else "conf"
             raise AddressError(
                 f"extra {field}: {name} contains a secret, and users of the cluster could read the value: {_place_of_secret(name)}"

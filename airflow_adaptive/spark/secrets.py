@@ -5,14 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from airflow_adaptive.ports import (
-    SECRET_NAME_PATTERN,
-    SECRET_VALUE_PATTERN,
-    assigned_secrets,
-    is_secret,
-    secret_assignments,
-    url_passwords,
-)
+from airflow_adaptive.ports import SECRET_NAME_PATTERN, SECRET_VALUE_PATTERN, is_secret, is_secret_name, secret_parts
+from airflow_adaptive.spark.connection_fields import LAUNCH_PREFIXES
 
 REDACTION = "spark.redaction.regex"
 """Property with the pattern of names and values that Spark's web pages and event logs redact."""
@@ -26,21 +20,36 @@ FLAGS = ("true", "false")
 MASK = "***"
 
 
-def is_secret_property(name: str, value: str) -> bool:
-    """Return whether the value of a property is secret, or contains a secret, as in `-Djavax.net.ssl.trustStorePassword=...`."""
-    return is_secret(name, value) or any(secret_assignments(value))
-
-
 def redaction_pattern(names: Iterable[str]) -> str:
     """Return the value of `REDACTION` for secrets that the provider recognizes, and for properties with these names."""
     return "|".join((SECRET_NAME_PATTERN, SECRET_VALUE_PATTERN, *(f"^{re.escape(name)}$" for name in sorted(names))))
 
 
-def secret_values(properties: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the secret values of properties, the passwords in URLs, and the secrets that values assign."""
-    secret = [value for name, value in properties.items() if is_secret(name, value)]
-    passwords = [password for value in secret for password in url_passwords(value)]
-    return (*secret, *passwords, *(part for value in properties.values() for part in assigned_secrets(value)))
+def secret_properties(properties: Mapping[str, str], names: frozenset[str]) -> dict[str, str]:
+    """Return the secret properties that the runtime sets on the session. spark-submit reads the others before the runtime starts.
+
+    Args:
+        properties: all properties of a driver.
+        names: names whose values are secret whatever their names.
+    """
+    secret = {name: value for name, value in properties.items() if name in names or is_secret(name, value)}
+    return {
+        name: value
+        for name, value in secret.items()
+        if name in names or is_secret_name(name) or not name.startswith(LAUNCH_PREFIXES)
+    }
+
+
+def secret_values(properties: Mapping[str, str], names: frozenset[str], variables: Mapping[str, str]) -> list[str]:
+    """Return the values that no output may contain, and the secrets in them.
+
+    Args:
+        properties: Spark properties.
+        names: properties whose values are secret whatever their names.
+        variables: environment variables whose values are secret whatever their names.
+    """
+    secret = [value for name, value in properties.items() if name in names or is_secret(name, value)]
+    return [part for value in (*secret, *variables.values()) for part in secret_parts(value)]
 
 
 def masked(text: str, secrets: Iterable[str]) -> str:

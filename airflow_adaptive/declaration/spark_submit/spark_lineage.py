@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from airflow.sdk import conf
 
-from airflow_adaptive.spark.secrets import is_secret_property
+from airflow_adaptive.ports import is_secret
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ def with_lineage(properties: Mapping[str, str], context: Any, *, parent: bool, t
 def _without_secrets(found: Mapping[str, str], declared: Mapping[str, str]) -> Mapping[str, str]:
     """Return the properties without secrets that were added, because Spark's properties are not secret (web UI, job directory)."""
     added = found.keys() - declared.keys()
-    secret = sorted(name for name in added if HEADERS in name or is_secret_property(name, found[name]))
+    secret = sorted(name for name in added if HEADERS in name or is_secret(name, found[name]))
     if secret:
         log.warning(
             "The Spark properties %s of Airflow's OpenLineage transport are secret, and are not passed to Spark. Set them in the extra field "

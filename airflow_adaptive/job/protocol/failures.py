@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from airflow_adaptive.job.protocol.documents import FailureReport
 from airflow_adaptive.job.protocol.kafka_errors import name_conditions
-from airflow_adaptive.job.protocol.secret_names import TERMS, URL_PASSWORD
+from airflow_adaptive.job.protocol.secret_names import TERMS, URL_PASSWORD, secret_parts
 
 MAX_MESSAGE_CHARACTERS: Final = 2000
 
@@ -98,8 +98,14 @@ MAX_MESSAGE_LINES: Final = 5
 LIBRARY_PATHS: Final = ("pyspark", "py4j", "airflow_adaptive")
 """Parts of the paths of code that does not belong to the author of the script."""
 
+ASSIGNMENT: Final = re.compile(r"""(?<![\w.-])(?:[\w.-]+ )?([\w.-]+)["']?\s*[=:]\s*["']?""")
+"""Begin of an assignment in a text, up to its value. A name begins at its first character only, so that the time is linear."""
+
+SECRET_TERM: Final = re.compile(TERMS)
+
+VALUE: Final = re.compile(r"""[^\s"',;)&]+""")
+
 SECRETS: Final = (
-    re.compile(rf"((?:{TERMS})[\w.-]*[\"']?\s*[=:]\s*[\"']?)[^\s\"',;)&]+"),
     re.compile(rf"(://)[^/\s:@\[]+:{URL_PASSWORD}"),
     re.compile(r"(https?://)[^/\s:@]+(?=@)"),
 )
@@ -235,7 +241,8 @@ def register_secrets(secrets: Iterable[str]) -> None:
 
     Values that are too short to distinguish from words remain.
     """
-    _secrets.update(secret for secret in secrets if len(secret) >= SHORTEST_SECRET)
+    parts = (part for secret in secrets for part in secret_parts(secret))
+    _secrets.update(part for part in parts if len(part) >= SHORTEST_SECRET)
 
 
 def redact(message: str) -> str:
@@ -244,6 +251,7 @@ def redact(message: str) -> str:
         message = message.replace(known, "***")
     for secret in SECRETS:
         message = secret.sub(r"\1***", message)
+    message = _without_assigned_secrets(message)
     return shortened(message.strip(), MAX_MESSAGE_CHARACTERS)
 
 
@@ -254,6 +262,18 @@ def shortened(text: str, limit: int) -> str:
     beginning = text[: limit - len(CUT)]
     words = re.sub(r"\s+\S*$", "", beginning)
     return f"{words if len(words) > limit / 2 else beginning}{CUT}"
+
+
+def _without_assigned_secrets(message: str) -> str:
+    """Return the message without the values of names that contain the term of a secret, such as `password=...`."""
+    kept, end = [], 0
+    for begin in ASSIGNMENT.finditer(message):
+        value = VALUE.match(message, begin.end()) if begin.start() >= end else None
+        name = begin.start(1) - begin.start()
+        if value and any(term.end() > name for term in SECRET_TERM.finditer(begin[0])):
+            kept += [message[end : begin.end()], "***"]
+            end = value.end()
+    return "".join([*kept, message[end:]])
 
 
 def _script_location(frames: Iterable[tuple[str, object]]) -> str:

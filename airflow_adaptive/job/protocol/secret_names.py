@@ -186,18 +186,23 @@ def url_passwords(value: str) -> list[str]:
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Return whether a property or an environment variable has a secret value."""
-    return value.strip().lower() not in FLAGS and (is_secret_name(name) or _SECRET_VALUE.search(value) is not None)
+    """Return whether the value of a property, an option or an environment variable is secret, or contains a secret.
+
+    The name may say so, or the value: credentials in a URL, a key, or an assignment as in `-Djavax.net.ssl.trustStorePassword=...`.
+    """
+    if value.strip().lower() in FLAGS:
+        return False
+    return is_secret_name(name) or _SECRET_VALUE.search(value) is not None or any(secret_assignments(value))
+
+
+def secret_parts(value: str) -> tuple[str, ...]:
+    """Return a secret value, and the passwords and the assigned secrets in it, which may appear without the rest of the value."""
+    return (value, *url_passwords(value), *(secret for _, secret in _secret_assignments(value)))
 
 
 def secret_assignments(text: str) -> Iterator[str]:
     """Return the names of the secrets that a text assigns, as in `--password=...`, `jdbc:...&password=...` and `{"token": "..."}`."""
     return (name for name, _ in _secret_assignments(text))
-
-
-def assigned_secrets(text: str) -> Iterator[str]:
-    """Return the secrets that a text assigns (`secret_assignments`)."""
-    return (value for _, value in _secret_assignments(text))
 
 
 def _secret_assignments(text: str) -> Iterator[tuple[str, str]]:

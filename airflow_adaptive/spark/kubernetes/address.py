@@ -77,8 +77,7 @@ class KubernetesAddress:
     @property
     def secrets(self) -> tuple[str, ...]:
         """Values that must not appear in any output."""
-        named = (self.conf[name] for name in self.secret_names)
-        return (*secret_values(self.conf), *named, *self.secret_env.values())
+        return tuple(secret_values(self.conf, self.secret_names, self.secret_env))
 
     @property
     def capacity_key(self) -> tuple[object, ...]:

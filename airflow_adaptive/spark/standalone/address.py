@@ -110,8 +110,7 @@ class ClusterAddress:
     @property
     def secrets(self) -> tuple[str, ...]:
         """Values that must not appear in any output."""
-        named = (self.conf[name] for name in self.secret_names)
-        return (*([self.token] if self.token else []), *secret_values(self.conf), *named, *self.secret_env.values())
+        return (*([self.token] if self.token else []), *secret_values(self.conf, self.secret_names, self.secret_env))
 
     @property
     def capacity_key(self) -> frozenset[MasterAddress]:

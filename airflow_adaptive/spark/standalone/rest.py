@@ -24,11 +24,9 @@ from airflow_adaptive.ports import (
     SubmissionState,
     SubmissionStatus,
     Worker,
-    is_secret_name,
 )
-from airflow_adaptive.spark.connection_fields import LAUNCH_PREFIXES
 from airflow_adaptive.spark.properties import standalone_properties
-from airflow_adaptive.spark.secrets import REDACTION, is_secret_property, redaction_pattern
+from airflow_adaptive.spark.secrets import REDACTION, redaction_pattern, secret_properties
 from airflow_adaptive.spark.standalone.errors import NotLeadingError, ProtocolError, RefusalError
 from airflow_adaptive.spark.standalone.worker_log import log_pages
 
@@ -86,7 +84,7 @@ def create_request(submission: DriverSubmission, master_url: str) -> dict[str, A
     """
     properties = {**submission.conf, **standalone_properties(submission)}
     names = submission.secret_names
-    secret = {name: value for name, value in properties.items() if name in names or _is_secret_property(name, value)}
+    secret = secret_properties(properties, names)
     conf = {name: value for name, value in properties.items() if name not in secret}
     conf.setdefault(REDACTION, redaction_pattern(names))
     return {
@@ -115,10 +113,6 @@ def create_request(submission: DriverSubmission, master_url: str) -> dict[str, A
 
 def _application_name(submission: DriverSubmission) -> str:
     return submission.conf.get("spark.app.name", submission.name)
-
-
-def _is_secret_property(name: str, value: str) -> bool:
-    return is_secret_property(name, value) and (is_secret_name(name) or not name.startswith(LAUNCH_PREFIXES))
 
 
 def _arguments(submission: DriverSubmission, conf: Mapping[str, str], master_url: str) -> list[str]:

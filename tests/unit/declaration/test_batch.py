@@ -152,6 +152,23 @@ def test_secret_properties_travel_in_a_file_that_is_gone_afterwards(
     assert "spark.sql.shuffle.partitions=4" in arguments, "the task's own property wins"
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("spark.hadoop.javax.jdo.option.ConnectionURL", "jdbc:mysql://db/hive?user=hive&password=hush"),
+        ("spark.my.kafka.options", 'mechanism=PLAIN;password="hush"'),
+        ("spark.my.redis", '{"token": "hush"}'),
+    ],
+)
+def test_property_that_assigns_a_secret_is_on_no_command_line(
+    submitted: Submitted, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    connect(monkeypatch, **{"spark-binary": "spark3-submit", "conf": {name: value}})
+    BatchSubmission(BATCH).run()
+    assert "hush" in submitted["text"]
+    assert "hush" not in " ".join(submitted["arguments"])
+
+
 def test_named_properties_are_secret_whatever_their_names(
     submitted: Submitted, monkeypatch: pytest.MonkeyPatch
 ) -> None:

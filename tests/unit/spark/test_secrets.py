@@ -32,7 +32,7 @@ from airflow_adaptive.spark.secrets import masked, secret_values
     ],
 )
 def test_property_that_holds_a_secret_is_known_by_its_name(name: str) -> None:
-    assert secret_values({name: "hush"}) == ("hush",)
+    assert secret_values({name: "hush"}, frozenset(), {}) == ["hush"]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_property_that_holds_a_secret_is_known_by_its_name(name: str) -> None:
     ],
 )
 def test_other_properties_are_none(name: str) -> None:
-    assert secret_values({name: "hush"}) == ()
+    assert secret_values({name: "hush"}, frozenset(), {}) == []
 
 
 def test_secret_that_is_a_part_of_another_does_not_save_the_rest() -> None:

@@ -17,6 +17,7 @@ from airflow_adaptive.ports import (
     SECRET_ENV_VARIABLE,
     DriverSubmission,
     SubmissionRefusedError,
+    is_secret,
 )
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
 from airflow_adaptive.spark.kubernetes.capacity.planned_pod import planned_executor
@@ -29,12 +30,11 @@ from airflow_adaptive.spark.kubernetes.driver.properties import (
     PROPERTIES_FILE,
     TEMPLATE_FILE,
     launch_properties,
-    secret_properties,
     spark_properties,
     to_file,
 )
 from airflow_adaptive.spark.kubernetes.executor_requests import to_annotation
-from airflow_adaptive.spark.secrets import is_secret_property
+from airflow_adaptive.spark.secrets import secret_properties
 
 Json = Mapping[str, Any]
 
@@ -90,7 +90,7 @@ def driver_manifests(
     names = address.secret_names
     read_at_launch = launch_properties(properties, names)
     files = {PROPERTIES_FILE: to_file(read_at_launch)}
-    has_secrets = any(name in names or is_secret_property(name, value) for name, value in read_at_launch.items())
+    has_secrets = any(name in names or is_secret(name, value) for name, value in read_at_launch.items())
     secret = {**variables, **(files if has_secrets else {})}
     template = executor_template(submission.executor_template, properties)
     pod = driver_pod(submission, properties, _request(submission, properties), [*secret], code.paths)

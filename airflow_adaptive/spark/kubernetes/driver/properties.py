@@ -12,13 +12,12 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from airflow_adaptive.ports import DriverSubmission, is_secret_name
-from airflow_adaptive.spark.connection_fields import LAUNCH_PREFIXES
+from airflow_adaptive.ports import DriverSubmission
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
 from airflow_adaptive.spark.kubernetes.driver.names import DriverIdentity
 from airflow_adaptive.spark.kubernetes.driver.pod_template import POD_PATTERN
 from airflow_adaptive.spark.properties import common_properties
-from airflow_adaptive.spark.secrets import REDACTION, is_secret_property, redaction_pattern
+from airflow_adaptive.spark.secrets import REDACTION, redaction_pattern, secret_properties
 
 FOLDER: Final = "/etc/airflow-adaptive"
 """Folder of the driver's container with the files below."""
@@ -100,21 +99,6 @@ def _sizes(submission: DriverSubmission) -> dict[str, str]:
         "spark.executor.instances": str(submission.executors),
         "spark.executor.maxNumFailures": str(10**6),
         "spark.kubernetes.allocation.batch.size": str(submission.max_executors),
-    }
-
-
-def secret_properties(properties: Mapping[str, str], names: frozenset[str] = frozenset()) -> dict[str, str]:
-    """Return the secret properties that the runtime sets on the session. spark-submit reads the others before the runtime starts.
-
-    Args:
-        properties: all properties of a driver.
-        names: names whose values are secret whatever their names.
-    """
-    return {
-        name: value
-        for name, value in properties.items()
-        if name in names
-        or (is_secret_property(name, value) and (is_secret_name(name) or not name.startswith(LAUNCH_PREFIXES)))
     }
 
 

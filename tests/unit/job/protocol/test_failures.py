@@ -321,6 +321,22 @@ def test_secrets_are_redacted():
     assert message == "url jdbc:x?user=a&password=***, fs.s3a.secret.key: ***, s3://***@host/x access_key='***' ok=1"
 
 
+@pytest.mark.parametrize(
+    ("text", "redacted"),
+    [
+        ("db: my.password=hush", "db: my.password=***"),
+        ("the access key: hush, region: eu", "the access key: ***, region: eu"),
+        ("{'token': 'hush', 'id': 7}", "{'token': '***', 'id': 7}"),
+        ("a=secret=hush b=c", "a=secret=*** b=c"),
+        ("the token count: 5", "the token count: 5"),
+        ("oauth-token = hush", "oauth-token = ***"),
+        ("token." * 100_000 + " api.key=hush", "token. api.key=***"),
+    ],
+)
+def test_assigned_secrets_are_redacted_in_linear_time(text: str, redacted: str):
+    assert redact(text).endswith(redacted)
+
+
 def test_credentials_of_urls_are_redacted():
     message = redact("no route to postgresql://me:p/w@host/db, https://ghp123@host/x, http://h:8080/users/@me")
     assert message == "no route to postgresql://***@host/db, https://***@host/x, http://h:8080/users/@me"
@@ -351,3 +367,8 @@ def test_a_registered_secret_is_in_no_report(monkeypatch):
     monkeypatch.setattr(failures, "_secrets", set())
     failures.register_secrets(["hush-hush", "hush-hush-hush", "on", "false"])
     assert redact("on h1 false repeats hush-hush-hush, then hush-hush") == "on h1 false repeats ***, then ***"
+
+
+def test_parts_of_registered_secrets_are_redacted():
+    failures.register_secrets(["jdbc:mysql://db/x?user=u&password=hunter2x", "amqp://me:carrot9@h"])
+    assert redact("login failed for hunter2x and carrot9") == "login failed for *** and ***"

@@ -126,4 +126,4 @@ def test_secret_that_spark_would_write_to_executor_pods_is_refused(name: str, va
 
 def test_secret_in_the_options_of_a_driver_is_known() -> None:
     conf = {"spark.driver.extraJavaOptions": "-Da=b -Djavax.net.ssl.trustStorePassword=hush"}
-    assert parse(conf=conf).secrets == ("hush",)
+    assert "hush" in parse(conf=conf).secrets

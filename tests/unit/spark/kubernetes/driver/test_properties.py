@@ -11,10 +11,10 @@ from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
 from airflow_adaptive.spark.kubernetes.driver.names import DriverIdentity
 from airflow_adaptive.spark.kubernetes.driver.properties import (
     launch_properties,
-    secret_properties,
     spark_properties,
     to_file,
 )
+from airflow_adaptive.spark.secrets import secret_properties
 
 ADDRESS = KubernetesAddress(
     server="https://api:6443", namespace="team-a", conf={"spark.a": "connection", "spark.b": "connection"}
@@ -32,6 +32,7 @@ SUBMISSION = DriverSubmission(
     executor_cores=2,
     executor_memory_mb=700,
 )
+
 POD = DriverIdentity("Team_A.x", 3, "n").pod
 
 
@@ -109,7 +110,7 @@ def test_secrets_that_the_runtime_sets():
         "spark.driver.my.password": "v",
         "spark.driver.extraJavaOptions": "-Dproxy=http://u:v@proxy",
     }
-    found = secret_properties({**secrets, "spark.public": "v"})
+    found = secret_properties({**secrets, "spark.public": "v"}, frozenset())
     assert set(found) == {"spark.hadoop.fs.s3a.secret.key", "spark.driver.my.password"}
 
 
