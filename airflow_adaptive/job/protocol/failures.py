@@ -30,6 +30,9 @@ MAX_DEPTH: Final = 3
 MAX_TEXT_CHARACTERS: Final = 50_000
 """Maximum length of the text of an exception that is searched for other exceptions."""
 
+MAX_REDACTED_CHARACTERS: Final = 20_000
+"""Characters of a message that are searched for secrets; the plan of a query in a message can have megabytes. The rest is cut."""
+
 MAX_CAUSES: Final = 20
 """Maximum length of a chain of exceptions. A longer chain is a cycle."""
 
@@ -249,6 +252,7 @@ def redact(message: str) -> str:
     """Return the message without secrets; a long message is shortened."""
     for known in sorted(_secrets, key=len, reverse=True):  # a secret may be part of another secret
         message = message.replace(known, "***")
+    message = message[:MAX_REDACTED_CHARACTERS]
     for secret in SECRETS:
         message = secret.sub(r"\1***", message)
     message = _without_assigned_secrets(message)
@@ -268,9 +272,9 @@ def _without_assigned_secrets(message: str) -> str:
     """Return the message without the values of names that contain the term of a secret, such as `password=...`."""
     kept, end = [], 0
     for begin in ASSIGNMENT.finditer(message):
-        value = VALUE.match(message, begin.end()) if begin.start() >= end else None
         name = begin.start(1) - begin.start()
-        if value and any(term.end() > name for term in SECRET_TERM.finditer(begin[0])):
+        is_secret = begin.start() >= end and any(term.end() > name for term in SECRET_TERM.finditer(begin[0]))
+        if is_secret and (value := VALUE.match(message, begin.end())):
             kept += [message[end : begin.end()], "***"]
             end = value.end()
     return "".join([*kept, message[end:]])

@@ -330,11 +330,15 @@ def test_secrets_are_redacted():
         ("a=secret=hush b=c", "a=secret=*** b=c"),
         ("the token count: 5", "the token count: 5"),
         ("oauth-token = hush", "oauth-token = ***"),
-        ("token." * 100_000 + " api.key=hush", "token. api.key=***"),
     ],
 )
-def test_assigned_secrets_are_redacted_in_linear_time(text: str, redacted: str):
-    assert redact(text).endswith(redacted)
+def test_assigned_secrets_are_redacted(text: str, redacted: str):
+    assert redact(text) == redacted
+
+
+@pytest.mark.parametrize("word", ["token.", "api.key.token.", "sas.", "password=", "a ", "a=", "://a:"])
+def test_a_long_message_is_redacted_in_linear_time(word: str):
+    assert redact(word * 100_000).startswith(word[:2])
 
 
 def test_credentials_of_urls_are_redacted():
