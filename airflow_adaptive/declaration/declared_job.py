@@ -234,6 +234,7 @@ class DeclaredJob:
         """Validate the parameters without a request to the cluster. Raises `DeclarationError`."""
         needed, file_properties = self.dependencies, self._readable_file()
         properties = file_properties | _text_values(self.conf)
+        managed = self._calls_adaptive_job()
         streaming_checks = (
             self._options,
             lambda: job_directory(str(self.job_directory), self.job).uri,
@@ -263,14 +264,14 @@ class DeclaredJob:
                     not_secret=self.not_secret,
                 ),
                 lambda: validation.no_overridden_properties(
-                    streaming=streaming, conf=self.conf, properties_file=file_properties
+                    streaming=streaming, managed=managed, conf=self.conf, properties_file=file_properties
                 ),
                 lambda: validation.graph(self.graph),
                 lambda: validation.size(DriverShape, "driver", self.driver_cores, self.driver_memory),
                 lambda: validation.size(ExecutorShape, "executor", self.executor_cores, self.executor_memory),
                 lambda: self._check_policy(streaming),
                 lambda: validation.callback(on_rescale_callback=self.on_rescale_callback, not_secret=self.not_secret),
-                lambda: cluster(self.connections, self.kubernetes, properties, streaming=streaming),
+                lambda: cluster(self.connections, self.kubernetes, properties, streaming=streaming, managed=managed),
                 lambda: check_requested(self._requested, self.kubernetes),
                 *(streaming_checks if streaming else ()),
             ]
@@ -282,6 +283,13 @@ class DeclaredJob:
             return read_properties(self.properties_file)
         except ValueError:
             return {}
+
+    def _calls_adaptive_job(self) -> bool:
+        """Return whether the script names `AdaptiveJob`; True for a script that cannot be read, which another check reports."""
+        try:
+            return b"AdaptiveJob" in application_path(str(self.application)).read_bytes()
+        except Exception:  # noqa: BLE001  The libraries of object stores raise exceptions of any class.
+            return True
 
     def _check_kafka(self) -> None:
         """Reject a connection to brokers without the libraries that it needs. Raises `MissingKafkaError`."""

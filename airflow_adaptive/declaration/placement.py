@@ -36,6 +36,7 @@ def cluster(
     conf: Mapping[str, Any] | None,
     *,
     streaming: bool = True,
+    managed: bool = True,
     with_image: bool = True,
 ) -> None:
     """Reject connections that do not describe a cluster, and parameters and properties without effect on its cluster manager.
@@ -45,13 +46,14 @@ def cluster(
         kubernetes: parameters that apply on Kubernetes only.
         conf: Spark properties of the job.
         streaming: whether the adaptive scheduler runs the job.
+        managed: whether the script calls `AdaptiveJob`.
         with_image: whether the parameters start pods, which need an image.
 
     Blocks on Airflow's connections. Raises `DeclarationError`, `AddressError`.
     """
     address, properties = connections.address(), conf if isinstance(conf, Mapping) else {}
     place = f"connection {connections.spark!r}: extra conf["
-    violations = [f"{place}{violation}" for violation in refused(address.conf, streaming=streaming)]
+    violations = [f"{place}{violation}" for violation in refused(address.conf, streaming=streaming, managed=managed)]
     wrong_credentials: list[AddressError] = []
     if not isinstance(address, KubernetesAddress):
         violations += _without_kubernetes(connections, kubernetes)

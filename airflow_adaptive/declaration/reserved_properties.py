@@ -1,77 +1,32 @@
-"""Spark properties that a parameter of the operator, the scheduler or the client of the cluster manager determines."""
+"""The check of a declaration for Spark properties that the operator, the scheduler or the client of the cluster manager determines."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-PARAMETERS = {
-    "spark.app.name": "name",
-    "spark.cores.max": "parallelism",
-    "spark.driver.cores": "driver_cores",
-    "spark.driver.memory": "driver_memory",
-    "spark.executor.cores": "executor_cores",
-    "spark.executor.instances": "parallelism",
-    "spark.executor.memory": "executor_memory",
-    "spark.master": "conn_id",
-    "spark.submit.pyFiles": "py_files",
-}
-"""Spark properties without effect -> parameter of the operator that determines the value."""
-
-STREAMING_PARAMETERS = {
-    "spark.app.name": "name",
-    "spark.dynamicAllocation.enabled": "parallelism",
-    "spark.dynamicAllocation.initialExecutors": "parallelism",
-    "spark.dynamicAllocation.maxExecutors": "parallelism",
-    "spark.dynamicAllocation.minExecutors": "parallelism",
-    "spark.sql.shuffle.partitions": "max_parallelism",
-    "spark.sql.streaming.stopTimeout": "stop_timeout",
-}
-"""The same for properties that the scheduler or the runtime in the driver determines."""
-
-KUBERNETES_PARAMETERS = {
-    "spark.app.name": "name",
-    "spark.kubernetes.container.image.pullSecrets": "image_pull_secrets",
-    "spark.kubernetes.context": "kubernetes_conn_id",
-    "spark.kubernetes.driver.podTemplateFile": "driver_pod_template",
-    "spark.kubernetes.driver.scheduler.name": "driver_pod_template",
-    "spark.kubernetes.executor.podTemplateFile": "executor_pod_template",
-    "spark.kubernetes.hadoop.configMapName": "driver_pod_template",
-    "spark.kubernetes.namespace": "namespace",
-}
-"""The same for Kubernetes."""
-
-KUBERNETES_PREFIXES = {
-    "spark.kubernetes.authenticate.submission.": "kubernetes_conn_id",
-    "spark.kubernetes.driver.secretKeyRef.": "driver_pod_template",
-    "spark.kubernetes.driver.secrets.": "driver_pod_template",
-    "spark.kubernetes.driverEnv.": "env_vars",
-}
-"""Beginnings of such properties. spark-submit evaluates the properties, and no spark-submit starts the driver."""
-
-KUBERNETES_DETERMINED = (
-    "spark.app.id",
-    "spark.driver.bindAddress",
-    "spark.driver.host",
-    "spark.dynamicAllocation.executorIdleTimeout",
-    "spark.executor.failuresValidityInterval",
-    "spark.executor.maxNumFailures",
-    "spark.kubernetes.allocation.batch.size",
-    "spark.kubernetes.allocation.pods.allocator",
-    "spark.kubernetes.driver.pod.name",
-    "spark.kubernetes.executor.podNamePrefix",
-    "spark.kubernetes.submitInDriver",
+from airflow_adaptive.ports import (
+    KUBERNETES_DETERMINED,
+    KUBERNETES_PARAMETERS,
+    KUBERNETES_PREFIXES,
+    MANAGED_PARAMETERS,
+    OWN_PREFIX,
+    PARAMETERS,
+    STREAMING_PARAMETERS,
+    SUPERVISE,
 )
-"""Properties that the client of Kubernetes determines, because they identify the driver or keep it adaptive."""
-
-OWN_PREFIX = "spark.airflow.adaptive."
-
-SUPERVISE = "spark.driver.supervise"
 
 
-def refused(conf: Mapping[str, Any], *, streaming: bool) -> Iterator[str]:
-    """Yield a violation for each property without effect on any cluster manager. Its text begins with the name of the property."""
-    parameters = PARAMETERS | STREAMING_PARAMETERS if streaming else PARAMETERS
+def refused(conf: Mapping[str, Any], *, streaming: bool, managed: bool) -> Iterator[str]:
+    """Yield a violation for each property without effect on any cluster manager. Its text begins with the name of the property.
+
+    Args:
+        conf: Spark properties.
+        streaming: whether the adaptive scheduler runs the job.
+        managed: whether the script calls `AdaptiveJob`, so that the runtime determines more properties.
+    """
+    parameters = PARAMETERS | (STREAMING_PARAMETERS if streaming else {})
+    parameters |= MANAGED_PARAMETERS if streaming and managed else {}
     for name, value in conf.items():
         if name in parameters:
             yield _use(name, parameters[name])

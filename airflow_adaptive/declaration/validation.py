@@ -222,17 +222,18 @@ def size(shape: Callable[..., object], name: str, cores: object, memory: str) ->
     _reject([*violations, *_violations_in(_error(lambda: shape(cores=cores, memory_mb=memory_mb)))])
 
 
-def no_overridden_properties(*, streaming: bool = True, **properties: object) -> None:
+def no_overridden_properties(*, streaming: bool = True, managed: bool = True, **properties: object) -> None:
     """Reject Spark properties that a parameter of the operator or the scheduler determines. Raises `DeclarationError`.
 
     Args:
         streaming: whether the adaptive scheduler runs the job.
+        managed: whether the script calls `AdaptiveJob`.
         properties: name of a parameter -> mapping of Spark properties.
     """
     _reject(
         f"{name}[{violation}"
         for name, values in properties.items()
-        for violation in refused(_mapping(values), streaming=streaming)
+        for violation in refused(_mapping(values), streaming=streaming, managed=managed)
     )
 
 

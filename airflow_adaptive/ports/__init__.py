@@ -1,8 +1,18 @@
 """Protocols for all external systems of the runtime, and the plain values that these protocols exchange."""
 
 from airflow_adaptive.job.protocol.conf import PACKAGES_PROPERTY
+from airflow_adaptive.job.protocol.conf import PREFIX as OWN_PREFIX
 from airflow_adaptive.job.protocol.documents import SECRET_CONF_VARIABLE, SECRET_ENV_VARIABLE, SUBMISSION_ID_VARIABLE
 from airflow_adaptive.job.protocol.failures import redact
+from airflow_adaptive.job.protocol.reserved import (
+    KUBERNETES_DETERMINED,
+    KUBERNETES_PARAMETERS,
+    KUBERNETES_PREFIXES,
+    MANAGED_PARAMETERS,
+    PARAMETERS,
+    STREAMING_PARAMETERS,
+    SUPERVISE,
+)
 from airflow_adaptive.job.protocol.secret_names import (
     SECRET_NAME_PATTERN,
     SECRET_VALUE_PATTERN,
@@ -55,13 +65,21 @@ from airflow_adaptive.ports.source_offsets import (
 )
 
 __all__ = [
+    "KUBERNETES_DETERMINED",
+    "KUBERNETES_PARAMETERS",
+    "KUBERNETES_PREFIXES",
+    "MANAGED_PARAMETERS",
     "MIB",
+    "OWN_PREFIX",
     "PACKAGES_PROPERTY",
+    "PARAMETERS",
     "SECRET_CONF_VARIABLE",
     "SECRET_ENV_VARIABLE",
     "SECRET_NAME_PATTERN",
     "SECRET_VALUE_PATTERN",
+    "STREAMING_PARAMETERS",
     "SUBMISSION_ID_VARIABLE",
+    "SUPERVISE",
     "ActiveDriver",
     "Clock",
     "ClusterClient",

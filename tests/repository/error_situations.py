@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import httpx
@@ -17,6 +16,8 @@ from fsspec.implementations.local import LocalFileSystem
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_adaptive.job.entry import unmanaged_script
+from airflow_adaptive.job.entry.checkpoint_location import QueryStart, TransientFolders
+from airflow_adaptive.job.entry.submitted_session import SubmittedSession
 from airflow_adaptive.job.entry.unmanaged_script import UnmanagedScript
 from airflow_adaptive.job.protocol.codec import encode_journal, journal_name
 from airflow_adaptive.job.protocol.conf import NotSubmittedError, read_settings
@@ -36,11 +37,14 @@ from airflow_adaptive.ports import ClusterUnreachableError, DriverLog, JobDirect
 from airflow_adaptive.runtime.directory_outage import DirectoryOutage
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.journal.storage_threads import StorageThreads
+from airflow_adaptive.runtime.observation.driver_log_diagnosis import explain
+from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.state import Finished
 from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddress
 from airflow_adaptive.spark.standalone.client import StandaloneCluster
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.simulation.one_job import Simulation
+from tests.support.driver.fake_spark import Spark, Stream
 
 SCRIPT = "from airflow_adaptive.job import AdaptiveJob\n"
 
@@ -218,11 +222,36 @@ def returned_other_queries() -> str:
     return f"AdaptiveJobError: {raised.value}"
 
 
-def local_master() -> str:
-    writer: Any = SimpleNamespace(_spark=SimpleNamespace(sparkContext=SimpleNamespace(master="local[*]")))
+def other_master() -> str:
+    session = SubmittedSession()
+    session._submitted = {"spark.master": "spark://h1:7077"}
     with pytest.raises(AdaptiveJobError) as raised:
-        UnmanagedScript()._start_control_loop(writer, "")
+        session.require({"spark.master": "local[*]"})
     return f"AdaptiveJobError: {raised.value}"
+
+
+def other_sizes() -> str:
+    session = SubmittedSession()
+    session._submitted = {"spark.executor.memory": "1g"}
+    with pytest.raises(AdaptiveJobError) as raised:
+        session.require({"spark.executor.memory": "2g"})
+    return f"AdaptiveJobError: {raised.value}"
+
+
+def relative_checkpoint() -> str:
+    session: Any = Spark()
+    query = QueryStart(lambda writer: None, Stream("orders", session), (), {})
+    query.location = "checkpoints/orders"
+    with pytest.raises(AdaptiveJobError) as raised:
+        TransientFolders(None).require_durable(session, query, "file:///shared/jobs/departures")
+    return f"AdaptiveJobError: {raised.value}"
+
+
+def missing_input() -> str:
+    failure = Failure(
+        error_class="PATH_NOT_FOUND", message="[PATH_NOT_FOUND] Path does not exist: file:/work/d/in. SQLSTATE: 42K03"
+    )
+    return explain(failure, DriverLog(), "", reported=True).summary
 
 
 def query_before_the_job() -> str:

@@ -27,6 +27,10 @@ class QueryStillRunsError(Exception):
     """A query that must not run could not be stopped, so nothing else may run in this process."""
 
 
+class BatchStillRunsError(QueryStillRunsError):
+    """A batch does not end although it was interrupted. The scheduler replaces the driver, and does not count a failure."""
+
+
 class MissingSlotsError(Exception):
     """A plan has too few slots for queries whose tasks must run at the same time."""
 
@@ -85,7 +89,11 @@ class RunningWorkload(Protocol):
         ...
 
     def end(self, timeout_s: float, pause: Callable[[float], None]) -> bool:
-        """End each query at a batch boundary. Returns False if a batch had to be interrupted after the timeout."""
+        """End each query at a batch boundary. Returns False if a batch had to be interrupted after the timeout.
+
+        Raises:
+            BatchStillRunsError: a batch does not end although it was interrupted.
+        """
         ...
 
     def halt(self) -> bool:

@@ -35,11 +35,13 @@ def launch(script: Path) -> None:
     _set_secret_properties()
     _resolve_packages()
     error: BaseException | None = None
-    script_watch = _intercept_queries()
+    script_watch = _intercept_queries(script)
     try:
         runpy.run_path(str(script), run_name="__main__")
     except BaseException as raised:  # noqa: BLE001  (anything that can end a script)
         error = raised
+    if script_watch is not None and script_watch.refusal is not None:
+        error = script_watch.refusal
     if error is not None and not isinstance(error, SystemExit):
         _print_traceback(error, script)
     if error is None:
@@ -79,13 +81,23 @@ def _resolve_packages() -> None:
         sys.exit(1)
 
 
-def _intercept_queries() -> UnmanagedScript | None:
+def _intercept_queries(script: Path) -> UnmanagedScript | None:
     """Return the hooks for the script's queries, or None in a Python without pyspark, in which no query can start."""
     try:
         from airflow_adaptive.job.entry import unmanaged_script  # noqa: PLC0415
     except ImportError:
         return None
-    return unmanaged_script.install_hooks()
+    return unmanaged_script.install_hooks(script, _submitted_properties())
+
+
+def _submitted_properties() -> dict[str, str]:
+    """Return the Spark properties of the submission, none if spark-submit has not started this process."""
+    if packages.GATEWAY_VARIABLE not in os.environ:
+        return {}
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415  (a driver without pyspark fails when its script imports it)
+
+    SparkContext._ensure_initialized()
+    return dict(SparkConf(_jvm=SparkContext._jvm).getAll())
 
 
 def _wait_for_threads() -> None:

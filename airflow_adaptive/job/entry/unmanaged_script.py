@@ -5,8 +5,11 @@ that an outdated driver starts no query. From then on a driver loop runs in a th
 stops, the queries end at a batch boundary, so the script's `awaitTermination()` returns, and the script has a limited
 time to end. A script that calls `AdaptiveJob(...).run()` keeps its calls unchanged.
 
-The module replaces methods of pyspark in this process: `start` and `toTable` of `DataStreamWriter`, `awaitTermination`
-of `StreamingQuery`, `awaitAnyTermination` of `StreamingQueryManager`, and `stop` of `SparkContext`.
+Each query ends at its own batch boundary, but the script sees the ends of all queries at once: a script that watches its queries would
+otherwise stop the others in their batches.
+
+The module replaces methods of pyspark in this process: those with which a script starts queries, stops them and sees that they end, and
+`stop` of `SparkContext`.
 """
 
 from __future__ import annotations
@@ -15,24 +18,29 @@ import functools
 import logging
 import os
 import sys
+import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 from pyspark import SparkContext
+from pyspark.sql.streaming.listener import JStreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_adaptive.job.control.driver_run import EXIT_FAILED
 from airflow_adaptive.job.control.interfaces import ExecutorPool, Journal
+from airflow_adaptive.job.entry.checkpoint_location import QueryStart, TransientFolders
 from airflow_adaptive.job.entry.driver import Driver
-from airflow_adaptive.job.jvm import writer_option
+from airflow_adaptive.job.entry.method_hooks import replace_methods, replace_properties
+from airflow_adaptive.job.entry.submitted_session import SubmittedSession
 from airflow_adaptive.job.protocol.conf import read_settings
 from airflow_adaptive.job.protocol.documents import Action, Directive, DriverState, FailureReport
 from airflow_adaptive.job.protocol.failures import report_build_failure, report_exception
 from airflow_adaptive.job.queries.script_queries import ScriptQueries, ScriptStoppedError
-from airflow_adaptive.job.queries.writers import AdaptiveJobError, query_name
+from airflow_adaptive.job.queries.writers import AdaptiveJobError
 from airflow_adaptive.job.state.checkpoint import Checkpoint
 
 log = logging.getLogger(__name__)
@@ -47,35 +55,57 @@ NO_CHECKPOINT: Final = "has no checkpointLocation, so each restart starts from t
 THREADS_GRACE_S: Final = 10.0
 """Time in seconds for which threads of the script may keep a process that has completed its work."""
 
-CHECKPOINT_OPTION: Final = "checkpointLocation"
-CHECKPOINT_CONF: Final = "spark.sql.streaming.checkpointLocation"
-
 
 class UnmanagedScript:
-    """The script of this process, from its first query."""
+    """The script of this process.
+
+    Attributes:
+        session: session of the script.
+    """
 
     def __init__(self, end: Callable[[int], object] = os._exit) -> None:
         """Create an object that intercepts nothing yet; `end` ends the process regardless of its threads."""
         self._end_process = end
+        self.session = SubmittedSession()
+        self._folders = TransientFolders(None)
         self._lock = threading.Lock()
         self._hooks_disabled = False
+        self._directory = ""
         self._queries: ScriptQueries | None = None
         self._state: DriverState | None = None
         self._loop: threading.Thread | None = None
         self._script_ended = threading.Event()
         self._warned = {""}
+        self._thread = threading.local()
 
     @property
     def has_started(self) -> bool:
         """Whether the script has tried to start a query itself."""
         return self._queries is not None
 
-    def install_hooks(self) -> None:
-        """Intercept the script's calls."""
-        _replace_methods(DataStreamWriter, ("start", "toTable"), self._on_start)
-        _replace_methods(StreamingQuery, ("awaitTermination",), self._on_await)
-        _replace_methods(StreamingQueryManager, ("awaitAnyTermination",), self._on_await)
-        _replace_methods(SparkContext, ("stop",), self._on_stop)
+    @property
+    def refusal(self) -> AdaptiveJobError | None:
+        """Error that the script got for its session, or None."""
+        return self.session.refusal
+
+    def install_hooks(self, script: Path | None, submitted: Mapping[str, str]) -> None:
+        """Intercept the script's calls.
+
+        Args:
+            script: path of the script.
+            submitted: Spark properties of the submission; empty if spark-submit has not started this process.
+        """
+        self._folders = TransientFolders(script)
+        replace_methods(tempfile, ("mkdtemp",), self._folders.create)
+        self.session.install_hooks(submitted)
+        replace_methods(DataStreamWriter, ("start", "toTable"), self._on_start)
+        replace_methods(DataStreamWriter, ("foreachBatch",), self._on_foreach_batch)
+        replace_methods(StreamingQuery, ("awaitTermination", "exception", "stop"), self._on_view)
+        replace_properties(StreamingQuery, ("isActive", "status"), self._on_view)
+        replace_methods(StreamingQueryManager, ("awaitAnyTermination", "get"), self._on_view)
+        replace_properties(StreamingQueryManager, ("active",), self._on_view)
+        replace_methods(JStreamingQueryListener, ("onQueryTerminated",), self._on_view)
+        replace_methods(SparkContext, ("stop",), self._on_stop)
 
     def disable_hooks(self) -> None:
         """Disable the hooks, because the script uses `AdaptiveJob`.
@@ -100,11 +130,10 @@ class UnmanagedScript:
         """
         assert self._queries is not None
         assert self._loop is not None
-        raised = None if error is None or _is_normal_end(error) else error
-        self._queries.finish(None if raised is None else report_end(raised))
+        self._queries.finish(None if error is None or _is_normal_end(error) else report_end(error))
         self._script_ended.set()
         self._loop.join()
-        code = EXIT_FAILED if self._state is DriverState.FAILED or raised is not None else 0
+        code = EXIT_FAILED if self._state is DriverState.FAILED or self._queries.failed else 0
         self._exit_after(THREADS_GRACE_S, code)
         return code
 
@@ -113,28 +142,50 @@ class UnmanagedScript:
     def _on_start(self, start: Callable[..., Any], writer: DataStreamWriter, *args: Any, **options: Any) -> Any:
         if self._hooks_disabled:
             return start(writer, *args, **options)
-        checkpoint = _checkpoint_location(writer, options)
-        without = "" if checkpoint else _label(writer, options)
+        query = QueryStart(start, writer, args, options)
+        without = "" if query.location else query.label
         with self._lock:
             queries = self._queries or self._start_control_loop(writer, without)
             if without not in self._warned:
                 log.warning("%s %s", without, NO_CHECKPOINT)
             self._warned.add(without)
+        self._require_durable(writer, query, queries)
 
         def begin() -> StreamingQuery:
-            if checkpoint:
-                Checkpoint(writer._spark, checkpoint).remove_partial_offsets()
-            query: StreamingQuery = start(writer, *args, **options)
-            return query
+            if query.location:
+                Checkpoint(writer._spark, query.location).remove_partial_offsets()
+            started: StreamingQuery = start(writer, *args, **options)
+            return started
 
         return queries.start_query(begin)
 
-    def _on_await(self, wait: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    def _require_durable(self, writer: DataStreamWriter, query: QueryStart, queries: ScriptQueries) -> None:
+        """Check the checkpoint of a query. The job fails at once with a refusal, whatever the script does with the error."""
         try:
-            return wait(*args, **options)
-        finally:
-            if self._queries is not None:
-                self._queries.block_if_halted()
+            self._folders.require_durable(writer._spark, query, self._directory)
+        except AdaptiveJobError as error:
+            queries.finish(report_end(error))
+            raise
+
+    def _on_foreach_batch(self, set_function: Callable[..., Any], writer: DataStreamWriter, function: Any) -> Any:
+        """Mark the thread of a batch: a query that waits in its batch for the ends of all queries would never end."""
+
+        @functools.wraps(function)
+        def in_batch(*args: Any) -> Any:
+            self._thread.is_in_batch = True
+            try:
+                return function(*args)
+            finally:
+                self._thread.is_in_batch = False
+
+        return set_function(writer, in_batch)
+
+    def _on_view(self, view: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """Let the script see the ends of all queries at once."""
+        is_own = threading.current_thread() is self._loop or getattr(self._thread, "is_in_batch", False)
+        if self._queries is None or is_own:
+            return view(*args, **options)
+        return self._queries.view(lambda: view(*args, **options))
 
     def _on_stop(self, stop: Callable[[SparkContext], None], context: SparkContext) -> None:
         """End the queries now; the session ends with the process, because the driver needs it for the last status."""
@@ -148,12 +199,8 @@ class UnmanagedScript:
     def _start_control_loop(self, writer: DataStreamWriter, without: str) -> ScriptQueries:
         """Start the driver loop in a thread."""
         spark = writer._spark
-        master = str(spark.sparkContext.master)
-        if master.startswith("local"):
-            raise AdaptiveJobError(
-                f"the script sets the master {master!r} itself, so its queries would not run on the cluster: remove .master(...)"
-            )
         driver = Driver(spark, read_settings(lambda name: spark.sparkContext.getConf().get(name, None)))
+        self._directory = driver.settings.directory
         queries = ScriptQueries(spark, job=driver.settings.job)
         driver.journal = _StopOnHold(driver.journal)
         driver.executors = _ExecutorPoolOfScript(driver.executors, queries)
@@ -219,43 +266,15 @@ class _ExecutorPoolOfScript:
 _script = UnmanagedScript()
 
 
-def install_hooks() -> UnmanagedScript:
-    """Intercept the calls of this process's script, before the script starts."""
-    _script.install_hooks()
+def install_hooks(script: Path | None, submitted: Mapping[str, str]) -> UnmanagedScript:
+    """Intercept the calls of this process's script, before the script starts; see `UnmanagedScript.install_hooks`."""
+    _script.install_hooks(script, submitted)
     return _script
 
 
 def disable_hooks() -> None:
     """Disable the hooks, because the script uses `AdaptiveJob`. Raises `AdaptiveJobError` if it has started a query."""
     _script.disable_hooks()
-
-
-def _replace_methods(owner: type, names: tuple[str, ...], around: Callable[..., Any]) -> None:
-    for name in names:
-        original = getattr(owner, name)
-        setattr(owner, name, _replacement(original, around))
-
-
-def _replacement(original: Callable[..., Any], around: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def call(*args: Any, **options: Any) -> Any:
-        return around(original, *args, **options)
-
-    return call
-
-
-def _checkpoint_location(writer: DataStreamWriter, options: dict[str, Any]) -> str | None:
-    """Return the URI of the checkpoint of a query, or None if Spark creates a new checkpoint for each start."""
-    given = options.get(CHECKPOINT_OPTION) or writer_option(writer, CHECKPOINT_OPTION)
-    if given:
-        return str(given)
-    root, name = writer._spark.conf.get(CHECKPOINT_CONF, None), options.get("queryName") or query_name(writer)
-    return f"{root}/{name}" if root and name else None
-
-
-def _label(writer: DataStreamWriter, options: dict[str, Any]) -> str:
-    name = options.get("queryName") or query_name(writer)
-    return f"query {name!r}" if name else "a query without a name"
 
 
 def _is_normal_end(error: BaseException) -> bool:

@@ -26,6 +26,8 @@ same in Spark 4.2 and 4.3. Py4J gives each Python thread its own JVM thread, so 
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -33,10 +35,14 @@ from enum import Enum, auto
 from typing import Final
 
 from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from airflow_adaptive.job.control.interfaces import BatchStillRunsError
 from airflow_adaptive.job.jvm import java_class, scala_object
+
+log = logging.getLogger(__name__)
 
 RUNTIME: Final = "org.apache.spark.sql.execution.streaming.runtime"
 
@@ -46,6 +52,9 @@ CHECK_INTERVAL_S: Final = 0.01
 END_TIMEOUT_MS: Final = 250
 """Time in milliseconds for which the driver waits only for the end of a query, which at most has to commit its batch.
 Other work in this time would add to the downtime."""
+
+STOP_TIMEOUT_S: Final = 10.0
+"""Time in seconds for which the driver waits for the end of queries whose batches it interrupts."""
 
 WAITING: Final = "Waiting for "
 """Start of the status message of a query that has completed a trigger and waits for the next trigger or for data."""
@@ -106,15 +115,19 @@ class BatchBoundary:
             self._unsupported = True
             return True
 
-    def cut(self) -> bool:
-        """Stop the query immediately if it has not ended at a boundary.
+    @property
+    def is_to_cut(self) -> bool:
+        """Whether the query has not ended at a boundary, so that its batch must be interrupted."""
+        return self._unsupported or self._alive()
 
-        Returns whether its batch may have been interrupted.
-        """
-        if not self._unsupported and not self._alive():
-            return False
-        self._query.stop()
-        return True
+    @property
+    def label(self) -> str:
+        """The query in a message."""
+        return f"query {self._query.name!r}" if self._query.name else "a query without a name"
+
+    def stop(self) -> None:
+        """Stop the query immediately, which interrupts its batch. May block for ever; see `stop_in_threads`."""
+        self._query._jsq.stop()
 
     def block(self) -> bool:
         """Check once, and block the query if it is at a boundary. Returns whether the query is blocked.
@@ -174,7 +187,7 @@ class BatchBoundary:
     def _wake(self) -> None:
         """Wake a query that waits for its next trigger."""
         if not self._in_trigger():
-            self._query.stop()
+            self.stop()
 
     def _take_lock(self) -> bool:
         self._locked = self._locked or self._lock.tryLock(round(CHECK_INTERVAL_S * 1000), self._milliseconds)
@@ -226,14 +239,56 @@ def end_at_boundary(boundaries: Sequence[BatchBoundary], timeout_s: float, pause
             attempt.
 
     Returns:
-        Whether all queries ended at a boundary or had ended before. Otherwise the last batch of some may have been
-        interrupted.
+        Whether all queries ended at a boundary or had ended before. Otherwise the last batch of some was interrupted.
+
+    Raises:
+        BatchStillRunsError: a batch does not end although it was interrupted. All other queries have ended.
     """
     try:
         _wait_for_all(boundaries, BatchBoundary.end, timeout_s, pause)
     finally:
         _release_locks(boundaries)
-    return not any([boundary.cut() for boundary in boundaries])  # noqa: C419  (stop all queries, not only the first)
+    cut = [boundary for boundary in boundaries if boundary.is_to_cut]
+    stopped = stop_in_threads([boundary.stop for boundary in cut], pause)
+    running = [boundary.label for boundary, ended in zip(cut, stopped, strict=True) if not ended]
+    if running:
+        raise BatchStillRunsError(
+            f"the batch of {', '.join(running)} did not end within {timeout_s + STOP_TIMEOUT_S:g} s of the request, although it was "
+            f"interrupted after {timeout_s:g} s: the driver is replaced, and the batch runs again"
+        )
+    return not cut
+
+
+def stop_in_threads(
+    stops: Sequence[Callable[[], object]],
+    pause: Callable[[float], None] = time.sleep,
+) -> list[bool]:
+    """Call functions that stop queries, at the same time.
+
+    Returns whether each has returned within `STOP_TIMEOUT_S` and without an exception.
+
+    `StreamingQuery.stop()` waits for the thread of the query up to `spark.sql.streaming.stopTimeout`, by default for ever.
+
+    Args:
+        stops: functions that stop a query.
+        pause: waits for a number of seconds; its exceptions end the attempt.
+    """
+    stopped = [False] * len(stops)
+
+    def stop(number: int) -> None:
+        try:
+            stops[number]()
+            stopped[number] = True
+        except (Py4JError, PySparkException) as error:
+            log.warning("a query has not stopped: %s", error)
+
+    threads = [threading.Thread(target=stop, args=(number,), daemon=True) for number in range(len(stops))]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + STOP_TIMEOUT_S
+    while any(thread.is_alive() for thread in threads) and time.monotonic() < deadline:
+        pause(CHECK_INTERVAL_S)
+    return stopped
 
 
 def act_between_batches(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from py4j.protocol import Py4JError
@@ -22,7 +22,7 @@ from airflow_adaptive.job.control.interfaces import StatefulRun
 from airflow_adaptive.job.jvm import scala_object
 from airflow_adaptive.job.protocol.documents import FailureReport, QueryReport
 from airflow_adaptive.job.protocol.failures import report_exception, report_throwable
-from airflow_adaptive.job.queries.batch_boundary import RUNTIME, BatchBoundary
+from airflow_adaptive.job.queries.batch_boundary import RUNTIME, BatchBoundary, stop_in_threads
 from airflow_adaptive.job.queries.progress import ProgressCounter
 from airflow_adaptive.job.queries.sources.query_sources import QuerySources
 
@@ -63,9 +63,9 @@ class JobQuery:
         return None if self._query is None else BatchBoundary(self._spark, self._query)
 
     def stop(self) -> None:
-        """Stop the query immediately."""
+        """Stop the query immediately. May block for ever; see `stop_all`."""
         if self._query is not None:
-            self._query.stop()
+            self._query._jsq.stop()
 
     def active(self) -> bool:
         """Return whether the query runs."""
@@ -151,15 +151,12 @@ def halt_session(spark: SparkSession) -> bool:
 
 
 def stop_all(queries: Iterable[StreamingQuery | JobQuery]) -> bool:
-    """Stop queries immediately, also after a query that does not stop in time. Returns whether all have stopped."""
-    stopped = True
-    for query in queries:
-        try:
-            query.stop()
-        except (Py4JError, PySparkException) as error:
-            log.warning("query %s has not stopped: %s", query.name, error)
-            stopped = False
-    return stopped
+    """Stop queries immediately and at the same time. Returns whether all have stopped in time."""
+    return all(stop_in_threads([_stop_of(query) for query in queries]))
+
+
+def _stop_of(query: StreamingQuery | JobQuery) -> Callable[[], object]:
+    return query.stop if isinstance(query, JobQuery) else query._jsq.stop
 
 
 def boundaries(queries: Iterable[JobQuery]) -> list[BatchBoundary]:

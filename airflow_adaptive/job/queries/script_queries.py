@@ -9,10 +9,11 @@ script runs from its beginning (tier 3).
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -29,6 +30,8 @@ from airflow_adaptive.job.queries.job_query import (
     wait_for_first_triggers,
 )
 from airflow_adaptive.job.state.repartition import RepartitionError
+
+log = logging.getLogger(__name__)
 
 FIRST_START_TIMEOUT_S: Final = 10.0
 """Time in seconds after which a plan becomes active even if the script has not started its first query."""
@@ -66,6 +69,7 @@ class ScriptQueries:
         self._plan: DriverPlan | None = None
         self._closed = False
         self._end_requested = False
+        self._ending = False
         self._halted = False
         self._starting = 0
         self._queries: list[JobQuery] = []
@@ -97,19 +101,48 @@ class ScriptQueries:
                 self._starting -= 1
                 self._changed.notify_all()
 
-    def block_if_halted(self) -> None:
-        """Block a thread of the script whose query ended because this driver is fenced; the process exits soon."""
+    def view(self, read: Callable[[], Any]) -> Any:
+        """Return what the script reads about its queries, or wait with the script for their ends.
+
+        Queries end one after the other at their batch boundaries. The script does not see an end before all queries have ended, and in a
+        fenced driver it sees none, because the process exits soon.
+
+        Raises:
+            Exception: any exception of `read`.
+        """
+        while True:
+            self._wait_for_ends()
+            try:
+                value = read()
+            except BaseException:
+                self._wait_for_ends()
+                raise
+            with self._changed:
+                if not self._ending and not self._halted:
+                    return value
+
+    def _wait_for_ends(self) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: not self._halted)
+            self._changed.wait_for(lambda: not self._ending and not self._halted)
 
     def stop_queries(self) -> None:
         """Stop all queries, because the script stops its session."""
         stop_all(self._running())
 
     def finish(self, error: FailureReport | None) -> None:
-        """Record the end of the script, with or without an error. The driver waits for queries that still run."""
+        """Record the end of the script, with or without an error. The driver waits for queries that still run.
+
+        The first error counts. After a requested end, an error is a consequence of the end, and only a notice.
+        """
         with self._changed:
-            self._script_ended, self._error = True, error
+            if error is not None and self._error is None and self._end_requested:
+                log.warning(
+                    "the script has failed after the requested end of its queries: %s: %s",
+                    error.error_class,
+                    error.message,
+                )
+                error = None
+            self._script_ended, self._error = True, self._error or error
             self._queries_at_end = self._running()
             self._changed.notify_all()
 
@@ -190,10 +223,14 @@ class ScriptQueries:
         running = self._running()
         if self.has_ended() and not running:
             return True
-        self._end_requested = True
+        with self._changed:
+            self._end_requested = self._ending = True
         self._queries_at_end = self._queries_at_end or running
         exact = end_at_boundary(boundaries(running), max(0.0, deadline - time.monotonic()), pause)
         self.close()
+        with self._changed:
+            self._ending = False
+            self._changed.notify_all()
         return exact
 
     def halt(self) -> bool:

@@ -92,6 +92,11 @@ HINTS = (
     ),
     (re.compile("UnsupportedClassVersionError"), "Java on {worker} is too old for its Spark: install Java 17 or later"),
     (re.compile("No module named "), "install the module on the workers, or add it to `py_files`"),
+    (
+        re.compile(r"\[PATH_NOT_FOUND\]|No such file or directory: '|java\.io\.FileNotFoundException"),
+        "the script runs from a copy, in the working folder of its driver on a worker, so relative paths and __file__ do not lead to the "
+        "folder of the script: use an absolute path that all workers can access, or the parameter `files`",
+    ),
 )
 """Fixes for messages that do not contain a fix."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from pyspark.errors import IllegalArgumentException
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -64,6 +65,30 @@ class Pool:
         self.pools.remove(pool)
 
 
+class HadoopPath:
+    """`org.apache.hadoop.fs.Path`, and the file system of the path."""
+
+    working = "file:/work/driver-1"
+    """Working folder of the default file system."""
+
+    def __init__(self, text: str) -> None:
+        if not text:
+            raise IllegalArgumentException("Can not create a Path from an empty string")
+        scheme, _, path = text.rpartition(":")
+        root = scheme or self.working.partition(":")[0]
+        folder = path if path.startswith("/") else f"{self.working.partition(':')[2]}/{path}"
+        self.uri = f"{root}:{folder}".replace("file://", "file:")
+
+    def getFileSystem(self, _: object) -> HadoopPath:
+        return self
+
+    def makeQualified(self, path: HadoopPath) -> HadoopPath:
+        return path
+
+    def toString(self) -> str:
+        return self.uri
+
+
 class Spark:
     """A session as far as queries use it, and its context."""
 
@@ -73,6 +98,7 @@ class Spark:
         self.sparkContext = self
         self._jsc = self
         self.settings: dict[str, str] = {}
+        self.properties = {"user.dir": "/work/driver-1", "java.io.tmpdir": "/tmp"}
         self.local: dict[str, str] = {}
         self.queries: list[Query] = []
         self.cancellations = 0
@@ -84,7 +110,16 @@ class Spark:
         self._jvm = SimpleNamespace(
             **{f"org.apache.spark.scheduler.{name}": value for name, value in scheduling.items()},
             **{"scala.jdk.javaapi.CollectionConverters": SimpleNamespace(asJava=list)},
+            **{"org.apache.hadoop.fs.Path": HadoopPath},
+            **{"java.lang.System": SimpleNamespace(getProperty=self.properties.get)},
         )
+        self._jsparkSession = SimpleNamespace(sessionState=lambda: SimpleNamespace(newHadoopConf=lambda: None))
+
+    def get(self, name: str, default: str | None) -> str | None:
+        return self.settings.get(name, default)
+
+    def getConf(self) -> Spark:
+        return self
 
     @property
     def active(self) -> list[Query]:
@@ -125,6 +160,7 @@ class Query(StreamingQuery):
         without_sources = SimpleNamespace(collectLeaves=list)
         self._jsq = SimpleNamespace(
             exception=lambda: Maybe(self.error),
+            stop=self.stop,
             streamingQuery=lambda: SimpleNamespace(trigger=lambda: once, analyzedPlan=lambda: without_sources),
         )
 

@@ -9,19 +9,19 @@ from zipfile import ZipFile
 import pyspark
 import pytest
 
-from airflow_adaptive.declaration.reserved_properties import (
+from airflow_adaptive.declaration.reserved_properties import refused, refused_on_kubernetes
+from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
+from airflow_adaptive.ports import (
     KUBERNETES_DETERMINED,
     KUBERNETES_PARAMETERS,
     KUBERNETES_PREFIXES,
+    MANAGED_PARAMETERS,
     PARAMETERS,
     STREAMING_PARAMETERS,
     SUPERVISE,
-    refused,
-    refused_on_kubernetes,
 )
-from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
 
-TABLES = (PARAMETERS, STREAMING_PARAMETERS, KUBERNETES_PARAMETERS, KUBERNETES_PREFIXES)
+TABLES = (PARAMETERS, STREAMING_PARAMETERS, MANAGED_PARAMETERS, KUBERNETES_PARAMETERS, KUBERNETES_PREFIXES)
 
 CONFIGURATION = ("org/apache/spark/internal/config/", "org/apache/spark/deploy/k8s/C", "/SQLConf")
 """Parts of the names of the classes that define the properties of Spark."""
@@ -45,12 +45,25 @@ def test_parameters_are_those_of_the_operator() -> None:
     assert {parameter for table in TABLES for parameter in table.values()} <= known.keys()
 
 
-@pytest.mark.parametrize("streaming", [True, False])
-def test_property_names_the_parameter_that_determines_it(streaming: bool) -> None:
-    tables = PARAMETERS | STREAMING_PARAMETERS if streaming else PARAMETERS
+@pytest.mark.parametrize(
+    ("streaming", "managed", "tables"),
+    [
+        (True, True, PARAMETERS | STREAMING_PARAMETERS | MANAGED_PARAMETERS),
+        (True, False, PARAMETERS | STREAMING_PARAMETERS),
+        (False, False, PARAMETERS),
+    ],
+)
+def test_property_names_the_parameter_that_determines_it(
+    streaming: bool, managed: bool, tables: dict[str, str]
+) -> None:
     for name, parameter in tables.items():
-        (violation,) = refused({name: "1"}, streaming=streaming)
+        (violation,) = refused({name: "1"}, streaming=streaming, managed=managed)
         assert violation.startswith(f"{name!r}] would have no effect: use the parameter {parameter!r}")
+
+
+def test_unmanaged_script_and_batch_set_their_partitions_themselves() -> None:
+    for streaming in (True, False):
+        assert not [*refused(dict.fromkeys(MANAGED_PARAMETERS, "1"), streaming=streaming, managed=False)]
 
 
 def test_property_on_kubernetes_names_the_parameter_or_the_owner() -> None:

@@ -106,7 +106,8 @@ def test_script_that_has_started_a_query_ends_when_the_queries_end(tmp_path, mon
         ends.append(None if raised is None else type(raised).__name__)
         return 7
 
-    monkeypatch.setattr(unmanaged_script, "install_hooks", lambda: SimpleNamespace(has_started=True, finish=finish))
+    watch = SimpleNamespace(has_started=True, refusal=None, finish=finish)
+    monkeypatch.setattr(unmanaged_script, "install_hooks", lambda *_: watch)
     script = tmp_path / "departures.py"
     script.write_text(source)
     with pytest.raises(SystemExit) as ended:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 from pyspark import SparkContext
+from pyspark.sql.streaming.listener import JStreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -39,14 +41,7 @@ class Session(Spark):
 
     def __init__(self) -> None:
         super().__init__()
-        self.master = "spark://h1:7077"
         self.settings |= IDENTITY
-
-    def get(self, name: str, default: str | None) -> str | None:
-        return self.settings.get(name, default)
-
-    def getConf(self) -> Session:
-        return self
 
 
 class Driver:
@@ -112,7 +107,7 @@ class ScriptProcess:
         self.driver.ends.set()
 
 
-def start(writer: Stream, *_: Any, **__: Any) -> Query:
+def start(writer: Stream, path: str | None = None, queryName: str | None = None, **options: Any) -> Query:
     return Stream.start(writer)
 
 
@@ -128,18 +123,27 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptProcess]:
     monkeypatch.setattr(unmanaged_script, "Driver", driver)
     monkeypatch.setattr("airflow_adaptive.job.queries.script_queries.end_at_boundary", lambda *_: True)
     monkeypatch.setattr("airflow_adaptive.job.queries.job_query.JobQuery.boundary", lambda _: None)
-    originals: list[tuple[type, str, Callable[..., Any]]] = [
+    originals: list[tuple[Any, str, Any]] = [
         (DataStreamWriter, "start", start),
         (DataStreamWriter, "toTable", start),
+        (DataStreamWriter, "foreachBatch", lambda _, function: function),
         (StreamingQuery, "awaitTermination", lambda _: None),
+        (StreamingQuery, "exception", lambda _: None),
+        (StreamingQuery, "stop", lambda query: query.over()),
+        (StreamingQuery, "isActive", property(lambda query: query.running)),
+        (StreamingQuery, "status", StreamingQuery.status),
         (StreamingQueryManager, "awaitAnyTermination", lambda _: None),
+        (StreamingQueryManager, "get", StreamingQueryManager.get),
+        (StreamingQueryManager, "active", StreamingQueryManager.active),
+        (JStreamingQueryListener, "onQueryTerminated", JStreamingQueryListener.onQueryTerminated),
         (SparkContext, "stop", lambda context: context.stopped()),
+        (tempfile, "mkdtemp", tempfile.mkdtemp),
     ]
     for owner, name, original in originals:
         monkeypatch.setattr(owner, name, original)
     made = ScriptProcess(drivers)
     monkeypatch.setattr(Checkpoint, "remove_partial_offsets", lambda found: made.cleaned.append(found.uri))
-    made.script.install_hooks()
+    made.script.install_hooks(None, {})
     yield made
     for one in drivers:
         one.ends.set()
@@ -182,6 +186,50 @@ def test_checkpoint_location_of_the_session_does_not_count_for_a_query_without_a
     assert process.cleaned == []
 
 
+@pytest.mark.parametrize("given", ["checkpoints/orders", "/work/driver-1/orders"])
+def test_checkpoint_that_does_not_outlive_its_driver_fails_the_job(process, given):
+    with pytest.raises(
+        AdaptiveJobError,
+        match=r"the checkpoint file:/work/driver-1/.*orders.* of query 'daily' is in the working folder",
+    ):
+        process.starts(checkpointLocation=given)
+    failure = process.driver.queries.failure()
+    assert failure is not None
+    assert failure.error_class.endswith("AdaptiveJobError")
+    assert not process.spark.queries
+    process.ends(DriverState.FAILED)
+    assert process.script.finish(SystemExit(3)) == 1
+    assert process.driver.queries.failure() == failure
+
+
+def test_script_sees_the_end_of_a_query_with_the_last_end_but_not_in_a_batch(process, monkeypatch):
+    """A batch that waited for the ends of all queries would never end."""
+    query = process.starts()
+    seen: list[bool] = []
+
+    def reads_state(*_: object) -> None:
+        seen.append(StreamingQuery.isActive.fget(query))  # type: ignore[attr-defined]
+
+    in_batch: Any = DataStreamWriter.foreachBatch(Stream(spark=process.spark), reads_state)
+    watch = threading.Thread(target=reads_state, daemon=True)
+
+    def end_at_boundary(*_: object) -> bool:
+        writes = threading.Thread(target=in_batch, args=(None, 1))
+        writes.start()
+        writes.join(TIMEOUT_S)
+        watch.start()
+        watch.join(0.05)
+        assert watch.is_alive()
+        query.over()
+        return True
+
+    monkeypatch.setattr("airflow_adaptive.job.queries.script_queries.end_at_boundary", end_at_boundary)
+    process.ends(DriverState.STOPPED)
+    process.script._loop.join(TIMEOUT_S)
+    watch.join(TIMEOUT_S)
+    assert seen == [True, False]
+
+
 def test_partial_offsets_are_removed_when_the_driver_permits_the_query(process):
     process.starts()
     assert process.cleaned == ["file:///c"]
@@ -207,12 +255,6 @@ def test_query_before_an_adaptive_job_is_refused(process):
         process.script.disable_hooks()
 
 
-def test_script_that_chooses_a_local_master_is_reported(process):
-    process.spark.master = "local[2]"
-    with pytest.raises(AdaptiveJobError, match=r"sets the master 'local\[2\]' itself.*: remove .master"):
-        process.starts()
-
-
 def test_script_that_was_not_submitted_starts_no_query(process):
     del process.spark.settings["spark.airflow.adaptive.nonce"]
     with pytest.raises(NotSubmittedError):
@@ -226,7 +268,7 @@ def test_script_that_was_not_submitted_starts_no_query(process):
         (DriverState.FINISHED, None, 0),
         (DriverState.FINISHED, SystemExit(0), 0),
         (DriverState.STOPPED, ScriptStoppedError(0), 0),
-        (DriverState.STOPPED, ValueError("while it cleaned up"), 1),
+        (DriverState.FAILED, ValueError("no such airport"), 1),
         (DriverState.FAILED, None, 1),
         (DriverState.FAILED, SystemExit(3), 1),
     ],
@@ -328,7 +370,7 @@ def test_driver_of_a_failed_script_is_not_alive(process):
 
 def test_hooks_of_the_process_are_installed_once_and_disabled_by_adaptive_jobs(process, monkeypatch):
     monkeypatch.setattr(unmanaged_script, "_script", process.script)
-    assert unmanaged_script.install_hooks() is process.script
+    assert unmanaged_script.install_hooks(None, {}) is process.script
     unmanaged_script.disable_hooks()
     process.starts()
     assert not process.script.has_started

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from py4j.protocol import Py4JError
 
+from airflow_adaptive.job.control.interfaces import BatchStillRunsError
+from airflow_adaptive.job.queries import batch_boundary
 from airflow_adaptive.job.queries.batch_boundary import (
     RUNTIME,
     WAITING,
@@ -31,8 +35,9 @@ class SimulatedQuery:
         micro_batch: whether the query has the internals of a micro-batch query.
     """
 
-    def __init__(self, *, state: str = ACTIVE) -> None:
+    def __init__(self, *, state: str = ACTIVE, name: str | None = "daily") -> None:
         self.state = state
+        self.name = name
         self.alive = True
         self.stopped = False
         self.has_batch = self.queued = self.sleeps = self.locked_by_thread = False
@@ -126,9 +131,8 @@ def boundary(query: SimulatedQuery) -> BatchBoundary:
         },
         state=lambda: AtomicState(query),
     )
-    streaming: Any = SimpleNamespace(
-        stop=query.stop, _jsq=SimpleNamespace(streamingQuery=lambda: execution, status=query_status(query))
-    )
+    jsq = SimpleNamespace(streamingQuery=lambda: execution, status=query_status(query), stop=query.stop)
+    streaming: Any = SimpleNamespace(name=query.name, _jsq=jsq)
     return BatchBoundary(spark, streaming)
 
 
@@ -207,15 +211,13 @@ def test_query_that_has_ended_needs_no_end():
     query.alive = False
     found = boundary(query)
     assert found.end()
-    assert not found.cut()
+    assert not found.is_to_cut
 
 
 def test_query_without_micro_batches_has_no_boundary_and_is_stopped():
     query = SimulatedQuery().works()
     query.micro_batch = False
-    found = boundary(query)
-    assert found.end()
-    assert found.cut()
+    assert not end_at_boundary([boundary(query)], 60.0, no_pause)
     assert query.stopped
 
 
@@ -233,6 +235,27 @@ def test_query_that_reaches_no_boundary_in_time_is_stopped():
     query = SimulatedQuery().works()
     assert not end_at_boundary([boundary(query)], 0.0, no_pause)
     assert (query.stopped, query.owned) == (True, False)
+
+
+def test_batch_that_does_not_end_is_named_and_all_other_queries_are_stopped(monkeypatch):
+    monkeypatch.setattr(batch_boundary, "STOP_TIMEOUT_S", 0.5)
+    wedged, failing = SimulatedQuery().works(), SimulatedQuery(name=None).works()
+    others = [SimulatedQuery().works(), SimulatedQuery().works()]
+    never = threading.Event()
+    wedged.stop = lambda: [never.wait()]  # type: ignore[method-assign,assignment,return-value]
+
+    def fails() -> None:
+        raise Py4JError("failed to stop within 10000 milliseconds")
+
+    failing.stop = fails  # type: ignore[method-assign]
+    with pytest.raises(BatchStillRunsError) as raised:
+        end_at_boundary([boundary(query) for query in (wedged, others[0], failing, others[1])], 0.0, time.sleep)
+    never.set()
+    assert str(raised.value) == (
+        "the batch of query 'daily', a query without a name did not end within 0.5 s of the request, although it was interrupted after 0 s: "
+        "the driver is replaced, and the batch runs again"
+    )
+    assert [query.stopped for query in others] == [True, True]
 
 
 def test_locks_are_released_when_the_lease_expires_during_the_wait():

@@ -43,7 +43,7 @@ def test_halt_cancels_all_jobs_and_stops_the_other_queries_when_one_does_not_sto
     def fail() -> None:
         raise Py4JError("TimeoutException")
 
-    monkeypatch.setattr(first, "stop", fail)
+    monkeypatch.setattr(first._jsq, "stop", fail)
     assert not running.queries.halt()
     assert running.spark.cancellations == 1
     assert (first.stopped, second.stopped) == (False, True)

@@ -140,7 +140,7 @@ def test_halted_script_is_blocked(job):
     job.queries.halt()
     assert query.stopped
     later = job.start("weekly")
-    held = threading.Thread(target=job.queries.block_if_halted, daemon=True)
+    held = threading.Thread(target=job.queries.view, args=(lambda: True,), daemon=True)
     held.start()
     held.join(0.05)
     assert held.is_alive()
@@ -152,7 +152,83 @@ def test_script_that_is_not_halted_is_not_blocked(job):
     job.permit()
     job.runs("daily")
     job.end()
-    job.queries.block_if_halted()
+    assert job.queries.view(lambda: "seen") == "seen"
+
+
+def test_script_sees_the_ends_of_all_queries_at_once(job, monkeypatch):
+    job.permit()
+    first, second = job.runs("daily"), job.runs("weekly")
+    ended, seen = threading.Event(), []
+
+    def end_at_boundary(*_: object) -> bool:
+        first.over()
+        ended.set()
+        waits.join(0.05)
+        assert waits.is_alive()
+        second.over()
+        return True
+
+    def script() -> None:
+        ended.wait(TIMEOUT_S)
+        seen.append(job.queries.view(lambda: (first.isActive, second.isActive)))
+
+    waits = threading.Thread(target=script, daemon=True)
+    waits.start()
+    monkeypatch.setattr(script_queries, "end_at_boundary", end_at_boundary)
+    assert job.end()
+    waits.join(TIMEOUT_S)
+    assert seen == [(False, False)]
+
+
+def test_script_does_not_see_an_end_that_begins_while_it_reads(job, monkeypatch):
+    job.permit()
+    query = job.runs("daily")
+    reading, may_read, seen = threading.Event(), threading.Event(), []
+
+    def read() -> bool:
+        reading.set()
+        may_read.wait(TIMEOUT_S)
+        return query.isActive
+
+    def end_at_boundary(*_: object) -> bool:
+        may_read.set()
+        script.join(0.05)
+        assert script.is_alive()
+        query.over()
+        return True
+
+    script = threading.Thread(target=lambda: seen.append(job.queries.view(read)), daemon=True)
+    script.start()
+    assert reading.wait(TIMEOUT_S)
+    monkeypatch.setattr(script_queries, "end_at_boundary", end_at_boundary)
+    assert job.end()
+    script.join(TIMEOUT_S)
+    assert seen == [False]
+
+
+def test_error_that_the_script_gets_is_raised(job):
+    job.permit()
+    with pytest.raises(ZeroDivisionError):
+        job.queries.view(lambda: 1 // 0)
+
+
+def test_error_of_the_script_after_a_requested_end_is_a_notice(job, caplog):
+    job.permit()
+    job.runs("daily")
+    assert job.end()
+    job.queries.finish(ERROR)
+    assert job.queries.failure() is None
+    assert not job.queries.failed
+    assert "the script has failed after the requested end of its queries: ValueError: no such airport" in caplog.text
+
+
+def test_first_error_of_the_script_counts(job):
+    job.permit()
+    job.runs("daily")
+    job.queries.finish(ERROR)
+    assert job.end()
+    job.queries.finish(replace(ERROR, message="while it cleaned up"))
+    assert job.queries.failure() == ERROR
 
 
 def test_queries_without_a_name_have_the_name_of_the_job(job):
