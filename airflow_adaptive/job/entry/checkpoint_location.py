@@ -111,11 +111,15 @@ class TransientFolders:
             return
         transient = self._transient(spark, query.location, location, kept)
         if transient is not None:
-            given = "" if query.location == location else f" ({query.location!r} in the script)"
+            given = (
+                ""
+                if query.location in (location, location.removeprefix("file:"))
+                else f" ({query.location!r} in the script)"
+            )
             example = f"{root}/checkpoints/{quote(query.name or 'name', safe='')}"
             raise AdaptiveJobError(
-                f"the checkpoint {location}{given} of {query.label} is in {transient}, so the next driver would not find it and would start "
-                f"from an empty checkpoint: use an absolute location on storage that all workers can access, for example {example}"
+                f"the checkpoint {location}{given} of {query.label} is in {transient}, so the next driver would start from an empty checkpoint: "
+                f"use an absolute location on storage that all workers can access, for example {example}"
             )
 
     def _transient(self, spark: SparkSession, given: str, location: str, directory: str) -> str | None:

@@ -83,26 +83,36 @@ class SubmittedSession:
         Raises:
             AdaptiveJobError: a property of the scheduler has another value than in the submission. The message names all of them.
         """
-        violations = [*self._violations(properties, on_kubernetes=on_kubernetes)]
-        if violations:
-            self._refuse(f"the script {'; '.join(violations)}")
+        others = {
+            name: value
+            for name, value in properties.items()
+            if name not in self._submitted or _canonical(name, value) != _canonical(name, self._submitted[name])
+        }
+        problems = []
+        if MASTER in others:
+            problems.append(
+                f"the script sets the master {others[MASTER]!r} itself, so its queries would not run on the cluster of the job, "
+                f"{self._submitted.get(MASTER)!r}: remove .master(...)"
+            )
+        settings = [*self._settings(others)]
+        if on_kubernetes:
+            settings += [setting for name in others for setting in _kubernetes_settings(name)]
+        if settings:
+            problems.append(
+                f"the script sets {', '.join(settings)}: remove these properties from the script, and use the parameters of the operator"
+            )
+        if problems:
+            self._refuse("; ".join(problems))
 
-    def _violations(self, properties: Mapping[str, str], *, on_kubernetes: bool) -> Iterator[str]:
+    def _settings(self, properties: Mapping[str, str]) -> Iterator[str]:
+        """Yield the settings of properties that a parameter of the operator determines."""
         for name, value in properties.items():
-            submitted = self._submitted.get(name)
-            if submitted is not None and _canonical(name, submitted) == _canonical(name, value):
-                continue
-            if name == MASTER:
-                yield (
-                    f"sets the master {value!r} itself, so its queries would not run on the cluster of the job, {submitted!r}: remove "
-                    ".master(...)"
-                )
-            elif name in PARAMETERS and name != APP_NAME:
-                yield _use(f"{name} to {value!r}", submitted, PARAMETERS[name])
-            elif name.startswith(DYNAMIC_ALLOCATION):
-                yield _use(f"{name} to {value!r}", submitted, "parallelism")
-            elif on_kubernetes:
-                yield from _violations_on_kubernetes(name)
+            default = "parallelism" if name.startswith(DYNAMIC_ALLOCATION) else None
+            parameter = PARAMETERS.get(name, default)
+            if parameter is not None and name not in (MASTER, APP_NAME):
+                submitted = self._submitted.get(name)
+                instead = "" if submitted is None else f" instead of {submitted!r}"
+                yield f"{name} to {value!r}{instead} (parameter {parameter!r})"
 
     def _on_context(self, create: Callable[..., None], context: SparkContext, *args: Any, **options: Any) -> None:
         given = signature(create).bind(context, *args, **options).arguments
@@ -168,18 +178,14 @@ class SubmittedSession:
         raise error
 
 
-def _violations_on_kubernetes(name: str) -> Iterator[str]:
+def _kubernetes_settings(name: str) -> Iterator[str]:
+    """Yield the setting of a property of Kubernetes, without its value, which may be secret."""
     prefixes = (parameter for prefix, parameter in KUBERNETES_PREFIXES.items() if name.startswith(prefix))
     parameter = KUBERNETES_PARAMETERS.get(name) or next(prefixes, None)
     if parameter is not None and name != APP_NAME:
-        yield f"sets {name}, which would have no effect: use the parameter {parameter!r} of the operator"
+        yield f"{name} (parameter {parameter!r})"
     elif name in KUBERNETES_DETERMINED:
-        yield f"sets {name}, which airflow-adaptive determines: remove it"
-
-
-def _use(setting: str, submitted: str | None, parameter: str) -> str:
-    instead = "without it" if submitted is None else f"with {submitted!r}"
-    return f"sets {setting}, but the scheduler has submitted the driver {instead}: remove it, and use the parameter {parameter!r} of the operator"
+        yield f"{name} (determined by airflow-adaptive)"
 
 
 def _canonical(name: str, value: str) -> object:

@@ -216,6 +216,7 @@ class Stream(DataStreamWriter):
 
     def __init__(self, name: str | None = None, spark: Spark | None = None, *, error: Exception | None = None) -> None:
         self.session = spark
+        self._spark: Any = spark
         self.error = error
         self.given: dict[str, Any] = {} if name is None else {"queryName": name}
 

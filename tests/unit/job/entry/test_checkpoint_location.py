@@ -32,7 +32,6 @@ def start(
 
 def query(*args: Any, session: Spark | None = None, given: dict[str, Any] | None = None, **options: Any) -> QueryStart:
     writer = Stream(spark=session or Session())
-    writer._spark = session or Session()  # type: ignore[assignment]
     writer.given |= given or {}
     return QueryStart(start, writer, args, options)
 
@@ -72,7 +71,7 @@ def test_location_of_a_query_with_a_name_is_below_the_one_of_the_session():
 def test_relative_location_is_in_the_working_folder():
     assert refusal("checkpoints/orders") == (
         "the checkpoint file:/work/driver-1/checkpoints/orders ('checkpoints/orders' in the script) of query 'orders' is in the working "
-        "folder of this driver, so the next driver would not find it and would start from an empty checkpoint: use an absolute location on "
+        "folder of this driver, so the next driver would start from an empty checkpoint: use an absolute location on "
         "storage that all workers can access, for example file:///shared/jobs/departures/checkpoints/orders"
     )
 

@@ -104,15 +104,18 @@ def test_another_master_is_refused_before_the_context_exists(driver, master):
 
 def test_all_properties_of_the_scheduler_are_named_at_once(driver):
     assert refusal(driver, spark_executor_memory="600m", spark_cores_max=1, spark_executor_instances=2) == (
-        "the script sets spark.executor.memory to '600m', but the scheduler has submitted the driver with '512m': remove it, and use the "
-        "parameter 'executor_memory' of the operator; sets spark.cores.max to '1', but the scheduler has submitted the driver with '3': "
-        "remove it, and use the parameter 'parallelism' of the operator; sets spark.executor.instances to '2', but the scheduler has "
-        "submitted the driver without it: remove it, and use the parameter 'parallelism' of the operator"
+        "the script sets spark.executor.memory to '600m' instead of '512m' (parameter 'executor_memory'), spark.cores.max to '1' instead of "
+        "'3' (parameter 'parallelism'), spark.executor.instances to '2' (parameter 'parallelism'): remove these properties from the script, "
+        "and use the parameters of the operator"
     )
 
 
-def test_dynamic_allocation_is_refused(driver):
-    assert "use the parameter 'parallelism'" in refusal(driver, spark_dynamicAllocation_executorIdleTimeout="60s")
+def test_dynamic_allocation_is_refused_beside_the_master(driver):
+    message = refusal(driver, spark_dynamicAllocation_enabled=False, spark_master="yarn")
+    assert (
+        "remove .master(...); the script sets spark.dynamicAllocation.enabled to 'false' instead of 'true' (parameter"
+        in message
+    )
 
 
 def test_same_values_and_properties_of_the_script_are_accepted(driver):
@@ -146,10 +149,10 @@ def test_session_of_spark_connect_is_refused(driver):
     [
         (
             "spark.kubernetes.namespace",
-            "sets spark.kubernetes.namespace, which would have no effect: use the parameter 'namespace'",
+            "the script sets spark.kubernetes.namespace (parameter 'namespace'): remove",
         ),
-        ("spark.kubernetes.driverEnv.TOKEN", "would have no effect: use the parameter 'env_vars' of the operator"),
-        ("spark.driver.host", "sets spark.driver.host, which airflow-adaptive determines: remove it"),
+        ("spark.kubernetes.driverEnv.TOKEN", "sets spark.kubernetes.driverEnv.TOKEN (parameter 'env_vars'): remove"),
+        ("spark.driver.host", "sets spark.driver.host (determined by airflow-adaptive): remove"),
     ],
 )
 def test_properties_of_kubernetes_are_refused_there(driver, name, message):

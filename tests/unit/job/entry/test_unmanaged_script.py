@@ -96,7 +96,6 @@ class ScriptProcess:
 
     def starts(self, **given: str) -> Query:
         writer = Stream(spark=self.spark)
-        writer._spark = self.spark  # type: ignore[assignment]
         writer.given |= {"queryName": "daily", "checkpointLocation": "file:///c"} | given
         query = DataStreamWriter.start(writer)
         assert isinstance(query, Query)

@@ -242,7 +242,7 @@ def test_batch_that_does_not_end_is_named_and_all_other_queries_are_stopped(monk
     wedged, failing = SimulatedQuery().works(), SimulatedQuery(name=None).works()
     others = [SimulatedQuery().works(), SimulatedQuery().works()]
     never = threading.Event()
-    wedged.stop = lambda: [never.wait()]  # type: ignore[method-assign,assignment,return-value]
+    wedged.stop = lambda: [never.wait()]  # type: ignore[method-assign,assignment]
 
     def fails() -> None:
         raise Py4JError("failed to stop within 10000 milliseconds")

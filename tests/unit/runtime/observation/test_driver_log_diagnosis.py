@@ -103,8 +103,25 @@ def test_package_that_is_not_published_is_the_cause() -> None:
 
 def test_sparks_own_error_class_is_the_failures() -> None:
     failure = explained(ANALYSIS_ERROR)
-    assert failure.summary == ("PATH_NOT_FOUND: [PATH_NOT_FOUND] Path does not exist: file:/nowhere. (departures.py:7)")
+    assert failure.summary.startswith(
+        "PATH_NOT_FOUND: [PATH_NOT_FOUND] Path does not exist: file:/nowhere. (departures.py:7): the script runs from a copy, in the working "
+        "folder of its driver on a worker"
+    )
     assert not is_recoverable(failure)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "[PATH_NOT_FOUND] Path does not exist: file:/work/in",
+        "[Errno 2] No such file or directory: 'config.yaml'",
+        "java.io.FileNotFoundException: File file:/work/in does not exist",
+    ],
+)
+def test_error_for_a_missing_input_says_that_the_script_runs_from_a_copy(message: str) -> None:
+    failure = explain(Failure(error_class="reported", message=message), DriverLog(), WORKER, reported=True)
+    assert failure.message.startswith(f"{message}: the script runs from a copy")
+    assert failure.message.endswith("use an absolute path that all workers can access, or the parameter `files`")
 
 
 @pytest.mark.parametrize(("has_run", "recoverable"), [(False, False), (True, True)])
