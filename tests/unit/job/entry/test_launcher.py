@@ -62,13 +62,21 @@ def test_script_that_raises_prints_the_traceback_of_python(run, tmp_path, option
 def test_script_that_does_not_import_is_reported_with_its_line(run):
     raised = last_python_error(run("import sys\n\nimport airports\n").stderr)
     assert raised is not None
-    assert (raised.name, raised.message, raised.place) == ("ModuleNotFoundError", "No module named 'airports'", "departures.py:3")
+    assert (raised.name, raised.message, raised.place) == (
+        "ModuleNotFoundError",
+        "No module named 'airports'",
+        "departures.py:3",
+    )
 
 
 def test_script_that_finds_no_pyspark_reports_it_itself(run):
     raised = last_python_error(run("from pyspark.sql import SparkSession\n").stderr)
     assert raised is not None
-    assert (raised.name, raised.message, raised.place) == ("ModuleNotFoundError", "No module named 'pyspark'", "departures.py:1")
+    assert (raised.name, raised.message, raised.place) == (
+        "ModuleNotFoundError",
+        "No module named 'pyspark'",
+        "departures.py:1",
+    )
 
 
 def test_syntax_error_that_only_the_workers_python_has_is_reported_with_its_line(run):
