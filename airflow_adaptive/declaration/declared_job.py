@@ -15,6 +15,7 @@ from airflow_adaptive.declaration import validation
 from airflow_adaptive.declaration.airflow_config import configured_options
 from airflow_adaptive.declaration.kubernetes import KubernetesParameters
 from airflow_adaptive.declaration.placement import RunningJob, check_requested, cluster, requested, unmoved
+from airflow_adaptive.declaration.rendered import COLLECTIONS, TEXTS
 from airflow_adaptive.declaration.spark_submit.application import application_path, check_script
 from airflow_adaptive.declaration.spark_submit.dependencies import Dependencies, Items
 from airflow_adaptive.declaration.spark_submit.properties_file import read_properties
@@ -133,7 +134,7 @@ class DeclaredJob:
             conn_id=self.conn_id,
             application=str(self.application),
             slots=required_slots(graph, graph.requirements),
-            args=_texts(self.application_args),
+            args=tuple(self.application_args or ()),
             dependencies=self.dependencies,
             conf=self.properties(),
             env=_text_values(self.env_vars),
@@ -175,7 +176,7 @@ class DeclaredJob:
             directory=directory.uri,
             script=code.script,
             py_files=(*code.py_files, *needed.remote_py_files),
-            args=_texts(self.application_args),
+            args=tuple(self.application_args or ()),
             conf=self.kubernetes.conf() | needed.properties(self.properties(), code.files),
             env=_text_values(self.env_vars),
             driver=driver,
@@ -251,6 +252,8 @@ class DeclaredJob:
                 self._check_kafka,
                 lambda: validation.lists(application_args=self.application_args or (), not_secret=self.not_secret),
                 lambda: validation.mappings(conf=self.conf, env_vars=self.env_vars),
+                lambda: validation.items(**{name: getattr(self, name) for name in COLLECTIONS}),
+                lambda: validation.optional_texts(**{name: getattr(self, name) for name in TEXTS}),
                 self.properties,
                 lambda: check_script(str(self.application)),
                 lambda: validation.dependencies(needed, properties),
@@ -331,10 +334,6 @@ class DeclaredJob:
         return driver, ExecutorShape(cores=self.executor_cores, memory_mb=parse_memory(self.executor_memory))
 
 
-def _texts(values: Sequence[Any] | None) -> tuple[str, ...]:
-    return tuple(str(value) for value in values or ())
-
-
 def _text_values(values: object) -> dict[str, str]:
-    """Return the values of a mapping as text. The check `mappings` rejects all other values."""
+    """Return a mapping of texts. The checks `mappings` and `items` reject all other values."""
     return {key: str(value) for key, value in values.items()} if isinstance(values, Mapping) else {}

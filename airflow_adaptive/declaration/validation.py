@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from enum import StrEnum
 from inspect import signature
 from itertools import pairwise
+from pathlib import PurePath
 from typing import Any
 
 from airflow.sdk import BaseOperator, XComArg
@@ -121,6 +122,26 @@ def texts(**values: object) -> None:
         f"{name} {value!r} must be text that is not empty"
         for name, value in values.items()
         if not (isinstance(value, str) and value.strip())
+    )
+
+
+def optional_texts(**values: object) -> None:
+    """Reject values that are neither text nor None. Raises `DeclarationError`."""
+    _reject(
+        f"{name} {value!r} must be text"
+        for name, value in values.items()
+        if not (value is None or isinstance(value, str | PurePath))
+    )
+
+
+def items(**collections: object) -> None:
+    """Reject lists and mappings with values that have no text, such as None. `with_types` has converted all others. Raises `DeclarationError`."""
+    _reject(
+        f"{name}[{key!r}] is {'None' if value is None else f'a {type(value).__name__}'}, which has no text for the script: use text, for example "
+        "{{ value or '' }} in a template, or leave it out"
+        for name, values in collections.items()
+        for key, value in _items(values)
+        if not isinstance(value, str)
     )
 
 
@@ -322,6 +343,12 @@ def known_parameters(
     violations += [f"has no parameter {'; '.join(misspelled)}"] if misspelled else []
     if violations:
         raise TypeError(f"{operator.__name__} {'; '.join(violations)}")
+
+
+def _items(values: object) -> Iterable[tuple[object, object]]:
+    if isinstance(values, list | tuple):
+        return enumerate(values)
+    return _mapping(values).items()
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

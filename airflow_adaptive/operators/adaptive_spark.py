@@ -15,6 +15,7 @@ from uuid import uuid4
 from airflow.sdk import BaseOperator
 from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.exceptions import AirflowException, AirflowRuntimeError
+from jinja2.nativetypes import NativeEnvironment
 
 from airflow_adaptive.declaration import validation
 from airflow_adaptive.declaration.airflow_config import is_deferral_off
@@ -23,7 +24,7 @@ from airflow_adaptive.declaration.job_assets import FleetPartial, assets_of_task
 from airflow_adaptive.declaration.kubernetes import KubernetesParameters
 from airflow_adaptive.declaration.operator_arguments import REQUIRED, OperatorArguments, accepts_options, pop_options
 from airflow_adaptive.declaration.placement import RunningJob
-from airflow_adaptive.declaration.rendered import with_numbers
+from airflow_adaptive.declaration.rendered import native, with_types
 from airflow_adaptive.declaration.spark_submit.dependencies import Dependencies, Items
 from airflow_adaptive.declaration.spark_submit.other_parameters import INSTEAD
 from airflow_adaptive.declaration.spark_submit.spark_lineage import PARENT, TRANSPORT, is_on, with_lineage
@@ -55,6 +56,7 @@ from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
+    from jinja2 import Environment
 
     from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPolicy
     from airflow_adaptive.autoscaling.combined import CombinedPolicy
@@ -308,6 +310,19 @@ class AdaptiveSparkOperator(BaseOperator):
         fleet.kwargs.update(flink)  # Airflow would reject these names, because they are no names of parameters.
         return fleet
 
+    def render_template(
+        self,
+        content: Any,
+        context: Context,
+        jinja_env: Environment | None = None,
+        seen_oids: set[int] | None = None,
+    ) -> Any:
+        """Render a template as Airflow does; see `rendered.native` for a DAG with `render_template_as_native_obj`."""
+        environment = jinja_env or self.get_template_env()
+        if isinstance(content, str) and isinstance(environment, NativeEnvironment):
+            return native(environment.from_string(content).generate(context))
+        return super().render_template(content, context, environment, seen_oids)
+
     def execute(self, context: Context) -> dict[str, Any]:
         """Stage the job, and run its control loop in the triggerer or in the worker.
 
@@ -471,7 +486,7 @@ class AdaptiveSparkOperator(BaseOperator):
     @property
     def _declared(self) -> DeclaredJob:
         """The declared job, with rendered templates."""
-        return DeclaredJob(**with_numbers({field.name: getattr(self, field.name) for field in fields(DeclaredJob)}))
+        return DeclaredJob(**with_types({field.name: getattr(self, field.name) for field in fields(DeclaredJob)}))
 
     def _spec(self, attempt: str, running: RunningJob | None = None) -> JobSpec:
         """Stage the job as declared now (see `DeclaredJob.stage`)."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import tarfile
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from glob import glob
 from pathlib import Path, PurePosixPath
@@ -186,7 +186,12 @@ def _staged(item: str, staged: Mapping[Path, str]) -> str:
 
 
 def _is_list(value: object) -> bool:
-    return value is None or (isinstance(value, str | Sequence) and not isinstance(value, bytes))
+    """Return whether a value is a list of texts or paths, or text."""
+    if value is None or isinstance(value, str):
+        return True
+    if not isinstance(value, Sequence) or isinstance(value, bytes):
+        return False
+    return all(isinstance(item, str) or not (item is None or isinstance(item, Collection)) for item in value)
 
 
 def _violations_of_archive(item: str) -> Iterator[str]:

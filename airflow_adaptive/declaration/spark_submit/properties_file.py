@@ -19,6 +19,8 @@ def read_properties(file: str | None) -> dict[str, str]:
     """
     if not file:
         return {}
+    if not isinstance(file, str | Path):
+        raise ValueError(f"properties_file {file!r} must be text")  # noqa: TRY004  All violations are of this class.
     try:
         text = Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -89,6 +89,17 @@ def test_templates_of_arguments_and_parameters_are_rendered(airflow: FakeComms, 
     assert (spec.graph.vertices[0].parallelism.lower, spec.graph.vertices[0].parallelism.upper) == (2, 3)
 
 
+def test_native_templates_of_arguments_are_objects_and_text_remains_text(airflow: FakeComms, tmp_path: Path) -> None:
+    with DAG("flights", schedule=None, render_template_as_native_obj=True):
+        call = decorated(job_directory=f"file://{tmp_path}")(
+            path="{{ version }}", carrier=["1.10", "", "{{ options }}"]
+        )
+    it = operator(call)
+    it.render_template_fields({"version": "1.10", "options": {"a": None}})  # type: ignore[typeddict-unknown-key]
+    assert it.op_kwargs == {"path": "1.10", "carrier": ["1.10", "", {"a": None}]}
+    assert "'carrier': ['1.10', '', {'a': None}]" in execute(it)[1]
+
+
 def test_override_makes_another_task() -> None:
     with DAG("flights", schedule=None):
         function = decorated()

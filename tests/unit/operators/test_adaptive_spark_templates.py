@@ -1,6 +1,8 @@
 """Parameters of the operator that are templates, and the default of `deferrable`."""
 
 import pytest
+from airflow.sdk import DAG
+from jinja2 import UndefinedError
 
 from airflow_adaptive.autoscaling.advisor import policy_to_text
 from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
@@ -46,6 +48,117 @@ def test_sizes_and_policy_are_rendered(make):
 def test_text_that_is_no_value_is_refused(make, changes, error):
     with pytest.raises(ValueError, match=error):
         staged(make(**changes))
+
+
+CONTEXT = {
+    "code": "007",
+    "options": {"a": [1, "x"], "b": None},
+    "number": 5,
+    "version": "1.10",
+    "flag": True,
+    "word": "None",
+}
+
+
+@pytest.fixture
+def native(make):
+    """Return the operator in a DAG with native templates, rendered."""
+
+    def render(**changes):
+        with DAG("native", schedule=None, render_template_as_native_obj=True):
+            operator = make(**changes)
+        operator.render_template_fields(CONTEXT)
+        return operator
+
+    return render
+
+
+LITERALS = (
+    "1_000",
+    "1.10",
+    "1e3",
+    "True",
+    "None",
+    '{"k": "v", "t": true}',
+    "[1,2]",
+    "0x10",
+    "",
+    " padded ",
+    "(1)",
+    "'a'",
+)
+TEMPLATES = {
+    "{{ code }}": "007",
+    "{{ version }}": "1.10",
+    "{{ version }}{{ number }}": "1.105",
+    "{{ word }}": "None",
+    "{{ number }}": "5",
+    "{{ flag }}": "True",
+    "{{ options }}": '{"a": [1, "x"], "b": null}',
+    "{{ options.a }}": '[1, "x"]',
+    "{{ options.a | tojson }}": '[1, "x"]',
+    "x{{ options.a }}": "x[1, 'x']",
+    "{{ options.b or '' }}": "",
+}
+
+
+def test_native_templates_do_not_change_text(native):
+    spec = staged(native(application_args=[*LITERALS, *TEMPLATES]))
+    assert spec.args == (*LITERALS, *TEMPLATES.values())
+
+
+@pytest.mark.parametrize("field", ["env_vars", "conf"])
+def test_native_templates_do_not_change_values(native, field):
+    values = {f"spark.x{number}": text for number, text in enumerate((*LITERALS, *TEMPLATES))}
+    found = getattr(staged(native(**{field: values})), field.removesuffix("_vars"))
+    assert [found[name] for name in values] == [*LITERALS, *TEMPLATES.values()]
+
+
+def test_native_templates_are_lists_mappings_and_numbers(native):
+    operator = native(
+        application_args="{{ ['a', number] }}",
+        conf="{{ {'spark.x': number} }}",
+        name="{{ number }}",
+        parallelism="{{ (1, number) }}",
+        executor_cores="{{ number }}",
+        namespace="{{ options.b }}",
+    )
+    spec = staged(operator)
+    assert (spec.args, spec.conf["spark.x"], spec.conf["spark.app.name"]) == (("a", "5"), "5", "5")
+    assert (spec.graph.requirements, spec.executor.cores) == ({"job": ParallelismRange(1, 5)}, 5)
+    assert operator.namespace is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        (
+            {"application_args": ["a", "{{ options.b }}"]},
+            r"application_args\[1\] is None, which has no text for the script",
+        ),
+        ({"env_vars": {"A": "{{ options.b }}"}}, r"env_vars\['A'\] is None"),
+        ({"conf": {"spark.a": "{{ options.b }}"}}, r"conf\['spark.a'\] is None"),
+        ({"jars": ["{{ options.b }}"]}, "jars must be a list"),
+        ({"jars": ["{{ options.a }}"]}, "jars must be a list"),
+        ({"conn_id": "{{ options.b }}"}, "conn_id None must be text"),
+        ({"name": "{{ options }}"}, r"name \{'a': \[1, 'x'\], 'b': None\} must be text"),
+        ({"properties_file": "{{ options }}"}, "properties_file .* must be text"),
+        ({"labels": {"a": "{{ options.b }}"}}, r"labels\['a'\] is None"),
+    ],
+)
+def test_values_without_text_are_refused_with_the_field(native, changes, error):
+    with pytest.raises(ValueError, match=error):
+        staged(native(**changes))
+
+
+def test_none_is_refused_without_templates_as_well(make):
+    with pytest.raises(ValueError, match=r"application_args\[0\] is None"):
+        staged(make(application_args=[None]))
+
+
+def test_unknown_name_in_a_native_template_is_an_error(native):
+    with pytest.raises(UndefinedError, match="'unknown' is undefined"):
+        native(application_args=["{{ unknown }}"])
 
 
 def test_job_is_deferred_unless_the_environment_turns_deferral_off(make, airflow, monkeypatch):
