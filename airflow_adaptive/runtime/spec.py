@@ -15,6 +15,9 @@ from airflow_adaptive.scheduler.job_graph import JobGraph
 MIN_MEMORY_MB = 450
 """Least memory of a driver or an executor, MiB (`org.apache.spark.memory.UnifiedMemoryManager`)."""
 
+RUNTIME_ZIP = "airflow_adaptive.zip"
+"""Name of the staged zip with the driver's runtime."""
+
 APPLICATION_NAME = "spark.app.name"
 """Spark property with the name of the application."""
 

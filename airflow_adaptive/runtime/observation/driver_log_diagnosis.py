@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import PurePosixPath
 
 from airflow_adaptive.job.protocol.documents import DriverState, FailureReport
 from airflow_adaptive.job.protocol.failures import (
@@ -23,6 +24,7 @@ from airflow_adaptive.job.protocol.failures import (
 from airflow_adaptive.ports import ClusterClient, DriverLog
 from airflow_adaptive.runtime.observation.driver_events import DRIVER_HEARTBEAT_TIMEOUT, DRIVER_LOST, LEASE_OVER
 from airflow_adaptive.runtime.observation.job_observation import JobObservation
+from airflow_adaptive.runtime.spec import RUNTIME_ZIP
 from airflow_adaptive.scheduler.events import DriverEnded, DriverHeartbeatTimedOut, Event, QueryFailed
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.state import (
@@ -91,7 +93,6 @@ HINTS = (
         "Python is missing on {worker}: install Python there, or set PYSPARK_PYTHON in `env_vars` to another interpreter",
     ),
     (re.compile("UnsupportedClassVersionError"), "Java on {worker} is too old for its Spark: install Java 17 or later"),
-    (re.compile("No module named "), "install the module on the workers, or add it to `py_files`"),
     (
         re.compile(r"\[PATH_NOT_FOUND\]|No such file or directory: '|java\.io\.FileNotFoundException"),
         "the script runs from a copy, in the working folder of its driver on a worker, so relative paths and __file__ do not lead to the "
@@ -100,17 +101,26 @@ HINTS = (
 )
 """Fixes for messages that do not contain a fix."""
 
+MISSING_MODULE = re.compile(r"No module named '?([\w.]+)")
+
+ARCHIVES = (".zip", ".egg", ".whl", ".jar")
+"""Suffixes of files that contain Python modules."""
+
+READERS = "the process in which Spark runs streaming readers of Python data sources does not get `py_files`"
+
 
 class DriverLogDiagnosis:
     """Explains failures of a driver with the driver's log. A failed diagnosis never fails the loop."""
 
-    def __init__(self, cluster: ClusterClient) -> None:
+    def __init__(self, cluster: ClusterClient, py_files: Sequence[str] = ()) -> None:
         """Create the diagnosis; read no log yet.
 
         Args:
             cluster: client of the cluster, for the logs.
+            py_files: the Python modules and zip files of the job.
         """
         self._cluster = cluster
+        self._py_files = py_files
         self._diagnosed: tuple[str, str] | None = None
         """Driver and error class of the newest failure whose log was read."""
         self._log = DriverLog()
@@ -132,7 +142,7 @@ class DriverLogDiagnosis:
         if is_new:
             self._log = await self._fetch(driver)
         worker = "" if observation.submission is None else observation.submission.worker_address
-        explained = explain(failure, self._log, worker, reported=observation.status is not None)
+        explained = explain(failure, self._log, worker, self._py_files, reported=observation.status is not None)
         if is_new:
             _log_output(driver, explained, self._log)
         return replace(event, failure=explained)
@@ -146,13 +156,16 @@ class DriverLogDiagnosis:
             return DriverLog()
 
 
-def explain(failure: Failure, written: DriverLog, worker: str, *, reported: bool) -> Failure:
+def explain(
+    failure: Failure, written: DriverLog, worker: str, py_files: Sequence[str] = (), *, reported: bool
+) -> Failure:
     """Return the failure with the cause from the driver's log, and with a fix.
 
     Args:
         failure: observed failure; a failure that the driver itself has reported gets only a fix.
         written: the end of the driver's output.
         worker: the worker that ran the driver, "" if unknown.
+        py_files: the Python modules and zip files of the job.
         reported: whether the driver has ever written a status. If it has not, the last exception of the output is the cause
             of the end. Otherwise the script may have caught that exception.
     """
@@ -160,7 +173,7 @@ def explain(failure: Failure, written: DriverLog, worker: str, *, reported: bool
         return _without_executors(failure, written.stderr)
     if failure.error_class in UNEXPLAINED:
         failure = _with_cause(failure, written, reported=reported)
-    return replace(failure, message=_advised(failure.message[:MESSAGE_CHARACTERS], worker))
+    return replace(failure, message=_advised(failure.message[:MESSAGE_CHARACTERS], worker, py_files))
 
 
 def _without_executors(failure: Failure, stderr: str) -> Failure:
@@ -227,10 +240,22 @@ def _last_lines(stderr: str) -> str:
     return " | ".join(lines[-MESSAGE_LINES:])
 
 
-def _advised(message: str, worker: str) -> str:
+def _advised(message: str, worker: str, py_files: Sequence[str] = ()) -> str:
     where = f"worker {worker}" if worker else "a worker"
     advice = next((hint.format(worker=where) for pattern, hint in HINTS if pattern.search(message)), None)
+    if missing := MISSING_MODULE.search(message):
+        advice = _module_advice(missing[1], [PurePosixPath(file).name for file in py_files])
     return message if advice is None or advice in message else f"{message}: {advice}"
+
+
+def _module_advice(module: str, py_files: Sequence[str]) -> str:
+    """Return what to do about a module that a process of Spark cannot import."""
+    if f"{module}.py" in py_files:
+        return f"`py_files` contains {module}.py, but {READERS}: install the module on the workers, or in their image"
+    archives = [name for name in py_files if name.endswith(ARCHIVES) and name != RUNTIME_ZIP]
+    if archives:
+        return f"install the module on the workers, or in their image, or add it to {', '.join(archives)} in `py_files`; {READERS}"
+    return "install the module on the workers, or add it to `py_files`"
 
 
 def _log_output(driver: str, failure: Failure, written: DriverLog) -> None:

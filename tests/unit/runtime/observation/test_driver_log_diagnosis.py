@@ -92,6 +92,33 @@ def test_script_that_does_not_import_names_module_line_and_fix() -> None:
     assert not is_recoverable(failure)
 
 
+@pytest.mark.parametrize(
+    ("py_files", "advice"),
+    [
+        ([], "install the module on the workers, or add it to `py_files`"),
+        (["other.py"], "install the module on the workers, or add it to `py_files`"),
+        (
+            ["airports.py"],
+            "`py_files` contains airports.py, but the process in which Spark runs streaming readers of Python data sources does not get "
+            "`py_files`: install the module on the workers, or in their image",
+        ),
+        (
+            ["libs.zip"],
+            "install the module on the workers, or in their image, or add it to libs.zip in `py_files`; the process in which Spark runs "
+            "streaming readers of Python data sources does not get `py_files`",
+        ),
+    ],
+)
+@pytest.mark.parametrize("reported", [False, True])
+def test_advice_for_a_missing_module_does_not_name_what_the_job_declares(
+    py_files: list[str], advice: str, reported: bool
+) -> None:
+    uris = [f"file:///jobs/code/{name}" for name in ("airflow_adaptive.zip", "departures.py", *py_files)]
+    reports = Failure(error_class="PythonException", message="ModuleNotFoundError: No module named 'airports'")
+    failure = explain(reports if reported else LOST, IMPORT_ERROR, WORKER, uris, reported=reported)
+    assert failure.message.endswith(f": {advice}")
+
+
 def test_package_that_is_not_published_is_the_cause() -> None:
     failure = explained(UNPUBLISHED_PACKAGE)
     assert failure.message == (
