@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import replace
 from typing import ClassVar
 
@@ -14,9 +15,12 @@ from airflow_adaptive.hooks.connection_form import CONNECTION_TYPE, HOOK_NAME
 from airflow_adaptive.hooks.connection_report import report
 from airflow_adaptive.ports import PortError
 from airflow_adaptive.spark.connection_fields import AddressError, UndefinedConnectionError
-from airflow_adaptive.spark.kubernetes.address import PREFIX, KubernetesAddress, parse_kubernetes_address
+from airflow_adaptive.spark.kubernetes.address import PREFIX, SCHEME, KubernetesAddress, parse_kubernetes_address
 from airflow_adaptive.spark.secrets import masked
 from airflow_adaptive.spark.standalone.address import ClusterAddress, parse_address
+
+URI_FORMS = "write adaptive-spark://host:7077 (a hyphen), spark://h1%3A7077%2Ch2%3A7077 for several masters, or k8s://https://host:6443 for Kubernetes"
+"""The URIs of connections that Airflow reads. The host of a URI with a second colon or a second scheme must be encoded."""
 
 
 class AdaptiveSparkHook(BaseHook):
@@ -24,7 +28,8 @@ class AdaptiveSparkHook(BaseHook):
 
     A connection of type `adaptive_spark` has a form with all fields, and *Test connection*. `SparkSubmitOperator` can use the same connection
     if its type is `spark`. Both types have the same fields, and a field without a value counts as absent. The host selects the cluster
-    manager: `spark://` a Spark standalone cluster, `k8s://` Kubernetes. The hook reads these fields for both:
+    manager: `spark://` a Spark standalone cluster, `k8s://` Kubernetes. The type `k8s` has the URI `k8s://https://api:6443` (`AIRFLOW_CONN_...`),
+    as for `SparkSubmitHook`. The hook reads these fields for both:
 
     - extra `timeout`: timeout of a request (10 seconds).
     - extra `conf`: Spark properties of every driver. The environment of the driver process passes secret properties; no command line contains
@@ -54,7 +59,7 @@ class AdaptiveSparkHook(BaseHook):
     default_conn_name: ClassVar[str] = "spark_default"
     conn_type: ClassVar[str] = CONNECTION_TYPE
     hook_name: ClassVar[str] = HOOK_NAME
-    conn_types: ClassVar[tuple[str, ...]] = (CONNECTION_TYPE, "spark")
+    conn_types: ClassVar[tuple[str, ...]] = (CONNECTION_TYPE, "spark", SCHEME)
 
     def __init__(self, spark_conn_id: str = default_conn_name) -> None:
         """Assign. `address` reads the connection."""
@@ -75,12 +80,20 @@ class AdaptiveSparkHook(BaseHook):
                 f"connection {self.spark_conn_id!r}: a secrets backend denies access ({error}): give the task access to the connection"
             ) from error
         except AirflowNotFoundException as error:
+            if f"AIRFLOW_CONN_{self.spark_conn_id.upper()}" in os.environ:
+                raise AddressError(
+                    f"connection {self.spark_conn_id!r}: Airflow cannot read the URI in its environment variable: {URI_FORMS}"
+                ) from error
             raise UndefinedConnectionError(
                 f"connection {self.spark_conn_id!r} is not defined: add it, for example `airflow connections add "
                 f"{self.spark_conn_id} --conn-type {CONNECTION_TYPE} --conn-host spark://host --conn-port 7077`"
             ) from error
+        if not connection.conn_type:
+            raise AddressError(
+                f"connection {self.spark_conn_id!r} has no type, because its URI has no valid scheme: {URI_FORMS}"
+            )
         if connection.conn_type not in self.conn_types:
-            types = " or ".join(map(repr, self.conn_types))
+            types = " or ".join(map(repr, self.conn_types[:-1]))
             raise AddressError(
                 f"connection {self.spark_conn_id!r} has type {connection.conn_type!r}: use a connection of type {types}"
             )
@@ -112,9 +125,9 @@ def _without_id(address: ClusterAddress | KubernetesAddress) -> ClusterAddress |
 
 def _parse(connection: Connection) -> ClusterAddress | KubernetesAddress:
     """Return the address. Raises `AddressError`, and `OSError` if the file of certificate authorities cannot be read."""
-    extra = connection.extra_dejson
-    if (connection.host or "").strip().startswith(PREFIX):
-        return parse_kubernetes_address(connection.host or "", connection.port, extra)
-    address = parse_address(connection.host, connection.port, connection.password, extra)
+    extra, host = connection.extra_dejson, (connection.host or "").strip()
+    if host.startswith(PREFIX) or connection.conn_type == SCHEME:
+        return parse_kubernetes_address(host, connection.port, extra)
+    address = parse_address(host, connection.port, connection.password, extra)
     address.tls()
     return replace(address, conn_id=connection.conn_id)

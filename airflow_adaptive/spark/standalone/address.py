@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ipaddress import IPv6Address
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -181,6 +182,8 @@ def _master(location: str, port: int | None, extra: Mapping[str, Any]) -> Master
 
 
 def _host_and_port(location: str) -> tuple[str, int | None]:
+    if _is_ipv6(location):  # Airflow removes the brackets from the host of a URI.
+        return location, None
     try:
         parts = urlsplit(f"//{location}")
         host, port = parts.hostname, parts.port
@@ -189,6 +192,14 @@ def _host_and_port(location: str) -> tuple[str, int | None]:
     if not host or parts.path or parts.query or parts.fragment or parts.username is not None:
         raise AddressError(f"host has something beside host:port in {location.rpartition('@')[2]!r}")
     return host, port
+
+
+def _is_ipv6(host: str) -> bool:
+    try:
+        IPv6Address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _scheme(name: str, value: object) -> str:

@@ -84,6 +84,36 @@ def test_connection_uri_gives_the_address(monkeypatch: pytest.MonkeyPatch) -> No
     assert (master.location, master.ui_url) == ("h1:7078", "http://h1:8081")
 
 
+@pytest.mark.parametrize(
+    ("uri", "master"),
+    [
+        ("adaptive-spark://h1:7078", "spark://h1:7078"),
+        ("spark://h1%3A7077%2Ch2%3A7078", "spark://h1:7077,h2:7078"),
+        ("spark://h1,h2:7078", "spark://h1:7078,h2:7078"),
+        ("spark://spark%3A%2F%2Fh1:7078", "spark://h1:7078"),
+        ("spark://[::1]:7078?ui-port=8081", "spark://[::1]:7078"),
+        ("spark://%5B%3A%3A1%5D%3A7077%2C%5B%3A%3A2%5D%3A7078", "spark://[::1]:7077,[::2]:7078"),
+        ("k8s://https://api.example.com:6443?namespace=spark", "k8s://https://api.example.com:6443"),
+        ("k8s://api.example.com:6443", "k8s://https://api.example.com:6443"),
+        ("spark://k8s%3A%2F%2Fhttps%3A%2F%2Fapi.example.com:6443", "k8s://https://api.example.com:6443"),
+    ],
+)
+def test_uris_that_airflow_reads_give_the_master(monkeypatch: pytest.MonkeyPatch, uri: str, master: str) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", uri)
+    assert AdaptiveSparkHook("spark_test").address().master_url == master
+
+
+@pytest.mark.parametrize(
+    "uri", ["adaptive_spark://h1:7077", "spark://h1:7077,h2:7077", "spark://k8s://https://api:6443"]
+)
+def test_uri_that_airflow_does_not_read_is_refused_with_the_form_that_works(
+    monkeypatch: pytest.MonkeyPatch, uri: str
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", uri)
+    with pytest.raises(AddressError, match="'spark_test'.*adaptive-spark://host:7077.*h1%3A7077%2Ch2%3A7077"):
+        AdaptiveSparkHook("spark_test").address()
+
+
 def test_client_names_the_cluster_and_hides_the_token(define: Any) -> None:
     client = StandaloneCluster(define(host="spark://h1,h2", password="hush").address())
     assert repr(client) == "StandaloneCluster('spark://h1:7077,h2:7077')"
