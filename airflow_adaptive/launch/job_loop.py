@@ -208,7 +208,7 @@ async def _is_deployed(base: str, job: str) -> bool:
 
 
 async def _directory(base: str, job: str) -> JobDirectory:
-    return await ProcessResources.current().store_access.read_connection(lambda: job_directory(base, job))
+    return await ProcessResources.current().store_access.read_connection(base, lambda: job_directory(base, job))
 
 
 def _location(error: Exception) -> str:
@@ -275,6 +275,6 @@ async def kill_driver(connections: ConnectionIds, driver: str) -> None:
         AddressError: the connection does not exist or does not describe a cluster.
     """
     process = ProcessResources.current()
-    address = await process.store_access.read_connection(connections.address)
+    address = await process.store_access.read_connection(connections.spark, connections.address)
     async with process.cluster(connections, address) as (client, _):
         await client.kill(driver)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Hashable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any, Final, TypeVar
@@ -81,8 +81,10 @@ async def job_ports(
         AddressError: the connection does not exist or does not describe a cluster.
         StoreUnavailableError: Airflow does not return the connections.
     """
-    process, key = ProcessResources.current(), (connections, base)
-    address, storage = await _retry(retry_period, process, key, lambda: (connections.address(), _storage(base)))
+    process = ProcessResources.current()
+    address, storage = await _retry(
+        retry_period, process, connections, base, lambda: (connections.address(), _storage(base))
+    )
     store = _job_store(job, task, process, on_rescale)
     try:
         async with (
@@ -110,12 +112,17 @@ def _job_store(
     return AirflowJobStore(*arguments) if on_rescale is None else CallbackStore(*arguments, on_rescale)
 
 
-async def _retry(period: timedelta, process: ProcessResources, key: Hashable, read: Callable[[], Result]) -> Result:
+async def _retry(
+    period: timedelta, process: ProcessResources, connections: ConnectionIds, base: str, read: Callable[[], Result]
+) -> Result:
     """Return the result of a blocking read, which other loops share. Its errors are raised only after the period."""
     deadline = process.clock.now() + period
     while True:
         try:
-            return await process.connection_reads.join(key, lambda: process.store_access.read_connection(read))
+            return await process.connection_reads.join(
+                (connections, base),
+                lambda: process.store_access.read_connection(f"{connections.spark}, {base}", read),
+            )
         except (AddressError, StoreUnavailableError) as error:
             if process.clock.now() >= deadline:
                 raise

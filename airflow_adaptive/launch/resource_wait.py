@@ -33,7 +33,7 @@ async def wait_for_slots(wanted: dict[str, Any], connections: ConnectionIds, unt
     """
     process = ProcessResources.current()
     try:
-        address = await process.store_access.read_connection(connections.address)
+        address = await process.store_access.read_connection(connections.spark, connections.address)
     except (PortError, ValueError) as error:
         return {"status": "error", "message": str(error)}
     options = decode(Options, wanted["options"])

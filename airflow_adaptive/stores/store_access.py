@@ -78,9 +78,16 @@ class StoreAccess:
         """
         return await self._reads.call(work, READ_TIMEOUT.total_seconds(), urgent=urgent)
 
-    async def read_connection(self, work: Callable[[], Result]) -> Result:
-        """Run a blocking read of connections, whose backend may be another one. Raises as `read`."""
-        return await self._connections.call(work, READ_TIMEOUT.total_seconds())
+    async def read_connection(self, name: str, work: Callable[[], Result]) -> Result:
+        """Run a blocking read of connections, whose backend may be another one.
+
+        Args:
+            name: name of what is read. Reads of one name that hang do not delay the reads of others.
+            work: reads the connections, and may ask a service for credentials.
+
+        Raises as `read`.
+        """
+        return await self._connections.call(work, READ_TIMEOUT.total_seconds(), part=name)
 
     async def write(self, work: Callable[[], Result]) -> Result:
         """Run a blocking write in a thread for writes. Raises `StoreUnavailableError`, and the exceptions of the write."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from airflow_adaptive.ports import Clock
@@ -40,4 +41,4 @@ def kafka_brokers(conn_id: str, access: StoreAccess, clock: Clock) -> KafkaBroke
     require_kafka(conn_id)
     from airflow_adaptive.hooks.kafka import KafkaAdminHook, KafkaBrokers  # noqa: PLC0415  optional libraries
 
-    return KafkaBrokers(lambda: KafkaAdminHook(conn_id).client(), access.read_connection, clock)
+    return KafkaBrokers(lambda: KafkaAdminHook(conn_id).client(), partial(access.read_connection, conn_id), clock)

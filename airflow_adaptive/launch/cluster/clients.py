@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 class Read(Protocol):
     """Runs a blocking function, and returns its result (`StoreAccess.read_connection`)."""
 
-    async def __call__(self, work: Callable[[], Result]) -> Result:
+    async def __call__(self, name: str, work: Callable[[], Result]) -> Result:
         """Return the result. Raises the exceptions of the function."""
         ...
 
@@ -52,7 +52,7 @@ def create_client(
     async def renew() -> ClusterAddress | None:
         """Read the connection of a standalone cluster again; None if the connection cannot be read now."""
         try:
-            renewed = await read(connections.address)
+            renewed = await read(connections.spark, connections.address)
         except (PortError, ValueError) as error:
             log.warning(
                 "A master refused the token of connection %s, which cannot be read: %s", connections.spark, error
@@ -76,6 +76,8 @@ def _kubernetes(connections: ConnectionIds, address: KubernetesAddress, read: Re
         ) from error
     hook = KubernetesConnectionHook(connections.kubernetes)
     key = (address.server, address.timeout_s, connections.kubernetes)
-    source = sources.get(key) or ConnectionApiSource(connections.kubernetes, lambda: read(hook.fields), address)
+    source = sources.get(key) or ConnectionApiSource(
+        connections.kubernetes, lambda: read(connections.kubernetes, hook.fields), address
+    )
     sources[key] = source
     return KubernetesCluster(address, source, SystemClock())

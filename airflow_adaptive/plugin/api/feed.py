@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Hashable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -131,11 +132,14 @@ class Feed:
             TooManySubscribersError: the feed accepts no more subscribers.
         """
         self.check_capacity(user)
-        topic = self._join(key, poll)
+        topic, loop = self._join(key, poll), asyncio.get_running_loop()
         self._of_users[user] += 1
-        ends, sent = asyncio.get_running_loop().time() + self.lifetime_s, None
+        place = ExitStack()
+        place.callback(self._leave, key, topic, user)
+        # A client that reads nothing never asks for the next update, so a timer ends its subscription.
+        end, sent = loop.call_later(self.lifetime_s, place.close), None
         try:
-            while not self._is_closed and (left := ends - asyncio.get_running_loop().time()) > 0:
+            while not self._is_closed and (left := end.when() - loop.time()) > 0:
                 if topic.update is not None and topic.update is not sent:
                     sent = topic.update
                     yield sent
@@ -144,9 +148,8 @@ class Feed:
                 elif not await _set_within(topic.changed, min(left, self.heartbeat_interval_s)):
                     yield None
         finally:
-            self._of_users[user] -= 1
-            self._of_users += Counter()  # forget users without subscribers
-            self._unsubscribe(key, topic)
+            end.cancel()
+            place.close()
 
     def _join(self, key: Hashable, poll: Poll) -> _Topic:
         if not self._is_closed_with_the_server:
@@ -158,7 +161,9 @@ class Feed:
             topic.task = asyncio.create_task(self._watch(topic))
         return topic
 
-    def _unsubscribe(self, key: Hashable, topic: _Topic) -> None:
+    def _leave(self, key: Hashable, topic: _Topic, user: str) -> None:
+        self._of_users[user] -= 1
+        self._of_users += Counter()  # forget users without subscribers
         topic.subscribers -= 1
         if not topic.subscribers:
             self._topics.pop(key, None)

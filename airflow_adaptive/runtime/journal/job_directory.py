@@ -202,8 +202,8 @@ class FsspecJobDirectory:
         await self._call(partial(self._storage.remove_folder, folder))
 
     async def _call(self, work: Callable[[], Result], *, urgent: bool = True, timeout_s: float | None = None) -> Result:
-        threads = StorageThreads.of(self._base)
-        return await threads.call(work, timeout_s or self._timeout_s, urgent=urgent, directory=self._job)
+        self._threads = threads = StorageThreads.of(self._base)
+        return await threads.call(work, timeout_s or self._timeout_s, urgent=urgent, part=self._job)
 
     async def _numbers(self, folder: str = JOURNAL, *, urgent: bool = True) -> list[int]:
         names = await self._call(partial(self._storage.names, folder), urgent=urgent)

@@ -1,26 +1,28 @@
 """Threads for the blocking calls to one storage: a storage that hangs blocks nothing else in the process.
 
 Theory: a blocking call cannot be interrupted. A call that takes longer than its timeout is abandoned, and its thread stays occupied
-until the storage answers. Therefore each storage has a limited number of threads of its own, and a circuit breaker: after a timeout
-all calls fail at once, except for one call at a time that checks whether the storage answers again. If only one job directory hangs,
-calls of other jobs close the circuit. Therefore a job directory may have few overdue calls, their threads are replaced, and a check in
-this directory does not prevent a check in another one. The threads are daemon threads, because `asyncio.run` and the interpreter join the threads of `asyncio.to_thread` and of every `ThreadPoolExecutor`
-before they end.
+until the storage answers. Therefore each storage has a limited number of threads of its own, and a circuit breaker: if a call times out and
+the storage has answered no other call in the meantime, all calls fail at once, except for one call at a time that checks whether the storage
+answers again. If only a part of the storage hangs, such as one job directory or one connection, calls for other parts keep the circuit closed.
+Therefore a part may have few overdue calls, their threads are replaced, and a check of this part does not prevent a check of another one.
+Threads that are idle for a while end. The threads are daemon threads, because `asyncio.run` and the interpreter join the threads of
+`asyncio.to_thread` and of every `ThreadPoolExecutor` before they end.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
-import weakref
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from enum import Enum, auto
 from functools import partial
 from itertools import chain
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Final, TypeVar
+from weakref import ReferenceType, WeakKeyDictionary, WeakValueDictionary, finalize, ref
 
 from airflow_adaptive.ports import JobDirectoryError, PortError
 
@@ -32,14 +34,24 @@ THREADS: Final = 32
 BACKGROUND_SHARE: Final = 8
 """One in so many calls is not urgent, although urgent calls wait, so that a busy process reads the history of its jobs, too."""
 
-MOST_OVERDUE_PER_DIRECTORY: Final = 2
-"""Overdue calls of one job directory. Further calls fail until the storage answers one: a job directory that hangs, for example a stale
+MOST_OVERDUE_PER_PART: Final = 2
+"""Overdue calls of one part of a storage. Further calls fail until the storage answers one: a job directory that hangs, for example a stale
 mount below the base, must not occupy the threads of all jobs."""
+
+IDLE_TIMEOUT_S: Final = 30.0
+"""Time after which an idle thread ends, in seconds."""
 
 REPLACEMENTS: Final = 3 * THREADS
 """Threads that replace threads with overdue calls. If all are occupied, the calls wait until the storage answers one of them."""
 
 NO_ANSWER: Final = "check that the storage is reachable"
+
+
+class End(Enum):
+    """Instead of a call: one thread or all threads end."""
+
+    ONE = auto()
+    ALL = auto()
 
 
 class StorageThreads:
@@ -62,24 +74,27 @@ class StorageThreads:
         self._error = error
         self._free = threads
         self._idle = 0
-        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._least_idle = 0
+        """Minimum number of idle threads since the last retirement: the threads that were not needed."""
+        self._retirement: asyncio.TimerHandle | None = None
+        self._calls: SimpleQueue[partial[None] | End] = SimpleQueue()
         self._urgent: deque[asyncio.Future[None]] = deque()
         self._background: deque[asyncio.Future[None]] = deque()
         self._handovers = 0
         self._is_unresponsive = False
         self._checks: set[bool] = set()
-        """For each check that has not ended, whether its job directory has an overdue call."""
+        """For each check that has not ended, whether its part of the storage has an overdue call."""
         self._overdue: dict[asyncio.Future[Any], str] = {}
-        """Answer of each overdue call whose thread is replaced -> its job directory."""
-        weakref.finalize(self, self._calls.put, None)
+        """Answer of each overdue call whose thread is replaced -> its part of the storage."""
+        finalize(self, self._calls.put, End.ALL)
 
     @classmethod
     def of(cls, storage: str) -> StorageThreads:
-        """Return the threads of a storage for the running event loop; all jobs on the storage share the threads."""
-        return _threads.setdefault(asyncio.get_running_loop(), defaultdict(cls))[storage]
+        """Return the threads of a storage for the running event loop; all jobs on the storage share the threads as long as one uses them."""
+        return _threads.setdefault(asyncio.get_running_loop(), WeakValueDictionary()).setdefault(storage, cls())
 
     async def call(
-        self, work: Callable[[], Result], timeout_s: float, *, urgent: bool = True, directory: str | None = None
+        self, work: Callable[[], Result], timeout_s: float, *, urgent: bool = True, part: str | None = None
     ) -> Result:
         """Run blocking work in a thread.
 
@@ -87,21 +102,21 @@ class StorageThreads:
             work: calls the storage.
             timeout_s: time that the work may take, in seconds, without the time in the queue.
             urgent: whether the work takes precedence over work that is not urgent.
-            directory: job directory that the work uses, if several job directories share the threads.
+            part: part of the storage that the work uses, such as a job directory or a connection, if several parts share the threads.
 
         Raises:
             PortError: the storage does not answer (an error of the class `error`); whether the storage completes the work is unknown.
         """
-        overdue = list(self._overdue.values()).count(directory) if directory else 0
-        if overdue >= MOST_OVERDUE_PER_DIRECTORY:
-            raise self._error(f"{self._storage} has not answered calls for {directory!r} since a timeout: {NO_ANSWER}")
+        overdue = list(self._overdue.values()).count(part) if part else 0
+        if overdue >= MOST_OVERDUE_PER_PART:
+            raise self._error(f"{self._storage} has not answered calls for {part!r} since a timeout: {NO_ANSWER}")
         with self._check(has_overdue=bool(overdue)):
             await self._admit(self._urgent if urgent else self._background, timeout_s)
-            answer = self._start(work)
-            is_answered = await self._is_answered(answer, timeout_s, directory)
+            handovers, answer = self._handovers, self._start(work)
+            is_answered = await self._is_answered(answer, timeout_s, part)
         if not is_answered:
-            error = self._reject_all(timeout_s)
-            self._replace(answer, directory)
+            error = self._timeout(timeout_s) if self._handovers > handovers else self._reject_all(timeout_s)
+            self._replace(answer, part)
             raise error
         return answer.result()
 
@@ -144,23 +159,24 @@ class StorageThreads:
                 self._reject_all(timeout_s)
         turn.result()
 
-    async def _is_answered(self, answer: asyncio.Future[Any], timeout_s: float, directory: str | None) -> bool:
+    async def _is_answered(self, answer: asyncio.Future[Any], timeout_s: float, part: str | None) -> bool:
         try:
             answered, _ = await asyncio.wait({answer}, timeout=timeout_s)
         except asyncio.CancelledError:
-            asyncio.get_running_loop().call_later(timeout_s, self._replace, answer, directory)
+            asyncio.get_running_loop().call_later(timeout_s, self._replace, answer, part)
             raise
         return bool(answered)
 
-    def _replace(self, answer: asyncio.Future[Any], directory: str | None) -> None:
+    def _replace(self, answer: asyncio.Future[Any], part: str | None) -> None:
         """Let other calls have a thread instead of the one that waits for an overdue answer."""
-        if directory and not answer.done() and len(self._overdue) < REPLACEMENTS:
-            self._overdue[answer] = directory
+        if part and not answer.done() and len(self._overdue) < REPLACEMENTS:
+            self._overdue[answer] = part
             self._hand_over()
 
     def _start(self, work: Callable[[], Result]) -> asyncio.Future[Result]:
         if self._idle:
             self._idle -= 1
+            self._least_idle = min(self._least_idle, self._idle)
         else:
             self._start_thread()
         loop = asyncio.get_running_loop()
@@ -181,8 +197,21 @@ class StorageThreads:
         answer.exception()  # Otherwise asyncio logs the exception of an abandoned call.
         self._is_unresponsive = False
         self._idle += 1
+        self._schedule_retirement()
         if self._overdue.pop(answer, None) is None:
             self._hand_over()
+
+    def _schedule_retirement(self) -> None:
+        if self._retirement is None and self._idle:
+            self._retirement = asyncio.get_running_loop().call_later(IDLE_TIMEOUT_S, _retire, ref(self))
+
+    def retire(self) -> None:
+        """End the threads that have been idle since the last retirement."""
+        for _ in range(self._least_idle):
+            self._calls.put(End.ONE)
+        self._idle -= self._least_idle
+        self._least_idle, self._retirement = self._idle, None
+        self._schedule_retirement()
 
     def _hand_over(self) -> None:
         """Give a free thread to the next call that waits."""
@@ -196,10 +225,12 @@ class StorageThreads:
     def _reject_all(self, timeout_s: float) -> PortError:
         """Open the circuit, and let all calls fail that wait for a thread; return the error."""
         self._is_unresponsive = True
-        error = f"{self._storage} did not answer within {timeout_s:g} s: {NO_ANSWER}"
         for turn in self._waiting():
-            turn.set_exception(self._error(error))
-        return self._error(error)
+            turn.set_exception(self._timeout(timeout_s))
+        return self._timeout(timeout_s)
+
+    def _timeout(self, timeout_s: float) -> PortError:
+        return self._error(f"{self._storage} did not answer within {timeout_s:g} s: {NO_ANSWER}")
 
     def _waiting(self) -> Iterator[asyncio.Future[None]]:
         """Return the calls that wait for a thread, urgent calls mostly first; a canceled call does not wait any more."""
@@ -209,15 +240,22 @@ class StorageThreads:
         return (turn for turn in chain(*queues) if not turn.done())
 
 
-_threads: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, StorageThreads]] = weakref.WeakKeyDictionary()
+_threads: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[str, StorageThreads]] = WeakKeyDictionary()
 
 
-def _serve(calls: SimpleQueue[Callable[[], None] | None]) -> None:
-    """Make calls until the owner of the queue is gone. The thread references neither the owner nor a call that was made."""
-    for call in iter(calls.get, None):
+def _retire(threads: ReferenceType[StorageThreads]) -> None:
+    owner = threads()
+    if owner is not None:
+        owner.retire()
+
+
+def _serve(calls: SimpleQueue[partial[None] | End]) -> None:
+    """Make calls until this thread, or each thread, has to end. The thread references neither the owner of the queue nor a call that was made."""
+    while isinstance(call := calls.get(), partial):
         call()
         del call
-    calls.put(None)  # for the other threads
+    if call is End.ALL:
+        calls.put(End.ALL)
 
 
 def _run(

@@ -230,7 +230,7 @@ def overdue(job: Simulation, opening: Opening, monkeypatch: pytest.MonkeyPatch) 
 class Reads:
     """`StoreAccess` without threads."""
 
-    async def read_connection(self, work: Callable[[], Any]) -> Any:
+    async def read_connection(self, name: str, work: Callable[[], Any]) -> Any:
         return work()
 
 

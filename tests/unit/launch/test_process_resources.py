@@ -102,9 +102,9 @@ async def test_running_loops_use_the_new_token_after_a_rotation(
     reads: list[object] = []
     read = StoreAccess.read_connection
 
-    async def counted(access: StoreAccess, work: Callable[[], Any]) -> Any:
+    async def counted(access: StoreAccess, name: str, work: Callable[[], Any]) -> Any:
         reads.append(work)
-        return await read(access, work)
+        return await read(access, name, work)
 
     monkeypatch.setattr(StoreAccess, "read_connection", counted)
     connections = define("spark_a", "old")
@@ -126,7 +126,7 @@ async def test_wrong_token_is_read_again_once_and_not_with_each_request(
     """The masters have another token, and the connection still has the old token."""
     reads: list[object] = []
 
-    async def counted(_: StoreAccess, work: Callable[[], Any]) -> Any:
+    async def counted(_: StoreAccess, name: str, work: Callable[[], Any]) -> Any:
         reads.append(work)
         return work()
 

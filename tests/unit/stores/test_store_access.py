@@ -139,12 +139,37 @@ def test_connections_that_hang_do_not_delay_control_requests(airflow: HangingCom
 
     async def story() -> None:
         jobs = Jobs()
-        hung = [asyncio.create_task(jobs.access.read_connection(airflow.release.wait)) for _ in range(2 * THREADS)]
+        hung = [
+            asyncio.create_task(jobs.access.read_connection(f"connection-{number}", airflow.release.wait))
+            for number in range(2 * THREADS)
+        ]
         await asyncio.sleep(0)
         found = await jobs.read_later(jobs.store("other"))
         assert found.desired_state is DesiredState.CANCELED
         airflow.release.set()
         await asyncio.wait(hung)
+
+    run(story())
+
+
+def test_connection_that_hangs_does_not_delay_the_reads_of_other_connections(
+    airflow: HangingComms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop of one job reads its connection again and again; each read hangs. Other jobs start, one alone and then many at once."""
+    monkeypatch.setattr(store_access, "READ_TIMEOUT", timedelta(seconds=0.2))
+
+    async def story() -> None:
+        access = Jobs().access
+        for _ in range(3):
+            hung = [access.read_connection("hangs", airflow.release.wait) for _ in range(THREADS // 2)]
+            ends = asyncio.gather(*hung, return_exceptions=True)
+            while not ends.done():
+                assert await access.read_connection("healthy", lambda: "read") == "read"
+                await asyncio.sleep(0)
+            assert all(isinstance(error, StoreUnavailableError) for error in await ends)
+        reads = [access.read_connection(f"healthy-{number}", lambda: "read") for number in range(3 * THREADS)]
+        assert await asyncio.gather(*reads) == ["read"] * len(reads)
+        airflow.release.set()
 
     run(story())
 

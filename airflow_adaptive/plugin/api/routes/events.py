@@ -7,6 +7,7 @@ minutes. A browser reconnects automatically, and the server then checks login an
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Hashable
 from contextlib import suppress
@@ -16,6 +17,7 @@ from typing import Any, Final
 
 from fastapi import APIRouter
 from fastapi.responses import StreamingResponse
+from starlette.types import Send
 
 from airflow_adaptive.plugin.api import job_details
 from airflow_adaptive.plugin.api.feed import Feed, TooManySubscribersError, Update
@@ -39,6 +41,16 @@ FIRST_POINTS: Final = 12
 """Number of points in the first event. The page has already loaded the older points."""
 
 RETRY_AFTER_S: Final = 30
+
+
+class EventStream(StreamingResponse):
+    """A stream that ends with the subscription, also while its client reads nothing, so that the server closes the connection."""
+
+    async def stream_response(self, send: Send) -> None:
+        """Send the events."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FEED.lifetime_s + FEED.heartbeat_interval_s):
+                await super().stream_response(send)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +95,7 @@ def watch_job(user: UserDep, access: ReadableAccess, session: SessionDep) -> Str
         raise _too_many(error) from error
     editable = is_editable(user, access.job, session)
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_events(access, editable, user.get_id()), media_type="text/event-stream", headers=headers)
+    return EventStream(_events(access, editable, user.get_id()), media_type="text/event-stream", headers=headers)
 
 
 def _too_many(error: TooManySubscribersError) -> RequestRefusedError:

@@ -75,7 +75,7 @@ async def test_shared_brokers_use_the_connection_through_the_store_and_the_clock
     resources = ProcessResources()
     works: list[object] = []
 
-    async def read_connection(work: Callable[[], Any]) -> Any:
+    async def read_connection(_: str, work: Callable[[], Any]) -> Any:
         works.append(work)
         return work()
 

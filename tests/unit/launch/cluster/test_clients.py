@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 KUBERNETES = ConnectionIds("spark_k8s")
 
 
-async def read(work: Callable[[], Result]) -> Result:
+async def read(name: str, work: Callable[[], Result]) -> Result:
     return work()
 
 

@@ -93,6 +93,20 @@ def test_listener_has_to_connect_again_when_its_time_is_up() -> None:
     assert asyncio.run(watch()) == ["first"]
 
 
+def test_listener_that_reads_nothing_loses_its_place_when_its_time_is_up() -> None:
+    async def watch() -> int:
+        feed = quick(lifetime_s=0.2, max_subscribers=1)
+        stream = feed.subscribe("job", Source().read, "ann")
+        assert await next_of(stream) == "first"
+        await asyncio.sleep(2 * feed.lifetime_s)
+        assert not feed.subscribers
+        feed.check_capacity("bob")
+        assert [update async for update in stream] == []
+        return feed.subscribers
+
+    assert asyncio.run(watch()) == 0
+
+
 def test_listener_of_a_job_that_is_gone_is_informed_and_let_go() -> None:
     async def watch() -> list[Any]:
         feed = quick()

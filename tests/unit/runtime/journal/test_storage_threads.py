@@ -15,10 +15,11 @@ import pytest
 
 from airflow_adaptive.local.waiting import wait_until, wait_until_async
 from airflow_adaptive.ports import JobDirectoryError
+from airflow_adaptive.runtime.journal import storage_threads
 from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.journal.storage_threads import (
-    MOST_OVERDUE_PER_DIRECTORY,
+    MOST_OVERDUE_PER_PART,
     REPLACEMENTS,
     THREADS,
     StorageThreads,
@@ -117,7 +118,7 @@ async def test_job_directory_that_hangs_leaves_the_threads_to_the_other_jobs(tmp
         with pytest.raises(JobDirectoryError, match="check that the storage is reachable"):
             await sick.newest()
         assert await healthy.newest() is None
-    assert filesystem.calls == MOST_OVERDUE_PER_DIRECTORY
+    assert filesystem.calls == MOST_OVERDUE_PER_PART
     filesystem.released.set()
     await wait_until_async(_answers(sick.newest), LIMIT_S, "an answer", 0.01)
 
@@ -129,7 +130,7 @@ async def test_threads_of_overdue_calls_are_replaced_while_other_job_directories
     released = threading.Event()
     threads = StorageThreads(4)
     stuck = [
-        asyncio.create_task(threads.call(blocked_until(released), 0.05, directory=f"hangs-{number // 2}"))
+        asyncio.create_task(threads.call(blocked_until(released), 0.05, part=f"hangs-{number // 2}"))
         for number in range(4)
     ]
     await asyncio.sleep(0)
@@ -138,7 +139,7 @@ async def test_threads_of_overdue_calls_are_replaced_while_other_job_directories
     await asyncio.wait(stuck)
 
     async def made() -> bool:
-        return await threads.call(lambda: True, LIMIT_S, directory="healthy")
+        return await threads.call(lambda: True, LIMIT_S, part="healthy")
 
     await wait_until_async(_answers(made), LIMIT_S, "an answer", 0.01)
     assert await asyncio.gather(*(made() for _ in range(8))) == [True] * 8
@@ -157,10 +158,10 @@ async def test_overdue_calls_start_a_limited_number_of_threads() -> None:
 
     for number in range(2 * REPLACEMENTS):
         with pytest.raises(JobDirectoryError, match="check that the storage is reachable"):
-            await threads.call(partial(hang, number), 0.01, directory=f"job-{number}")
+            await threads.call(partial(hang, number), 0.01, part=f"job-{number}")
     assert len(made) == 1 + REPLACEMENTS
     released.set()
-    answered = _answers(lambda: threads.call(lambda: True, LIMIT_S, directory="job-0"))
+    answered = _answers(lambda: threads.call(lambda: True, LIMIT_S, part="job-0"))
     await wait_until_async(answered, LIMIT_S, "an answer", 0.01)
 
 
@@ -187,10 +188,10 @@ async def test_check_in_a_job_directory_that_hangs_does_not_delay_a_check_in_ano
     never = threading.Event()
     threads = StorageThreads(3)
     with pytest.raises(JobDirectoryError):
-        await threads.call(blocked_until(never), 0.05, directory="stale")
-    hangs = asyncio.create_task(threads.call(blocked_until(never), LIMIT_S, directory="stale"))
+        await threads.call(blocked_until(never), 0.05, part="stale")
+    hangs = asyncio.create_task(threads.call(blocked_until(never), LIMIT_S, part="stale"))
     await asyncio.sleep(0)
-    assert await threads.call(lambda: "made", LIMIT_S, directory="healthy") == "made"
+    assert await threads.call(lambda: "made", LIMIT_S, part="healthy") == "made"
     assert not hangs.done()
     never.set()
     await hangs
@@ -288,6 +289,39 @@ async def test_error_of_a_call_reaches_its_caller() -> None:
 
     with pytest.raises(JobDirectoryError, match="no permission"):
         await StorageThreads().call(fail, LIMIT_S)
+
+
+@pytest.mark.asyncio
+async def test_part_that_hangs_does_not_open_the_circuit_while_the_storage_answers_other_calls() -> None:
+    released = threading.Event()
+    threads = StorageThreads(2)
+    hung = asyncio.create_task(threads.call(blocked_until(released), 0.5, part="stale"))
+    while not hung.done():
+        assert await threads.call(lambda: "made", LIMIT_S, part="healthy") == "made"
+        await asyncio.sleep(0)
+    with pytest.raises(JobDirectoryError, match="did not answer"):
+        await hung
+    calls = [threads.call(lambda: "made", LIMIT_S, part=f"healthy-{number}") for number in range(8)]
+    assert await asyncio.gather(*calls) == ["made"] * 8
+    released.set()
+
+
+@pytest.mark.asyncio
+async def test_threads_end_after_they_were_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage_threads, "IDLE_TIMEOUT_S", 0.05)
+    used: set[threading.Thread] = set()
+    meeting = threading.Barrier(8)
+
+    def use() -> None:
+        used.add(threading.current_thread())
+        meeting.wait(LIMIT_S)
+
+    threads = StorageThreads(8)
+    for _ in range(3):  # threads that ended are replaced
+        await asyncio.gather(*(threads.call(use, LIMIT_S) for _ in range(8)))
+        await wait_until_async(
+            _holds(lambda: not any(thread.is_alive() for thread in used)), LIMIT_S, "the end of the threads"
+        )
 
 
 def test_threads_end_after_their_event_loop() -> None:
