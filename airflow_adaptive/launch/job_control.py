@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any, Final, cast
 
@@ -14,7 +15,6 @@ from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.publishing.documents import SCHEDULER, SUMMARY
 from airflow_adaptive.runtime.requirements.control_requests import (
     CALENDAR,
-    DESIRED_STATE,
     REQUIREMENTS,
     ControlRequest,
     encode_requirements,
@@ -24,7 +24,7 @@ from airflow_adaptive.scheduler.errors import SnapshotError
 from airflow_adaptive.scheduler.requirements import RESET_TO_DEFAULT, ParallelismRange
 from airflow_adaptive.scheduler.snapshot import from_json
 from airflow_adaptive.scheduler.state import SchedulerState
-from airflow_adaptive.stores.control_requests import store_request
+from airflow_adaptive.stores.control_requests import request_desired_state, store_request
 from airflow_adaptive.stores.job_asset import job_asset
 
 VIA: Final = "task"
@@ -79,7 +79,8 @@ class JobControl:
             desired_state: requested state.
             by: requester, human-readable.
         """
-        self._request(DESIRED_STATE, desired_state.value, by)
+        with self._storing():
+            request_desired_state(self._job, desired_state, Requester(requested_by=by, via=VIA))
 
     def request_requirements(
         self,
@@ -119,8 +120,13 @@ class JobControl:
 
     def _request(self, key: str, value: Any, by: str, expires_at: datetime | None = None) -> None:
         requester = Requester(requested_by=by, via=VIA, expires_at=expires_at)
-        try:
+        with self._storing():
             store_request(self._job, ControlRequest(key=key, value=value, requester=requester))
+
+    @contextmanager
+    def _storing(self) -> Iterator[None]:
+        try:
+            yield
         except AirflowRuntimeError as error:
             raise UnknownJobError(f"the request for job {self._job!r} cannot be stored: {error}") from error
 

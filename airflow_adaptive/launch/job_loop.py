@@ -19,6 +19,7 @@ from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.job_ports import job_directory, job_ports
 from airflow_adaptive.launch.loop_events import error_event, finished_event, recycle_event
 from airflow_adaptive.launch.process_resources import ProcessResources
+from airflow_adaptive.launch.takeover import may_end, may_run
 from airflow_adaptive.ports import ClusterRefusedError, ClusterUnreachableError, JobDirectory, JobDirectoryError
 from airflow_adaptive.runtime.journal.journal import SupersededError, attempt_of
 from airflow_adaptive.runtime.loop import Loop, Ports, RunLimits
@@ -40,12 +41,6 @@ CANCEL_RETRY_INTERVAL = timedelta(seconds=10)
 FIRST_RESTART_DELAY = timedelta(seconds=1)
 MAX_RESTART_DELAY = timedelta(minutes=1)
 """Delay before a failed loop is restarted; each further failure doubles the delay. A loop that runs for longer resets the delay."""
-
-ATTEMPT_SEARCH_DEPTH = 20
-"""Number of journal documents among which an attempt searches for its own.
-
-The loop of another attempt writes fewer documents before this attempt notices.
-"""
 
 
 class NotCanceledError(Exception):
@@ -82,9 +77,8 @@ async def run_job_loop(
     while True:
         began_at, loop = clock.now(), None
         try:
-            async with job_ports(
-                connections, base, spec.graph.job, task, spec.options.deploy_timeout, on_rescale
-            ) as ports:
+            rule, period = may_run(task, spec.attempt), spec.options.deploy_timeout
+            async with job_ports(connections, base, spec.graph.job, task, rule, period, on_rescale) as ports:
                 await _require_cluster(ports)
                 loop = Loop(spec, ports, limits, advisor(spec.rescale_policy), restarts.failure)
                 return _loop_event(spec, connections, base, limits, loop, await loop.run())
@@ -97,7 +91,7 @@ async def run_job_loop(
                 return error_event(error, None)
             log.exception("The control loop of job %s failed. It is restarted.", spec.graph.job)
             place = _location(error)
-        if _is_overdue(spec, limits, began_at, clock.now()) and await _is_driver_killed(spec, connections, base):
+        if _is_overdue(spec, limits, began_at, clock.now()) and await _is_driver_killed(spec, connections, base, task):
             return error_event(OverdueError(place), None)
         await clock.sleep(restarts.delay_s(place, has_run=clock.now() - began_at > MAX_RESTART_DELAY))
 
@@ -146,14 +140,14 @@ def _is_overdue(spec: JobSpec, limits: RunLimits | None, began_at: datetime, now
     return cancel_at is not None and cancel_at <= began_at and cancel_at + 2 * spec.options.stop_timeout <= now
 
 
-async def _is_driver_killed(spec: JobSpec, connections: ConnectionIds, base: str) -> bool:
+async def _is_driver_killed(spec: JobSpec, connections: ConnectionIds, base: str, task: TaskKey) -> bool:
     """Kill the driver of a job whose loop cannot cancel the job. Return whether no driver of the job runs any more.
 
     Raises:
         SupersededError: another attempt has taken the job over.
     """
     try:
-        await _kill_driver_of(spec, connections, base)
+        await _kill_driver_of(spec, connections, base, task)
     except SupersededError:
         raise
     except Exception:
@@ -166,14 +160,19 @@ async def _is_driver_killed(spec: JobSpec, connections: ConnectionIds, base: str
     return True
 
 
-async def _kill_driver_of(spec: JobSpec, connections: ConnectionIds, base: str) -> None:
-    """Kill the driver that the journal names. Raises `SupersededError`, and the exceptions of the storage and of the cluster."""
+async def _kill_driver_of(spec: JobSpec, connections: ConnectionIds, base: str, task: TaskKey) -> None:
+    """Kill the driver that the journal names, unless the driver belongs to another attempt that may continue the job.
+
+    Raises `SupersededError`, and the exceptions of Airflow, of the storage and of the cluster.
+    """
     directory = await _directory(base, spec.graph.job)
-    newest = await directory.newest()
+    newest, allowed = await directory.newest(), spec.attempt
+    while newest is not None and (other := attempt_of(newest.owner)) not in (spec.attempt, allowed):
+        if not await may_end(task, spec.attempt)(other):
+            raise SupersededError(newest.number, newest.owner)
+        newest, allowed = await directory.newest(), other  # Airflow may have answered late.
     if newest is None:
         return
-    if await _was_taken_over(directory, spec.attempt):
-        raise SupersededError(newest.number, newest.owner)
     driver = from_json(newest.scheduler).driver
     if driver is None:
         return
@@ -234,17 +233,12 @@ async def cancel_until_ended(spec: JobSpec, connections: ConnectionIds, base: st
 async def cancel_job(spec: JobSpec, connections: ConnectionIds, base: str, task: TaskKey) -> None:
     """Take a job over and cancel it, within at most twice `KILL_GRACE`.
 
-    The job is left alone if another attempt has taken it over since.
-
     Raises:
-        SupersededError: another loop takes the job over during the cancellation.
+        SupersededError: another attempt runs the job, or takes the job over during the cancellation.
         NotCanceledError: the job has not ended in this time, for example because the job directory is not available.
     """
     options = replace(spec.options, stop_timeout=min(spec.options.stop_timeout, KILL_GRACE))
-    async with job_ports(connections, base, spec.graph.job, task, retry_period=KILL_GRACE) as ports:
-        if await _was_taken_over(ports.directory, spec.attempt):
-            log.info("Another attempt runs job %s. The job is not canceled.", spec.graph.job)
-            return
+    async with job_ports(connections, base, spec.graph.job, task, may_end(task, spec.attempt), KILL_GRACE) as ports:
         policy = advisor(spec.rescale_policy)  # The loop writes the state of the policy into the journal.
         loop = Loop(replace(spec, options=options), ports, advisor=policy)
         state = await loop.cancel()
@@ -252,19 +246,6 @@ async def cancel_job(spec: JobSpec, connections: ConnectionIds, base: str, task:
         cause = loop.last_error or f"its state is {state.name}"
         time = format_duration(2 * options.stop_timeout)
         raise NotCanceledError(f"job {spec.graph.job!r} has not ended within {time}: {cause}")
-
-
-async def _was_taken_over(directory: JobDirectory, attempt: str) -> bool:
-    """Return whether the journal contains a document of a later attempt.
-
-    An attempt that never wrote to the journal may take the job of an earlier attempt over.
-    """
-    try:
-        documents = await directory.history(ATTEMPT_SEARCH_DEPTH)
-    except JobDirectoryError:
-        return False  # The cancellation itself waits for the job directory.
-    is_own = [attempt_of(document.owner) == attempt for document in documents]
-    return any(is_own) and not is_own[-1]
 
 
 async def kill_driver(connections: ConnectionIds, driver: str) -> None:

@@ -11,14 +11,15 @@ from typing import Any, Final, TypeVar
 from airflow_adaptive.hooks.object_storage import object_storage_path
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.process_resources import ProcessResources
+from airflow_adaptive.ports import StoreUnavailableError
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
+from airflow_adaptive.runtime.journal.journal import MayTakeOver
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.loop import Ports
 from airflow_adaptive.spark.connection_fields import AddressError
 from airflow_adaptive.stores.asset_store import AirflowJobStore
 from airflow_adaptive.stores.rescale_callback import CallbackStore
-from airflow_adaptive.stores.store_access import StoreUnavailableError
 from airflow_adaptive.stores.task_xcoms import TaskKey
 
 Result = TypeVar("Result")
@@ -63,6 +64,7 @@ async def job_ports(
     base: str,
     job: str,
     task: TaskKey,
+    may_take_over: MayTakeOver,
     retry_period: timedelta,
     on_rescale: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[Ports]:
@@ -73,6 +75,7 @@ async def job_ports(
         base: URI of the folder of all job directories.
         job: id of the job.
         task: task instance that owns the XComs of the job.
+        may_take_over: decides whether the loop may take the job over from another attempt.
         retry_period: time during which the connections are read again after an error. Airflow reports a connection as not defined also
             when its API server does not answer.
         on_rescale: `path` and `kwargs` of the rescale callback; None without a callback.
@@ -99,6 +102,7 @@ async def job_ports(
                 shared=shared,
                 files=process.files,
                 brokers=brokers,
+                may_take_over=may_take_over,
             )
         await store.finish()
     finally:

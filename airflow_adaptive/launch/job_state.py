@@ -12,9 +12,9 @@ from airflow.sdk.exceptions import AirflowRuntimeError
 from airflow_adaptive.launch.job_control import JobControl
 from airflow_adaptive.launch.process_resources import ProcessResources
 from airflow_adaptive.launch.published_summary import PublishedSummary
+from airflow_adaptive.ports import StoreUnavailableError
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.scheduler.state import Outcome
-from airflow_adaptive.stores.store_access import StoreUnavailableError
 
 log = logging.getLogger(__name__)
 

@@ -19,6 +19,16 @@ def is_attempt_over(task: TaskKey, attempt: str) -> bool:
         task: the task instance.
         attempt: token of the attempt.
     """
+    return is_task_over(task) and owns(task, attempt)
+
+
+def owns(task: TaskKey, attempt: str) -> bool:
+    """Return whether no other attempt owns the task. Airflow deletes the XComs of a cleared task before its next attempt sets its own. Blocks."""
+    return task.pull(XCOM_ATTEMPT) in (None, attempt)
+
+
+def is_task_over(task: TaskKey) -> bool:
+    """Return whether a task instance has ended or was deleted. Blocks."""
     states = RuntimeTaskInstance.get_task_states(
         dag_id=task.dag_id, task_ids=[task.task_id], run_ids=[task.run_id], map_index=task.map_index
     )
@@ -29,5 +39,4 @@ def is_attempt_over(task: TaskKey, attempt: str) -> bool:
         return not RuntimeTaskInstance.get_dr_count(
             dag_id=task.dag_id, run_ids=[task.run_id], states=["queued", "running"]
         )
-    owner = task.pull(XCOM_ATTEMPT)
-    return states_in_run[mapped] in END_STATES and owner in (None, attempt)
+    return states_in_run[mapped] in END_STATES

@@ -36,6 +36,7 @@ from airflow_adaptive.links.spark import ALL_LINKS
 from airflow_adaptive.ports import DesiredState, JobDirectoryError, PortError
 from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.runtime.loop import RunLimits
+from airflow_adaptive.runtime.requirements.control_requests import decode_desired_state, is_job_running
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.config.durations import format_duration
 from airflow_adaptive.scheduler.config.options import OPTIONS
@@ -43,11 +44,7 @@ from airflow_adaptive.scheduler.errors import SnapshotError
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.snapshot import encode
 from airflow_adaptive.scheduler.state import Outcome
-from airflow_adaptive.stores.control_requests import (
-    request_desired_state,
-    requested_desired_state,
-    withdraw_desired_state,
-)
+from airflow_adaptive.stores.control_requests import begin_job, end_job, read_desired_state
 from airflow_adaptive.stores.job_asset import job_name
 from airflow_adaptive.stores.job_base import deployed_base, record_base
 from airflow_adaptive.stores.task_xcoms import LINKS, XCOM_ATTEMPT, TaskKey
@@ -419,19 +416,19 @@ class AdaptiveSparkOperator(BaseOperator):
         return task
 
     def _request_running(self, spec: JobSpec) -> JobSpec:
-        """Request the desired state RUNNING.
+        """Start the job: the requests of an earlier run have no effect any more. A request that is accepted from now on has an effect.
 
-        An earlier try of this task may have died before it reported the end of the job and withdrew the request. Then this try continues
-        the earlier attempt: a request to suspend or cancel stays in effect, and a job that has finished does not run again.
+        An earlier try of this task may have died before it reported the end of the job. Then this try continues the earlier attempt: a
+        request to suspend or cancel stays in effect, and a job that has finished does not run again.
         """
-        requested, job = requested_desired_state(self._name), self._declared
-        if requested is not None:
+        documents, job = read_desired_state(self._name), self._declared
+        if is_job_running(documents):
             with validation.airflow_errors(self.job):
-                is_to_run = requested is DesiredState.RUNNING
+                is_to_run = decode_desired_state(documents) is DesiredState.RUNNING
                 earlier = asyncio.run(job.finished_attempt() if is_to_run else job.last_attempt())
             if earlier is not None and _task_of(earlier) == _task_of(spec.attempt):
                 return replace(spec, attempt=earlier)
-        request_desired_state(self._name, DesiredState.RUNNING)
+        begin_job(self._name, documents)
         return spec
 
     def _report_takeover(self, task: TaskKey) -> None:
@@ -543,7 +540,7 @@ class AdaptiveSparkOperator(BaseOperator):
         self._event = event
         driver = self._abandoned_driver(context, event)
         if event["status"] == "finished":
-            is_resumed = self._withdraw_request()
+            is_resumed = self._report_end()
             if event["outcome"] == Outcome.SUSPENDED and is_resumed:
                 self.log.info("Job %r was resumed before Airflow knew its suspension, and starts again.", self.job)
                 return self._run_job(context)
@@ -551,15 +548,15 @@ class AdaptiveSparkOperator(BaseOperator):
             self.outlets = []  # Airflow emits an event for each outlet of a task that succeeds, and the job has not finished its data.
         return task_result(self.job, event, self.execution_timeout, driver, OnSuspend(str(self.on_suspend).lower()))
 
-    def _withdraw_request(self) -> bool:
-        """Withdraw the fulfilled request, because a user who clears the task wants the job to run; return whether a user has resumed the job.
+    def _report_end(self) -> bool:
+        """Report the end of the job, because a user who clears the task wants the job to run; return whether a user has resumed the job.
 
         An error must not fail the task: the next try would run a job that has ended.
         """
         try:
-            return withdraw_desired_state(self._name)
+            return end_job(self._name)
         except AirflowRuntimeError as error:
-            self.log.warning("The desired state of job %r was not withdrawn: %s", self.job, error)
+            self.log.warning("The end of job %r was not reported to Airflow's store: %s", self.job, error)
             return False
 
     def _abandoned_driver(self, context: Context, event: Mapping[str, Any]) -> str:

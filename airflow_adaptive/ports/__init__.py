@@ -48,6 +48,7 @@ from airflow_adaptive.ports.errors import (
     NotSubmittedError,
     PortError,
     SourceUnreachableError,
+    StoreUnavailableError,
     SubmissionRefusedError,
     UnavailableError,
 )
@@ -104,6 +105,7 @@ __all__ = [
     "Resources",
     "SourceOffsets",
     "SourceUnreachableError",
+    "StoreUnavailableError",
     "SubmissionRefusedError",
     "SubmissionState",
     "SubmissionStatus",

@@ -11,6 +11,10 @@ class UnavailableError(PortError):
     """A secrets backend, a database or a file system does not answer now. A retry may help."""
 
 
+class StoreUnavailableError(UnavailableError):
+    """Airflow's stores do not answer: what they contain is unknown. A retry may help."""
+
+
 class ClusterUnreachableError(PortError):
     """No master answered: the state of the cluster is unknown. A retry may help."""
 

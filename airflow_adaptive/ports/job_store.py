@@ -66,10 +66,6 @@ class JobStore(Protocol):
         """Return the newest known control requests, without waiting for a store that does not answer."""
         ...
 
-    async def has_later_attempt(self, attempt: str) -> bool:
-        """Return whether the task belongs to a later attempt by now. False if the store does not answer."""
-        ...
-
     async def publish(self, view: JobView) -> None:
         """Publish the view of the job: state, parallelism, transitions, decisions and rescales."""
         ...

@@ -1,11 +1,11 @@
-"""Tolerance of a loop for an unusable job directory."""
+"""Tolerance of a loop for an unusable job directory, and for an Airflow that does not answer before the loop may claim the job."""
 
 from __future__ import annotations
 
 import logging
 from datetime import datetime, timedelta
 
-from airflow_adaptive.ports import ForeignDirectoryError, JobDirectoryError
+from airflow_adaptive.ports import ForeignDirectoryError, JobDirectoryError, StoreUnavailableError
 from airflow_adaptive.runtime.once_logger import OnceLogger
 from airflow_adaptive.scheduler.config.durations import format_duration
 
@@ -13,6 +13,9 @@ log = logging.getLogger(__name__)
 
 MAX_RETRY_INTERVAL = timedelta(seconds=10)
 """Longest interval between two attempts to use the job directory, unless the poll interval is longer."""
+
+MAX_QUESTION_INTERVAL = timedelta(seconds=30)
+"""Longest interval between two questions to Airflow whether the loop may take the job over, unless the poll interval is longer."""
 
 MIN_FAILURES = 2
 """Number of cycles that fail in sequence before the loop reports an outage: a single failed call is no outage."""
@@ -49,8 +52,7 @@ class DirectoryOutage:
 
     def retry_interval(self, poll_interval: timedelta) -> timedelta:
         """Interval until the next attempt, with exponential backoff."""
-        longest = max(poll_interval, MAX_RETRY_INTERVAL)
-        return min(poll_interval * 2.0 ** min(self._failures - 1, 30), longest)
+        return _backoff(self._failures, poll_interval, MAX_RETRY_INTERVAL)
 
     def tolerate(self, error: JobDirectoryError, now: datetime) -> str | None:
         """Begin or continue an outage; return the report of an outage that begins, else None.
@@ -75,3 +77,38 @@ class DirectoryOutage:
         report = f"the job directory could not be used for {format_duration(now - since)}: {self._error}"
         log.info("%s", report)
         return report
+
+
+class OpenQuestion:
+    """The question whether the loop may take the job over from another attempt, while Airflow does not answer it.
+
+    The loop neither claims the job nor ends: it may be the only loop of the job, or its attempt may be outdated.
+    """
+
+    def __init__(self) -> None:
+        self._failures = 0
+        self._errors = OnceLogger(log)
+        self.error: str | None = None
+        """Why the question is open, None if it is not open."""
+
+    def keep(self, error: StoreUnavailableError) -> None:
+        """Keep the question open, because Airflow has not answered it."""
+        self._failures += 1
+        self.error = (
+            "another attempt wrote the newest document of the journal, and Airflow does not answer whether this attempt may take the job "
+            f"over. The loop changes nothing until then, and asks again: {error}"
+        )
+        self._errors.report(self.error)
+
+    def close(self) -> None:
+        """Record that the loop has claimed the job."""
+        self._failures, self.error = 0, None
+        self._errors.report(None)
+
+    def retry_interval(self, poll_interval: timedelta) -> timedelta:
+        """Interval until the next question, with exponential backoff."""
+        return _backoff(self._failures, poll_interval, MAX_QUESTION_INTERVAL)
+
+
+def _backoff(failures: int, first: timedelta, longest: timedelta) -> timedelta:
+    return min(first * 2.0 ** min(failures - 1, 30), max(first, longest))

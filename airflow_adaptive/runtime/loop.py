@@ -24,13 +24,14 @@ from airflow_adaptive.ports import (
     JobDirectoryError,
     JobStore,
     SourceOffsets,
+    StoreUnavailableError,
 )
 from airflow_adaptive.runtime.cluster.capacity_share import slot_demand
 from airflow_adaptive.runtime.cluster.probe import Probe
 from airflow_adaptive.runtime.cluster.shared_cluster import Participant, SharedCluster
-from airflow_adaptive.runtime.directory_outage import DirectoryOutage
+from airflow_adaptive.runtime.directory_outage import DirectoryOutage, OpenQuestion
 from airflow_adaptive.runtime.driver_heartbeat import HeartbeatMonitor, current_driver_status
-from airflow_adaptive.runtime.journal.journal import Journal
+from airflow_adaptive.runtime.journal.journal import Journal, MayTakeOver
 from airflow_adaptive.runtime.observation.driver_log_diagnosis import DriverLogDiagnosis
 from airflow_adaptive.runtime.observation.driver_start import DriverStart
 from airflow_adaptive.runtime.observation.events import (
@@ -75,6 +76,7 @@ class Ports:
         shared: the same cluster as all loops of this process share it, None if this loop is the only one.
         files: rate limiter of the file polls of all loops of this process, None if this loop is the only one.
         brokers: brokers of the sources, for the lag while no driver reports it; None without a connection to them.
+        may_take_over: decides whether the loop may take the job over from another attempt, None if there is only one attempt.
     """
 
     cluster: ClusterClient
@@ -84,6 +86,7 @@ class Ports:
     shared: SharedCluster | None = None
     files: RateLimiter | None = None
     brokers: SourceOffsets | None = None
+    may_take_over: MayTakeOver | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,10 +141,13 @@ class Loop:
         self._ignored_overrides, self._outdated_requests = OnceLogger(log), OnceLogger(log)
         self._shortages = ShortageReports()
         self._outage = DirectoryOutage(spec.options.job_directory_timeout)
+        self._open_question = OpenQuestion()
         self._resolver = RequirementsResolver(advisor)
         self._heartbeat = HeartbeatMonitor()
         self._lag_alerts = LagAlerts(spec.options.lag_alert_threshold)
-        self._journal = Journal(ports.directory, spec, self._resolver, self._heartbeat, self._lag_alerts, ports.store)
+        self._journal = Journal(
+            ports.directory, spec, self._resolver, self._heartbeat, self._lag_alerts, ports.may_take_over
+        )
         if restart_reason is not None:
             text = f"the control loop failed and was restarted: {restart_reason}"
             self._journal.add_log_entry(Reason(ReasonCode.LOOP_RESTARTED, text))
@@ -181,8 +187,8 @@ class Loop:
 
     @property
     def last_error(self) -> str | None:
-        """Why the newest cycle could not use the job directory or the cluster, None if it could use both."""
-        return self._outage.error or self._observer.last_error
+        """Why the newest cycle could not use Airflow, the job directory or the cluster, None if it could use all of them."""
+        return self._open_question.error or self._outage.error or self._observer.last_error
 
     async def run(self) -> SchedulerState:
         """Run the job; returns its last state, which is `Finished` unless a run limit was reached.
@@ -214,7 +220,7 @@ class Loop:
     # ---- the cycle --------------------------------------------------------------------------------------------------
 
     async def _run_cycle(self) -> None:
-        """Run one cycle; an unusable job directory ends the cycle early, and the next cycle repeats its steps."""
+        """Run one cycle; an unusable job directory or an open question ends the cycle early, and the next cycle repeats its steps."""
         poll_interval = self._spec.options.poll_interval
         self._file_polling.begin_cycle(poll_interval)
         self._steps.begin_cycle()
@@ -232,6 +238,8 @@ class Loop:
                 self._file_polling.end_cycle(self.state, events)
             await self._publisher.publish(self.state)  # (7)
             self._end_outage()
+        except StoreUnavailableError as error:
+            self._open_question.keep(error)
         except JobDirectoryError as error:
             await self._tolerate(error)
 
@@ -255,6 +263,7 @@ class Loop:
     async def _take_over(self) -> None:
         """Claim the journal and adopt the state that it contains; `start` follows."""
         self._steps.adopt(await self._journal.open(self._ports.clock.now()))
+        self._open_question.close()
         self._participant.set_demand(slot_demand(self._spec, self.state, self._now()))
         await self._publisher.restore()
         self._phase = LoopPhase.STARTING
@@ -388,6 +397,8 @@ class Loop:
         if self._is_over():
             return 0.0
         interval = self._spec.options.poll_interval
+        if self._open_question.error is not None:
+            return self._until_limit(self._open_question.retry_interval(interval)).total_seconds()
         if self._outage.is_ongoing:
             return self._until_limit(self._outage.retry_interval(interval)).total_seconds()
         if self._steps.is_deferred:

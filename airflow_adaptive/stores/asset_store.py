@@ -27,14 +27,14 @@ from airflow_adaptive.stores.control_requests import ControlRequestReader
 from airflow_adaptive.stores.job_asset import job_asset, job_name
 from airflow_adaptive.stores.storable import storable
 from airflow_adaptive.stores.store_access import METRICS_INTERVAL, REQUEST_INTERVAL, BackgroundWriter, StoreAccess
-from airflow_adaptive.stores.task_xcoms import XCOM_ATTEMPT, TaskKey, xcoms
+from airflow_adaptive.stores.task_xcoms import TaskKey, xcoms
 
 log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
 FIRST_READ_TIMEOUT = timedelta(seconds=5)
-"""Longest time that a new loop waits for the control requests, and before that for the attempt to which its task belongs."""
+"""Longest time that a new loop waits for the control requests."""
 
 FINISH_TIMEOUT = timedelta(seconds=30)
 """Longest time that a loop waits for its last write."""
@@ -94,15 +94,6 @@ class AirflowJobStore:
         if self._view is not None and self._has_late_write():
             self._view_writer.put(self._view)
         return replace(self._reader.requests, age=timedelta(seconds=self._clock.elapsed - self._read_s))
-
-    async def has_later_attempt(self, attempt: str) -> bool:
-        """Return whether the task belongs to a later attempt, because a user cleared it, for example. Waits at most `FIRST_READ_TIMEOUT`."""
-        read = self._attempt(self._access.read(partial(self._task.pull, XCOM_ATTEMPT)))
-        try:
-            owner = await asyncio.wait_for(read, FIRST_READ_TIMEOUT.total_seconds())
-        except TimeoutError:
-            return False
-        return owner not in (None, attempt)
 
     async def publish(self, view: JobView) -> None:
         """Write the changes of a view in the background, and repeat the write until it succeeds."""

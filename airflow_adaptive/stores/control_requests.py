@@ -14,14 +14,19 @@ from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.once_logger import OnceLogger
 from airflow_adaptive.runtime.requirements.control_requests import (
     DESIRED_STATE,
+    DESIRED_STATE_KEYS,
+    DESIRED_STATE_OF_TASKS,
+    HANDLED,
     KEYS,
     REQUIREMENTS,
+    RESTORED,
     ControlRequest,
     decode,
-    decode_desired_state,
-    decode_requester,
+    encode_handled,
+    open_requests,
+    requested_value,
     validate,
-    withdrawn,
+    with_restored,
 )
 from airflow_adaptive.stores.change_marker import notify
 from airflow_adaptive.stores.job_asset import JobStateStore, job_asset
@@ -29,7 +34,7 @@ from airflow_adaptive.stores.job_asset import JobStateStore, job_asset
 log = logging.getLogger(__name__)
 
 READS_BETWEEN: Final = 4
-"""Number of reads that skip the calendar, which changes rarely."""
+"""Number of reads that skip the requests of tasks, such as those of a calendar, which change rarely."""
 
 
 class ControlRequestReader:
@@ -59,11 +64,20 @@ class ControlRequestReader:
     def read(self, keys: Iterable[str] = KEYS) -> tuple[dict[str, Any], bool]:
         """Return the documents of some keys, None for a key without a document, and whether the state store was emptied; blocks.
 
-        Airflow deletes an asset that no active DAG references, and its state store with it. The known requests are then stored again.
+        Airflow deletes an asset that no active DAG references, and its state store with it. The known requests are then stored again, under
+        a key that only loops write: a request that is accepted in the meantime takes precedence.
         """
         documents: dict[str, Any] = {key: self._store.get(key) for key in keys}
-        is_emptied = any(document is None and key in self._documents for key, document in documents.items())
-        return (documents | self._restore() if is_emptied else documents), is_emptied
+        missing = [key for key, document in documents.items() if document is None]
+        if not missing:
+            return documents, False
+        found = documents[RESTORED] if RESTORED in documents else self._store.get(RESTORED)
+        restored: Mapping[str, Any] = found if isinstance(found, Mapping) else {}
+        is_emptied = any(key in self._documents and key not in restored for key in missing if key != RESTORED)
+        if is_emptied:
+            restored = {key: document for key, document in self._documents.items() if key != RESTORED}
+            self._store.set(RESTORED, restored)
+        return {**documents, **with_restored({**documents, RESTORED: restored})}, is_emptied
 
     def accept(self, documents: Mapping[str, Any]) -> None:
         """Replace the known requests by those that were read."""
@@ -84,20 +98,6 @@ class ControlRequestReader:
                 found[key] = self._documents.get(key)
         return {key: document for key, document in found.items() if document is not None}
 
-    def _restore(self) -> dict[str, Any]:
-        """Store the known requests again, except for keys with a newer request; return the documents of these keys.
-
-        A request that is accepted between the read and the write of its key (12-30 ms) is lost: the Task SDK has no conditional write.
-        """
-        return {key: self._restored(key, known) for key, known in self._documents.items()}
-
-    def _restored(self, key: str, known: Any) -> Any:
-        document = self._store.get(key)
-        if document is not None:
-            return document
-        self._store.set(key, known)
-        return known
-
 
 def store_request(job: str, request: ControlRequest) -> None:
     """Store a control request with its requester in one write, and notify the loop of the job with this name."""
@@ -105,26 +105,37 @@ def store_request(job: str, request: ControlRequest) -> None:
     notify(job)
 
 
-def request_desired_state(job: str, desired_state: DesiredState) -> None:
-    """Request a desired state on behalf of the task of the job, without a requester, and notify the loop of the job."""
-    store_request(job, ControlRequest(key=DESIRED_STATE, value=desired_state.value))
+def request_desired_state(job: str, desired_state: DesiredState, requester: Requester) -> None:
+    """Request a desired state on behalf of the task of another DAG. A request of such a task to cancel the job is not replaced."""
+    documents = read_desired_state(job)
+    known = documents.get(DESIRED_STATE_OF_TASKS)
+    if known in open_requests(documents) and requested_value(known) == DesiredState.CANCELED:
+        return
+    store_request(job, ControlRequest(key=DESIRED_STATE_OF_TASKS, value=desired_state.value, requester=requester))
 
 
-def requested_desired_state(job: str) -> DesiredState | None:
-    """Return the desired state that was requested last, None without a valid request."""
-    return decode_desired_state(job_asset(job).store.get(DESIRED_STATE))
+def read_desired_state(job: str) -> Mapping[str, Any]:
+    """Return the documents that determine the desired state of a job, by key."""
+    store = job_asset(job).store
+    return with_restored({key: store.get(key) for key in DESIRED_STATE_KEYS})
 
 
-def withdraw_desired_state(job: str) -> bool:
-    """Replace the request for a desired state by a document that contains only the requester.
+def begin_job(job: str, documents: Mapping[str, Any]) -> None:
+    """Record that the task of the job starts the job, so the requests in these documents have no effect any more."""
+    job_asset(job).store.set(HANDLED, encode_handled(documents, is_running=True))
 
-    The document is not deleted, because a missing document means that Airflow emptied the store.
+
+def end_job(job: str) -> bool:
+    """Record that the task of the job reports the end of the job, so the requests until now have no effect any more.
+
+    The requests are read again after the record. A request that is accepted before this read is not lost, and the API server refuses later
+    requests because of the record.
 
     Returns:
-        Whether a user has resumed the job. The request that the task itself makes at its start resumes nothing: after the restoration of
-        a backup, it stands in place of the request that suspended the job.
+        Whether a user or the task of another DAG has resumed the job.
     """
-    store = job_asset(job).store
-    document = store.get(DESIRED_STATE)
-    store.set(DESIRED_STATE, withdrawn(document))
-    return decode_desired_state(document) is DesiredState.RUNNING and decode_requester(document) != Requester()
+    documents = read_desired_state(job)
+    job_asset(job).store.set(HANDLED, encode_handled(documents, is_running=False))
+    later = open_requests(read_desired_state(job))
+    newest = [*open_requests(documents), *later][-1:]
+    return any(document["value"] == DesiredState.RUNNING for document in newest)

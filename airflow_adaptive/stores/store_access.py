@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Final, Generic, TypeVar
 
-from airflow_adaptive.ports import Clock, UnavailableError
+from airflow_adaptive.ports import Clock, StoreUnavailableError
 from airflow_adaptive.runtime.journal.storage_threads import StorageThreads
 from airflow_adaptive.runtime.rate_limit import RateLimiter
 from airflow_adaptive.stores.change_marker import ChangeMarkers
@@ -41,10 +41,6 @@ WRITE_TIMEOUT: Final = timedelta(minutes=2)
 
 CONNECTION_STORE: Final = "the store of Airflow's connections"
 """Name of the store in errors."""
-
-
-class StoreUnavailableError(UnavailableError):
-    """Airflow's stores do not answer."""
 
 
 class StoreAccess:

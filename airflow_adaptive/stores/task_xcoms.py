@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,9 @@ XCOM_EXECUTORS_URL = "spark_executors_url"
 XCOM_STDOUT_URL = "spark_driver_stdout_url"
 XCOM_STDERR_URL = "spark_driver_stderr_url"
 XCOM_ATTEMPT = "attempt"
+
+_ATTEMPT = re.compile(r"([^/]+)/([^/\[]+)(?:\[(\d+)\])?/(.+)/[^/]+", re.DOTALL)
+"""Token of an attempt: the task instance (`str(TaskKey)`), and a random part. Only the id of a run may contain slashes."""
 
 LINKS = {
     XCOM_MASTER_URL: "master",
@@ -61,6 +65,15 @@ class TaskKey:
         ti = context["ti"]
         map_index = -1 if ti.map_index is None else ti.map_index
         return cls(dag_id=ti.dag_id, task_id=ti.task_id, run_id=ti.run_id, map_index=map_index)
+
+    @classmethod
+    def of_attempt(cls, attempt: str) -> TaskKey | None:
+        """Return the key of the task instance of an attempt, None for a text that is not the token of an attempt."""
+        found = _ATTEMPT.fullmatch(attempt)
+        if found is None:
+            return None
+        dag_id, task_id, index, run_id = found.groups()
+        return cls(dag_id=dag_id, task_id=task_id, run_id=run_id, map_index=-1 if index is None else int(index))
 
     def __str__(self) -> str:
         index = "" if self.map_index < 0 else f"[{self.map_index}]"

@@ -22,7 +22,7 @@ from airflow_adaptive.scheduler.allocator.slot_sharing import minimum_slots, req
 from airflow_adaptive.scheduler.snapshot import encode
 from airflow_adaptive.scheduler.state import Plan, Restarting, SchedulerState
 
-ITEM_KEYS: Final = (SUMMARY, control_requests.DESIRED_STATE, f"{METRICS}{FINEST}")
+ITEM_KEYS: Final = (SUMMARY, *control_requests.DESIRED_STATE_KEYS, f"{METRICS}{FINEST}")
 """Documents that a job in a list needs."""
 
 KEYS: Final = (*control_requests.KEYS, SUMMARY, SCHEDULER, POLICY, f"{METRICS}{FINEST}")

@@ -22,6 +22,7 @@ from airflow_adaptive.plugin.data.metadata_database.jobs import Job
 from airflow_adaptive.plugin.data.published_state import PublishedState
 from airflow_adaptive.ports import DesiredState, Requester
 from airflow_adaptive.runtime.publishing.documents import POLICY, SCHEDULER, SUMMARY
+from airflow_adaptive.runtime.requirements import control_requests
 from airflow_adaptive.runtime.requirements.control_requests import (
     DESIRED_STATE,
     REQUIREMENTS,
@@ -200,6 +201,21 @@ def resume(job: Job, requester: Requester, session: Session) -> None:
             raise _ended(job, outcome, "Run its DAG again.")
         else:
             _resume_suspended(job, made, published)
+    if outcome is None:
+        _require_effect(job, requester, session)
+
+
+def _require_effect(job: Job, requester: Requester, session: Session) -> None:
+    """Check that the task of the job reads a request that is stored now. The task reads the requests again after it has reported the end.
+
+    Raises:
+        RequestRefusedError: the task has reported the end of the job without the request (409).
+    """
+    with _change(job, requester, session) as (_, published):
+        is_running = control_requests.is_job_running(published.documents)
+        if control_requests.HANDLED in published.documents and not is_running:
+            detail = f"Job {job.name!r} has stopped meanwhile. Resume the job after Airflow has ended its task."
+            raise conflict("suspending", detail, RETRY_AFTER_S)
 
 
 @contextmanager

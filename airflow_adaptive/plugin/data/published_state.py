@@ -42,7 +42,7 @@ from airflow_adaptive.runtime.publishing.time_series import COLUMNS, FINEST
 from airflow_adaptive.runtime.publishing.urls import is_web_address
 from airflow_adaptive.runtime.requirements import control_requests
 from airflow_adaptive.runtime.requirements.advice import Advice, PolicyAdvice
-from airflow_adaptive.runtime.requirements.control_requests import DESIRED_STATE, REQUIREMENTS
+from airflow_adaptive.runtime.requirements.control_requests import REQUIREMENTS
 from airflow_adaptive.runtime.requirements.resolver import resolve
 from airflow_adaptive.runtime.requirements.sources import (
     ActiveRequirements,
@@ -105,13 +105,13 @@ class PublishedState:
 
     @property
     def desired_state(self) -> DesiredState | None:
-        """The last requested state, None without a request."""
-        return control_requests.decode_desired_state(self.documents.get(DESIRED_STATE))
+        """The requested state; `RUNNING` while the task runs the job without another request, None otherwise."""
+        return control_requests.decode_desired_state(self.documents)
 
     @property
     def requested_requirements(self) -> Any:
         """The request body of FLIP-291 that a user stored last, None without a request."""
-        return control_requests.requested_value(self.documents.get(REQUIREMENTS))
+        return control_requests.requested_value(control_requests.with_restored(self.documents).get(REQUIREMENTS))
 
     def resolved_requirements(self, state: SchedulerState, now: datetime, override: Any = None) -> Requirements:
         """Return the requirements that apply as soon as the control loop has read the control requests.
@@ -146,9 +146,10 @@ class PublishedState:
 
     @property
     def requesters(self) -> dict[str, RequestRecord]:
-        """Key of a control request -> requester of the newest request."""
-        known = {key: control_requests.decode_requester(self.documents.get(key)) for key in control_requests.KEYS}
-        records = {key: self._decode(key, RequestRecord.model_validate) for key, it in known.items() if it.requested_by}
+        """Key of a control request -> requester of the newest request. The requests of users and tasks for a desired state have one key."""
+        documents = control_requests.newest_requests(self.documents)
+        known = {key: document for key, document in documents.items() if document.get("by")}
+        records = {key: _decoded(lambda it=it: RequestRecord.model_validate(it), key) for key, it in known.items()}  # type: ignore[misc]
         return {key: record for key, record in records.items() if record is not None}
 
     @property

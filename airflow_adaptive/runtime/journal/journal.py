@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
 from airflow_adaptive.job.protocol.documents import DriverStatus, JournalDocument
-from airflow_adaptive.ports import JobDirectory, JobDirectoryError, JobStore
+from airflow_adaptive.ports import JobDirectory, JobDirectoryError
 from airflow_adaptive.runtime.driver_heartbeat import HeartbeatMonitor, current_driver_status
 from airflow_adaptive.runtime.journal.adoption import ENDING, adopted, created, started_again
 from airflow_adaptive.runtime.journal.history import History
@@ -37,6 +38,11 @@ _COMPACT_EVERY = 100
 MAX_CLAIMS = 100
 """How often a loop tries to claim the journal from another loop that continues to write. The other loop needs more calls to the storage for a
 document than this loop for a claim, so the claim succeeds after a few attempts."""
+
+
+MayTakeOver = Callable[[str], Awaitable[bool]]
+"""Returns whether a loop of this attempt may take the job over from the attempt with this token. Raises `StoreUnavailableError` if that is
+unknown now."""
 
 
 class SupersededError(Exception):
@@ -92,7 +98,7 @@ class Journal:
         resolver: RequirementsResolver | None = None,
         heartbeat: HeartbeatMonitor | None = None,
         lag_alerts: LagAlerts | None = None,
-        store: JobStore | None = None,
+        may_take_over: MayTakeOver | None = None,
     ) -> None:
         """Create the journal of one loop; `open` reads it.
 
@@ -102,14 +108,14 @@ class Journal:
             resolver: resolver of the requirements; each document contains its snapshot, and `open` restores it.
             heartbeat: heartbeat of the driver; each document contains its snapshot, and `open` restores it.
             lag_alerts: alerts about the lag; each document contains their snapshot, and `open` restores them.
-            store: knows whether the task belongs to a later attempt; None if there is only one attempt.
+            may_take_over: decides whether to take the job over from another attempt; None if there is only one attempt.
         """
         self._directory = directory
         self._spec = spec
         self._resolver = resolver or RequirementsResolver()
         self._heartbeat = heartbeat or HeartbeatMonitor()
         self._lag_alerts = lag_alerts or LagAlerts(None)
-        self._store = store
+        self._may_take_over = may_take_over
         self._written_source: tuple[Any, ...] = ()
         self._owner = _token(spec.attempt)
         self._number = 0
@@ -158,7 +164,9 @@ class Journal:
         """Claim the journal and return the state of the job: adopted from an earlier loop, or created.
 
         A loop that still runs the job may write once more in the meantime; this loop then claims the journal again. It claims nothing from another
-        attempt if its task belongs to a later one: a triggerer that was frozen may start the trigger of a task that was cleared in the meantime.
+        attempt unless it knows that it may: a triggerer that was frozen may start the trigger of a task that was cleared in the meantime.
+        The newest document is read before the question, and the claim replaces no document that is newer. So a claim of a third attempt
+        after the answer is never overlooked.
 
         Args:
             clock: time of the clock, see `time`.
@@ -166,32 +174,36 @@ class Journal:
         Raises:
             JobDirectoryError: the directory cannot be used.
             SnapshotError: a newer version wrote the newest document.
-            SupersededError: another loop claimed the journal at the same moment, or the task belongs to a later attempt.
+            StoreUnavailableError: whether this loop may take the job over is unknown now.
+            SupersededError: another loop claimed the journal at the same moment, or this loop may not take the job over.
         """
-        newest = await self._directory.newest()
-        if newest is not None and await self._is_outdated(newest):
-            raise SupersededError(newest.number, newest.owner)
-        status = None if newest is None else await self._directory.status()
+        newest, status = await self._directory.newest(), None
+        permitted = self._spec.attempt  # Attempt whose documents this loop may replace.
         for _ in range(MAX_CLAIMS):
+            if newest is not None and (other := attempt_of(newest.owner)) != permitted:
+                if not await self._may_replace(other):
+                    raise SupersededError(newest.number, newest.owner)
+                permitted = other
+            status = status or (None if newest is None else await self._directory.status())
             try:
                 return await self._claim(newest, status, clock)
             except _LostRaceError as lost:
-                if newest is None and attempt_of(lost.document.owner) == self._spec.attempt:
+                is_own = attempt_of(lost.document.owner) == self._spec.attempt
+                if newest is None and is_own:
                     # An earlier loop of this attempt began the journal, and the listing does not contain it yet.
-                    newest, status = await self._newest_from(lost.document), await self._directory.status()
-                    continue
-                if newest is None or lost.document.owner != newest.owner:
+                    newest = await self._newest_from(lost.document)
+                elif newest is None or (is_own and lost.document.owner != newest.owner):
                     break
-                newest = lost.document
+                else:
+                    newest = lost.document
         raise await self._superseded()
 
-    async def _is_outdated(self, newest: JournalDocument) -> bool:
-        """Return whether another attempt wrote the newest document, and the task of this loop does not belong to its attempt any more.
+    async def _may_replace(self, other: str) -> bool:
+        """Return whether this loop may take the job over from another attempt. Raises `StoreUnavailableError` if that is unknown.
 
         The journal cannot tell: after a restore of Airflow's database, the earlier attempt is the current one.
         """
-        is_own = attempt_of(newest.owner) == self._spec.attempt
-        return not is_own and self._store is not None and await self._store.has_later_attempt(self._spec.attempt)
+        return other == self._spec.attempt or self._may_take_over is None or await self._may_take_over(other)
 
     async def _newest_from(self, document: JournalDocument) -> JournalDocument:
         """Return the newest document, without a listing."""

@@ -4,13 +4,17 @@ A control request asks a running job for another desired state or for other reso
 requests under the keys of this module: the asset state store of the Task SDK (`stores.control_requests`) and Airflow's metadata
 database (`plugin.data.metadata_database`). The control loop, the REST API and the command line decode them with this module.
 
-Each source of requests has a key of its own, whose document contains the request with its requester. A request is therefore one
-write, which no other writer can lose. A request for resource requirements has the form of FLIP-291's request body:
+Each writer has a key of its own, whose document contains the request with its requester. A request is therefore one write, which no other
+writer can lose. A request for resource requirements has the form of FLIP-291's request body:
 
     {
         "value": {"job": {"parallelism": {"lowerBound": 1, "upperBound": 4}}},
         "by": "alice", "via": "REST", "at": "2026-01-31T17:00:00+00:00", "until": "2026-01-31T18:00:00+00:00"
     }
+
+Theory: the task of the job cannot change a request on condition that the request is still the one that it has read, because the Task SDK has
+no conditional write. So it changes no request. It writes a document of its own, `HANDLED`, which contains the requests that have no effect any
+more. A request that is accepted in the meantime is not among them, and stays open.
 """
 
 from __future__ import annotations
@@ -24,7 +28,16 @@ from airflow_adaptive.ports import ControlRequests, DesiredState, Requester
 from airflow_adaptive.scheduler.requirements import RESET_TO_DEFAULT, ParallelismRange, Requirements
 
 DESIRED_STATE: Final = "desired_state"
-"""Key of the desired state: `running`, `suspended` or `canceled`."""
+"""Key of the desired state that a user requests: `running`, `suspended` or `canceled`."""
+
+DESIRED_STATE_OF_TASKS: Final = "desired_state_of_tasks"
+"""Key of the desired state that the task of another DAG requests."""
+
+HANDLED: Final = "handled_requests"
+"""Key of the document of the job's own task: the requests for a desired state that it has handled, and whether it runs the job."""
+
+RESTORED: Final = "restored_requests"
+"""Key of the documents that the loop has stored again after Airflow emptied the store. The document of a key itself takes precedence."""
 
 REQUIREMENTS: Final = "requirements"
 """Key of the user's override of the resource requirements."""
@@ -32,7 +45,10 @@ REQUIREMENTS: Final = "requirements"
 CALENDAR: Final = "calendar"
 """Key of the resource requirements that the DAG of a calendar sets (`rescale_policy_dag`)."""
 
-KEYS: Final = (DESIRED_STATE, REQUIREMENTS, CALENDAR)
+DESIRED_STATE_KEYS: Final = (DESIRED_STATE, DESIRED_STATE_OF_TASKS, HANDLED, RESTORED)
+"""Keys of the documents that determine the desired state."""
+
+KEYS: Final = (*DESIRED_STATE_KEYS, REQUIREMENTS, CALENDAR)
 
 BOUNDS: Final = ("lowerBound", "upperBound")
 """Fields of a vertex's parallelism in FLIP-291's request body."""
@@ -48,7 +64,7 @@ class ControlRequest:
     """One control request, ready to be stored.
 
     Attributes:
-        key: `DESIRED_STATE`, `REQUIREMENTS` or `CALENDAR`.
+        key: `DESIRED_STATE`, `DESIRED_STATE_OF_TASKS`, `REQUIREMENTS` or `CALENDAR`.
         value: encoded request.
         requester: user or task that makes the request; unknown by default.
     """
@@ -80,10 +96,14 @@ def encode_clear(vertices: Iterable[str]) -> dict[str, Any]:
     return encode_requirements(dict.fromkeys(vertices, ParallelismRange(RESET_TO_DEFAULT, RESET_TO_DEFAULT)))
 
 
-def withdrawn(document: Any) -> dict[str, Any]:
-    """Return the document that replaces a fulfilled request for a desired state. The document still names the requester."""
-    known = document if isinstance(document, Mapping) else {}
-    return {"value": None} | {name: known[name] for name in ("by", "via", "at") if name in known}
+def encode_handled(documents: Mapping[str, Any], *, is_running: bool) -> dict[str, Any]:
+    """Return the document `HANDLED` of a task that has handled the requests in these documents.
+
+    Args:
+        documents: the documents that the task has read, by key.
+        is_running: whether the task runs the job; false after it has reported the end of the job.
+    """
+    return {"requests": _desired_state_documents(documents), "is_running": is_running}
 
 
 # ---- decoding -------------------------------------------------------------------------------------------------------
@@ -91,9 +111,10 @@ def withdrawn(document: Any) -> dict[str, Any]:
 
 def decode(documents: Mapping[str, Any]) -> ControlRequests:
     """Decode stored documents by key. A document that is missing or invalid counts as not requested."""
+    documents = with_restored(documents)
     user, calendar = documents.get(REQUIREMENTS), documents.get(CALENDAR)
     return ControlRequests(
-        desired_state=decode_desired_state(documents.get(DESIRED_STATE)) or DesiredState.RUNNING,
+        desired_state=decode_desired_state(documents) or DesiredState.RUNNING,
         requirements=_valid(decode_bounds, requested_value(user)) or {},
         requester=decode_requester(user),
         calendar=_valid(decode_bounds, requested_value(calendar)) or {},
@@ -107,22 +128,70 @@ def requested_value(document: Any) -> Any:
 
 
 def validate(key: str, document: Any) -> None:
-    """Check the document of a key. Raises `ValueError` if the document contains neither a valid request nor a withdrawal."""
-    value = requested_value(document)
-    if key != DESIRED_STATE:
-        decode_bounds(value)
-    elif not _is_withdrawn(document):
-        DesiredState(value)
+    """Check the document of a key. Raises `ValueError` if the document is invalid."""
+    if key in (HANDLED, RESTORED):
+        if not isinstance(document, Mapping):
+            raise ValueError(f"{document!r} is not a JSON object")
+    elif key in (DESIRED_STATE, DESIRED_STATE_OF_TASKS):
+        DesiredState(requested_value(document))
+    else:
+        decode_bounds(requested_value(document))
 
 
-def _is_withdrawn(document: Any) -> bool:
-    return isinstance(document, Mapping) and "value" in document and document["value"] is None
+def with_restored(documents: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return stored documents by key, with the restored ones in place of those that are missing."""
+    restored = documents.get(RESTORED)
+    present = {key: document for key, document in documents.items() if document is not None}
+    return {**restored, **present} if isinstance(restored, Mapping) else present
 
 
-def decode_desired_state(document: Any) -> DesiredState | None:
-    """Return the requested desired state, None if the document contains none."""
-    value = requested_value(document)
-    return DesiredState(value) if isinstance(value, str) and value in {*DesiredState} else None
+def decode_desired_state(documents: Mapping[str, Any]) -> DesiredState | None:
+    """Return the requested desired state. Without an open request, return `RUNNING` while the task of the job runs it, else None.
+
+    A cancellation cannot be undone, so it takes precedence. Of the other requests, the newest one counts.
+    """
+    found = open_requests(documents)
+    states = [DesiredState(document["value"]) for document in found]
+    if not states:
+        return DesiredState.RUNNING if is_job_running(documents) else None
+    return DesiredState.CANCELED if DesiredState.CANCELED in states else states[-1]
+
+
+def open_requests(documents: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the valid requests for a desired state that the task of the job has not handled, oldest first."""
+    handled = _handled(documents).get("requests")
+    known = handled if isinstance(handled, list) else []
+    found = [document for document in _desired_state_documents(documents) if document not in known]
+    return sorted(found, key=_time)
+
+
+def is_job_running(documents: Mapping[str, Any]) -> bool:
+    """Return whether the task of the job has started the job, and has not reported its end."""
+    return _handled(documents).get("is_running") is True
+
+
+def newest_requests(documents: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the newest request of each kind, whether it is open or not: key of the user's request -> document."""
+    stored = with_restored(documents)
+    states = sorted(_desired_state_documents(documents), key=_time)
+    found = {DESIRED_STATE: states[-1] if states else None} | {key: stored.get(key) for key in (REQUIREMENTS, CALENDAR)}
+    return {key: document for key, document in found.items() if isinstance(document, Mapping)}
+
+
+def _time(document: Mapping[str, Any]) -> str:
+    return str(document.get("at") or "")
+
+
+def _handled(documents: Mapping[str, Any]) -> Mapping[str, Any]:
+    document = with_restored(documents).get(HANDLED)
+    return document if isinstance(document, Mapping) else {}
+
+
+def _desired_state_documents(documents: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the documents that request a desired state, whether they are open or not."""
+    stored = with_restored(documents)
+    found = (stored.get(key) for key in (DESIRED_STATE, DESIRED_STATE_OF_TASKS))
+    return [it for it in found if isinstance(it, Mapping) and it.get("value") in [*DesiredState]]
 
 
 def decode_bounds(body: Any) -> Bounds:

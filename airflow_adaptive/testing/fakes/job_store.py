@@ -16,22 +16,16 @@ class FakeStore:
         requests: control requests, which a test sets.
         views: all published views, oldest first.
         metrics: the job metrics that were published last.
-        attempt: the attempt to which the task belongs, empty if there is only one.
     """
 
     def __init__(self) -> None:
         self.requests = ControlRequests()
         self.views: list[JobView] = []
         self.metrics: Mapping[str, Any] = {}
-        self.attempt = ""
 
     async def control_requests(self) -> ControlRequests:
         """See `JobStore.control_requests`."""
         return self.requests
-
-    async def has_later_attempt(self, attempt: str) -> bool:
-        """See `JobStore.has_later_attempt`."""
-        return self.attempt not in ("", attempt)
 
     async def publish(self, view: JobView) -> None:
         """See `JobStore.publish`."""

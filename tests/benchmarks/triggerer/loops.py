@@ -172,13 +172,13 @@ class Triggerer:
     async def _run(self, name: str) -> None:
         from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds  # noqa: PLC0415
         from airflow_adaptive.launch.job_ports import job_ports  # noqa: PLC0415
+        from airflow_adaptive.launch.takeover import may_run  # noqa: PLC0415
         from airflow_adaptive.stores.task_xcoms import TaskKey  # noqa: PLC0415  see `run_triggerer`
 
         spec = self._spec(name)
         task = TaskKey(dag_id="bench", task_id=name, run_id="run")
-        async with job_ports(
-            ConnectionIds("bench"), f"file://{self._base}", name, task, spec.options.deploy_timeout
-        ) as ports:
+        rule, period = may_run(task, spec.attempt), spec.options.deploy_timeout
+        async with job_ports(ConnectionIds("bench"), f"file://{self._base}", name, task, rule, period) as ports:
             self._loops[name] = Loop(spec, ports)
             await self._loops[name].run()
 
@@ -218,11 +218,16 @@ class Triggerer:
     async def _desired_state_delay(self) -> float:
         """Seconds from asking a job to suspend until its loop follows."""
         from airflow_adaptive.ports import DesiredState  # noqa: PLC0415
-        from airflow_adaptive.stores.control_requests import request_desired_state  # noqa: PLC0415  see `run_triggerer`
+        from airflow_adaptive.runtime.requirements.control_requests import (  # noqa: PLC0415
+            DESIRED_STATE,
+            ControlRequest,
+        )
+        from airflow_adaptive.stores.control_requests import store_request  # noqa: PLC0415  see `run_triggerer`
 
         name = self._jobs[len(self._jobs) // 2]
         begin = time.monotonic()
-        await asyncio.to_thread(request_desired_state, name, DesiredState.SUSPENDED)
+        suspension = ControlRequest(key=DESIRED_STATE, value=DesiredState.SUSPENDED.value)
+        await asyncio.to_thread(store_request, name, suspension)
 
         async def followed() -> bool:
             return not isinstance(self._loops[name].state.current, Executing)

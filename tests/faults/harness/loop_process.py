@@ -50,9 +50,6 @@ class FileStore:
         requirements = {name: (lower, upper) for name, (lower, upper) in requests["requirements"].items()}
         return ControlRequests(desired_state=DesiredState(requests["desired_state"]), requirements=requirements)
 
-    async def has_later_attempt(self, attempt: str) -> bool:
-        return False
-
     async def publish_metrics(self, metrics: Mapping[str, object]) -> None:
         pass
 

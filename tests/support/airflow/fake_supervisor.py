@@ -8,7 +8,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 from airflow.sdk.execution_time import comms, task_runner
 
-from airflow_adaptive.runtime.requirements.control_requests import KEYS
+from airflow_adaptive.runtime.requirements.control_requests import KEYS, decode_desired_state
 
 
 class FakeComms:
@@ -42,7 +42,13 @@ class FakeComms:
     @property
     def requests(self) -> dict[str, Any]:
         """The values of the control requests, by key."""
-        return {key: self.asset_states[key]["value"] for key in KEYS if key in self.asset_states}
+        found = {key: self.asset_states[key] for key in KEYS if key in self.asset_states}
+        return {key: document["value"] for key, document in found.items() if "value" in document}
+
+    @property
+    def desired_state(self) -> str | None:
+        """The desired state that the control requests determine."""
+        return decode_desired_state(self.asset_states)
 
     @classmethod
     def install(cls, monkeypatch: pytest.MonkeyPatch) -> FakeComms:

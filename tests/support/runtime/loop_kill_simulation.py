@@ -57,9 +57,6 @@ class RequestedStates:
     async def control_requests(self) -> ControlRequests:
         return self.requests
 
-    async def has_later_attempt(self, attempt: str) -> bool:
-        return False
-
     async def publish(self, view: object) -> None:
         pass
 

@@ -14,8 +14,7 @@ from airflow.sdk._shared.secrets_masker import redact
 from confluent_kafka import KafkaError, KafkaException
 
 from airflow_adaptive.hooks.kafka import MAX_AGE_S, KafkaAdminHook, KafkaBrokers
-from airflow_adaptive.ports import SourceUnreachableError
-from airflow_adaptive.stores.store_access import StoreUnavailableError
+from airflow_adaptive.ports import SourceUnreachableError, StoreUnavailableError
 
 Define = Callable[..., KafkaAdminHook]
 

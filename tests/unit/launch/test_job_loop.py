@@ -20,13 +20,14 @@ from airflow_adaptive.launch.job_loop import NotCanceledError, cancel_job, cance
 from airflow_adaptive.launch.loop_events import deployed_spec
 from airflow_adaptive.launch.process_resources import ProcessResources
 from airflow_adaptive.ports import ClusterUnreachableError, ControlRequests, ForeignDirectoryError, JobDirectoryError
-from airflow_adaptive.runtime.journal.journal import SupersededError
-from airflow_adaptive.runtime.loop import Ports, RunLimits
+from airflow_adaptive.runtime.journal.journal import MayTakeOver, SupersededError, attempt_of
+from airflow_adaptive.runtime.loop import Loop, Ports, RunLimits
 from airflow_adaptive.scheduler.timeline import ReasonCode
 from airflow_adaptive.spark.connection_fields import AddressError
 from airflow_adaptive.stores.task_xcoms import TaskKey
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.simulation.one_job import Simulation
+from tests.support.airflow.fake_supervisor import FakeComms, api_server_error
 from tests.support.servers.fake_master import HOST, FakeMaster
 
 TASK = TaskKey(dag_id="d", task_id="t", run_id="r")
@@ -42,11 +43,13 @@ class Opening:
         self.opened = 0
 
     @asynccontextmanager
-    async def __call__(self, *_: Any, **__: Any) -> AsyncIterator[Ports]:
+    async def __call__(
+        self, _: Any, __: str, ___: str, ____: TaskKey, may_take_over: MayTakeOver, *_____: Any
+    ) -> AsyncIterator[Ports]:
         if self.errors:
             raise self.errors.pop(0)
         self.opened += 1
-        yield self.job.ports
+        yield replace(self.job.ports, may_take_over=may_take_over)
 
 
 class Kills:
@@ -233,6 +236,8 @@ class Reads:
     async def read_connection(self, name: str, work: Callable[[], Any]) -> Any:
         return work()
 
+    read = read_connection
+
 
 OVERDUE = RunLimits(cancel_at=START + timedelta(seconds=60))
 
@@ -277,21 +282,52 @@ def test_long_loop_that_first_fails_after_the_execution_timeout_is_restarted(job
     assert (event["outcome"], event["timed_out"], overdue.killed) == ("CANCELED", True, [])
 
 
+@pytest.mark.parametrize("owner", ["d/t/other/1", "no token of an attempt"])
+@pytest.mark.parametrize("wrote", [True, False], ids=["wrote", "never wrote"])
 def test_driver_of_another_attempt_is_not_killed_after_the_execution_timeout(
-    job: Simulation, opening: Opening, overdue: Kills
+    job: Simulation, opening: Opening, overdue: Kills, monkeypatch: pytest.MonkeyPatch, owner: str, wrote: bool
 ) -> None:
-    """The connection of a loop is gone, another attempt takes the job over elsewhere, and the timeout of the first attempt passes."""
+    """The connection of a loop is gone, another attempt runs the job elsewhere, and the timeout of the first attempt passes."""
+    airflow = FakeComms.install(monkeypatch)
+    airflow.xcoms, airflow.task_states = {"attempt": job.spec.attempt}, {"other": {"t": "deferred"}}
 
     def take_over() -> None:
+        job.directory.journal = {
+            number: encode_journal(replace(decode_journal(document), owner=f"{owner}#loop"))
+            for number, document in job.directory.journal.items()
+            if number > 1 or not wrote
+        }
         newest = decode_journal(max(job.directory.journal.items())[1])
-        document = replace(newest, number=newest.number + 1, owner="attempt-2#loop")
-        job.directory.journal[document.number] = encode_journal(document)
+        job.directory.journal[newest.number + 1] = encode_journal(replace(newest, number=newest.number + 1))
         opening.errors = [AddressError("connection 'spark_test' is not defined: add it")] * 100
 
     job.clock.at(40, take_over)
-    with pytest.raises(SupersededError, match="attempt-2"):
+    with pytest.raises(SupersededError, match=owner):
         run(job, OVERDUE)
     assert (overdue.killed, len(opening.errors) < 100) == ([], True)
+
+
+@pytest.mark.parametrize("error", [api_server_error(), None], ids=["unanswered first", "answered"])
+def test_driver_of_an_earlier_attempt_is_killed_as_soon_as_airflow_confirms_its_end(
+    job: Simulation, opening: Opening, overdue: Kills, monkeypatch: pytest.MonkeyPatch, error: Exception | None
+) -> None:
+    """A loop never opens the journal, whose newest document is from an earlier try; then its execution timeout passes."""
+    airflow = FakeComms.install(monkeypatch)
+    job.spec = replace(job.spec, attempt="d/t/r/2")
+    airflow.xcoms, airflow.error = {"attempt": "d/t/r/2"}, error
+
+    def hand_over() -> None:
+        job.directory.journal = {
+            number: encode_journal(replace(decode_journal(document), owner="d/t/r/1#loop"))
+            for number, document in job.directory.journal.items()
+        }
+        opening.errors = [AddressError("connection 'spark_test' is not defined: add it")] * 100
+
+    job.clock.at(40, hand_over)
+    job.clock.at(90, lambda: setattr(airflow, "error", None))
+    assert run(job, OVERDUE)["driver"] is None
+    assert len(overdue.killed) == 1
+    assert (job.clock.elapsed >= 90) is (error is not None)
 
 
 def test_journal_of_a_newer_version_ends_the_loop(job: Simulation, opening: Opening) -> None:
@@ -336,6 +372,105 @@ def test_cancellation_that_cannot_be_written_fails_and_can_be_repeated(
             cancel()
     cancel()
     assert job.store.views[-1].outcome == "CANCELED"
+
+
+LATER = "d/t/later run/b"
+"""An attempt of another DAG run."""
+
+
+@pytest.fixture
+def after_kill(job: Simulation, opening: Opening, monkeypatch: pytest.MonkeyPatch) -> FakeComms:
+    """The task has failed while its triggerer was frozen; its attempt is `d/t/r/a`."""
+    airflow = FakeComms.install(monkeypatch)
+    job.spec = replace(job.spec, attempt="d/t/r/a")
+    airflow.xcoms, airflow.task_states = {"attempt": "d/t/r/a"}, {"r": {"t": "failed"}}
+    return airflow
+
+
+def run_as(job: Simulation, attempt: str, seconds: int) -> None:
+    """Let an attempt run the job for some seconds."""
+    spec = replace(job.spec, attempt=attempt)
+    limits = RunLimits(recycle_at=job.clock.now() + timedelta(seconds=seconds))
+    asyncio.run(Loop(spec, replace(job.ports, may_take_over=None), limits).run())
+
+
+@pytest.mark.parametrize("rescales", [0, 30])
+@pytest.mark.parametrize("state", ["deferred", "running", "queued", "up_for_retry", None])
+def test_late_cancellation_leaves_the_job_of_another_run_alone(
+    job: Simulation, after_kill: FakeComms, rescales: int, state: str | None
+) -> None:
+    """However many documents the other run has written: they may hide those of this attempt."""
+    run_as(job, "d/t/r/a", 20)
+    for number in range(1 + rescales):
+        job.store.requests = ControlRequests(requirements={"job": (1, 1 + number % 2)})
+        run_as(job, LATER, 2)
+    after_kill.task_states["later run"] = {"t": state}
+    with pytest.raises(SupersededError, match="later run"):
+        asyncio.run(cancel_job(job.spec, ConnectionIds("spark_test"), BASE, TASK))
+    assert job.store.views[-1].outcome is None
+
+
+@pytest.mark.parametrize("earlier", ["d/t/r/0", "d/t/ended run/0"])
+def test_attempt_that_never_wrote_a_document_is_canceled(job: Simulation, after_kill: FakeComms, earlier: str) -> None:
+    """An earlier try or run has left its driver, and a user ends the task before its trigger has started."""
+    run_as(job, earlier, 20)
+    after_kill.task_states["ended run"] = {"t": "failed"}
+    asyncio.run(cancel_job(job.spec, ConnectionIds("spark_test"), BASE, TASK))
+    assert job.store.views[-1].outcome == "CANCELED"
+
+
+def test_late_cancellation_of_an_earlier_attempt_leaves_the_job_alone(job: Simulation, after_kill: FakeComms) -> None:
+    """A user has cleared the task, so another attempt owns it."""
+    run_as(job, "d/t/r/a", 20)
+    run_as(job, "d/t/r/b", 20)
+    after_kill.xcoms["attempt"] = "d/t/r/b"
+    with pytest.raises(SupersededError, match="d/t/r/b"):
+        asyncio.run(cancel_job(job.spec, ConnectionIds("spark_test"), BASE, TASK))
+
+
+def test_cancellation_waits_for_the_answer_whether_another_attempt_runs_the_job(
+    job: Simulation, after_kill: FakeComms
+) -> None:
+    run_as(job, "d/t/r/a", 20)
+    run_as(job, LATER, 20)
+    after_kill.error = api_server_error()
+    with pytest.raises(NotCanceledError, match="Airflow does not answer whether this attempt may take the job over"):
+        asyncio.run(cancel_job(job.spec, ConnectionIds("spark_test"), BASE, TASK))
+    assert job.store.views[-1].outcome is None
+
+
+def test_loop_takes_no_job_over_before_airflow_answers(job: Simulation, after_kill: FakeComms) -> None:
+    """The trigger of an outdated attempt starts while Airflow does not answer: the current attempt keeps its job."""
+    run_as(job, "d/t/r/b", 20)
+    after_kill.error = api_server_error()
+
+    def answer() -> None:
+        assert {attempt_of(decode_journal(it).owner) for it in job.directory.journal.values()} == {"d/t/r/b"}
+        after_kill.error, after_kill.xcoms, after_kill.task_states = (
+            None,
+            {"attempt": "d/t/r/b"},
+            {"r": {"t": "deferred"}},
+        )
+
+    job.clock.at(90, answer)
+    with pytest.raises(SupersededError, match="d/t/r/b"):
+        run(job)
+    assert job.clock.elapsed >= 90
+
+
+def test_current_attempt_takes_the_job_over_as_soon_as_airflow_answers(job: Simulation, after_kill: FakeComms) -> None:
+    run_as(job, "d/t/r/0", 20)
+    after_kill.error, after_kill.task_states = api_server_error(), {"r": {"t": "deferred"}}
+    job.clock.at(60, lambda: setattr(after_kill, "error", None))
+    event = run(job)
+    assert (event["status"], event["outcome"], len(job.drivers.started)) == ("finished", "FINISHED", 1)
+
+
+def test_outdated_trigger_of_a_task_that_has_ended_takes_nothing_over(job: Simulation, after_kill: FakeComms) -> None:
+    """A triggerer was frozen between the assignment and the start of a trigger, whose task a user has ended meanwhile."""
+    run_as(job, LATER, 20)
+    with pytest.raises(SupersededError, match="later run"):
+        run(job)
 
 
 def test_cancellation_keeps_the_memory_of_the_policy(job: Simulation, opening: Opening) -> None:

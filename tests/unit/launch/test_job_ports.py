@@ -13,9 +13,9 @@ from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
 from airflow_adaptive.launch import job_ports as composition
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.job_ports import job_directory, job_ports
+from airflow_adaptive.ports import StoreUnavailableError
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
 from airflow_adaptive.spark.standalone.address import ClusterAddress
-from airflow_adaptive.stores.store_access import StoreUnavailableError
 from airflow_adaptive.stores.task_xcoms import TaskKey
 
 
@@ -46,7 +46,9 @@ def test_loops_that_start_at_the_same_time_read_their_connection_once(
 
     async def directory_of(job: str) -> str:
         task = TaskKey(dag_id="flights", task_id=job, run_id="run")
-        async with job_ports(ConnectionIds("spark_default"), f"file://{tmp_path}", job, task, timedelta(0)) as ports:
+        async with job_ports(
+            ConnectionIds("spark_default"), f"file://{tmp_path}", job, task, allow, timedelta(0)
+        ) as ports:
             await asyncio.sleep(0)
             directory: Any = ports.directory
             return str(directory.uri)
@@ -75,7 +77,9 @@ def test_a_loop_that_starts_while_airflow_does_not_answer_reads_its_connection_a
 
     async def start() -> None:
         task = TaskKey(dag_id="flights", task_id="a", run_id="run")
-        async with job_ports(ConnectionIds("spark_default"), f"file://{tmp_path}", "a", task, timedelta(minutes=1)):
+        async with job_ports(
+            ConnectionIds("spark_default"), f"file://{tmp_path}", "a", task, allow, timedelta(minutes=1)
+        ):
             await asyncio.sleep(0)
 
     asyncio.run(start())
@@ -91,7 +95,7 @@ def test_jobs_with_other_credentials_for_the_same_cluster_have_their_own_client(
     async def client_of(kubernetes: str) -> Any:
         task = TaskKey(dag_id="flights", task_id="a", run_id="run")
         connections = ConnectionIds("spark_k8s", kubernetes=kubernetes)
-        async with job_ports(connections, f"file://{tmp_path}", "a", task, timedelta(0)) as ports:
+        async with job_ports(connections, f"file://{tmp_path}", "a", task, allow, timedelta(0)) as ports:
             await asyncio.sleep(0)
             return ports.cluster
 
@@ -100,3 +104,8 @@ def test_jobs_with_other_credentials_for_the_same_cluster_have_their_own_client(
 
     team, same, other = asyncio.run(start("team", "team", "other"))
     assert (team is same, team is other) == (True, False)
+
+
+async def allow(_: str) -> bool:
+    """Return that the loop may take every job over."""
+    return True

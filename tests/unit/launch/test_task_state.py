@@ -58,6 +58,6 @@ def test_states_of_other_runs_and_tasks_are_not_read(airflow: FakeComms, monkeyp
 
     monkeypatch.setattr(airflow, "send", send)
     is_attempt_over(TaskKey(dag_id="d", task_id="t", run_id="r", map_index=3), "r/1")
-    states, runs = sent
+    states, runs, _ = sent
     assert (states.dag_id, states.task_ids, states.run_ids, states.map_index) == ("d", ["t"], ["r"], 3)
     assert (runs.dag_id, runs.run_ids) == ("d", ["r"])

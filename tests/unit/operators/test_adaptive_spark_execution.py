@@ -13,13 +13,16 @@ from airflow.sdk import Asset
 from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout, TaskDeferralError
 
+from airflow_adaptive.declaration.declared_job import DeclaredJob
 from airflow_adaptive.launch import job_loop
 from airflow_adaptive.launch.job_loop import cancel_job
 from airflow_adaptive.launch.loop_events import recycle_event
 from airflow_adaptive.operators import adaptive_spark
-from airflow_adaptive.ports import ClusterUnreachableError, JobDirectoryError
+from airflow_adaptive.ports import ClusterUnreachableError, JobDirectoryError, Requester
 from airflow_adaptive.runtime.journal.journal import SupersededError
+from airflow_adaptive.runtime.requirements.control_requests import DESIRED_STATE, ControlRequest
 from airflow_adaptive.spark.connection_fields import AddressError
+from airflow_adaptive.stores.control_requests import store_request
 from airflow_adaptive.stores.task_xcoms import LINKS
 from airflow_adaptive.testing.scenario import Scenario
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
@@ -37,11 +40,15 @@ def test_trigger_knows_the_task_instance(make, airflow, map_index, meant):
     assert trigger.task_key == {"dag_id": "d", "task_id": "departures", "run_id": "r", "map_index": meant}
 
 
-def test_new_attempt_is_announced_and_withdraws_the_desired_state_of_an_earlier_run(make, airflow):
+RUNS = {"requests": [], "is_running": True}
+"""What the task of a job has recorded while it runs the job."""
+
+
+def test_new_attempt_is_announced_and_handles_the_desired_state_of_an_earlier_run(make, airflow):
     airflow.asset_states = {"desired_state": {"value": "canceled"}}
     instance = FakeInstance()
     trigger = deferral(make().execute, {"ti": instance})
-    assert airflow.requests == {"desired_state": "running"}
+    assert airflow.desired_state == "running"
     assert instance.pushed == {"attempt": trigger.spec["attempt"], **dict.fromkeys(LINKS, "")}
 
 
@@ -49,9 +56,9 @@ def test_desired_state_that_a_dead_try_left_is_followed_by_the_next(make, airflo
     """Its attempt too: an end that the dead try had begun is this one's end, not the start of a new life."""
     first = deferral(make().execute, {"ti": FakeInstance()})._job
     begin_log(tmp_path, first, first.attempt)
-    airflow.asset_states = {"desired_state": {"value": "suspended"}}
+    airflow.asset_states["desired_state"] = {"value": "suspended"}
     second = deferral(make().execute, {"ti": FakeInstance(try_number=2)})._job
-    assert airflow.requests == {"desired_state": "suspended"}
+    assert airflow.desired_state == "suspended"
     assert second.attempt == first.attempt
 
 
@@ -61,28 +68,54 @@ def test_desired_state_that_a_dead_try_left_is_followed_by_the_next(make, airflo
 )
 def test_job_is_to_run_if_its_task_left_no_desired_state_to_stop(make, airflow, tmp_path, desired_state, attempt):
     begin_log(tmp_path, staged(make()), attempt)
-    airflow.asset_states = {"desired_state": {"value": desired_state}}
+    airflow.asset_states = {"desired_state": {"value": desired_state}, "handled_requests": RUNS}
     spec = deferral(make().execute, {"ti": FakeInstance()})._job
-    assert airflow.requests == {"desired_state": "running"}
+    assert airflow.desired_state == "running"
     assert spec.attempt != attempt
+
+
+@pytest.mark.parametrize("outcome", [{}, {"desired_state": {"value": "running", "by": "alice"}}])
+def test_task_that_was_cleared_after_it_reported_the_end_runs_the_job_again(make, airflow, tmp_path, outcome):
+    """Also if a user has made a request after the end."""
+    ended = Scenario().given_executing(2).when_completed().state
+    begin_log(tmp_path, staged(make()), "d/departures/r/1", ended)
+    airflow.asset_states = {**outcome, "handled_requests": {"requests": [], "is_running": False}}
+    spec = deferral(make().execute, {"ti": FakeInstance(try_number=2)})._job
+    assert (airflow.desired_state, spec.attempt == "d/departures/r/1") == ("running", False)
+
+
+def test_cancellation_while_the_next_try_reads_the_journal_is_not_lost(make, airflow, tmp_path, monkeypatch):
+    """Each read of the journal may take long."""
+    first = deferral(make().execute, {"ti": FakeInstance()})._job
+    begin_log(tmp_path, first, first.attempt)
+    finished_attempt = DeclaredJob.finished_attempt
+
+    async def slow(job: DeclaredJob) -> str | None:
+        request = ControlRequest(key=DESIRED_STATE, value="canceled", requester=Requester(requested_by="alice"))
+        store_request("departures", request)
+        return await finished_attempt(job)
+
+    monkeypatch.setattr(DeclaredJob, "finished_attempt", slow)
+    deferral(make().execute, {"ti": FakeInstance(try_number=2)})
+    assert airflow.desired_state == "canceled"
 
 
 @pytest.mark.parametrize(
     ("event", "left"),
     [
-        (ENDED | {"outcome": "SUSPENDED"}, {"desired_state": None}),
-        (ENDED | {"outcome": "CANCELED", "timed_out": False}, {"desired_state": None}),
-        (ENDED | {"outcome": "FAILED", "cause": "X", "recoverable": True}, {"desired_state": None}),
-        ({"status": "superseded", "attempt": "another"}, {"desired_state": "suspended"}),
-        ({"status": "error", "message": "no master"}, {"desired_state": "suspended"}),
+        (ENDED | {"outcome": "SUSPENDED"}, None),
+        (ENDED | {"outcome": "CANCELED", "timed_out": False}, None),
+        (ENDED | {"outcome": "FAILED", "cause": "X", "recoverable": True}, None),
+        ({"status": "superseded", "attempt": "another"}, "suspended"),
+        ({"status": "error", "message": "no master"}, "suspended"),
     ],
 )
-def test_desired_state_is_taken_back_when_the_jobs_end_is_reported(make, airflow, event, left):
+def test_desired_state_is_handled_when_the_end_of_the_job_is_reported(make, airflow, event, left):
     """A cleared task therefore runs its job. The desired state of another attempt does not change."""
-    airflow.asset_states = {"desired_state": {"value": "suspended"}}
+    airflow.asset_states = {"desired_state": {"value": "suspended"}, "handled_requests": RUNS}
     with suppress(AirflowException):
         make().execute_complete({"ti": FakeInstance()}, event)
-    assert airflow.requests == left
+    assert airflow.desired_state == left
 
 
 def test_job_that_was_resumed_before_its_suspension_was_published_starts_again(make, airflow):
@@ -90,23 +123,23 @@ def test_job_that_was_resumed_before_its_suspension_was_published_starts_again(m
     airflow.asset_states = {"desired_state": {"value": "running", "by": "alice", "via": "REST"}}
     instance = FakeInstance()
     trigger = deferral(make(on_suspend="fail").execute_complete, {"ti": instance}, ENDED | {"outcome": "SUSPENDED"})
-    assert (airflow.requests, instance.pushed["attempt"]) == ({"desired_state": "running"}, trigger.spec["attempt"])
+    assert (airflow.desired_state, instance.pushed["attempt"]) == ("running", trigger.spec["attempt"])
 
 
 def test_suspended_job_does_not_start_again_because_of_the_request_of_its_own_task(make, airflow):
     """A backup of Airflow's database is restored. It contains the request of the task at its start, and not the later request of the user."""
     deferral(make().execute, {"ti": FakeInstance()})
     result = make().execute_complete({"ti": FakeInstance()}, ENDED | {"outcome": "SUSPENDED"})
-    assert (result["outcome"], airflow.requests) == ("SUSPENDED", {"desired_state": None})
+    assert (result["outcome"], airflow.desired_state) == ("SUSPENDED", None)
 
 
 def test_recycled_trigger_goes_on_with_attempt_and_deadline(make, airflow, tmp_path):
     first = deferral(make(execution_timeout=timedelta(hours=1)).execute, {"ti": FakeInstance()})
     begin_log(tmp_path, first._job)
     event = recycled(first)
-    airflow.asset_states = {"desired_state": {"value": "suspended"}}
+    airflow.asset_states["desired_state"] = {"value": "suspended"}
     assert deferral(make().execute_complete, {"ti": FakeInstance()}, event).serialize() == first.serialize()
-    assert airflow.requests == {"desired_state": "suspended"}
+    assert airflow.desired_state == "suspended"
 
 
 def recycled(trigger: AdaptiveJobTrigger) -> dict[str, Any]:

@@ -53,18 +53,18 @@ def test_job_starts_although_the_directory_cannot_be_read_for_the_warning(make, 
 def test_job_whose_end_an_earlier_try_could_not_report_does_not_run_again(
     make, airflow, tmp_path, owner, is_finished, is_continued
 ):
-    """The earlier try died before it withdrew the request to run the job, so this try continues its attempt, which has ended."""
+    """The earlier try died before it reported the end of the job, so this try continues its attempt, which has ended."""
     spec, job = staged(make()), Scenario().given_executing(2)
     begin_log(tmp_path, spec, owner, (job.when_completed() if is_finished else job).state)
-    airflow.asset_states = {"desired_state": {"value": "running"}}
+    airflow.asset_states = {"handled_requests": {"requests": [], "is_running": True}}
     trigger = deferral(make().execute, {"ti": FakeInstance(try_number=2)})
     assert (trigger.spec["attempt"] == owner) is is_continued
 
 
 @pytest.mark.parametrize("outcome", ["FINISHED", "SUSPENDED"])
 def test_error_of_the_withdrawal_does_not_let_the_next_try_run_a_job_that_has_ended(make, airflow, task_log, outcome):
-    """The request is withdrawn, and the response is lost: the next try would not know that the job has ended."""
+    """The report is stored, and the response is lost: the next try would not know that the job has ended."""
     airflow.error = api_server_error()
     event = {"status": "finished", "outcome": outcome, "restarts": 0, "rescales": 0}
     assert make().execute_complete({"ti": FakeInstance()}, event)["outcome"] == outcome
-    assert "The desired state of job 'departures' was not withdrawn: API_SERVER_ERROR" in task_log()
+    assert "The end of job 'departures' was not reported to Airflow's store: API_SERVER_ERROR" in task_log()

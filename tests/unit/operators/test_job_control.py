@@ -174,7 +174,7 @@ def test_stop_requests_and_waits_without_a_worker(
 ) -> None:
     operator = StopAdaptiveJobOperator(task_id="t", job="departures", cancel=cancel)
     trigger = deferred_to(lambda: operator.execute(CONTEXT))
-    assert airflow.requests["desired_state"] == desired_state
+    assert airflow.desired_state == desired_state
     airflow.asset_states["summary"] = ended(outcome)
     assert operator.execute_complete(CONTEXT, fire(trigger)) == outcome
 

