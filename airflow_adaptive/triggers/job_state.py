@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
@@ -15,10 +15,14 @@ from airflow_adaptive.launch.job_events import JobEvent, event_payload, event_po
 from airflow_adaptive.launch.job_state import POLL_INTERVAL, read_summary, wait_for_state
 from airflow_adaptive.launch.process_resources import ProcessResources
 from airflow_adaptive.runtime.clock import SystemClock
+from airflow_adaptive.stores.job_asset import JobStateStore, job_asset
 from airflow_adaptive.stores.store_access import StoreAccess
 from airflow_adaptive.triggers.serialization import SerializedByAttributes, event_of
 
 log = logging.getLogger(__name__)
+
+POSITION: Final = "position/"
+"""Prefix of the keys of the positions of event triggers in the state store of a job."""
 
 
 class JobStateTrigger(SerializedByAttributes, BaseTrigger):
@@ -46,8 +50,9 @@ class JobStateTrigger(SerializedByAttributes, BaseTrigger):
 class AdaptiveJobEventTrigger(SerializedByAttributes, BaseEventTrigger):
     """Fires an event for an `AssetWatcher` each time the job is rescaled, restarts or ends.
 
-    The trigger keeps its position in the state store of the watched asset. After a time without a triggerer it fires for the events
-    of that time. Several events of one kind between two polls become one event.
+    The trigger keeps its position in the state store of the job, under a key that contains its kinds of events: Airflow runs one trigger for
+    all watchers with the same job and kinds, also of different Assets, and another trigger for each other list of kinds. After a time without
+    a triggerer it fires for the events of that time. Several events of one kind between two polls become one event.
 
     Args:
         job: id of the job.
@@ -80,28 +85,27 @@ class AdaptiveJobEventTrigger(SerializedByAttributes, BaseEventTrigger):
 
     @property
     def _key(self) -> str:
-        return f"position of {self.job}"
+        return f"{POSITION}{','.join(self.events)}"
+
+    @property
+    def _store(self) -> JobStateStore:
+        return job_asset(self.job).store
 
     async def _restore(self) -> Mapping[str, Any]:
         """Return the stored position, empty without one. Wait until Airflow's store answers, because events would be lost otherwise."""
-        store = self.asset_state_store
-        while store is not None:
+        while True:
             try:
-                position = await self._access.read(lambda: store.get(self._key, {}))
+                position = await self._access.read(lambda: self._store.get(self._key, {}))
             except Exception as error:  # noqa: BLE001  backends of state stores raise exceptions of any class
                 log.warning("The position of job %s cannot be read. The read is repeated: %s", self.job, error)
                 await SystemClock().sleep(POLL_INTERVAL.total_seconds())
             else:
                 return position if is_position(position) else {}
-        return {}
 
     async def _save(self, position: Mapping[str, Any]) -> None:
         """Store the position. After a failure, the next event stores its own position."""
-        store = self.asset_state_store
-        if store is None:
-            return
         try:
-            await self._access.write(lambda: store.set(self._key, dict(position)))
+            await self._access.write(lambda: self._store.set(self._key, dict(position)))
         except Exception as error:  # noqa: BLE001  backends of state stores raise exceptions of any class
             log.warning("The position of job %s cannot be stored: %s", self.job, error)
 

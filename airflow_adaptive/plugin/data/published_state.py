@@ -62,6 +62,9 @@ Value = TypeVar("Value")
 
 JOBS_PER_READ: Final = 250
 
+PUBLISHED: Final = (SUMMARY, SCHEDULER, HISTORY, RESCALES, DRIVER, POLICY)
+"""Keys of the documents that the control loop publishes, without those of the metrics."""
+
 
 @dataclass(frozen=True)
 class PublishedState:
@@ -194,7 +197,7 @@ class PublishedState:
     @property
     def published_at(self) -> datetime | None:
         """Time of the last publication, None without one."""
-        published = [at for key, at in self.revisions.items() if key not in control_requests.KEYS]
+        published = [at for key, at in self.revisions.items() if key in PUBLISHED or key.startswith(METRICS)]
         return max(published, default=None)
 
     def _decode(self, key: str, decode_document: Callable[[Mapping[str, Any]], Value]) -> Value | None:

@@ -43,8 +43,8 @@ def test_job_is_shrunk_by_rest_and_suspended_by_a_dag_and_others_are_notified(
     require(airflow, 1, 1)
     run.until_executing(1)
     wait_until(lambda: is_published(airflow, "Executing", 1), TIMEOUT_S, "the smaller plan in the published state")
-    position = f"position of {JOB}"  # a new trigger starts after the newest event
-    wait_until(lambda: airflow.api.asset_state("suspension", position), TIMEOUT_S, "the position of the trigger")
+    position = "position/SUSPENDED"  # a new trigger starts after the newest event
+    wait_until(lambda: airflow.api.asset_state(ASSET, position), TIMEOUT_S, "the position of the trigger")
 
     control = airflow.api.trigger("control")
     wait_until(lambda: airflow.api.run_state("control", control) == "success", TIMEOUT_S, "the end of the control")
@@ -52,8 +52,10 @@ def test_job_is_shrunk_by_rest_and_suspended_by_a_dag_and_others_are_notified(
     assert airflow.api.xcom("control", control, "reset", "return_value") == bounds
     assert airflow.api.xcom("control", control, "stop", "return_value") == "SUSPENDED"
     run.until_task("success")
-    withdrawn = airflow.api.asset_state(ASSET, "desired_state")  # The end of the job withdraws the request.
-    assert (withdrawn["value"], withdrawn["by"], withdrawn["via"]) == (None, f"control/stop/{control}", "task")
+    made = airflow.api.asset_state(ASSET, "desired_state_of_tasks")
+    assert (made["value"], made["by"], made["via"]) == ("suspended", f"control/stop/{control}", "task")
+    handled = airflow.api.asset_state(ASSET, "handled_requests")  # The task reports the end of the job.
+    assert handled == {"requests": [made], "is_running": False}
     wait_until(lambda: "success" in airflow.api.run_states("afterwards"), 2 * TIMEOUT_S, "the notified DAG")
 
     summary = airflow.api.asset_state(ASSET, "summary")

@@ -9,6 +9,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from airflow.sdk import Asset
+from airflow.sdk.execution_time.comms import GetAssetStateStoreByName, SetAssetStateStoreByName
+from airflow.sdk.execution_time.context import AssetStateStoreAccessors
 
 from airflow_adaptive.launch.job_events import event_position
 from airflow_adaptive.local.waiting import wait_until_async
@@ -34,116 +37,119 @@ def test_trigger_waits_on_while_airflow_does_not_answer(airflow: FakeComms, monk
     assert fire(JobStateTrigger(job="departures", states=["Executing"], until=until))["status"] == "reached"
 
 
-class Watched:
-    """The state store of the asset that is watched."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, Any] = {}
-
-    def get(self, key: str, default: Any) -> Any:
-        return self.values.get(key, default)
-
-    def set(self, key: str, value: Any) -> None:
-        self.values[key] = value
+POSITION = "position/RESCALED"
 
 
-def watch(watched: Watched, events: list[str]) -> Any:
-    trigger = AdaptiveJobEventTrigger(job="departures", events=events)
-    trigger.asset_state_store = watched  # type: ignore[assignment]
-    return trigger
+def watch(events: list[str]) -> Any:
+    return AdaptiveJobEventTrigger(job="departures", events=events)
+
+
+def fire_after(monkeypatch: pytest.MonkeyPatch, airflow: FakeComms, change: dict[str, Any], *events: str) -> Any:
+    """Return the first event of a watcher, which has read its position before the job changes."""
+
+    async def pass_time(clock: SystemClock, seconds: float) -> None:
+        airflow.asset_states["summary"] = SUMMARY | change
+
+    monkeypatch.setattr(SystemClock, "sleep", pass_time)
+    return fire(watch([*events]))["event"]
+
+
+RESCALED = {"rescales": 3, "restarts": 4}
 
 
 def test_watcher_reports_what_happened_while_no_triggerer_ran(airflow: FakeComms) -> None:
-    watched = Watched()
-    watched.values["position of departures"] = event_position(decoded(SUMMARY))
-    airflow.asset_states["summary"] = ended("FAILED") | {"rescales": 3, "restarts": 4}
-    assert fire(watch(watched, ["FAILED"]))["event"] == "FAILED"
+    airflow.asset_states["position/FAILED"] = event_position(decoded(SUMMARY))
+    airflow.asset_states["summary"] = ended("FAILED") | RESCALED
+    assert fire(watch(["FAILED"]))["event"] == "FAILED"
 
 
 def test_watcher_begins_with_what_comes_next(airflow: FakeComms, monkeypatch: pytest.MonkeyPatch) -> None:
-    watched = Watched()
-
-    async def rescale(clock: SystemClock, seconds: float) -> None:
-        airflow.asset_states["summary"] = SUMMARY | {"rescales": 3, "restarts": 4}
-
-    monkeypatch.setattr(SystemClock, "sleep", rescale)
-    assert fire(watch(watched, ["RESCALED"]))["event"] == "RESCALED"
-    assert watched.values["position of departures"] == event_position(decoded(SUMMARY)), (
+    assert fire_after(monkeypatch, airflow, RESCALED, "RESCALED") == "RESCALED"
+    assert airflow.asset_states[POSITION] == event_position(decoded(SUMMARY)), (
         "an event that is not taken is sent again"
     )
+
+
+def test_watchers_with_other_kinds_of_events_have_positions_of_their_own(
+    airflow: FakeComms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A watcher has no triggerer while the job fails, and another one polls the failed job."""
+    airflow.asset_states["position/FAILED"] = event_position(decoded(SUMMARY))
+    failed = ended("FAILED") | RESCALED
+    assert fire_after(monkeypatch, airflow, failed, "RESCALED", "FAILED") == "RESCALED"
+    assert fire(watch(["FAILED"]))["event"] == "FAILED"
+
+
+@pytest.mark.parametrize("assets", [[], ["a"], ["a", "b"]])
+def test_watcher_fires_for_any_number_of_assets(
+    airflow: FakeComms, monkeypatch: pytest.MonkeyPatch, assets: list[str]
+) -> None:
+    """Airflow creates one trigger for equal watchers of several Assets."""
+    trigger = watch(["FAILED"])
+    trigger.asset_state_store = AssetStateStoreAccessors(inlets=[Asset(name) for name in assets])
+    airflow.asset_states["position/FAILED"] = event_position(decoded(SUMMARY))
+    airflow.asset_states["summary"] = ended("FAILED")
+    assert fire(trigger)["event"] == "FAILED"
 
 
 @pytest.mark.parametrize("position", [None, "x", [], {"rescales": "two"}], ids=repr)
 def test_watcher_begins_again_after_a_position_that_cannot_be_decoded(
     airflow: FakeComms, monkeypatch: pytest.MonkeyPatch, position: Any
 ) -> None:
-    watched = Watched()
-    watched.values["position of departures"] = position
-    airflow.asset_states["summary"] = SUMMARY
-
-    async def rescale(clock: SystemClock, seconds: float) -> None:
-        airflow.asset_states["summary"] = SUMMARY | {"rescales": 3, "restarts": 4}
-
-    monkeypatch.setattr(SystemClock, "sleep", rescale)
-    assert fire(watch(watched, ["RESCALED"]))["event"] == "RESCALED"
+    airflow.asset_states[POSITION] = position
+    assert fire_after(monkeypatch, airflow, RESCALED, "RESCALED") == "RESCALED"
 
 
-class Unreliable(Watched):
-    """A state store whose first read and first write fail."""
+class UnreliableComms(FakeComms):
+    """A supervisor for which the first read and the first write of a position fail."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.failures = {"get", "set"}
+        self.failures = {GetAssetStateStoreByName, SetAssetStateStoreByName}
 
-    def _fail_once(self, operation: str) -> None:
-        if operation in self.failures:
-            self.failures.remove(operation)
+    def send(self, message: Any) -> Any:
+        if type(message) in self.failures and message.key == POSITION:
+            self.failures.remove(type(message))
             raise api_server_error()
-
-    def get(self, key: str, default: Any = None) -> Any:
-        self._fail_once("get")
-        return super().get(key, default)
-
-    def set(self, key: str, value: Any) -> None:
-        self._fail_once("set")
-        super().set(key, value)
+        return super().send(message)
 
 
-def test_watcher_outlives_a_state_store_that_fails(airflow: FakeComms, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watcher_outlives_a_state_store_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """Airflow's API server is down when the watcher starts, and again when the watcher stores its first position."""
-    watched, sleeps = Unreliable(), []
+    airflow = UnreliableComms.install(monkeypatch)
+    assert isinstance(airflow, UnreliableComms)
+    airflow.asset_states["summary"] = SUMMARY
 
     async def rescale(clock: SystemClock, seconds: float) -> None:
-        sleeps.append(seconds)
-        if not watched.failures:
-            airflow.asset_states["summary"] = SUMMARY | {"rescales": 3, "restarts": 4}
+        if not airflow.failures:
+            airflow.asset_states["summary"] = SUMMARY | RESCALED
 
     monkeypatch.setattr(SystemClock, "sleep", rescale)
-    airflow.asset_states["summary"] = SUMMARY
-    assert fire(watch(watched, ["RESCALED"]))["event"] == "RESCALED"
-    assert watched.failures == set()
+    assert fire(watch(["RESCALED"]))["event"] == "RESCALED"
+    assert airflow.failures == set()
 
 
-@pytest.mark.parametrize("operation", ["get", "set"])
-def test_watchers_leave_the_threads_of_the_event_loop_to_others_while_their_state_store_hangs(
-    airflow: FakeComms, monkeypatch: pytest.MonkeyPatch, operation: str
+@pytest.mark.parametrize("operation", [GetAssetStateStoreByName, SetAssetStateStoreByName])
+def test_watchers_leave_the_threads_of_the_event_loop_to_others_while_the_state_store_hangs(
+    monkeypatch: pytest.MonkeyPatch, operation: type
 ) -> None:
     """Two watchers wait for a state store that does not answer; the event loop has one thread and runs other blocking work."""
-    hangs, released, watched = threading.Event(), threading.Event(), Watched()
+    hangs, released, airflow = threading.Event(), threading.Event(), publish_job(monkeypatch)
 
-    def hang(*_: Any) -> Any:
-        hangs.set()
-        released.wait()
+    def send(message: Any) -> Any:
+        if isinstance(message, operation) and message.key == POSITION:
+            hangs.set()
+            released.wait()
+        return FakeComms.send(airflow, message)
 
-    monkeypatch.setattr(watched, operation, hang)
-    airflow.asset_states["summary"] = SUMMARY
+    monkeypatch.setattr(airflow, "send", send)
 
     async def is_hanging() -> bool:
         return hangs.is_set()
 
     async def run() -> int:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
-        watchers = [asyncio.create_task(anext(watch(watched, ["RESCALED"]).run())) for _ in range(2)]
+        watchers = [asyncio.create_task(anext(watch(["RESCALED"]).run())) for _ in range(2)]
         await wait_until_async(is_hanging, 60, "a call that hangs", 0.01)
         try:
             return await asyncio.wait_for(asyncio.to_thread(lambda: 42), 60)
