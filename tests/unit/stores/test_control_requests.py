@@ -107,7 +107,7 @@ def test_handled_request_has_no_effect_and_the_next_one_has(monkeypatch: pytest.
     assert not is_emptied
     assert (reader.requests.desired_state, airflow.desired_state) == (DesiredState.RUNNING, None)
     begin_job("departures", read_desired_state("departures"))
-    assert airflow.desired_state is DesiredState.RUNNING
+    assert airflow.desired_state == DesiredState.RUNNING.value
     by_user("suspended")
     assert airflow.desired_state == "suspended"
 
@@ -167,7 +167,7 @@ def test_task_of_another_dag_does_not_undo_the_cancellation_of_another_one(monke
     airflow = FakeComms.install(monkeypatch)
     request_desired_state("departures", DesiredState.CANCELED, RUSH_HOUR)
     request_desired_state("departures", DesiredState.SUSPENDED, RUSH_HOUR)
-    assert airflow.desired_state is DesiredState.CANCELED
+    assert airflow.desired_state == DesiredState.CANCELED.value
     end_job("departures")
     request_desired_state("departures", DesiredState.SUSPENDED, RUSH_HOUR)
     assert airflow.desired_state == "suspended"
@@ -177,7 +177,7 @@ def test_newest_request_of_a_user_and_a_task_counts(monkeypatch: pytest.MonkeyPa
     airflow = FakeComms.install(monkeypatch)
     request_desired_state("departures", DesiredState.SUSPENDED, RUSH_HOUR)
     by_user("running")
-    assert airflow.desired_state is DesiredState.RUNNING
+    assert airflow.desired_state == DesiredState.RUNNING.value
     assert end_job("departures")
 
 

@@ -105,7 +105,7 @@ class UnreliableComms(FakeComms):
 
     def __init__(self) -> None:
         super().__init__()
-        self.failures = {GetAssetStateStoreByName, SetAssetStateStoreByName}
+        self.failures: set[type] = {GetAssetStateStoreByName, SetAssetStateStoreByName}
 
     def send(self, message: Any) -> Any:
         if type(message) in self.failures and message.key == POSITION:
@@ -137,7 +137,7 @@ def test_watchers_leave_the_threads_of_the_event_loop_to_others_while_the_state_
     hangs, released, airflow = threading.Event(), threading.Event(), publish_job(monkeypatch)
 
     def send(message: Any) -> Any:
-        if isinstance(message, operation) and message.key == POSITION:
+        if type(message) is operation and getattr(message, "key", None) == POSITION:
             hangs.set()
             released.wait()
         return FakeComms.send(airflow, message)
