@@ -41,17 +41,17 @@ def native(nodes: Iterable[Any]) -> Any:
     return "".join(map(str, found))
 
 
-def with_types(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters with numbers instead of text, and with text instead of numbers, lists and mappings.
-
-    The validation rejects other values.
-    """
-    return {name: _typed(name, value) for name, value in parameters.items()}
+def with_numbers(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters with numbers instead of text. The validation rejects other text."""
+    return {name: _number(value) if name in NUMBERS else value for name, value in parameters.items()}
 
 
-def _typed(name: str, value: Any) -> Any:
-    if name in NUMBERS:
-        return _number(value)
+def with_texts(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters with text instead of numbers, and with JSON instead of lists and mappings. The validation rejects other values."""
+    return {name: _texts(name, value) for name, value in parameters.items()}
+
+
+def _texts(name: str, value: Any) -> Any:
     if name in TEXTS:
         return str(value) if isinstance(value, int | float) else value
     if name not in COLLECTIONS or isinstance(value, str | bytes):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
@@ -39,6 +40,9 @@ VIOLATION_ERRORS = (AdaptiveSchedulerError, AirflowException, ImportError, PortE
 Airflow raises its own exceptions for a connection in a URI. fsspec raises `ImportError` if the library of a storage is missing.
 """
 
+
+_NOT_RECEIVED = re.compile("[\x00\ud800-\udfff]")
+"""Characters that arguments, environment variables and Spark properties cannot contain."""
 
 OUTAGES = (AirflowNotFoundException, UnavailableError, UndefinedConnectionError)
 """Errors that an outage may cause. Airflow reports a connection as not defined also when its secrets backend does not answer."""
@@ -135,13 +139,19 @@ def optional_texts(**values: object) -> None:
 
 
 def items(**collections: object) -> None:
-    """Reject lists and mappings with values that have no text, such as None. `with_types` has converted all others. Raises `DeclarationError`."""
+    """Reject lists and mappings with values that have no text, such as None. `with_texts` has converted all others. Raises `DeclarationError`."""
     _reject(
         f"{name}[{key!r}] is {'None' if value is None else f'a {type(value).__name__}'}, which has no text for the script: use text, for example "
         "{{ value or '' }} in a template, or leave it out"
         for name, values in collections.items()
         for key, value in _items(values)
         if not isinstance(value, str)
+    )
+    _reject(
+        f"{name}[{key!r}] contains a character that no process can receive (U+0000, or half of a surrogate pair): remove the character"
+        for name, values in collections.items()
+        for key, value in _items(values)
+        if _NOT_RECEIVED.search(f"{key}{value}")
     )
 
 

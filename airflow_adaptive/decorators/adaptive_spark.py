@@ -77,7 +77,7 @@ class AdaptiveSparkDecoratedOperator(DecoratedOperator, AdaptiveSparkOperator):
             python_callable=python_callable,
             op_args=op_args,
             op_kwargs=named,
-            application=f"{self._script.name}_job.py",  # A module of Python may have the name of the function.
+            application=self._script.file_name,
             **kwargs,
         )
         if self._declared.is_batch:

@@ -85,6 +85,11 @@ class FunctionScript:
             outside=outside,
         )
 
+    @property
+    def file_name(self) -> str:
+        """Name of the file of the script. A module of Python may have the name of the function, and Spark's lists and URIs are ASCII."""
+        return f"{self.name if self.name.isascii() else 'function'}_job.py"
+
     def text(self, arguments: Mapping[str, Any]) -> str:
         """Return the source code of the script.
 

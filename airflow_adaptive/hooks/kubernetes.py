@@ -99,7 +99,11 @@ def _kubeconfig(value: object) -> Mapping[str, Any]:
     """Return a kubeconfig as a mapping, and mask its secrets. No error repeats a part of the text, which contains secrets."""
     try:
         config = yaml.safe_load(value) if isinstance(value, str) else value
-    except yaml.YAMLError:
+    except (
+        yaml.YAMLError,
+        ValueError,
+        RecursionError,
+    ):  # ValueError: an impossible date or a number with too many digits.
         config = None
     if not isinstance(config, Mapping):
         raise AddressError("extra kube_config is not a kubeconfig in JSON or YAML")

@@ -24,7 +24,7 @@ from airflow_adaptive.declaration.job_assets import FleetPartial, assets_of_task
 from airflow_adaptive.declaration.kubernetes import KubernetesParameters
 from airflow_adaptive.declaration.operator_arguments import REQUIRED, OperatorArguments, accepts_options, pop_options
 from airflow_adaptive.declaration.placement import RunningJob
-from airflow_adaptive.declaration.rendered import native, with_types
+from airflow_adaptive.declaration.rendered import native, with_numbers, with_texts
 from airflow_adaptive.declaration.spark_submit.dependencies import Dependencies, Items
 from airflow_adaptive.declaration.spark_submit.other_parameters import INSTEAD
 from airflow_adaptive.declaration.spark_submit.spark_lineage import PARENT, TRANSPORT, is_on, with_lineage
@@ -483,7 +483,8 @@ class AdaptiveSparkOperator(BaseOperator):
     @property
     def _declared(self) -> DeclaredJob:
         """The declared job, with rendered templates."""
-        return DeclaredJob(**with_types({field.name: getattr(self, field.name) for field in fields(DeclaredJob)}))
+        rendered = {field.name: getattr(self, field.name) for field in fields(DeclaredJob)}
+        return DeclaredJob(**with_texts(with_numbers(rendered)))
 
     def _spec(self, attempt: str, running: RunningJob | None = None) -> JobSpec:
         """Stage the job as declared now (see `DeclaredJob.stage`)."""

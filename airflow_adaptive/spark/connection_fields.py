@@ -66,7 +66,7 @@ def read_texts(name: str, values: Any) -> Mapping[str, str]:
         AddressError: the values have another form. The message does not repeat them, because they may be secret.
     """
     if isinstance(values, str):
-        return dict(_assignment(name, line) for line in values.splitlines() if line.strip())
+        return dict(_assignment(name, line) for line in re.split(r"\r\n|\r|\n", values) if line.strip())
     if not isinstance(values, Mapping):
         raise AddressError(f"extra {name} must be an object of names and values, or lines name=value")
     return {str(key): str(value) for key, value in values.items()}

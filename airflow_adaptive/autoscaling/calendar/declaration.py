@@ -107,8 +107,8 @@ def scheduled_policy(
         RescalePolicyError: lists all violations.
     """
     wrong: list[str] = []
-    read_windows = [_read(window, each, wrong) for each in windows]
-    read_excluded = [_read(period, each, wrong) for each in excluded]
+    read_windows = [_read(window, each, wrong) for each in _list("windows", windows, wrong)]
+    read_excluded = [_read(period, each, wrong) for each in _list("excluded", excluded, wrong)]
     try:
         policy = ScheduledPolicy(
             zone=zone,
@@ -122,9 +122,7 @@ def scheduled_policy(
         )
     except RescalePolicyError as error:
         wrong += [
-            violation
-            for violation in error.violations
-            if any(read_windows) or violation != NO_WINDOW or not read_windows
+            violation for violation in error.violations if any(read_windows) or violation != NO_WINDOW or not wrong
         ]
         raise RescalePolicyError(
             "scheduled policy", wrong
@@ -132,6 +130,14 @@ def scheduled_policy(
     if wrong:
         raise RescalePolicyError("scheduled policy", wrong)
     return policy
+
+
+def _list(name: str, given: Any, wrong: list[str]) -> Iterable[Any]:
+    """Return the parts of a list; none of another value, which is added to `wrong`."""
+    if isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping):
+        return given
+    wrong.append(f"{name} {given!r} must be a list")
+    return ()
 
 
 def _read(make: Callable[..., Part], given: Part | Mapping[str, Any], wrong: list[str]) -> Part | None:

@@ -72,7 +72,7 @@ def _zone(zone: Any) -> list[str]:
 
 
 def _names(policy: ScheduledPolicy) -> list[str]:
-    names = [period.name for period in _periods(policy)]
+    names = [str(period.name) for period in _periods(policy)]  # A DAG file may contain values of any type.
     return [
         f"{names.count(name)} windows or excluded periods have the name {name!r}: use a different name for each"
         for name in dict.fromkeys(names)

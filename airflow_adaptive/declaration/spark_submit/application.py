@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from airflow_adaptive.declaration.spark_submit.dependencies import is_uri, local_path
+from airflow_adaptive.declaration.spark_submit.dependencies import is_uri, local_path, require_staged_name
 from airflow_adaptive.hooks.object_storage import object_storage_path
 from airflow_adaptive.runtime.staging import ReadablePath
 
@@ -14,7 +14,8 @@ LOCAL = "local:"
 
 
 def check_script(application: str) -> None:
-    """Reject a JVM application. Raises `ValueError`."""
+    """Reject a JVM application, and a name that Spark would not find in its lists and URIs. Raises `ValueError`."""
+    require_staged_name(application, PurePosixPath(application).name)
     if PurePosixPath(application).suffix.lower() in JVM_APPLICATIONS:
         raise ValueError(
             f"application {application!r} is a JVM application, and airflow-adaptive runs PySpark scripts only: use SparkSubmitOperator, or "

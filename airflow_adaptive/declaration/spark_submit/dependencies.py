@@ -141,7 +141,7 @@ class Dependencies:
         yield from self._violations_of_patterns()
         for path in (*self.local_files, *self.local_py_files):
             if PATTERN not in path.name and not _STAGED_NAME.fullmatch(path.name):
-                yield f"rename {str(path)!r}: the name of a staged file may contain letters, digits and the characters . _ - + = @ only"
+                yield _unstageable(str(path))
 
     def _violations_of_patterns(self) -> Iterator[str]:
         for name in WITH_PATTERNS:
@@ -166,6 +166,16 @@ def is_uri(item: str) -> bool:
 def local_path(item: str) -> Path:
     """Return the path of an item where Airflow runs."""
     return Path(_without_alias(item).removeprefix("file:").removeprefix("//localhost"))
+
+
+def require_staged_name(path: str, name: str) -> None:
+    """Reject a name of a staged file that Spark would not find in its lists and URIs. Raises `ValueError`."""
+    if not _STAGED_NAME.fullmatch(name):
+        raise ValueError(_unstageable(path))
+
+
+def _unstageable(path: str) -> str:
+    return f"rename {path!r}: the name of a staged file may contain letters, digits and the characters . _ - + = @ only"
 
 
 def _expanded(item: str) -> list[str]:

@@ -6,8 +6,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-_LINE = re.compile(r"(?P<name>(?:\\.|[^\\\s=:])+)\s*[=:]?\s*(?P<value>.*)", re.DOTALL)
+_LINE = re.compile(r"(?P<name>(?:\\.|[^\\ \t\f=:])+)[ \t\f]*[=:]?[ \t\f]*(?P<value>.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_BLANKS = "".join(map(chr, range(33)))
+"""Characters that `String.trim` removes."""
+
 _LETTERS = {"n": "\n", "r": "\r", "t": "\t", "f": "\f"}
 
 
@@ -26,15 +29,15 @@ def read_properties(file: str | None) -> dict[str, str]:
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"properties_file {file!r} cannot be read where Airflow runs ({error})") from error
     found = (_LINE.fullmatch(line) for line in _lines(text))
-    pairs = {_unescaped(line["name"]): _unescaped(line["value"]).strip() for line in found if line}
+    pairs = {_unescaped(line["name"]): _unescaped(line["value"]).strip(_BLANKS) for line in found if line}
     return {name: value for name, value in pairs.items() if name.startswith("spark.")}
 
 
 def _lines(text: str) -> Iterator[str]:
     """Yield lines without comments. A line that ends with a backslash continues on the next line."""
     pending = ""
-    for line in text.splitlines():
-        stripped = line.lstrip()
+    for line in re.split(r"\r\n|\r|\n", text):  # Java knows no other line separators.
+        stripped = line.lstrip(" \t\f")
         if not pending and stripped.startswith(("#", "!")):
             continue
         pending += stripped

@@ -203,14 +203,15 @@ def parse_expiry(duration: str | None, until: str | None, now: datetime) -> date
     """
     if duration is not None and until is not None:
         raise ValueError("A duration and an expiry are given: use one of the two.")
-    if duration is not None:
-        return now + positive(duration)
-    if until is None:
+    if until is None and duration is None:
         return None
-    expires_at = _parse_time(until)
+    try:
+        expires_at = now + positive(duration) if until is None else _parse_time(until).astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError(f"{_quoted(until or duration)} is beyond the years 1 to 9999: use an earlier time.") from error
     if expires_at <= now:
         raise ValueError(f"{_quoted(until)} is in the past: use a time in the future.")
-    return expires_at.astimezone(UTC)
+    return expires_at
 
 
 def _parse_time(text: str) -> datetime:

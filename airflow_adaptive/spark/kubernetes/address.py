@@ -181,7 +181,7 @@ def _millicores(value: object) -> int | None:
         cores = float(str(value))
     except ValueError:
         cores = 0.0
-    if not 0.0 < cores < float("inf"):
+    if not 0.0 < cores * 1000 < float("inf"):
         raise AddressError(f"max-cores {value!r} is not a number of cores above 0")
     return round(cores * 1000)
 

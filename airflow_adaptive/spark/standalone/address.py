@@ -124,8 +124,13 @@ class ClusterAddress:
         return frozenset(self.masters)
 
     def tls(self) -> ssl.SSLContext | bool:
-        """Return the `verify` argument of httpx."""
-        return ssl.create_default_context(cafile=self.verify) if isinstance(self.verify, str) else self.verify
+        """Return the `verify` argument of httpx. Raises `AddressError` for a name that no file can have, and `OSError`."""
+        if not isinstance(self.verify, str):
+            return self.verify
+        try:
+            return ssl.create_default_context(cafile=self.verify)
+        except ValueError as error:
+            raise AddressError(f"verify {self.verify!r} is not the path of a file of authorities ({error})") from error
 
 
 def parse_address(host: str | None, port: int | None, password: str | None, extra: Mapping[str, Any]) -> ClusterAddress:

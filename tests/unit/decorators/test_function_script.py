@@ -236,3 +236,8 @@ def test_arguments_become_literals(load: Load) -> None:
     text = script.text({"it": [None, True, 1.5, 'quote"', (1,)]})
     assert "{'it': [None, True, 1.5, 'quote\"', [1]]}" in text
     ast.parse(text)
+
+
+def test_name_of_the_file_is_ascii(load: Load) -> None:
+    names = [FunctionScript.of(load(f"def {it}(spark, parallelism): ...", it)).file_name for it in ("build", "flüge")]
+    assert names == ["build_job.py", "function_job.py"]

@@ -156,6 +156,20 @@ def test_none_is_refused_without_templates_as_well(make):
         staged(make(application_args=[None]))
 
 
+@pytest.mark.parametrize(
+    "changes", [{"application_args": ["a\x00b"]}, {"env_vars": {"A\x00": "1"}}, {"conf": {"spark.a": "\ud800"}}]
+)
+def test_characters_that_no_process_can_receive_are_refused(make, changes):
+    with pytest.raises(ValueError, match="contains a character that no process can receive"):
+        staged(make(**changes))
+
+
+@pytest.mark.parametrize("text", ["-" * 100_000 + "1", "[" * 300, "9" * 5000, "1+1j", "{1: 2}", "10**10**10"])
+def test_text_that_is_no_number_is_one_error(make, text):
+    with pytest.raises(ValueError, match="parallelism"):
+        staged(make(parallelism=text))
+
+
 def test_unknown_name_in_a_native_template_is_an_error(native):
     with pytest.raises(UndefinedError, match="'unknown' is undefined"):
         native(application_args=["{{ unknown }}"])

@@ -34,6 +34,7 @@ def test_timeout_that_is_not_positive_is_refused(value: object) -> None:
 
 def test_values_become_texts() -> None:
     assert (read_timeout("2.5"), read_texts("conf", {"spark.a": 1})) == (2.5, {"spark.a": "1"})
+    assert read_texts("conf", "spark.a=1\u20282\nspark.b=3") == {"spark.a": "1\u20282", "spark.b": "3"}
 
 
 def test_values_that_are_not_an_object_are_refused_and_not_repeated() -> None:

@@ -118,6 +118,14 @@ def test_policy_from_mappings_equals_the_policy_from_objects() -> None:
         ),
         ({"holidays": failing_holidays}, "the holidays: failing_holidays returned no dates: KeyError: 'calendar'"),
         ({"look_ahead": {"most": "5 min"}}, "look_ahead {'most': '5 min'} must be a LookAhead, or None"),
+        ({"windows": None}, "windows None must be a list"),
+        ({"windows": 1.5}, "windows 1.5 must be a list"),
+        ({"windows": "day"}, "windows 'day' must be a list"),
+        ({"excluded": True}, "excluded True must be a list"),
+        (
+            {"windows": [{"name": ["day"], "parallelism": 1, "start": "08:00", "end": "09:00"}]},
+            "window ['day']: the name ['day'] must be a text that is not empty",
+        ),
         ({"repeated": "third"}, "repeated 'third' must be one of 'first', 'second'"),
     ],
 )

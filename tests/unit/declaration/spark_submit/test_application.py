@@ -27,3 +27,12 @@ def test_jvm_application_is_refused(application: str) -> None:
         ValueError, match="is a JVM application, and airflow-adaptive runs PySpark scripts only: use SparkS"
     ):
         check_script(application)
+
+
+@pytest.mark.parametrize(
+    "name", ["a,b.py", "my job.py", "job#1.py", "100%.py", "job'.py", "ü.py", "a\nb.py", "a\u2028b.py"]
+)
+@pytest.mark.parametrize("folder", ["/opt", "s3://bucket"])
+def test_name_that_spark_would_not_find_is_refused(folder: str, name: str) -> None:
+    with pytest.raises(ValueError, match=r"rename .*: the name of a staged file may contain letters"):
+        check_script(f"{folder}/{name}")

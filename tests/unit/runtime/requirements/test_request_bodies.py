@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from airflow_adaptive.runtime.requirements.control_requests import encode_requir
 from airflow_adaptive.runtime.requirements.request_bodies import (
     NotRescalableError,
     accept_body,
+    parse_expiry,
     parse_json,
     require_rescalable,
     unique_fields,
@@ -119,3 +121,17 @@ def test_check_for_duplicate_fields_is_linear():
     with pytest.raises(ValueError, match='"vertex-1999" occurs twice'):
         unique_fields([(name, 1) for name in [*names, names[-1]]])
     assert hashes <= 10 * len(names)
+
+
+@pytest.mark.parametrize(
+    ("duration", "until"),
+    [
+        ("36500 d", None),
+        ("3153600000", None),
+        (None, "9999-12-31T23:59:59.999999-14:00"),
+        (None, "0001-01-01T00:00:00+14:00"),
+    ],
+)
+def test_expiry_at_the_end_of_the_calendar_is_one_error(duration: str | None, until: str | None) -> None:
+    with pytest.raises(ValueError, match=f"{duration or until}.* is beyond the years 1 to 9999".replace("+", r"\+")):
+        parse_expiry(duration, until, datetime(9990, 1, 1, tzinfo=UTC))

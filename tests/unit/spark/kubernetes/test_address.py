@@ -73,6 +73,8 @@ def test_connection_without_extras_has_defaults() -> None:
         ("namespace", 7),
         ("max-cores", "many"),
         ("max-cores", 0),
+        ("max-cores", 1e308),
+        ("max-memory", "9" * 5000),
         ("max-memory", "3"),
         ("max-memory", "0g"),
         ("node-autoscaling", "yes"),

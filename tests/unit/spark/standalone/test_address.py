@@ -163,3 +163,9 @@ def test_secret_on_a_command_line_is_refused(role: str) -> None:
     with pytest.raises(AddressError, match=f"{name} contains a secret") as refusal:
         parse(conf={name: "-Djavax.net.ssl.trustStorePassword=hush"})
     assert "hush" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", ["\x00", "\ud800"])
+def test_verify_that_no_file_can_have_as_its_name_is_refused(name: str) -> None:
+    with pytest.raises(AddressError, match="verify .* is not the path of a file of authorities"):
+        parse(verify=name).tls()

@@ -48,6 +48,8 @@ def test_same_bounds_until_another_time_are_a_change_and_until_the_same_are_none
         ({"until": "tomorrow"}, "is not a time: use ISO 8601"),
         ({"until": "2999-01-01T00:00:00"}, "has no time zone: add Z"),
         ({"until": "1999-01-01T00:00:00Z"}, "is in the past"),
+        ({"until": "9999-12-31T23:59:59.999999-14:00"}, "is beyond the years 1 to 9999: use an earlier time"),
+        ({"until": "0001-01-01T00:00:00+14:00"}, "is beyond the years 1 to 9999"),
     ],
 )
 def test_expiry_that_makes_no_sense_is_reported_and_nothing_is_changed(
