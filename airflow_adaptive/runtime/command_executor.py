@@ -21,7 +21,7 @@ from airflow_adaptive.runtime.directive import executors
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.allocator.slot_sharing import required_slots
 from airflow_adaptive.scheduler.commands import Command, KillDriver, SubmitDriver
-from airflow_adaptive.scheduler.events import DriverEnded, DriverSubmitted, Event
+from airflow_adaptive.scheduler.events import DriverEnded, DriverSubmitted, Event, SubmissionUnanswered
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 
@@ -70,6 +70,8 @@ async def execute(
                 )
     except ClusterUnreachableError as error:
         log.warning("The outcome of %s is unknown: %s", type(command).__name__, error)
+        if isinstance(command, SubmitDriver):
+            return [SubmissionUnanswered(at=now, epoch=command.epoch, reason=str(error))]
     return []
 
 

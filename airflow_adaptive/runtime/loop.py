@@ -14,6 +14,7 @@ import logging
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import partial
 
 from airflow_adaptive.job.protocol.documents import DriverStatus
 from airflow_adaptive.ports import (
@@ -57,8 +58,8 @@ from airflow_adaptive.runtime.requirements.sources import ResolvedRequirements
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.runtime.step_executor import StepExecutor
 from airflow_adaptive.scheduler import machine
-from airflow_adaptive.scheduler.events import CancelRequested, Event
-from airflow_adaptive.scheduler.state import Canceling, Finished, SchedulerState
+from airflow_adaptive.scheduler.events import CancelRequested, Event, TimerName
+from airflow_adaptive.scheduler.state import Canceling, Finished, SchedulerState, Timer
 from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
 
 log = logging.getLogger(__name__)
@@ -138,7 +139,8 @@ class Loop:
         self._limits = limits or RunLimits()
         self._phase = LoopPhase.CLAIMING
         reports = OnceLogger(log, logging.INFO)
-        self._ignored_overrides, self._outdated_requests = OnceLogger(log), OnceLogger(log)
+        self._ignored_overrides = OnceLogger(log)
+        self._outdated_requests: str | None = None
         self._shortages = ShortageReports()
         self._outage = DirectoryOutage(spec.options.job_directory_timeout)
         self._open_question = OpenQuestion()
@@ -234,7 +236,8 @@ class Loop:
                 observation = await self._observe_cluster(reported, requirements)
                 events = self._derive_events(observation, requirements)  # (4)
                 await self._take_events(events, observation)  # (5)
-                await self._steps.fire_timers(until=observed_at + poll_interval)  # (6)
+                explain = partial(self._explain_wait, observation)
+                await self._steps.fire_timers(until=observed_at + poll_interval, explain=explain)  # (6)
                 self._file_polling.end_cycle(self.state, events)
             await self._publisher.publish(self.state)  # (7)
             self._end_outage()
@@ -288,8 +291,16 @@ class Loop:
         self._heartbeat.update(self.state, None, self._now())
         control_requests = await self._ports.store.control_requests()
         self._ignored_overrides.report(ignored_overrides(self.state, control_requests))
-        self._outdated_requests.report(outdated_requests(control_requests))
+        self._report_outage_of_airflow(outdated_requests(control_requests))
         return JobObservation(status=self._driver_status(), status_read_at=read_at, control_requests=control_requests)
+
+    def _report_outage_of_airflow(self, outage: str | None) -> None:
+        """Report the beginning and the end of an outage once."""
+        if outage != self._outdated_requests:
+            text = outage or "Airflow answers again: the job follows the newest control requests"
+            log.warning("%s", text)
+            self._journal.add_log_entry(Reason(ReasonCode.AIRFLOW_UNAVAILABLE, text))
+            self._outdated_requests = outage
 
     def _driver_status(self) -> DriverStatus | None:
         """The newest status of the driver of the current epoch."""
@@ -303,7 +314,7 @@ class Loop:
         wanted = with_requirements(self.state, requirements)
         demand = slot_demand(self._spec, wanted, self._now(), may_probe=self._probe.offered)
         max_age = self._spec.options.poll_interval
-        observation = await self._observer.observe_cluster(reported, demand, self.state.driver, max_age)
+        observation = await self._observer.observe_cluster(reported, demand, self.state.driver, max_age, self._now())
         if observation.is_driver_over:
             await self._observer.read_last_status()
             observation = replace(observation, status=self._driver_status())
@@ -351,6 +362,12 @@ class Loop:
             self._steps.observe_limits(observation.share.shortage)
             self._report(self._shortages.reason(observation.share.shortage, self.state.available_slots))
 
+    async def _explain_wait(self, observation: JobObservation, timer: Timer) -> str:
+        """Return why the slots of a plan have not come or come back, or why the driver has not activated it; "" if that is unknown."""
+        # A deadline without a wait has a cause that the scheduler knows: the slots are lost.
+        has_waited = timer.name in (TimerName.DEPLOY, TimerName.LOCAL_RECOVERY) and timer.due > self._entered_at
+        return await self._diagnosis.explain_wait(self.state, observation) if has_waited else ""
+
     def _report(self, *reasons: Reason | None) -> None:
         for reason in filter(None, reasons):
             log.info("%s", reason.text)
@@ -388,6 +405,11 @@ class Loop:
                 await self._ports.cluster.clean_up(self._spec.graph.job)
             except ClusterUnreachableError as error:
                 log.warning("The objects of job %s remain on the cluster: %s", self._spec.graph.job, error)
+
+    @property
+    def _entered_at(self) -> datetime:
+        """When the job entered its state."""
+        return getattr(self.state.current, "since", self._now())
 
     def _is_reached(self, at: datetime | None) -> bool:
         return at is not None and at <= self._ports.clock.now()

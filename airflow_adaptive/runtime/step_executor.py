@@ -27,7 +27,7 @@ from airflow_adaptive.scheduler.config.parsing import MINIMAL_INCREASE
 from airflow_adaptive.scheduler.errors import ScaleUpControllerError
 from airflow_adaptive.scheduler.events import Event, TimerFired
 from airflow_adaptive.scheduler.policies.jitter import jitter
-from airflow_adaptive.scheduler.state import Deploying, Executing, Restarting, SchedulerState
+from airflow_adaptive.scheduler.state import Deploying, Executing, Restarting, SchedulerState, Timer
 from airflow_adaptive.scheduler.state_transitions.steps import Step
 from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
 
@@ -35,6 +35,14 @@ log = logging.getLogger(__name__)
 
 Publish = Callable[[SchedulerState], Awaitable[None]]
 """Publishes a state that the job has just entered."""
+
+
+Explain = Callable[[Timer], Awaitable[str]]
+"""Returns why the job has missed a deadline, "" if that is unknown."""
+
+
+async def _without_explanation(_: Timer) -> str:
+    return ""
 
 
 class StepExecutor:
@@ -139,15 +147,18 @@ class StepExecutor:
             step = machine.step(replace(self._state, options=options), event)
             return replace(step, state=replace(step.state, options=self._state.options))
 
-    async def fire_timers(self, until: datetime) -> None:
+    async def fire_timers(self, until: datetime, explain: Explain = _without_explanation) -> None:
         """Fire the timers that are due, one at a time, because each may change the next one. Raises as `take`.
 
         Args:
             until: timers that are due later wait for the next observation. If this cycle took long, or if the process was
                 frozen, the next observation may show that the event happened for which the timer is the deadline.
+            explain: returns why the job has missed a deadline.
         """
         while not self._is_deferred and (due := machine.timers(self._state)) and due[0].due <= min(self._now(), until):
-            await self.take([TimerFired(at=self._now(), timer=due[0].name, version=self._state.version)])
+            timer, version = due[0].name, self._state.version
+            explanation = await explain(due[0])
+            await self.take([TimerFired(at=self._now(), timer=timer, version=version, explanation=explanation)])
 
     async def _persist_and_execute(self, step: Step) -> list[Event]:
         """Persist the step, then execute its commands; returns the events that follow from the commands."""

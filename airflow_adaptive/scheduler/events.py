@@ -106,10 +106,15 @@ class JobRedeployed(TimedEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimerFired(TimedEvent):
-    """A deadline of `machine.timers` has passed. The event is outdated if the state has another version by now."""
+    """A deadline of `machine.timers` has passed. The event is outdated if the state has another version by now.
+
+    Attributes:
+        explanation: why the job has missed the deadline, as far as the cluster and the driver report it, human-readable; "" if unknown.
+    """
 
     timer: TimerName
     version: int
+    explanation: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,14 +132,27 @@ class DriverSubmitted(DriverEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SubmissionUnanswered(DriverEvent):
+    """The cluster did not answer the submission of the driver of this epoch, so the driver may exist.
+
+    Attributes:
+        reason: the error of the request, and its remedy.
+    """
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DriverEnded(DriverEvent):
     """The driver of this epoch does not run, which the cluster manager has confirmed, or its lease has run out.
 
     Attributes:
         failure: reason of the end, used if the scheduler did not request the end.
+        in_order: whether the driver has stopped its queries before its end, or had none any more.
     """
 
     failure: Failure
+    in_order: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,6 +243,7 @@ Event = (
     | JobRedeployed
     | TimerFired
     | DriverSubmitted
+    | SubmissionUnanswered
     | DriverEnded
     | DriverHeartbeatTimedOut
     | PlanActivated

@@ -38,6 +38,7 @@ from airflow_adaptive.scheduler.events import (
     PlanActivated,
     RequirementsChanged,
     SlotsChanged,
+    SubmissionUnanswered,
     TimerFired,
     TimerName,
 )
@@ -164,6 +165,9 @@ def _react(state: SchedulerState, event: Event) -> Step:
     match event:
         case DriverSubmitted():
             return steps.stay(known, event)
+        case SubmissionUnanswered(reason=reason):
+            text = f"whether the cluster accepted the driver is unknown: {reason}"
+            return steps.stay(known, event, Reason(ReasonCode.SUBMISSION_UNANSWERED, text))
         case SlotsChanged() if known == state:
             return steps.stay(state, event)
         case RequirementsChanged():
@@ -195,8 +199,10 @@ def _with_facts(state: SchedulerState, event: Event) -> SchedulerState:
         case SlotsChanged(offers=offers):
             return replace(state, offers=offers)
         case DriverSubmitted(submission_id=submission, application_id=application) if state.driver is not None:
-            driver = replace(state.driver, submission_id=submission, application_id=application)
+            driver = replace(state.driver, submission_id=submission, application_id=application, unanswered="")
             return replace(state, driver=driver, was_accepted=True)
+        case SubmissionUnanswered(reason=reason) if state.driver is not None:
+            return replace(state, driver=replace(state.driver, unanswered=reason))
         case DriverEnded():
             return replace(state, driver=None)
         case PlanActivated():

@@ -65,6 +65,7 @@ class Driver:
         vertices_read: vertices whose parallelism the script reads when it builds its queries; None while this is unknown.
         rejected: parallelism that the driver could not reach; the scheduler does not try it again until another plan is active.
         cannot_repartition: whether the driver has found that its state cannot be repartitioned.
+        unanswered: why the cluster did not answer the submission; "" if it answered.
     """
 
     epoch: int
@@ -75,6 +76,7 @@ class Driver:
     vertices_read: tuple[str, ...] | None = None
     rejected: Parallelism | None = None
     cannot_repartition: bool = False
+    unanswered: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,6 +210,8 @@ class Restarting:
         stopped_at: time when everything that must stop had stopped, None until then.
         stop_deadline: time when the scheduler kills a driver that has not stopped.
         previous_plan: plan that runs until the next plan is active, None if no plan runs.
+        killed: whether the driver was killed, because it did not stop in time.
+        lost: failure of a driver that ended by itself during a rescale, None otherwise.
     """
 
     since: datetime
@@ -219,6 +223,8 @@ class Restarting:
     stopped_at: datetime | None
     stop_deadline: datetime
     previous_plan: Plan | None = None
+    killed: bool = False
+    lost: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,14 @@ from airflow_adaptive.stores.airflow_metrics import AirflowMetrics
 from airflow_adaptive.stores.control_requests import ControlRequestReader
 from airflow_adaptive.stores.job_asset import job_asset, job_name
 from airflow_adaptive.stores.storable import storable
-from airflow_adaptive.stores.store_access import METRICS_INTERVAL, REQUEST_INTERVAL, BackgroundWriter, StoreAccess
+from airflow_adaptive.stores.store_access import (
+    AIRFLOW,
+    CHECK_AIRFLOW,
+    METRICS_INTERVAL,
+    REQUEST_INTERVAL,
+    BackgroundWriter,
+    StoreAccess,
+)
 from airflow_adaptive.stores.task_xcoms import TaskKey, xcoms
 
 log = logging.getLogger(__name__)
@@ -184,7 +191,10 @@ class AirflowJobStore:
         try:
             return await operation
         except Exception as error:  # noqa: BLE001  backends of XComs and state stores raise exceptions of any class
-            self._warnings.report(f"Airflow's stores cannot be used for {self._task}: {type(error).__name__}: {error}")
+            self._warnings.report(
+                f"{AIRFLOW} does not serve {self._task}: {CHECK_AIRFLOW}, with the newest known requests. Its state is published when they "
+                f"answer again: {type(error).__name__}: {error}"
+            )
             return None
 
     def _push(self, view: JobView, pushed: dict[str, Any], stored: dict[str, Any]) -> bool:

@@ -39,8 +39,15 @@ READ_TIMEOUT: Final = timedelta(seconds=30)
 WRITE_TIMEOUT: Final = timedelta(minutes=2)
 """Longest time of a write, which consists of up to 15 operations."""
 
+AIRFLOW: Final = "Airflow's API server, or the metadata database behind it,"
+"""Name in errors of what contains control requests, published states and XComs."""
+
+CHECK_AIRFLOW: Final = "check both. The job continues meanwhile"
+
 CONNECTION_STORE: Final = "the store of Airflow's connections"
 """Name of the store in errors."""
+
+CHECK_CONNECTIONS: Final = "check Airflow's API server, its metadata database and its secrets backend"
 
 
 class StoreAccess:
@@ -58,9 +65,9 @@ class StoreAccess:
         """Job -> identity of the newest write that may have overwritten newer values: a write that was abandoned before its end, or the last
         write of a loop that has ended."""
         self.change_markers = ChangeMarkers(self.read, clock, REQUEST_INTERVAL)
-        self._reads = StorageThreads(THREADS, "Airflow's store", StoreUnavailableError)
-        self._writes = StorageThreads(THREADS, "Airflow's store", StoreUnavailableError)
-        self._connections = StorageThreads(THREADS, CONNECTION_STORE, StoreUnavailableError)
+        self._reads = StorageThreads(THREADS, AIRFLOW, StoreUnavailableError, CHECK_AIRFLOW)
+        self._writes = StorageThreads(THREADS, AIRFLOW, StoreUnavailableError, CHECK_AIRFLOW)
+        self._connections = StorageThreads(THREADS, CONNECTION_STORE, StoreUnavailableError, CHECK_CONNECTIONS)
 
     @property
     def is_busy(self) -> bool:

@@ -62,6 +62,7 @@ class StorageThreads:
         threads: int = THREADS,
         storage: str = "the storage of the job directory",
         error: type[PortError] = JobDirectoryError,
+        remedy: str = NO_ANSWER,
     ) -> None:
         """Start no thread before the first call.
 
@@ -69,8 +70,10 @@ class StorageThreads:
             threads: maximum number of threads, including threads with an abandoned call that are not replaced.
             storage: name of the storage, for errors.
             error: class of the errors for a storage that does not answer.
+            remedy: what a user does if the storage does not answer.
         """
         self._storage = storage
+        self._remedy = remedy
         self._error = error
         self._free = threads
         self._idle = 0
@@ -109,7 +112,7 @@ class StorageThreads:
         """
         overdue = list(self._overdue.values()).count(part) if part else 0
         if overdue >= MOST_OVERDUE_PER_PART:
-            raise self._error(f"{self._storage} has not answered calls for {part!r} since a timeout: {NO_ANSWER}")
+            raise self._error(f"{self._storage} has not answered calls for {part!r} since a timeout: {self._remedy}")
         with self._check(has_overdue=bool(overdue)):
             await self._admit(self._urgent if urgent else self._background, timeout_s)
             handovers, answer = self._handovers, self._start(work)
@@ -127,7 +130,7 @@ class StorageThreads:
             yield
             return
         if has_overdue in self._checks or not self._free:
-            raise self._error(f"{self._storage} has not answered since a timeout: {NO_ANSWER}")
+            raise self._error(f"{self._storage} has not answered since a timeout: {self._remedy}")
         self._checks.add(has_overdue)
         try:
             yield
@@ -230,7 +233,7 @@ class StorageThreads:
         return self._timeout(timeout_s)
 
     def _timeout(self, timeout_s: float) -> PortError:
-        return self._error(f"{self._storage} did not answer within {timeout_s:g} s: {NO_ANSWER}")
+        return self._error(f"{self._storage} did not answer within {timeout_s:g} s: {self._remedy}")
 
     def _waiting(self) -> Iterator[asyncio.Future[None]]:
         """Return the calls that wait for a thread, urgent calls mostly first; a canceled call does not wait any more."""

@@ -35,6 +35,9 @@ LEASE_MARGIN = timedelta(seconds=10)
 The watchdog of the driver (`job.control.watchdog`) kills the Python process and the JVM within 6 s.
 """
 
+GRACE_PERIOD = timedelta(seconds=3)
+"""Longer than a running driver needs to write its next status (`job.protocol.conf.DriverSettings.heartbeat_interval_s`)."""
+
 MOST_MS = 1e12
 """Longest credible duration: a longer one (thirty years) is a wrong measurement."""
 
@@ -115,17 +118,43 @@ def _process_events(
     epoch, options = state.epoch, state.options
     elapsed = _time_without_heartbeat(state, observation, heartbeat)
     if observation.is_driver_over:
-        yield events.DriverEnded(at=now, epoch=epoch, failure=_end_of_driver(state, observation))
+        failure, in_order = _end_of_driver(state, observation), _has_stopped(observation)
+        yield events.DriverEnded(at=now, epoch=epoch, failure=failure, in_order=in_order)
     elif elapsed >= options.driver_lease_timeout + LEASE_MARGIN and _is_unaccounted(observation.submission):
         message = f"the driver has written no status for {elapsed.total_seconds():g} s: its lease has expired"
-        failure = Failure(error_class=LEASE_OVER, message=message)
+        failure = Failure(error_class=LEASE_OVER, message=f"{message}{_known_cause(state, observation)}")
         # While the directive allows queries, a driver that starts late could still run one: the timeout stops the driver first.
         over = events.DriverHeartbeatTimedOut if action(state) is Action.RUN else events.DriverEnded
         yield over(at=now, epoch=epoch, failure=failure)
     elif elapsed >= options.driver_heartbeat_timeout and isinstance(state.current, Executing | RestartingLocally):
-        message = f"the driver has written no status for {elapsed.total_seconds():g} s"
+        message = (
+            f"the driver has written no status for {elapsed.total_seconds():g} s{_known_cause(state, observation)}"
+        )
         failure = Failure(error_class=DRIVER_HEARTBEAT_TIMEOUT, message=message)
         yield events.DriverHeartbeatTimedOut(at=now, epoch=epoch, failure=failure)
+
+
+def may_be_dead(state: SchedulerState, observation: JobObservation, heartbeat: DriverHeartbeat) -> bool:
+    """Return whether the cluster cannot account for the driver, and no later heartbeat has shown that the driver lives."""
+    since = observation.unaccounted_for
+    if since is None:
+        return False
+    return since < 2 * GRACE_PERIOD or _time_without_heartbeat(state, observation, heartbeat) >= GRACE_PERIOD
+
+
+def _has_stopped(observation: JobObservation) -> bool:
+    """Return whether the driver had stopped its queries before its end."""
+    status, submission = observation.status, observation.submission
+    is_clean = submission is not None and submission.state is SubmissionState.FINISHED
+    return is_clean or (status is not None and status.state in (DriverState.STOPPED, DriverState.FINISHED))
+
+
+def _known_cause(state: SchedulerState, observation: JobObservation) -> str:
+    """Return what is known about the cause of a missing status, as the end of a text; "" if nothing is known."""
+    unanswered = "" if state.driver is None else state.driver.unanswered
+    if unanswered and observation.status is None:
+        return f"; whether the cluster accepted the driver is unknown: {unanswered}"
+    return f"; {observation.trouble}" if observation.trouble else ""
 
 
 def _time_without_heartbeat(

@@ -17,11 +17,13 @@ from airflow_adaptive.job.protocol.documents import DriverState, FailureReport
 from airflow_adaptive.job.protocol.failures import (
     BUILD_FUNCTION_ERROR,
     ChainedError,
-    last_python_error,
+    jvm_errors,
+    python_errors,
     redact,
     report_chain,
+    shortened,
 )
-from airflow_adaptive.ports import ClusterClient, DriverLog
+from airflow_adaptive.ports import ClusterClient, DriverLog, SubmissionState
 from airflow_adaptive.runtime.observation.driver_events import DRIVER_HEARTBEAT_TIMEOUT, DRIVER_LOST, LEASE_OVER
 from airflow_adaptive.runtime.observation.job_observation import JobObservation
 from airflow_adaptive.runtime.spec import RUNTIME_ZIP
@@ -59,8 +61,6 @@ UNEXPLAINED = (DRIVER_LOST, DRIVER_HEARTBEAT_TIMEOUT, LEASE_OVER)
 UNCAUGHT = re.compile(r'^Exception in thread "main" (.*(?:\n(?:\t|Caused by: ).*)*)', re.MULTILINE)
 """The line with which a JVM ends, with the frames and causes that follow."""
 
-JVM_ERROR = re.compile(r"^(?:Caused by: )?([\w.$]+)(?:: (.*))?$", re.MULTILINE)
-
 OUT_OF_MEMORY = re.compile(r"\b(java\.lang\.OutOfMemoryError)(?:: (.*))?")
 
 APPLICATION_REMOVED = "APPLICATION_REMOVED"
@@ -82,6 +82,14 @@ BOILERPLATE = re.compile(
     r"\S+ \S+ (?:WARN|INFO|DEBUG|TRACE) |Caused by: "
 )
 """Lines of a driver's stderr that never contain the cause; some are parts of plans, and of progress as JSON."""
+
+LOG_ENTRY = re.compile(r"^(?=\S+ \S+ (?:FATAL|ERROR|WARN|INFO|DEBUG|TRACE) )", re.MULTILINE)
+"""Beginning of an entry of Spark's log; a stack trace may follow the first line of an entry."""
+
+LOGGED_PROBLEM = re.compile(r"\S+ \S+ (?:FATAL|ERROR|WARN) ")
+
+LOGGED_ERROR = re.compile(r"^\S+ \S+ (?:FATAL|ERROR) |has not accepted any resources")
+"""Entries that may explain why a driver has no executors, or runs no plan. Most warnings are harmless."""
 
 HINTS = (
     (
@@ -135,6 +143,20 @@ class DriverLogDiagnosis:
             return event
         return await self._explain(event, driver, observation)
 
+    async def explain_wait(self, state: SchedulerState, observation: JobObservation) -> str:
+        """Return why a driver has not activated its plan, or gets no executors, with the newest problem in its log; "" if unknown."""
+        driver, submission = state.driver, observation.submission
+        known = [observation.cluster_error or "", "" if submission is None else submission.message]
+        if submission is not None and submission.state is SubmissionState.SUBMITTED:
+            known.append("the driver still waits for its start")
+        elif driver is not None and driver.submission_id is not None:
+            written = await self._fetch(driver.submission_id)
+            problem = logged_problem(written.stderr)
+            if problem:
+                known.append(f"the driver's log: {problem}")
+            _log_lines(driver.submission_id, written)
+        return shortened("; ".join(redact(text) for text in known if text), MESSAGE_CHARACTERS)
+
     async def _explain(self, event: Failed, driver: str, observation: JobObservation) -> Event:
         # Each observation derives the same failure again until a step has handled the failure: read the log once.
         failure, diagnosed = event.failure, (driver, event.failure.error_class)
@@ -173,7 +195,7 @@ def explain(
         return _without_executors(failure, written.stderr)
     if failure.error_class in UNEXPLAINED:
         failure = _with_cause(failure, written, reported=reported)
-    return replace(failure, message=_advised(failure.message[:MESSAGE_CHARACTERS], worker, py_files))
+    return replace(failure, message=_advised(shortened(failure.message, MESSAGE_CHARACTERS), worker, py_files))
 
 
 def _without_executors(failure: Failure, stderr: str) -> Failure:
@@ -187,7 +209,9 @@ def _without_executors(failure: Failure, stderr: str) -> Failure:
     message = f"the master removed the application because no executor stayed alive; {last}"
     causes = (failure.error_class, *failure.causes)
     return Failure(
-        error_class=APPLICATION_REMOVED, message=_advised(message[:MESSAGE_CHARACTERS], worker), causes=causes
+        error_class=APPLICATION_REMOVED,
+        message=_advised(shortened(message, MESSAGE_CHARACTERS), worker),
+        causes=causes,
     )
 
 
@@ -218,21 +242,27 @@ def _with_cause(failure: Failure, written: DriverLog, *, reported: bool) -> Fail
 
 def _python_error(stdout: str) -> FailureReport | None:
     """Return the exception of the traceback at the end of the Python output."""
-    raised = last_python_error(stdout)
-    return None if raised is None else report_chain([raised])
+    raised = python_errors(stdout)
+    return report_chain(raised) if raised else None
 
 
 def _jvm_error(stderr: str) -> FailureReport | None:
     """Return the exception that ended the JVM, or its out-of-memory error."""
-    uncaught = [found[1] for found in UNCAUGHT.finditer(stderr)]
-    chain = [
-        ChainedError(name, message or "")
-        for block in uncaught[-1:]
-        for name, message in JVM_ERROR.findall(block)
-        if message
-    ]
-    chain = chain[:1] or [ChainedError(name, message or "") for name, message in OUT_OF_MEMORY.findall(stderr)][-1:]
-    return report_chain(chain) if chain else None
+    blocks = [found[1] for found in UNCAUGHT.finditer(stderr)]
+    uncaught = jvm_errors(blocks[-1])[1] if blocks else []
+    memory = [ChainedError(name, message or "") for name, message in OUT_OF_MEMORY.findall(stderr)][-1:]
+    return report_chain(uncaught or memory) if uncaught or memory else None
+
+
+def logged_problem(stderr: str) -> str:
+    """Return the newest exception that a running driver has logged, or else its newest error; "" without one."""
+    entries = [entry for entry in reversed(LOG_ENTRY.split(stderr)) if LOGGED_PROBLEM.match(entry)]
+    raised = next((errors for entry in entries if (errors := jvm_errors(entry)[1])), None)
+    if raised is not None:
+        report = report_chain(raised)
+        return f"{report.error_class}: {report.message}"
+    problems = [entry for entry in entries if LOGGED_ERROR.search(entry)]
+    return shortened(redact(" ".join(problems[0].split())), LINE_CHARACTERS) if problems else ""
 
 
 def _last_lines(stderr: str) -> str:
@@ -260,6 +290,10 @@ def _module_advice(module: str, py_files: Sequence[str]) -> str:
 
 def _log_output(driver: str, failure: Failure, written: DriverLog) -> None:
     log.warning("%s failed: %s", driver, failure.summary)
+    _log_lines(driver, written)
+
+
+def _log_lines(driver: str, written: DriverLog) -> None:
     for name, text, lines in (("stdout", written.stdout, STDOUT_LINES), ("stderr", written.stderr, STDERR_LINES)):
         for line in list(_readable(text))[-lines:]:
             log.warning("%s %s | %s", driver, name, line)

@@ -6,7 +6,7 @@ import logging
 from dataclasses import replace
 from datetime import timedelta
 
-from airflow_adaptive.job.protocol.failures import redact
+from airflow_adaptive.job.protocol.failures import redact, shortened
 from airflow_adaptive.ports import Clock, ClusterClient, ClusterUnreachableError, SubmissionState, SubmissionStatus
 from airflow_adaptive.scheduler.events import DriverEnded, Event
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
@@ -64,7 +64,7 @@ class DriverStart:
         if not submission.message:
             self._stuck = None if is_waiting else self._stuck
             return None
-        message = redact(submission.message)[:MESSAGE_CHARACTERS]
+        message = shortened(redact(submission.message), MESSAGE_CHARACTERS)
         if not submission.can_start and self._error is None and self._is_stuck(submission.state):
             await self._kill(driver, message)
         return self._reason(f"the driver waits: {message}" if is_waiting else message)

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from airflow_adaptive.ports import ControlRequests, DesiredState
 from airflow_adaptive.runtime.driver_heartbeat import DriverHeartbeat
-from airflow_adaptive.runtime.observation.driver_events import driver_events
+from airflow_adaptive.runtime.observation.driver_events import driver_events, may_be_dead
 from airflow_adaptive.runtime.observation.job_observation import JobObservation
 from airflow_adaptive.runtime.observation.slot_offers import slot_offers
 from airflow_adaptive.runtime.requirements.sources import THE_DAG, ResolvedRequirements
@@ -66,7 +66,7 @@ def derive_events(
         now: time of the events.
         executor: size of an executor.
     """
-    slots = list(_slot_events(state, observation, now, executor))
+    slots = list(_slot_events(state, observation, heartbeat, now, executor))
     driver = list(driver_events(state, observation, heartbeat, now))
     changed = None if requirements is None else requirements.event(state, now)
     if state.plan is None and changed is not None:
@@ -80,11 +80,17 @@ def derive_events(
 
 
 def _slot_events(
-    state: SchedulerState, observation: JobObservation, now: datetime, executor: ExecutorShape
+    state: SchedulerState,
+    observation: JobObservation,
+    heartbeat: DriverHeartbeat,
+    now: datetime,
+    executor: ExecutorShape,
 ) -> Iterator[Event]:
     has_driver = state.driver is not None and not observation.is_driver_over
-    # Without a driver status the slots that the driver holds are unknown, which is not the same as none.
-    is_unknown = has_driver and observation.status is None and state.held_slots > 0
+    # Without a driver status the slots that the driver holds are unknown, which is not the same as none. A driver that the cluster lost
+    # may be dead, and its slots follow from its end: they count only if the driver still reports.
+    is_lost = may_be_dead(state, observation, heartbeat)
+    is_unknown = has_driver and (observation.status is None or is_lost) and state.held_slots > 0
     if observation.cluster is None or is_unknown:
         return
     status = observation.status if has_driver else None
@@ -123,8 +129,8 @@ def outdated_requests(control_requests: ControlRequests) -> str | None:
     if control_requests.age <= MAX_REQUEST_AGE:
         return None
     return (
-        f"The control requests were not read for {MAX_REQUEST_AGE}, because Airflow's store does not answer. The job continues with "
-        "the requests that it knows."
+        f"the control requests were not read for {MAX_REQUEST_AGE}, because Airflow's API server, or the metadata database behind it, does "
+        "not answer: check both. The job continues with the requests that it knows, and publishes its state when they answer again"
     )
 
 

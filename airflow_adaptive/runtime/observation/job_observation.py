@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from airflow_adaptive.job.protocol.documents import DriverStatus
-from airflow_adaptive.ports import ClusterSnapshot, ControlRequests, SubmissionStatus
+from airflow_adaptive.ports import ClusterSnapshot, ControlRequests, SubmissionState, SubmissionStatus
 from airflow_adaptive.runtime.cluster.capacity_share import CapacityShare
 
 
@@ -21,6 +21,8 @@ class JobObservation:
         cluster: workers and grants.
         share: capacity share of the job, in addition to the executors that the job has.
         submission: state of the driver process.
+        cluster_error: why the cluster did not answer this poll, None if it did.
+        unaccounted_for: time for which the cluster has not known whether the driver process exists; None while it knows.
     """
 
     status: DriverStatus | None = None
@@ -29,6 +31,15 @@ class JobObservation:
     cluster: ClusterSnapshot | None = None
     share: CapacityShare = CapacityShare()
     submission: SubmissionStatus | None = None
+    cluster_error: str | None = None
+    unaccounted_for: timedelta | None = None
+
+    @property
+    def trouble(self) -> str:
+        """What the cluster reports about a driver that it cannot account for, or why it reports nothing; "" if nothing is known."""
+        if self.submission is not None and self.submission.state is SubmissionState.UNKNOWN:
+            return self.submission.message
+        return self.cluster_error or ""
 
     @property
     def is_driver_over(self) -> bool:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from airflow_adaptive.job.protocol.documents import DriverStatus
 from airflow_adaptive.ports import (
@@ -14,10 +14,12 @@ from airflow_adaptive.ports import (
     ClusterSnapshot,
     ClusterUnreachableError,
     JobDirectory,
+    SubmissionState,
     SubmissionStatus,
 )
 from airflow_adaptive.runtime.cluster.capacity_share import SlotDemand
 from airflow_adaptive.runtime.cluster.shared_cluster import Participant
+from airflow_adaptive.runtime.observation.driver_events import GRACE_PERIOD
 from airflow_adaptive.runtime.observation.file_polling import FilePolling
 from airflow_adaptive.runtime.observation.job_observation import JobObservation
 from airflow_adaptive.runtime.once_logger import OnceLogger
@@ -26,9 +28,6 @@ from airflow_adaptive.scheduler.state import Driver
 log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
-
-GRACE_PERIOD: Final = timedelta(seconds=3)
-"""Longer than a running driver needs to write its next status (`job.protocol.conf.DriverSettings.heartbeat_interval_s`)."""
 
 
 class Observer:
@@ -52,6 +51,8 @@ class Observer:
         self._readable_since: datetime | None = None
         self._status: DriverStatus | None = None
         self._last_error: str | None = None
+        self._unaccounted: tuple[str | None, datetime] | None = None
+        """Driver that the cluster cannot account for, and since when; None while it can."""
         self._errors = OnceLogger(log, logging.INFO)
 
     @property
@@ -100,7 +101,7 @@ class Observer:
         self._status = await self._directory.status() or self._status
 
     async def observe_cluster(
-        self, observation: JobObservation, demand: SlotDemand, driver: Driver | None, max_age: timedelta
+        self, observation: JobObservation, demand: SlotDemand, driver: Driver | None, max_age: timedelta, now: datetime
     ) -> JobObservation:
         """Add the cluster, the capacity share and the state of the driver process to an observation.
 
@@ -109,13 +110,27 @@ class Observer:
             demand: slots that the job demands.
             driver: driver of the job, None without one.
             max_age: greatest age of the shared cluster snapshot.
+            now: time of the poll.
         """
         self._last_error = None
         view = await self._answer(self._participant.observe(demand, max_age))
         submission = await self._submission(driver, None if view is None else view.cluster)
         self._errors.report(self._last_error)
-        observed = replace(observation, submission=submission)
+        unaccounted_for = self._unaccounted_for(driver, submission, now)
+        observed = replace(
+            observation, submission=submission, cluster_error=self._last_error, unaccounted_for=unaccounted_for
+        )
         return observed if view is None else replace(observed, cluster=view.cluster, share=view.share)
+
+    def _unaccounted_for(
+        self, driver: Driver | None, submission: SubmissionStatus | None, now: datetime
+    ) -> timedelta | None:
+        if driver is None or submission is None or submission.state is not SubmissionState.UNKNOWN:
+            self._unaccounted = None
+            return None
+        if self._unaccounted is None or self._unaccounted[0] != driver.submission_id:
+            self._unaccounted = driver.submission_id, now
+        return now - self._unaccounted[1]
 
     async def _submission(self, driver: Driver | None, cluster: ClusterSnapshot | None) -> SubmissionStatus | None:
         """Return the state of the driver process: a running driver appears in the shared snapshot; for any other driver, query the master."""

@@ -68,7 +68,9 @@ def _recorded(before: SchedulerState, event: Event, step: Step) -> tuple[Failure
 def _handled(current: Current) -> Failure | None:
     """Return the failure that the state handles."""
     match current:
-        case Restarting(failure=failure) | StopWithSavepoint(failure=failure):
+        case Restarting(failure=failure, lost=lost):
+            return failure or lost
+        case StopWithSavepoint(failure=failure):
             return failure
         case Failing(cause=cause) | Finished(cause=cause):
             return cause

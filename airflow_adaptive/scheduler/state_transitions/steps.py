@@ -13,6 +13,7 @@ from airflow_adaptive.scheduler.events import (
     PlanActivated,
     RequirementsChanged,
     SlotsChanged,
+    TimerFired,
 )
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.requirements import Parallelism
@@ -88,6 +89,11 @@ def enter(
         reason=reason.text,
     )
     return Step(state=entered, commands=commands, transition=transition, decision=_decision(state, event, reason))
+
+
+def explanation(event: TimerFired) -> str:
+    """Return why a deadline was missed, as the end of a text; "" if that is unknown."""
+    return f"; {event.explanation}" if event.explanation else ""
 
 
 def _decision(state: SchedulerState, event: Event, reason: Reason) -> Decision:

@@ -123,7 +123,7 @@ def _arrived_slots(state: SchedulerState, deploying: Deploying, event: TimerFire
     if _cannot_arrive(state, deploying):
         text = f"only {state.available_slots} of {plan.slots} slot(s) are left"
         return state.available_slots, Reason(ReasonCode.SLOTS_LOST, text)
-    text = f"only {state.held_slots} of {plan.slots} slot(s) arrived in {waited:g} s"
+    text = f"only {state.held_slots} of {plan.slots} slot(s) arrived in {waited:g} s{steps.explanation(event)}"
     return state.held_slots, Reason(ReasonCode.DEPLOY_TIMEOUT, text)
 
 
@@ -135,12 +135,12 @@ def _not_activated(
     target_parallelism = plan.parallelism if resource_checks.is_startable(state, plan.parallelism) else possible
     higher = None if deploying.previous_plan is None else _next_tier(deploying.tier)
     if target_parallelism is not None and higher is not None and higher <= state.options.highest_rescale_tier:
-        text = f"tier {deploying.tier.value} did not activate the plan in {waited:g} s: tier {higher.value} follows"
+        text = f"tier {deploying.tier.value} did not activate the plan in {waited:g} s{steps.explanation(event)}: tier {higher.value} follows"
         reason = Reason(ReasonCode.DEPLOY_TIMEOUT, text)
         return restart.plan_again(state, event, deploying, target_parallelism, reason, higher)
     failure = Failure(
         error_class=DEPLOY_TIMEOUT,
-        message=f"the plan was not active after {waited:g} s; {slots} slot(s) had arrived",
+        message=f"the plan was not active after {waited:g} s; {slots} slot(s) had arrived{steps.explanation(event)}",
     )
     return recovery.handle_failure(state, event, plan, failure, kill=True)
 

@@ -27,14 +27,11 @@ def on_event(state: SchedulerState, restarting: Restarting, event: Event) -> Ste
     """React to an event; further failures do not change the restart."""
     match event:
         case DriverEnded():
-            stopped = steps.with_current(
-                state, in_place=False, previous_plan=None, stopped_at=restarting.stopped_at or event.at
-            )
-            return steps.stay(stopped, event, Reason(ReasonCode.DRIVER_ENDED, "the driver has ended"))
+            return _driver_gone(state, restarting, event)
         case DriverHeartbeatTimedOut() if restarting.in_place:
             return _kill_silent_driver(state, event)
         case TimerFired(timer=TimerName.STOP):
-            return stop.kill_again(state, event)
+            return stop.kill_again(state, event, killed=True)
         case TimerFired():
             return _go_on(state, restarting, event)
         case JobCompleted():
@@ -56,9 +53,21 @@ def timers(_: SchedulerState, restarting: Restarting) -> tuple[Timer, ...]:
     return (Timer(name=TimerName.BACKOFF, due=restarting.stopped_at + restarting.backoff),)
 
 
+def _driver_gone(state: SchedulerState, restarting: Restarting, event: DriverEnded) -> Step:
+    """Wait for the backoff only. A driver that was to stop, and ended in another way, has failed, which does not change the restart."""
+    is_expected = event.in_order or restarting.killed or restarting.failure is not None
+    lost = None if is_expected else event.failure
+    stopped_at = restarting.stopped_at or event.at
+    stopped = steps.with_current(state, in_place=False, previous_plan=None, stopped_at=stopped_at, lost=lost)
+    text = "the driver has ended" if lost is None else f"the driver ended before it had stopped: {lost.summary}"
+    return steps.stay(stopped, event, Reason(ReasonCode.DRIVER_ENDED, text))
+
+
 def _kill_silent_driver(state: SchedulerState, event: DriverHeartbeatTimedOut) -> Step:
     deadline = event.at + state.options.stop_timeout
-    stopping = steps.with_current(state, in_place=False, previous_plan=None, stopped_at=None, stop_deadline=deadline)
+    stopping = steps.with_current(
+        state, in_place=False, previous_plan=None, stopped_at=None, stop_deadline=deadline, killed=True
+    )
     reason = Reason(
         ReasonCode.DRIVER_HEARTBEAT_TIMED_OUT, "the heartbeat of the driver timed out: the driver is killed"
     )
@@ -77,10 +86,15 @@ def _go_on(state: SchedulerState, restarting: Restarting, event: Event) -> Step:
         return start.go_to_executing(state, event, running, Reason(ReasonCode.TIER_NOT_ALLOWED, text))
     target_parallelism, possible = restarting.target_parallelism, resource_checks.possible_parallelism(state)
     if target_parallelism is not None and resource_checks.is_startable(state, target_parallelism):
-        reason = Reason(ReasonCode.SLOTS_AVAILABLE, "the slots of the rescale are available")
+        reason = _reason(restarting, ReasonCode.SLOTS_AVAILABLE, "the slots of the rescale are available")
         return start.go_to_deploying(state, event, target_parallelism, reason, restarting.previous_plan)
     if possible is not None and resource_checks.waiting_resources(state) is Resources.DESIRED:
-        reason = Reason(ReasonCode.SLOTS_AVAILABLE, "all desired slots are available")
+        reason = _reason(restarting, ReasonCode.SLOTS_AVAILABLE, "all desired slots are available")
         return start.go_to_deploying(state, event, possible, reason, restarting.previous_plan)
-    reason = Reason(ReasonCode.SLOTS_PENDING, "the restart waits for resources")
+    reason = _reason(restarting, ReasonCode.SLOTS_PENDING, "the restart waits for resources")
     return start.go_to_waiting_for_resources(state, event, reason, target_parallelism)
+
+
+def _reason(restarting: Restarting, code: ReasonCode, text: str) -> Reason:
+    """Return the reason to go on, with the failure of a driver that ended by itself: its slots are not lacking, but lost with it."""
+    return Reason(code, text if restarting.lost is None else f"{text}; the driver was lost: {restarting.lost.summary}")

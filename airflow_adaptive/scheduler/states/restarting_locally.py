@@ -40,12 +40,13 @@ def _cannot_recover(state: SchedulerState, recovering: RestartingLocally) -> boo
     return state.available_slots < recovering.plan.slots
 
 
-def _escalate(state: SchedulerState, recovering: RestartingLocally, event: Event) -> Step:
+def _escalate(state: SchedulerState, recovering: RestartingLocally, event: TimerFired) -> Step:
     plan, held = recovering.plan, state.held_slots
     if _cannot_recover(state, recovering):
         slots, code, why = state.available_slots, ReasonCode.SLOTS_LOST, "the lost slots cannot come back"
     else:
-        slots, code, why = held, ReasonCode.LOCAL_RECOVERY_TIMEOUT, "the lost slots did not come back in time"
+        slots, code = held, ReasonCode.LOCAL_RECOVERY_TIMEOUT
+        why = f"the lost slots did not come back in time{steps.explanation(event)}"
     possible = resource_checks.possible_parallelism(state, slots)
     if possible is None:
         text = f"{why}: {resource_checks.describe_shortage(state, slots)}"

@@ -233,6 +233,15 @@ class FakeCluster:
         """Kill the process of a driver. A message simulates a failed launch, for which the worker reports the reason."""
         self._end(submission_id, SubmissionState.FAILED, message)
 
+    def lose_driver(self, submission_id: str, message: str) -> None:
+        """Let the cluster manager lose a driver, for example because its node does not answer or its pod is being deleted."""
+        self._end(submission_id, SubmissionState.UNKNOWN, message)
+
+    def confirm_end(self, submission_id: str, message: str) -> None:
+        """Confirm the end of a driver that was lost."""
+        driver = self._drivers[submission_id]
+        driver.state, driver.message = SubmissionState.FAILED, message
+
     def forget_driver(self, submission_id: str) -> None:
         """Remove an ended driver, like a master with more than `spark.deploy.retainedDrivers` ended drivers."""
         del self._drivers[submission_id], self.submissions[submission_id]

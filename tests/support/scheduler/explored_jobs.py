@@ -237,6 +237,7 @@ def external_events(model: Model, place: Place) -> Iterator[Event]:
             at=now, requirements=dict.fromkeys(state.requirements, ParallelismRange(*bounds))
         )
     yield events.DriverSubmitted(at=now, epoch=epoch, submission_id="driver")
+    yield events.SubmissionUnanswered(at=now, epoch=epoch, reason="no answer")
     for failure in (TRANSIENT, HOPELESS):
         yield events.DriverEnded(at=now, epoch=epoch, failure=failure)
         yield events.DriverHeartbeatTimedOut(at=now, epoch=epoch, failure=failure)

@@ -23,6 +23,7 @@ from airflow_adaptive.scheduler.events import (
     RequirementsChanged,
     SavepointCompleted,
     SchedulingStarted,
+    SubmissionUnanswered,
     SuspendRequested,
     TimerFired,
     TimerName,
@@ -49,8 +50,10 @@ def events(job: Scenario) -> Iterator[Event]:
     for name in TimerName:
         yield TimerFired(at=now + timedelta(days=1), timer=name, version=job.state.version)
     yield DriverSubmitted(at=now, epoch=epoch, submission_id="driver-1")
+    yield SubmissionUnanswered(at=now, epoch=epoch, reason="no answer")
     for failure in (TRANSIENT, HOPELESS):
         yield DriverEnded(at=now, epoch=epoch, failure=failure)
+        yield DriverEnded(at=now, epoch=epoch, failure=failure, in_order=True)
         yield DriverHeartbeatTimedOut(at=now, epoch=epoch, failure=failure)
         yield QueryFailed(at=now, epoch=epoch, failure=failure)
     yield job.plan_activated()

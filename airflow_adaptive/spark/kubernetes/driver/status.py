@@ -52,6 +52,8 @@ WRONG_CONFIGURATION: Final = re.compile(
 MISSING_CLAIM: Final = re.compile(r'persistentvolumeclaim "[^"]*" not found')
 """Part of the reason for which a pod has no node."""
 
+NOT_CONFIRMED: Final = "its node has not confirmed the end of the driver"
+
 VOLUME_ADVICE: Final = "create what is missing, or correct the volumes of the pod template and of `conf`"
 
 
@@ -77,11 +79,11 @@ def _state(pod: Json, is_gone: bool, is_deleted: bool, is_killed: bool) -> tuple
     if terminated is not None:
         return _end(pod, terminated, is_killed)
     if is_deleted and not pod["spec"].get("nodeName"):
-        return SubmissionState.KILLED, "the pod was deleted before it had a node"
+        return SubmissionState.KILLED, f"{_described(pod, 'was deleted')} before it had a node"
     if is_gone:
-        return SubmissionState.UNKNOWN, "the pod was deleted, and its node has not confirmed the end of the driver"
+        return SubmissionState.UNKNOWN, f"{_described(pod, 'was deleted')}, and {NOT_CONFIRMED}"
     if pod["metadata"].get("deletionTimestamp"):
-        return SubmissionState.UNKNOWN, "the pod is being deleted"
+        return SubmissionState.UNKNOWN, _described(pod, "is being deleted")
     return _live_state(pod)
 
 
@@ -100,23 +102,32 @@ def _causes(pod: Json, terminated: Json) -> Iterator[str]:
     elif terminated.get("reason") not in (None, "Error"):
         yield str(terminated["reason"])
     if pod["metadata"].get("deletionTimestamp"):
-        yield "the pod was deleted"
-    texts = [
-        (pod["metadata"].get("annotations") or {}).get(EXIT_EXCEPTION),
-        terminated.get("message"),
-        pod["status"].get("message"),
-    ]
+        yield _described(pod, "was deleted")
+    elif _disruptions(pod):
+        yield _described(pod, "was ended")
+    texts = [(pod["metadata"].get("annotations") or {}).get(EXIT_EXCEPTION), terminated.get("message")]
     yield from (" ".join(str(text).split()) for text in texts if text)
+
+
+def _described(pod: Json, end: str) -> str:
+    """Return what became of a pod, with the cause that Kubernetes names: an eviction, a drain, a preemption, or a lost node."""
+    disruptions = _disruptions(pod)
+    return f"driver pod {pod['metadata']['name']} {end}{f' ({disruptions})' if disruptions else ''}"
+
+
+def _disruptions(pod: Json) -> str:
+    status = pod.get("status", {})
+    causes = [each for each in status.get("conditions") or () if each["type"] == "DisruptionTarget"]
+    texts = [_text(cause) for cause in (*causes, status)]
+    if is_node_lost(pod):
+        texts.append(f"its node {pod['spec'].get('nodeName')} is not ready")
+    return "; ".join(" ".join(text.split()) for text in dict.fromkeys(texts) if text)
 
 
 def _live_state(pod: Json) -> tuple[SubmissionState, str]:
     phase = pod.get("status", {}).get("phase")
     if phase not in ("Pending", "Running"):
-        reason = " ".join(str(pod["status"].get(field) or "") for field in ("reason", "message")).strip()
-        return (
-            SubmissionState.UNKNOWN,
-            f"the pod is {phase}, and its node has not confirmed the end of the driver: {reason}",
-        )
+        return SubmissionState.UNKNOWN, f"{_described(pod, f'is {phase}')}, and {NOT_CONFIRMED}"
     if "running" not in _container(pod):
         return SubmissionState.SUBMITTED, waiting_reason(pod)
     if is_node_lost(pod):
@@ -130,7 +141,7 @@ def is_node_lost(pod: Json) -> bool:
     The node controller then sets the condition Ready of the pod to False. The kubelet alone sets this condition only together with the
     condition ContainersReady, or for a readiness gate.
     """
-    conditions = {each["type"]: each["status"] for each in pod["status"].get("conditions") or ()}
+    conditions = {each["type"]: each["status"] for each in pod.get("status", {}).get("conditions") or ()}
     is_gated = bool(pod["spec"].get("readinessGates"))
     return conditions.get("Ready") == "False" and conditions.get("ContainersReady") == "True" and not is_gated
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -10,9 +10,10 @@ from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus
 from airflow_adaptive.ports import DriverSubmission, JobDirectoryError, SubmissionState, SubmissionStatus
 from airflow_adaptive.runtime.cluster.capacity_share import SlotDemand
 from airflow_adaptive.runtime.cluster.shared_cluster import Participant, SharedCluster
+from airflow_adaptive.runtime.observation.driver_events import GRACE_PERIOD
 from airflow_adaptive.runtime.observation.file_polling import FilePolling
 from airflow_adaptive.runtime.observation.job_observation import JobObservation
-from airflow_adaptive.runtime.observation.observer import GRACE_PERIOD, Observer
+from airflow_adaptive.runtime.observation.observer import Observer
 from airflow_adaptive.runtime.rate_limit import RateLimiter
 from airflow_adaptive.scheduler.state import Driver
 from airflow_adaptive.testing.fakes.cluster import FakeCluster
@@ -56,9 +57,9 @@ class Scene:
             submission_id=await self.cluster.submit(DriverSubmission(name="job", epoch=1, nonce="n", script="s.py")),
         )
 
-    async def observe(self, driver: Driver | None = None) -> JobObservation:
+    async def observe(self, driver: Driver | None = None, now: datetime = START) -> JobObservation:
         demand = SlotDemand(job="job", minimum=1, maximum=2)
-        return await self.observer.observe_cluster(JobObservation(), demand, driver, timedelta(0))
+        return await self.observer.observe_cluster(JobObservation(), demand, driver, timedelta(0), now)
 
 
 @pytest.fixture
@@ -164,3 +165,14 @@ async def test_driver_on_a_cluster_without_an_answer_is_queried_only_when_file_p
     scene.file_polling.is_due = True
     await scene.observe(driver)
     assert scene.queried == [driver.submission_id]
+
+
+async def test_time_counts_for_which_the_cluster_cannot_account_for_a_driver(scene: Scene) -> None:
+    driver = await scene.submit()
+    assert (await scene.observe(driver)).unaccounted_for is None
+    lost = Driver(epoch=1, submission_id="driver-lost")
+    assert (await scene.observe(lost)).unaccounted_for == timedelta(0)
+    assert (await scene.observe(lost, START + SECOND)).unaccounted_for == SECOND
+    other = Driver(epoch=2, submission_id="driver-other")
+    assert (await scene.observe(other, START + 2 * SECOND)).unaccounted_for == timedelta(0)
+    assert (await scene.observe(driver, START + 3 * SECOND)).unaccounted_for is None

@@ -20,6 +20,7 @@ from airflow_adaptive.runtime.observation.source_lag import SourceLag
 from airflow_adaptive.runtime.publishing.publisher import Publisher
 from airflow_adaptive.runtime.requirements.advice import PolicyAdvice
 from airflow_adaptive.runtime.requirements.sources import DECLARED
+from airflow_adaptive.scheduler.timeline import ReasonCode
 from airflow_adaptive.testing.fakes.job_store import FakeStore
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.simulation.one_job import Simulation
@@ -49,20 +50,24 @@ def test_job_runs_while_the_published_metrics_cannot_be_read(job: Simulation) ->
 
 
 def test_control_requests_that_are_too_old_are_reported_once(job: Simulation, caplog: pytest.LogCaptureFixture) -> None:
-    """The job runs, and Airflow's store does not answer any more after ten seconds."""
+    """The job runs, and Airflow does not answer after ten seconds, until it answers again."""
     began = job.clock.now()
 
     async def control_requests() -> ControlRequests:
-        age = job.clock.now() - began - timedelta(seconds=10)
+        age = timedelta(0) if job.clock.elapsed > 800 else job.clock.now() - began - timedelta(seconds=10)
         return replace(job.store.requests, age=max(age, timedelta(0)))
 
     job.store.control_requests = control_requests  # type: ignore[method-assign]
     with caplog.at_level(logging.WARNING):
         job.run(RunLimits(recycle_at=START + timedelta(seconds=900)))
-    assert [it for it in caplog.messages if it.startswith("The control requests were not read for 0:05:00")] == [
-        "The control requests were not read for 0:05:00, because Airflow's store does not answer. The job continues with "
-        "the requests that it knows."
+    texts = [
+        "the control requests were not read for 0:05:00, because Airflow's API server, or the metadata database behind it, does not answer: "
+        "check both. The job continues with the requests that it knows, and publishes its state when they answer again",
+        "Airflow answers again: the job follows the newest control requests",
     ]
+    assert [it for it in caplog.messages if it in texts] == texts
+    decisions = job.store.views[-1].history.decisions
+    assert [it.reason for it in decisions if it.reason_code is ReasonCode.AIRFLOW_UNAVAILABLE] == texts
 
 
 def test_advice_is_published_with_the_metrics_if_more_than_its_time_has_changed() -> None:

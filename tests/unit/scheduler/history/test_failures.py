@@ -49,7 +49,7 @@ def test_failure_is_remembered_with_what_followed():
         (Scenario().when(QueryFailed(at=START, epoch=0, failure=other())), "the job fails"),
         (Scenario(deploy_timeout=10).given_deploying(2).after(11), "restarting in 1 s"),
         (Scenario().given_executing(2).when_driver_silent(), "restarting in 1 s"),
-        (rescaling().when_driver_ended(), "the driver has ended"),
+        (rescaling().when_driver_ended(), "the driver ended before it had stopped"),
         (
             Scenario().given_executing(2).when_query_failed().after(2).when_driver_ended(other()),
             "DriverEnded ignored in the state WaitingForResources",

@@ -1,9 +1,16 @@
 """Deploying: until the plan is active on all its slots, or `deploy_timeout` ends."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 from airflow_adaptive.scheduler.commands import KillDriver, SubmitDriver
-from airflow_adaptive.scheduler.events import DriverSubmitted, PlanActivated
+from airflow_adaptive.scheduler.events import (
+    DriverSubmitted,
+    PlanActivated,
+    SubmissionUnanswered,
+    TimerFired,
+    TimerName,
+)
 from airflow_adaptive.scheduler.policies.failure_handling import SUBMISSION_REFUSED, Failure
 from airflow_adaptive.testing.scenario import HOPELESS, Scenario
 
@@ -204,3 +211,22 @@ def test_snapshot_of_a_running_job_that_does_not_contain_whether_a_driver_was_ac
     job = Scenario().given_executing(2)
     job.state = replace(job.state, was_accepted=False)
     job.when_driver_ended(REFUSED).then("Restarting")
+
+
+def test_failure_names_what_the_runtime_knows_about_a_missed_deadline():
+    job = Scenario(deploy_timeout=10).given_deploying(2)
+    job.now += timedelta(seconds=10)
+    timer = TimerFired(at=job.now, timer=TimerName.DEPLOY, version=job.state.version, explanation="no image")
+    job.apply_without_timers(timer).then("Restarting", KillDriver(epoch=1, submission_id=None, cause="TimerFired"))
+    assert job.state.failures[0].failure.message.endswith("0 slot(s) had arrived; no image")
+
+
+def test_submission_without_an_answer_is_a_fact_until_the_driver_is_known():
+    job = Scenario().given_deploying(2)
+    job.when(SubmissionUnanswered(at=job.now, epoch=1, reason="check rest-port"))
+    job.then("Deploying", reason="whether the cluster accepted the driver is unknown: check rest-port")
+    assert job.state.driver is not None
+    assert job.state.driver.unanswered == "check rest-port"
+    job.when(DriverSubmitted(at=job.now, epoch=1, submission_id="driver-1"))
+    assert job.state.driver.unanswered == ""
+    job.when_driver_ended().when(SubmissionUnanswered(at=job.now, epoch=1, reason="late")).then("Restarting")

@@ -5,6 +5,7 @@ from dataclasses import replace
 from airflow_adaptive.scheduler.commands import KillDriver, SubmitDriver
 from airflow_adaptive.scheduler.events import DriverEnded, DriverHeartbeatTimedOut
 from airflow_adaptive.scheduler.job_graph import JobGraph
+from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.state import Deploying, Restarting
@@ -223,3 +224,40 @@ def test_cancel_ends_at_once_when_the_driver_is_gone():
 def test_suspend_ends_at_once():
     job = Scenario().given_executing(2).when_query_failed().when_suspended()
     job.then("Finished", KillDriver(epoch=1, submission_id=None, cause="SuspendRequested")).then_outcome("SUSPENDED")
+
+
+# ---- a driver that ends by itself while it is to stop ---------------------------------------------------------------
+
+
+def stopping() -> Scenario:
+    """The job waits for the end of its driver, because it has too few slots."""
+    job = Scenario(lower=2, upper=2, below_lower_bound="wait").given_executing(2)
+    return job.when_slots(held=1).when_slots(held=0).after(0).then("Restarting")
+
+
+EVICTED = Failure(error_class="DRIVER_LOST", message="driver pod job-1 was deleted (evicted)")
+
+
+def test_driver_that_ends_by_itself_is_a_failure_in_the_history_and_in_the_next_transition():
+    job = stopping().when_driver_ended(EVICTED)
+    assert [record.failure for record in job.state.failures] == [EVICTED]
+    assert job.state.failures[0].decision == "the driver ended before it had stopped"
+    assert job.state.num_restarts == 1
+    job.then("WaitingForResources", reason=f"the restart waits for resources; the driver was lost: {EVICTED.summary}")
+
+
+def test_driver_that_stops_in_order_is_no_failure():
+    job = stopping()
+    job.when(DriverEnded(at=job.now, epoch=1, failure=EVICTED, in_order=True))
+    assert job.state.failures == ()
+    job.then("WaitingForResources", reason="the restart waits for resources")
+
+
+def test_driver_that_the_scheduler_kills_is_no_failure():
+    job = stopping().after(61).when_driver_ended(EVICTED)
+    assert job.state.failures == ()
+
+
+def test_rescale_goes_on_after_a_lost_driver_and_names_it():
+    job = rescaling().when_driver_ended(EVICTED)
+    assert any(EVICTED.summary in step.transition.reason for step in job.steps if step.transition is not None)

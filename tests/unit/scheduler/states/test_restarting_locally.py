@@ -1,8 +1,10 @@
 """RestartingLocally: recovered, hopeless, too late, below the minimum."""
 
+from datetime import timedelta
 from typing import Any
 
 from airflow_adaptive.scheduler.commands import KillDriver
+from airflow_adaptive.scheduler.events import TimerFired, TimerName
 from airflow_adaptive.testing.scenario import HOPELESS, Scenario
 
 
@@ -77,3 +79,11 @@ def test_desired_states_and_the_end_of_the_input_are_followed():
     recovering().when_canceled().then("Canceling")
     recovering().when_suspended().then("StopWithSavepoint")
     recovering().when_completed().then("Finished").then_outcome("FINISHED")
+
+
+def test_reason_names_what_the_runtime_knows_about_slots_that_do_not_come_back():
+    job = Scenario(local_recovery_timeout=10).given_executing(4).when_slots(held=2, free=2)
+    job.now += timedelta(seconds=10)
+    timer = TimerFired(at=job.now, timer=TimerName.LOCAL_RECOVERY, version=job.state.version, explanation="no image")
+    job.apply_without_timers(timer)
+    assert "the lost slots did not come back in time; no image: " in job.reason

@@ -57,7 +57,33 @@ def test_too_little_memory_is_named_with_its_fix():
 def test_a_deletion_by_others_is_named():
     metadata = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
     status = driver_status(pod(terminated(143, reason="Error"), metadata=metadata))
-    assert (status.state, status.message) == (SubmissionState.FAILED, "exit code 143: the pod was deleted")
+    assert (status.state, status.message) == (SubmissionState.FAILED, "exit code 143: driver pod p was deleted")
+
+
+EVICTION = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "evicting"}
+LOST = [{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "True"}]
+
+
+@pytest.mark.parametrize(
+    ("object_", "message"),
+    [
+        (
+            pod(terminated(143), metadata={"deletionTimestamp": "2026"}, conditions=[EVICTION]),
+            "exit code 143: driver pod p was deleted (EvictionByEvictionAPI: evicting)",
+        ),
+        (
+            pod(terminated(137), "Failed", reason="Evicted", message="The node was low\non memory."),
+            "exit code 137: driver pod p was ended (Evicted: The node was low on memory.)",
+        ),
+        (
+            pod(RUNNING, metadata={"deletionTimestamp": "2026"}, conditions=[*LOST, EVICTION]),
+            "driver pod p is being deleted (EvictionByEvictionAPI: evicting; its node node-1 is not ready)",
+        ),
+    ],
+    ids=["drained", "evicted by the kubelet", "on a lost node"],
+)
+def test_the_end_of_a_pod_names_the_disruption(object_: dict[str, Any], message: str):
+    assert driver_status(object_).message == message
 
 
 def test_a_terminated_container_proves_the_end_also_of_a_pod_that_is_gone():
@@ -67,8 +93,11 @@ def test_a_terminated_container_proves_the_end_also_of_a_pod_that_is_gone():
 @pytest.mark.parametrize(
     ("unproven", "message"),
     [
-        (pod(RUNNING, metadata={"deletionTimestamp": "2026"}), "the pod is being deleted"),
-        (pod(None, "Failed", reason="NodeLost", message="node is gone"), "NodeLost node is gone"),
+        (pod(RUNNING, metadata={"deletionTimestamp": "2026"}), "driver pod p is being deleted"),
+        (
+            pod(None, "Failed", reason="NodeLost", message="node is gone"),
+            "driver pod p is Failed (NodeLost: node is gone), and its node has not confirmed",
+        ),
         (pod(RUNNING, "Failed"), "has not confirmed the end"),
         (pod(None, "Succeeded"), "has not confirmed the end"),
         (pod(RUNNING, "Unknown"), "has not confirmed the end"),
@@ -84,7 +113,7 @@ def test_a_pod_that_is_gone_proves_nothing():
     status = driver_status(pod(RUNNING), is_gone=True, is_deleted=True)
     assert (status.state, status.message) == (
         SubmissionState.UNKNOWN,
-        "the pod was deleted, and its node has not confirmed the end of the driver",
+        "driver pod p was deleted, and its node has not confirmed the end of the driver",
     )
 
 

@@ -139,7 +139,7 @@ def test_a_storage_that_fails_is_a_reason_only_before_the_task_is_deferred(envir
     "error",
     [
         "SUBMISSION_REFUSED: access denied (401)",
-        "the store of Airflow's connections did not answer within 30 s: check that the storage is reachable",
+        "the store of Airflow's connections did not answer within 30 s: check Airflow's API server, its metadata database and its secrets backend",
     ],
 )
 def test_a_refusal_and_missing_connections_are_reasons_only_before_the_first_driver(environment, error, has_run):
