@@ -123,6 +123,38 @@ def falls_silent() -> str:
     return failed(simulation)
 
 
+def no_answer() -> str:
+    """The address of the REST server belongs to a server of another protocol, which closes the connection."""
+    simulation = Simulation(resource_stabilization_timeout="2 s", restart_strategy="none")
+    simulation.cluster.add_worker(cores=2, memory_mb=1024)
+    disconnected = httpx.RemoteProtocolError("Server disconnected without sending a response.")
+    simulation.cluster.submit = client(disconnected).submit  # type: ignore[method-assign]
+    return failed(simulation)
+
+
+def lost_node() -> str:
+    return failed(
+        with_driver(
+            lambda simulation, driver: simulation.cluster.lose_driver(
+                driver, "node n1 is not ready: the driver may still run"
+            )
+        )
+    )
+
+
+def refused_executors() -> str:
+    """The driver runs, and cannot create its executors."""
+    logged = (
+        "26/11/21 08:38:09 WARN ExecutorPodsSnapshotsStoreImpl: Exception when notifying snapshot subscriber.\n"
+        "io.fabric8.kubernetes.client.KubernetesClientException: Failure executing: POST at: https://h1/api/v1/namespaces/spark/pods. Message: "
+        'pods "departures-1-exec-1" is forbidden: violates PodSecurity "restricted:latest".\n'
+        "\tat io.fabric8.kubernetes.client.dsl.internal.OperationSupport.requestFailure(OperationSupport.java:660)\n"
+    )
+    simulation = with_driver(lambda simulation, driver: simulation.cluster.write(driver, stderr=logged))
+    simulation.drivers.hang, simulation.drivers.registers = False, 1000
+    return failed(simulation)
+
+
 def end_of(simulation: Simulation) -> dict[str, Any]:
     """The event by which the trigger tells how a job has ended."""
     loop = simulation.loop()

@@ -27,12 +27,15 @@ from tests.repository.error_situations import (
     failed,
     falls_silent,
     hanging_storage,
+    lost_node,
     missing_input,
+    no_answer,
     not_writable,
     other_master,
     other_sizes,
     query_before_the_job,
     refused,
+    refused_executors,
     relative_checkpoint,
     returned_nothing,
     returned_other_queries,
@@ -313,6 +316,21 @@ def in_the_driver() -> list[Row]:
             "driver that hangs",
             falls_silent(),
             "The scheduler kills and replaces the driver. If the error repeats, read the thread dump of the driver.",
+        ),
+        Row(
+            "submission without an answer, for example because `rest-port` is the port of the master URL",
+            no_answer(),
+            "Correct the connection. A driver may exist, so the job waits for the end of its lease before it submits another one.",
+        ),
+        Row(
+            "node or worker of the driver lost",
+            lost_node(),
+            "The scheduler waits for the end of the lease, and starts another driver. Repair the node.",
+        ),
+        Row(
+            "executors that do not arrive within `deploy_timeout`",
+            refused_executors(),
+            "Correct what the driver's log names, here the pod template of the executors. The job restarts with backoff.",
         ),
     ]
 

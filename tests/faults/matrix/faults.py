@@ -25,10 +25,12 @@ class Fault:
         name: as the table has it.
         strikes: context manager of the fault: entering it injects the fault, and leaving it ends the fault.
         there: whether there is something to break.
+        words: pattern of what names the fault in a failure record.
     """
 
     name: str
     strikes: Callable[[MatrixJob], AbstractContextManager[None]]
+    words: str
     there: Callable[[MatrixJob], bool] = lambda job: True
 
 
@@ -118,13 +120,23 @@ def directory_read_only(job: MatrixJob) -> Iterator[None]:
         job.last(SHORT_S)
 
 
-EXECUTOR = Fault(name="executor", strikes=executor_dies, there=lambda job: bool(job.executors()))
-WORKER_FAULT = Fault(name="worker", strikes=worker_dies)
-DRIVER_JVM = Fault(name="driver JVM", strikes=driver_jvm_dies, there=lambda job: bool(jvm(job)))
-DRIVER_PYTHON = Fault(name="driver Python", strikes=driver_python_dies, there=lambda job: bool(python(job)))
-MASTER = Fault(name="master", strikes=master_dies)
-LOOP = Fault(name="triggerer (loop's process)", strikes=loop_dies)
-FULL = Fault(name="job directory full", strikes=directory_full)
-READ_ONLY = Fault(name="job directory read-only", strikes=directory_read_only)
+LOST_EXECUTOR = (
+    r"ExecutorLostFailure|[Ll]ost executor|executor \S+ (?:was )?lost|Connection (?:refused|reset)|FetchFailed"
+)
+DRIVER_GONE = r"DRIVER_LOST: .*\(FAILED\)|DRIVER_HEARTBEAT_TIMEOUT|SPARK_CONTEXT_STOPPED"
+NO_MASTER = r"[Mm]aster|cluster does not answer"
+NOTHING = r"(?!)"
+"""A fault that no failure may follow."""
+
+EXECUTOR = Fault(name="executor", strikes=executor_dies, words=LOST_EXECUTOR, there=lambda job: bool(job.executors()))
+WORKER_FAULT = Fault(name="worker", strikes=worker_dies, words=LOST_EXECUTOR)
+DRIVER_JVM = Fault(name="driver JVM", strikes=driver_jvm_dies, words=DRIVER_GONE, there=lambda job: bool(jvm(job)))
+DRIVER_PYTHON = Fault(
+    name="driver Python", strikes=driver_python_dies, words=DRIVER_GONE, there=lambda job: bool(python(job))
+)
+MASTER = Fault(name="master", strikes=master_dies, words=NO_MASTER)
+LOOP = Fault(name="triggerer (loop's process)", strikes=loop_dies, words=NOTHING)
+FULL = Fault(name="job directory full", strikes=directory_full, words=r"No space left on device")
+READ_ONLY = Fault(name="job directory read-only", strikes=directory_read_only, words=r"Read-only file system")
 
 FAULTS = (EXECUTOR, WORKER_FAULT, DRIVER_JVM, DRIVER_PYTHON, MASTER, LOOP, FULL, READ_ONLY)

@@ -21,6 +21,7 @@ class Moment:
         seen: whether it is there.
         passes: whether it may be over within milliseconds: then the driver is frozen until the fault has struck.
         go_on: what ends the moment, or leads back from it, when the fault is over.
+        words: pattern of what names the failures that lead to the moment.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Moment:
     prepare: Callable[[MatrixJob], None] = lambda job: None
     passes: bool = False
     go_on: Callable[[MatrixJob], None] = lambda job: None
+    words: str = r"(?!)"
 
 
 def in_state(name: str) -> Callable[[MatrixJob], bool]:
@@ -120,7 +122,9 @@ TIER_3 = Moment(name="tier 3", lead=_change_conf, seen=leaves_its_driver, passes
 RESTARTING_LOCALLY = Moment(
     name="RestartingLocally", prepare=_run(distinct=2), lead=_lose_an_executor, seen=in_state("RestartingLocally")
 )
-BACKOFF = Moment(name="Restarting", lead=MatrixJob.poison, seen=backs_off, go_on=MatrixJob.cure)
+BACKOFF = Moment(
+    name="Restarting", lead=MatrixJob.poison, seen=backs_off, go_on=MatrixJob.cure, words=r"DIVIDE_BY_ZERO"
+)
 SUSPENDING = Moment(
     name="StopWithSavepoint",
     lead=lambda job: job.request_state("suspended"),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
 
 from tests.faults.harness.outcome import Outcome
 from tests.faults.matrix.cells import RUNS, Cell, cells_with, fault_of, moment_of
 from tests.faults.matrix.matrix_job import MatrixJob
+from tests.faults.matrix.reasons import unnamed_failures
 from tests.faults.matrix.strike import strike
 
 pytestmark = pytest.mark.timeout(900)
@@ -21,5 +23,7 @@ def name_of(cell: Cell) -> str:
 
 @pytest.mark.parametrize("cell", cells_with(RUNS), ids=name_of)
 def test_fault_at_a_moment(job: MatrixJob, record: Callable[[str, str, Outcome], None], cell: Cell) -> None:
-    strike(job, fault_of(cell), moment_of(cell))
+    fault, moment, began = fault_of(cell), moment_of(cell), datetime.now(UTC)
+    strike(job, fault, moment)
+    assert unnamed_failures(job, fault, moment, began) == []
     record(cell.fault, cell.moment, job.so_far())

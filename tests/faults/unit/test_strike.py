@@ -60,7 +60,7 @@ def struck(job: MatrixJob) -> Iterator[None]:
     fake.history.append("ended")
 
 
-FAULT = Fault(name="fault", strikes=struck)
+FAULT = Fault(name="fault", strikes=struck, words="")
 MOMENT = Moment(name="moment", lead=lead, seen=lambda job: cast(FakeJob, job).there)
 
 
