@@ -61,7 +61,7 @@ def submission_gets_no_answer(job: Simulation) -> None:
         finally:
             job.cluster.answers = True
 
-    job.cluster.create_driver = lose_answer  # type: ignore[method-assign, assignment]
+    job.cluster.create_driver = lose_answer  # type: ignore[method-assign]
     job.drivers.hang = True
 
 
@@ -69,7 +69,7 @@ def submission_is_refused(job: Simulation) -> None:
     async def refuse(submission: object) -> str:
         raise SubmissionRefusedError("the quota of the namespace is too small")
 
-    job.cluster.create_driver = refuse  # type: ignore[method-assign, assignment]
+    job.cluster.create_driver = refuse  # type: ignore[method-assign]
 
 
 def executors_are_refused(job: Simulation) -> None:
