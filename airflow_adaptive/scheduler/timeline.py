@@ -77,7 +77,7 @@ class ReasonCode(StrEnum):
     LOCAL_RECOVERY_TIMEOUT = "LOCAL_RECOVERY_TIMEOUT"
     """`local_recovery_timeout` has passed before the lost slots came back."""
     STOP_TIMEOUT = "STOP_TIMEOUT"
-    """`stop_timeout` has passed before the driver stopped."""
+    """`stop_timeout` has passed before the driver stopped, or the driver could not end a batch."""
     QUERY_FAILED = "QUERY_FAILED"
     """A query failed."""
     DRIVER_ENDED = "DRIVER_ENDED"

@@ -46,6 +46,11 @@ TRANSIENT = Failure(error_class="TASK_FAILED", message="an executor was lost")
 """A recoverable failure."""
 HOPELESS = Failure(error_class="SyntaxError", message="invalid syntax")
 """A failure that is not recoverable."""
+UNENDED = Failure(
+    error_class="airflow_adaptive.job.control.interfaces.BatchStillRunsError",
+    message="the batch of query 'daily' did not end within 20 s",
+)
+"""The end of a driver that could not stop a batch."""
 
 MAX_PARALLELISM = 128
 

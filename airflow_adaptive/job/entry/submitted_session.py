@@ -13,6 +13,7 @@ The module uses the JVM for the properties of the submission, which spark-submit
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -38,7 +39,9 @@ DYNAMIC_ALLOCATION: Final = "spark.dynamicAllocation."
 KUBERNETES_MASTER: Final = "k8s://"
 
 REMOTE: Final = "spark.remote"
-"""Property of a session of Spark Connect, whose queries run in another driver."""
+REMOTE_VARIABLE: Final = "SPARK_REMOTE"
+API_MODE: Final = "spark.api.mode"
+"""What selects Spark Connect. An address may contain a token."""
 
 MEMORY: Final = re.compile(r"(\d+)([bkmgtp]?)b?")
 """Size in the format of Spark (`JavaUtils.byteStringAs`)."""
@@ -131,9 +134,10 @@ class SubmittedSession:
 
     def _on_builder(self, get: Callable[..., SparkSession], builder: SparkSession.Builder) -> SparkSession:
         options = {name: str(value) for name, value in builder._options.items()}
-        if REMOTE in options:
+        if options.get(REMOTE) or os.environ.get(REMOTE_VARIABLE) or options.get(API_MODE, "").lower() == "connect":
             self._refuse(
-                f"the script connects to {options[REMOTE]!r} with Spark Connect, so its queries would run in another driver: remove .remote(...)"
+                "the script uses Spark Connect, so its queries would run in another driver, or without the scheduler: remove .remote(...), "
+                f"{REMOTE_VARIABLE} and {API_MODE}"
             )
         self.require(options)
         if self._created_early:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrameWriter, SparkSession
 
-from airflow_adaptive.job.control.interfaces import StatefulRun
+from airflow_adaptive.job.control.interfaces import BatchStillRunsError, StatefulRun
 from airflow_adaptive.job.protocol.documents import DriverPlan, FailureReport, QueryReport
 from airflow_adaptive.job.protocol.failures import report_exception
 
@@ -25,10 +25,6 @@ CHECK_INTERVAL_S: Final = 0.1
 
 HALT_TIMEOUT_S: Final = 10.0
 """Time in seconds for which `halt` waits for the thread of the batch; the same as `job_queries.HALT_TIMEOUT_MS`."""
-
-
-class UnendedBatchError(RuntimeError):
-    """An interrupted batch still runs, so a second run must not start."""
 
 
 class BatchQuery:
@@ -72,10 +68,12 @@ class BatchQuery:
         """Start to save the batch that the build function returned.
 
         Raises:
-            UnendedBatchError: an earlier run has not ended.
+            BatchStillRunsError: an earlier run has not ended.
         """
         if self._alive():
-            raise UnendedBatchError(f"the batch of {self._job!r} was interrupted and has not ended yet")
+            raise BatchStillRunsError(
+                f"the batch of {self._job!r} was interrupted and has not ended: the driver is replaced, and the batch runs again"
+            )
         self._runs += 1
         self._plan, self._saved, self._cut, self._error = plan, False, False, None
         self._thread = threading.Thread(target=self._save, args=(writer,), name=self._group, daemon=True)

@@ -14,7 +14,7 @@ from airflow_adaptive.runtime.driver_heartbeat import DriverHeartbeat, committed
 from airflow_adaptive.runtime.observation.job_observation import JobObservation
 from airflow_adaptive.scheduler import events
 from airflow_adaptive.scheduler.events import Event
-from airflow_adaptive.scheduler.policies.failure_handling import Failure
+from airflow_adaptive.scheduler.policies.failure_handling import Failure, is_unended_batch
 from airflow_adaptive.scheduler.state import (
     Deploying,
     Executing,
@@ -95,7 +95,7 @@ def _status_events(
         case _, Deploying() if plan is not None and status.rejected_version == plan.version:
             yield events.PlanRejected(at=now, epoch=epoch, version=plan.version, failure=_failure(status.rejection))
         case DriverState.FAILED, Deploying() | Executing() | RestartingLocally() | StopWithSavepoint() if (
-            plan is not None and status.version == plan.version
+            plan is not None and status.version == plan.version and not is_unended_batch(_failure(status.failure))
         ):
             yield events.QueryFailed(at=now, epoch=epoch, failure=_failure(status.failure))
             if isinstance(state.current, StopWithSavepoint):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from airflow_adaptive.scheduler.events import DriverEnded, DriverHeartbeatTimedOut, Event, QueryFailed
-from airflow_adaptive.scheduler.policies.failure_handling import Failure, FailureRecord
+from airflow_adaptive.scheduler.policies.failure_handling import Failure, FailureRecord, is_unended_batch
 from airflow_adaptive.scheduler.state import (
     Canceling,
     Current,
@@ -79,7 +79,7 @@ def _handled(current: Current) -> Failure | None:
 
 
 def _reported(before: SchedulerState, event: Event) -> Failure | None:
-    """Return the failure that the event reports; a driver that ends as requested has not failed."""
+    """Return the failure that the event reports; a driver that ends as requested, or could not stop a batch, has not failed."""
     current = before.current
     if isinstance(current, Canceling | Finished):
         return None
@@ -87,7 +87,7 @@ def _reported(before: SchedulerState, event: Event) -> Failure | None:
         case QueryFailed(failure=failure):
             return failure
         case DriverEnded(failure=failure) | DriverHeartbeatTimedOut(failure=failure) if (
-            before.driver and not _is_to_end(current)
+            before.driver and not _is_to_end(current) and not is_unended_batch(failure)
         ):
             return failure
         case _:

@@ -71,6 +71,9 @@ NON_RECOVERABLE = (
 )
 """Patterns of exception classes and of error conditions (of Spark 4.3) after which no restart helps."""
 
+BATCH_STILL_RUNS = "BatchStillRunsError"
+"""The driver could not stop a batch, and ends (`job.control.interfaces`). The job has not failed."""
+
 SUBMISSION_REFUSED = "SUBMISSION_REFUSED"
 """The cluster refuses the driver, for example because of its declaration. The error of the task then names the cause at once."""
 
@@ -172,6 +175,11 @@ def is_recoverable(
     if not has_run and _is_code_error(failure):
         return False
     return _matches(failure, RECOVERABLE) or not _matches(failure, NON_RECOVERABLE)
+
+
+def is_unended_batch(failure: Failure) -> bool:
+    """Return whether a driver ended because it could not stop a batch, which is not a failure of the job."""
+    return _simple(failure.error_class) == BATCH_STILL_RUNS
 
 
 def _is_code_error(failure: Failure) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from airflow_adaptive.scheduler.config.restart_strategies import describe_strategy
 from airflow_adaptive.scheduler.events import DriverEnded, DriverHeartbeatTimedOut, Event, TimerFired
 from airflow_adaptive.scheduler.policies import restart_backoff
-from airflow_adaptive.scheduler.policies.failure_handling import Failure, is_recoverable
+from airflow_adaptive.scheduler.policies.failure_handling import Failure, is_recoverable, is_unended_batch
 from airflow_adaptive.scheduler.policies.jitter import jitter
 from airflow_adaptive.scheduler.state import Plan, SchedulerState
 from airflow_adaptive.scheduler.state_transitions import restart, steps, stop
@@ -18,7 +18,8 @@ from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
 def handle_failure(state: SchedulerState, event: Event, plan: Plan, failure: Failure, *, kill: bool = False) -> Step:
     """Enter Restarting with the backoff of the restart strategy, or fail the job.
 
-    The restart strategy counts recoverable failures only.
+    The restart strategy counts recoverable failures only. A driver that ended because it could not stop a batch is replaced at once, and is
+    not counted.
 
     Args:
         state: state whose driver is None if the driver has ended.
@@ -27,6 +28,9 @@ def handle_failure(state: SchedulerState, event: Event, plan: Plan, failure: Fai
         failure: the failure.
         kill: whether to kill the driver, because it may no longer respond.
     """
+    if is_unended_batch(failure):
+        target = restart.restarting(state, event, plan, in_place=False)
+        return steps.enter(state, event, target, Reason(ReasonCode.STOP_TIMEOUT, failure.message))
     if not can_recover(state, failure):
         text = f"the failure is not recoverable: {failure.summary}"
         return stop.go_to_failing(state, event, failure, Reason(ReasonCode.NOT_RECOVERABLE, text))

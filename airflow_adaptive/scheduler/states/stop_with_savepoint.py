@@ -16,7 +16,7 @@ from airflow_adaptive.scheduler.events import (
     TimerFired,
     TimerName,
 )
-from airflow_adaptive.scheduler.policies.failure_handling import Failure
+from airflow_adaptive.scheduler.policies.failure_handling import Failure, is_unended_batch
 from airflow_adaptive.scheduler.state import Outcome, SchedulerState, StopWithSavepoint, Timer
 from airflow_adaptive.scheduler.state_transitions import recovery, start, steps, stop
 from airflow_adaptive.scheduler.state_transitions.steps import Step
@@ -73,6 +73,9 @@ def _driver_gone(
 ) -> Step:
     """Suspend the job if the driver ended as requested; otherwise handle a failure."""
     ended = isinstance(event, DriverEnded)
+    if stopping.failure is None and is_unended_batch(event.failure):
+        reason = Reason(ReasonCode.STOP_TIMEOUT, event.failure.message)
+        return stop.go_to_finished(state, event, Outcome.SUSPENDED, reason)
     if not (stopping.saved or stopping.killed):
         failure = stopping.failure or event.failure
         return recovery.handle_failure(state, event, stopping.plan, failure, kill=not ended)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -77,6 +78,63 @@ spark = SparkSession.builder.getOrCreate()
 query = spark.readStream.format("rate").load().writeStream.format("noop").start()
 query.awaitTermination()
 time.sleep(1000)
+"""
+
+# Watches its queries, as public scripts do; the batches of the second query are long.
+WATCHING = """
+import sys, time
+from pyspark.sql import SparkSession
+
+root = sys.argv[1]
+spark = SparkSession.builder.getOrCreate()
+queries = []
+for name, seconds in (("one", 0), ("two", 3)):
+    rows = spark.readStream.format("rate").option("rowsPerSecond", 5).load()
+    writer = rows.writeStream.queryName(name).foreachBatch(lambda rows, _, s=seconds: (rows.count(), time.sleep(s)))
+    queries.append(writer.option("checkpointLocation", f"{root}/checkpoints/{name}").start())
+try:
+    while True:
+        for query in queries:
+            if not query.isActive:
+                raise RuntimeError(f"query {query.name} has stopped")
+        time.sleep(0.05)
+finally:
+    for query in reversed(queries):
+        query.stop()
+"""
+
+RELATIVE = """
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.getOrCreate()
+writer = spark.readStream.format("rate").load().writeStream.format("noop").option("checkpointLocation", "checkpoints")
+try:
+    writer.start().awaitTermination()
+except Exception:
+    raise SystemExit(3)
+"""
+
+FUNCTION_OF_MODULE = """
+from pyspark.sql import functions as F
+from airflow_adaptive.job import AdaptiveJob
+
+
+@F.udf("long")
+def doubled(value):
+    return 2 * value
+
+
+def build(spark, parallelism):
+    return spark.readStream.format("rate").load().select(doubled("value")).writeStream.format("noop")
+
+
+AdaptiveJob(build).run()
+"""
+
+SIZES = """
+from pyspark.sql import SparkSession
+
+SparkSession.builder.master("spark://h9:7077").config("spark.executor.memory", "2g").getOrCreate()
 """
 
 
@@ -270,6 +328,54 @@ def test_script_that_hangs_after_its_queries_is_ended(driver: DriverOnCluster) -
     driver.direct(Action.STOP, 1)
     assert driver.wait_end() == "FINISHED"
     assert "the script has not ended within 3 s of its queries" in driver.output()
+
+
+@pytest.mark.long
+def test_script_that_watches_its_queries_stops_at_a_boundary_and_without_a_failure(driver: DriverOnCluster) -> None:
+    begin(driver, WATCHING)
+    folders = [driver.root / "checkpoints" / name for name in ("one", "two")]
+
+    def numbers(folder: Path, kind: str) -> set[int]:
+        return {int(file.name) for file in (folder / kind).glob("*") if file.name.isdecimal()}
+
+    wait_until(lambda: all(len(numbers(folder, "commits")) > 1 for folder in folders), TIMEOUT_S, "batches")
+    driver.direct(Action.STOP, 1)
+    assert driver.wait_end() == "FINISHED"
+    status = driver.wait_status("the final status", lambda now: now.state is DriverState.STOPPED)
+    assert status.failure is None
+    for folder in folders:
+        assert numbers(folder, "commits") == numbers(folder, "offsets")
+    assert "failed after the requested end of its queries: RuntimeError: query one has stopped" in driver.output()
+
+
+@pytest.mark.long
+def test_script_with_a_relative_checkpoint_fails_before_its_query_starts(driver: DriverOnCluster) -> None:
+    driver.direct(Action.RUN, 1, plan(1))
+    driver.submit(RELATIVE, executors=1)
+    assert driver.wait_end() == "FAILED"
+    status = driver.status()
+    assert status is not None
+    assert status.failure is not None
+    assert status.failure.error_class.endswith("AdaptiveJobError")
+    assert f"{driver.submissions[-1]}/checkpoints ('checkpoints' in the script)" in status.failure.message
+    assert not status.queries
+
+
+@pytest.mark.long
+def test_script_with_an_adaptive_job_may_define_a_udf_before_the_session(driver: DriverOnCluster) -> None:
+    begin(driver, FUNCTION_OF_MODULE)
+    driver.direct(Action.STOP, 1)
+    assert driver.wait_end() == "FINISHED"
+
+
+@pytest.mark.long
+def test_script_with_another_master_fails_before_its_context_exists(driver: DriverOnCluster) -> None:
+    driver.direct(Action.RUN, 1, plan(1))
+    driver.submit(SIZES, executors=1)
+    assert driver.wait_end() == "FAILED"
+    assert "the script sets the master 'spark://h9:7077' itself" in driver.output()
+    assert "spark.executor.memory to '2g' instead of '512m' (parameter 'executor_memory')" in driver.output()
+    assert driver.status() is None
 
 
 def next_driver(driver: DriverOnCluster, version: int) -> None:

@@ -138,10 +138,14 @@ def test_context_with_other_properties_than_requested_is_stopped(driver):
     assert driver.stopped == 1
 
 
-def test_session_of_spark_connect_is_refused(driver):
-    assert refusal(driver, spark_remote="sc://h2:15002") == (
-        "the script connects to 'sc://h2:15002' with Spark Connect, so its queries would run in another driver: remove .remote(...)"
-    )
+def test_session_of_spark_connect_is_refused_without_its_address(driver, monkeypatch):
+    message = "the script uses Spark Connect, so its queries would run in another driver, or without the scheduler: remove .remote(...), "
+    assert refusal(driver, spark_remote="sc://h2:15002/;token=hush") == f"{message}SPARK_REMOTE and spark.api.mode"
+    with pytest.raises(AdaptiveJobError, match=r"uses Spark Connect"):
+        driver.builds(spark_api_mode="CONNECT")
+    monkeypatch.setenv("SPARK_REMOTE", "sc://h2")
+    with pytest.raises(AdaptiveJobError, match=r"uses Spark Connect"):
+        driver.builds()
 
 
 @pytest.mark.parametrize(

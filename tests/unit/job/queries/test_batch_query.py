@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import DataFrameWriter
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from airflow_adaptive.job.queries.batch_query import BatchQuery, UnendedBatchError
+from airflow_adaptive.job.control.interfaces import BatchStillRunsError
+from airflow_adaptive.job.queries.batch_query import BatchQuery
 from airflow_adaptive.job.queries.workload import JobWorkload
 from tests.support.driver.simulated_driver import plan
 
@@ -164,7 +165,9 @@ def test_batch_that_cannot_be_interrupted_neither_ends_nor_runs_again(spark: Spa
     assert not batch.end(0.0, no_time_passes)
     assert batch.plan is not None
     assert not batch.can_adopt(plan(1))
-    with pytest.raises(UnendedBatchError, match="'flights' was interrupted and has not ended yet"):
+    with pytest.raises(
+        BatchStillRunsError, match="'flights' was interrupted and has not ended: the driver is replaced"
+    ):
         batch.start(Writer(spark), plan(1))
     let_go(spark, batch)
     assert batch.has_ended(), "it was saved after all"

@@ -15,8 +15,8 @@ from airflow_adaptive.runtime.driver_heartbeat import DriverHeartbeat
 from airflow_adaptive.runtime.observation.events import derive_events
 from airflow_adaptive.runtime.observation.job_observation import JobObservation
 from airflow_adaptive.runtime.spec import ExecutorShape
-from airflow_adaptive.scheduler.events import DriverEnded, PlanActivated
-from airflow_adaptive.testing.scenario import Scenario
+from airflow_adaptive.scheduler.events import DriverEnded, PlanActivated, QueryFailed
+from airflow_adaptive.testing.scenario import UNENDED, Scenario
 
 NOTE = "the script starts its queries itself"
 
@@ -76,3 +76,11 @@ def test_end_of_a_session_has_the_reason_of_the_cluster_manager(job: Scenario, e
     status = replace(report(job), state=DriverState.FAILED, failure=failure)
     ends = [it for it in observed(job, status, submission) if isinstance(it, DriverEnded)]
     assert [it.failure.message for it in ends] == [message]
+
+
+def test_driver_that_could_not_stop_a_batch_reports_no_failed_query_but_its_end(job: Scenario):
+    failure = FailureReport(error_class=UNENDED.error_class, message=UNENDED.message)
+    status = replace(report(job), state=DriverState.FAILED, failure=failure)
+    assert not [it for it in observed(job, status) if isinstance(it, QueryFailed)]
+    (end,) = observed(job, status, SubmissionStatus(state=SubmissionState.FAILED))
+    assert (type(end), end.failure) == (DriverEnded, UNENDED)

@@ -6,7 +6,7 @@ import pytest
 
 from airflow_adaptive.scheduler.commands import KillDriver
 from airflow_adaptive.scheduler.state import Executing
-from airflow_adaptive.testing.scenario import HOPELESS, Scenario
+from airflow_adaptive.testing.scenario import HOPELESS, UNENDED, Scenario
 
 NO_COOLDOWN: dict[str, Any] = {"scaling_interval_min": 0}
 AT_ONCE: dict[str, Any] = {"scaling_interval_min": 0, "executing_stabilization_timeout": 0, "max_trigger_delay": 0}
@@ -243,3 +243,13 @@ def test_desired_states_are_followed():
 
 def test_non_recoverable_failure_fails_the_job():
     Scenario().given_executing(2).when_query_failed(HOPELESS).then("Failing", reason="not recoverable: SyntaxError")
+
+
+def test_driver_that_could_not_stop_a_batch_is_replaced_at_once_and_no_failure_is_counted():
+    job = Scenario(restart_strategy="none", **AT_ONCE).given_executing(2).when_slots(held=2, free=2).then("Deploying")
+    restarts = job.state.num_restarts
+    job.when_driver_ended(UNENDED)
+    assert job.path[-2:] == ["Restarting", "Deploying"]
+    assert UNENDED.message in job.reasons
+    assert (job.state.failures, job.state.restarts.attempts, job.state.num_restarts) == ((), 0, restarts)
+    job.then_parallelism(4)

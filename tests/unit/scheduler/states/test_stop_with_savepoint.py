@@ -4,7 +4,7 @@ from typing import Any
 
 from airflow_adaptive.scheduler.commands import KillDriver
 from airflow_adaptive.scheduler.state import Restarting
-from airflow_adaptive.testing.scenario import HOPELESS, Scenario
+from airflow_adaptive.testing.scenario import HOPELESS, UNENDED, Scenario
 
 KILLED_LATE = KillDriver(epoch=1, submission_id=None, cause="TimerFired")
 
@@ -54,6 +54,18 @@ def test_failure_fails_the_job_when_the_strategy_allows_no_restart():
 def test_driver_that_ends_before_the_savepoint_has_failed():
     stopping().when_driver_ended().then("Restarting", reason="an executor was lost")
     remembered = stopping().when_query_failed(HOPELESS).when_driver_ended()
+    remembered.then("Finished", reason="SyntaxError").then_outcome("FAILED")
+
+
+def test_job_whose_batch_does_not_end_is_suspended_without_a_failure():
+    job = (
+        stopping()
+        .when_driver_ended(UNENDED)
+        .then("Finished", reason="did not end within 20 s")
+        .then_outcome("SUSPENDED")
+    )
+    assert job.state.failures == ()
+    remembered = stopping().when_query_failed(HOPELESS).when_driver_ended(UNENDED)
     remembered.then("Finished", reason="SyntaxError").then_outcome("FAILED")
 
 
