@@ -155,7 +155,7 @@ class Loop:
             self._journal.add_log_entry(Reason(ReasonCode.LOOP_RESTARTED, text))
         self._probe = Probe()
         self._driver_start = DriverStart(ports.cluster, ports.clock, spec.options.driver_lease_timeout)
-        self._diagnosis = DriverLogDiagnosis(ports.cluster, spec.py_files)
+        self._diagnosis = DriverLogDiagnosis(ports.cluster, spec.py_files[1:])
         self._participant = Participant(ports.shared or SharedCluster(ports.clock), ports.cluster)
         self._file_polling = FilePolling(ports.files or RateLimiter(FILE_POLLS_PER_SECOND, ports.clock))
         self._observer = Observer(ports.cluster, ports.directory, self._participant, self._file_polling)

@@ -15,9 +15,6 @@ from airflow_adaptive.scheduler.job_graph import JobGraph
 MIN_MEMORY_MB = 450
 """Least memory of a driver or an executor, MiB (`org.apache.spark.memory.UnifiedMemoryManager`)."""
 
-RUNTIME_ZIP = "airflow_adaptive.zip"
-"""Name of the staged zip with the driver's runtime."""
-
 APPLICATION_NAME = "spark.app.name"
 """Spark property with the name of the application."""
 
@@ -98,7 +95,7 @@ class JobSpec:
         options: options of the scheduler.
         directory: URI of the job directory as Spark reads it.
         script: URI of the staged PySpark script.
-        py_files: URIs of the staged zip with the driver's runtime and of the author's zips and modules.
+        py_files: URIs of the staged zip with the driver's runtime, which is first, and of the author's zips and modules.
         args: arguments of the script.
         conf: Spark properties of the user; they may contain secrets.
         env: environment of the driver process.

@@ -25,13 +25,14 @@ from typing import Protocol
 
 from airflow_adaptive.ports import JobDirectoryError, PortError, UnavailableError
 from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
-from airflow_adaptive.runtime.spec import RUNTIME_ZIP, JobSpec
+from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.state import SchedulerState
 
 log = logging.getLogger(__name__)
 
 CODE = "code"
 PACKAGE = "airflow_adaptive"
+RUNTIME_ZIP = f"{PACKAGE}.zip"
 
 FOLDER = re.compile(r"[0-9a-f]{64}")
 """Name of a folder with staged code."""

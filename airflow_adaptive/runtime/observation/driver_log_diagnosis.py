@@ -26,7 +26,6 @@ from airflow_adaptive.job.protocol.failures import (
 from airflow_adaptive.ports import ClusterClient, DriverLog, SubmissionState
 from airflow_adaptive.runtime.observation.driver_events import DRIVER_HEARTBEAT_TIMEOUT, DRIVER_LOST, LEASE_OVER
 from airflow_adaptive.runtime.observation.job_observation import JobObservation
-from airflow_adaptive.runtime.spec import RUNTIME_ZIP
 from airflow_adaptive.scheduler.events import DriverEnded, DriverHeartbeatTimedOut, Event, QueryFailed
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.state import (
@@ -125,7 +124,7 @@ class DriverLogDiagnosis:
 
         Args:
             cluster: client of the cluster, for the logs.
-            py_files: the Python modules and zip files of the job.
+            py_files: the author's Python modules and zip files.
         """
         self._cluster = cluster
         self._py_files = py_files
@@ -187,7 +186,7 @@ def explain(
         failure: observed failure; a failure that the driver itself has reported gets only a fix.
         written: the end of the driver's output.
         worker: the worker that ran the driver, "" if unknown.
-        py_files: the Python modules and zip files of the job.
+        py_files: the author's Python modules and zip files.
         reported: whether the driver has ever written a status. If it has not, the last exception of the output is the cause
             of the end. Otherwise the script may have caught that exception.
     """
@@ -282,7 +281,7 @@ def _module_advice(module: str, py_files: Sequence[str]) -> str:
     """Return what to do about a module that a process of Spark cannot import."""
     if f"{module}.py" in py_files:
         return f"`py_files` contains {module}.py, but {READERS}: install the module on the workers, or in their image"
-    archives = [name for name in py_files if name.endswith(ARCHIVES) and name != RUNTIME_ZIP]
+    archives = [name for name in py_files if name.endswith(ARCHIVES)]
     if archives:
         return f"install the module on the workers, or in their image, or add it to {', '.join(archives)} in `py_files`; {READERS}"
     return "install the module on the workers, or add it to `py_files`"

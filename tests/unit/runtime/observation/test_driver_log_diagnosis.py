@@ -113,7 +113,7 @@ def test_script_that_does_not_import_names_module_line_and_fix() -> None:
 def test_advice_for_a_missing_module_does_not_name_what_the_job_declares(
     py_files: list[str], advice: str, reported: bool
 ) -> None:
-    uris = [f"file:///jobs/code/{name}" for name in ("airflow_adaptive.zip", "departures.py", *py_files)]
+    uris = [f"file:///jobs/code/{name}" for name in ("departures.py", *py_files)]
     reports = Failure(error_class="PythonException", message="ModuleNotFoundError: No module named 'airports'")
     failure = explain(reports if reported else LOST, IMPORT_ERROR, WORKER, uris, reported=reported)
     assert failure.message.endswith(f": {advice}")
