@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -33,6 +33,7 @@ from airflow_adaptive.scheduler.job_graph import JobGraph, JobType
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import from_json
 from airflow_adaptive.scheduler.state import Finished, Outcome
+from airflow_adaptive.stores.job_owner import claim_name, require_owner
 
 if TYPE_CHECKING:
     from airflow.sdk.definitions.callback import AsyncCallback
@@ -45,9 +46,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredJob:
-    """The rendered parameters of `AdaptiveSparkOperator`. The methods `batch` and `stage` validate the parameters."""
+    """The rendered parameters of `AdaptiveSparkOperator`, with the name of the job. The methods `batch` and `check` validate the parameters."""
 
     job: str
+    moved_from: str | None
     application: str | PurePath
     job_directory: str
     parallelism: int | tuple[int, int]
@@ -142,21 +144,45 @@ class DeclaredJob:
             executor=executor,
         )
 
+    def check(self) -> None:
+        """Validate the job without a request to the cluster.
+
+        Raises:
+            DeclarationError: the declaration is invalid. The message lists all violations.
+        """
+        if self.is_batch:
+            raise ValueError("a streaming job cannot become BATCH while it runs")
+        self._check()
+
+    async def claim(self, task: str) -> None:
+        """Let the name and the directory of the job belong to a task. Only the name of a job of a task can belong to another one.
+
+        Args:
+            task: the task, as `<DAG id>/<task id>`.
+
+        Raises:
+            OwnedJobError: the job belongs to another task.
+            JobDirectoryError: the job directory cannot be used, or belongs to another job.
+            UnavailableError: another task claims the job at the same moment.
+        """
+        directory = job_directory(self.job_directory, self.job)
+        await directory.newest()  # The directory of another job gets no owner.
+        require_owner(self.job, task, self.moved_from)
+        await directory.claim(task, self.moved_from)
+        claim_name(self.job, task, self.moved_from)
+
     async def stage(self, attempt: str, running: RunningJob | None = None) -> JobSpec:
-        """Validate the job without a request to the cluster, and copy its code to the job directory.
+        """Copy the code of a job that was checked to the job directory.
 
         Args:
             attempt: token of the attempt that deploys the job.
             running: the running job that is deployed again; None for a new attempt.
 
         Raises:
-            DeclarationError: the declaration is invalid. The message lists all violations.
+            DeclarationError: the declaration would move the running job.
             JobDirectoryError: the job directory cannot be used.
             SnapshotError: a newer version of airflow-adaptive wrote the journal.
         """
-        if self.is_batch:
-            raise ValueError("a streaming job cannot become BATCH while it runs")
-        self._check()
         driver, executor = self._requested(self.kubernetes)
         directory = job_directory(self.job_directory, self.job)
         if running is not None:
@@ -323,7 +349,9 @@ class DeclaredJob:
 
     def graph(self) -> JobGraph:
         """Return the vertices of the job with their bounds. Raises `ValueError` or `AdaptiveSchedulerError` for invalid bounds."""
-        return self.job_graph or JobGraph.single(self.job, ParallelismRange.of(self.parallelism), self.max_parallelism)
+        if self.job_graph is not None:
+            return replace(self.job_graph, job=self.job)
+        return JobGraph.single(self.job, ParallelismRange.of(self.parallelism), self.max_parallelism)
 
     def _requested(self, kubernetes: KubernetesParameters) -> tuple[DriverShape, ExecutorShape]:
         """Return the sizes with what a driver and an executor take from the cluster. Raises as `requested`."""

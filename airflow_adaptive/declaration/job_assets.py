@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import attrs
-from airflow.sdk import DAG, Asset
+from airflow.sdk import DAG, Asset, BaseOperator
 from airflow.sdk.definitions.mappedoperator import MappedOperator, OperatorPartial
 
 from airflow_adaptive.declaration.operator_arguments import as_list
-from airflow_adaptive.runtime.journal.job_directory import JOB_ID
-from airflow_adaptive.stores.job_asset import FLEETS, fleet_asset, job_asset
+from airflow_adaptive.ports import JOB_ID, JobKey
+from airflow_adaptive.stores.job_asset import FLEETS, event_asset, fleet_asset
 
 
 def assets_of_task(job: str, inlets: Any, outlets: Any) -> tuple[list[Any], list[Any]]:
@@ -21,10 +21,35 @@ def assets_of_task(job: str, inlets: Any, outlets: Any) -> tuple[list[Any], list
     The task of a single job has the Asset of the job as inlet and outlet. A mapped task has the Asset of its fleet (`FleetPartial`); the
     Asset of the job is an outlet if Airflow knows it, because a literal list names the job.
     """
-    found, emitted, own = as_list(inlets), as_list(outlets), Asset(job_asset(job).name)
-    if any(isinstance(asset, Asset) and asset.name.startswith(FLEETS) for asset in emitted):
+    found, emitted = as_list(inlets), as_list(outlets)
+    fleets = (asset.name for asset in emitted if isinstance(asset, Asset) and asset.name.startswith(FLEETS))
+    if (fleet := next(fleets, None)) is not None:
+        own = Asset(event_asset(JobKey(job, *fleet.removeprefix(FLEETS).split("/")).name))
         return found, [*emitted, own] if own in found else emitted
+    own = Asset(event_asset(job))
     return [*found, own], [*emitted, own]
+
+
+def require_only_task(operator: BaseOperator, job: str, kind: type[BaseOperator]) -> None:
+    """Reject a second task of a DAG that runs the same job.
+
+    Args:
+        operator: the task of the job.
+        job: id of the job.
+        kind: class of the tasks that run jobs.
+
+    Raises:
+        ValueError: another task of the DAG runs the job.
+    """
+    dag = operator.get_dag()
+    if dag is None or Asset(event_asset(job)) not in operator.inlets:  # Jobs of a fleet have other Assets.
+        return
+    for other in dag.tasks:
+        if isinstance(other, kind) and other is not operator and getattr(other, "job", None) == job:
+            raise ValueError(
+                f"tasks {other.task_id!r} and {operator.task_id!r} of DAG {dag.dag_id!r} run the same job {job!r}, and would continue from one "
+                "checkpoint: give each task a job id of its own"
+            )
 
 
 @attrs.define(kw_only=True, repr=False)
@@ -80,7 +105,8 @@ def name_fleet(task_id: str, dag: DAG | None, shared: dict[str, Any], mapped: It
     named = [job for job in jobs if isinstance(job, str)] if isinstance(jobs, list | tuple) else []
     _require_different_jobs(task_id, shared, mapped, named)
     fleet = Asset(fleet_asset(dag.dag_id, task_id))
-    assets = [Asset(job_asset(job).name) for job in named if JOB_ID.fullmatch(job)]
+    keys = [JobKey(job, dag.dag_id, task_id) for job in named if JOB_ID.fullmatch(job)]
+    assets = [Asset(event_asset(key.name)) for key in keys]
     shared["inlets"] = [*as_list(shared.get("inlets")), fleet, *assets]
     shared["outlets"] = [*as_list(shared.get("outlets")), fleet]
 

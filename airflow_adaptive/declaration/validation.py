@@ -19,6 +19,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from airflow_adaptive.declaration.reserved_properties import refused
 from airflow_adaptive.declaration.spark_submit.dependencies import Dependencies
 from airflow_adaptive.ports import (
+    SEPARATOR,
     ForeignDirectoryError,
     JobDirectoryError,
     PortError,
@@ -306,7 +307,7 @@ def storable_name(job: object) -> None:
         )
     if not isinstance(job, str):
         raise ValueError(f"job id {job!r} must be text")  # noqa: TRY004  Airflow reports both errors in the same way.
-    if not job.isascii():
+    if not job.isascii() or SEPARATOR in job:
         raise ValueError(f"job id {job!r} may contain only ASCII letters, digits, '.', '_' and '-'")
 
 

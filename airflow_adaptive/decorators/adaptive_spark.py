@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from airflow_adaptive.declaration.placement import RunningJob
     from airflow_adaptive.runtime.spec import JobSpec
+    from airflow_adaptive.stores.task_xcoms import TaskKey
 
 JOB = "job"
 """Parameter of the function that receives the id of the job. The call in the DAG, or each item of a mapped task, then determines the id."""
@@ -85,7 +86,7 @@ class AdaptiveSparkDecoratedOperator(DecoratedOperator, AdaptiveSparkOperator):
                 [f"job {self.job!r} is a batch, and a function builds streaming queries: use @task.pyspark"]
             )
 
-    def _spec(self, attempt: str, running: RunningJob | None = None) -> JobSpec:
+    def _spec(self, attempt: str, task: TaskKey, running: RunningJob | None = None) -> JobSpec:
         """Stage the job with the script of the function."""
         with validation.airflow_errors(self.job):
             validation.no_secrets(not_secret=self.not_secret, op_kwargs=self.op_kwargs)
@@ -96,7 +97,7 @@ class AdaptiveSparkDecoratedOperator(DecoratedOperator, AdaptiveSparkOperator):
             file.write_text(text, encoding="utf-8")
             self.application = str(file)
             try:
-                return super()._spec(attempt, running)
+                return super()._spec(attempt, task, running)
             finally:
                 self.application = name
 

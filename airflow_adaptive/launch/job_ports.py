@@ -38,7 +38,7 @@ def job_directory(base: str, job: str) -> FsspecJobDirectory:
 
     Args:
         base: URI of the folder of all job directories, for example `s3://connection@bucket/folder`.
-        job: id of the job.
+        job: name of the job.
 
     Raises:
         AddressError: Airflow does not find the connection in the URI, or refuses access to the connection.
@@ -73,7 +73,7 @@ async def job_ports(
     Args:
         connections: Airflow connections of the cluster.
         base: URI of the folder of all job directories.
-        job: id of the job.
+        job: name of the job.
         task: task instance that owns the XComs of the job.
         may_take_over: decides whether the loop may take the job over from another attempt.
         retry_period: time during which the connections are read again after an error. Airflow reports a connection as not defined also

@@ -20,7 +20,7 @@ from jinja2.nativetypes import NativeEnvironment
 from airflow_adaptive.declaration import validation
 from airflow_adaptive.declaration.airflow_config import is_deferral_off
 from airflow_adaptive.declaration.declared_job import DeclaredJob
-from airflow_adaptive.declaration.job_assets import FleetPartial, assets_of_task
+from airflow_adaptive.declaration.job_assets import FleetPartial, assets_of_task, require_only_task
 from airflow_adaptive.declaration.kubernetes import KubernetesParameters
 from airflow_adaptive.declaration.operator_arguments import REQUIRED, OperatorArguments, accepts_options, pop_options
 from airflow_adaptive.declaration.placement import RunningJob
@@ -46,7 +46,7 @@ from airflow_adaptive.scheduler.snapshot import encode
 from airflow_adaptive.scheduler.state import Outcome
 from airflow_adaptive.stores.control_requests import begin_job, end_job, read_desired_state
 from airflow_adaptive.stores.job_asset import job_name
-from airflow_adaptive.stores.job_base import deployed_base, record_base
+from airflow_adaptive.stores.job_owner import deployed_base, record_base
 from airflow_adaptive.stores.task_xcoms import LINKS, XCOM_ATTEMPT, TaskKey
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
 
@@ -95,7 +95,10 @@ class AdaptiveSparkOperator(BaseOperator):
         application: path or object store URI of the PySpark script, readable by Airflow. The script calls `AdaptiveJob(...).run()`, or starts its
             queries itself. (templated)
         job_directory: URI of the folder of all job directories, accessible to Airflow and to Spark: `s3://conn@bucket/jobs`,
-            `file:///shared/jobs`. The folder `job` in it contains the journal, the checkpoints and the staged code. (templated)
+            `file:///shared/jobs`. The folder `<job>` in it, or `<DAG id>~<task id>/<job>` for a job of a mapped task, contains the journal, the
+            checkpoints and the staged code. The first task that runs the job owns the folder, and other tasks are refused. (templated)
+        moved_from: task that owned the job before, as `<DAG id>/<task id>`, if you have renamed the task or its DAG, or if you move the job to
+            this task. Without effect for a job of a mapped task.
         parallelism: lower and upper bound of a job without a graph; a single number sets both. (templated)
         max_parallelism: number of state partitions of a job without a graph; by default the upper bound. The checkpoint of the first
             run fixes the number. (templated)
@@ -188,6 +191,7 @@ class AdaptiveSparkOperator(BaseOperator):
         job: str,
         application: str | PurePath,
         job_directory: str,
+        moved_from: str | None = None,
         parallelism: int | tuple[int, int] | str = 1,
         max_parallelism: int | str | None = None,
         job_graph: JobGraph | None = None,
@@ -243,9 +247,11 @@ class AdaptiveSparkOperator(BaseOperator):
         inlets, outlets = assets_of_task(job, arguments.pop("inlets", None), arguments.pop("outlets", None))
         super().__init__(inlets=inlets, outlets=outlets, **arguments)
         validation.not_in_mapped_group(self)
+        require_only_task(self, job, AdaptiveSparkOperator)
         self.job = job
         self.application = application
         self.job_directory = job_directory
+        self.moved_from = moved_from
         self.parallelism = parallelism
         self.max_parallelism = max_parallelism
         self.job_graph = job_graph
@@ -335,6 +341,7 @@ class AdaptiveSparkOperator(BaseOperator):
             AirflowSkipException: the job was suspended, and `on_suspend` is "skip".
             AirflowTaskTimeout: `execution_timeout` passed, and the job was canceled.
         """
+        self._identify(context)
         for link in LINKS:
             context["ti"].xcom_push(link, "")  # The URLs are not known yet.
         self.has_links = True
@@ -343,7 +350,7 @@ class AdaptiveSparkOperator(BaseOperator):
     def _run_job(self, context: Context) -> dict[str, Any]:
         task = self._identify(context)
         cancel_at = None if self.execution_timeout is None else datetime.now(UTC) + self.execution_timeout
-        spec = self._spec(attempt=f"{task}/{uuid4().hex}")
+        spec = self._spec(f"{task}/{uuid4().hex}", task)
         spec = self._request_running(replace(spec, conf=self._with_lineage(spec.conf, context)))
         self._report_takeover(task)
         context["ti"].xcom_push(XCOM_ATTEMPT, spec.attempt)
@@ -353,7 +360,7 @@ class AdaptiveSparkOperator(BaseOperator):
             self.log.warning(
                 "Job %r occupies a worker slot, because the administrator set [operators] default_deferrable to false. Set "
                 "deferrable=True to run the control loop in the triggerer.",
-                self.job,
+                self._name,
             )
         return self._end(context, self._run_in_worker(spec, task, cancel_at))
 
@@ -370,7 +377,7 @@ class AdaptiveSparkOperator(BaseOperator):
         task = self._identify(context)
         if event["status"] == "recycle":
             cancel_at = None if event["cancel_at"] is None else datetime.fromisoformat(event["cancel_at"])
-            self._defer(*self._redeployed(event, context), task, cancel_at)
+            self._defer(*self._redeployed(event, task, context), task, cancel_at)
         return self._end(context, event)
 
     def on_kill(self) -> None:
@@ -392,7 +399,7 @@ class AdaptiveSparkOperator(BaseOperator):
             self.log.error(
                 "Job %r was not canceled within %s, and its driver may still run. Kill the driver in the web UI of its master, or run the "
                 "job again: the next run takes the driver over.",
-                *(self.job, format_duration(KILL_TIMEOUT)),
+                *(self._name, format_duration(KILL_TIMEOUT)),
             )
 
     def get_openlineage_facets_on_start(self) -> OperatorLineage[Any, Any]:
@@ -423,10 +430,10 @@ class AdaptiveSparkOperator(BaseOperator):
         """
         documents, job = read_desired_state(self._name), self._declared
         if is_job_running(documents):
-            with validation.airflow_errors(self.job):
+            with validation.airflow_errors(self._name):
                 is_to_run = decode_desired_state(documents) is DesiredState.RUNNING
                 earlier = asyncio.run(job.finished_attempt() if is_to_run else job.last_attempt())
-            if earlier is not None and _task_of(earlier) == _task_of(spec.attempt):
+            if earlier is not None and TaskKey.of_attempt(earlier) == TaskKey.of_attempt(spec.attempt):
                 return replace(spec, attempt=earlier)
         begin_job(self._name, documents)
         return spec
@@ -436,16 +443,19 @@ class AdaptiveSparkOperator(BaseOperator):
         try:
             attempt = asyncio.run(self._declared.running_attempt())
         except JobDirectoryError as error:  # The job can start without the warning.
-            self.log.info("Whether another task runs job %r is unknown: %s", self.job, error)
+            self.log.info("Whether another task runs job %r is unknown: %s", self._name, error)
             return
-        if attempt and _task_of(attempt) != str(task):
+        earlier = TaskKey.of_attempt(attempt or "")
+        if attempt and (earlier is None or earlier.run != task.run):  # A job may move to another map index.
             self.log.warning(
                 "Job %r was started by %r (DAG/task/run/attempt), and this task takes the job over. If the other task still runs, it fails: run the "
                 "job in one task only, and limit its DAG to one run at a time (max_active_runs=1)",
-                *(self.job, attempt),
+                *(self._name, attempt),
             )
 
-    def _redeployed(self, event: Mapping[str, Any], context: Context) -> tuple[JobSpec, ConnectionIds, str]:
+    def _redeployed(
+        self, event: Mapping[str, Any], task: TaskKey, context: Context
+    ) -> tuple[JobSpec, ConnectionIds, str]:
         """Return the running job as declared now, with its connections and the folder of its directory.
 
         If the declaration is invalid, or would move the job, the job stays as deployed before, because a running job must keep its loop.
@@ -454,10 +464,10 @@ class AdaptiveSparkOperator(BaseOperator):
         try:
             deployed = deployed_spec(event["spec"])
         except SnapshotError as error:
-            raise AirflowException(f"job {self.job!r}: {error}") from error  # A retry adopts the job.
+            raise AirflowException(f"job {self._name!r}: {error}") from error  # A retry adopts the job.
         try:
             running = RunningJob(connections=connections, directory=deployed.directory)
-            spec = self._spec(event["attempt"], running)
+            spec = self._spec(event["attempt"], task, running)
             spec = replace(spec, conf=self._with_lineage(spec.conf, context))
         except Exception as error:  # noqa: BLE001  The libraries of storages raise exceptions of any class.
             self.log.warning("The job continues as it was deployed before: %s", error)
@@ -468,12 +478,12 @@ class AdaptiveSparkOperator(BaseOperator):
         """Submit the script with spark-submit: like Flink's, the adaptive scheduler runs streaming jobs only."""
         from airflow_adaptive.declaration.batch import BatchSubmission  # noqa: PLC0415  Only batches need the imports.
 
-        with validation.airflow_errors(self.job):
+        with validation.airflow_errors(self._name):
             batch = self._declared.batch()
         self.log.warning(
             "Job %r is declared BATCH. The adaptive scheduler runs streaming jobs only, so the job is submitted with spark-submit,"
             " as by SparkSubmitOperator, on at most %s core(s). Options of the scheduler without effect: %s",
-            *(self.job, batch.cores, ", ".join(self.options) or "none"),
+            *(self._name, batch.cores, ", ".join(self.options) or "none"),
         )
         self._batch = BatchSubmission(replace(batch, conf=self._with_lineage(batch.conf, context)))
         self._batch.run()
@@ -483,20 +493,24 @@ class AdaptiveSparkOperator(BaseOperator):
     @property
     def _declared(self) -> DeclaredJob:
         """The declared job, with rendered templates."""
-        rendered = {field.name: getattr(self, field.name) for field in fields(DeclaredJob)}
+        rendered = {field.name: getattr(self, field.name) for field in fields(DeclaredJob)} | {"job": self._name}
         return DeclaredJob(**with_texts(with_numbers(rendered)))
 
-    def _spec(self, attempt: str, running: RunningJob | None = None) -> JobSpec:
-        """Stage the job as declared now (see `DeclaredJob.stage`)."""
-        with validation.airflow_errors(self.job):
-            spec = asyncio.run(self._declared.stage(attempt, running))
-            asyncio.run(self._declared.require_unmoved(deployed_base(self._name)))
+    def _spec(self, attempt: str, task: TaskKey, running: RunningJob | None = None) -> JobSpec:
+        """Claim and stage the job as declared now (see `DeclaredJob`)."""
+        with validation.airflow_errors(self._name):
+            declared = self._declared
+            declared.check()
+            if running is None:  # A running job has its owner, and its directory may be away.
+                asyncio.run(declared.claim(task.task))
+            spec = asyncio.run(declared.stage(attempt, running))
+            asyncio.run(declared.require_unmoved(deployed_base(self._name)))
         record_base(self._name, self.job_directory)
         return spec
 
     def _with_lineage(self, properties: Mapping[str, str], context: Context) -> Mapping[str, str]:
         """Return Spark properties with those of OpenLineage, if the task or the administrator requests them."""
-        with validation.airflow_errors(self.job):
+        with validation.airflow_errors(self._name):
             return with_lineage(
                 properties,
                 context,
@@ -543,11 +557,11 @@ class AdaptiveSparkOperator(BaseOperator):
         if event["status"] == "finished":
             is_resumed = self._report_end()
             if event["outcome"] == Outcome.SUSPENDED and is_resumed:
-                self.log.info("Job %r was resumed before Airflow knew its suspension, and starts again.", self.job)
+                self.log.info("Job %r was resumed before Airflow knew its suspension, and starts again.", self._name)
                 return self._run_job(context)
         if event.get("outcome") != Outcome.FINISHED:
             self.outlets = []  # Airflow emits an event for each outlet of a task that succeeds, and the job has not finished its data.
-        return task_result(self.job, event, self.execution_timeout, driver, OnSuspend(str(self.on_suspend).lower()))
+        return task_result(self._name, event, self.execution_timeout, driver, OnSuspend(str(self.on_suspend).lower()))
 
     def _report_end(self) -> bool:
         """Report the end of the job, because a user who clears the task wants the job to run; return whether a user has resumed the job.
@@ -557,7 +571,7 @@ class AdaptiveSparkOperator(BaseOperator):
         try:
             return end_job(self._name)
         except AirflowRuntimeError as error:
-            self.log.warning("The end of job %r was not reported to Airflow's store: %s", self.job, error)
+            self.log.warning("The end of job %r was not reported to Airflow's store: %s", self._name, error)
             return False
 
     def _abandoned_driver(self, context: Context, event: Mapping[str, Any]) -> str:
@@ -574,8 +588,3 @@ class AdaptiveSparkOperator(BaseOperator):
                 f"driver {driver} may still run: kill it in the web UI of its cluster, or run the job again ({error})"
             )
         return f"driver {driver} was killed, because the task has no retries left"
-
-
-def _task_of(attempt: str) -> str:
-    """Return the task instance of an attempt."""
-    return attempt.rpartition("/")[0]

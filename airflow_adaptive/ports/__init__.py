@@ -46,6 +46,7 @@ from airflow_adaptive.ports.errors import (
     ForeignDirectoryError,
     JobDirectoryError,
     NotSubmittedError,
+    OwnedJobError,
     PortError,
     SourceUnreachableError,
     StoreUnavailableError,
@@ -54,6 +55,11 @@ from airflow_adaptive.ports.errors import (
 )
 from airflow_adaptive.ports.job_directory import (
     JobDirectory,
+)
+from airflow_adaptive.ports.job_key import (
+    JOB_ID,
+    SEPARATOR,
+    JobKey,
 )
 from airflow_adaptive.ports.job_store import (
     ControlRequests,
@@ -66,6 +72,7 @@ from airflow_adaptive.ports.source_offsets import (
 )
 
 __all__ = [
+    "JOB_ID",
     "KUBERNETES_DETERMINED",
     "KUBERNETES_PARAMETERS",
     "KUBERNETES_PREFIXES",
@@ -78,6 +85,7 @@ __all__ = [
     "SECRET_ENV_VARIABLE",
     "SECRET_NAME_PATTERN",
     "SECRET_VALUE_PATTERN",
+    "SEPARATOR",
     "STREAMING_PARAMETERS",
     "SUBMISSION_ID_VARIABLE",
     "SUPERVISE",
@@ -94,11 +102,13 @@ __all__ = [
     "ForeignDirectoryError",
     "JobDirectory",
     "JobDirectoryError",
+    "JobKey",
     "JobStore",
     "Limit",
     "LimitKind",
     "LogPages",
     "NotSubmittedError",
+    "OwnedJobError",
     "PortError",
     "Request",
     "Requester",

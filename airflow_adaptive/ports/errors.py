@@ -41,3 +41,26 @@ class JobDirectoryError(PortError):
 
 class ForeignDirectoryError(JobDirectoryError):
     """The job directory belongs to another job or to a newer version: a retry does not help."""
+
+
+class OwnedJobError(PortError):
+    """The job belongs to another task: a retry does not help.
+
+    Attributes:
+        owner: the other task, as `<DAG id>/<task id>`.
+    """
+
+    def __init__(self, job: str, owner: str, task: str, place: str) -> None:
+        """Create the error.
+
+        Args:
+            job: name of the job.
+            owner: the task to which the job belongs.
+            task: the task that is refused.
+            place: place of the record of the owner.
+        """
+        self.owner = owner
+        super().__init__(
+            f"the job belongs to task {owner!r} ({place}), and task {task!r} would continue from its checkpoint: give the job of this task "
+            f"an id of its own. To move the job to this task, suspend the job, remove it from task {owner!r}, and set moved_from={owner!r} here"
+        )

@@ -22,6 +22,7 @@ from airflow.sdk.configuration import conf
 from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics import stats_utils
 
+from airflow_adaptive.ports import SEPARATOR
 from airflow_adaptive.runtime.once_logger import OnceLogger
 from airflow_adaptive.runtime.publishing.documents import METRICS
 from airflow_adaptive.runtime.publishing.job_view import STATE_NAMES, JobView
@@ -128,12 +129,12 @@ class AirflowMetrics:
         """Send nothing yet.
 
         Args:
-            job: id of the job.
+            job: name of the job.
             dag_id: DAG of the task that runs the job.
             task_id: task that runs the job.
         """
         self._tags = {"job": job, "dag_id": dag_id, "task_id": task_id}
-        self._job_prefix = f"{PREFIX}.{_name_part(job)}"
+        self._job_prefix = ".".join([PREFIX, *map(_name_part, job.split(SEPARATOR))])
         self._totals: dict[str, int] = {}
         self._transitions: Sequence[Transition] | None = None
         self._values: tuple[GaugeValue, ...] = ()

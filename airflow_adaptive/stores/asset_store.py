@@ -24,7 +24,7 @@ from airflow_adaptive.runtime.publishing.time_series import PAGES
 from airflow_adaptive.runtime.requirements.control_requests import CALENDAR
 from airflow_adaptive.stores.airflow_metrics import AirflowMetrics
 from airflow_adaptive.stores.control_requests import ControlRequestReader
-from airflow_adaptive.stores.job_asset import job_asset, job_name
+from airflow_adaptive.stores.job_asset import job_asset
 from airflow_adaptive.stores.storable import storable
 from airflow_adaptive.stores.store_access import (
     AIRFLOW,
@@ -63,8 +63,8 @@ class AirflowJobStore:
 
     def __init__(self, job: str, task: TaskKey, clock: Clock, access: StoreAccess) -> None:
         """Read nothing yet."""
-        self._job = job_name(job, task)
-        self._accessor = job_asset(self._job).store
+        self._job = job
+        self._accessor = job_asset(job).store
         self._task = task
         self._access = access
         self._clock = clock

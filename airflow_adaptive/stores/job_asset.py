@@ -4,8 +4,7 @@ Theory: an Asset of its own represents the job of a task. A mapped task runs a f
 registers the Assets of a task when it parses the DAG. One fleet Asset therefore represents all jobs of a mapped task, and the keys in its state
 store begin with the id of the job. Names of these Assets are URIs with the scheme `adaptive`, so no Asset of a team has the same name.
 
-Other tasks, the REST API and the command line call a job by its name. The name of the job of a task is its id. The name of a job of a fleet
-is `<DAG id>:<task id>:<id of the job>`, because two fleets may have jobs with the same id.
+Other tasks, the REST API and the command line call a job by its name (`ports.job_key`).
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from typing import Any, Final
 
 from airflow.sdk.execution_time.context import AssetStateStoreAccessor
 
+from airflow_adaptive.ports import SEPARATOR, JobKey
 from airflow_adaptive.stores.task_xcoms import TaskKey
 
 JOBS: Final = "adaptive://job/"
@@ -22,9 +22,6 @@ JOBS: Final = "adaptive://job/"
 
 FLEETS: Final = "adaptive://fleet/"
 """Prefix of the Assets of fleets."""
-
-SEPARATOR: Final = ":"
-"""Separates the parts of a name and of a key. Airflow and job ids do not allow it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +63,16 @@ class JobStateStore:
 
 
 def job_asset(name: str) -> JobAsset:
-    """Return the Asset of the job with this name."""
-    dag_id, _, rest = name.partition(SEPARATOR)
-    task_id, is_of_fleet, job = rest.partition(SEPARATOR)
-    return JobAsset(fleet_asset(dag_id, task_id), f"{job}{SEPARATOR}") if is_of_fleet else JobAsset(f"{JOBS}{name}")
+    """Return the place of the job with this name."""
+    key = JobKey.parse(name)
+    if not key.is_of_fleet:
+        return JobAsset(event_asset(name))
+    return JobAsset(fleet_asset(key.dag_id, key.task_id), f"{key.job}{SEPARATOR}")
+
+
+def event_asset(name: str) -> str:
+    """Return the name of the Asset that gets an event when the job with this name finishes."""
+    return f"{JOBS}{name}"
 
 
 def fleet_asset(dag_id: str, task_id: str) -> str:
@@ -79,4 +82,4 @@ def fleet_asset(dag_id: str, task_id: str) -> str:
 
 def job_name(job: str, task: TaskKey) -> str:
     """Return the name of the job that a task instance runs."""
-    return job if task.map_index < 0 else SEPARATOR.join((task.dag_id, task.task_id, job))
+    return JobKey.of(job, task.dag_id, task.task_id, task.map_index).name

@@ -75,6 +75,16 @@ class TaskKey:
         dag_id, task_id, index, run_id = found.groups()
         return cls(dag_id=dag_id, task_id=task_id, run_id=run_id, map_index=-1 if index is None else int(index))
 
+    @property
+    def task(self) -> str:
+        """The task without its run and its map index, which owns the job."""
+        return f"{self.dag_id}/{self.task_id}"
+
+    @property
+    def run(self) -> str:
+        """The task with its run."""
+        return f"{self.task}/{self.run_id}"
+
     def __str__(self) -> str:
         index = "" if self.map_index < 0 else f"[{self.map_index}]"
         return f"{self.dag_id}/{self.task_id}{index}/{self.run_id}"

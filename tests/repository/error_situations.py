@@ -33,8 +33,9 @@ from airflow_adaptive.job.queries.writers import (
 from airflow_adaptive.launch.loop_events import finished_event
 from airflow_adaptive.launch.task_result import task_result
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
-from airflow_adaptive.ports import ClusterUnreachableError, DriverLog, JobDirectoryError, PortError
+from airflow_adaptive.ports import ClusterUnreachableError, DriverLog, JobDirectoryError, OwnedJobError, PortError
 from airflow_adaptive.runtime.directory_outage import DirectoryOutage
+from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.journal.storage_threads import StorageThreads
 from airflow_adaptive.runtime.observation.driver_log_diagnosis import explain
@@ -44,6 +45,7 @@ from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddr
 from airflow_adaptive.spark.standalone.client import StandaloneCluster
 from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.simulation.one_job import Simulation
+from tests.support.airflow.operator_fakes import TASK
 from tests.support.driver.fake_spark import Spark, Stream
 
 SCRIPT = "from airflow_adaptive.job import AdaptiveJob\n"
@@ -68,7 +70,7 @@ class Desk:
     def refusal(self, **changes: Any) -> str:
         """What the task's error says of a wrong declaration."""
         with pytest.raises((AirflowException, TypeError)) as raised:
-            self.operator(**changes)._spec("attempt")
+            self.operator(**changes)._spec("attempt", TASK)
         return self._printed(raised.value)
 
     def refused_log(self, job: str, **fields: Any) -> str:
@@ -81,6 +83,14 @@ class Desk:
         refused = self.refusal()
         (log / journal_name(1)).unlink()
         return refused
+
+    def second_task(self) -> str:
+        """Return the error of a second task that would run a job."""
+        directory = FsspecJobDirectory(Storage.at(str(self.folder / "owned")), "departures")
+        asyncio.run(directory.claim("arrivals/job"))
+        with pytest.raises(OwnedJobError) as raised:
+            asyncio.run(directory.claim("departures/job"))
+        return f"job 'departures': {self._printed(raised.value)}"
 
     def end(self, event: dict[str, Any]) -> str:
         """What the task's error says of such an end."""

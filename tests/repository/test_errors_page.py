@@ -185,6 +185,11 @@ def declared(desk: Desk) -> list[Row]:
         ),
         Row("directory of another job", desk.refused_log("arrivals"), "Use a different folder for each job."),
         Row(
+            "the same job in two tasks",
+            desk.second_task(),
+            "The first task that runs a job owns it, also after its end. See [Move a job to another task](runbook.md#move-a-job-to-another-task).",
+        ),
+        Row(
             "written by a newer version",
             desk.refused_log("departures", format=FORMATS[-1] + 1),
             "Install the same version in all Airflow components.",
@@ -336,13 +341,13 @@ def in_the_driver() -> list[Row]:
 
 
 def at_the_end(desk: Desk) -> list[Row]:
-    taken_over = superseded_event(SupersededError(7, "arrivals/job/manual__2026/2f6c#loop"))
+    taken_over = superseded_event(SupersededError(7, "departures/job/manual__2026/2f6c#loop"))
     return [
         Row(
-            "the same job in two DAGs, or in two runs",
+            "the same job in two runs",
             desk.end(taken_over),
-            "The newest run controls the job, and the earlier task fails without a retry. The log of the newer task contains a warning with the "
-            "earlier task. Remove one of the two.",
+            "The newest run controls the job, and the task of the earlier run fails without a retry. The log of the newer task contains a warning "
+            "with the earlier task. Set `max_active_runs=1`.",
         ),
         Row(
             "cluster too small for the minimum until `resource_wait_timeout`",

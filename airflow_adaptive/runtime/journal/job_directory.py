@@ -1,12 +1,15 @@
 """The job directory: the journal, which is the truth about a job, and the driver status.
 
 ```
-<base>/<job>/journal/0000000042.json   one document per saved step, created only if absent
+<base>/<job>/owners/0000000001.json    the task that runs the job, created only if absent
+             journal/0000000042.json   one document per saved step, created only if absent
              history/0000000007.json      one document per rescale that has ended, created only if absent
              status.json                  the driver status
              checkpoints/<query>/         checkpoints of Spark
              code/<sha256>/               the staged script and the zip of the driver's runtime
 ```
+
+`<base>/<DAG id>~<task id>/<job>` is the directory of a job of a mapped task (`JobKey.folder`).
 
 Creating a document is a compare-and-swap: of two loops that both continue after document 41, one creates document 42. A document
 that is half-written or foreign is reported once and skipped, and its number is not used again (see `append`).
@@ -15,8 +18,8 @@ that is half-written or foreign is reported once and skipped, and its number is 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
-import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
@@ -36,7 +39,7 @@ from airflow_adaptive.job.protocol.codec import (
     journal_number,
 )
 from airflow_adaptive.job.protocol.documents import DriverStatus, JournalDocument, RescaleDocument
-from airflow_adaptive.ports import ForeignDirectoryError, JobDirectory, JobDirectoryError
+from airflow_adaptive.ports import ForeignDirectoryError, JobDirectory, JobDirectoryError, JobKey, OwnedJobError
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.journal.storage_threads import StorageThreads
 
@@ -44,10 +47,10 @@ JOURNAL = "journal"
 HISTORY = "history"
 STATUS = "status.json"
 
-JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-"""Id of a job: a valid name of a folder on any storage."""
-
+OWNERS = "owners"
 logger = logging.getLogger(__name__)
+
+MAX_OWNER_BYTES = 4096
 
 CALLS_AT_ONCE = 16
 """Concurrent calls of one operation: a journal has many small files, and an object store needs about 20 ms for each."""
@@ -71,17 +74,15 @@ class FsspecJobDirectory:
 
         Args:
             base: storage that contains the directories of all jobs.
-            job: id of the job, see `JOB_ID`.
+            job: name of the job, see `JobKey`.
             timeout_s: seconds that one call to the storage may take.
 
         Raises:
             ValueError: the id is not a valid name of a folder.
         """
-        if not JOB_ID.fullmatch(job):
-            raise ValueError(f"job id {job!r} must match {JOB_ID.pattern}")
         self._job = job
         self._base = base.location
-        self._storage = base.below(job)
+        self._storage = base.below(JobKey.parse(job).folder)
         self._timeout_s = timeout_s
         self._reported: set[str] = set()
         self._failed_reads: Counter[str] = Counter()
@@ -192,6 +193,47 @@ class FsspecJobDirectory:
         """
         timeout_s = self._timeout_s + len(data) / LEAST_BYTES_PER_S
         return await self._call(partial(self._storage.create, path, data), timeout_s=timeout_s)
+
+    async def claim(self, task: str, moved_from: str | None = None) -> None:
+        """Let the directory belong to a task, unless it belongs to another task or to another job.
+
+        Args:
+            task: the task, as `<DAG id>/<task id>`.
+            moved_from: task from which the user moves the job; None without a move.
+
+        Raises:
+            OwnedJobError: the directory belongs to another task.
+            ForeignDirectoryError: the directory belongs to another job, or its owner cannot be read.
+            JobDirectoryError: the directory cannot be used now.
+        """
+        number = max(await self._numbers(OWNERS), default=0)
+        while True:
+            owner = await self._owner(number) if number else None
+            if owner == task:
+                return
+            if owner not in (None, moved_from):
+                raise OwnedJobError(self._job, str(owner), task, self._storage.uri(_path(OWNERS, number)))
+            number += 1
+            if await self.create_file(_path(OWNERS, number), json.dumps({"job": self._job, "task": task}).encode()):
+                return
+
+    async def _owner(self, number: int) -> str:
+        """Return the task to which the directory belongs. Raises as `claim`."""
+        path = _path(OWNERS, number)
+        content = await self._call(partial(self._storage.read, path, MAX_OWNER_BYTES))
+        try:
+            document = json.loads(content or b"")
+            job, task = document["job"], document["task"]
+        except (LookupError, RecursionError, TypeError, ValueError) as error:
+            raise ForeignDirectoryError(
+                f"{self._storage.uri(path)} does not name the task to which the job belongs ({type(error).__name__}): restore the file, or remove "
+                "it if only one task runs the job"
+            ) from error
+        if job != self._job:
+            raise ForeignDirectoryError(
+                f"{self._storage.uri(path)} belongs to job {job!r}: use another job id or another job_directory"
+            )
+        return str(task)
 
     async def names(self, folder: str) -> list[str]:
         """Return the names of the files and folders in a folder, see `Storage.names`."""

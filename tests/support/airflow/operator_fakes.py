@@ -12,11 +12,17 @@ from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.machine import create
 from airflow_adaptive.scheduler.snapshot import to_json
 from airflow_adaptive.scheduler.state import SchedulerState
+from airflow_adaptive.stores.task_xcoms import TaskKey
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
+
+TASK = TaskKey(dag_id="d", task_id="departures", run_id="r")
+"""The task instance of `FakeInstance`."""
 
 
 def staged(operator) -> JobSpec:
-    return asyncio.run(operator._declared.stage("attempt"))
+    declared = operator._declared
+    declared.check()
+    return asyncio.run(declared.stage("attempt"))
 
 
 class FakeInstance:

@@ -34,21 +34,21 @@ def test_name_of_the_asset_is_its_uri() -> None:
 def test_mapped_task_has_one_asset_of_its_fleet_and_names_the_jobs_of_a_literal_list() -> None:
     with DAG("flights", schedule=None):
         mapped = fleet(outlets=Asset("out")).expand(job=["a", "b", "no id!"])
-    assert mapped.inlets == [FLEET, own("a"), own("b")]
+    assert mapped.inlets == [FLEET, own("flights:stream:a"), own("flights:stream:b")]
     assert mapped.outlets == [Asset("out"), FLEET]
 
 
 def test_items_of_expand_kwargs_name_their_jobs() -> None:
     with DAG("flights", schedule=None):
         mapped = fleet().expand_kwargs([{"job": "a", "parallelism": (1, 2)}, {"job": "b"}])
-    assert mapped.inlets == [FLEET, own("a"), own("b")]
+    assert mapped.inlets == [FLEET, own("flights:stream:a"), own("flights:stream:b")]
     assert mapped.unmap({"job": "a", "parallelism": (1, 2)}).parallelism == (1, 2)
 
 
 def test_job_emits_events_of_the_fleet_and_of_its_own_asset_if_airflow_knows_it() -> None:
     with DAG("flights", schedule=None):
         mapped = fleet().expand(job=["a"])
-    assert mapped.unmap({"job": "a"}).outlets == [FLEET, own("a")]
+    assert mapped.unmap({"job": "a"}).outlets == [FLEET, own("flights:stream:a")]
     assert mapped.unmap({"job": "late"}).outlets == [FLEET]
 
 
@@ -88,3 +88,26 @@ def test_items_that_would_run_the_same_job_are_refused(
 def test_mapped_task_outside_of_a_dag_is_refused() -> None:
     with pytest.raises(ValueError, match="must be in a DAG"):
         fleet().expand(job=["a"])
+
+
+def test_fleets_with_equal_items_have_no_asset_in_common() -> None:
+    with DAG("flights", schedule=None):
+        one, other = fleet().expand(job=["a"]), fleet(task_id="other").expand(job=["a"])
+        single = AdaptiveSparkOperator(**SHARED | {"task_id": "single"}, job="a")
+    assets = [{asset.name for asset in task.inlets} for task in (one, other, single)]
+    assert not assets[0] & assets[1] | assets[0] & assets[2] | assets[1] & assets[2]
+    assert Asset("adaptive://job/flights:stream:a").uri == "adaptive://job/flights:stream:a"
+
+
+def test_second_task_of_a_dag_with_the_same_job_is_refused() -> None:
+    with DAG("flights", schedule=None):
+        AdaptiveSparkOperator(**SHARED, job="a")
+        with pytest.raises(ValueError, match="tasks 'stream' and 'other' of DAG 'flights' run the same job 'a'"):
+            AdaptiveSparkOperator(**SHARED | {"task_id": "other"}, job="a")
+
+
+def test_tasks_of_several_dags_may_have_the_same_id() -> None:
+    """Only the first task that runs the job owns the job. A DAG file cannot know the other DAG files."""
+    for dag_id in ("flights", "copies"):
+        with DAG(dag_id, schedule=None):
+            AdaptiveSparkOperator(**SHARED, job="a")

@@ -216,8 +216,8 @@ def test_mapped_function_runs_a_fleet(airflow: FakeComms, tmp_path: Path) -> Non
         fleet = mapped(job_directory=f"file://{tmp_path}").partial(carrier="UA").expand(job=["a", "b"]).operator
     assert fleet.inlets == [
         Asset("adaptive://fleet/flights/stream"),
-        Asset("adaptive://job/a"),
-        Asset("adaptive://job/b"),
+        Asset("adaptive://job/flights:stream:a"),
+        Asset("adaptive://job/flights:stream:b"),
     ]
     assert fleet.outlets == [Asset("adaptive://fleet/flights/stream")]
     it = fleet.unmap({"op_kwargs": {"job": "b"}})
@@ -229,7 +229,7 @@ def test_mapped_function_runs_a_fleet(airflow: FakeComms, tmp_path: Path) -> Non
 def test_items_of_expand_kwargs_name_their_jobs() -> None:
     with DAG("flights", schedule=None):
         fleet = mapped().expand_kwargs([{"job": "a", "carrier": "UA"}, {"job": "b"}]).operator
-    assert fleet.inlets[1:] == [Asset("adaptive://job/a"), Asset("adaptive://job/b")]
+    assert fleet.inlets[1:] == [Asset("adaptive://job/flights:stream:a"), Asset("adaptive://job/flights:stream:b")]
 
 
 def test_call_names_the_job_of_a_function_with_this_parameter() -> None:

@@ -13,7 +13,7 @@ from airflow_adaptive.scheduler.machine import create
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import decode, encode
 from airflow_adaptive.testing.fakes.manual_clock import START
-from tests.support.airflow.operator_fakes import FakeInstance, deferral, staged
+from tests.support.airflow.operator_fakes import TASK, FakeInstance, deferral, staged
 
 pytestmark = pytest.mark.usefixtures("spark_default")
 
@@ -78,5 +78,5 @@ def test_callback_reaches_the_triggerer_as_plain_data(make, airflow):
 )
 def test_callback_that_can_not_reach_the_triggerer_is_refused(make, callback, message):
     with pytest.raises(AirflowFailException, match="departures") as raised:
-        make(on_rescale_callback=callback)._spec("attempt")
+        make(on_rescale_callback=callback)._spec("attempt", TASK)
     assert message in str(raised.value)

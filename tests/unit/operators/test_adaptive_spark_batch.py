@@ -11,7 +11,7 @@ from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobType, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import decode, encode
-from tests.support.airflow.operator_fakes import FakeInstance, staged
+from tests.support.airflow.operator_fakes import TASK, FakeInstance, staged
 
 pytestmark = pytest.mark.usefixtures("spark_default")
 
@@ -114,5 +114,5 @@ def test_running_job_is_not_turned_into_a_batch_by_a_new_deployment(make, make_b
         "connections": {"spark": "spark_default"},
         "base": "file:///jobs",
     }
-    redeployed = make_batch()._redeployed(event, {"ti": FakeInstance()})
+    redeployed = make_batch()._redeployed(event, TASK, {"ti": FakeInstance()})
     assert redeployed == (decode(JobSpec, event["spec"]), ConnectionIds("spark_default"), "file:///jobs")

@@ -26,7 +26,7 @@ from airflow_adaptive.stores.control_requests import store_request
 from airflow_adaptive.stores.task_xcoms import LINKS
 from airflow_adaptive.testing.scenario import Scenario
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
-from tests.support.airflow.operator_fakes import FakeInstance, begin_log, deferral, staged
+from tests.support.airflow.operator_fakes import TASK, FakeInstance, begin_log, deferral, staged
 
 pytestmark = pytest.mark.usefixtures("spark_default")
 
@@ -326,13 +326,13 @@ def test_links_of_a_task_that_resumes_exist(make):
 
 def test_unknown_connection_is_reported_before_anything_runs(make):
     with pytest.raises(AirflowException, match="connection 'nowhere' is not defined: add it") as raised:
-        make(conn_id="nowhere")._spec("attempt")
+        make(conn_id="nowhere")._spec("attempt", TASK)
     assert not isinstance(raised.value, AirflowFailException), "the secrets backend may be down"
 
 
 def test_unknown_connection_is_final_beside_an_error_that_no_retry_corrects(make):
     with pytest.raises(AirflowFailException, match="connection 'nowhere' is not defined: add it"):
-        make(conn_id="nowhere", driver_cores=0)._spec("attempt")
+        make(conn_id="nowhere", driver_cores=0)._spec("attempt", TASK)
 
 
 def test_file_system_that_fails_now_may_be_retried(make, script, monkeypatch):
@@ -345,7 +345,7 @@ def test_file_system_that_fails_now_may_be_retried(make, script, monkeypatch):
 
     monkeypatch.setattr(Path, "read_bytes", fail)
     with pytest.raises(AirflowException, match="cannot be read now") as raised:
-        make()._spec("attempt")
+        make()._spec("attempt", TASK)
     assert not isinstance(raised.value, AirflowFailException)
 
 

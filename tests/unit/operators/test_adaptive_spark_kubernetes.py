@@ -6,7 +6,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_adaptive.operators.adaptive_spark import KUBERNETES, AdaptiveSparkOperator
-from tests.support.airflow.operator_fakes import FakeInstance, deferral, staged
+from tests.support.airflow.operator_fakes import TASK, FakeInstance, deferral, staged
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +64,7 @@ def test_violations_are_part_of_the_one_error(make):
             driver_pod_template={"spec": {"restartPolicy": "Always"}},
             annotations={"api-token": "hush"},
             conf={"spark.executor.memoryOverhead": "much"},
-        )._spec("attempt")
+        )._spec("attempt", TASK)
     message = str(raised.value)
     for thing in (
         "lower bound 4",
@@ -81,4 +81,4 @@ def test_parameters_of_kubernetes_have_no_effect_on_a_standalone_cluster(make, s
     with pytest.raises(
         AirflowFailException, match="image: no effect, because connection 'spark_default' names a standalone cluster"
     ):
-        make(image="spark:4.2")._spec("attempt")
+        make(image="spark:4.2")._spec("attempt", TASK)

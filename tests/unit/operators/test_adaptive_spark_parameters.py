@@ -22,7 +22,7 @@ from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import decode, encode
-from tests.support.airflow.operator_fakes import staged
+from tests.support.airflow.operator_fakes import TASK, staged
 
 pytestmark = pytest.mark.usefixtures("spark_default")
 
@@ -123,7 +123,7 @@ def test_job_graph_replaces_the_bounds(make):
 )
 def test_bad_input_names_the_thing(make, changes, named):
     with pytest.raises(AirflowFailException, match="departures|no/path") as raised:
-        make(**changes)._spec("attempt")
+        make(**changes)._spec("attempt", TASK)
     assert named in str(raised.value)
 
 
@@ -131,7 +131,7 @@ def test_connection_to_kafka_without_the_extra_names_the_remedy(make, monkeypatc
     monkeypatch.delitem(sys.modules, "airflow_adaptive.hooks.kafka", raising=False)
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     with pytest.raises(AirflowFailException, match=r"departures.*: install 'airflow-adaptive\[kafka\]'"):
-        make(kafka_conn_id="kafka_test")._spec("attempt")
+        make(kafka_conn_id="kafka_test")._spec("attempt", TASK)
 
 
 def test_values_that_spark_submit_operator_accepts_are_accepted(make, script, tmp_path):
@@ -183,7 +183,7 @@ def test_one_error_reports_all_violations(make):
         poll_interval="never",
     )
     with pytest.raises(AirflowFailException) as raised:
-        wrong._spec("attempt")
+        wrong._spec("attempt", TASK)
     message = str(raised.value)
     assert message.startswith("job 'no/path': job_type 'eternal' is not one of streaming, batch; ")
     for thing in (
@@ -220,7 +220,7 @@ def test_directory_of_another_job_or_version_is_refused_at_once(make, tmp_path, 
     log.mkdir(parents=True)
     (log / journal_name(1)).write_text(json.dumps(document | content))
     with pytest.raises(AirflowFailException, match="job 'departures': file://") as raised:
-        make()._spec("attempt")
+        make()._spec("attempt", TASK)
     assert message in str(raised.value)
 
 
@@ -274,7 +274,7 @@ def test_property_in_the_properties_file_that_a_parameter_determines_is_refused(
     with pytest.raises(
         AirflowFailException, match=r"properties_file\['spark.master'\] .* parameter 'conn_id'"
     ) as raised:
-        make(properties_file=str(file))._spec("attempt")
+        make(properties_file=str(file))._spec("attempt", TASK)
     assert "conf['spark.master']" not in str(raised.value)
 
 
@@ -284,7 +284,7 @@ def test_secret_in_the_properties_file_is_refused(make, tmp_path):
     with pytest.raises(
         AirflowFailException, match=r"properties_file\['spark.my.password'\]: Airflow would store"
     ) as raised:
-        make(properties_file=str(file))._spec("attempt")
+        make(properties_file=str(file))._spec("attempt", TASK)
     assert "hush" not in str(raised.value)
 
 
@@ -295,22 +295,22 @@ def test_misspelled_parameter_is_reported_when_the_dag_is_parsed(make):
 
 def test_secret_is_named_and_not_displayed(make):
     with pytest.raises(AirflowFailException) as raised:
-        make(env_vars={"API_TOKEN": "hush"})._spec("attempt")
+        make(env_vars={"API_TOKEN": "hush"})._spec("attempt", TASK)
     assert "hush" not in str(raised.value)
 
 
 def test_name_that_only_looks_like_a_secret_can_be_declared_public(make):
     public = {"env_vars": {"MY_TOKEN": "public"}, "application_args": ["--key-secret", "1"]}
     with pytest.raises(AirflowFailException, match=re.escape("env_vars['MY_TOKEN'], application_args['--key-secret']")):
-        make(**public)._spec("attempt")
+        make(**public)._spec("attempt", TASK)
     spec = staged(make(**public, not_secret=["MY_TOKEN", "--key-secret"]))
     assert (spec.env, spec.args) == ({"MY_TOKEN": "public"}, ("--key-secret", "1"))
 
 
-def test_job_directory_that_does_not_answer_may_be_retried(make, tmp_path):
+def test_job_directory_that_does_not_answer_may_be_retried(make, airflow, tmp_path):
     (tmp_path / "jobs").write_text("no directory")
     with pytest.raises(AirflowException, match="departures") as raised:
-        make()._spec("attempt")
+        make()._spec("attempt", TASK)
     assert not isinstance(raised.value, AirflowFailException)
 
 

@@ -1,6 +1,7 @@
 """Two tasks, or two tries of a task, that run the same job."""
 
 import pytest
+from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_adaptive.declaration.declared_job import DeclaredJob
 from airflow_adaptive.ports import JobDirectoryError
@@ -68,3 +69,52 @@ def test_error_of_the_withdrawal_does_not_let_the_next_try_run_a_job_that_has_en
     event = {"status": "finished", "outcome": outcome, "restarts": 0, "rescales": 0}
     assert make().execute_complete({"ti": FakeInstance()}, event)["outcome"] == outcome
     assert "The end of job 'departures' was not reported to Airflow's store: API_SERVER_ERROR" in task_log()
+
+
+class OtherInstance(FakeInstance):
+    """A task of another DAG."""
+
+    dag_id = "copies"
+
+
+@pytest.mark.parametrize("base", ["jobs", "other"], ids=["one job directory", "two job directories"])
+def test_second_task_with_the_job_is_refused_before_anything_is_staged(make, airflow, tmp_path, base):
+    """The loop of the first task has not written its journal yet."""
+    deferral(make().execute, {"ti": FakeInstance()})
+    before = sorted(tmp_path.rglob("*"))
+    second = make(job_directory=f"file://{tmp_path}/{base}")
+    with pytest.raises(
+        AirflowFailException, match=r"job 'departures': the job belongs to task 'd/departures'"
+    ) as raised:
+        second.execute({"ti": OtherInstance()})
+    assert "moved_from='d/departures'" in str(raised.value)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_job_moves_to_a_task_that_names_the_previous_one(make, airflow):
+    deferral(make().execute, {"ti": FakeInstance()})
+    deferral(make(moved_from="d/departures").execute, {"ti": OtherInstance()})
+    with pytest.raises(AirflowFailException, match="belongs to task 'copies/departures'"):
+        make().execute({"ti": FakeInstance()})
+
+
+def test_fleets_with_equal_items_and_a_job_share_no_directory(make, airflow, tmp_path):
+    triggers = [
+        deferral(make().execute, {"ti": instance})
+        for instance in (FakeInstance(), FakeInstance(map_index=0), OtherInstance(map_index=0))
+    ]
+    directories = [trigger.spec["directory"].removeprefix(f"file://{tmp_path}/jobs/") for trigger in triggers]
+    assert directories == ["departures", "d~departures/departures", "copies~departures/departures"]
+    names = ["departures", "d:departures:departures", "copies:departures:departures"]
+    assert [trigger.spec["graph"]["job"] for trigger in triggers] == names
+
+
+def test_job_whose_directory_belongs_to_another_airflow_is_refused(make, airflow):
+    """Airflow's database is another one, so only the directory knows the owner."""
+    deferral(make().execute, {"ti": FakeInstance()})
+    airflow.asset_states.clear()
+    with pytest.raises(
+        AirflowFailException, match=r"belongs to task 'd/departures' \(file://.*/owners/0000000001.json\)"
+    ):
+        make().execute({"ti": OtherInstance()})
+    assert "owner" not in airflow.asset_states

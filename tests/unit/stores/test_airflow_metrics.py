@@ -157,6 +157,14 @@ def test_names_that_no_metric_may_have_are_written_as_airflow_writes_them(
     assert caplog.messages == []
 
 
+def test_jobs_of_fleets_with_equal_items_have_metrics_of_their_own(backend: Recorder) -> None:
+    for name in ("eu", "orders:stream:eu", "clicks:stream:eu"):
+        AirflowMetrics(name, "d", "t").send_view(seen())
+    names = {gauge for gauge in backend.gauges if gauge.endswith("num_rescales")}
+    jobs = {"adaptive", "adaptive.eu", "adaptive.orders.stream.eu", "adaptive.clicks.stream.eu"}
+    assert names == {f"{job}.num_rescales" for job in jobs}
+
+
 def test_counters_count_what_comes_while_the_loop_runs(backend: Recorder, metrics: AirflowMetrics) -> None:
     for restarts in (4, 4, 6, 7, 0, 1):  # a job that starts again counts from zero
         metrics.send_view(seen(restarts=restarts))

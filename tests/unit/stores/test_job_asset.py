@@ -34,7 +34,7 @@ def test_job_of_a_fleet_has_keys_and_xcoms_of_its_own(
     access: StoreAccess,  # noqa: F811
 ) -> None:
     mapped = TaskKey(dag_id="d", task_id="t", run_id="r", map_index=3)
-    show(AirflowJobStore("departures", mapped, clock, access), VIEW)
+    show(AirflowJobStore(job_name("departures", mapped), mapped, clock, access), VIEW)
     assert airflow.assets == {"adaptive://fleet/d/t"}
     assert airflow.asset_states["departures:summary"]["state"] == "Executing"
     assert {key.partition(":")[0] for key in airflow.asset_states} == {"departures"}

@@ -25,9 +25,10 @@ from sqlalchemy.orm import Session
 
 from airflow_adaptive.plugin.data.metadata_database import state_store
 from airflow_adaptive.plugin.data.metadata_database.state_store import StoreKey
+from airflow_adaptive.ports import SEPARATOR, JobKey
 from airflow_adaptive.runtime.publishing.documents import SUMMARY
 from airflow_adaptive.runtime.requirements.control_requests import DESIRED_STATE, HANDLED
-from airflow_adaptive.stores.job_asset import FLEETS, JOBS, SEPARATOR, job_asset
+from airflow_adaptive.stores.job_asset import FLEETS, JOBS, job_asset
 
 MADE_BY_A_JOB: Final = (SUMMARY, DESIRED_STATE, HANDLED)
 """Keys of the documents that identify a job. The state store has at least one of them after the first run of the job."""
@@ -146,7 +147,7 @@ def _name(asset: str, prefix: str) -> str:
     """Return the name of the job with this prefix in the state store of an Asset (the inverse of `stores.job_asset.job_asset`)."""
     if asset.startswith(JOBS):
         return asset.removeprefix(JOBS)
-    return SEPARATOR.join((*asset.removeprefix(FLEETS).split("/"), prefix.removesuffix(SEPARATOR)))
+    return JobKey(prefix.removesuffix(SEPARATOR), *asset.removeprefix(FLEETS).split("/")).name
 
 
 def _runners(tasks: Mapping[int, set[tuple[str, str]]], session: Session) -> dict[int, set[tuple[str, str]]]:

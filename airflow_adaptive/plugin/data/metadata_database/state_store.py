@@ -15,7 +15,7 @@ from airflow.state.metastore import MetastoreBackend
 from sqlalchemy import ColumnElement, Text, and_, case, func, select
 from sqlalchemy.orm import Session
 
-from airflow_adaptive.stores.job_asset import SEPARATOR
+from airflow_adaptive.ports import SEPARATOR
 
 log = logging.getLogger(__name__)
 

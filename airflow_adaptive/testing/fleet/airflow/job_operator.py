@@ -8,7 +8,7 @@ from typing import Any
 from airflow_adaptive.declaration.placement import RunningJob
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
 from airflow_adaptive.runtime.spec import JobSpec
-from airflow_adaptive.stores.job_base import record_base
+from airflow_adaptive.stores.job_owner import claim_name, record_base
 from airflow_adaptive.stores.task_xcoms import TaskKey
 
 
@@ -52,7 +52,8 @@ class JobOperator(AdaptiveSparkOperator):
         )
         self.staged = task.spec
 
-    def _spec(self, attempt: str, running: RunningJob | None = None) -> JobSpec:
+    def _spec(self, attempt: str, task: TaskKey, running: RunningJob | None = None) -> JobSpec:
+        claim_name(self.job, task.task, None)
         record_base(self.job, self.job_directory)
         return replace(self.staged, attempt=attempt)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_adaptive.job.protocol.codec import MAX_DOCUMENT_BYTES, encode_journal, encode_status, journal_name
-from airflow_adaptive.ports import JobDirectoryError
+from airflow_adaptive.ports import ForeignDirectoryError, JobDirectoryError, OwnedJobError
 from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory, append
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.testing.contracts.job_directory import JOB, journal_document, status_document
@@ -34,6 +34,52 @@ async def test_documents_are_where_the_driver_reads_them(directory: FsspecJobDir
     await directory.create(journal_document(42))
     assert [path.name for path in (tmp_path / JOB / "journal").iterdir()] == [journal_name(42)] == ["0000000042.json"]
     assert directory.uri == f"file://{tmp_path}/{JOB}"
+
+
+async def test_directory_belongs_to_the_task_that_claims_it_first(
+    directory: FsspecJobDirectory, tmp_path: Path
+) -> None:
+    for _ in range(2):
+        await directory.claim("flights/stream")
+    again = FsspecJobDirectory(Storage.at(str(tmp_path)), JOB)
+    with pytest.raises(OwnedJobError, match=r"belongs to task 'flights/stream'.*owners/0000000001.json"):
+        await again.claim("copies/stream")
+    with pytest.raises(OwnedJobError):
+        await again.claim("copies/stream", "other/stream")
+    await again.claim("copies/stream", "flights/stream")
+    with pytest.raises(OwnedJobError, match="copies/stream"):
+        await directory.claim("flights/stream")
+    await directory.claim("flights/stream", "copies/stream")
+    assert sorted(path.name for path in (tmp_path / JOB / "owners").iterdir()) == [journal_name(n) for n in (1, 2, 3)]
+
+
+async def test_of_many_tasks_at_the_same_moment_one_claims_the_directory(directory: FsspecJobDirectory) -> None:
+    claims = await asyncio.gather(*(directory.claim(f"dag{n}/stream") for n in range(8)), return_exceptions=True)
+    assert sorted(type(claim).__name__ for claim in claims) == ["NoneType", *["OwnedJobError"] * 7]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"7", b'{"job": "x"}', b"[" * 4000], ids=repr)
+async def test_owner_that_cannot_be_read_is_not_replaced(
+    directory: FsspecJobDirectory, tmp_path: Path, content: bytes
+) -> None:
+    await directory.create_file(f"owners/{journal_name(1)}", content)
+    with pytest.raises(ForeignDirectoryError, match="does not name the task"):
+        await directory.claim("flights/stream")
+    assert [path.read_bytes() for path in (tmp_path / JOB / "owners").iterdir()] == [content]
+
+
+async def test_directory_of_another_job_is_refused(directory: FsspecJobDirectory) -> None:
+    """File systems that ignore the case of names have one directory for two jobs."""
+    await directory.create_file(f"owners/{journal_name(1)}", b'{"job": "JOB", "task": "flights/stream"}')
+    with pytest.raises(ForeignDirectoryError, match="belongs to job 'JOB'"):
+        await directory.claim("flights/stream")
+
+
+async def test_job_of_a_fleet_has_a_directory_of_its_own(tmp_path: Path) -> None:
+    fleets = [FsspecJobDirectory(Storage.at(str(tmp_path)), f"{dag}:stream:{JOB}") for dag in ("orders", "clicks")]
+    assert [it.uri for it in fleets] == [f"file://{tmp_path}/{dag}~stream/{JOB}" for dag in ("orders", "clicks")]
+    for it in fleets:
+        await it.claim("orders/stream")
 
 
 async def test_files_are_read_by_their_uri_up_to_a_limit(directory: FsspecJobDirectory) -> None:

@@ -1,0 +1,99 @@
+"""To which task a job belongs, and in which folder the job was deployed last, in the asset state store.
+
+Theory: the name of the job of a task is its id, and tasks of several DAGs can have the same id. The first task that runs the job claims the name, and
+any other task is refused. The state store has no conditional write, so the claim is a splitter (Lamport, Moir and Anderson): of several tasks that
+claim at the same moment, at most one passes the check after the gate, and only this task writes the owner. The others fail with an error that a retry
+corrects. The name of the job of a mapped task contains the task, so its owner needs no record.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from uuid import uuid4
+
+from airflow_adaptive.ports import JobKey, OwnedJobError, UnavailableError
+from airflow_adaptive.stores.job_asset import JobStateStore, job_asset
+
+BASE: Final = "job_directory"
+"""Key of the URI of the folder that contains the job directory. Loops and drivers of the job use its directory there."""
+
+OWNER: Final = "owner"
+"""Key of the task that runs the job, as `<DAG id>/<task id>`."""
+
+CANDIDATE: Final = "owner_candidate"
+"""Key of a random value of the last task that began a claim."""
+
+GATE: Final = "owner_gate"
+"""Key of the task that passed the gate, and of the ISO time."""
+
+MAX_CLAIM: Final = timedelta(minutes=1)
+"""Longest time of a claim. A claim that takes longer fails."""
+
+GATE_LIFETIME: Final = 2 * MAX_CLAIM
+"""Time after which the claim of a task that died does not count any more."""
+
+
+def deployed_base(job: str) -> str | None:
+    """Return the URI of the folder that contains the directory of a job, None for a job that was not deployed yet; blocks."""
+    base = job_asset(job).store.get(BASE)
+    return base if isinstance(base, str) else None
+
+
+def record_base(job: str, base: str) -> None:
+    """Record the folder in which a job is deployed now; blocks."""
+    job_asset(job).store.set(BASE, base)
+
+
+def require_owner(job: str, task: str, moved_from: str | None) -> str | None:
+    """Refuse a job whose name belongs to another task; blocks.
+
+    Args:
+        job: name of the job.
+        task: the task that wants to run the job, as `<DAG id>/<task id>`.
+        moved_from: task from which the user moves the job; None without a move.
+
+    Returns:
+        The recorded owner; None without one.
+
+    Raises:
+        OwnedJobError: the name belongs to another task.
+    """
+    if JobKey.parse(job).is_of_fleet:
+        return task
+    owner = job_asset(job).store.get(OWNER)
+    if owner in (None, task, moved_from):
+        return None if owner is None else str(owner)
+    raise OwnedJobError(job, str(owner), task, f"key {OWNER!r} of Asset {job_asset(job).name}")
+
+
+def claim_name(job: str, task: str, moved_from: str | None) -> None:
+    """Let a job belong to a task, unless it belongs to another task; blocks. Arguments as for `require_owner`.
+
+    Raises:
+        OwnedJobError: the name belongs to another task.
+        UnavailableError: another task claims the name at the same moment; a retry decides.
+    """
+    owner, store = require_owner(job, task, moved_from), job_asset(job).store
+    if owner is None and not _is_first(store, task):
+        raise UnavailableError(f"another task claims job {job!r} at the same moment")
+    if owner != task:
+        store.set(OWNER, task)
+
+
+def _is_first(store: JobStateStore, task: str) -> bool:
+    """Return whether no other task claims a name without an owner at the same moment."""
+    token, began_at = uuid4().hex, datetime.now(UTC)
+    store.set(CANDIDATE, token)
+    if _is_closed(store.get(GATE), task, began_at):
+        return False
+    store.set(GATE, {"task": task, "at": datetime.now(UTC).isoformat()})
+    return bool(store.get(CANDIDATE) == token) and datetime.now(UTC) - began_at < MAX_CLAIM
+
+
+def _is_closed(gate: Any, task: str, now: datetime) -> bool:
+    """Return whether another task passed the gate a short time ago. The state store can contain anything."""
+    try:
+        return bool(gate["task"] != task) and now - datetime.fromisoformat(gate["at"]) < GATE_LIFETIME
+    except (LookupError, TypeError, ValueError):
+        return False
