@@ -46,11 +46,12 @@ from airflow_adaptive.runtime.journal.storage_threads import StorageThreads
 JOURNAL = "journal"
 HISTORY = "history"
 STATUS = "status.json"
-
 OWNERS = "owners"
-logger = logging.getLogger(__name__)
 
 MAX_OWNER_BYTES = 4096
+"""Maximum size of the document of an owner."""
+
+logger = logging.getLogger(__name__)
 
 CALLS_AT_ONCE = 16
 """Concurrent calls of one operation: a journal has many small files, and an object store needs about 20 ms for each."""
