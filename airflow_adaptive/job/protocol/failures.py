@@ -282,7 +282,7 @@ def _without_assigned_secrets(message: str) -> str:
 
 def _script_location(frames: Iterable[tuple[str, object]]) -> str:
     """Return the innermost of the frames (file, line) outside Spark and this package, or "" if there is none."""
-    own = [(file, line) for file, line in frames if not any(library in file for library in LIBRARY_PATHS)]
+    own = [(file, line) for file, line in frames if not any(part in LIBRARY_PATHS for part in PurePath(file).parts)]
     return f"{PurePath(own[-1][0]).name}:{own[-1][1]}" if own else ""
 
 

@@ -241,3 +241,9 @@ def test_arguments_become_literals(load: Load) -> None:
 def test_name_of_the_file_is_ascii(load: Load) -> None:
     names = [FunctionScript.of(load(f"def {it}(spark, parallelism): ...", it)).file_name for it in ("build", "flüge")]
     assert names == ["build_job.py", "function_job.py"]
+
+
+def test_name_of_a_library_in_the_name_of_the_file_does_not_hide_its_lines() -> None:
+    with pytest.raises(ZeroDivisionError) as raised:
+        exec(compile("\n1 / 0", "pyspark_flights.py", "exec"))
+    assert report_build_failure(raised.value).message.endswith("(pyspark_flights.py:2)")
