@@ -53,7 +53,7 @@ class SubmittedSession:
     """The properties with which this driver was submitted, and the session that the script creates.
 
     Attributes:
-        refusal: error that the script got, which is the cause of its end even if the script has caught the error.
+        refusal: error that the script got instead of a context, which is the cause of its end even if the script has caught the error.
     """
 
     def __init__(self) -> None:
@@ -126,6 +126,7 @@ class SubmittedSession:
         self.require(properties, on_kubernetes=self._submitted.get(MASTER, "").startswith(KUBERNETES_MASTER))
         self._has_context = True
         create(context, *args, **options)
+        self.refusal = None
         try:
             self.require(dict(context.getConf().getAll()))
         except AdaptiveJobError:

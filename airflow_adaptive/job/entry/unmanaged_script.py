@@ -221,6 +221,7 @@ class UnmanagedScript:
             self._exit(EXIT_FAILED)
             return
         queries.reject_starts()
+        queries.reveal_ends()
         if not self._script_ended.wait(driver.settings.stop_timeout_s):
             log.warning("the script has not ended within %g s of its queries: exiting", driver.settings.stop_timeout_s)
             self._exit(EXIT_FAILED if self._state is DriverState.FAILED else 0)

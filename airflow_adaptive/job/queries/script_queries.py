@@ -104,8 +104,8 @@ class ScriptQueries:
     def view(self, read: Callable[[], Any]) -> Any:
         """Return what the script reads about its queries, or wait with the script for their ends.
 
-        Queries end one after the other at their batch boundaries. The script does not see an end before all queries have ended, and in a
-        fenced driver it sees none, because the process exits soon.
+        Queries end one after the other at their batch boundaries. The script does not see a requested end before `reveal_ends`, and in a fenced
+        driver it sees none, because the process exits soon.
 
         Raises:
             Exception: any exception of `read`.
@@ -150,6 +150,12 @@ class ScriptQueries:
         """Admit no further queries."""
         with self._changed:
             self._closed = True
+            self._changed.notify_all()
+
+    def reveal_ends(self) -> None:
+        """Let the script see the ends of its queries, because the driver has written its last status: the script may end the process."""
+        with self._changed:
+            self._ending = False
             self._changed.notify_all()
 
     @property
@@ -210,7 +216,7 @@ class ScriptQueries:
         return act_between_batches(boundaries(self._running()), timeout_s, pause, act)
 
     def end(self, timeout_s: float, pause: Callable[[float], None]) -> bool:
-        """End all queries at their boundaries, permanently.
+        """End all queries at their boundaries, permanently. The script does not see their ends before `reveal_ends`.
 
         Without running queries, a completed script counts as `has_ended`.
         """
@@ -228,9 +234,6 @@ class ScriptQueries:
         self._queries_at_end = self._queries_at_end or running
         exact = end_at_boundary(boundaries(running), max(0.0, deadline - time.monotonic()), pause)
         self.close()
-        with self._changed:
-            self._ending = False
-            self._changed.notify_all()
         return exact
 
     def halt(self) -> bool:

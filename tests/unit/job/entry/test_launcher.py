@@ -12,6 +12,7 @@ import pytest
 from airflow_adaptive.job.entry import unmanaged_script
 from airflow_adaptive.job.entry.launcher import launch
 from airflow_adaptive.job.protocol.failures import last_python_error
+from airflow_adaptive.job.queries.writers import AdaptiveJobError
 from airflow_adaptive.runtime.staging import MAIN_PROGRAM, runtime_zip
 
 WITH_PYSPARK, WITHOUT = ("-W", "error"), ("-S", "-W", "error")
@@ -121,3 +122,15 @@ def test_script_that_has_started_a_query_ends_when_the_queries_end(tmp_path, mon
     with pytest.raises(SystemExit) as ended:
         launch(script)
     assert (ended.value.code, ends) == (7, [error])
+
+
+def test_refused_session_is_the_cause_of_the_end_of_a_script_that_caught_the_error(tmp_path, monkeypatch, capsys):
+    refused = AdaptiveJobError("the script sets the master")
+    watch = SimpleNamespace(has_started=False, refusal=refused)
+    monkeypatch.setattr(unmanaged_script, "install_hooks", lambda *_: watch)
+    script = tmp_path / "departures.py"
+    script.write_text("raise SystemExit(3)")
+    with pytest.raises(SystemExit) as ended:
+        launch(script)
+    assert ended.value.code == 1
+    assert "AdaptiveJobError: the script sets the master" in capsys.readouterr().err

@@ -125,6 +125,12 @@ def test_same_values_and_properties_of_the_script_are_accepted(driver):
     assert len(driver.created) == 3
 
 
+def test_refusal_is_no_cause_of_the_end_of_a_script_that_then_got_a_context(driver):
+    refusal(driver, spark_master="local")
+    driver.builds()
+    assert driver.session.refusal is None
+
+
 def test_property_that_the_script_sets_on_the_process_is_refused(driver, monkeypatch):
     monkeypatch.setattr(submitted_session, "SparkConf", lambda: Conf(SUBMITTED | {"spark.cores.max": "1"}))
     with pytest.raises(AdaptiveJobError, match=r"spark.cores.max to '1'"):

@@ -152,6 +152,7 @@ def test_script_that_is_not_halted_is_not_blocked(job):
     job.permit()
     job.runs("daily")
     job.end()
+    job.queries.reveal_ends()
     assert job.queries.view(lambda: "seen") == "seen"
 
 
@@ -176,6 +177,9 @@ def test_script_sees_the_ends_of_all_queries_at_once(job, monkeypatch):
     waits.start()
     monkeypatch.setattr(script_queries, "end_at_boundary", end_at_boundary)
     assert job.end()
+    waits.join(0.05)
+    assert waits.is_alive(), "the driver has not written its last status"
+    job.queries.reveal_ends()
     waits.join(TIMEOUT_S)
     assert seen == [(False, False)]
 
@@ -202,6 +206,7 @@ def test_script_does_not_see_an_end_that_begins_while_it_reads(job, monkeypatch)
     assert reading.wait(TIMEOUT_S)
     monkeypatch.setattr(script_queries, "end_at_boundary", end_at_boundary)
     assert job.end()
+    job.queries.reveal_ends()
     script.join(TIMEOUT_S)
     assert seen == [False]
 
