@@ -103,6 +103,21 @@ finally:
         query.stop()
 """
 
+# The batches of the second query do not end.
+WEDGED = """
+import sys, time
+from pyspark.sql import SparkSession
+
+root = sys.argv[1]
+spark = SparkSession.builder.getOrCreate()
+for name in ("one", "two"):
+    rows = spark.readStream.format("rate").option("rowsPerSecond", 5).load()
+    sleep = time.sleep if name == "two" else lambda _: None
+    writer = rows.writeStream.queryName(name).foreachBatch(lambda rows, _, sleep=sleep: (rows.count(), sleep(1000)))
+    writer.option("checkpointLocation", f"{root}/checkpoints/{name}").start()
+spark.streams.awaitAnyTermination()
+"""
+
 RELATIVE = """
 from pyspark.sql import SparkSession
 
@@ -346,6 +361,21 @@ def test_script_that_watches_its_queries_stops_at_a_boundary_and_without_a_failu
     for folder in folders:
         assert numbers(folder, "commits") == numbers(folder, "offsets")
     assert "failed after the requested end of its queries: RuntimeError: query one has stopped" in driver.output()
+
+
+@pytest.mark.long
+def test_driver_whose_batch_does_not_end_stops_the_others_names_the_query_and_ends(driver: DriverOnCluster) -> None:
+    begin(driver, WEDGED, {"spark.airflow.adaptive.stopTimeout": "3"})
+    offsets = driver.root / "checkpoints" / "two" / "offsets" / "0"
+    wait_until(offsets.exists, TIMEOUT_S, "the batch that does not end")
+    driver.direct(Action.STOP, 1)
+    assert driver.wait_end() == "FAILED"
+    status = driver.status()
+    assert status is not None
+    assert status.failure is not None
+    assert status.failure.error_class.endswith("BatchStillRunsError")
+    assert status.failure.message.startswith("the batch of query 'two' did not end within 13 s of the request")
+    assert [query.active for query in status.queries if query.name == "one"] == [False]
 
 
 @pytest.mark.long
