@@ -23,7 +23,7 @@ from airflow_adaptive.job.protocol.codec import encode_journal, journal_name
 from airflow_adaptive.job.protocol.conf import NotSubmittedError, read_settings
 from airflow_adaptive.job.protocol.documents import Action, Directive, JournalDocument
 from airflow_adaptive.job.queries.script_queries import ScriptQueries
-from airflow_adaptive.job.queries.sources.topic_ids import FILE, TopicGuard, TopicRecreatedError
+from airflow_adaptive.job.queries.sources.topic_ids import FILE, KnownTopics, TopicGuard, TopicRecreatedError
 from airflow_adaptive.job.queries.writers import (
     AdaptiveJobError,
     require_same_queries,
@@ -235,14 +235,15 @@ def hanging_storage() -> str:
 
 def topic_created_again() -> str:
     class Ids:
-        def read(self) -> dict[str, str]:
-            return {"flights": "Yx2hHbNvT1KgXaYvDgkzSw"}
+        def read(self) -> dict[int, KnownTopics]:
+            return {0: KnownTopics("MkU3OEVBNTcwNTJENDM2Qk", {"flights": "Yx2hHbNvT1KgXaYvDgkzSw"})}
 
         def __str__(self) -> str:
             return f"file:///data/jobs/departures/checkpoints/departures/{FILE}"
 
     with pytest.raises(TopicRecreatedError) as raised:
-        TopicGuard(Ids(), fail_on_data_loss=True, warn=print).require_same({"flights": "Zq3rHbNvT1KgXaYvDgkzSw"})
+        guard = TopicGuard(Ids(), 0, fail_on_data_loss=True, warn=print)
+        guard.require_same("MkU3OEVBNTcwNTJENDM2Qk", {"flights": "Zq3rHbNvT1KgXaYvDgkzSw"})
     return f"TopicRecreatedError: {raised.value}"
 
 

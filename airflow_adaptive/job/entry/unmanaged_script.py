@@ -40,6 +40,7 @@ from airflow_adaptive.job.protocol.conf import read_settings
 from airflow_adaptive.job.protocol.documents import Action, Directive, DriverState, FailureReport
 from airflow_adaptive.job.protocol.failures import report_build_failure, report_exception
 from airflow_adaptive.job.queries.script_queries import ScriptQueries, ScriptStoppedError
+from airflow_adaptive.job.queries.sources.query_sources import require_known_topics
 from airflow_adaptive.job.queries.writers import AdaptiveJobError
 from airflow_adaptive.job.state.checkpoint import Checkpoint
 
@@ -154,6 +155,7 @@ class UnmanagedScript:
         def begin() -> StreamingQuery:
             if query.location:
                 Checkpoint(writer._spark, query.location).remove_partial_offsets()
+                require_known_topics(writer._spark, writer, query.location, log.warning)
             started: StreamingQuery = start(writer, *args, **options)
             return started
 

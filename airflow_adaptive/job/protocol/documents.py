@@ -262,6 +262,7 @@ class QueryReport:
         sources: sources of the query; empty before the first batch, and in the status of a driver of an older version.
         sink: kind of the sink, such as `KafkaTable`, None before the first batch.
         latency: latency of the rows, None if the script does not measure it (`observe_latency`).
+        source_problem: why the driver cannot read a source at the moment, for example because no broker answers; None without a problem.
     """
 
     name: str
@@ -281,6 +282,7 @@ class QueryReport:
     sources: tuple[SourceReport, ...] = ()
     sink: str | None = None
     latency: LatencyReport | None = None
+    source_problem: str | None = None
 
     @property
     def unread_rows(self) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 
 class Shuffle(StrEnum):
@@ -36,6 +37,47 @@ class PartitionLag:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaSource:
+    """The identity of a Kafka source. The offsets, ids and retention of a topic belong to one cluster, and topics of two clusters may have one name.
+
+    Attributes:
+        cluster: id of the cluster, as its brokers report it.
+        pattern: value of the option `subscribePattern`, None for a source with fixed topics. The query also reads topics that the pattern matches
+            later.
+        assigned: whether the source reads only the partitions of its position (option `assign`), and not all partitions of its topics.
+        committed: whether the source reads only records of committed transactions (`kafka.isolation.level`).
+    """
+
+    cluster: str
+    pattern: str | None = None
+    assigned: bool = False
+    committed: bool = False
+
+
+NO_RETENTION: Final = -1.0
+"""`TopicReport.retention_s` of a topic whose rows the brokers do not delete because of their age."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicReport:
+    """A topic of a source.
+
+    Attributes:
+        position: next row that the query has not committed yet, by the number of the partition as text.
+        lag_rows: unread rows, None if unknown.
+        lag_s: age of the oldest unread row in seconds, 0 without unread rows, None if unknown.
+        is_lag_minimum: see `SourceReport.is_lag_minimum`.
+        retention_s: age in seconds at which the brokers delete a row, or `NO_RETENTION`; None if unknown.
+    """
+
+    position: Mapping[str, int] = field(default_factory=dict)
+    lag_rows: int | None = None
+    lag_s: float | None = None
+    is_lag_minimum: bool = False
+    retention_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceReport:
     """A source of a query. Without a number of partitions, the source does not count rows.
 
@@ -55,10 +97,10 @@ class SourceReport:
         input_limit: maximum number of tasks that have read the source in one batch of the run, or that can read it; None if
             unknown.
         min_partitions: value of the option `minPartitions` of the source, None without it.
-        position: next row that the query has not committed yet, by topic and by the number of the partition as text. With the
-            position, the loop counts the unread rows while no driver runs. Empty if the sources of the job have more than about 5,000
-            partitions.
-        retention_s: age in seconds at which the brokers delete a row, the smallest of all topics; None without a limit, and if unknown.
+        kafka: identity of a Kafka source, None for another source, and if its brokers have not answered yet. The loop needs it to count the unread
+            rows while no driver runs.
+        topics: topics of a Kafka source by name. The positions and `kafka` are missing if the sources of the job have more than about 5,000
+            partitions, and all topics are missing if there are more than about 1,000.
         unread_files: files of a file source that Spark has listed and not read, None for other sources, and if unknown.
     """
 
@@ -73,6 +115,6 @@ class SourceReport:
     partition_lags: tuple[PartitionLag, ...] = ()
     input_limit: int | None = None
     min_partitions: int | None = None
-    position: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    retention_s: float | None = None
+    kafka: KafkaSource | None = None
+    topics: Mapping[str, TopicReport] = field(default_factory=dict)
     unread_files: int | None = None

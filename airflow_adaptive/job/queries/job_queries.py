@@ -22,7 +22,7 @@ from airflow_adaptive.job.queries.job_query import (
     wait_for_first_triggers,
 )
 from airflow_adaptive.job.queries.real_time.real_time_mode import RealTimeMode
-from airflow_adaptive.job.queries.sources.source_report import limit_positions
+from airflow_adaptive.job.queries.sources.source_report import limit_topics
 from airflow_adaptive.job.queries.writers import (
     HINT,
     AdaptiveJobError,
@@ -228,7 +228,7 @@ class JobQueries:
 
     def reports(self) -> tuple[QueryReport, ...]:
         """Return the progress of each query."""
-        return limit_positions(list(filter(None, (query.report() for query in self._queries.values()))))
+        return limit_topics(list(filter(None, (query.report() for query in self._queries.values()))))
 
     def stateful_run(self) -> StatefulRun | None:
         """Return the run with the most state partitions, whose tasks the balancer spreads, or None."""

@@ -95,7 +95,11 @@ class JobQuery:
         if self._sources.failure is not None:
             return replace(report_exception(self._sources.failure), query=self.name)
         exception = self._query._jsq.exception()
-        return report_throwable(exception.get(), self.name) if exception.isDefined() else None
+        return self.explain(report_throwable(exception.get(), self.name)) if exception.isDefined() else None
+
+    def explain(self, failure: FailureReport) -> FailureReport:
+        """Return a failure of the newest run with what the query knows about its sources; see `QuerySources.explain`."""
+        return self._sources.explain(failure)
 
     def report(self) -> QueryReport | None:
         """Return the progress of the query, or None for a query that was never started."""

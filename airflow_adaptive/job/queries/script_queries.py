@@ -29,6 +29,7 @@ from airflow_adaptive.job.queries.job_query import (
     stop_all,
     wait_for_first_triggers,
 )
+from airflow_adaptive.job.queries.sources.source_report import limit_topics
 from airflow_adaptive.job.state.repartition import RepartitionError
 
 log = logging.getLogger(__name__)
@@ -266,13 +267,15 @@ class ScriptQueries:
 
     def failure(self) -> FailureReport | None:
         """Return the error of the script, or else the failure of a query that failed after the end of the script."""
+        if self._error is not None:  # Perhaps that of a query, which `awaitTermination` has raised.
+            return next((query.explain(self._error) for query in self._queries if query.failure()), self._error)
         failures = (query.failure() for query in self._queries_at_end)
-        found = self._error or next(filter(None, failures), None)
+        found = next(filter(None, failures), None)
         return NEVER_STARTED if found is None and self._script_ended and not self._queries else found
 
     def reports(self) -> tuple[QueryReport, ...]:
         """Return the progress of each query."""
-        return tuple(filter(None, (query.report() for query in list(self._queries))))
+        return limit_topics(list(filter(None, (query.report() for query in list(self._queries)))))
 
     def stateful_run(self) -> StatefulRun | None:
         """Return the run with the most state partitions."""

@@ -87,15 +87,25 @@ class Checkpoint:
         """Whether the path differs from its URI. The readers of state escape such a path twice and do not find it."""
         return str(self._path(self.uri).toUri()) != self.uri
 
+    @property
+    def offsets(self) -> Any:
+        """Spark's reader of the offsets of each batch (`OffsetSeqLog`)."""
+        return self._log("OffsetSeqLog", "offsets")
+
+    @property
+    def commits(self) -> Any:
+        """Spark's reader of the committed batches (`CommitLog`)."""
+        return self._log("CommitLog", "commits")
+
     def head(self) -> CheckpointHead | None:
         """Return the position of the query, or None before its first batch. Raises the exceptions of Spark."""
-        offsets = self._log("OffsetSeqLog", "offsets")
+        offsets = self.offsets
         newest = _newest(offsets)
         if newest is None:
             return None
         return CheckpointHead(
             newest=newest,
-            committed=_newest(self._log("CommitLog", "commits")),
+            committed=_newest(self.commits),
             partitions=_partitions(offsets, newest),
             previous_partitions=_partitions(offsets, newest - 1) if newest else None,
         )
@@ -114,7 +124,7 @@ class Checkpoint:
 
         See `spark.sql.streaming.stateStore.checkpointFormatVersion`.
         """
-        return 2 if self._log("CommitLog", "commits").get(batch).get().stateUniqueIds().isDefined() else 1
+        return 2 if self.commits.get(batch).get().stateUniqueIds().isDefined() else 1
 
     def remove_partial_offsets(self) -> None:
         """Remove what a driver left that was killed while it logged the offsets of the first batch.

@@ -144,7 +144,10 @@ class Summary(Document):
     lag_alert: LagAlert | None = Field(default=None, description="Alert about the lag; null without an alert.")
     lag_unknown_since: datetime | None = Field(
         default=None,
-        description="Time since which the lag is unknown; null while it is known, and for a job whose lag was never known.",
+        description="Time since which the lag is unknown; null while it is known, and for a job without a source whose lag can be known.",
+    )
+    source_problem: str | None = Field(
+        default=None, description="Why the driver cannot read a source at the moment; null without a problem."
     )
     last_transition: Transition | None = None
     urls: Urls = Urls()

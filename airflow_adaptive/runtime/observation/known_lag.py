@@ -1,4 +1,8 @@
-"""The lag of a job that a driver has reported, source by source, and how polls and later drivers continue it."""
+"""The lag of a job that a driver has reported, topic by topic, and how polls and later drivers continue it.
+
+Theory: a position, an end offset, the age of a row and a retention belong to one topic of one source on one cluster. What a driver has not reported
+about a topic is unknown.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from airflow_adaptive.job.protocol.documents import DriverStatus
-from airflow_adaptive.job.protocol.sources import SourceReport
+from airflow_adaptive.job.protocol.sources import NO_RETENTION, KafkaSource, SourceReport, TopicReport
 
 POLL_INTERVAL: Final = timedelta(seconds=10)
 """Interval between two polls of the sources by the driver."""
@@ -16,8 +20,14 @@ POLL_INTERVAL: Final = timedelta(seconds=10)
 MAX_POLL_AGE: Final = timedelta(seconds=30)
 """Age of the newest poll of a lag that a driver reports, at most: see `source_monitor.MAX_POLL_AGE_S`."""
 
+KAFKA: Final = "Kafka"
+"""Beginning of the kind of a Kafka source in a report."""
+
 SourceKey = tuple[str, int]
 """Name of a query, and number of a source in its report."""
+
+TopicKey = tuple[str, int, str]
+"""Key of a source, and name of a topic; "" for a source without topics."""
 
 Ends = Mapping[str, Mapping[int, int]]
 """End offset of each partition, by topic."""
@@ -37,37 +47,45 @@ class Expiry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceState:
-    """One source of a query.
+class TopicState:
+    """One topic of a source, or a source without topics.
 
     Attributes:
         rows: unread rows, None for a source that does not count rows.
         oldest_at: time at which the oldest unread row or file arrived, None without one, and if the source reports no age.
         is_minimum: whether the oldest unread row may be older.
-        position: see `SourceReport.position`.
-        retention: age at which the brokers delete a row, None without a limit.
+        kafka: identity of the source, None for another source, and if unknown.
+        position: see `TopicReport.position`.
+        retention_s: see `TopicReport.retention_s`.
         is_position_known: False if the query may have read rows since, or if the brokers do not have the rows before the position.
     """
 
     rows: int | None = None
     oldest_at: datetime | None = None
     is_minimum: bool = False
-    position: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    retention: timedelta | None = None
+    kafka: KafkaSource | None = None
+    position: Mapping[str, int] = field(default_factory=dict)
+    retention_s: float | None = None
     is_position_known: bool = True
 
     @property
     def expiry(self) -> Expiry | None:
-        """When the brokers delete the oldest unread row, None if they delete none."""
-        if self.oldest_at is None or self.retention is None:
+        """When the brokers delete the oldest unread row, None if they delete none, and if unknown."""
+        if self.oldest_at is None or self.retention_s in (None, NO_RETENTION):
             return None
-        return Expiry(self.oldest_at + self.retention, self.retention)
+        retention = timedelta(seconds=self.retention_s)
+        return Expiry(self.oldest_at + retention, retention)
 
-    def continued_from(self, earlier: SourceState, at: datetime) -> SourceState:
+    @property
+    def is_expiry_known(self) -> bool:
+        """Whether it is known when the brokers delete the oldest unread row."""
+        return self.is_position_known and (self.oldest_at is None or self.retention_s is not None)
+
+    def continued_from(self, earlier: TopicState, at: datetime) -> TopicState:
         """Return the state with what an earlier report tells about the age.
 
         Args:
-            earlier: state of the source in the earlier report.
+            earlier: state of the topic in the earlier report.
             at: time of the earlier report.
         """
         if self.oldest_at is None or not earlier.is_position_known or self._is_before(earlier):
@@ -80,7 +98,7 @@ class SourceState:
             return replace(self, oldest_at=min(self.oldest_at, earlier.oldest_at))
         return self
 
-    def _of_new_driver(self, oldest_at: datetime, earlier: SourceState, at: datetime) -> SourceState:
+    def _of_new_driver(self, oldest_at: datetime, earlier: TopicState, at: datetime) -> TopicState:
         """Return the state with the earlier age. The age of a new driver counts from the last batch, and no row may have arrived for hours since."""
         if earlier.oldest_at is not None and earlier.is_minimum:
             return replace(self, oldest_at=min(oldest_at, earlier.oldest_at))
@@ -91,35 +109,29 @@ class SourceState:
         oldest_at = max(oldest_at, at - MAX_POLL_AGE)  # Nothing was unread, so the oldest row arrived later.
         return replace(self, oldest_at=oldest_at, is_minimum=oldest_at > at + POLL_INTERVAL)
 
-    def _is_before(self, earlier: SourceState) -> bool:
+    def _is_before(self, earlier: TopicState) -> bool:
         """Return whether the query may read rows again that the earlier report counts as read, for example because its checkpoint was deleted."""
-        return self.position.keys() != earlier.position.keys() or any(
-            self.position[topic].get(partition, 0) < row
-            for topic, rows in earlier.position.items()
-            for partition, row in rows.items()
+        return is_other_cluster(self.kafka, earlier.kafka) or any(
+            self.position.get(partition, 0) < row for partition, row in earlier.position.items()
         )
 
-    def kept(self) -> SourceState:
+    def kept(self) -> TopicState:
         """Return the state without a later report. Rows may have arrived, so that nothing is known of a source without unread rows."""
         return replace(self, is_minimum=self.is_minimum or self.oldest_at is None)
 
-    def counted(self, ends: Ends, since: datetime) -> SourceState:
+    def counted(self, ends: Mapping[int, int], since: datetime) -> TopicState:
         """Return the state with the rows behind the position. Without unread rows until then, the first one arrived after `since`."""
-        rows = sum(
-            end - self.position[topic].get(str(number), 0)
-            for topic in self.position
-            for number, end in ends[topic].items()
-        )
+        rows = sum(end - self.position.get(str(number), 0) for number, end in ends.items() if self._reads(number))
         oldest_at = self.oldest_at or since if rows else None
         return replace(self, rows=rows, oldest_at=oldest_at, is_minimum=self.is_minimum and rows > 0)
 
-    def is_ahead_of(self, ends: Ends) -> bool:
+    def is_ahead_of(self, ends: Mapping[int, int]) -> bool:
         """Return whether the brokers do not have rows that the query has read, for example because a topic was created again."""
-        return any(
-            ends[topic].get(int(number), -1) < row
-            for topic, rows in self.position.items()
-            for number, row in rows.items()
-        )
+        return any(ends.get(int(number), -1) < row for number, row in self.position.items())
+
+    def _reads(self, partition: int) -> bool:
+        """Return whether the query reads a partition: it reads new ones, unless the script has assigned the partitions."""
+        return str(partition) in self.position or self.kafka is None or not self.kafka.assigned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,68 +140,98 @@ class KnownLag:
 
     Attributes:
         at: time of the lag.
-        sources: the sources with a lag.
+        topics: the topics with a lag, and the other sources with a lag.
         is_complete: whether all queries with data have reported their sources.
     """
 
     at: datetime
-    sources: Mapping[SourceKey, SourceState]
+    topics: Mapping[TopicKey, TopicState]
     is_complete: bool = True
-
-    @property
-    def is_position_known(self) -> bool:
-        """Whether the positions of all sources are known."""
-        return all(source.is_position_known for source in self.sources.values())
 
     @property
     def rows(self) -> int | None:
         """Unread rows, None if a source does not count rows."""
-        rows = [source.rows for source in self.sources.values() if source.rows is not None]
-        return sum(rows) if len(rows) == len(self.sources) else None
+        rows = [topic.rows for topic in self.topics.values() if topic.rows is not None]
+        return sum(rows) if len(rows) == len(self.topics) else None
 
     @property
     def oldest_at(self) -> datetime | None:
         """Time at which the oldest unread row or file arrived, None without one."""
-        return min((it.oldest_at for it in self.sources.values() if it.oldest_at is not None), default=None)
+        return min((it.oldest_at for it in self.topics.values() if it.oldest_at is not None), default=None)
 
     @property
     def is_minimum(self) -> bool:
         """Whether the oldest unread row may be older."""
-        return not self.is_complete or any(source.is_minimum for source in self.sources.values())
+        return not self.is_complete or any(topic.is_minimum for topic in self.topics.values())
 
     @property
     def expiry(self) -> Expiry | None:
         """When the brokers delete the first unread row, None if they delete none, and if unknown."""
-        expiries = [it.expiry for it in self.sources.values() if it.expiry is not None]
-        return min(expiries, default=None) if self.is_position_known else None
+        expiries = [it.expiry for it in self.topics.values() if it.expiry is not None]
+        return min(expiries, default=None) if self._is_position_known else None
 
     @property
-    def topics(self) -> frozenset[str]:
-        """Topics whose end offsets suffice to count the unread rows; empty if the rows cannot be counted without a driver."""
-        positions = [source.position for source in self.sources.values()]
-        is_countable = self.is_position_known and all(positions)
-        return frozenset(topic for position in positions for topic in position) if is_countable else frozenset()
+    def is_expiry_known(self) -> bool:
+        """Whether `expiry` considers all unread rows."""
+        return all(topic.is_expiry_known for topic in self.topics.values())
 
-    def counted(self, ends: Ends, now: datetime) -> KnownLag:
-        """Return the lag with these end offsets, which were read after `now`."""
-        ahead = {key for key, source in self.sources.items() if source.is_ahead_of(ends)}
+    @property
+    def countable(self) -> Mapping[SourceKey, tuple[KafkaSource, frozenset[str]]]:
+        """The sources with their topics whose end offsets suffice to count the unread rows; empty if these cannot be counted without a driver."""
+        found: dict[SourceKey, tuple[KafkaSource, frozenset[str]]] = {}
+        for (query, number, name), topic in self.topics.items():
+            if topic.kafka is None or not topic.is_position_known:
+                return {}
+            _, names = found.get((query, number), (topic.kafka, frozenset()))
+            found[query, number] = topic.kafka, names | {name}
+        return found
+
+    def counted(self, ends: Mapping[SourceKey, Ends], now: datetime) -> KnownLag:
+        """Return the lag with these end offsets, which were read after `now`.
+
+        Args:
+            ends: end offsets of the topics of each source of `countable`, and of new topics that match its pattern.
+            now: the time.
+        """
+        of_topic = {(*source, name): found for source, topics in ends.items() for name, found in topics.items()}
+        ahead = {key for key, topic in self.topics.items() if topic.is_ahead_of(of_topic.get(key, {}))}
         if ahead:
             return self._without_positions(ahead)
-        return replace(self, at=now, sources={key: it.counted(ends, self.at) for key, it in self.sources.items()})
+        sources = {key: source for key, (source, _) in self.countable.items()}
+        known = {
+            key: self.topics.get(key, TopicState(kafka=sources[key[:2]])).counted(found, self.at)
+            for key, found in of_topic.items()
+        }
+        return replace(self, at=now, topics={**self.topics, **known})
 
     def after(self, status: DriverStatus) -> KnownLag:
         """Return what is still known after a status without a lag: its queries may have read rows behind the known positions."""
-        moved = {key for key, source in _sources(status) if self._has_moved(key, source)}
+        moved: set[TopicKey] = set()
+        for key, source in _sources(status):
+            topics = _topics(source)
+            moved.update((*key, name) for name, topic in topics.items() if self._has_moved((*key, name), source, topic))
+            unreported = {it: known for it, known in self.topics.items() if it[:2] == key and it[2] not in topics}
+            moved.update(it for it, known in unreported.items() if source.is_lag_unknown or known.position)
         return self._without_positions(moved) if moved else self
 
-    def _has_moved(self, key: SourceKey, source: SourceReport) -> bool:
-        if key in self.sources and source.position:
-            return source.position != self.sources[key].position
-        return source.is_lag_unknown or (key in self.sources and bool(self.sources[key].position))
+    @property
+    def _is_position_known(self) -> bool:
+        return all(topic.is_position_known for topic in self.topics.values())
 
-    def _without_positions(self, keys: Collection[SourceKey]) -> KnownLag:
-        moved = {key: replace(self.sources.get(key, SourceState()), is_position_known=False) for key in keys}
-        return replace(self, sources={**self.sources, **moved})
+    def _has_moved(self, key: TopicKey, source: SourceReport, topic: TopicReport) -> bool:
+        known = self.topics.get(key)
+        if known is not None and topic.position:
+            return topic.position != known.position or is_other_cluster(source.kafka, known.kafka)
+        return source.is_lag_unknown or (known is not None and bool(known.position))
+
+    def _without_positions(self, keys: Collection[TopicKey]) -> KnownLag:
+        moved = {key: replace(self.topics.get(key, TopicState()), is_position_known=False) for key in keys}
+        return replace(self, topics={**self.topics, **moved})
+
+
+def is_other_cluster(source: KafkaSource | None, earlier: KafkaSource | None) -> bool:
+    """Return whether a source reads another cluster than before. A driver whose brokers have not answered does not know its cluster."""
+    return source is not None and earlier is not None and source.cluster != earlier.cluster
 
 
 def has_lag(status: DriverStatus) -> bool:
@@ -210,16 +252,21 @@ def lag_in(status: DriverStatus, at: datetime, earlier: KnownLag | None) -> Know
         at: time of the status.
         earlier: lag before the status, None without one.
     """
-    before = KnownLag(at=at, sources={}) if earlier is None else earlier
-    found = {key: _state(source, at) for key, source in _sources(status) if _has_rows(source)}
+    before = KnownLag(at=at, topics={}) if earlier is None else earlier
+    found = {
+        (*key, name): _state(source, topic, at)
+        for key, source in _sources(status)
+        for name, topic in _topics(source).items()
+        if topic.lag_s is not None or topic.lag_rows is not None
+    }
     continued = {
-        key: it.continued_from(before.sources[key], before.at) for key, it in found.items() if key in before.sources
+        key: it.continued_from(before.topics[key], before.at) for key, it in found.items() if key in before.topics
     }
     unreported = {query.name for query in status.queries if query.active and not query.sources and not query.idle}
-    kept = {key: it.kept() for key, it in before.sources.items() if key[0] in unreported and it.is_position_known}
-    with_other_sources = {name for name, _ in before.sources.keys() - kept.keys()}
-    is_complete = unreported <= {name for name, _ in kept} - with_other_sources
-    return KnownLag(at=at, sources={**kept, **found, **continued}, is_complete=is_complete)
+    kept = {key: it.kept() for key, it in before.topics.items() if key[0] in unreported and it.is_position_known}
+    with_other_topics = {key[0] for key in before.topics.keys() - kept.keys()}
+    is_complete = unreported <= {key[0] for key in kept} - with_other_topics
+    return KnownLag(at=at, topics={**kept, **found, **continued}, is_complete=is_complete)
 
 
 def _sources(status: DriverStatus) -> Iterator[tuple[SourceKey, SourceReport]]:
@@ -228,16 +275,28 @@ def _sources(status: DriverStatus) -> Iterator[tuple[SourceKey, SourceReport]]:
             yield (query.name, number), source
 
 
-def _has_rows(source: SourceReport) -> bool:
-    return source.lag_s is not None or source.lag_rows is not None
+def _topics(source: SourceReport) -> Mapping[str, TopicReport]:
+    """Return the topics of a source, or the source itself as its only one. Only Kafka deletes rows because of their age."""
+    if source.topics:
+        return source.topics
+    retention_s = None if source.kind.startswith(KAFKA) else NO_RETENTION
+    return {
+        "": TopicReport(
+            lag_rows=source.lag_rows,
+            lag_s=source.lag_s,
+            is_lag_minimum=source.is_lag_minimum,
+            retention_s=retention_s,
+        )
+    }
 
 
-def _state(source: SourceReport, at: datetime) -> SourceState:
-    is_behind = source.lag_s is not None and bool(source.lag_rows or source.unread_files or source.lag_s)
-    return SourceState(
-        rows=source.lag_rows,
-        oldest_at=at - timedelta(seconds=source.lag_s or 0.0) if is_behind else None,
-        is_minimum=is_behind and source.is_lag_minimum,
-        position=source.position,
-        retention=None if source.retention_s is None else timedelta(seconds=source.retention_s),
+def _state(source: SourceReport, topic: TopicReport, at: datetime) -> TopicState:
+    is_behind = topic.lag_s is not None and bool(topic.lag_rows or source.unread_files or topic.lag_s)
+    return TopicState(
+        rows=topic.lag_rows,
+        oldest_at=at - timedelta(seconds=topic.lag_s or 0.0) if is_behind else None,
+        is_minimum=is_behind and topic.is_lag_minimum,
+        kafka=source.kafka,
+        position=topic.position,
+        retention_s=topic.retention_s,
     )

@@ -84,14 +84,12 @@ class LagAlerts:
 
     def _check_expiry(self, lag: SourceLag, now: datetime) -> list[Reason]:
         expiry = lag.expiry
-        if not lag.is_expiry_known:
-            return []
         is_close = expiry is not None and expiry.at - now < (1 - SHARE_OF_RETENTION) * expiry.retention
         if expiry is not None and is_close and self._expiring is None:
             age_s = round((now - expiry.at + expiry.retention).total_seconds(), 1)
             self._expiring = LagAlert(since=now, lag_s=age_s, expires_at=expiry.at)
             return [Reason(ReasonCode.LAG_EXCEEDED, _expiry_text(age_s, expiry))]
-        if not is_close and not lag.is_minimum and self._expiring is not None:
+        if not is_close and lag.is_expiry_known and not lag.is_minimum and self._expiring is not None:
             self._expiring = None
             return [Reason(ReasonCode.LAG_RECOVERED, "the brokers will not delete unread rows soon")]
         return []

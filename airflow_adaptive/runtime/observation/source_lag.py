@@ -36,10 +36,12 @@ class SourceLag:
     Attributes:
         rows: unread rows, None if unknown.
         seconds: age of the oldest unread row in seconds, None if unknown.
-        unknown_since: since when the lag is unknown, None while the lag is known, and for a job whose lag was never known.
+        unknown_since: since when the lag is unknown, None while the lag is known, and for a job without a source whose lag can be known.
         expiry: when the brokers delete the first unread row, None without unread rows and without a retention, and if unknown.
-        is_expiry_known: False if the lag was never known, or the queries have read rows since it was known.
+        is_expiry_known: whether `expiry` considers all unread rows. False if the lag was never known, if the queries have read rows since it was
+            known, and if the retention of a topic with unread rows is unknown.
         is_minimum: whether the oldest unread row may be older.
+        problem: why the driver cannot read a source at the moment; see `QueryReport.source_problem`.
     """
 
     rows: int | None = None
@@ -48,6 +50,7 @@ class SourceLag:
     expiry: Expiry | None = None
     is_expiry_known: bool = True
     is_minimum: bool = False
+    problem: str | None = None
 
 
 class SourceLagMonitor:
@@ -61,6 +64,8 @@ class SourceLagMonitor:
         """
         self._brokers = brokers
         self._known: KnownLag | None = None
+        self._never_known_since: datetime | None = None
+        """Time of the first report of a source whose lag cannot be read, while no lag is known."""
         self._status: tuple[str, int] | None = None
         self._lag = SourceLag()
         self._poll: asyncio.Task[None] | None = None
@@ -84,7 +89,7 @@ class SourceLagMonitor:
         interval = MAX_STATUS_AGE if current is not None and has_lag(current) else POLL_INTERVAL
         if self._known is not None and now - self._known.at >= interval:
             self._begin_poll(self._known, now)
-        self._lag = self._lag_at(now)
+        self._lag = replace(self._lag_at(now), problem=None if current is None else _problem(current))
         return self._lag
 
     def _read(self, status: DriverStatus | None, now: datetime, *, is_current: bool) -> None:
@@ -99,7 +104,9 @@ class SourceLagMonitor:
             is_new = is_current and self._status is not None
             self._status = status.nonce, status.sequence
             self._known = lag_in(status, now if is_new else min(_time(status) or now, now), self._known)
-        elif self._known is not None and (still_known := self._known.after(status)) is not self._known:
+        elif self._known is None:
+            self._never_known_since = self._never_known_since or (now if _problem(status) else None)
+        elif (still_known := self._known.after(status)) is not self._known:
             self.close()
             self._known = still_known
 
@@ -112,8 +119,8 @@ class SourceLagMonitor:
     def _lag_at(self, now: datetime) -> SourceLag:
         known = self._known
         if known is None:
-            return SourceLag(is_expiry_known=False)
-        lag = SourceLag(expiry=known.expiry, is_expiry_known=known.is_position_known, is_minimum=known.is_minimum)
+            return SourceLag(is_expiry_known=False, unknown_since=self._never_known_since)
+        lag = SourceLag(expiry=known.expiry, is_expiry_known=known.is_expiry_known, is_minimum=known.is_minimum)
         if now - known.at > MAX_AGE:
             return replace(lag, unknown_since=known.at)
         age = 0.0 if known.oldest_at is None else (now - known.oldest_at).total_seconds()
@@ -122,19 +129,24 @@ class SourceLagMonitor:
     def _begin_poll(self, known: KnownLag, now: datetime) -> None:
         is_polling = self._poll is not None and not self._poll.done()
         is_due = self._polled_at is None or now - self._polled_at >= POLL_INTERVAL
-        if self._brokers is not None and known.topics and is_due and not is_polling:
+        if self._brokers is not None and known.countable and is_due and not is_polling:
             self._polled_at = now
             self._poll = asyncio.create_task(self._count(self._brokers, known, now))
 
     async def _count(self, brokers: SourceOffsets, known: KnownLag, now: datetime) -> None:
         """Count the unread rows behind the position of the last driver."""
         try:
-            ends = await brokers.end_offsets(known.topics)
+            sources = known.countable
+            found = await asyncio.gather(*(brokers.end_offsets(source, topics) for source, topics in sources.values()))
         except SourceUnreachableError as error:
             self._warnings.report(f"The lag of the job is unknown while no driver runs: {error}")
             return
         self._warnings.report(None)
-        self._known = known.counted(ends, now)
+        self._known = known.counted(dict(zip(sources, found, strict=True)), now)
+
+
+def _problem(status: DriverStatus) -> str | None:
+    return next((query.source_problem for query in status.queries if query.source_problem is not None), None)
 
 
 def _time(status: DriverStatus) -> datetime | None:

@@ -84,9 +84,9 @@ def _query_document(query: QueryReport) -> Mapping[str, Any]:
 
 
 def _source_document(source: SourceReport) -> Mapping[str, Any]:
-    # A list, because Airflow's state store does not accept a tuple as a JSON value. The position may be large, and only the loop needs it.
+    # A list, because Airflow's state store does not accept a tuple as a JSON value. The topics may be many, and only the loop needs them.
     document = {**asdict(source), "partition_lags": [asdict(lag) for lag in source.partition_lags]}
-    del document["position"]
+    del document["topics"], document["kafka"]
     return document
 
 
@@ -111,6 +111,7 @@ def _summary(view: JobView, task: Mapping[str, Any]) -> dict[str, Any]:
         "requirements_source": None if source is None else _source(source),
         "lag_alert": None if view.lag_alert is None else _alert(view.lag_alert),
         "lag_unknown_since": _text(view.lag_unknown_since),
+        "source_problem": view.source_problem,
         "last_transition": transition_record(transitions[0]) if transitions else None,
         "task": dict(task),
     }

@@ -69,7 +69,8 @@ class JobView:
         scheduler: state of the scheduler.
         driver: status of the driver of the current epoch, None without one.
         lag_alert: the alert about the lag, None without one.
-        lag_unknown_since: since when the lag is unknown, None while the lag is known, and for a job whose lag was never known.
+        lag_unknown_since: since when the lag is unknown; see `SourceLag.unknown_since`.
+        source_problem: why the driver cannot read a source at the moment, None without a problem.
     """
 
     job: str
@@ -95,6 +96,7 @@ class JobView:
     driver: DriverStatus | None = None
     lag_alert: LagAlert | None = None
     lag_unknown_since: datetime | None = None
+    source_problem: str | None = None
 
 
 def job_view(
@@ -107,6 +109,7 @@ def job_view(
     policy: PolicyAdvice | None = None,
     lag_alert: LagAlert | None = None,
     lag_unknown_since: datetime | None = None,
+    source_problem: str | None = None,
 ) -> JobView:
     """Return the view of a job in this state; the arguments are described at `JobView`."""
     return JobView(
@@ -133,4 +136,5 @@ def job_view(
         driver=driver,
         lag_alert=lag_alert,
         lag_unknown_since=lag_unknown_since,
+        source_problem=source_problem,
     )

@@ -49,6 +49,7 @@ class Publisher:
         self._is_restored = False
         self._urls = Urls()
         self._lag_unknown_since: datetime | None = None
+        self._source_problem: str | None = None
         self._published: tuple[object, ...] | None = None
         self._policy: PolicyAdvice | None = None
 
@@ -68,7 +69,7 @@ class Publisher:
 
     def record_metrics(self, state: SchedulerState, status: DriverStatus | None, lag: SourceLag, now: datetime) -> None:
         """Add a point to the job metrics; see `Gauge.read`."""
-        self._lag_unknown_since = lag.unknown_since
+        self._lag_unknown_since, self._source_problem = lag.unknown_since, lag.problem
         self._metrics.record(state, status, lag, now)
 
     def update_urls(self, observation: JobObservation, submission_id: str | None) -> None:
@@ -83,7 +84,7 @@ class Publisher:
         if isinstance(state.current, Finished):
             await self._history.wait()
         requirements_source = self._resolver.requirements_source
-        lag = (self._alerts.current, self._lag_unknown_since)
+        lag = (self._alerts.current, self._lag_unknown_since, self._source_problem)
         content = (state, self._urls, requirements_source, self._history.revision, *lag)
         if content != self._published and not self._history.is_pending:
             self._published = content
@@ -99,6 +100,7 @@ class Publisher:
                     policy=self._policy,
                     lag_alert=self._alerts.current,
                     lag_unknown_since=self._lag_unknown_since,
+                    source_problem=self._source_problem,
                 )
             )
         if self._is_restored and (changed := self._metrics.changed_documents()) is not None:

@@ -56,7 +56,7 @@ def test_lag_grows_during_a_batch_and_while_no_driver_runs(job: DriverOnKafka) -
     assert source is not None
     assert (source.partitions, source.worst_partition, source.is_lag_minimum) == (2, f"{job.topic}-0", False)
     assert source.input_limit == 2
-    assert source.retention_s == timedelta(days=7).total_seconds()
+    assert source.topics[job.topic].retention_s == timedelta(days=7).total_seconds()
     assert [it.partition for it in source.partition_lags] == [f"{job.topic}-0", f"{job.topic}-1"]
     job.resume()
     job.driver.wait_status("no lag", lambda now: lag(now) == (0, 0.0))

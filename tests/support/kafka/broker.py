@@ -72,6 +72,7 @@ class KafkaBroker:
         password: str,
         certificate: KeyPair,
         mark: str,
+        cluster_id: str,
     ) -> None:
         """Format the storage of the broker, and create the user `USER`.
 
@@ -82,6 +83,7 @@ class KafkaBroker:
             password: password of the user.
             certificate: certificate of the broker.
             mark: mark of the processes for the guardian.
+            cluster_id: id of the cluster.
         """
         self._environment = {**os.environ, guardian.MARK_VARIABLE: mark}
         self._write("log4j2.properties", LOG4J)
@@ -90,7 +92,6 @@ class KafkaBroker:
         log4j = f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}"
         self._java = [str(java), *JVM_OPTIONS, log4j, "-cp", classpath]
         scram = f"SCRAM-SHA-256=[name={USER},password={password}]"
-        cluster_id = "airflow-adaptive-tests"  # 22 characters, as many as an id of Kafka has
         command = ("format", "-t", cluster_id, "-c", self._properties, "--add-scram", scram)
         self._process = self._run("kafka.tools.StorageTool", *command)
         if self._process.wait() != 0:

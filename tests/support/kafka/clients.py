@@ -5,7 +5,8 @@ The JVM runs the gateway of Py4J, which belongs to PySpark, so that the tests ne
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -119,6 +120,30 @@ class KafkaClients:
         for value in values:
             self._producer.send(record(topic, value) if partition is None else record(topic, partition, None, value))
         self._producer.flush()
+
+    @contextmanager
+    def open_transaction(self, topic: str, values: Iterable[str]) -> Iterator[None]:
+        """Write records in a transaction that is open during the block, and aborted in the end."""
+        producer = self._class("clients.producer.KafkaProducer")(
+            self._settings(
+                {
+                    "transactional.id": f"{topic}-transaction",
+                    "key.serializer": f"{BYTES}Serializer",
+                    "value.serializer": f"{BYTES}Serializer",
+                }
+            )
+        )
+        record = self._class("clients.producer.ProducerRecord")
+        try:
+            producer.initTransactions()
+            producer.beginTransaction()
+            for value in values:
+                producer.send(record(topic, value))
+            producer.flush()
+            yield
+            producer.abortTransaction()
+        finally:
+            producer.close()
 
     def read(self, topic: str) -> list[str]:
         """Return the values of all records that are committed, partition by partition."""

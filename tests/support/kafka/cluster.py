@@ -34,6 +34,7 @@ class KafkaCluster:
 
     Attributes:
         brokers: brokers of the cluster; broker 1 is the first.
+        cluster_id: id of the cluster.
         password: password of the user `USER` at the SASL addresses.
         ca: certificate of the authority, which clients of the SASL addresses trust.
     """
@@ -50,6 +51,7 @@ class KafkaCluster:
             MissingJarsError: the jars of the broker are not in the cache.
         """
         self.password = secrets.token_hex()
+        self.cluster_id = f"test{uuid.uuid4().hex[:18]}"  # 22 characters, as many as an id of Kafka has
         self._java = find_java() / "bin" / "java"
         self._classpath = broker_classpath()
         self.brokers = [KafkaBroker(number, folder / f"broker-{number}") for number in range(1, brokers + 1)]
@@ -64,6 +66,7 @@ class KafkaCluster:
                 password=self.password,
                 certificate=certificate,
                 mark=mark,
+                cluster_id=self.cluster_id,
             )
 
     @property

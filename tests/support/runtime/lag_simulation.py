@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import math
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from random import Random
 from typing import Final
 
 from airflow_adaptive.job.protocol.documents import DriverStatus, QueryReport
-from airflow_adaptive.job.protocol.sources import SourceReport
+from airflow_adaptive.job.protocol.sources import KafkaSource, SourceReport
 from airflow_adaptive.job.queries.sources.end_offsets import EndOffsetHistory
 from airflow_adaptive.job.queries.sources.offsets import Offsets, Partition, unread_rows
 from airflow_adaptive.job.queries.sources.source_monitor import MAX_POLL_AGE_S, POLL_INTERVAL_S, Lag
@@ -24,7 +24,7 @@ from airflow_adaptive.job.queries.sources.source_report import report_polled
 from airflow_adaptive.ports import SourceUnreachableError
 from airflow_adaptive.runtime.observation.lag_alert import LagAlerts
 from airflow_adaptive.runtime.observation.source_lag import SourceLag, SourceLagMonitor
-from tests.support.runtime.source_statuses import after, status
+from tests.support.runtime.source_statuses import KAFKA, after, status
 
 QUERIES: Final = ("a", "b")
 THRESHOLD_S: Final = 300.0
@@ -111,10 +111,12 @@ class Query:
             return []
         read = self._job.read[self._name]
         if now - self._polled_at > MAX_POLL_AGE_S:
-            return [report_polled(Lag(description="KafkaV2", read=read, rows={}, ages={}, is_known=False), {})]
+            return [
+                report_polled(Lag(description="KafkaV2", read=read, rows={}, ages={}, kafka=KAFKA, is_known=False), {})
+            ]
         self._history.forget(read)
         rows, ages = unread_rows(read, self._history.ends), self._history.ages(read, now)
-        return [report_polled(Lag(description="KafkaV2", read=read, rows=rows, ages=ages), {})]
+        return [report_polled(Lag(description="KafkaV2", read=read, rows=rows, ages=ages, kafka=KAFKA), {})]
 
 
 class Job:
@@ -137,7 +139,7 @@ class Job:
         """Offsets that each query has committed."""
         return {query: self.commits[query][1] if query in self.commits else {} for query in QUERIES}
 
-    async def end_offsets(self, topics: Collection[str]) -> Mapping[str, Mapping[int, int]]:
+    async def end_offsets(self, source: KafkaSource, topics: frozenset[str]) -> Mapping[str, Mapping[int, int]]:
         if self._now % 500 > 400:
             raise SourceUnreachableError("the brokers do not answer")
         return {
@@ -165,7 +167,7 @@ class Job:
     async def _observe(self, monitor: SourceLagMonitor) -> SourceLag:
         current = self._newest if self._is_current else None
         monitor.update(current, self._newest, after(self._now))
-        for _ in range(3):
+        for _ in range(10):
             await asyncio.sleep(0)
         return monitor.update(current, self._newest, after(self._now))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from types import SimpleNamespace
@@ -11,9 +12,11 @@ from typing import Any
 
 import pytest
 from airflow.sdk._shared.secrets_masker import redact
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException
 
 from airflow_adaptive.hooks.kafka import MAX_AGE_S, KafkaAdminHook, KafkaBrokers
+from airflow_adaptive.job.protocol.sources import KafkaSource
+from airflow_adaptive.local.waiting import wait_until
 from airflow_adaptive.ports import SourceUnreachableError, StoreUnavailableError
 
 Define = Callable[..., KafkaAdminHook]
@@ -30,6 +33,9 @@ def define(monkeypatch: pytest.MonkeyPatch) -> Define:
     return define
 
 
+SOURCE = KafkaSource(cluster="x")
+
+
 class Clock:
     """A clock that the test sets."""
 
@@ -40,9 +46,12 @@ class Clock:
 class Client:
     """A client of `confluent_kafka` whose answers the test gives."""
 
+    cluster = "x"
+
     def __init__(self, **ends: list[int]) -> None:
         self.ends = ends
         self.requests: list[list[str]] = []
+        self.committed: dict[str, list[int]] = {}
         self.waiting: list[Future[Any]] = []
         self.is_waiting = False
         self.polls = 0
@@ -52,6 +61,16 @@ class Client:
         assert timeout == 0
         self.polls += 1
         return 0
+
+    def describe_cluster(self, request_timeout: float) -> Future[Any]:
+        assert request_timeout > 0
+        future: Future[Any] = Future()
+        future.set_result(SimpleNamespace(cluster_id=self.cluster))
+        return future
+
+    def list_topics(self, timeout: float) -> Any:
+        assert timeout > 0
+        return SimpleNamespace(topics=dict.fromkeys([*self.ends, "__consumer_offsets"]))
 
     def describe_topics(self, topics: Any, request_timeout: float) -> dict[str, Future[Any]]:
         assert request_timeout > 0
@@ -73,12 +92,14 @@ class Client:
     def partitions(self, name: str) -> Any:
         return SimpleNamespace(partitions=[SimpleNamespace(id=number) for number in range(len(self.ends[name]))])
 
-    def list_offsets(self, specs: Any, request_timeout: float) -> dict[Any, Future[Any]]:
+    def list_offsets(self, specs: Any, isolation_level: Any, request_timeout: float) -> dict[Any, Future[Any]]:
         assert request_timeout > 0
+        is_committed = isolation_level == IsolationLevel.READ_COMMITTED
+        ends = {**self.ends, **(self.committed if is_committed else {})}
         found: dict[Any, Future[Any]] = {}
         for partition in specs:
             found[partition] = Future()
-            found[partition].set_result(SimpleNamespace(offset=self.ends[partition.topic][partition.partition]))
+            found[partition].set_result(SimpleNamespace(offset=ends[partition.topic][partition.partition]))
         return found
 
 
@@ -99,9 +120,9 @@ class Connected:
     async def read_connection(self, work: Callable[[], Any]) -> Any:
         return work()
 
-    async def read(self, *topics: str) -> Any:
+    async def read(self, *topics: str, source: KafkaSource = SOURCE) -> Any:
         self.clock.elapsed += 1
-        return await self.brokers.end_offsets(topics)
+        return await self.brokers.end_offsets(source, frozenset(topics))
 
 
 @pytest.mark.asyncio
@@ -156,7 +177,7 @@ async def test_a_job_that_ends_does_not_cancel_the_read_of_the_others() -> None:
 @pytest.mark.asyncio
 async def test_a_hundred_jobs_share_a_connection_that_fails() -> None:
     connected = Connected(SourceUnreachableError("no answer"), Client(a=[3]))
-    reads = [connected.brokers.end_offsets(["a"]) for _ in range(100)]
+    reads = [connected.brokers.end_offsets(SOURCE, frozenset("a")) for _ in range(100)]
     errors = await asyncio.gather(*reads, return_exceptions=True)
     assert {str(error) for error in errors} == {"no answer"}
     assert len(connected.left) == 1
@@ -257,7 +278,7 @@ async def test_topics_that_no_job_reads_are_forgotten() -> None:
     await connected.read("a")
     connected.clock.elapsed += MAX_AGE_S
     await connected.read("b")
-    assert connected.brokers._found.keys() == {"b"}
+    assert {topic for request in connected.brokers._found for topic in request.topics} == {"b"}
 
 
 @pytest.mark.asyncio
@@ -271,3 +292,83 @@ async def test_errors_of_brokers_contain_no_secrets() -> None:
     with pytest.raises(SourceUnreachableError, match="refused: sasl.password=") as caught:
         await Connected(Failing()).read("a")
     assert "hush" not in str(caught.value)
+
+
+@pytest.mark.asyncio
+async def test_open_transactions_count_only_for_sources_that_read_them() -> None:
+    client = Client(a=[500])
+    client.committed = {"a": [0]}
+    connected = Connected(client)
+    committed = connected.read("a", source=KafkaSource(cluster="x", committed=True))
+    assert list(await asyncio.gather(connected.read("a"), committed)) == [{"a": {0: 500}}, {"a": {0: 0}}]
+
+
+@pytest.mark.asyncio
+async def test_source_of_another_cluster_is_not_read() -> None:
+    connected = Connected(client := Client(a=[3]))
+    with pytest.raises(SourceUnreachableError, match="reads the Kafka cluster y, and the connection leads to .* x$"):
+        await connected.read("a", source=KafkaSource(cluster="y"))
+    assert client.requests == []
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("pat-.*", {"pat-one", "pat-two", "pat-3.x"}),
+        (r"pat-[a-z]+", {"pat-one", "pat-two"}),
+        (r"pat-(?:one|3\..)|other", {"pat-one", "pat-3.x", "other"}),
+        (r"^pat-\w{3}$", {"pat-one", "pat-two"}),
+        (r"(pat-one|pat-\d.[^a])", {"pat-one", "pat-3.x"}),
+        (".+", {"pat-one", "pat-two", "pat-3.x", "other"}),
+    ],
+)
+async def test_new_topics_of_a_pattern_are_read(pattern: str, found: set[str]) -> None:
+    connected = Connected(Client(**{"pat-one": [1], "pat-two": [2], "pat-3.x": [3], "other": [4]}))
+    assert (await connected.read("pat-one", source=KafkaSource(cluster="x", pattern=pattern))).keys() == found
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"\Qpat\E-.*",
+        "(a|b)*pat-one",
+        "(a+)+pat-one|pat-one",
+        "(?i)PAT-ONE",
+        "[a-z&&[^x]]+-one",
+        r"\p{Lower}+-one",
+        ".*.*.*.*",
+        "pat-[z-a]|pat-one",
+        "other",
+    ],
+    ids=str,
+)
+async def test_new_topics_of_a_pattern_that_is_not_evaluated_are_unknown(pattern: str) -> None:
+    """The last pattern does not match a topic that the query reads, so that it has another meaning in Spark."""
+    connected = Connected(Client(**{"pat-one": [1]}))
+    with pytest.raises(SourceUnreachableError, match="new topics of the pattern .* are unknown"):
+        await connected.read("pat-one", source=KafkaSource(cluster="x", pattern=pattern))
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("is_reading", [False, True])
+async def test_client_is_dropped_outside_of_the_event_loop(is_reading: bool) -> None:
+    """The end of a client waits for its requests."""
+    ended_in: list[threading.Thread] = []
+
+    class Ending(Client):
+        def __del__(self) -> None:
+            ended_in.append(threading.current_thread())
+
+    connected = Connected(Ending(a=[3]))
+    await connected.read("a")
+    if is_reading:
+        client: Any = connected.brokers._client[0]
+        client.is_waiting = True
+        asyncio.create_task(connected.read("a")).add_done_callback(lambda it: it.cancelled())
+        await client.begun.wait()
+        del client
+    await connected.brokers.close()
+    wait_until(lambda: ended_in, 60, "the end of the client")
+    assert threading.main_thread() not in ended_in

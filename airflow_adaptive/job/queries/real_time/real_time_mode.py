@@ -125,8 +125,8 @@ class RealTimeMode:
     def _inputs(self, writer: DataStreamWriter, name: str) -> int:
         """Return the number of partitions of all topics: in Real-Time Mode, each partition has one task."""
         total = 0
-        for relation in source_relations(self._spark, writer):
-            topics = KafkaTopics(self._spark, relation, self._checkpoint(name), log.warning)
+        for number, relation in enumerate(source_relations(self._spark, writer)):
+            topics = KafkaTopics(self._spark, number, relation, self._checkpoint(name), log.warning)
             try:
                 total += topics.count_partitions()
             finally:

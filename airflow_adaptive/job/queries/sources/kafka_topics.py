@@ -7,7 +7,9 @@ Admin client of its own, so that a request that hangs does not affect the query.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 from py4j.java_gateway import get_java_class
@@ -16,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from airflow_adaptive.job.jvm import from_scala, java_class, scala_object
 from airflow_adaptive.job.protocol.failures import redact
+from airflow_adaptive.job.protocol.sources import NO_RETENTION, KafkaSource
 from airflow_adaptive.job.queries.sources.input_limit import Division
 from airflow_adaptive.job.queries.sources.offsets import Offsets, read_offsets
 from airflow_adaptive.job.queries.sources.topic_ids import NO_ID, TopicGuard, TopicIds
@@ -25,86 +28,114 @@ KAFKA: Final = "kafka"
 
 CONNECTOR: Final = "org.apache.spark.sql.kafka010"
 
+ADMIN: Final = "org.apache.kafka.clients.admin"
+
 UNKNOWN_TOPIC: Final = "UnknownTopicOrPartitionException"
+
+NO_ANSWER: Final = "TimeoutException"
+
+REQUEST_TIMEOUT_MS: Final = 10_000
+"""Limit for the requests that find out whether the brokers answer, and which topics exist. Spark's own requests take minutes."""
 
 RETENTION_POLLS: Final = 30
 """Number of polls after which the retention of the topics is read again."""
 
-MAX_RETENTION_FAILURES: Final = 3
-"""First reads of the retention that may fail for a moment. Then the lag is reported without the retention."""
-
 FAIL_ON_DATA_LOSS: Final = "failOnDataLoss"
+
+SERVERS: Final = "kafka.bootstrap.servers"
+
+ISOLATION: Final = "kafka.isolation.level"
+
+
+class KafkaSourceError(Exception):
+    """The brokers of a source do not answer, refuse a request, or do not know a topic. The message names the topics and the servers."""
 
 
 class KafkaTopics:
-    """The topics of one source. A request may take long, and raises the exceptions of the JVM."""
+    """The topics of one source. A request may take long, and raises `KafkaSourceError`, and the exceptions of the JVM."""
 
-    def __init__(self, spark: SparkSession, relation: Any, checkpoint: str, warn: Callable[[str], None]) -> None:
+    def __init__(
+        self, spark: SparkSession, number: int, relation: Any, checkpoint: str, warn: Callable[[str], None]
+    ) -> None:
         """Build a stream of the relation; nothing is read yet.
 
         Args:
             spark: session of the driver.
+            number: number of the source among the sources of the query.
             relation: relation of the source in the analyzed plan.
             checkpoint: URI of the query's checkpoint, to which the stream writes nothing.
             warn: see `TopicGuard`.
         """
         self._spark = spark
-        scan = relation.table().newScanBuilder(relation.extraOptions()).build()
+        self._options = relation.extraOptions()
+        scan = relation.table().newScanBuilder(self._options).build()
         self._stream = scan.toMicroBatchStream(checkpoint)
-        strict = bool(relation.extraOptions().getBoolean(FAIL_ON_DATA_LOSS, True))
-        self._guard = TopicGuard(TopicIds(spark, checkpoint), fail_on_data_loss=strict, warn=warn)
+        self._may_lose_data = not self._options.getBoolean(FAIL_ON_DATA_LOSS, True)
+        ids = TopicIds(spark, checkpoint)
+        self._guard = TopicGuard(ids, number, fail_on_data_loss=not self._may_lose_data, warn=warn)
         self._warn = warn
-        self._retention_s: float | None = None
+        self._retention_s: dict[str, float | None] = {}
         self._retention_reads = 0
-        self._retention_failures = 0
+        self._without_retention: set[str] = set()
+        """Topics whose retention could not be read."""
+        self.source: KafkaSource | None = None
+        """Identity of the source, None before the brokers have answered."""
         self.description = str(self._stream.toString())
         """Description of the source, as Spark's progress contains it."""
+        self.text = f"{_subscription(self._options)} on {_servers(self._options)}"
+        """Topics and servers of the source, for a user."""
 
     def end_offsets(self) -> Offsets:
         """Return the end offset of each partition of all topics.
 
         Raises:
-            TopicRecreatedError: a topic was deleted and created again since the query read it.
+            TopicRecreatedError: the query must not continue on a topic: see `TopicGuard`.
         """
-        offsets = self._to_offsets(self._reader.fetchLatestOffsets(scala_object(self._spark, "scala.None")))
-        self._guard.require_same(self._ids({topic for topic, _ in offsets}))
+        cluster = self._identify()
+        with self._answers():
+            offsets = self._latest()
+            self._guard.require_same(cluster, self._ids({topic for topic, _ in offsets}))
         return offsets
 
     def count_partitions(self) -> int:
         """Return the number of partitions of all topics, before the query starts."""
-        return len(self._to_offsets(self._reader.fetchLatestOffsets(scala_object(self._spark, "scala.None"))))
+        self._identify()
+        with self._answers():
+            return len(self._latest())
 
-    def require_known_topics(self) -> None:
-        """Compare the topics that the query has read. Topics that do not exist are left to the query. Raises as `end_offsets`."""
-        known = self._guard.known()
-        if known:
-            self._guard.require_same(self._ids(known))
+    def require_known_topics(self, position: Offsets) -> None:
+        """Check a position before the query starts. Topics that do not exist are left to the query.
 
-    def retention_s(self, topics: Collection[str]) -> float | None:
-        """Return the age in seconds at which the brokers delete a row, or None without a limit, and if the user may not read it.
+        If the source accepts a loss of data, warn about records that the brokers have deleted after the position.
 
-        A first read that fails for a moment is an error, because None would mean that no row expires; after `MAX_RETENTION_FAILURES`
-        of them, the lag of the source is more important.
+        Args:
+            position: next row of each partition.
+
+        Raises:
+            TopicRecreatedError: see `end_offsets`.
         """
-        if self._retention_reads % RETENTION_POLLS == 0:
-            try:
-                self._retention_s = min(filter(None, map(_retention_s, self._configs(topics))), default=None)
-            except Py4JJavaError as error:
-                is_first = not self._retention_reads
-                if is_first and self._retention_failures < MAX_RETENTION_FAILURES and self._is_transient(error):
-                    self._retention_failures += 1
-                    raise
-                if is_first:
-                    cause = redact(str(error.java_exception.getMessage()))
-                    self._warn(
-                        f"the retention of the topics cannot be read, so that no warning precedes a loss: {cause}"
-                    )
-        self._retention_reads += 1
-        return self._retention_s
+        known = self._guard.known()
+        if not known and not (position and self._may_lose_data):
+            return
+        cluster = self._identify()
+        with self._answers():
+            if known:
+                self._guard.require_same(cluster, self._ids(known))
+            if self._may_lose_data:
+                self._report_lost(position)
 
-    def _is_transient(self, error: Py4JJavaError) -> bool:
-        retriable = java_class(self._spark, "org.apache.kafka.common.errors.RetriableException")
-        return bool(get_java_class(retriable).isInstance(error.java_exception.getCause()))
+    def retention_s(self, topics: Collection[str]) -> Mapping[str, float]:
+        """Return the age in seconds at which the brokers delete a row of each topic, or `NO_RETENTION`. A topic is missing if it is unknown.
+
+        An error that passes is repeated with the next poll; a missing permission only with the next complete read.
+        """
+        is_complete = self._retention_reads % RETENTION_POLLS == 0
+        self._retention_reads += 1
+        due = [topic for topic in topics if is_complete or topic not in self._retention_s]
+        if due:
+            with self._answers():
+                self._read_retention(due)
+        return {topic: found for topic in topics if (found := self._retention_s.get(topic)) is not None}
 
     def division(self) -> Division:
         """Return the options with which the source divides its partitions."""
@@ -117,17 +148,108 @@ class KafkaTopics:
         """Close the Admin client."""
         self._stream.stop()
 
-    def _configs(self, topics: Collection[str]) -> list[Any]:
+    def explain(self) -> None:
+        """Check whether the brokers answer, and know all topics. Raises `KafkaSourceError` otherwise."""
+        self._identify()
+        with self._answers():
+            missing = self._missing()
+        if missing:
+            raise KafkaSourceError(self._missing_text(missing))
+
+    def _identify(self) -> str | None:
+        """Find the identity of the source, and return the cluster. The request fails soon if no broker answers."""
+        with self._answers():
+            cluster = self._reader.admin().describeCluster(self._limited("DescribeClusterOptions")).clusterId().get()
+        if not cluster:
+            self.source = None
+            return None
+        self.source = KafkaSource(
+            cluster=str(cluster),
+            pattern=_option(self._options, "subscribePattern"),
+            assigned=_option(self._options, "assign") is not None,
+            committed=(_option(self._options, ISOLATION) or "").lower() == "read_committed",
+        )
+        return self.source.cluster
+
+    @contextmanager
+    def _answers(self) -> Iterator[None]:
+        """Name the topics and the servers in errors of the brokers."""
+        try:
+            yield
+        except Py4JJavaError as error:
+            cause = _root(error)
+            name = str(cause.getClass().getSimpleName())
+            if not str(cause.getClass().getName()).startswith("org.apache.kafka."):
+                raise
+            if name == NO_ANSWER:
+                text = f"no broker of {_servers(self._options)} answers"
+            elif name == UNKNOWN_TOPIC and (missing := self._missing()):
+                text = self._missing_text(missing)
+            else:
+                text = f"{self.text} cannot be read"
+            raise KafkaSourceError(redact(f"{text} ({name}: {cause.getMessage()})")) from None
+
+    def _missing(self) -> list[str]:
+        """Return the topics of the options `subscribe` and `assign` that do not exist."""
+        topics = _fixed_topics(self._options)
+        described = self._described(topics)
+        return [topic for topic in topics if _description(described.get(topic)) is None]
+
+    def _missing_text(self, topics: list[str]) -> str:
+        return f"{_names(topics)} {'do' if len(topics) > 1 else 'does'} not exist on {_servers(self._options)}"
+
+    def _latest(self) -> Offsets:
+        return self._to_offsets(self._reader.fetchLatestOffsets(scala_object(self._spark, "scala.None")))
+
+    def _report_lost(self, position: Offsets) -> None:
+        first = self._to_offsets(self._reader.fetchEarliestOffsets())
+        lost = {it: first[it] - row for it, row in position.items() if first.get(it, 0) > row}
+        for (topic, number), rows in sorted(lost.items()):
+            row = position[topic, number]
+            self._warn(
+                f"{rows} records of partition {topic}-{number} have been lost: the brokers deleted the records from offset {row} to "
+                f"{row + rows - 1} before the query read them. The query continues, because failOnDataLoss is false"
+            )
+
+    def _read_retention(self, topics: Collection[str]) -> None:
         resource = java_class(self._spark, "org.apache.kafka.common.config.ConfigResource")
         kind = java_class(self._spark, "org.apache.kafka.common.config.ConfigResource$Type").TOPIC
-        described = self._reader.admin().describeConfigs([resource(kind, topic) for topic in topics]).all().get()
-        return list(described.values())
+        resources = {topic: resource(kind, topic) for topic in topics}
+        described = self._reader.admin().describeConfigs(list(resources.values())).values()
+        failed: dict[str, str] = {}
+        for topic, key in resources.items():
+            try:
+                self._retention_s[topic] = _retention_s(described.get(key).get())
+            except Py4JJavaError as error:
+                failed[topic] = str(_root(error).getMessage())
+                self._retention_s.pop(topic, None)
+                if not self._is_transient(error):
+                    self._retention_s[topic] = None
+        unreported = failed.keys() - self._without_retention
+        self._without_retention = set(failed) | (self._without_retention - set(topics))
+        if unreported:
+            cause = redact(failed[min(unreported)])
+            self._warn(
+                f"the retention of {_names(sorted(unreported))} cannot be read, so that no warning precedes a loss: {cause}"
+            )
+
+    def _is_transient(self, error: Py4JJavaError) -> bool:
+        retriable = java_class(self._spark, "org.apache.kafka.common.errors.RetriableException")
+        return bool(get_java_class(retriable).isInstance(_root(error)))
 
     def _ids(self, topics: Collection[str]) -> dict[str, str]:
         """Return the id of each topic that exists and has an id."""
-        described = self._reader.admin().describeTopics(list(topics)).topicNameValues()
-        found = {topic: _topic_id(described.get(topic)) for topic in topics}
-        return {topic: id_ for topic, id_ in found.items() if id_ is not None}
+        described = self._described(topics)
+        found = {topic: _description(described.get(topic)) for topic in topics}
+        ids = {topic: str(it.topicId().toString()) for topic, it in found.items() if it is not None}
+        return {topic: id_ for topic, id_ in ids.items() if id_ != NO_ID}
+
+    def _described(self, topics: Collection[str]) -> Any:
+        names = java_class(self._spark, "org.apache.kafka.common.TopicCollection").ofTopicNames(list(topics))
+        return self._reader.admin().describeTopics(names, self._limited("DescribeTopicsOptions")).topicNameValues()
+
+    def _limited(self, options: str) -> Any:
+        return java_class(self._spark, f"{ADMIN}.{options}")().timeoutMs(REQUEST_TIMEOUT_MS)
 
     @property
     def _reader(self) -> Any:
@@ -139,24 +261,54 @@ class KafkaTopics:
 
 
 def _retention_s(config: Any) -> float | None:
-    """Return the retention of a topic in seconds, or None if the brokers delete no row because of its age."""
+    """Return the retention of a topic in seconds, `NO_RETENTION` if the brokers delete no row because of its age, or None if unknown."""
     retention, policy = config.get("retention.ms"), config.get("cleanup.policy")
     if retention is None or policy is None:  # Some services that speak Kafka's protocol do not have these.
         return None
-    retention_ms = int(retention.value())
-    return retention_ms / 1000 if "delete" in str(policy.value()) and retention_ms >= 0 else None
+    retention_ms, policies = int(retention.value()), str(policy.value()).split(",")
+    return retention_ms / 1000 if "delete" in policies and retention_ms >= 0 else NO_RETENTION
 
 
-def _topic_id(described: Any) -> str | None:
-    """Return the id of a topic, or None if the topic does not exist or has no id."""
+def _description(described: Any) -> Any:
+    """Return the description of a topic, or None if the topic does not exist."""
     try:
-        found = str(described.get().topicId().toString())
+        return described.get()
     except Py4JJavaError as error:
-        cause = error.java_exception.getCause()
-        if cause is not None and str(cause.getClass().getSimpleName()) == UNKNOWN_TOPIC:
+        if str(_root(error).getClass().getSimpleName()) == UNKNOWN_TOPIC:
             return None
         raise
-    return None if found == NO_ID else found
+
+
+def _root(error: Py4JJavaError) -> Any:
+    """Return the exception of Kafka in an error of a request (`ExecutionException`)."""
+    return error.java_exception.getCause() or error.java_exception
+
+
+def _option(options: Any, name: str) -> str | None:
+    value = options.get(name)
+    return None if value is None else str(value)
+
+
+def _servers(options: Any) -> str:
+    """Return the servers of a source. What precedes an `@` may be a credential."""
+    return ",".join(server.rpartition("@")[2].strip() for server in (_option(options, SERVERS) or "").split(","))
+
+
+def _subscription(options: Any) -> str:
+    pattern = _option(options, "subscribePattern")
+    return _names(_fixed_topics(options)) if pattern is None else f"each topic that matches {pattern!r}"
+
+
+def _fixed_topics(options: Any) -> list[str]:
+    """Return the topics of the options `subscribe` (separated by commas) and `assign` (an object of JSON with the topics as its keys)."""
+    subscribed, assigned = _option(options, "subscribe"), _option(options, "assign")
+    if assigned is not None:
+        return sorted(json.loads(assigned))
+    return [topic.strip() for topic in (subscribed or "").split(",") if topic.strip()]
+
+
+def _names(topics: list[str]) -> str:
+    return f"topic{'s' if len(topics) > 1 else ''} {', '.join(map(repr, topics))}"
 
 
 def _number(option: Any) -> int | None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import TypeVar
+
+Fact = TypeVar("Fact")
 
 Partition = tuple[str, int]
 """Topic and number of a partition."""
@@ -21,11 +24,11 @@ def read_offsets(text: str | None) -> Offsets | None:
         return None
 
 
-def by_topic(offsets: Offsets) -> dict[str, dict[str, int]]:
-    """Return offsets as JSON contains them: by topic, and by the number of the partition as text."""
-    topics: dict[str, dict[str, int]] = {}
-    for (topic, number), row in offsets.items():
-        topics.setdefault(topic, {})[str(number)] = row
+def by_topic(facts: Mapping[Partition, Fact]) -> dict[str, dict[str, Fact]]:
+    """Return offsets, or other facts of partitions, as JSON contains them: by topic, and by the number of the partition as text."""
+    topics: dict[str, dict[str, Fact]] = {}
+    for (topic, number), fact in facts.items():
+        topics.setdefault(topic, {})[str(number)] = fact
     return topics
 
 

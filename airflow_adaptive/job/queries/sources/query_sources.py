@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -15,13 +16,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_adaptive.job.jvm import writer_plans
-from airflow_adaptive.job.protocol.documents import QueryReport
-from airflow_adaptive.job.protocol.sources import Shuffle, SourceReport
-from airflow_adaptive.job.queries.sources.kafka_topics import KafkaTopics, kafka_relations
+from airflow_adaptive.job.protocol.documents import FailureReport, QueryReport
+from airflow_adaptive.job.protocol.kafka_errors import CONDITION
+from airflow_adaptive.job.protocol.sources import Shuffle, SourceReport, TopicReport
+from airflow_adaptive.job.queries.sources.kafka_topics import KafkaSourceError, KafkaTopics, kafka_relations
 from airflow_adaptive.job.queries.sources.offsets import read_offsets, unread_rows
 from airflow_adaptive.job.queries.sources.query_plan import shuffle_of
-from airflow_adaptive.job.queries.sources.read_position import ReadPosition, read_position
-from airflow_adaptive.job.queries.sources.source_monitor import PolledSource, SourceMonitor, error_text
+from airflow_adaptive.job.queries.sources.read_position import ReadPosition, position_in_checkpoint, position_of_run
+from airflow_adaptive.job.queries.sources.source_monitor import SourceMonitor, error_text
 from airflow_adaptive.job.queries.sources.source_report import kind_of, report_at_batch, report_polled
 from airflow_adaptive.job.queries.sources.unread_files import KIND as FILES
 from airflow_adaptive.job.queries.sources.unread_files import FileSources, UnreadFiles, report_files
@@ -45,13 +47,18 @@ class QuerySources:
         """Largest input limit of each source in the batches of the run."""
         self._newest: tuple[SourceReport, ...] = ()
         """Newest reports of the sources."""
+        self._run: _Run | None = None
+        self._explanation: str | None = None
+        """Which Kafka source has caused the failure of the run; "" if that cannot be found."""
 
     def begin(self, query: StreamingQuery) -> None:
         """Begin to poll the sources of a run."""
         self._limits.clear()
         execution = query._jsq.streamingQuery()
         self._files.begin(execution)
-        self._monitor.begin(_Run(self._spark, execution, self._warn))
+        self._explanation = None
+        self._run = _Run(self._spark, execution, self._warn)
+        self._monitor.begin(self._run)
 
     def end(self) -> None:
         """End the polls of the run."""
@@ -62,6 +69,15 @@ class QuerySources:
         """Why the run was stopped; see `SourceMonitor.failure`."""
         return self._monitor.failure
 
+    def explain(self, failure: FailureReport) -> FailureReport:
+        """Return the failure of the run with the topics and the servers, which Kafka's own messages do not contain. Asks the brokers once."""
+        is_of_kafka = any(cause.startswith("org.apache.kafka.") for cause in failure.causes)
+        if self._run is None or not is_of_kafka or failure.error_class.startswith(CONDITION):
+            return failure
+        if self._explanation is None:
+            self._explanation = self._monitor.problem or self._run.explain()
+        return replace(failure, message=f"{self._explanation}: {failure.message}") if self._explanation else failure
+
     def polled(self, report: QueryReport, progress: Sequence[SourceProgress]) -> QueryReport:
         """Return the report of the query with the newest polls of its sources.
 
@@ -71,7 +87,7 @@ class QuerySources:
         """
         self._newest = self._reports(progress) if progress else self._before_first_batch()
         shuffle = self._monitor.shuffle if progress else report.shuffle
-        return replace(report, sources=self._newest, shuffle=shuffle)
+        return replace(report, sources=self._newest, shuffle=shuffle, source_problem=self._monitor.problem)
 
     def _before_first_batch(self) -> tuple[SourceReport, ...]:
         """Return the sources of a run without a batch: of a run that begins from a checkpoint, or as the earlier run of this driver left them."""
@@ -98,8 +114,10 @@ class QuerySources:
 
 def _unknown(source: SourceReport) -> SourceReport:
     """Return the report of a source whose lag is not known at the moment, if it has one at all."""
-    has_lag = bool(source.position) or source.is_lag_unknown or source.lag_s is not None
-    return SourceReport(kind=source.kind, position=source.position, is_lag_unknown=True) if has_lag else source
+    if not (source.topics or source.is_lag_unknown or source.lag_s is not None):
+        return source
+    topics = {name: TopicReport(position=topic.position) for name, topic in source.topics.items()}
+    return SourceReport(kind=source.kind, kafka=source.kafka, topics=topics, is_lag_unknown=True)
 
 
 class _Run:
@@ -110,15 +128,30 @@ class _Run:
         self._execution = execution
         self._warn = warn
 
-    def sources(self) -> Mapping[int, PolledSource]:
+    def sources(self) -> Mapping[int, KafkaTopics]:
         relations = kafka_relations(self._spark, self._execution.analyzedPlan())
-        return {number: self._topics(relation) for number, relation in relations}
+        checkpoint = str(self._execution.resolvedCheckpointRoot())
+        return {
+            number: KafkaTopics(self._spark, number, relation, checkpoint, self._warn) for number, relation in relations
+        }
 
-    def _topics(self, relation: Any) -> KafkaTopics:
-        return KafkaTopics(self._spark, relation, str(self._execution.resolvedCheckpointRoot()), self._warn)
+    def explain(self) -> str:
+        """Return the problem of the first source with one, else all sources with their topics and servers; "" if these are not known."""
+        sources: Mapping[int, KafkaTopics] = {}
+        try:
+            sources = self.sources()
+            for source in sources.values():
+                source.explain()
+        except KafkaSourceError as error:
+            return str(error)
+        except (Py4JError, PySparkException):
+            return ""
+        finally:
+            _close(sources.values())
+        return "the query reads " + ", ".join(source.text for source in sources.values()) if sources else ""
 
     def position(self) -> ReadPosition | None:
-        return read_position(self._spark, self._execution)
+        return position_of_run(self._spark, self._execution)
 
     def shuffle(self) -> Shuffle | None:
         return shuffle_of(self._execution)
@@ -137,11 +170,20 @@ def require_known_topics(
     Raises:
         TopicRecreatedError: the offsets in the checkpoint do not apply.
     """
-    for _, relation in kafka_relations(spark, writer_plans(writer).analyzed()):
-        source = KafkaTopics(spark, relation, checkpoint, warn)
-        try:
-            source.require_known_topics()
-        except (Py4JError, PySparkException) as error:
-            warn(f"the topics of {source.description} cannot be checked before the start: {error_text(error)}")
-        finally:
+    sources: dict[int, KafkaTopics] = {}
+    try:
+        for number, relation in kafka_relations(spark, writer_plans(writer).analyzed()):
+            sources[number] = KafkaTopics(spark, number, relation, checkpoint, warn)
+        read = position_in_checkpoint(spark, checkpoint) if sources else None
+        for number, source in sources.items():
+            source.require_known_topics({} if read is None else read.offsets.get(number, {}))
+    except (Py4JError, PySparkException, KafkaSourceError) as error:
+        warn(f"the topics of the query cannot be checked before the start: {error_text(error)}")
+    finally:
+        _close(sources.values())
+
+
+def _close(sources: Iterable[KafkaTopics]) -> None:
+    for source in sources:
+        with suppress(Py4JError, PySparkException):
             source.close()

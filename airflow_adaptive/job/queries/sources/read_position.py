@@ -1,6 +1,6 @@
 """The position of a query in its sources, from the query's checkpoint.
 
-The module uses the JVM: `offsetLog` and `commitLog` of `org.apache.spark.sql.execution.streaming.runtime.StreamExecution`.
+The module uses the JVM: `OffsetSeqLog` and `CommitLog` of `org.apache.spark.sql.execution.streaming.checkpointing`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from airflow_adaptive.job.jvm import from_scala
 from airflow_adaptive.job.queries.sources.offsets import Offsets, read_offsets
+from airflow_adaptive.job.state.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,10 +31,20 @@ class ReadPosition:
     sources: int
 
 
-def read_position(spark: SparkSession, execution: Any) -> ReadPosition | None:
+def position_of_run(spark: SparkSession, execution: Any) -> ReadPosition | None:
     """Return the position of a query that was started, or None if the query has no committed batch. Raises the exceptions of Spark."""
-    committed = execution.commitLog().getLatestBatchId()
-    logged = execution.offsetLog().get(committed.get()) if committed.isDefined() else committed
+    return _position(spark, execution.offsetLog(), execution.commitLog())
+
+
+def position_in_checkpoint(spark: SparkSession, checkpoint: str) -> ReadPosition | None:
+    """Return the position at which a query will start from a checkpoint, or None without a committed batch. Raises the exceptions of Spark."""
+    logs = Checkpoint(spark, checkpoint)
+    return _position(spark, logs.offsets, logs.commits)
+
+
+def _position(spark: SparkSession, offsets: Any, commits: Any) -> ReadPosition | None:
+    committed = commits.getLatestBatchId()
+    logged = offsets.get(committed.get()) if committed.isDefined() else committed
     metadata = logged.get().metadataOpt() if logged.isDefined() else logged
     if not metadata.isDefined():
         return None

@@ -15,7 +15,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from airflow_adaptive.job.protocol.failures import redact
-from airflow_adaptive.job.protocol.sources import Shuffle
+from airflow_adaptive.job.protocol.sources import KafkaSource, Shuffle
 from airflow_adaptive.job.queries.sources.end_offsets import Age, EndOffsetHistory
 from airflow_adaptive.job.queries.sources.input_limit import Division
 from airflow_adaptive.job.queries.sources.offsets import Offsets, Partition, unread_rows
@@ -36,6 +36,11 @@ class PolledSource(Protocol):
         """Description of the source, as Spark's progress contains it."""
         ...
 
+    @property
+    def source(self) -> KafkaSource | None:
+        """Identity of the source, None until its brokers have reported it."""
+        ...
+
     def end_offsets(self) -> Offsets:
         """Return the end offset of each partition. May take long, and raises any exception.
 
@@ -48,8 +53,8 @@ class PolledSource(Protocol):
         """Return the options with which the source divides its partitions. Raises any exception."""
         ...
 
-    def retention_s(self, topics: Collection[str]) -> float | None:
-        """Return the age in seconds at which a row is deleted, or None without a limit, and if it cannot be read. Raises any exception."""
+    def retention_s(self, topics: Collection[str]) -> Mapping[str, float]:
+        """Return the age in seconds at which a row of each topic is deleted; see `TopicReport.retention_s`. Raises any exception."""
         ...
 
     def close(self) -> None:
@@ -86,17 +91,19 @@ class Lag:
         read: offsets that the query has read.
         rows: unread rows of each partition.
         ages: age of the oldest unread row of each partition that has unread rows.
+        kafka: identity of the source, None while it is unknown.
         division: options with which the source divides its partitions.
-        retention_s: age in seconds at which a row is deleted, None without a limit.
-        is_known: False if no poll has succeeded recently; then only `description` and `read` are known.
+        retention_s: age in seconds at which a row of each topic is deleted; see `TopicReport.retention_s`.
+        is_known: False if no poll has succeeded recently; then only `description`, `read` and perhaps `kafka` are known.
     """
 
     description: str
     read: Offsets
     rows: Mapping[Partition, int]
     ages: Mapping[Partition, Age]
+    kafka: KafkaSource | None = None
     division: Division = Division()
-    retention_s: float | None = None
+    retention_s: Mapping[str, float] = field(default_factory=dict)
     is_known: bool = True
 
 
@@ -107,8 +114,10 @@ class _Polled:
     Attributes:
         description: description of the source.
         history: end offsets over time.
+        kafka: identity of the source, None while it is unknown.
         division: options with which the source divides its partitions.
-        retention_s: age in seconds at which a row is deleted, None without a limit.
+        retention_s: see `Lag`.
+        problem: why the newest poll failed, None after a successful one.
         polled_at: time of the newest successful poll, in seconds since the Unix epoch, 0 before it.
         begun_at: offsets at which the run began, None if the run began without a checkpoint.
         known: lag that was computed since the newest successful poll, with the offsets for which it was computed.
@@ -116,8 +125,10 @@ class _Polled:
 
     description: str
     history: EndOffsetHistory = field(default_factory=EndOffsetHistory)
+    kafka: KafkaSource | None = None
     division: Division = Division()
-    retention_s: float | None = None
+    retention_s: Mapping[str, float] = field(default_factory=dict)
+    problem: str | None = None
     polled_at: float = 0.0
     begun_at: Offsets | None = None
     known: tuple[Offsets, Lag] | None = None
@@ -161,6 +172,12 @@ class SourceMonitor:
         """How the rows of the run get to other tasks, None before the first poll after the first batch."""
         return self._shuffle
 
+    @property
+    def problem(self) -> str | None:
+        """Why the newest poll of a source failed, None if none failed."""
+        with self._lock:
+            return next((polled.problem for polled in self._polled.values() if polled.problem is not None), None)
+
     def begin(self, run: PolledRun) -> None:
         """Begin to poll the sources of a run."""
         self.end()
@@ -168,7 +185,7 @@ class SourceMonitor:
             self._shuffle = self._failure = None
             self._is_searched = False
             for polled in self._polled.values():
-                polled.begun_at = None
+                polled.begun_at = polled.problem = None
         self._end = threading.Event()
         threading.Thread(target=self._run, args=(self._end, run), name="source-monitor", daemon=True).start()
 
@@ -203,7 +220,7 @@ class SourceMonitor:
     def _lag(self, polled: _Polled, read: Offsets) -> Lag:
         # A clock that was set back makes the age negative.
         if not 0 <= self._clock() - polled.polled_at <= MAX_POLL_AGE_S:
-            return _unknown(polled.description, read)
+            return _unknown(polled.description, read, polled.kafka)
         if polled.known is None or polled.known[0] != read:
             polled.known = read, self._new_lag(polled, read)
         return polled.known[1]
@@ -215,6 +232,7 @@ class SourceMonitor:
             read=read,
             rows=unread_rows(read, polled.history.ends),
             ages=polled.history.ages(read, self._clock()),
+            kafka=polled.kafka,
             division=polled.division,
             retention_s=polled.retention_s,
         )
@@ -281,16 +299,20 @@ class SourceMonitor:
                 return True
             except Exception as error:  # noqa: BLE001  Errors of the JVM, and of unexpected answers
                 failed = True
-                if not was_failing and not end.is_set():
-                    self._warn(
-                        f"the end offsets or options of {source.description} cannot be read, will retry: {error_text(error)}"
-                    )
+                problem = f"{source.description}: {error_text(error)}"
+                with self._lock:
+                    if end.is_set():
+                        break
+                    self._polled[number].problem = problem
+                if not was_failing:
+                    self._warn(f"the end offsets or options of a source cannot be read, will retry: {problem}")
             else:
                 with self._lock:
                     if not end.is_set():
                         self._shuffle = shuffle
-                        self._polled[number].retention_s = retention_s
-                        self._record(self._polled[number], ends, division)
+                        polled = self._polled[number]
+                        polled.kafka, polled.retention_s, polled.problem = source.source, retention_s, None
+                        self._record(polled, ends, division)
         return failed
 
     def _stop(self, end: threading.Event, run: PolledRun, error: Exception) -> None:
@@ -319,8 +341,8 @@ class SourceMonitor:
                 self._warn(f"the connection of {source.description} cannot be closed: {error_text(error)}")
 
 
-def _unknown(description: str, read: Offsets) -> Lag:
-    return Lag(description=description, read=read, rows={}, ages={}, is_known=False)
+def _unknown(description: str, read: Offsets, kafka: KafkaSource | None = None) -> Lag:
+    return Lag(description=description, read=read, rows={}, ages={}, kafka=kafka, is_known=False)
 
 
 def error_text(error: Any) -> str:

@@ -9,7 +9,7 @@ from typing import Final
 from pyspark.sql.streaming.listener import SourceProgress
 
 from airflow_adaptive.job.protocol.documents import QueryReport
-from airflow_adaptive.job.protocol.sources import PartitionLag, SourceReport
+from airflow_adaptive.job.protocol.sources import PartitionLag, SourceReport, TopicReport
 from airflow_adaptive.job.queries.sources.end_offsets import Age
 from airflow_adaptive.job.queries.sources.input_limit import input_limit as limit_of
 from airflow_adaptive.job.queries.sources.offsets import Partition, by_topic, read_offsets, unread_rows
@@ -21,8 +21,11 @@ EVEN: Final = 1.0
 MAX_PARTITION_LAGS: Final = 20
 """Partitions in a report. A topic may have thousands of partitions."""
 
-MAX_POSITION_SIZE: Final = 100_000
-"""Characters in the positions of all sources, about 5,000 partitions. The driver status must stay below `codec.MAX_DOCUMENT_BYTES`."""
+MAX_TOPICS_SIZE: Final = 200_000
+"""Characters in the topics of all sources, more than 5,000 partitions. The driver status must stay below `codec.MAX_DOCUMENT_BYTES`."""
+
+TOPIC_SIZE: Final = 120
+"""Characters of a topic in a report, beside its name and its partitions."""
 
 PARTITION_SIZE: Final = 20
 """Characters of a partition in a position: its number, and an offset of 12 digits."""
@@ -38,15 +41,15 @@ def report_at_batch(source: SourceProgress) -> SourceReport:
 
 
 def report_polled(lag: Lag, batch_rows: Mapping[Partition, int]) -> SourceReport:
-    """Return the report of a source that was polled. If its lag is unknown, only its kind and its position are known.
+    """Return the report of a source that was polled. If its lag is unknown, only its kind, its identity and its position are known.
 
     Args:
         lag: lag behind the source.
         batch_rows: rows of each partition in the newest batch.
     """
-    kind, position = kind_of(lag.description), by_topic(lag.read)
+    kind, topics = kind_of(lag.description), _topics(lag)
     if not lag.rows:
-        return SourceReport(kind=kind, position=position, is_lag_unknown=not lag.is_known)
+        return SourceReport(kind=kind, kafka=lag.kafka, topics=topics, is_lag_unknown=not lag.is_known)
     oldest = max(lag.ages.values(), key=lambda age: age.seconds, default=Age(seconds=0.0))
     report = _report(
         kind,
@@ -57,14 +60,15 @@ def report_polled(lag: Lag, batch_rows: Mapping[Partition, int]) -> SourceReport
         input_limit=limit_of(lag.rows, batch_rows, lag.division),
         min_partitions=lag.division.min_partitions,
     )
-    return replace(report, retention_s=lag.retention_s, position=position)
+    return replace(report, kafka=lag.kafka, topics=topics)
 
 
-def limit_positions(queries: Sequence[QueryReport]) -> tuple[QueryReport, ...]:
-    """Return the reports without positions if the positions are too large. The loop needs the positions of all sources."""
-    positions = [source.position for query in queries for source in query.sources]
-    size = sum(len(topic) + PARTITION_SIZE * len(rows) for position in positions for topic, rows in position.items())
-    return tuple(queries) if size <= MAX_POSITION_SIZE else tuple(map(_without_position, queries))
+def limit_topics(queries: Sequence[QueryReport]) -> tuple[QueryReport, ...]:
+    """Return the reports without positions, or without topics, if these are too large. The loop needs the positions of all sources."""
+    for limited in (tuple(queries), tuple(map(_without_positions, queries))):
+        if _topics_size(limited) <= MAX_TOPICS_SIZE:
+            return limited
+    return tuple(map(_without_topics, queries))
 
 
 def backlog_of(sources: Sequence[SourceReport]) -> int | None:
@@ -78,8 +82,50 @@ def kind_of(description: str) -> str:
     return description.partition("[")[0]
 
 
-def _without_position(query: QueryReport) -> QueryReport:
-    return replace(query, sources=tuple(replace(source, position={}) for source in query.sources))
+def _topics(lag: Lag) -> dict[str, TopicReport]:
+    """Return the topics of a source. A topic that the query has not read yet has no position."""
+    position, rows, ages = by_topic(lag.read), by_topic(lag.rows), by_topic(lag.ages)
+    return {
+        topic: _topic(position.get(topic, {}), rows.get(topic), ages.get(topic, {}), lag.retention_s.get(topic))
+        for topic in {**position, **rows}
+    }
+
+
+def _topic(
+    position: Mapping[str, int], rows: Mapping[str, int] | None, ages: Mapping[str, Age], retention_s: float | None
+) -> TopicReport:
+    if rows is None:
+        return TopicReport(position=position)
+    oldest = max((age.seconds for age in ages.values()), default=0.0)
+    return TopicReport(
+        position=position,
+        lag_rows=sum(rows.values()),
+        lag_s=round(oldest, 1),
+        is_lag_minimum=any(age.is_minimum for age in ages.values()),
+        retention_s=retention_s,
+    )
+
+
+def _topics_size(queries: Sequence[QueryReport]) -> int:
+    return sum(
+        len(name) + TOPIC_SIZE + PARTITION_SIZE * len(topic.position)
+        for query in queries
+        for source in query.sources
+        for name, topic in source.topics.items()
+    )
+
+
+def _without_positions(query: QueryReport) -> QueryReport:
+    def limited(source: SourceReport) -> SourceReport:
+        return replace(
+            source, kafka=None, topics={name: replace(topic, position={}) for name, topic in source.topics.items()}
+        )
+
+    return replace(query, sources=tuple(map(limited, query.sources)))
+
+
+def _without_topics(query: QueryReport) -> QueryReport:
+    return replace(query, sources=tuple(replace(source, kafka=None, topics={}) for source in query.sources))
 
 
 def _report(

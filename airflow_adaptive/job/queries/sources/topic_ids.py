@@ -1,8 +1,9 @@
-"""The ids of the topics that a query has read, in a file in its checkpoint.
+"""The ids of the topics that each source of a query has read, in a file in its checkpoint.
 
 Theory: a topic that was deleted and created again has its old name, a new id, and offsets that begin at 0. The offsets in the checkpoint
-then refer to other records. Spark notices this only while the new topic has fewer records than the query has read; afterwards, the query
-would leave out the first records of the new topic.
+then refer to other records, as they do if the source reads another cluster. Spark notices this only while the new topic has fewer records than
+the query has read; afterwards, the query would leave out the first records of the new topic. The offsets belong to a source, which Spark numbers:
+two sources of a query may read topics of one name on two clusters.
 
 The module uses the JVM: `CheckpointFileManager` of `org.apache.spark.sql.execution.streaming.checkpointing`.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
@@ -27,11 +29,24 @@ MAX_FILE_BYTES: Final = 10_000_000
 
 
 class TopicRecreatedError(Exception):
-    """A topic was deleted and created again. A restart cannot help."""
+    """A topic was deleted and created again, or is on another cluster. A restart cannot help."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTopics:
+    """The topics that a source has read.
+
+    Attributes:
+        cluster: id of the cluster.
+        ids: id of each topic.
+    """
+
+    cluster: str
+    ids: Mapping[str, str]
 
 
 class TopicIds:
-    """The known ids of the topics of one query."""
+    """The known topics of one query."""
 
     def __init__(self, spark: SparkSession, checkpoint: str) -> None:
         """Refer to a checkpoint; nothing is read yet.
@@ -44,8 +59,8 @@ class TopicIds:
         self._managers = java_class(spark, FILE_MANAGER)
         self._conf = spark._jsparkSession.sessionState().newHadoopConf()
 
-    def read(self) -> dict[str, str]:
-        """Return the known id of each topic. Raises the exceptions of Hadoop."""
+    def read(self) -> dict[int, KnownTopics]:
+        """Return the known topics of each source, by its number. Raises the exceptions of Hadoop."""
         files = self._path.getFileSystem(self._conf)
         if not files.exists(self._path):
             return {}
@@ -55,11 +70,12 @@ class TopicIds:
         finally:
             stream.close()
 
-    def write(self, ids: Mapping[str, str]) -> None:
-        """Replace the known ids, as Spark writes the files of a checkpoint. Raises the exceptions of Hadoop."""
+    def write(self, known: Mapping[int, KnownTopics]) -> None:
+        """Replace the known topics, as Spark writes the files of a checkpoint. Raises the exceptions of Hadoop."""
+        content = {str(number): {"cluster": it.cluster, "topics": dict(it.ids)} for number, it in known.items()}
         stream = self._managers.create(self._path.getParent(), self._conf).createAtomic(self._path, True)
         try:
-            stream.write(bytearray(json.dumps(ids, sort_keys=True).encode()))
+            stream.write(bytearray(json.dumps(content, sort_keys=True).encode()))
         except BaseException:
             stream.cancel()
             raise
@@ -70,59 +86,89 @@ class TopicIds:
 
 
 class TopicGuard:
-    """Compares the topics of one source with the topics that its query has read."""
+    """Compares the topics of one source with the topics that the source has read."""
 
-    def __init__(self, ids: Any, *, fail_on_data_loss: bool, warn: Callable[[str], None]) -> None:
+    def __init__(self, ids: Any, source: int, *, fail_on_data_loss: bool, warn: Callable[[str], None]) -> None:
         """Know no topic yet.
 
         Args:
-            ids: the known ids of the query, as `TopicIds`.
+            ids: the known topics of the query, as `TopicIds`.
+            source: number of the source among the sources of the query.
             fail_on_data_loss: option `failOnDataLoss` of the source.
-            warn: called if a topic was created again and the source accepts a loss of data.
+            warn: called if a topic was created again and the source accepts a loss of data, and if topics cannot be compared.
         """
         self._ids = ids
+        self._source = source
         self._fail_on_data_loss = fail_on_data_loss
         self._warn = warn
-        self._known: dict[str, str] | None = None
+        self._known: KnownTopics | None = None
+        self._is_read = self._is_warned = False
 
     def known(self) -> Mapping[str, str]:
         """Return the known id of each topic. Raises the exceptions of Hadoop."""
-        if self._known is None:
-            self._known = self._ids.read()
-        return self._known
+        if not self._is_read:
+            self._known = self._ids.read().get(self._source)
+            self._is_read = True
+        return {} if self._known is None else self._known.ids
 
-    def require_same(self, found: Mapping[str, str]) -> None:
+    def require_same(self, cluster: str | None, found: Mapping[str, str]) -> None:
         """Compare the topics with the known topics, and remember new topics.
 
+        Args:
+            cluster: id of the cluster; without it, nothing can be compared.
+            found: id of each topic.
+
         Raises:
-            TopicRecreatedError: a topic has another id than before.
+            TopicRecreatedError: a topic has another id than before, or is on another cluster.
             Py4JError: the file cannot be read or written.
         """
+        if cluster is None:
+            if found and not self._is_warned:
+                self._is_warned = True
+                self._warn(
+                    f"the brokers report no id of their cluster, so the driver does not notice if {_topics(sorted(found))} created again"
+                )
+            return
         known = self.known()
-        recreated = sorted(topic for topic, id_ in found.items() if known.get(topic, id_) != id_)
-        if recreated:
-            text = f"{_topics(recreated)} deleted and created again since the query read it, so the offsets in the checkpoint do not apply"
-            if self._fail_on_data_loss:
-                raise TopicRecreatedError(f"{text}. {self._remedy(known, recreated)}")
-            self._warn(f"{text}. The query continues, because failOnDataLoss is false; it may leave out records")
-        if any(known.get(topic) != id_ for topic, id_ in found.items()):
+        is_same_cluster = self._known is None or self._known.cluster == cluster
+        replaced = sorted(
+            topic for topic, id_ in found.items() if topic in known and (known[topic] != id_ or not is_same_cluster)
+        )
+        if replaced:
+            self._refuse(cluster, known, replaced)
+        if not is_same_cluster or any(known.get(topic) != id_ for topic, id_ in found.items()):
+            self._known = KnownTopics(cluster, {**known, **found} if is_same_cluster else dict(found))
             # Another source of the query may have added its topics since.
-            self._known = {**self._ids.read(), **found}
-            self._ids.write(self._known)
+            self._ids.write({**self._ids.read(), self._source: self._known})
 
-    def _remedy(self, known: Mapping[str, str], recreated: list[str]) -> str:
-        ids = ", ".join(f"{topic} had the id {known[topic]}" for topic in recreated)
+    def _refuse(self, cluster: str, known: Mapping[str, str], replaced: list[str]) -> None:
+        """Raise `TopicRecreatedError`, or warn if the source accepts a loss of data."""
+        before = cluster if self._known is None else self._known.cluster
+        if before == cluster:
+            text = f"{_topics(replaced)} deleted and created again since the query read it"
+        else:
+            text = f"{_topics(replaced)} read from the Kafka cluster {before} before, and the source now reads the cluster {cluster}"
+        text = f"{text}, so the offsets in the checkpoint do not apply"
+        if self._fail_on_data_loss:
+            raise TopicRecreatedError(f"{text}. {self._remedy(known, replaced)}")
+        self._warn(f"{text}. The query continues, because failOnDataLoss is false; it may leave out records")
+
+    def _remedy(self, known: Mapping[str, str], replaced: list[str]) -> str:
+        ids = ", ".join(f"{topic} had the id {known[topic]}" for topic in replaced)
         return (
             "To read the new topic from its beginning, delete the checkpoint of the query. To continue with the old offsets, delete "
             f"{self._ids} ({ids})"
         )
 
 
-def _decode(text: bytes) -> dict[str, str]:
-    """Return the ids in a file. A file that is not readable contains no known topic."""
+def _decode(text: bytes) -> dict[int, KnownTopics]:
+    """Return the topics in a file. What is not readable contains no known topic."""
     try:
-        return {str(topic): str(id_) for topic, id_ in json.loads(text).items() if id_ != NO_ID}
-    except (AttributeError, ValueError):
+        return {
+            int(number): KnownTopics(str(it["cluster"]), {str(topic): str(id_) for topic, id_ in it["topics"].items()})
+            for number, it in json.loads(text).items()
+        }
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
         return {}
 
 

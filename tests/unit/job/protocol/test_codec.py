@@ -36,7 +36,7 @@ from airflow_adaptive.job.protocol.documents import (
     QueryReport,
     RescaleDocument,
 )
-from airflow_adaptive.job.protocol.sources import PartitionLag, SourceReport
+from airflow_adaptive.job.protocol.sources import KafkaSource, PartitionLag, SourceReport, TopicReport
 from tests.support.driver.simulated_driver import directive, plan
 
 FORMAT = FORMATS[-1]
@@ -77,8 +77,11 @@ STATUS = DriverStatus(
                     lag_s=4.5,
                     is_lag_minimum=True,
                     partition_lags=(PartitionLag(partition="t-1", rows=3, seconds=4.5),),
-                    position={"t": {"0": 7, "1": 0}},
-                    retention_s=3600.0,
+                    kafka=KafkaSource(cluster="x", pattern="t.*", committed=True),
+                    topics={
+                        "t": TopicReport(position={"0": 7, "1": 0}, lag_rows=3, lag_s=4.5, retention_s=3600.0),
+                        "t2": TopicReport(),
+                    },
                 ),
             ),
             sink="KafkaTable",

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_adaptive.hooks.kafka import KafkaBrokers
+from airflow_adaptive.job.protocol.sources import KafkaSource
 from airflow_adaptive.launch.cluster.brokers import MissingKafkaError, kafka_brokers, require_kafka
 from airflow_adaptive.launch.process_resources import ProcessResources
 from airflow_adaptive.ports import SourceUnreachableError
@@ -83,5 +84,5 @@ async def test_shared_brokers_use_the_connection_through_the_store_and_the_clock
     async with resources.brokers("kafka_missing") as brokers:
         assert brokers is not None
         with pytest.raises(SourceUnreachableError, match="connection 'kafka_missing' is not defined"):
-            await brokers.end_offsets({"a"})
+            await brokers.end_offsets(KafkaSource(cluster="x"), frozenset("a"))
     assert len(works) == 1

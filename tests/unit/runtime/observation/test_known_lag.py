@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from airflow_adaptive.job.protocol.documents import DriverStatus, QueryReport
-from airflow_adaptive.job.protocol.sources import SourceReport
+from airflow_adaptive.job.protocol.sources import NO_RETENTION, KafkaSource, SourceReport
 from airflow_adaptive.job.queries.sources.source_monitor import MAX_POLL_AGE_S
 from airflow_adaptive.runtime.observation.known_lag import Expiry
 from airflow_adaptive.runtime.observation.lag_alert import LagAlerts
@@ -21,7 +21,6 @@ from tests.support.runtime.source_statuses import (
     after,
     lag_after_poll,
     minimum,
-    position,
     source,
     status,
     unknown,
@@ -109,14 +108,14 @@ async def test_row_of_a_topic_without_rows_for_hours_does_not_get_the_age_of_the
     assert (lag.seconds, lag.is_minimum, alerts.update(lag, after(30))) == (known_s, False, [])
 
 
-@pytest.mark.parametrize("read", [{"a": [100]}, {"b": [1000]}], ids=["earlier rows", "other topic"])
-async def test_query_that_begins_again_does_not_keep_the_age_of_rows_that_it_had_read(
-    read: dict[str, list[int]],
-) -> None:
+@pytest.mark.parametrize(
+    "again", [minimum(10_000, 20.0, a=[100]), minimum(10_000, 20.0, b=[1000])], ids=["earlier rows", "other topic"]
+)
+async def test_query_that_begins_again_does_not_keep_the_age_of_rows_that_it_had_read(again: SourceReport) -> None:
     """A user has deleted the checkpoint, so that the oldest unread row may be older than the earlier one."""
     monitor, last = SourceLagMonitor(None), status(source(5, 5.0, a=[1000]))
     monitor.update(last, last, NOW)
-    new = status(replace(minimum(10_000, 20.0), position=position(**read)), nonce="next")
+    new = status(again, nonce="next")
     lag = monitor.update(new, new, after(40))
     assert (lag.seconds, lag.is_minimum) == (20.0, True)
 
@@ -180,10 +179,10 @@ async def test_query_that_has_not_reported_is_missing_if_the_position_of_one_of_
     assert (lag.rows, lag.is_minimum, alerts.update(lag, after(10))) == (5, True, [])
 
 
-@pytest.mark.parametrize(("retention_s", "expiry"), [(3600.0, Expiry(after(3100), timedelta(hours=1))), (None, None)])
-async def test_expiry_follows_the_retention_that_a_user_increases(
-    retention_s: float | None, expiry: Expiry | None
-) -> None:
+@pytest.mark.parametrize(
+    ("retention_s", "expiry"), [(3600.0, Expiry(after(3100), timedelta(hours=1))), (NO_RETENTION, None)]
+)
+async def test_expiry_follows_the_retention_that_a_user_increases(retention_s: float, expiry: Expiry | None) -> None:
     monitor, alerts = SourceLagMonitor(None), LagAlerts(None)
     last = status(source(9, 500.0, retention_s=900.0, a=[6]))
     assert len(alerts.update(monitor.update(last, last, NOW), NOW)) == 1
@@ -191,6 +190,32 @@ async def test_expiry_follows_the_retention_that_a_user_increases(
     lag = monitor.update(new, new, NOW)
     assert (lag.seconds, lag.expiry) == (500.0, expiry)
     assert [reason.code for reason in alerts.update(lag, NOW)] == [ReasonCode.LAG_RECOVERED]
+
+
+async def test_alert_remains_while_the_retention_of_a_topic_with_unread_rows_is_unknown() -> None:
+    monitor, alerts = SourceLagMonitor(None), LagAlerts(None)
+    last = status(source(9, 500.0, retention_s=900.0, a=[6]))
+    assert len(alerts.update(monitor.update(last, last, NOW), NOW)) == 1
+    new = status(minimum(9, 20.0, retention_s=None, a=[6]), nonce="next")
+    assert alerts.update(monitor.update(new, new, NOW), NOW) == []
+    read = status(source(0, 0.0, retention_s=None, a=[15]), nonce="next", sequence=2)
+    assert [it.code for it in alerts.update(monitor.update(read, read, NOW), NOW)] == [ReasonCode.LAG_RECOVERED]
+
+
+async def test_topic_of_another_cluster_does_not_keep_the_age_of_the_topic_with_the_same_name() -> None:
+    """The script reads another cluster."""
+    monitor, last = SourceLagMonitor(None), status(source(9, 500.0, a=[6]))
+    monitor.update(last, last, NOW)
+    new = status(replace(minimum(9, 20.0, a=[6]), kafka=KafkaSource(cluster="other")), nonce="next")
+    assert monitor.update(new, new, after(1)).seconds == 20.0
+
+
+async def test_position_on_another_cluster_is_another_position() -> None:
+    monitor, last = SourceLagMonitor(brokers := Brokers(a=[9])), status(source(0, 0.0, a=[6]))
+    monitor.update(last, last, NOW)
+    moved = status(replace(unknown(a=[6]), kafka=KafkaSource(cluster="other")), nonce="next")
+    lag = await lag_after_poll(monitor, None, moved, after(20))
+    assert (lag.is_expiry_known, brokers.requests) == (False, [])
 
 
 async def test_rows_that_a_driver_has_read_without_polls_have_no_age_for_the_next_driver() -> None:

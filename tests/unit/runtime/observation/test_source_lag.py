@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from airflow_adaptive.job.protocol.sources import SourceReport
+from airflow_adaptive.job.protocol.sources import KafkaSource, SourceReport
 from airflow_adaptive.runtime.observation.known_lag import Expiry
 from airflow_adaptive.runtime.observation.lag_alert import LagAlerts
 from airflow_adaptive.runtime.observation.source_lag import MAX_AGE, MAX_STATUS_AGE, SourceLag, SourceLagMonitor
@@ -36,7 +38,7 @@ async def test_rows_that_arrive_without_a_driver_are_counted_and_age() -> None:
     brokers.ends = {"a": [8, 2, 3], "b": [1]}
     assert await lag_after_poll(monitor, None, last, after(20)) == SourceLag(rows=11, seconds=10.0)
     assert await lag_after_poll(monitor, None, last, after(25)) == SourceLag(rows=11, seconds=15.0)
-    assert brokers.requests == [frozenset({"a", "b"})] * 2
+    assert brokers.requests == [frozenset({"a", "b"}), frozenset({"a"})] * 2
 
 
 async def test_a_lag_at_the_end_of_the_driver_grows_older() -> None:
@@ -286,3 +288,74 @@ async def test_brokers_that_fail_are_polled_at_the_interval_and_each_outage_is_r
             await lag_after_poll(monitor, None, last, after(seconds))
     assert len(brokers.requests) == 4
     assert caplog.messages == ["The lag of the job is unknown while no driver runs: down"] * 2
+
+
+async def test_retention_of_one_topic_does_not_expire_rows_of_another_topic_of_the_source() -> None:
+    monitor, alerts = SourceLagMonitor(brokers := Brokers(a=[6], b=[1])), LagAlerts(None)
+    both = source(0, 0.0, retention_s=604_800.0, a=[6], b=[1])
+    last = status(replace(both, topics={**both.topics, "b": replace(both.topics["b"], retention_s=60.0)}))
+    monitor.update(last, last, NOW)
+    brokers.ends = {"a": [905], "b": [1]}
+    lag = await lag_after_poll(monitor, None, last, after(10))
+    assert (lag.rows, lag.expiry) == (899, Expiry(after(604_800), timedelta(days=7)))
+    assert alerts.update(await lag_after_poll(monitor, None, last, after(50)), after(50)) == []
+    brokers.ends = {"a": [905], "b": [2]}
+    lag = await lag_after_poll(monitor, None, last, after(60))
+    assert (lag.rows, lag.expiry) == (900, Expiry(after(110), timedelta(minutes=1)))
+
+
+async def test_only_assigned_partitions_are_counted_without_a_driver() -> None:
+    monitor = SourceLagMonitor(brokers := Brokers(a=[6, 2, 1000]))
+    last = status(replace(source(0, 0.0, a=[6, 2]), kafka=KafkaSource(cluster="x", assigned=True)))
+    monitor.update(last, last, NOW)
+    assert await lag_after_poll(monitor, None, last, after(10)) == SourceLag(rows=0, seconds=0.0)
+    brokers.ends = {"a": [6, 9, 2000]}
+    assert (await lag_after_poll(monitor, None, last, after(20))).rows == 7
+
+
+async def test_new_topic_of_a_pattern_is_counted_without_a_driver() -> None:
+    """Its retention is unknown, so that the loop does not know when its rows expire."""
+    monitor = SourceLagMonitor(brokers := Brokers(a=[6]))
+    last = status(replace(source(0, 0.0, retention_s=60.0, a=[6]), kafka=KafkaSource(cluster="x", pattern="[ab]")))
+    monitor.update(last, last, NOW)
+    brokers.ends = {"a": [6], "b": [1500, 1500]}
+    lag = await lag_after_poll(monitor, None, last, after(10))
+    assert lag == SourceLag(rows=3000, seconds=10.0, is_expiry_known=False)
+    lag = await lag_after_poll(monitor, None, last, after(20))
+    assert lag == SourceLag(rows=3000, seconds=20.0, is_expiry_known=False)
+    assert brokers.requests == [frozenset({"a"}), frozenset({"a", "b"})]
+
+
+async def test_topics_of_one_name_on_two_clusters_are_counted_on_their_clusters() -> None:
+    class TwoClusters(Brokers):
+        async def end_offsets(self, source: KafkaSource, topics: frozenset[str]) -> Mapping[str, Mapping[int, int]]:
+            return {topic: {0: 10 if source.cluster == "x" else 700} for topic in topics}
+
+    other = replace(source(0, 0.0, a=[100]), kafka=KafkaSource(cluster="y"))
+    last = status(source(0, 0.0, a=[6]), other)
+    monitor = SourceLagMonitor(TwoClusters())
+    monitor.update(last, last, NOW)
+    assert await lag_after_poll(monitor, None, last, after(10)) == SourceLag(rows=604, seconds=10.0)
+
+
+async def test_source_whose_brokers_never_answered_has_an_unknown_lag_and_a_problem() -> None:
+    """Otherwise the job would be `Executing` without a hint until Spark gives up."""
+    monitor, starting = SourceLagMonitor(Brokers()), status()
+    problem = "no broker of 127.0.0.1:9 answers"
+    failing = replace(
+        starting, queries=(replace(starting.queries[1], sources=(unknown(),), source_problem=problem),), sequence=2
+    )
+    lag = await lag_after_poll(monitor, failing, failing, after(5))
+    assert lag == SourceLag(unknown_since=after(5), is_expiry_known=False, problem=problem)
+    assert monitor.update(failing, failing, after(9)).unknown_since == after(5)
+    assert monitor.update(None, failing, after(10)).problem is None
+    read = status(source(0, 0.0, a=[6]), nonce="next")
+    assert monitor.update(read, read, after(20)) == SourceLag(rows=0, seconds=0.0)
+
+
+async def test_expiry_is_unknown_without_the_topics_of_a_source() -> None:
+    """The topics are too many for the status."""
+    last = status(source(9, 500.0))
+    assert not SourceLagMonitor(None).update(last, last, NOW).is_expiry_known
+    files = status(SourceReport(kind="FileStreamSource", lag_s=500.0, unread_files=3))
+    assert SourceLagMonitor(None).update(files, files, NOW).is_expiry_known

@@ -102,6 +102,7 @@ export interface JobItem {
   failures: number;
   lag_alert: { since: string; lag_s: number; expires_at: string | null } | null;
   lag_unknown_since: string | null;
+  source_problem: string | null;
   last_transition: Transition | null;
   urls: Urls;
   attempt: string | null;

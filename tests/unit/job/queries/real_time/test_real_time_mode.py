@@ -87,7 +87,7 @@ def mode(monkeypatch: pytest.MonkeyPatch, state: State, session: Session) -> Rea
     def settings(_: Any, writer: Any) -> WriterSettings:
         return WriterSettings(batch_ms=writer.batch_ms, sink=writer.sink, output_mode="Update", sources=("kafka",))
 
-    def topics(_: Any, count: int, *__: Any) -> Any:
+    def topics(_: Any, __: int, count: int, *___: Any) -> Any:
         return SimpleNamespace(count_partitions=lambda: count, close=lambda: state.closed.append(count))
 
     monkeypatch.setattr(real_time_mode, "read_settings", settings)

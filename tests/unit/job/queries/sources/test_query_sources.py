@@ -11,7 +11,7 @@ import pytest
 from py4j.protocol import Py4JError
 
 from airflow_adaptive.job.protocol.documents import QueryReport
-from airflow_adaptive.job.protocol.sources import SourceReport
+from airflow_adaptive.job.protocol.sources import KafkaSource, SourceReport, TopicReport
 from airflow_adaptive.job.queries.sources import query_sources
 from airflow_adaptive.job.queries.sources.input_limit import Division
 from airflow_adaptive.job.queries.sources.query_sources import QuerySources
@@ -20,6 +20,7 @@ from airflow_adaptive.job.queries.sources.unread_files import FileSources, Unrea
 from airflow_adaptive.local.waiting import wait_until
 
 A = ("a", 0)
+KAFKA = KafkaSource(cluster="x")
 NAME = "KafkaV2[Subscribe[a]]"
 TIMEOUT_S = 60.0
 REPORT = QueryReport(name="q", active=True)
@@ -29,6 +30,7 @@ class Source:
     """A topic with 20 rows."""
 
     description = NAME
+    source = KAFKA
 
     def end_offsets(self) -> Any:
         return {A: 20}
@@ -36,8 +38,8 @@ class Source:
     def division(self) -> Division:
         return Division()
 
-    def retention_s(self, topics: Collection[str]) -> float | None:
-        return None
+    def retention_s(self, topics: Collection[str]) -> dict[str, float]:
+        return {}
 
     def close(self) -> None:
         pass
@@ -101,8 +103,9 @@ def rows(sources: QuerySources, progress: list[Any], expected: int) -> Callable[
     return lambda: [source.lag_rows for source in reports(sources, progress)] == [expected]
 
 
-def unknown(read: int) -> tuple[SourceReport, ...]:
-    return (SourceReport(kind="KafkaV2", position={"a": {"0": read}}, is_lag_unknown=True),)
+def unknown(read: int, kafka: KafkaSource | None = KAFKA) -> tuple[SourceReport, ...]:
+    topics = {"a": TopicReport(position={"0": read})}
+    return (SourceReport(kind="KafkaV2", kafka=kafka, topics=topics, is_lag_unknown=True),)
 
 
 def test_new_driver_reports_no_source_until_its_sources_were_found(begin: Callable[[Run], QuerySources]):
@@ -115,7 +118,7 @@ def test_new_driver_reports_no_source_until_its_sources_were_found(begin: Callab
 def test_lag_of_a_batch_is_unknown_until_the_sources_were_found(begin: Callable[[Run], QuerySources]):
     """Spark has committed a batch, and the analyzed plan of the query cannot be read."""
     sources = begin(run := Run(may_search=False))
-    assert reports(sources, batch(9)) == unknown(9)
+    assert reports(sources, batch(9)) == unknown(9, kafka=None)
     run.may_search.set()
     wait_until(rows(sources, batch(9), 11), TIMEOUT_S, "the first poll")
 

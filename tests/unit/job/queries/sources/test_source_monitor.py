@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JError
 
-from airflow_adaptive.job.protocol.sources import Shuffle
+from airflow_adaptive.job.protocol.sources import KafkaSource, Shuffle
 from airflow_adaptive.job.queries.sources.end_offsets import Age
 from airflow_adaptive.job.queries.sources.input_limit import Division
 from airflow_adaptive.job.queries.sources.offsets import Offsets
@@ -20,6 +20,7 @@ from airflow_adaptive.job.queries.sources.topic_ids import TopicRecreatedError
 from airflow_adaptive.local.waiting import wait_until
 
 A = ("a", 0)
+KAFKA = KafkaSource(cluster="x")
 NAME = "KafkaV2[Subscribe[a]]"
 TIMEOUT_S = 60.0
 
@@ -28,6 +29,7 @@ class Source:
     """A source whose polls the test answers."""
 
     description = NAME
+    source = KAFKA
 
     def __init__(self, ends: int = 0) -> None:
         self.ends = ends
@@ -47,9 +49,9 @@ class Source:
     def division(self) -> Division:
         return Division(min_partitions=5)
 
-    def retention_s(self, topics: Collection[str]) -> float | None:
+    def retention_s(self, topics: Collection[str]) -> dict[str, float]:
         assert list(topics) == ["a"]
-        return 3600.0
+        return {"a": 3600.0}
 
     def close(self) -> None:
         self.closed.set()
@@ -114,12 +116,13 @@ class Monitored:
 
 def lag_of(read: int, rows: dict[Any, int], ages: dict[Any, Age]) -> Lag:
     return Lag(
-        description=NAME, read={A: read}, rows=rows, ages=ages, division=Division(min_partitions=5), retention_s=3600.0
-    )
+        description=NAME, read={A: read}, rows=rows, ages=ages, kafka=KAFKA, division=Division(min_partitions=5),
+        retention_s={"a": 3600.0},
+    )  # fmt: skip
 
 
-def unknown(read: int) -> Lag:
-    return Lag(description=NAME, read={A: read}, rows={}, ages={}, is_known=False)
+def unknown(read: int, kafka: KafkaSource | None = None) -> Lag:
+    return Lag(description=NAME, read={A: read}, rows={}, ages={}, kafka=kafka, is_known=False)
 
 
 @pytest.fixture
@@ -225,8 +228,11 @@ def test_failing_polls_are_reported_once_and_retried(monitored: Monitored):
     assert "cannot be read, will retry" in monitored.warnings[0]
     assert "hunter22" not in monitored.warnings[0]
     assert "Frame" not in monitored.warnings[0]
+    problems = [monitored.monitor.problem]
     source.error = None
     monitored.wait_lag(4)
+    problems.append(monitored.monitor.problem)
+    assert problems == [f"{NAME}: org.apache.kafka.common.errors.TimeoutException: password=***", None]
     polls, source.error = source.polls, Py4JError("again")
     monitored.wait(lambda: source.polls > polls + 1, "failing polls")
     monitored.wait(lambda: len(monitored.warnings) == 2, "another warning")
@@ -243,7 +249,7 @@ def test_lag_is_unknown_while_polls_fail_or_hang_for_longer_than_30_s(monitored:
     assert lag is not None
     assert lag.rows == {A: 0}
     monitored.now += 1
-    assert monitored.lag(10) == unknown(10)
+    assert monitored.lag(10) == unknown(10, KAFKA)
     source.error = None
     monitored.wait_lag(10)
 
@@ -255,7 +261,7 @@ def test_lag_before_the_first_batch_is_unknown_while_polls_fail(monitored: Monit
     source.error = Py4JError("the brokers do not answer")
     monitored.wait(lambda: monitored.warnings, "a failing poll")
     monitored.now += MAX_POLL_AGE_S + 1
-    assert monitored.monitor.before_first_batch() == [unknown(4)]
+    assert monitored.monitor.before_first_batch() == [unknown(4, KAFKA)]
 
 
 @pytest.mark.parametrize(
@@ -328,7 +334,7 @@ def test_lag_is_unknown_after_the_clock_was_set_back_until_a_poll_succeeds(monit
     source.error = Py4JError("the brokers do not answer")
     monitored.wait(lambda: monitored.warnings, "a failing poll")
     monitored.now -= 3600
-    assert monitored.lag(4) == unknown(4)
+    assert monitored.lag(4) == unknown(4, KAFKA)
     source.error = None
     monitored.wait_lag(4)
 

@@ -10,18 +10,21 @@ from pyspark.sql.streaming.listener import SourceProgress
 
 from airflow_adaptive.job.protocol.codec import MAX_DOCUMENT_BYTES, encode_status
 from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus, QueryReport
-from airflow_adaptive.job.protocol.sources import PartitionLag, SourceReport
+from airflow_adaptive.job.protocol.sources import KafkaSource, PartitionLag, SourceReport, TopicReport
 from airflow_adaptive.job.queries.sources.end_offsets import Age
 from airflow_adaptive.job.queries.sources.input_limit import Division
 from airflow_adaptive.job.queries.sources.source_monitor import Lag
 from airflow_adaptive.job.queries.sources.source_report import (
     MAX_PARTITION_LAGS,
-    MAX_POSITION_SIZE,
+    MAX_TOPICS_SIZE,
     PARTITION_SIZE,
-    limit_positions,
+    TOPIC_SIZE,
+    limit_topics,
     report_at_batch,
     report_polled,
 )
+
+KAFKA = KafkaSource(cluster="x")
 
 
 def progress(description: str, read: Any, latest: Any):
@@ -46,7 +49,9 @@ def test_a_polled_source_reports_the_age_of_its_oldest_row_and_the_partitions_wi
         read={("a", 0): 4, ("a", 1): 0, ("b", 10): 7},
         rows={("a", 0): 6, ("a", 1): 3, ("a", 2): 0},
         ages={("a", 0): Age(seconds=2.04), ("a", 1): Age(seconds=70.16, is_minimum=True)},
+        kafka=KAFKA,
         division=Division(max_records=2, min_partitions=4),
+        retention_s={"a": 3600.0},
     )
     assert report_polled(lag, {("a", 0): 7}) == SourceReport(
         kind="KafkaV2",
@@ -62,8 +67,30 @@ def test_a_polled_source_reports_the_age_of_its_oldest_row_and_the_partitions_wi
         ),
         input_limit=6,
         min_partitions=4,
-        position={"a": {"0": 4, "1": 0}, "b": {"10": 7}},
+        kafka=KAFKA,
+        topics={
+            "a": TopicReport(
+                position={"0": 4, "1": 0}, lag_rows=9, lag_s=70.2, is_lag_minimum=True, retention_s=3600.0
+            ),
+            "b": TopicReport(position={"10": 7}),
+        },
     )
+
+
+def test_each_topic_has_its_own_oldest_row_and_its_own_retention():
+    lag = Lag(
+        description="KafkaV2[Subscribe[a, b, c]]",
+        read={("a", 0): 4, ("b", 0): 7},
+        rows={("a", 0): 6, ("b", 0): 0, ("c", 0): 3},
+        ages={("a", 0): Age(seconds=9.0), ("c", 0): Age(seconds=2.0)},
+        kafka=KAFKA,
+        retention_s={"a": 604_800.0, "b": 60.0},
+    )
+    assert report_polled(lag, {}).topics == {
+        "a": TopicReport(position={"0": 4}, lag_rows=6, lag_s=9.0, retention_s=604_800.0),
+        "b": TopicReport(position={"0": 7}, lag_rows=0, lag_s=0.0, retention_s=60.0),
+        "c": TopicReport(lag_rows=3, lag_s=2.0),
+    }
 
 
 def test_a_polled_source_without_unread_rows_has_the_age_zero():
@@ -100,18 +127,28 @@ def test_the_positions_of_all_queries_are_left_out_if_they_are_too_large(
     topics: int, characters: int, is_too_large: bool
 ):
     """Topics with many partitions, and a pattern that matches many topics with long names."""
-    partitions = (MAX_POSITION_SIZE // topics - characters) // PARTITION_SIZE + is_too_large
+    partitions = (MAX_TOPICS_SIZE // topics - characters - TOPIC_SIZE) // PARTITION_SIZE + is_too_large
     read = {(f"{topic:0{characters}}", number): 10**11 for topic in range(topics) for number in range(partitions)}
-    polled = report_polled(Lag(description="KafkaV2[a]", read=read, rows={}, ages={}), {})
-    queries = (
-        QueryReport(name="large", active=True, sources=(polled,)),
-        QueryReport(name="small", active=True, sources=(replace(polled, position={}),)),
+    large = report_polled(
+        Lag(description="KafkaV2[a]", read=read, rows=dict.fromkeys(read, 1), ages={}, kafka=KAFKA), {}
     )
-    found = limit_positions(queries)
-    assert found == (
-        tuple(replace(query, sources=queries[1].sources) for query in queries) if is_too_large else queries
-    )
+    found = limit_topics((query("large", large), query("small")))
+    if is_too_large:
+        without = {name: replace(topic, position={}) for name, topic in large.topics.items()}
+        assert found == (query("large", replace(large, kafka=None, topics=without)), query("small"))
+    else:
+        assert found == (query("large", large), query("small"))
     assert len(encode_status(status(found))) < MAX_DOCUMENT_BYTES
+
+
+def test_topics_are_left_out_if_there_are_too_many_for_a_status():
+    names = [f"{number:0200}" for number in range(MAX_TOPICS_SIZE // (200 + TOPIC_SIZE) + 1)]
+    large = SourceReport(kind="KafkaV2", lag_rows=3, kafka=KAFKA, topics=dict.fromkeys(names, TopicReport(lag_rows=1)))
+    assert limit_topics([query("large", large)]) == (query("large", SourceReport(kind="KafkaV2", lag_rows=3)),)
+
+
+def query(name: str, *sources: SourceReport) -> QueryReport:
+    return QueryReport(name=name, active=True, sources=sources)
 
 
 def status(queries: tuple[QueryReport, ...]) -> DriverStatus:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,59 +11,107 @@ from typing import Any
 import pytest
 
 from airflow_adaptive.job.hadoop_directory import FILE_MANAGER
-from airflow_adaptive.job.queries.sources.topic_ids import FILE, NO_ID, TopicGuard, TopicIds, TopicRecreatedError
+from airflow_adaptive.job.queries.sources.topic_ids import FILE, KnownTopics, TopicGuard, TopicIds, TopicRecreatedError
 
 
 class Ids:
     """The file of a query."""
 
     def __init__(self, **ids: str) -> None:
-        self.ids = ids
+        self.known = {0: KnownTopics("x", ids)} if ids else {}
         self.writes = 0
 
-    def read(self) -> dict[str, str]:
-        return dict(self.ids)
+    @property
+    def ids(self) -> Mapping[str, str]:
+        """Ids of the topics of source 0."""
+        return self.known[0].ids
 
-    def write(self, ids: dict[str, str]) -> None:
-        self.ids = dict(ids)
+    def read(self) -> dict[int, KnownTopics]:
+        return dict(self.known)
+
+    def write(self, known: dict[int, KnownTopics]) -> None:
+        self.known = dict(known)
         self.writes += 1
 
     def __str__(self) -> str:
         return "at/kafka-topics.json"
 
 
-def guard(ids: Ids, *, strict: bool = True, warnings: list[str] | None = None) -> TopicGuard:
-    return TopicGuard(ids, fail_on_data_loss=strict, warn=([] if warnings is None else warnings).append)
+def guard(ids: Ids, source: int = 0, *, strict: bool = True, warnings: list[str] | None = None) -> TopicGuard:
+    return TopicGuard(ids, source, fail_on_data_loss=strict, warn=([] if warnings is None else warnings).append)
 
 
 def test_new_topics_are_remembered_once() -> None:
     ids = Ids(a="1")
     guarded = guard(ids)
-    guarded.require_same({"a": "1", "b": "2"})
-    guarded.require_same({"a": "1", "b": "2"})
+    guarded.require_same("x", {"a": "1", "b": "2"})
+    guarded.require_same("x", {"a": "1", "b": "2"})
     assert (ids.ids, ids.writes) == ({"a": "1", "b": "2"}, 1)
     assert guarded.known() == {"a": "1", "b": "2"}
 
 
 def test_topic_that_was_deleted_stays_known() -> None:
     ids = Ids(a="1", b="2")
-    guard(ids).require_same({"b": "2"})
+    guard(ids).require_same("x", {"b": "2"})
     assert ids.ids == {"a": "1", "b": "2"}
 
 
 def test_topics_of_another_source_of_the_query_stay_known() -> None:
     ids = Ids()
-    first, second = guard(ids), guard(ids)
+    first, second = guard(ids), guard(ids, 1)
     assert (first.known(), second.known()) == ({}, {})
-    first.require_same({"a": "1"})
-    second.require_same({"b": "2"})
-    assert ids.ids == {"a": "1", "b": "2"}
+    first.require_same("x", {"a": "1"})
+    second.require_same("x", {"b": "2"})
+    assert ids.known == {0: KnownTopics("x", {"a": "1"}), 1: KnownTopics("x", {"b": "2"})}
+
+
+def test_topics_of_one_name_on_two_clusters_are_two_topics() -> None:
+    ids = Ids()
+    for _ in range(2):
+        guard(ids, 0).require_same("x", {"orders": "1"})
+        guard(ids, 1).require_same("y", {"orders": "2"})
+    assert ids.known == {0: KnownTopics("x", {"orders": "1"}), 1: KnownTopics("y", {"orders": "2"})}
+
+
+@pytest.mark.parametrize("id_", ["1", "9"])
+def test_source_that_reads_its_topic_from_another_cluster_is_refused(id_: str) -> None:
+    """The id may even be the same, if a tool has copied the topic."""
+    ids = Ids(a="1")
+    with pytest.raises(TopicRecreatedError) as raised:
+        guard(ids).require_same("y", {"a": id_})
+    assert str(raised.value).startswith(
+        "topic 'a' was read from the Kafka cluster x before, and the source now reads the cluster y, so the offsets in the checkpoint do not "
+        "apply. To read the new topic from its beginning, delete the checkpoint of the query. "
+    )
+    warnings: list[str] = []
+    guard(ids, strict=False, warnings=warnings).require_same("y", {"a": id_})
+    assert len(warnings) == 1
+    assert ids.known == {0: KnownTopics("y", {"a": id_})}
+
+
+def test_other_topics_on_another_cluster_replace_the_known_topics() -> None:
+    ids = Ids(a="1")
+    guard(ids).require_same("y", {"b": "2"})
+    assert ids.known == {0: KnownTopics("y", {"b": "2"})}
+
+
+def test_topics_of_a_cluster_without_an_id_cannot_be_compared_which_is_reported_once() -> None:
+    ids, warnings = Ids(a="1"), list[str]()
+    guarded = guard(ids, warnings=warnings)
+    for _ in range(2):
+        guarded.require_same(None, {"a": "9"})
+    guarded.require_same(None, {})
+    (warning,) = warnings
+    assert warning == (
+        "the brokers report no id of their cluster, so the driver does not notice if topic 'a' was created again"
+    )
+    assert ids.ids == {"a": "1"}
 
 
 def test_topic_with_another_id_is_refused_with_both_remedies() -> None:
     ids = Ids(a="1", b="2")
     with pytest.raises(TopicRecreatedError) as raised:
-        guard(ids).require_same({"a": "9", "b": "2"})
+        guard(ids).require_same("x", {"a": "9", "b": "2"})
     assert str(raised.value) == (
         "topic 'a' was deleted and created again since the query read it, so the offsets in the checkpoint do not apply. "
         "To read the new topic from its beginning, delete the checkpoint of the query. To continue with the old offsets, delete "
@@ -73,15 +122,15 @@ def test_topic_with_another_id_is_refused_with_both_remedies() -> None:
 
 def test_error_names_all_topics() -> None:
     with pytest.raises(TopicRecreatedError, match="^topics 'a', 'b' were deleted .*a had the id 1, b had the id 2"):
-        guard(Ids(a="1", b="2")).require_same({"b": "8", "a": "9"})
+        guard(Ids(a="1", b="2")).require_same("x", {"b": "8", "a": "9"})
 
 
 def test_source_that_accepts_a_loss_of_data_continues_with_one_warning() -> None:
     ids = Ids(a="1")
     warnings: list[str] = []
     guarded = guard(ids, strict=False, warnings=warnings)
-    guarded.require_same({"a": "9"})
-    guarded.require_same({"a": "9"})
+    guarded.require_same("x", {"a": "9"})
+    guarded.require_same("x", {"a": "9"})
     (warning,) = warnings
     assert "failOnDataLoss is false; it may leave out records" in warning
     assert ids.ids == {"a": "9"}
@@ -159,6 +208,9 @@ class Session:
         return self.files[-1]
 
 
+KNOWN = {0: KnownTopics("x", {"a": "1"})}
+
+
 def ids_in(checkpoint: Path, session: Any) -> TopicIds:
     return TopicIds(session, str(checkpoint))
 
@@ -166,33 +218,27 @@ def ids_in(checkpoint: Path, session: Any) -> TopicIds:
 def test_ids_are_in_a_file_of_the_checkpoint(tmp_path: Path) -> None:
     ids = ids_in(tmp_path, Session())
     assert ids.read() == {}
-    ids.write({"a": "1"})
-    assert ids.read() == {"a": "1"}
-    assert json.loads((tmp_path / FILE).read_text()) == {"a": "1"}
+    ids.write(KNOWN)
+    assert ids.read() == KNOWN
+    assert json.loads((tmp_path / FILE).read_text()) == {"0": {"cluster": "x", "topics": {"a": "1"}}}
     assert str(ids) == str(tmp_path / FILE)
-
-
-def test_topics_without_an_id_are_not_known(tmp_path: Path) -> None:
-    """The brokers had no ids of topics, and have them since their upgrade."""
-    ids = ids_in(tmp_path, Session())
-    (tmp_path / FILE).write_text(json.dumps({"a": NO_ID, "b": "2"}))
-    assert ids.read() == {"b": "2"}
-    TopicGuard(ids, fail_on_data_loss=True, warn=print).require_same({"a": "1", "b": "2"})
-    assert ids.read() == {"a": "1", "b": "2"}
 
 
 def test_file_that_cannot_be_written_is_an_error_and_leaves_the_old_ids(tmp_path: Path) -> None:
     session = Session()
     ids = ids_in(tmp_path, session)
-    ids.write({"a": "1"})
+    ids.write(KNOWN)
     session.fails = True
     with pytest.raises(OSError, match="full"):
-        ids.write({"a": "2"})
-    assert ids.read() == {"a": "1"}
+        ids.write({})
+    assert ids.read() == KNOWN
     assert [file.is_canceled for file in session.files] == [False, True]
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{", "null", '{"a":"1"}', '{"x":{}}', '{"0":{}}', '{"0":{"cluster":"x","topics":[]}}', "[" * 99_999],
+)
 def test_unreadable_file_contains_no_topic(tmp_path: Path, text: str) -> None:
     (tmp_path / FILE).write_text(text)
     assert ids_in(tmp_path, Session()).read() == {}

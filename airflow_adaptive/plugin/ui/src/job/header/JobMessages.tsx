@@ -32,6 +32,11 @@ export const JobMessages = ({ details }: { details: JobDetails }) => {
           <Moment at={details.lag_alert.since} />.
         </Message>
       )}
+      {details.source_problem !== null && (
+        <Message status="warning" title="The driver cannot read a source">
+          {details.source_problem}
+        </Message>
+      )}
       {details.lag_unknown_since !== null && (
         <Message status="info" title={`Lag unknown since ${time(details.lag_unknown_since)}`}>
           No driver reports the lag. With <code>kafka_conn_id</code>, the triggerer reads it from the brokers
