@@ -159,6 +159,14 @@ def test_tasks_are_balanced_again_when_released_executors_have_exited(then):
     assert driver.seen == [[0], [0, 1]]
 
 
+def test_spreads_no_tasks_when_a_plan_keeps_the_number_of_executors():
+    """Only the weights of the pools change."""
+    driver = stateful(2)
+    driver.run(driver.directs_plan(2, 2, pool_weights={"j": 2}), driver.nothing, driver.nothing)
+    assert driver.after("RUNNING 1")[0] == "RUNNING 2"
+    assert set(driver.balanced) == {0}
+
+
 def test_spreads_no_tasks_when_a_lost_executor_is_replaced():
     driver = stateful(2)
     driver.run(driver.has_executors(1), driver.nothing, driver.has_executors(2), driver.nothing)

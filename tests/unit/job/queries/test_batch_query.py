@@ -133,6 +133,15 @@ def test_failed_batch_reports_its_failure(spark: Spark, batch: BatchQuery) -> No
     assert (failure.error_class, failure.query) == ("OSError", "flights")
 
 
+def test_error_of_an_earlier_run_is_gone_after_a_run_that_was_saved(spark: Spark, batch: BatchQuery) -> None:
+    batch.start(Writer(spark, fails=True), plan(1))
+    let_go(spark, batch)
+    assert batch.failure() is not None
+    batch.start(Writer(spark), plan(1))
+    let_go(spark, batch)
+    assert (batch.failure(), batch.has_ended()) == (None, True)
+
+
 def test_batch_that_is_ended_is_interrupted_and_has_not_failed(spark: Spark, batch: BatchQuery) -> None:
     batch.start(Writer(spark), plan(1))
     assert batch.end(TIMEOUT_S, lambda _: let_go(spark, batch))
