@@ -18,8 +18,7 @@ from airflow.sdk.log import mask_secret
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from airflow_adaptive.job.protocol.sources import KafkaSource
-from airflow_adaptive.ports import Clock, SourceUnreachableError, is_secret, redact
+from airflow_adaptive.ports import Clock, KafkaSource, SourceUnreachableError, is_secret, redact
 from airflow_adaptive.ports.errors import PortError
 
 REQUEST_TIMEOUT_S: Final = 10.0
@@ -36,7 +35,9 @@ TopicEnds = Mapping[str, Ends]
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 """Topics that a pattern never matches (`org.apache.kafka.common.internals.Topic`)."""
 
-SIMPLE_PATTERN: Final = re.compile(r"(?:(?:[\w-]|\\[.dw-]|\.|\[\^?[\w.-]+\])(?:[*+?]|\{\d{1,2}(?:,\d{1,2})?\})?|\(\?:|[|()^$])*", re.ASCII)
+SIMPLE_PATTERN: Final = re.compile(
+    r"(?:(?:[\w-]|\\[.dw-]|\.|\[\^?[\w.-]+\])(?:[*+?]|\{\d{1,2}(?:,\d{1,2})?\})?|\(\?:|[|()^$])*", re.ASCII
+)
 """Patterns of topics that mean the same in Java and in Python: without repeated groups, whose evaluation may take for ever."""
 
 MAX_REPETITIONS: Final = 3

@@ -21,6 +21,7 @@ from airflow_adaptive.job.protocol.secret_names import (
     secret_assignments,
     secret_parts,
 )
+from airflow_adaptive.job.protocol.sources import KafkaSource
 from airflow_adaptive.ports.clock import (
     Clock,
 )
@@ -104,6 +105,7 @@ __all__ = [
     "JobDirectoryError",
     "JobKey",
     "JobStore",
+    "KafkaSource",
     "Limit",
     "LimitKind",
     "LogPages",

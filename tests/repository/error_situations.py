@@ -241,8 +241,8 @@ def topic_created_again() -> str:
         def __str__(self) -> str:
             return f"file:///data/jobs/departures/checkpoints/departures/{FILE}"
 
+    guard = TopicGuard(Ids(), 0, fail_on_data_loss=True, warn=print)
     with pytest.raises(TopicRecreatedError) as raised:
-        guard = TopicGuard(Ids(), 0, fail_on_data_loss=True, warn=print)
         guard.require_same("MkU3OEVBNTcwNTJENDM2Qk", {"flights": "Zq3rHbNvT1KgXaYvDgkzSw"})
     return f"TopicRecreatedError: {raised.value}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from tests.support.driver.driver_on_cluster import DriverOnCluster, plan
 from tests.support.kafka.cluster import KafkaCluster
 from tests.support.kafka.jars import connector_jars
 
-# The script reads the options of its source from a file, and the password from the environment. A batch writes its records to a folder of
+# The script reads the options of its sources from a file, and the password from the environment. Other brokers need no password. A batch writes its records to a folder of
 # its own, which a repetition of the batch overwrites, and to another topic if there is one. It takes as long as the file `pause` exists.
 SCRIPT = """
 import json, os, pathlib, sys, time
@@ -35,6 +36,8 @@ def write(batch, number):
 
 def records(spark, parallelism):
     stream = spark.readStream.format("kafka").options(**broker, **options["source"]).load()
+    for other in options.get("others", ()):
+        stream = stream.union(spark.readStream.format("kafka").options(**other, **options["source"]).load())
     return stream.writeStream.foreachBatch(write).trigger(processingTime="1 second")
 
 AdaptiveJob(records).run()
@@ -56,15 +59,30 @@ class DriverOnKafka:
         cluster.add_worker(cores=2, memory_mb=1536)
         return cls(DriverOnCluster(cluster, root), kafka, topic, root)
 
-    def start(self, *, password: str | None = None, sink: str | None = None) -> None:
+    def start(
+        self,
+        *,
+        password: str | None = None,
+        sink: str | None = None,
+        broker: Mapping[str, str] | None = None,
+        others: Sequence[str] = (),
+        source: Mapping[str, str] | None = None,
+    ) -> None:
         """Submit a driver.
 
         Args:
             password: password of the driver; without it, the right one.
             sink: topic to which the job writes the records, too.
+            broker: options that differ from those of the brokers.
+            others: servers of other clusters from which the job reads the topic, too.
+            source: other options of the sources.
         """
-        source = {"subscribe": self.topic, "startingOffsets": "earliest"}
-        options = {"broker": self.kafka.sasl_options, "source": source, "sink": sink}
+        options = {
+            "broker": {**self.kafka.sasl_options, **(broker or {})},
+            "source": {"subscribe": self.topic, "startingOffsets": "earliest", **(source or {})},
+            "sink": sink,
+            "others": [{"kafka.bootstrap.servers": servers} for servers in others],
+        }
         (self.root / "options.json").write_text(json.dumps(options))
         self.driver.direct(Action.RUN, 1, plan(1))
         self.driver.submit(
@@ -74,10 +92,10 @@ class DriverOnKafka:
             secret_env={"KAFKA_PASSWORD": password or self.kafka.password},
         )
 
-    def restart(self, *, sink: str | None = None) -> None:
+    def restart(self, *, sink: str | None = None, source: Mapping[str, str] | None = None) -> None:
         """Submit a driver with the next epoch, after the last driver has ended."""
         self.driver.epoch += 1
-        self.start(sink=sink)
+        self.start(sink=sink, source=source)
 
     def kill(self) -> None:
         """Kill all processes of the driver."""

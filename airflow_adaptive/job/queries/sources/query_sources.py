@@ -25,6 +25,7 @@ from airflow_adaptive.job.queries.sources.query_plan import shuffle_of
 from airflow_adaptive.job.queries.sources.read_position import ReadPosition, position_in_checkpoint, position_of_run
 from airflow_adaptive.job.queries.sources.source_monitor import SourceMonitor, error_text
 from airflow_adaptive.job.queries.sources.source_report import kind_of, report_at_batch, report_polled
+from airflow_adaptive.job.queries.sources.topic_ids import TopicRecreatedError
 from airflow_adaptive.job.queries.sources.unread_files import KIND as FILES
 from airflow_adaptive.job.queries.sources.unread_files import FileSources, UnreadFiles, report_files
 
@@ -130,10 +131,11 @@ class _Run:
 
     def sources(self) -> Mapping[int, KafkaTopics]:
         relations = kafka_relations(self._spark, self._execution.analyzedPlan())
+        return {number: self._topics(number, relation) for number, relation in relations}
+
+    def _topics(self, number: int, relation: Any) -> KafkaTopics:
         checkpoint = str(self._execution.resolvedCheckpointRoot())
-        return {
-            number: KafkaTopics(self._spark, number, relation, checkpoint, self._warn) for number, relation in relations
-        }
+        return KafkaTopics(self._spark, number, relation, checkpoint, self._warn)
 
     def explain(self) -> str:
         """Return the problem of the first source with one, else all sources with their topics and servers; "" if these are not known."""
@@ -177,7 +179,9 @@ def require_known_topics(
         read = position_in_checkpoint(spark, checkpoint) if sources else None
         for number, source in sources.items():
             source.require_known_topics({} if read is None else read.offsets.get(number, {}))
-    except (Py4JError, PySparkException, KafkaSourceError) as error:
+    except TopicRecreatedError:
+        raise
+    except Exception as error:  # noqa: BLE001  Errors of the JVM, of the brokers, and of unexpected answers
         warn(f"the topics of the query cannot be checked before the start: {error_text(error)}")
     finally:
         _close(sources.values())

@@ -17,7 +17,6 @@ from airflow_adaptive.job.protocol.failures import (
     report_exception,
     report_throwable,
 )
-from airflow_adaptive.scheduler.policies.failure_handling import Failure, is_recoverable
 
 STREAM = "org.apache.spark.sql.streaming.StreamingQueryException"
 TRACEBACK = """An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):
@@ -122,31 +121,6 @@ def test_lost_records_of_kafka_are_named_by_their_condition(reason: str, conditi
     assert "set the option failOnDataLoss of the source to false" in report.message
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        "Fetch position FetchPosition{offset=6041, offsetEpoch=Optional[0], currentLeader=x} is out of range for partition r3-1",
-        "Offsets out of range with no configured reset policy for partitions: {r3-1=6041}",
-    ],
-)
-def test_lost_records_in_real_time_mode_are_the_same_condition_with_the_remedy_that_works(message: str):
-    chain = [
-        ChainedError(STREAM, "[STREAM_FAILED] ..."),
-        ChainedError(
-            "org.apache.spark.SparkException", f"Job aborted due to stage failure: OffsetOutOfRange: {message}"
-        ),
-        ChainedError("org.apache.kafka.clients.consumer.OffsetOutOfRangeException", message),
-    ]
-    report = report_chain(chain)
-    assert report.error_class == "KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE"
-    assert report.message == (
-        f"[KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE] {message}. To begin again, delete the checkpoint of the query; "
-        "Real-Time Mode does not read the option failOnDataLoss"
-    )
-    failure = Failure(error_class=report.error_class, message=report.message, causes=report.causes)
-    assert not is_recoverable(failure)
-
-
 def test_an_exception_of_spark_in_a_function_of_foreach_batch_keeps_its_condition():
     reason = "Starting offset for t-0 was 6 but consumer reset to 10."
     error = (
@@ -162,7 +136,9 @@ def test_an_exception_of_spark_in_a_function_of_foreach_batch_keeps_its_conditio
     ]
     report = report_chain(chain, "q")
     assert report.error_class == "KAFKA_DATA_LOSS.START_OFFSET_RESET"
-    assert report.message.startswith(f"[KAFKA_DATA_LOSS.START_OFFSET_RESET] {reason} To continue without these records, ")
+    assert report.message.startswith(
+        f"[KAFKA_DATA_LOSS.START_OFFSET_RESET] {reason} To continue without these records, "
+    )
     assert report.message.endswith(" (job.py:12)")
     assert report.causes[-3:] == ("py4j.protocol.Py4JJavaError", "org.apache.spark.SparkException", KAFKA_ERROR)
 
