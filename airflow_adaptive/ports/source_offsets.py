@@ -15,7 +15,7 @@ class SourceOffsets(Protocol):
         """Return the end offset of each partition of the topics of a source, by topic and by the number of the partition.
 
         Args:
-            source: the source, of which the query reads only committed records if it says so.
+            source: the source, whose isolation level applies.
             topics: topics that the source has read. If the source has a pattern, other topics that the pattern matches are in the result, too.
 
         Raises:

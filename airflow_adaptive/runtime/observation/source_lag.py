@@ -65,7 +65,7 @@ class SourceLagMonitor:
         self._brokers = brokers
         self._known: KnownLag | None = None
         self._never_known_since: datetime | None = None
-        """Time of the first report of a source whose lag cannot be read, while no lag is known."""
+        """Since when a source cannot be read, while no lag is known."""
         self._status: tuple[str, int] | None = None
         self._lag = SourceLag()
         self._poll: asyncio.Task[None] | None = None

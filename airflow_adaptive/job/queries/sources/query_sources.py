@@ -71,7 +71,7 @@ class QuerySources:
         return self._monitor.failure
 
     def explain(self, failure: FailureReport) -> FailureReport:
-        """Return the failure of the run with the topics and the servers, which Kafka's own messages do not contain. Asks the brokers once."""
+        """Return the failure of the run with the topics and the servers, which Kafka's own messages do not contain. Sends requests to the brokers once."""
         is_of_kafka = any(cause.startswith("org.apache.kafka.") for cause in failure.causes)
         if self._run is None or not is_of_kafka or failure.error_class.startswith(CONDITION):
             return failure

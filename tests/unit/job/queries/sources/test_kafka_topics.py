@@ -330,7 +330,7 @@ def test_partitions_are_counted_before_the_start(create: Create, brokers: Broker
     assert create().count_partitions() == 2
 
 
-def test_brokers_are_not_asked_before_the_first_start(create: Create, brokers: Brokers) -> None:
+def test_brokers_are_not_necessary_before_the_first_start(create: Create, brokers: Brokers) -> None:
     brokers.cluster = error("TimeoutException")
     create().require_known_topics({("a", 0): 3})
     create(failOnDataLoss="false").require_known_topics({})
