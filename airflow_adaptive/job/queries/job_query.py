@@ -25,8 +25,12 @@ from airflow_adaptive.job.protocol.failures import report_exception, report_thro
 from airflow_adaptive.job.queries.batch_boundary import RUNTIME, BatchBoundary, stop_in_threads
 from airflow_adaptive.job.queries.progress import ProgressCounter
 from airflow_adaptive.job.queries.sources.query_sources import QuerySources
+from airflow_adaptive.job.queries.watermarks import OperatorWatermarks
 
 log = logging.getLogger(__name__)
+
+WATERMARK_TIMEOUT_S = 2.0
+"""Maximum time for which the first trigger is awaited to have a tracker of watermarks, in seconds."""
 
 
 class JobQuery:
@@ -46,6 +50,7 @@ class JobQuery:
         self._query: StreamingQuery | None = None
         self._progress = ProgressCounter()
         self._sources = QuerySources(spark, log.warning)
+        self._watermarks = OperatorWatermarks(spark)
 
     def start(self, writer: DataStreamWriter) -> None:
         """Start the query on the current configuration of the session. Raises the exceptions of Spark."""
@@ -86,6 +91,7 @@ class JobQuery:
             execution.awaitInitialization(max(1, round(timeout_s * 1000)))
         except Py4JError:  # the query has failed; see `failure`
             return False
+        self._watermarks.restore(execution, WATERMARK_TIMEOUT_S)
         return bool(execution.state().get() != scala_object(self._spark, f"{RUNTIME}.INITIALIZING"))
 
     def failure(self) -> FailureReport | None:
@@ -126,6 +132,8 @@ class JobQuery:
     def end_run(self) -> None:
         """Record the end of the run."""
         self.update()
+        if self._query is not None:
+            self._watermarks.keep(self._query._jsq.streamingQuery())
         self._progress.end()
         self._sources.end()
 
@@ -133,6 +141,7 @@ class JobQuery:
         """Read the progress of the query."""
         query = self._query
         if query is not None:
+            self._watermarks.restore(query._jsq.streamingQuery())
             self._progress.update(query.lastProgress, lambda: query.recentProgress)
 
     def _is_idle(self) -> bool:
