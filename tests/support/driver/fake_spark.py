@@ -161,7 +161,9 @@ class Query(StreamingQuery):
         self._jsq = SimpleNamespace(
             exception=lambda: Maybe(self.error),
             stop=self.stop,
-            streamingQuery=lambda: SimpleNamespace(trigger=lambda: once, analyzedPlan=lambda: without_sources),
+            streamingQuery=lambda: SimpleNamespace(
+                trigger=lambda: once, analyzedPlan=lambda: without_sources, watermarkTracker=lambda: None
+            ),
         )
 
     @property
