@@ -220,10 +220,12 @@ class DriverLog:
     Attributes:
         stdout: output of Python; Spark redirects the standard error of Python to this stream.
         stderr: output of the JVM, which is Spark's own log.
+        waits: why an executor of the driver waits, as the cluster manager reports it; "" if no executor waits, or if it does not report that.
     """
 
     stdout: str = ""
     stderr: str = ""
+    waits: str = ""
 
 
 async def _no_code(_most_bytes: int) -> Mapping[str, bytes]:

@@ -151,8 +151,7 @@ class DriverLogDiagnosis:
         elif driver is not None and driver.submission_id is not None:
             written = await self._fetch(driver.submission_id)
             problem = logged_problem(written.stderr)
-            if problem:
-                known.append(f"the driver's log: {problem}")
+            known += [written.waits, f"the driver's log: {problem}" if problem else ""]
             _log_lines(driver.submission_id, written)
         return shortened("; ".join(redact(text) for text in known if text), MESSAGE_CHARACTERS)
 

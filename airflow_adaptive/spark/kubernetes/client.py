@@ -45,7 +45,7 @@ from airflow_adaptive.spark.kubernetes.driver.names import (
     submission_id,
 )
 from airflow_adaptive.spark.kubernetes.driver.output import separated
-from airflow_adaptive.spark.kubernetes.driver.status import CONTAINER, driver_status, is_node_lost
+from airflow_adaptive.spark.kubernetes.driver.status import CONTAINER, driver_status, is_node_lost, waiting_reason
 from airflow_adaptive.spark.kubernetes.driver_events import DriverEvents
 from airflow_adaptive.spark.kubernetes.driver_objects import DriverObjects
 from airflow_adaptive.spark.kubernetes.executor_requests import request_difference
@@ -194,10 +194,11 @@ class KubernetesCluster:
             text = await self._api.text(path, query)
         except RefusedError as error:  # The container has not started, or the pod is gone.
             log.info("The log of %s cannot be read: %s", name, error)
-            return DriverLog()
+            return DriverLog(waits=await self._executor_waits(name))
         except ApiError as error:
             raise ClusterUnreachableError(f"the log of {name} cannot be read now: {error}") from error
-        return separated(masked(text[-LOG_CHARACTERS:], self._address.secrets))
+        written = separated(masked(text[-LOG_CHARACTERS:], self._address.secrets))
+        return replace(written, waits=await self._executor_waits(name))
 
     async def clean_up(self, job: str) -> None:
         """Delete the pods of the drivers of a job that has ended, and with them all their objects. Raises `ClusterUnreachableError`.
@@ -225,6 +226,17 @@ class KubernetesCluster:
         return ActiveDriver(
             state=status.state, request=pod_request(pod), message=status.message, can_start=status.can_start
         )
+
+    async def _executor_waits(self, driver: str) -> str:
+        """Return why an executor of a driver waits, from its pod or from the events of the pod; "" if none waits for a known reason."""
+        for pod in await self._watch.pods():
+            labels = pod["metadata"].get("labels") or {}
+            is_executor = labels.get(APPLICATION) == driver and labels.get(ROLE) != DRIVER
+            if is_executor and pod.get("status", {}).get("phase") == "Pending":
+                status = SubmissionStatus(state=SubmissionState.SUBMITTED, message=waiting_reason(pod))
+                if reason := (await self._events.explain(pod, status)).message:
+                    return f"executor pod {pod['metadata']['name']} waits: {reason}"
+        return ""
 
     def _log_pages(self, driver: Json) -> LogPages | None:
         """Return the page of a log collector, which shows both streams of a container together."""

@@ -7,12 +7,22 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_adaptive.ports import ClusterUnreachableError, DriverLog
+from airflow_adaptive.ports import ClusterUnreachableError, DriverLog, SubmissionState, SubmissionStatus
 from airflow_adaptive.runtime.observation import driver_log_diagnosis
 from airflow_adaptive.runtime.observation.driver_events import DRIVER_LOST
-from airflow_adaptive.runtime.observation.driver_log_diagnosis import APPLICATION_REMOVED, MESSAGE_CHARACTERS, explain
+from airflow_adaptive.runtime.observation.driver_log_diagnosis import (
+    APPLICATION_REMOVED,
+    MESSAGE_CHARACTERS,
+    DriverLogDiagnosis,
+    explain,
+    logged_problem,
+)
+from airflow_adaptive.runtime.observation.job_observation import JobObservation
+from airflow_adaptive.scheduler.events import DriverSubmitted
 from airflow_adaptive.scheduler.policies.failure_handling import Failure, is_recoverable
 from airflow_adaptive.scheduler.state import Outcome
+from airflow_adaptive.testing.fakes.cluster import FakeCluster
+from airflow_adaptive.testing.scenario import Scenario
 from airflow_adaptive.testing.simulation.one_job import Simulation
 
 LOST = Failure(error_class=DRIVER_LOST, message="the driver's process has ended (FAILED)")
@@ -292,3 +302,72 @@ def test_log_of_a_driver_that_ends_in_order_is_not_read(job: Simulation, monkeyp
     job.clock.at(20, job.drivers.finish)
     assert job.run_to_end().outcome is Outcome.FINISHED
     assert queried == []
+
+
+# ---- a deadline that the job has missed -----------------------------------------------------------------------------
+
+WARNING = "26/11/21 08:38:09 WARN MicroBatchExecution: Disabling AQE\n"
+NO_RESOURCES = (
+    "26/11/21 08:38:09 WARN TaskSchedulerImpl: Initial job has not accepted any resources; check your cluster UI\n"
+)
+NO_CONNECTION = (
+    "26/11/21 08:38:09 WARN StandaloneAppClient$ClientEndpoint: Failed to connect to master h1:7077\n"
+    "org.apache.spark.SparkException: Exception thrown in awaitResult: \n"
+    "\tat org.apache.spark.util.SparkThreadUtils$.awaitResult(SparkThreadUtils.scala:53)\n"
+    "Caused by: java.io.IOException: Failed to connect to h1/10.0.0.1:7077\n"
+    "\tat org.apache.spark.network.client.TransportClientFactory.createClient(TransportClientFactory.java:294)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("stderr", "problem"),
+    [
+        (BEGINNING + WARNING, ""),
+        (NO_RESOURCES + WARNING, NO_RESOURCES.strip()),
+        (NO_CONNECTION + NO_RESOURCES, "java.io.IOException: Failed to connect to h1/10.0.0.1:7077"),
+        ("", ""),
+    ],
+    ids=["only warnings", "no resources", "an exception", "nothing"],
+)
+def test_newest_problem_in_the_log_of_a_running_driver_is_found(stderr: str, problem: str) -> None:
+    assert logged_problem(stderr) == problem
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("observation", "log", "explanation"),
+    [
+        (
+            JobObservation(
+                submission=SubmissionStatus(state=SubmissionState.RUNNING, message="executor e-1 cannot start")
+            ),
+            DriverLog(waits="executor pod e-1 waits: Unschedulable", stderr=NO_CONNECTION),
+            "executor e-1 cannot start; executor pod e-1 waits: Unschedulable; the driver's log: java.io.IOException: Failed to connect to "
+            "h1/10.0.0.1:7077",
+        ),
+        (
+            JobObservation(submission=SubmissionStatus(state=SubmissionState.SUBMITTED)),
+            DriverLog(stderr=NO_CONNECTION),
+            "the driver still waits for its start",
+        ),
+        (
+            JobObservation(cluster_error="the cluster does not answer: timeout"),
+            DriverLog(),
+            "the cluster does not answer: timeout",
+        ),
+        (JobObservation(), DriverLog(), ""),
+    ],
+    ids=["executors wait", "driver waits", "no answer", "nothing known"],
+)
+async def test_missed_deadline_is_explained_by_what_cluster_and_driver_report(
+    observation: JobObservation, log: DriverLog, explanation: str
+) -> None:
+    async def driver_log(submission_id: str) -> DriverLog:
+        assert submission_id == "driver-1"
+        return log
+
+    cluster = FakeCluster()
+    cluster.driver_log = driver_log  # type: ignore[method-assign]
+    job = Scenario().given_deploying(2)
+    state = job.when(DriverSubmitted(at=job.now, epoch=1, submission_id="driver-1")).state
+    assert await DriverLogDiagnosis(cluster).explain_wait(state, observation) == explanation
