@@ -17,6 +17,7 @@ from airflow_adaptive.runtime.loop import RunLimits
 from airflow_adaptive.runtime.observation.job_observation import JobObservation
 from airflow_adaptive.runtime.observation.lag_alert import LagAlert
 from airflow_adaptive.runtime.observation.source_lag import SourceLag
+from airflow_adaptive.runtime.publishing.documents import documents
 from airflow_adaptive.runtime.publishing.publisher import Publisher
 from airflow_adaptive.runtime.requirements.advice import PolicyAdvice
 from airflow_adaptive.runtime.requirements.sources import DECLARED
@@ -105,6 +106,7 @@ def test_view_is_published_again_if_any_part_of_it_has_changed() -> None:
         lambda: past.report_outage("no answer", job.state, START),
         lambda: setattr(alerts, "current", LagAlert(since=START, lag_s=60.0)),
         lambda: publisher.record_metrics(job.state, None, SourceLag(unknown_since=START), START),
+        lambda: publisher.record_metrics(job.state, None, SourceLag(unknown_since=START, problem="no broker"), START),
         lambda: None,
     ]
 
@@ -117,4 +119,5 @@ def test_view_is_published_again_if_any_part_of_it_has_changed() -> None:
             views.append(len(store.views))
         return views
 
-    assert asyncio.run(publish()) == [2, 3, 4, 5, 6, 6]
+    assert asyncio.run(publish()) == [2, 3, 4, 5, 6, 7, 7]
+    assert documents(store.views[-1], {})["summary"]["source_problem"] == "no broker"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from py4j.protocol import Py4JError
 
-from airflow_adaptive.job.protocol.documents import QueryReport
+from airflow_adaptive.job.protocol.documents import FailureReport, QueryReport
 from airflow_adaptive.job.protocol.sources import KafkaSource, SourceReport, TopicReport
 from airflow_adaptive.job.queries.sources import query_sources
 from airflow_adaptive.job.queries.sources.input_limit import Division
@@ -53,6 +54,10 @@ class Run:
         if may_search:
             self.may_search.set()
         self.is_position_readable = True
+        self.explanations = ["topic 'a' does not exist on one:9092"]
+
+    def explain(self) -> str:
+        return self.explanations.pop()
 
     def sources(self) -> Any:
         assert self.may_search.wait(TIMEOUT_S)
@@ -106,6 +111,36 @@ def rows(sources: QuerySources, progress: list[Any], expected: int) -> Callable[
 def unknown(read: int, kafka: KafkaSource | None = KAFKA) -> tuple[SourceReport, ...]:
     topics = {"a": TopicReport(position={"0": read})}
     return (SourceReport(kind="KafkaV2", kafka=kafka, topics=topics, is_lag_unknown=True),)
+
+
+KAFKA_FAILURE = FailureReport(
+    error_class="TimeoutException", message="Timed out", causes=("org.apache.kafka.common.errors.TimeoutException",)
+)
+
+
+def test_failure_of_kafka_names_the_topics_and_servers_which_are_found_once(begin: Callable[[Run], QuerySources]):
+    sources = begin(run := Run())
+    for _ in range(2):
+        assert sources.explain(KAFKA_FAILURE).message == "topic 'a' does not exist on one:9092: Timed out"
+    run.explanations = [""]
+    begin(run)
+    assert sources.explain(KAFKA_FAILURE) == KAFKA_FAILURE
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        replace(KAFKA_FAILURE, causes=("java.io.IOException",)),
+        replace(KAFKA_FAILURE, error_class="KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE"),
+    ],
+)
+def test_other_failures_remain(begin: Callable[[Run], QuerySources], failure: FailureReport):
+    assert begin(Run()).explain(failure) == failure
+
+
+def test_failure_of_a_query_that_was_never_started_remains():
+    spark: Any = None
+    assert QuerySources(spark, print).explain(KAFKA_FAILURE) == KAFKA_FAILURE
 
 
 def test_new_driver_reports_no_source_until_its_sources_were_found(begin: Callable[[Run], QuerySources]):
