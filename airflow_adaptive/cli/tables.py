@@ -193,8 +193,9 @@ def _transition(item: documents.Transition) -> str:
     return f"{item.source} -> {item.target}: {item.reason}"
 
 
-def _state(item: documents.Summary) -> str:
-    return item.state.value if item.outcome is None else f"{item.state.value} ({item.outcome})"
+def _state(item: schemas.JobItem) -> str:
+    stale = f" (stale, published at {_moment(item.published_at)})" if item.stale else ""
+    return f"{item.state.value}{stale}" if item.outcome is None else f"{item.state.value} ({item.outcome})"
 
 
 def _parallelism(parallelism: Mapping[str, int] | None) -> str:

@@ -15,9 +15,12 @@ from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.publishing.documents import SCHEDULER, SUMMARY
 from airflow_adaptive.runtime.requirements.control_requests import (
     CALENDAR,
+    HANDLED,
     REQUIREMENTS,
+    RESTORED,
     ControlRequest,
     encode_requirements,
+    reported_end,
 )
 from airflow_adaptive.runtime.requirements.request_bodies import accept_body, require_rescalable
 from airflow_adaptive.scheduler.errors import SnapshotError
@@ -56,7 +59,10 @@ class JobControl:
         Raises:
             AirflowRuntimeError: Airflow does not answer.
         """
-        return decode_summary(self._store.get(SUMMARY))
+        document = self._store.get(SUMMARY)
+        if isinstance(document, Mapping) and document.get("outcome"):
+            return decode_summary(document)
+        return decode_summary(document, reported_end({key: self._store.get(key) for key in (HANDLED, RESTORED)}))
 
     def known_summary(self) -> PublishedSummary:
         """Return the published summary of the job.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.runtime.journal.journal import SupersededError
@@ -14,6 +15,9 @@ from airflow_adaptive.scheduler.history.failures import root_cause
 from airflow_adaptive.scheduler.snapshot import decode, encode
 from airflow_adaptive.scheduler.state import Finished, SchedulerState
 from airflow_adaptive.scheduler.state_transitions.recovery import can_recover
+
+MAX_CAUSE_CHARACTERS: Final = 4000
+"""Longest cause in a reported end. The log of the task contains the whole cause."""
 
 
 def finished_event(
@@ -37,6 +41,23 @@ def finished_event(
         "restarts": state.num_restarts,
         "rescales": state.num_rescales,
         "parallelism": encode(state.timeline.running),
+    }
+
+
+def end_summary(event: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    """Return the fields of the summary of a job that has ended (`runtime.publishing.documents`), from the event of its loop.
+
+    Args:
+        event: event of the loop (`finished_event`).
+        now: time at which the task reports the end.
+    """
+    more = {name: event[name] for name in ("outcome", "cause", "restarts", "rescales", "parallelism") if name in event}
+    cause = more.get("cause")
+    return {
+        **more,
+        "state": Finished.__name__,
+        "since": now.isoformat(),
+        "cause": cause and str(cause)[:MAX_CAUSE_CHARACTERS],
     }
 
 

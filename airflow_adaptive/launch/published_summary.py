@@ -56,9 +56,16 @@ class PublishedSummary:
         return self.outcome or self.state
 
 
-def decode_summary(document: Any) -> PublishedSummary | None:
-    """Decode a published summary. Return None for a document that is not a summary; the state store can contain anything."""
+def decode_summary(document: Any, end: Mapping[str, Any] | None = None) -> PublishedSummary | None:
+    """Decode a published summary. Return None for a document that is not a summary; the state store can contain anything.
+
+    Args:
+        document: the document that the loop has published.
+        end: fields of the summary with which the task has reported the end of the job, None before that.
+    """
     try:
+        if end is not None and not (document or {}).get("outcome"):
+            document = {**(document or {}), **end}
         transition, alert = document.get("last_transition") or {}, document.get("lag_alert") or {}
         derived = {
             "vertices": list(document.get("requirements") or ()),

@@ -30,7 +30,7 @@ from airflow_adaptive.declaration.spark_submit.other_parameters import INSTEAD
 from airflow_adaptive.declaration.spark_submit.spark_lineage import PARENT, TRANSPORT, is_on, with_lineage
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.job_loop import cancel_until_ended, kill_driver, run_job_loop
-from airflow_adaptive.launch.loop_events import deployed_spec, superseded_event
+from airflow_adaptive.launch.loop_events import deployed_spec, end_summary, superseded_event
 from airflow_adaptive.launch.task_result import OnSuspend, task_result
 from airflow_adaptive.links.spark import ALL_LINKS
 from airflow_adaptive.ports import DesiredState, JobDirectoryError, PortError
@@ -555,7 +555,7 @@ class AdaptiveSparkOperator(BaseOperator):
         self._event = event
         driver = self._abandoned_driver(context, event)
         if event["status"] == "finished":
-            is_resumed = self._report_end()
+            is_resumed = self._report_end(event)
             if event["outcome"] == Outcome.SUSPENDED and is_resumed:
                 self.log.info("Job %r was resumed before Airflow knew its suspension, and starts again.", self._name)
                 return self._run_job(context)
@@ -563,13 +563,13 @@ class AdaptiveSparkOperator(BaseOperator):
             self.outlets = []  # Airflow emits an event for each outlet of a task that succeeds, and the job has not finished its data.
         return task_result(self._name, event, self.execution_timeout, driver, OnSuspend(str(self.on_suspend).lower()))
 
-    def _report_end(self) -> bool:
-        """Report the end of the job, because a user who clears the task wants the job to run; return whether a user has resumed the job.
+    def _report_end(self, event: Mapping[str, Any]) -> bool:
+        """Report the end of the job, also if the loop could not publish it; return whether a user has resumed the job.
 
         An error must not fail the task: the next try would run a job that has ended.
         """
         try:
-            return end_job(self._name)
+            return end_job(self._name, end_summary(event, datetime.now(UTC)))
         except AirflowRuntimeError as error:
             self.log.warning("The end of job %r was not reported to Airflow's store: %s", self._name, error)
             return False

@@ -30,6 +30,7 @@ from airflow_adaptive.runtime.requirements.control_requests import (
 )
 from airflow_adaptive.stores.change_marker import notify
 from airflow_adaptive.stores.job_asset import JobStateStore, job_asset
+from airflow_adaptive.stores.storable import storable
 
 log = logging.getLogger(__name__)
 
@@ -122,20 +123,24 @@ def read_desired_state(job: str) -> Mapping[str, Any]:
 
 def begin_job(job: str, documents: Mapping[str, Any]) -> None:
     """Record that the task of the job starts the job, so the requests in these documents have no effect any more."""
-    job_asset(job).store.set(HANDLED, encode_handled(documents, is_running=True))
+    job_asset(job).store.set(HANDLED, encode_handled(documents, None))
 
 
-def end_job(job: str) -> bool:
+def end_job(job: str, end: Mapping[str, Any]) -> bool:
     """Record that the task of the job reports the end of the job, so the requests until now have no effect any more.
 
     The requests are read again after the record. A request that is accepted before this read is not lost, and the API server refuses later
     requests because of the record.
 
+    Args:
+        job: name of the job.
+        end: fields of the summary of the job at its end.
+
     Returns:
         Whether a user or the task of another DAG has resumed the job.
     """
     documents = read_desired_state(job)
-    job_asset(job).store.set(HANDLED, encode_handled(documents, is_running=False))
+    job_asset(job).store.set(HANDLED, encode_handled(documents, storable(end)))
     later = open_requests(read_desired_state(job))
     newest = [*open_requests(documents), *later][-1:]
     return any(document["value"] == DesiredState.RUNNING for document in newest)

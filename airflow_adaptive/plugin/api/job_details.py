@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from airflow_adaptive.plugin.api import schemas
@@ -112,6 +112,7 @@ def _item(job: Job, published: PublishedState) -> dict[str, Any]:
         "dag_ids": sorted(job.dag_ids),
         "desired_state": published.desired_state,
         "published_at": published.published_at,
+        "stale": published.is_stale(datetime.now(UTC)),
         "metrics": published.current_metrics,
         "problem": published.problem,
     }

@@ -44,6 +44,10 @@ class JobItem(Summary):
     dag_ids: list[str] = Field(description="DAGs that name the Asset of the job and that you may read.")
     desired_state: DesiredState | None = Field(description="Last requested state.")
     published_at: datetime | None = Field(description="Time of the last publication of the job; null if there is none.")
+    stale: bool = Field(
+        default=False,
+        description="Whether the published state is older than two minutes, so the job may have another state: no control loop publishes it.",
+    )
     metrics: CurrentMetrics | None = None
     problem: str | None = Field(default=None, description="Reason why the server cannot read the published state.")
 

@@ -19,7 +19,7 @@ from airflow_adaptive.plugin.data.documents import TaskInstance
 from airflow_adaptive.plugin.data.errors import RequestRefusedError, conflict
 from airflow_adaptive.plugin.data.metadata_database.changes import RETRY_AFTER_S, Change, change
 from airflow_adaptive.plugin.data.metadata_database.jobs import Job
-from airflow_adaptive.plugin.data.published_state import PublishedState
+from airflow_adaptive.plugin.data.published_state import PublishedState, with_task_states
 from airflow_adaptive.ports import DesiredState, Requester
 from airflow_adaptive.runtime.publishing.documents import POLICY, SCHEDULER, SUMMARY
 from airflow_adaptive.runtime.requirements import control_requests
@@ -222,7 +222,8 @@ def _require_effect(job: Job, requester: Requester, session: Session) -> None:
 def _change(job: Job, requester: Requester, session: Session) -> Iterator[tuple[Change, PublishedState]]:
     """Lock a job, and yield the change and the published state of the locked job."""
     with change(job, requester, session) as made:
-        yield made, PublishedState(documents=made.documents(KEYS), revisions={})
+        published = PublishedState(documents=made.documents(KEYS), revisions={})
+        yield made, with_task_states([published], session)[0]
 
 
 def _stop(job: Job, requester: Requester, session: Session, desired_state: DesiredState, end: Outcome) -> None:

@@ -74,6 +74,8 @@ class Decision(Document):
 class TaskInstance(Document):
     """The last task instance that ran the job."""
 
+    model_config = ConfigDict(extra="ignore", from_attributes=True, frozen=True)
+
     dag_id: str
     task_id: str
     run_id: str

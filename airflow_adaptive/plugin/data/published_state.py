@@ -8,10 +8,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Final, TypeVar
 
+from airflow.utils.state import State
 from sqlalchemy.orm import Session
 
 from airflow_adaptive.plugin.data.documents import (
@@ -21,12 +22,13 @@ from airflow_adaptive.plugin.data.documents import (
     Metrics,
     Policy,
     RequestRecord,
+    SchedulerStateName,
     Summary,
     Transition,
     Urls,
 )
 from airflow_adaptive.plugin.data.metadata_database import state_store
-from airflow_adaptive.plugin.data.metadata_database.jobs import Job, release
+from airflow_adaptive.plugin.data.metadata_database.jobs import Job, release, task_states
 from airflow_adaptive.ports import ControlRequests, DesiredState, Requester
 from airflow_adaptive.runtime.publishing.documents import (
     DRIVER,
@@ -42,7 +44,7 @@ from airflow_adaptive.runtime.publishing.time_series import COLUMNS, FINEST
 from airflow_adaptive.runtime.publishing.urls import is_web_address
 from airflow_adaptive.runtime.requirements import control_requests
 from airflow_adaptive.runtime.requirements.advice import Advice, PolicyAdvice
-from airflow_adaptive.runtime.requirements.control_requests import REQUIREMENTS
+from airflow_adaptive.runtime.requirements.control_requests import DESIRED_STATE_KEYS, HANDLED, REQUIREMENTS
 from airflow_adaptive.runtime.requirements.resolver import resolve
 from airflow_adaptive.runtime.requirements.sources import (
     ActiveRequirements,
@@ -53,7 +55,7 @@ from airflow_adaptive.runtime.requirements.sources import (
 )
 from airflow_adaptive.scheduler.requirements import ParallelismRange, Requirements, are_accepted
 from airflow_adaptive.scheduler.snapshot import decode, from_json
-from airflow_adaptive.scheduler.state import SchedulerState
+from airflow_adaptive.scheduler.state import Outcome, SchedulerState
 from airflow_adaptive.scheduler.timeline import Rescale
 
 log = logging.getLogger(__name__)
@@ -61,6 +63,15 @@ log = logging.getLogger(__name__)
 Value = TypeVar("Value")
 
 JOBS_PER_READ: Final = 250
+
+END_KEYS: Final = (SUMMARY, *DESIRED_STATE_KEYS)
+"""Keys of the documents that tell whether a job has ended."""
+
+ENDS: Final = (State.SUCCESS, State.FAILED, State.SKIPPED, State.UPSTREAM_FAILED)
+"""States of a task whose job has ended. A task that was deleted or removed from its DAG may leave its job behind."""
+
+STALE_AFTER: Final = timedelta(minutes=2)
+"""Age of a published state that is stale. A loop publishes metrics every ten seconds; of hundreds of jobs, each one in its turn."""
 
 PUBLISHED: Final = (SUMMARY, SCHEDULER, HISTORY, RESCALES, DRIVER, POLICY)
 """Keys of the documents that the control loop publishes, without those of the metrics."""
@@ -73,17 +84,51 @@ class PublishedState:
     Attributes:
         documents: documents by key.
         revisions: time of the last write of each document, by key.
+        task_state: state of the task instance that ran the job last, in Airflow; None if it has no state or is not needed.
     """
 
     documents: Mapping[str, Any]
     revisions: Mapping[str, datetime]
+    task_state: str | None = None
 
     @cached_property
     def summary(self) -> Summary:
-        """The summary of the job. A job that has published nothing has the state `unknown`."""
+        """The summary of the job. A job that has published nothing has the state `unknown`.
+
+        The loop could not publish the end of a job if Airflow's store did not answer in time. Then the end is the one that the task has
+        reported, or else the one that follows from the state of the task.
+        """
+        found = self.published_summary
+        return found if found.outcome is not None else found.model_copy(update=self._end())
+
+    @cached_property
+    def published_summary(self) -> Summary:
+        """The summary that the loop has published. The job may have ended since then."""
         summary = self._decode(SUMMARY, _summary) or Summary()
         summary.urls = Urls(**{name: url for name, url in summary.urls if is_web_address(url)})
         return summary
+
+    def _end(self) -> dict[str, Any]:
+        """Return the fields of the summary of a job whose end the loop has not published; empty for a job that has not ended."""
+        reported = control_requests.reported_end(self.documents)
+        end = None if reported is None else _decoded(lambda: Summary.model_validate(reported), HANDLED)
+        if end is None and self.task_state in ENDS:
+            cause = f"the task has ended ({self.task_state}), and the control loop has not published the end of the job: see the log of the task"
+            end = Summary(state=SchedulerStateName.FINISHED, outcome=self._outcome(), cause=cause)
+        return {} if end is None else {name: getattr(end, name) for name in end.model_fields_set}
+
+    def _outcome(self) -> str:
+        """Return the outcome that follows from the state of a task that has ended."""
+        if self.task_state == State.SUCCESS:
+            return (Outcome.SUSPENDED if self.desired_state is DesiredState.SUSPENDED else Outcome.FINISHED).value
+        if self.task_state == State.SKIPPED:
+            return Outcome.SUSPENDED.value
+        return (Outcome.CANCELED if self.desired_state is DesiredState.CANCELED else Outcome.FAILED).value
+
+    def is_stale(self, now: datetime) -> bool:
+        """Return whether the published state of a job that has not ended is so old that it is probably wrong."""
+        at = self.published_at
+        return self.summary.outcome is None and at is not None and now - at > STALE_AFTER
 
     @cached_property
     def state(self) -> SchedulerState | None:
@@ -215,10 +260,21 @@ class PublishedState:
 
 def read_published(job: Job, session: Session, keys: Iterable[str] | None = None) -> PublishedState:
     """Read the published state of a job. `keys` selects the documents to read, None reads all documents."""
-    found = state_store.documents([job.store], keys, session)
+    needed = None if keys is None else {*keys, *END_KEYS}
+    found = state_store.documents([job.store], needed, session)
     written = state_store.revisions([job.store], session)
+    published = with_task_states([PublishedState(documents=found[job.store], revisions=written[job.store])], session)
     release(session)
-    return PublishedState(documents=found[job.store], revisions=written[job.store])
+    return published[0]
+
+
+def with_task_states(states: Sequence[PublishedState], session: Session) -> list[PublishedState]:
+    """Return published states with the states of the tasks of the jobs that have not published an end."""
+    tasks = [it.published_summary.task if it.published_summary.outcome is None else None for it in states]
+    found = task_states({task for task in tasks if task is not None}, session)
+    return [
+        it if task is None else replace(it, task_state=found.get(task)) for it, task in zip(states, tasks, strict=True)
+    ]
 
 
 def read_all_published(jobs: Sequence[Job], session: Session, keys: Iterable[str]) -> Iterator[PublishedState]:
@@ -227,14 +283,15 @@ def read_all_published(jobs: Sequence[Job], session: Session, keys: Iterable[str
     The function reads some jobs at a time, because the documents of a thousand jobs would occupy much memory. Of the metrics, it reads
     only the last point of the finest resolution.
     """
-    names = [*keys]
+    names = [*{*keys, *END_KEYS}]
     for begin in range(0, len(jobs), JOBS_PER_READ):
         stores = [job.store for job in jobs[begin : begin + JOBS_PER_READ]]
         found = state_store.read(stores, names, session, [f"{METRICS}{FINEST}"])
+        read = [found.pop(store) for store in stores]
+        states = [PublishedState(documents=stored.documents, revisions=stored.revisions) for stored in read]
+        with_states = with_task_states(states, session)
         release(session)
-        for store in stores:
-            stored = found.pop(store)
-            yield PublishedState(documents=stored.documents, revisions=stored.revisions)
+        yield from with_states
 
 
 def _decoded(decode_document: Callable[[], Value], key: str) -> Value | None:

@@ -34,7 +34,7 @@ DESIRED_STATE_OF_TASKS: Final = "desired_state_of_tasks"
 """Key of the desired state that the task of another DAG requests."""
 
 HANDLED: Final = "handled_requests"
-"""Key of the document of the job's own task: the requests for a desired state that it has handled, and whether it runs the job."""
+"""Key of the document of the job's own task: the requests for a desired state that it has handled, and the end of the job, if it has ended."""
 
 RESTORED: Final = "restored_requests"
 """Key of the documents that the loop has stored again after Airflow emptied the store. The document of a key itself takes precedence."""
@@ -96,14 +96,14 @@ def encode_clear(vertices: Iterable[str]) -> dict[str, Any]:
     return encode_requirements(dict.fromkeys(vertices, ParallelismRange(RESET_TO_DEFAULT, RESET_TO_DEFAULT)))
 
 
-def encode_handled(documents: Mapping[str, Any], *, is_running: bool) -> dict[str, Any]:
+def encode_handled(documents: Mapping[str, Any], end: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the document `HANDLED` of a task that has handled the requests in these documents.
 
     Args:
         documents: the documents that the task has read, by key.
-        is_running: whether the task runs the job; false after it has reported the end of the job.
+        end: the end of the job that the task reports: fields of the summary of the job; None while the task runs the job.
     """
-    return {"requests": _desired_state_documents(documents), "is_running": is_running}
+    return {"requests": _desired_state_documents(documents), "is_running": end is None, "end": dict(end or {})}
 
 
 # ---- decoding -------------------------------------------------------------------------------------------------------
@@ -168,6 +168,16 @@ def open_requests(documents: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def is_job_running(documents: Mapping[str, Any]) -> bool:
     """Return whether the task of the job has started the job, and has not reported its end."""
     return _handled(documents).get("is_running") is True
+
+
+def reported_end(documents: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the fields of the summary with which the task of the job has reported the end of the job, None before that.
+
+    The loop publishes them, too, if the store answers before the loop ends. No loop writes this document, so a late write of a loop does not
+    let a job that has ended look alive.
+    """
+    end = None if is_job_running(documents) else _handled(documents).get("end")
+    return end if isinstance(end, Mapping) and isinstance(end.get("outcome"), str) else None
 
 
 def newest_requests(documents: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

@@ -55,7 +55,7 @@ def test_job_is_shrunk_by_rest_and_suspended_by_a_dag_and_others_are_notified(
     made = airflow.api.asset_state(ASSET, "desired_state_of_tasks")
     assert (made["value"], made["by"], made["via"]) == ("suspended", f"control/stop/{control}", "task")
     handled = airflow.api.asset_state(ASSET, "handled_requests")  # The task reports the end of the job.
-    assert handled == {"requests": [made], "is_running": False}
+    assert (handled["requests"], handled["end"]["outcome"]) == ([made], "SUSPENDED")
     wait_until(lambda: "success" in airflow.api.run_states("afterwards"), 2 * TIMEOUT_S, "the notified DAG")
 
     summary = airflow.api.asset_state(ASSET, "summary")

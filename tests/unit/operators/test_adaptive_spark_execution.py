@@ -15,6 +15,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from airflow_adaptive.declaration.declared_job import DeclaredJob
 from airflow_adaptive.launch import job_loop
+from airflow_adaptive.launch.job_control import JobControl
 from airflow_adaptive.launch.job_loop import cancel_job
 from airflow_adaptive.launch.loop_events import recycle_event
 from airflow_adaptive.operators import adaptive_spark
@@ -116,6 +117,25 @@ def test_desired_state_is_handled_when_the_end_of_the_job_is_reported(make, airf
     with suppress(AirflowException):
         make().execute_complete({"ti": FakeInstance()}, event)
     assert airflow.desired_state == left
+
+
+@pytest.mark.parametrize("summary", [None, {"state": "Deploying"}, {"state": "Deploying", "outcome": None}])
+@pytest.mark.parametrize("outcome", ["FINISHED", "FAILED", "CANCELED", "SUSPENDED"])
+def test_task_reports_the_end_that_its_loop_could_not_publish(make, airflow, summary, outcome):
+    """The loop ended while Airflow's store did not answer, or a late write has replaced its last one."""
+    airflow.asset_states = {"handled_requests": RUNS} | ({} if summary is None else {"summary": summary})
+    event = ENDED | {"outcome": outcome, "cause": "disk \0 full", "recoverable": False, "parallelism": None}
+    with suppress(AirflowException):
+        make().execute_complete({"ti": FakeInstance()}, event | {"timed_out": False})
+    found = JobControl("departures").summary()
+    assert (found.status, found.state, found.restarts, found.cause) == (
+        outcome,
+        "Finished",
+        1,
+        "disk \N{REPLACEMENT CHARACTER} full",
+    )
+    deferral(make().execute, {"ti": FakeInstance()})
+    assert getattr(JobControl("departures").summary(), "outcome", None) is None
 
 
 def test_job_that_was_resumed_before_its_suspension_was_published_starts_again(make, airflow):

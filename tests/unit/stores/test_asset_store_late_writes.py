@@ -204,7 +204,7 @@ def test_loop_that_was_handed_over_does_not_publish_its_view_again_after_the_end
         for store, view in ((old, OLD), (successor, NEW)):
             await store.publish(view)
             await store.finish()
-        end_job("departures")
+        end_job("departures", {"outcome": "SUSPENDED"})
         await loops.clock.sleep(2)
         await old.control_requests()
         assert old._reading is not None

@@ -19,6 +19,7 @@ from airflow_adaptive.runtime.requirements.control_requests import (
     RESTORED,
     ControlRequest,
     newest_requests,
+    reported_end,
     validate,
 )
 from airflow_adaptive.stores.control_requests import (
@@ -35,6 +36,9 @@ from tests.support.airflow.fake_supervisor import FakeComms
 
 ALICE = Requester(requested_by="alice", via="REST", expires_at=START + timedelta(hours=1))
 RUSH_HOUR = Requester(requested_by="rush_hour/set/r", via="task")
+
+
+END = {"outcome": "SUSPENDED", "state": "Finished"}
 
 
 def bounds(lower: int, upper: int) -> dict[str, Any]:
@@ -101,7 +105,7 @@ def test_handled_request_has_no_effect_and_the_next_one_has(monkeypatch: pytest.
     by_user("suspended")
     reader.accept(reader.read()[0])
     assert reader.requests.desired_state is DesiredState.SUSPENDED
-    end_job("departures")
+    end_job("departures", END)
     documents, is_emptied = reader.read()
     reader.accept(documents)
     assert not is_emptied
@@ -115,8 +119,8 @@ def test_handled_request_has_no_effect_and_the_next_one_has(monkeypatch: pytest.
 def test_handled_request_still_names_its_requester(monkeypatch: pytest.MonkeyPatch) -> None:
     airflow = FakeComms.install(monkeypatch)
     by_user("suspended")
-    end_job("departures")
-    end_job("departures")
+    end_job("departures", END)
+    end_job("departures", END)
     assert newest_requests(airflow.asset_states)[DESIRED_STATE]["by"] == "alice"
 
 
@@ -141,7 +145,7 @@ def test_resumption_while_the_task_reports_the_end_is_not_lost(monkeypatch: pyte
     airflow = (InterruptedComms if writes == 0 else WritingComms).install(monkeypatch)
     by_user("suspended")
     airflow.other = lambda: by_user("running")  # type: ignore[attr-defined]
-    assert end_job("departures")
+    assert end_job("departures", END)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +172,7 @@ def test_task_of_another_dag_does_not_undo_the_cancellation_of_another_one(monke
     request_desired_state("departures", DesiredState.CANCELED, RUSH_HOUR)
     request_desired_state("departures", DesiredState.SUSPENDED, RUSH_HOUR)
     assert airflow.desired_state == DesiredState.CANCELED.value
-    end_job("departures")
+    end_job("departures", END)
     request_desired_state("departures", DesiredState.SUSPENDED, RUSH_HOUR)
     assert airflow.desired_state == "suspended"
 
@@ -178,7 +182,7 @@ def test_newest_request_of_a_user_and_a_task_counts(monkeypatch: pytest.MonkeyPa
     request_desired_state("departures", DesiredState.SUSPENDED, RUSH_HOUR)
     by_user("running")
     assert airflow.desired_state == DesiredState.RUNNING.value
-    assert end_job("departures")
+    assert end_job("departures", END)
 
 
 @pytest.mark.parametrize(("value", "is_resumed"), [("running", True), ("suspended", False), ("canceled", False)])
@@ -186,8 +190,8 @@ def test_open_request_to_run_resumes_a_job_once(monkeypatch: pytest.MonkeyPatch,
     FakeComms.install(monkeypatch)
     begin_job("departures", {})
     by_user(value)
-    assert end_job("departures") is is_resumed
-    assert not end_job("departures")
+    assert end_job("departures", END) is is_resumed
+    assert not end_job("departures", END)
 
 
 @pytest.mark.parametrize("document", [7, "value", ["value"], {}, {"by": "alice"}, {"value": "stop"}, {"value": None}])
@@ -202,8 +206,11 @@ def test_invalid_documents_do_not_keep_the_task_from_reporting_the_end(
 ) -> None:
     airflow = FakeComms.install(monkeypatch)
     airflow.asset_states = {DESIRED_STATE: document, HANDLED: document, RESTORED: document}
-    assert not end_job("departures")
-    assert airflow.asset_states[HANDLED] == {"requests": [], "is_running": False}
+    assert not end_job("departures", END)
+    assert airflow.asset_states[HANDLED] == {"requests": [], "is_running": False, "end": END}
+    assert reported_end(airflow.asset_states) == END
+    begin_job("departures", {})
+    assert reported_end(airflow.asset_states) is None
 
 
 def test_requests_are_restored_under_a_key_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,7 +218,7 @@ def test_requests_are_restored_under_a_key_of_the_loop(monkeypatch: pytest.Monke
     airflow = FakeComms.install(monkeypatch)
     reader = ControlRequestReader(job_asset("departures").store)
     by_alice()
-    end_job("departures")
+    end_job("departures", END)
     reader.accept(reader.read()[0])
     before = dict(airflow.asset_states)
     airflow.asset_states.clear()

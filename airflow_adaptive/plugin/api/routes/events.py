@@ -12,6 +12,7 @@ import json
 from collections.abc import AsyncIterator, Hashable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -28,7 +29,7 @@ from airflow_adaptive.plugin.data.documents import Metrics
 from airflow_adaptive.plugin.data.errors import RequestRefusedError
 from airflow_adaptive.plugin.data.metadata_database import state_store
 from airflow_adaptive.plugin.data.metadata_database.jobs import Job, find_job, reading
-from airflow_adaptive.plugin.data.published_state import PublishedState
+from airflow_adaptive.plugin.data.published_state import END_KEYS, PublishedState, with_task_states
 
 router = APIRouter(tags=["Jobs"])
 
@@ -135,18 +136,20 @@ def _details(found: JobDetails, access: Access, editable: bool) -> JobDetails:
 def poll(job: Job, last_revision: Hashable) -> Update | None:
     """Read the published state of a job. Return None if the revision is unchanged. Blocks.
 
-    An unchanged job costs one query. The removal of the Asset also removes the documents, so the revision changes.
+    An unchanged job costs a few small queries. The removal of the Asset also removes the documents, so the revision changes.
     """
     with reading() as session:
+        ends = state_store.documents([job.store], END_KEYS, session)[job.store]
         written = state_store.revisions([job.store], session)[job.store]
-        revision = tuple(sorted(written.items()))
+        (known,) = with_task_states([PublishedState(documents=ends, revisions=written)], session)
+        revision = (tuple(sorted(written.items())), known.task_state, known.is_stale(datetime.now(UTC)))
         if revision == last_revision:
             return None
         found = find_job(job.name, session)
         if found is None or found.store != job.store:
             return Update(revision=None, content=None)
         documents = state_store.documents([job.store], job_details.KEYS, session)[job.store]
-        published = PublishedState(documents=documents, revisions=written)
+        published = PublishedState(documents=documents, revisions=written, task_state=known.task_state)
         content = JobUpdate(job=job_details.details(found, published), metrics=published.metrics(Step.TEN_SECONDS))
         return Update(revision=revision, content=content)
 

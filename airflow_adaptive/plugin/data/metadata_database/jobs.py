@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -19,10 +19,12 @@ from airflow.models.asset import (
 )
 from airflow.models.asset_state_store import AssetStateStoreModel
 from airflow.models.dag import DagModel
+from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
 from sqlalchemy import ColumnElement, Select, and_, exists, or_, select
 from sqlalchemy.orm import Session
 
+from airflow_adaptive.plugin.data.documents import TaskInstance as TaskKey
 from airflow_adaptive.plugin.data.metadata_database import state_store
 from airflow_adaptive.plugin.data.metadata_database.state_store import StoreKey
 from airflow_adaptive.ports import SEPARATOR, JobKey
@@ -90,6 +92,20 @@ def teams_of(dag_ids: Sequence[str], session: Session) -> Mapping[str, str | Non
     """DAG id -> team, for DAGs with a team."""
     teams: Mapping[str, str | None] = DagModel.get_dag_id_to_team_name_mapping(list(dag_ids), session=session)
     return teams
+
+
+def task_states(tasks: Collection[TaskKey], session: Session) -> dict[TaskKey, str | None]:
+    """Task instance -> state, for the task instances that exist."""
+    if not tasks:
+        return {}
+    columns = (TaskInstance.dag_id, TaskInstance.task_id, TaskInstance.run_id, TaskInstance.map_index)
+    dag_ids, run_ids = {task.dag_id for task in tasks}, {task.run_id for task in tasks}
+    query = select(*columns, TaskInstance.state).where(
+        TaskInstance.dag_id.in_(dag_ids), TaskInstance.run_id.in_(run_ids)
+    )
+    found = {tuple(row[:4]): row[4] for row in session.execute(query)}
+    keys = {task: (task.dag_id, task.task_id, task.run_id, task.map_index) for task in tasks}
+    return {task: found[key] for task, key in keys.items() if key in found}
 
 
 def _job_documents(prefix: str | None) -> Select[int, str, str]:

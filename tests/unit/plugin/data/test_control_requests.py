@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from airflow.models.asset_state_store import AssetStateStoreModel
+from airflow.state import AssetScope
+from airflow.state.metastore import MetastoreBackend
+from sqlalchemy import update
 
+from airflow_adaptive.plugin.data.metadata_database.changes import Change
 from airflow_adaptive.testing.scenario import HOPELESS
 from tests.support.airflow.airflow_app import API, RUN, AirflowApp
 from tests.support.airflow.published_documents import canceled, executing, place, published, suspended
@@ -178,3 +185,100 @@ def test_change_markers_belong_to_no_team(airflow_app: AirflowApp, monkeypatch: 
     airflow_app.client().post(f"{API}/jobs/departures/suspend", json={})
     assert list(airflow_app.marks()) == ["of_blue", "departures"]
     assert Variable.get_team_name("airflow_adaptive_change_markers") is None
+
+
+# ---- ended jobs whose loop could not publish the end -------------------------------------------------------------------
+
+
+REPORTED = {
+    "requests": [],
+    "is_running": False,
+    "end": {"state": "Finished", "outcome": "FAILED", "cause": "disk full"},
+}
+
+
+def details(airflow_app: AirflowApp) -> tuple[str, str | None, str | None, bool]:
+    """State, outcome and cause of the job, equal in the list and in the details, and whether the state is stale."""
+    client = airflow_app.client()
+    found, (listed,) = client.get(PATH).json(), client.get(f"{API}/jobs").json()["jobs"]
+    names = ("state", "outcome", "cause", "stale")
+    assert [found[name] for name in names] == [listed[name] for name in names]
+    return found["state"], found["outcome"], found["cause"], found["stale"]
+
+
+def answers(airflow_app: AirflowApp) -> list[tuple[int, str]]:
+    return [request(airflow_app, what) for what in ("cancel", "suspend", "resume")]
+
+
+def test_end_that_only_the_task_could_report_is_the_end_of_the_job(airflow_app: AirflowApp) -> None:
+    """A late write of a loop may have replaced the end that the loop published."""
+    place(airflow_app, executing(), handled_requests=REPORTED)
+    assert details(airflow_app) == ("Finished", "FAILED", "disk full", False)
+    assert answers(airflow_app) == [(409, "finished")] * 3
+
+
+@pytest.mark.parametrize(
+    ("state", "desired_state", "outcome"),
+    [
+        ("success", "running", "FINISHED"),
+        ("success", "suspended", "SUSPENDED"),
+        ("skipped", "suspended", "SUSPENDED"),
+        ("failed", "running", "FAILED"),
+        ("failed", "canceled", "CANCELED"),
+        ("upstream_failed", "running", "FAILED"),
+    ],
+)
+def test_end_that_nothing_has_published_follows_from_the_state_of_the_task(
+    airflow_app: AirflowApp, state: str, desired_state: str, outcome: str
+) -> None:
+    place(airflow_app, executing(), desired_state={"value": desired_state})
+    airflow_app.run(state=state)
+    found, found_outcome, cause, _ = details(airflow_app)
+    assert (found, found_outcome) == ("Finished", outcome)
+    assert cause is not None
+    assert f"the task has ended ({state})" in cause
+    assert request(airflow_app, "suspend")[0] == (202 if outcome == "SUSPENDED" else 409)
+
+
+@pytest.mark.parametrize("state", ["deferred", "running", "queued", "scheduled", "up_for_retry", "removed", None])
+def test_job_of_a_task_that_may_continue_has_not_ended(airflow_app: AirflowApp, state: str | None) -> None:
+    place(airflow_app, executing())
+    airflow_app.run(state=state)
+    assert details(airflow_app) == ("Executing", None, None, False)
+    assert request(airflow_app, "cancel") == (202, "")
+
+
+def test_job_that_ends_while_a_user_resumes_it_refuses_the_request(
+    airflow_app: AirflowApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The task has reported the end after the request was accepted, and before it was stored."""
+    asset = place(airflow_app, executing(), desired_state={"value": "suspended"})
+    commit = Change.request
+
+    def late(change: Change, *arguments: Any) -> None:
+        commit(change, *arguments)
+        handled = {"requests": [{"value": "suspended"}], "is_running": False, "end": {}}
+        change._session.flush()
+        MetastoreBackend().set(
+            AssetScope(asset_id=asset), "handled_requests", json.dumps(handled), session=change._session
+        )
+
+    monkeypatch.setattr(Change, "request", late)
+    assert request(airflow_app, "resume") == (409, "suspending")
+
+
+@pytest.mark.parametrize(("age", "is_stale"), [(timedelta(seconds=100), False), (timedelta(seconds=140), True)])
+def test_published_state_that_is_old_is_stale(airflow_app: AirflowApp, age: timedelta, is_stale: bool) -> None:
+    asset = place(airflow_app, executing())
+    with airflow_app.session() as session:
+        old = update(AssetStateStoreModel).where(AssetStateStoreModel.asset_id == asset)
+        session.execute(old.values(updated_at=datetime.now(UTC) - age))
+    assert details(airflow_app)[3] is is_stale
+
+
+def test_job_that_has_ended_is_never_stale(airflow_app: AirflowApp) -> None:
+    asset = place(airflow_app, suspended())
+    with airflow_app.session() as session:
+        old = update(AssetStateStoreModel).where(AssetStateStoreModel.asset_id == asset)
+        session.execute(old.values(updated_at=datetime.now(UTC) - timedelta(days=1)))
+    assert not details(airflow_app)[3]

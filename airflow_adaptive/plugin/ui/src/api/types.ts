@@ -110,6 +110,7 @@ export interface JobItem {
   dag_ids: string[];
   desired_state: string | null;
   published_at: string | null;
+  stale: boolean;
   metrics: CurrentMetrics | null;
   requirements_source: RequirementsSource | null;
   problem: string | null;

@@ -3,7 +3,7 @@ import { Link as RouterLink } from "react-router";
 import type { JobItem } from "../api/types";
 import { Moment } from "../components/values/Moment";
 import { StateBadge } from "../components/values/StateBadge";
-import { count, duration, exact, rate, secondsBetween } from "../lib/format/format";
+import { count, duration, exact, moment, rate, secondsBetween } from "../lib/format/format";
 import { useNow } from "../lib/format/now";
 import { bounds, total, totalRange } from "../lib/format/parallelism";
 import { readable } from "../lib/format/reasonText";
@@ -51,7 +51,7 @@ const Row = ({ job }: { job: JobItem }) => (
     </Table.Cell>
     <Table.Cell>
       <StateBadge outcome={job.outcome} size="sm" state={job.state} />
-      <TimeInState since={job.since} />
+      {job.stale ? <Stale publishedAt={job.published_at} /> : <TimeInState since={job.since} />}
     </Table.Cell>
     <Throughput job={job} />
     <Number>
@@ -67,6 +67,13 @@ const Row = ({ job }: { job: JobItem }) => (
       <LastTransition job={job} />
     </Table.Cell>
   </Table.Row>
+);
+
+/** The mark of a job whose control loop publishes nothing: its state may be another one. */
+const Stale = ({ publishedAt }: { publishedAt: string | null }) => (
+  <Badge colorPalette="orange" title={`Published last at ${moment(publishedAt)}`} variant="surface">
+    Stale
+  </Badge>
 );
 
 const Name = ({ job }: { job: JobItem }) => (

@@ -8,8 +8,8 @@ interface Props {
   staleFor: number | null;
 }
 
-/** A running job publishes its metrics every 10 seconds. */
-const STALE_S = 60;
+/** Age of a published state that the REST API calls stale, too. A running job publishes its metrics every 10 seconds. */
+const STALE_S = 120;
 
 const BADGES: Record<Connection, [string, string, string]> = {
   connecting: ["gray", "Connecting", "The page is connecting to the server."],
