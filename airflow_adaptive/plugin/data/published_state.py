@@ -24,6 +24,7 @@ from airflow_adaptive.plugin.data.documents import (
     RequestRecord,
     SchedulerStateName,
     Summary,
+    TaskInstance,
     Transition,
     Urls,
 )
@@ -127,8 +128,12 @@ class PublishedState:
 
     def is_stale(self, now: datetime) -> bool:
         """Return whether the published state of a job that has not ended is so old that it is probably wrong."""
-        at = self.published_at
-        return self.summary.outcome is None and at is not None and now - at > STALE_AFTER
+        return self.summary.outcome is None and is_old(self.published_at, now)
+
+    @property
+    def unfinished_task(self) -> TaskInstance | None:
+        """The task instance that runs the job, None for a job that has published its end or that no task is known for."""
+        return self.published_summary.task if self.published_summary.outcome is None else None
 
     @cached_property
     def state(self) -> SchedulerState | None:
@@ -242,8 +247,7 @@ class PublishedState:
     @property
     def published_at(self) -> datetime | None:
         """Time of the last publication, None without one."""
-        published = [at for key, at in self.revisions.items() if key in PUBLISHED or key.startswith(METRICS)]
-        return max(published, default=None)
+        return published_at(self.revisions)
 
     def _decode(self, key: str, decode_document: Callable[[Mapping[str, Any]], Value]) -> Value | None:
         document = self.documents.get(key)
@@ -268,9 +272,20 @@ def read_published(job: Job, session: Session, keys: Iterable[str] | None = None
     return published[0]
 
 
+def published_at(revisions: Mapping[str, datetime]) -> datetime | None:
+    """Return the time of the last publication, None without one. `revisions` are the times of the last writes by key."""
+    published = [at for key, at in revisions.items() if key in PUBLISHED or key.startswith(METRICS)]
+    return max(published, default=None)
+
+
+def is_old(at: datetime | None, now: datetime) -> bool:
+    """Return whether a publication at this time is so old that its content is probably wrong."""
+    return at is not None and now - at > STALE_AFTER
+
+
 def with_task_states(states: Sequence[PublishedState], session: Session) -> list[PublishedState]:
     """Return published states with the states of the tasks of the jobs that have not published an end."""
-    tasks = [it.published_summary.task if it.published_summary.outcome is None else None for it in states]
+    tasks = [it.unfinished_task for it in states]
     found = task_states({task for task in tasks if task is not None}, session)
     return [
         it if task is None else replace(it, task_state=found.get(task)) for it, task in zip(states, tasks, strict=True)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from fastapi import APIRouter
 from fastapi.responses import StreamingResponse
@@ -25,11 +25,11 @@ from airflow_adaptive.plugin.api.feed import Feed, TooManySubscribersError, Upda
 from airflow_adaptive.plugin.api.routes.common import visible
 from airflow_adaptive.plugin.api.schemas import JobDetails, Step
 from airflow_adaptive.plugin.api.security import Access, ReadableAccess, SessionDep, UserDep, is_editable
-from airflow_adaptive.plugin.data.documents import Metrics
+from airflow_adaptive.plugin.data.documents import Metrics, TaskInstance
 from airflow_adaptive.plugin.data.errors import RequestRefusedError
 from airflow_adaptive.plugin.data.metadata_database import state_store
-from airflow_adaptive.plugin.data.metadata_database.jobs import Job, find_job, reading
-from airflow_adaptive.plugin.data.published_state import END_KEYS, PublishedState, with_task_states
+from airflow_adaptive.plugin.data.metadata_database.jobs import Job, find_job, reading, task_states
+from airflow_adaptive.plugin.data.published_state import END_KEYS, PublishedState, is_old, published_at
 
 router = APIRouter(tags=["Jobs"])
 
@@ -60,6 +60,22 @@ class JobUpdate:
 
     job: JobDetails
     metrics: Metrics
+
+
+class Revision(NamedTuple):
+    """What a subscriber knows about a job. A change of it is sent.
+
+    Attributes:
+        stored: keys of the stored documents, with the times of their last writes.
+        task: task instance of a job that has not published its end, None for another job.
+        task_state: state of this task instance.
+        is_stale: whether the published state is stale.
+    """
+
+    stored: tuple[tuple[str, datetime], ...]
+    task: TaskInstance | None
+    task_state: str | None
+    is_stale: bool
 
 
 @router.get(
@@ -136,20 +152,27 @@ def _details(found: JobDetails, access: Access, editable: bool) -> JobDetails:
 def poll(job: Job, last_revision: Hashable) -> Update | None:
     """Read the published state of a job. Return None if the revision is unchanged. Blocks.
 
-    An unchanged job costs a few small queries. The removal of the Asset also removes the documents, so the revision changes.
+    An unchanged job costs one query, and another one for the state of its task while it has not ended. The removal of the Asset also removes
+    the documents, so the revision changes.
     """
     with reading() as session:
-        ends = state_store.documents([job.store], END_KEYS, session)[job.store]
         written = state_store.revisions([job.store], session)[job.store]
-        (known,) = with_task_states([PublishedState(documents=ends, revisions=written)], session)
-        revision = (tuple(sorted(written.items())), known.task_state, known.is_stale(datetime.now(UTC)))
+        stored = tuple(sorted(written.items()))
+        if isinstance(last_revision, Revision) and last_revision.stored == stored:
+            task = last_revision.task
+        else:
+            documents = state_store.documents([job.store], END_KEYS, session)[job.store]
+            task = PublishedState(documents=documents, revisions=written).unfinished_task
+        task_state = None if task is None else task_states({task}, session).get(task)
+        is_stale = task is not None and is_old(published_at(written), datetime.now(UTC))
+        revision = Revision(stored, task, task_state, is_stale)
         if revision == last_revision:
             return None
         found = find_job(job.name, session)
         if found is None or found.store != job.store:
             return Update(revision=None, content=None)
         documents = state_store.documents([job.store], job_details.KEYS, session)[job.store]
-        published = PublishedState(documents=documents, revisions=written, task_state=known.task_state)
+        published = PublishedState(documents=documents, revisions=written, task_state=task_state)
         content = JobUpdate(job=job_details.details(found, published), metrics=published.metrics(Step.TEN_SECONDS))
         return Update(revision=revision, content=content)
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from airflow_adaptive.plugin.api.feed import Feed
+from airflow_adaptive.testing.scenario import Scenario
 from tests.support.airflow.airflow_app import API, AirflowApp
-from tests.support.airflow.published_documents import executing, place, published, time_series
+from tests.support.airflow.published_documents import executing, place, published, suspended, time_series
 
 
 @pytest.fixture
@@ -70,7 +72,10 @@ def test_job_that_was_removed_is_gone(airflow_app: AirflowApp) -> None:
     assert gone.content is None
 
 
-def test_poll_of_an_unchanged_job_costs_one_query(airflow_app: AirflowApp) -> None:
+@pytest.mark.parametrize(("make", "queries"), [(executing, 2), (suspended, 1)])
+def test_poll_of_an_unchanged_job_costs_one_query_and_one_for_its_task(
+    airflow_app: AirflowApp, make: Callable[[], Scenario], queries: int
+) -> None:
     """Each API server process polls each watched job once per second."""
     from airflow import settings  # noqa: PLC0415
     from sqlalchemy import event  # noqa: PLC0415
@@ -78,7 +83,7 @@ def test_poll_of_an_unchanged_job_costs_one_query(airflow_app: AirflowApp) -> No
     from airflow_adaptive.plugin.api.routes.events import poll  # noqa: PLC0415
     from airflow_adaptive.plugin.data.metadata_database.jobs import find_job, reading  # noqa: PLC0415
 
-    place(airflow_app, executing())
+    place(airflow_app, make())
     with reading() as session:
         job = find_job("departures", session)
     assert job is not None
@@ -92,7 +97,25 @@ def test_poll_of_an_unchanged_job_costs_one_query(airflow_app: AirflowApp) -> No
     event.listen(settings.engine, "before_cursor_execute", record)
     assert poll(job, first.revision) is None
     event.remove(settings.engine, "before_cursor_execute", record)
-    assert len(statements) == 1
+    assert len(statements) == queries
+
+
+def test_end_of_the_task_is_sent_to_those_who_watch_the_job(airflow_app: AirflowApp) -> None:
+    """The loop cannot publish the end of the job, so no document changes."""
+    from airflow_adaptive.plugin.api.routes.events import poll  # noqa: PLC0415
+    from airflow_adaptive.plugin.data.metadata_database.jobs import find_job, reading  # noqa: PLC0415
+
+    place(airflow_app, executing())
+    with reading() as session:
+        job = find_job("departures", session)
+    assert job is not None
+    first = poll(job, None)
+    assert first is not None
+    airflow_app.run(state="failed")
+    second = poll(job, first.revision)
+    assert second is not None
+    assert second.content.job.outcome == "FAILED"
+    assert poll(job, second.revision) is None
 
 
 def test_only_new_points_are_reported_and_the_last_one_again(airflow_app: AirflowApp) -> None:
