@@ -178,10 +178,13 @@ def require_known_topics(
             sources[number] = KafkaTopics(spark, number, relation, checkpoint, warn)
         read = position_in_checkpoint(spark, checkpoint) if sources else None
         for number, source in sources.items():
-            source.require_known_topics({} if read is None else read.offsets.get(number, {}))
+            try:
+                source.require_known_topics({} if read is None else read.offsets.get(number, {}))
+            except (Py4JError, PySparkException, KafkaSourceError) as error:
+                warn(f"the topics of {source.description} cannot be checked before the start: {error_text(error)}")
     except TopicRecreatedError:
         raise
-    except Exception as error:  # noqa: BLE001  Errors of the JVM, of the brokers, and of unexpected answers
+    except Exception as error:  # noqa: BLE001  Errors of the JVM, and of unexpected answers
         warn(f"the topics of the query cannot be checked before the start: {error_text(error)}")
     finally:
         _close(sources.values())

@@ -15,8 +15,10 @@ from airflow_adaptive.job.protocol.documents import FailureReport, QueryReport
 from airflow_adaptive.job.protocol.sources import KafkaSource, SourceReport, TopicReport
 from airflow_adaptive.job.queries.sources import query_sources
 from airflow_adaptive.job.queries.sources.input_limit import Division
-from airflow_adaptive.job.queries.sources.query_sources import QuerySources
+from airflow_adaptive.job.queries.sources.kafka_topics import KafkaSourceError
+from airflow_adaptive.job.queries.sources.query_sources import QuerySources, require_known_topics
 from airflow_adaptive.job.queries.sources.read_position import ReadPosition
+from airflow_adaptive.job.queries.sources.topic_ids import TopicRecreatedError
 from airflow_adaptive.job.queries.sources.unread_files import FileSources, UnreadFiles
 from airflow_adaptive.local.waiting import wait_until
 
@@ -196,3 +198,30 @@ def test_age_of_files_is_unknown_while_the_next_run_begins(
     assert files.unread_files == 3
     begin(Run(may_search=False))
     assert reports(sources, []) == (SourceReport(kind="FileStreamSource", is_lag_unknown=True),)
+
+
+def test_source_that_cannot_be_checked_hides_no_topic_of_another_source_that_was_created_again(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    errors: list[Exception] = [KafkaSourceError("no broker answers"), TopicRecreatedError("topic 'a' was deleted")]
+    closed: list[int] = []
+
+    def topics(_: Any, number: int, *__: Any) -> Any:
+        def check(position: Any) -> None:
+            assert position == ({} if number else {A: 6})
+            raise errors[number]
+
+        return SimpleNamespace(require_known_topics=check, close=lambda: closed.append(number), description=NAME)
+
+    plans = SimpleNamespace(analyzed=lambda: None)
+    monkeypatch.setattr(query_sources, "writer_plans", lambda _: plans)
+    monkeypatch.setattr(query_sources, "kafka_relations", lambda *_: enumerate("ab"))
+    monkeypatch.setattr(query_sources, "KafkaTopics", topics)
+    read = ReadPosition(at=0.0, offsets={0: {A: 6}}, sources=2)
+    monkeypatch.setattr(query_sources, "position_in_checkpoint", lambda *_: read)
+    warnings: list[str] = []
+    unused: Any = None
+    with pytest.raises(TopicRecreatedError):
+        require_known_topics(unused, unused, "at", warnings.append)
+    assert warnings == [f"the topics of {NAME} cannot be checked before the start: no broker answers"]
+    assert closed == [0, 1]
