@@ -5,17 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
 from airflow_adaptive.hooks.object_storage import object_storage_path
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.process_resources import ProcessResources
-from airflow_adaptive.ports import StoreUnavailableError
+from airflow_adaptive.ports import JOB_ID, JobKey, StoreUnavailableError
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive.runtime.journal.journal import MayTakeOver
 from airflow_adaptive.runtime.journal.storage import Storage
+from airflow_adaptive.runtime.journal.storage_threads import StorageThreads
 from airflow_adaptive.runtime.loop import Ports
 from airflow_adaptive.spark.connection_fields import AddressError
 from airflow_adaptive.stores.asset_store import AirflowJobStore
@@ -28,6 +30,9 @@ log = logging.getLogger(__name__)
 
 RETRY_INTERVAL = timedelta(seconds=5)
 """Interval between two attempts to read the connections."""
+
+LIST_TIMEOUT_S: Final = 60.0
+"""Seconds that the list of the directories of a fleet may take."""
 
 LOCAL_SCHEMES: Final = ("file", "local")
 """Schemes of paths on this machine, whose URIs have no host (fsspec)."""
@@ -45,6 +50,20 @@ def job_directory(base: str, job: str) -> FsspecJobDirectory:
         ValueError: the URI is not absolute, or Airflow has no access to the file system.
     """
     return FsspecJobDirectory(_storage(base), job)
+
+
+async def fleet_jobs(base: str, key: JobKey) -> list[str]:
+    """Return the names of the jobs of a fleet that have a directory. Raises as `job_directory`, and `JobDirectoryError`.
+
+    Args:
+        base: URI of the folder of all job directories.
+        key: a job of the fleet.
+    """
+    access = ProcessResources.current().store_access
+    storage = await access.read_connection(base, lambda: _storage(base))
+    folder = key.folder.rpartition("/")[0]
+    names = await StorageThreads.of(storage.location).call(lambda: storage.names(folder), LIST_TIMEOUT_S, urgent=False)
+    return [replace(key, job=name).name for name in sorted(names) if JOB_ID.fullmatch(name)]
 
 
 def _storage(base: str) -> Storage:

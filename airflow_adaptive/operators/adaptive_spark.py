@@ -46,7 +46,7 @@ from airflow_adaptive.scheduler.snapshot import encode
 from airflow_adaptive.scheduler.state import Outcome
 from airflow_adaptive.stores.control_requests import begin_job, end_job, read_desired_state
 from airflow_adaptive.stores.job_asset import job_name
-from airflow_adaptive.stores.job_owner import deployed_base, record_base
+from airflow_adaptive.stores.job_owner import deployed_base, record_attempt, record_base
 from airflow_adaptive.stores.task_xcoms import LINKS, XCOM_ATTEMPT, TaskKey
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
 
@@ -353,6 +353,7 @@ class AdaptiveSparkOperator(BaseOperator):
         spec = self._spec(f"{task}/{uuid4().hex}", task)
         spec = self._request_running(replace(spec, conf=self._with_lineage(spec.conf, context)))
         self._report_takeover(task)
+        record_attempt(self._name, spec.attempt)
         context["ti"].xcom_push(XCOM_ATTEMPT, spec.attempt)
         if self.deferrable:
             self._defer(spec, self._declared.connections, self.job_directory, task, cancel_at)

@@ -21,6 +21,9 @@ BASE: Final = "job_directory"
 OWNER: Final = "owner"
 """Key of the task that runs the job, as `<DAG id>/<task id>`."""
 
+ATTEMPT: Final = "attempt"
+"""Key of the token of the attempt that began to run the job last."""
+
 CANDIDATE: Final = "owner_candidate"
 """Key of a random value of the last task that began a claim."""
 
@@ -43,6 +46,17 @@ def deployed_base(job: str) -> str | None:
 def record_base(job: str, base: str) -> None:
     """Record the folder in which a job is deployed now; blocks."""
     job_asset(job).store.set(BASE, base)
+
+
+def recorded_attempt(job: str) -> str | None:
+    """Return the attempt that began to run the job last, None for a job that was not run yet; blocks."""
+    attempt = job_asset(job).store.get(ATTEMPT)
+    return attempt if isinstance(attempt, str) else None
+
+
+def record_attempt(job: str, attempt: str) -> None:
+    """Record the attempt that begins to run the job; blocks."""
+    job_asset(job).store.set(ATTEMPT, attempt)
 
 
 def require_owner(job: str, task: str, moved_from: str | None) -> str | None:

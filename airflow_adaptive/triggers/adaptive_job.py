@@ -10,12 +10,13 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from airflow_adaptive.launch.abandoned_jobs import cancel_abandoned_jobs
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.deferral import finish_in_background, with_minimum_deferral
 from airflow_adaptive.launch.job_loop import cancel_until_ended, run_job_loop
 from airflow_adaptive.launch.loop_events import deployed_spec, error_event, recycle_event, superseded_event
 from airflow_adaptive.launch.process_resources import ProcessResources
-from airflow_adaptive.launch.task_state import is_attempt_over
+from airflow_adaptive.launch.task_state import Fate, fate_of
 from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.runtime.loop import RunLimits
 from airflow_adaptive.runtime.spec import JobSpec
@@ -78,11 +79,16 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
             return
         cancel_at = None if self.cancel_at is None else datetime.fromisoformat(self.cancel_at)
         loop = asyncio.create_task(self._run_loop(RunLimits(cancel_at=cancel_at)))
+        others = asyncio.create_task(
+            cancel_abandoned_jobs(self._job.graph.job, self._connections, self.base, self._task)
+        )
         try:
             await with_minimum_deferral(asyncio.wait({loop}, timeout=lifetime.total_seconds()))
         except asyncio.CancelledError:
             await _stop(loop)
             raise
+        finally:
+            others.cancel()
         if loop.done():
             yield event_of(loop.result())
         else:
@@ -111,7 +117,7 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
         """Wait until the next loop has taken over. Cancel the job if its task ends, because Airflow does not notify this loop."""
         while not (await asyncio.wait({loop}, timeout=HANDOVER_POLL_INTERVAL.total_seconds()))[0]:
             try:
-                is_over = await self._is_attempt_over()
+                is_over = await self._fate() is Fate.OVER
             except Exception as error:  # noqa: BLE001  for example if Airflow's API server is down; the loop continues
                 log.warning("The state of the task cannot be read: %s: %s", type(error).__name__, error)
                 continue
@@ -127,33 +133,39 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
         await asyncio.shield(finish_in_background(self._cancel_if_over()))
 
     async def _cancel_if_over(self) -> None:
-        """Cancel the job if its task has ended. Try again until Airflow answers, because no loop monitors the driver any more."""
+        """Cancel the job if no task runs it any more. Try again until Airflow knows, because no loop monitors the driver any more."""
         while True:
             try:
-                return await self._cancel_unless_continued()
+                if await self._is_decided():
+                    return
             except SnapshotError as error:
                 log.error(  # noqa: TRY400  The traceback contains nothing that helps the reader.
                     "The job cannot be canceled, and its driver may still run. Kill the driver in the web UI of its master. %s",
                     error,
                 )
-                return None
+                return
             except Exception as error:  # noqa: BLE001  Airflow's API server is down, for example.
                 log.warning("The state of the task cannot be read: %s: %s", type(error).__name__, error)
             await asyncio.sleep(HANDOVER_POLL_INTERVAL.total_seconds())
 
-    async def _cancel_unless_continued(self) -> None:
-        if not await self._is_attempt_over():
-            log.info("Another trigger continues the task. Job %s is not canceled.", self._job.graph.job)
-            return
-        await self._cancel()
+    async def _is_decided(self) -> bool:
+        """Cancel the job if no task runs it any more. Return False if this is not known yet."""
+        match await self._fate():
+            case Fate.CONTINUES:
+                log.info("Another trigger continues the task. Job %s is not canceled.", self._job.graph.job)
+            case Fate.OVER:
+                await self._cancel()
+            case Fate.UNKNOWN:
+                return False
+        return True
 
     async def _cancel(self) -> None:
         log.info("The task has ended. Canceling job %s.", self._job.graph.job)
         await cancel_until_ended(self._job, self._connections, self.base, self._task)
 
-    async def _is_attempt_over(self) -> bool:
+    async def _fate(self) -> Fate:
         access = ProcessResources.current().store_access
-        return await access.read(lambda: is_attempt_over(self._task, self._job.attempt))
+        return await access.read(lambda: fate_of(self._job.graph.job, self._task, self._job.attempt))
 
     @property
     def _job(self) -> JobSpec:

@@ -37,6 +37,20 @@ SCRIPT = dedent(
     """
 )
 
+STREAM = dedent(
+    """
+    from airflow_adaptive.job import AdaptiveJob
+
+
+    def rows(spark, parallelism):
+        rows = spark.readStream.format("rate").option("rowsPerSecond", 1).load()
+        return rows.writeStream.format("noop").trigger(processingTime="1 second")
+
+
+    AdaptiveJob(rows).run()
+    """
+)
+
 ORDINARY_SCRIPT = dedent(
     """
     import sys
@@ -68,7 +82,8 @@ DAGS = dedent(
     """
     from airflow.providers.smtp.notifications.smtp import SmtpNotifier
     from airflow.providers.standard.operators.empty import EmptyOperator
-    from airflow.sdk import DAG, Asset, AssetWatcher
+    import json
+    from airflow.sdk import DAG, Asset, AssetWatcher, task
     from airflow.sdk.definitions.callback import AsyncCallback
     from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
     from airflow_adaptive.operators import AdaptiveSparkOperator, SetResourceRequirementsOperator, StopAdaptiveJobOperator
@@ -150,6 +165,24 @@ DAGS = dedent(
             {{"job": name, "application_args": [f"{directory}/{{name}}", "endless"]}} for name in ("fleet_a", "fleet_b", "no id!")
         ])
 
+    with DAG("changing", schedule=None):
+
+        @task
+        def items():
+            names = json.load(open("{directory}/names.json"))
+            return [{{"job": name, "application_args": ["{directory}/changing", "endless"]}} for name in names]
+
+        AdaptiveSparkOperator.partial(
+            task_id="job",
+            application="{directory}/stream.py",
+            job_directory="file://{directory}/jobs",
+            parallelism=(1, 1),
+            **QUICK,
+        ).expand_kwargs(items())
+
+    with DAG("copied", schedule=None):
+        job("endless", job_directory="file://{directory}/other_jobs")
+
     with DAG("after_fleet", schedule=Asset("adaptive://fleet/fleet/job")):
         EmptyOperator(task_id="noticed")
 
@@ -178,6 +211,7 @@ def playground(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("playground")
     (directory / "dags").mkdir()
     (directory / "script.py").write_text(SCRIPT)
+    (directory / "stream.py").write_text(STREAM)
     (directory / "ordinary_script.py").write_text(ORDINARY_SCRIPT)
     (directory / "dags" / "jobs.py").write_text(DAGS.format(directory=directory, secret=SECRET))
     for job in re.findall(r'DAG\("(\w+)"', DAGS):

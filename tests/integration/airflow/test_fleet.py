@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,17 +26,17 @@ INVALID = 2
 class Fleet:
     """A run of the mapped task."""
 
-    def __init__(self, airflow: AirflowUnderTest) -> None:
-        self.api = airflow.api
-        wait_until(lambda: self.api.has_dag(DAG), TIMEOUT_S, "the DAG of the fleet")
+    def __init__(self, airflow: AirflowUnderTest, dag: str = DAG) -> None:
+        self.api, self.dag = airflow.api, dag
+        wait_until(lambda: self.api.has_dag(dag), TIMEOUT_S, "the DAG of the fleet")
         self.api.unpause("after_fleet")
-        self.run = self.api.trigger(DAG)
+        self.run = self.api.trigger(dag)
 
     def instance(self, index: int) -> str:
-        return f"/api/v2/dags/{DAG}/dagRuns/{self.run}/taskInstances/job/{index}"
+        return f"/api/v2/dags/{self.dag}/dagRuns/{self.run}/taskInstances/job/{index}"
 
     def link(self, index: int, name: str) -> Any:
-        path = f"/api/v2/dags/{DAG}/dagRuns/{self.run}/taskInstances/job/links?map_index={index}"
+        path = f"/api/v2/dags/{self.dag}/dagRuns/{self.run}/taskInstances/job/links?map_index={index}"
         return self.api._find(path)["extra_links"][name]
 
     def state(self, index: int) -> Any:
@@ -43,7 +44,7 @@ class Fleet:
         return None if found is None else found["state"]
 
     def xcom(self, index: int, key: str) -> Any:
-        path = f"/api/v2/dags/{DAG}/dagRuns/{self.run}/taskInstances/job/xcomEntries/{key}?map_index={index}"
+        path = f"/api/v2/dags/{self.dag}/dagRuns/{self.run}/taskInstances/job/xcomEntries/{key}?map_index={index}"
         found = self.api._find(path)
         return None if found is None else found["value"]
 
@@ -54,10 +55,13 @@ class Fleet:
         return bool(self.state(index) == state)
 
     def request(self, job: str, action: str) -> None:
-        self.api._request("POST", f"{JOBS}/fleet:job:{job}/{action}", {})
+        self.api._request("POST", f"{JOBS}/{self.dag}:job:{job}/{action}", {})
+
+    def executes(self, job: str) -> bool:
+        return (self.published(job) or {}).get("state") == "Executing"
 
     def published(self, job: str) -> Any:
-        return self.api._find(f"{JOBS}/fleet:job:{job}")
+        return self.api._find(f"{JOBS}/{self.dag}:job:{job}")
 
 
 def test_each_job_of_a_fleet_has_its_own_page_links_and_requests(
@@ -88,3 +92,31 @@ def test_each_job_of_a_fleet_has_its_own_page_links_and_requests(
     for index in range(len(NAMES)):
         wait_until(partial(fleet.is_in, index, "failed"), TIMEOUT_S, f"the end of job {index}")
     assert airflow.api.run_states("after_fleet") == []  # No job has finished.
+
+
+def test_clear_with_another_list_adopts_jobs_that_move_and_cancels_those_that_leave(
+    airflow: AirflowUnderTest, spark_cluster: LocalCluster, playground: Path
+) -> None:
+    names = playground / "names.json"
+    names.write_text(json.dumps(["fa", "fb", "fc"]))
+    spark_cluster.add_worker(cores=6, memory_mb=4096)
+    fleet = Fleet(airflow, "changing")
+    for name in ("fa", "fb", "fc"):
+        wait_until(partial(fleet.executes, name), 3 * TIMEOUT_S, f"job {name} executes")
+    restarts = [(fleet.published(name)["restarts"], fleet.published(name)["urls"]["driver"]) for name in ("fa", "fc")]
+
+    names.write_text(json.dumps(["fc", "fa"]))
+    clear = {"dry_run": False, "dag_run_id": fleet.run, "only_failed": False, "reset_dag_runs": True}
+    fleet.api._request("POST", "/api/v2/dags/changing/clearTaskInstances", clear)
+    wait_until(
+        lambda: fleet.published("fb")["outcome"] == "CANCELED", 3 * TIMEOUT_S, "the end of the job without an item"
+    )
+    for index, name in enumerate(("fc", "fa")):
+        wait_until(partial(fleet.has_xcom, index, "state", "Executing"), 3 * TIMEOUT_S, f"job {name} executes again")
+    assert [
+        (fleet.published(name)["restarts"], fleet.published(name)["urls"]["driver"]) for name in ("fa", "fc")
+    ] == restarts
+    for name in ("fa", "fc"):
+        fleet.request(name, "cancel")
+    for index in range(2):
+        wait_until(partial(fleet.is_in, index, "failed"), TIMEOUT_S, f"the end of job {index}")
