@@ -5,8 +5,9 @@ PARALLEL := --numprocesses auto --dist worksteal
 
 DEMO := airflow_adaptive.local demo
 ifeq ($(CLUSTER),kubernetes)
-# Without a context, the demo starts a cluster, which needs Linux, root and Go.
-DEMO := $(if $(CONTEXT),airflow_adaptive.local demo --context $(CONTEXT),tests.support.kubernetes_demo)
+# Without a context, the demo starts a cluster, which needs Linux, root and Go. The demo reads KUBECONFIG from its environment.
+DEMO := $(if $(CONTEXT),airflow_adaptive.local demo --context $(CONTEXT) $(if $(IMAGE),--image $(IMAGE)) $(foreach property,$(CONF),--conf $(property)),tests.support.kubernetes_demo)
+export KUBECONFIG
 endif
 
 ifeq ($(SOURCE),kafka)
@@ -32,7 +33,7 @@ ui: install ## build the page of adaptive jobs if its sources have changed
 ui-check: install ## check types and style of the page and run its unit tests (half a minute)
 	$(BIN)/python airflow_adaptive/plugin/ui/build.py check
 
-demo: install ## run a real job on a real Airflow and a real Spark cluster (at most 6 minutes; SOURCE=kafka; CLUSTER=kubernetes; CONTEXT=kind-kind)
+demo: install ## run a real job on a real Airflow and a real Spark cluster (at most 6 minutes; SOURCE=kafka; CLUSTER=kubernetes; CONTEXT=kind-kind KUBECONFIG=file IMAGE=name CONF='spark.a=b spark.c=d')
 	@$(BIN)/python -m $(DEMO)
 
 playground: install ui ## run the demo, then keep Airflow, Spark and the job running until Ctrl-C

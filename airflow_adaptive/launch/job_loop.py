@@ -79,7 +79,7 @@ async def run_job_loop(
         try:
             rule, period = may_run(task, spec.attempt), spec.options.deploy_timeout
             async with job_ports(connections, base, spec.graph.job, task, rule, period, on_rescale) as ports:
-                await _require_cluster(ports)
+                await _require_cluster(ports, spec)
                 loop = Loop(spec, ports, limits, advisor(spec.rescale_policy), restarts.failure)
                 return _loop_event(spec, connections, base, limits, loop, await loop.run())
         except SupersededError:
@@ -96,25 +96,26 @@ async def run_job_loop(
         await clock.sleep(restarts.delay_s(place, has_run=clock.now() - began_at > MAX_RESTART_DELAY))
 
 
-async def _require_cluster(ports: Ports) -> None:
-    """Raise `ClusterRefusedError` if the cluster accepts no driver. A driver that runs keeps its loop in any case."""
+async def _require_cluster(ports: Ports, spec: JobSpec) -> None:
+    """Raise `ClusterRefusedError` if the cluster accepts no driver, or never has room for the job.
+
+    A driver that runs keeps its loop in any case. Nodes and limits of a job that has begun may come back, so its sizes are not checked.
+    """
     try:
-        await ports.cluster.check()
+        newest = await ports.directory.newest()
+        state = None if newest is None else from_json(newest.scheduler)
+        has_begun = state is not None and not isinstance(state.current, Finished)
+        may_have_driver = state is not None and state.driver is not None
+    except (JobDirectoryError, SnapshotError):  # The loop reports the error.
+        has_begun = may_have_driver = True
+    try:
+        await ports.cluster.check(*(() if has_begun else (spec.driver.request, spec.executor.request)))
     except ClusterUnreachableError as error:
         log.info("The cluster cannot be checked now: %s", error)
     except ClusterRefusedError as error:
-        if not await _may_have_driver(ports.directory):
+        if not may_have_driver:
             raise
         log.warning("The cluster accepts no other driver: %s", error)
-
-
-async def _may_have_driver(directory: JobDirectory) -> bool:
-    """Return whether the journal names a driver. An unreadable journal may do so."""
-    try:
-        newest = await directory.newest()
-        return newest is not None and from_json(newest.scheduler).driver is not None
-    except (JobDirectoryError, SnapshotError):
-        return True  # The loop reports the error.
 
 
 class _Restarts:

@@ -38,13 +38,14 @@ async def wait_for_slots(wanted: dict[str, Any], connections: ConnectionIds, unt
         return {"status": "error", "message": str(error)}
     options = decode(Options, wanted["options"])
     async with process.cluster(connections, address) as (client, shared):
-        if (refusal := await _refusal(client)) is not None:
+        executor, driver = decode(ExecutorShape, wanted["executor"]), decode(DriverShape, wanted["driver"])
+        if (refusal := await _refusal(client, driver, executor)) is not None:
             return {"status": "error", "message": refusal}
         found = await wait_for_resources(
             decode(JobGraph, wanted["graph"]),
             options,
-            decode(ExecutorShape, wanted["executor"]),
-            decode(DriverShape, wanted["driver"]),
+            executor,
+            driver,
             lambda: shared.unclaimed(client, options.poll_interval),
             SystemClock(),
             datetime.fromisoformat(until),
@@ -52,10 +53,10 @@ async def wait_for_slots(wanted: dict[str, Any], connections: ConnectionIds, unt
     return {"status": "timeout"} if found is None else {"status": "found", **asdict(found)}
 
 
-async def _refusal(client: ClusterClient) -> str | None:
-    """Return why the cluster accepts no driver; None if it does, or if it does not answer now."""
+async def _refusal(client: ClusterClient, driver: DriverShape, executor: ExecutorShape) -> str | None:
+    """Return why the cluster accepts no driver, or never has room for the job; None if it does, or if it does not answer now."""
     try:
-        await client.check()
+        await client.check(driver.request, executor.request)
     except ClusterUnreachableError as error:
         log.info("The cluster cannot be checked now: %s", error)
     except ClusterRefusedError as error:

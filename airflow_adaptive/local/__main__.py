@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from airflow_adaptive.local.demo.prerequisites import PrerequisiteError, check_p
 from airflow_adaptive.local.errors import LocalClusterError
 
 IMAGE = "apache/spark:4.3.0"
+
+DEFAULT_KUBECONFIG = Path("~/.kube/config")
 
 MINIMUM_MEMORY_MB = 450
 """A worker with less memory can run neither a driver nor an executor (`org.apache.spark.memory.UnifiedMemoryManager`)."""
@@ -94,12 +97,18 @@ def spark_property(text: str) -> tuple[str, str]:
 def _kubernetes(options: argparse.Namespace) -> KubernetesOptions | None:
     if options.context is None:
         return None
+    files = [options.kubeconfig] if options.kubeconfig else _default_kubeconfigs()
     return KubernetesOptions(
-        kubeconfig=options.kubeconfig.expanduser().resolve(),
+        kubeconfigs=[file.expanduser().resolve() for file in files],
         context=options.context,
         image=options.image,
         conf=dict(options.conf),
     )
+
+
+def _default_kubeconfigs() -> list[Path]:
+    """Return the files that kubectl reads without an option."""
+    return [Path(file) for file in os.environ.get("KUBECONFIG", "").split(os.pathsep) if file] or [DEFAULT_KUBECONFIG]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -149,7 +158,9 @@ def _add_demo_options(demo: argparse.ArgumentParser) -> None:
     )
     kubernetes = demo.add_argument_group("on Kubernetes")
     kubernetes.add_argument(
-        "--kubeconfig", type=Path, default=Path("~/.kube/config"), help="file with the context (default: %(default)s)"
+        "--kubeconfig",
+        type=Path,
+        help=f"file with the context (default: the files of KUBECONFIG, otherwise {DEFAULT_KUBECONFIG})",
     )
     kubernetes.add_argument(
         "--image", default=IMAGE, help="image of driver and executors, with PySpark 4.2 or later (default: %(default)s)"

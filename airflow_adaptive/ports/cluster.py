@@ -123,7 +123,8 @@ class ActiveDriver:
         request: resources of the driver.
         message: why the driver waits, or what is unusual about the executors of a running driver; "" if the manager does not know or
             nothing is unusual.
-        can_start: False if the driver or all its executors wait for something that does not happen by itself, as `message` says.
+        can_start: False if the driver or all its executors wait for something that does not happen by itself, or if the driver ended because the
+            cluster manager refused its requests, as `message` says.
     """
 
     state: SubmissionState
@@ -287,11 +288,15 @@ class DriverSubmission:
 class ClusterClient(Protocol):
     """A cluster manager (Spark standalone, YARN, Kubernetes)."""
 
-    async def check(self) -> None:
+    async def check(self, driver: Request | None = None, executor: Request | None = None) -> None:
         """Check that the cluster accepts drivers of this client, before the first driver of a job.
 
+        Args:
+            driver: request of the driver; without it, its size is not checked.
+            executor: request of an executor, likewise.
+
         Raises:
-            ClusterRefusedError: the cluster accepts no driver. The message names what is missing, and the remedy.
+            ClusterRefusedError: the cluster accepts no driver, or never has room for a driver or an executor of this size. The message names what is missing, and the remedy.
             ClusterUnreachableError: the cluster does not answer.
         """
         ...

@@ -60,6 +60,11 @@ def run(
         return INTERRUPTED
     except ERRORS as error:
         reporter.report(f"FAILED: {error}")
+        if kubernetes is not None:
+            reporter.report(
+                f"the pods had the image {kubernetes.image!r} (--image, make: IMAGE=...) and {len(kubernetes.conf)} Spark properties of --conf "
+                "(make: CONF='NAME=VALUE ...'): see docs/kubernetes.md for a cluster without DNS or with Pod Security"
+            )
         reporter.report(f"the logs are in {directory.resolve()}")
         return FAILED
     reporter.report("done" if correct else "FAILED: the output of the job is wrong")

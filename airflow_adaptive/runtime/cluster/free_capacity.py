@@ -122,9 +122,9 @@ class FreeCapacity:
         if not self._limits:
             return None
         if driver is not None and (shortage := self._limits.shortage(driver)) is not None:
-            return replace(shortage, text=f"{shortage.text}, which is too little for the driver")
+            return replace(shortage, text=f"{shortage.text}, which is too little for the driver", is_of_driver=True)
         if driver is not None and self._costliest_worker(driver, executor) is None:
-            return Shortage(LimitKind.WORKERS, text="no worker has room for the driver")
+            return Shortage(LimitKind.WORKERS, text="no worker has room for the driver", is_of_driver=True)
         allowed = self._limits.allowed(executor, driver)
         if sum(self._fitting_after(driver, executor).values()) <= allowed:
             return Shortage(LimitKind.WORKERS, text="no worker has room for another executor")

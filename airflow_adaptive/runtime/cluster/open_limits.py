@@ -12,6 +12,9 @@ UNBOUNDED: Final = 1 << 60
 """Number of executors that no cluster can run."""
 
 
+CORE: Final = 1000
+"""Millicores of a core."""
+
 _ORDER: Final = tuple(LimitKind)
 
 
@@ -23,11 +26,13 @@ class Shortage:
         kind: kind of the first limit that allows no more; WORKERS if no worker has room for more.
         name: name of the limit, "" without one.
         text: what the limit still allows, for users. The amounts change often, so the text does not count in a comparison.
+        is_of_driver: whether the driver lacks room, and not an executor.
     """
 
     kind: LimitKind
     name: str = ""
     text: str = field(default="", compare=False)
+    is_of_driver: bool = False
 
 
 class OpenLimits:
@@ -91,11 +96,11 @@ def _dimensions(limit: Limit, request: Request) -> list[tuple[int, int, str]]:
     charge = limit.charge(request)
     if charge is None:
         return []
-    cpu, memory, count = (max(free or 0, 0) for free in (limit.cpu_millicores, limit.memory_bytes, limit.count))
+    cpu, memory = (max(free or 0, 0) for free in (limit.cpu_millicores, limit.memory_bytes))
     dimensions = (
-        (limit.cpu_millicores, charge.cpu_millicores, f"{cpu / 1000:g} cores"),
+        (limit.cpu_millicores, charge.cpu_millicores, f"{cpu / 1000:g} core{'' if cpu == CORE else 's'}"),
         (limit.memory_bytes, charge.memory_bytes, f"{memory // MIB:,} MiB"),
-        (limit.count, 1, f"{count} drivers or executors"),
+        (limit.count, 1, "no driver or executor"),
     )
     return [(free, taken, text) for free, taken, text in dimensions if free is not None and taken]
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 from airflow_adaptive.job.protocol.failures import redact, shortened
 from airflow_adaptive.ports import Clock, ClusterClient, ClusterUnreachableError, SubmissionState, SubmissionStatus
 from airflow_adaptive.scheduler.events import DriverEnded, Event
-from airflow_adaptive.scheduler.policies.failure_handling import Failure
+from airflow_adaptive.scheduler.policies.failure_handling import DRIVER_REFUSED, Failure
 from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
 
 log = logging.getLogger(__name__)
@@ -46,8 +46,8 @@ class DriverStart:
         """Reasons of the driver that are reported: the reasons of a failed pull alternate."""
         self._stuck: tuple[SubmissionState, float] | None = None
         """State in which the driver or its executors cannot start, and since when. The reasons of a failed pull alternate, also with unknown ones."""
-        self._error: str | None = None
-        """Why the driver cannot start, None if it can or has not been killed."""
+        self._error: tuple[str, str] | None = None
+        """Why the driver was killed, or ended by itself: class and message of the failure. None without a known cause."""
 
     async def observe(self, driver: str | None, submission: SubmissionStatus | None) -> Reason | None:
         """Kill a driver that cannot start. Return why the driver or an executor waits; None without a reason, or if the reason is reported.
@@ -56,10 +56,14 @@ class DriverStart:
             driver: submission id of the driver.
             submission: state of the driver process.
         """
-        if driver is None or submission is None or submission.state not in OBSERVED:
+        if driver is None or submission is None:
             return None
         if driver != self._driver:
             self._driver, self._reported, self._stuck, self._error = driver, set(), None, None
+        if submission.state.over and not submission.can_start and self._error is None:
+            self._error = DRIVER_REFUSED, redact(submission.message)[:MESSAGE_CHARACTERS]
+        if submission.state not in OBSERVED:
+            return None
         is_waiting = submission.state is SubmissionState.SUBMITTED
         if not submission.message:
             self._stuck = None if is_waiting else self._stuck
@@ -73,8 +77,9 @@ class DriverStart:
         """Return the event; the end of a driver that could not start gets the cause of the wait."""
         if self._error is None or driver != self._driver or not isinstance(event, DriverEnded):
             return event
+        error_class, message = self._error
         causes = (event.failure.error_class, *event.failure.causes)
-        return replace(event, failure=Failure(error_class=DRIVER_NOT_STARTED, message=self._error, causes=causes))
+        return replace(event, failure=Failure(error_class=error_class, message=message, causes=causes))
 
     def _is_stuck(self, state: SubmissionState) -> bool:
         """Return whether the driver or its executors have been unable to start for the grace period."""
@@ -85,7 +90,7 @@ class DriverStart:
     async def _kill(self, driver: str, message: str) -> None:
         try:
             await self._cluster.kill(driver)
-            self._error = message
+            self._error = DRIVER_NOT_STARTED, message
         except ClusterUnreachableError as error:
             log.warning("Driver %s cannot start, and cannot be killed now: %s", driver, error)
 

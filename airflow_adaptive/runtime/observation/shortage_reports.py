@@ -8,6 +8,7 @@ from typing import Final
 
 from airflow_adaptive.ports import LimitKind
 from airflow_adaptive.runtime.cluster.open_limits import Shortage
+from airflow_adaptive.scheduler.history.failures import bounded
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.state import Finished
 from airflow_adaptive.scheduler.state_transitions.steps import Step
@@ -63,13 +64,17 @@ def name_limit(step: Step, shortage: Shortage | None) -> Step:
         return step
     message = cause.message.replace(FIX, _remedy(shortage))
     failure = Failure(error_class=cause.error_class, message=message, causes=cause.causes)
+    failures = step.state.failures
+    if failures and failures[-1].failure.error_class == NOT_ENOUGH_RESOURCES:
+        failures = (*failures[:-1], replace(failures[-1], failure=bounded(failure)))
     return replace(
         step,
-        state=replace(step.state, current=replace(ended, cause=failure)),
+        state=replace(step.state, current=replace(ended, cause=failure), failures=failures),
         transition=None if transition is None else replace(transition, reason=message),
         decision=None if decision is None else replace(decision, reason=message),
     )
 
 
 def _remedy(shortage: Shortage) -> str:
-    return f"{shortage.text}: {REMEDIES[shortage.kind]}, or declare lower bounds or smaller executors"
+    other = "a smaller driver" if shortage.is_of_driver else "lower bounds or smaller executors"
+    return f"{shortage.text}: {REMEDIES[shortage.kind]}, or declare {other}"

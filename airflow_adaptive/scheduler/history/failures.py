@@ -60,7 +60,7 @@ def _recorded(before: SchedulerState, event: Event, step: Step) -> tuple[Failure
     if _handled(before.current) is not None and records:
         return (*records[:-1], _with_concurrent(_with_decision(records[-1], before, step), reported))
     root = _handled(step.state.current) or reported
-    if root is None or (step.transition is None and records and records[-1].failure == _bounded(root)):
+    if root is None or (step.transition is None and records and records[-1].failure == bounded(root)):
         return records
     return (*records, _record(before, event, step, root))
 
@@ -105,7 +105,7 @@ def _is_to_end(current: Current) -> bool:
 
 
 def _record(before: SchedulerState, event: Event, step: Step, root: Failure) -> FailureRecord:
-    return FailureRecord(at=event.at, state=before.name, failure=_bounded(root), decision=_decision(step, root))
+    return FailureRecord(at=event.at, state=before.name, failure=bounded(root), decision=_decision(step, root))
 
 
 def _with_decision(record: FailureRecord, before: SchedulerState, step: Step) -> FailureRecord:
@@ -116,9 +116,9 @@ def _with_decision(record: FailureRecord, before: SchedulerState, step: Step) ->
 
 
 def _with_concurrent(record: FailureRecord, reported: Failure | None) -> FailureRecord:
-    if reported is None or _bounded(reported) == record.failure:
+    if reported is None or bounded(reported) == record.failure:
         return record
-    added = _bounded(reported, MAX_CONCURRENT_CHARACTERS)
+    added = bounded(reported, MAX_CONCURRENT_CHARACTERS)
     if added in record.concurrent:
         return record
     return replace(record, concurrent=(*record.concurrent, added)[:MAX_CONCURRENT])
@@ -131,7 +131,8 @@ def _decision(step: Step, failure: Failure) -> str:
     return "the job fails" if reported in ("", failure.message) else shortened(reported, MAX_MESSAGE_CHARACTERS)
 
 
-def _bounded(failure: Failure, limit: int = MAX_MESSAGE_CHARACTERS) -> Failure:
+def bounded(failure: Failure, limit: int = MAX_MESSAGE_CHARACTERS) -> Failure:
+    """Return the failure as a record contains it."""
     return replace(failure, message=shortened(failure.message, limit), causes=failure.causes[:MAX_CAUSES])
 
 

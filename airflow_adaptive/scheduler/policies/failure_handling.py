@@ -77,6 +77,9 @@ BATCH_STILL_RUNS = "BatchStillRunsError"
 SUBMISSION_REFUSED = "SUBMISSION_REFUSED"
 """The cluster refuses the driver, for example because of its declaration. The error of the task then names the cause at once."""
 
+DRIVER_REFUSED = "DRIVER_REFUSED"
+"""The cluster refused the requests of a driver, for example because its account lacks permissions."""
+
 RECOVERABLE = ("INCOMPATIBLE_TABLE_CHANGE_AFTER_ANALYSIS",)
 """Analysis errors after which a restart helps, because the restart analyzes the query again."""
 
@@ -172,7 +175,7 @@ def is_recoverable(
         return False
     if not was_accepted and failure.error_class == SUBMISSION_REFUSED:
         return False
-    if not has_run and _is_code_error(failure):
+    if not has_run and (failure.error_class == DRIVER_REFUSED or _is_code_error(failure)):
         return False
     return _matches(failure, RECOVERABLE) or not _matches(failure, NON_RECOVERABLE)
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
-from airflow_adaptive.ports import Clock, ClusterUnreachableError
+from airflow_adaptive.ports import Clock, ClusterUnreachableError, Request
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
 from airflow_adaptive.spark.kubernetes.api.errors import ApiError, RefusedError
 from airflow_adaptive.spark.kubernetes.api.requests import Json, KubernetesApi
-from airflow_adaptive.spark.kubernetes.capacity.capacity import Capacity, NamespaceObjects, capacity
+from airflow_adaptive.spark.kubernetes.capacity.capacity import Capacity, NamespaceObjects, capacity, never_fits
 from airflow_adaptive.spark.kubernetes.capacity.cluster_reader import (
     PODS,
     ClusterPods,
@@ -85,6 +85,13 @@ class CapacityReader:
         Raises:
             ClusterUnreachableError: the API server does not answer, or the account may not read anything that bounds the capacity.
         """
+        return capacity(*await self._known(own_pods))
+
+    async def never_fits(self, role: str, request: Request) -> str:
+        """Return why the cluster never has room for a driver or an executor, see `capacity.never_fits`. Raises `ClusterUnreachableError`."""
+        return never_fits(*await self._known(()), role, request)
+
+    async def _known(self, own_pods: Sequence[Json]) -> tuple[NamespaceObjects, ClusterPods | None]:
         rules = await self._current_rules()
         pods, forbidden = await self._pods()
         known = NamespaceObjects(
@@ -96,7 +103,7 @@ class CapacityReader:
             has_node_autoscaling=self._has_node_autoscaling,
             forbidden=[*forbidden, *rules.forbidden],
         )
-        return capacity(known, pods)
+        return known, pods
 
     async def _pods(self) -> tuple[ClusterPods | None, Sequence[str]]:
         try:

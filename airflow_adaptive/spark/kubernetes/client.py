@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -18,6 +18,7 @@ from airflow_adaptive.ports import (
     DriverSubmission,
     LogPages,
     NotSubmittedError,
+    Request,
     SubmissionState,
     SubmissionStatus,
     redact,
@@ -27,16 +28,14 @@ from airflow_adaptive.spark.kubernetes.api.errors import ApiError, RefusedError
 from airflow_adaptive.spark.kubernetes.api.requests import Json, Query
 from airflow_adaptive.spark.kubernetes.api_source import ApiSource
 from airflow_adaptive.spark.kubernetes.capacity.capacity import UnboundedError
-from airflow_adaptive.spark.kubernetes.capacity.executors import by_application
 from airflow_adaptive.spark.kubernetes.capacity.pod_requests import pod_request
 from airflow_adaptive.spark.kubernetes.capacity_reader import CapacityReader
 from airflow_adaptive.spark.kubernetes.cluster_reads import ClusterReads
 from airflow_adaptive.spark.kubernetes.driver.code import mount_code
-from airflow_adaptive.spark.kubernetes.driver.executor_start import can_work, executors_error
+from airflow_adaptive.spark.kubernetes.driver.executor_start import can_work, spark_container
 from airflow_adaptive.spark.kubernetes.driver.manifests import driver_manifests
 from airflow_adaptive.spark.kubernetes.driver.names import (
     APPLICATION,
-    EPOCH,
     JOB,
     ROLE,
     DriverIdentity,
@@ -45,16 +44,23 @@ from airflow_adaptive.spark.kubernetes.driver.names import (
     submission_id,
 )
 from airflow_adaptive.spark.kubernetes.driver.output import separated
-from airflow_adaptive.spark.kubernetes.driver.status import CONTAINER, driver_status, is_node_lost, waiting_reason
+from airflow_adaptive.spark.kubernetes.driver.status import (
+    CONTAINER,
+    container_error,
+    driver_status,
+    is_node_lost,
+    waiting_reason,
+)
 from airflow_adaptive.spark.kubernetes.driver_events import DriverEvents
 from airflow_adaptive.spark.kubernetes.driver_objects import DriverObjects
+from airflow_adaptive.spark.kubernetes.driver_refusals import DriverRefusals
 from airflow_adaptive.spark.kubernetes.executor_requests import request_difference
+from airflow_adaptive.spark.kubernetes.job_pods import DriverPod, JobPods, job_pods
 from airflow_adaptive.spark.kubernetes.prerequisites import Prerequisites
 from airflow_adaptive.spark.secrets import masked
 
 log = logging.getLogger(__name__)
 
-DRIVER: Final = "driver"
 ACTIVE: Final = (SubmissionState.SUBMITTED, SubmissionState.RUNNING)
 
 LOG_LINES: Final = 400
@@ -88,14 +94,18 @@ class KubernetesCluster:
         self._capacity = CapacityReader(address, self._api, clock, self._reads.nodes)
         self._prerequisites = Prerequisites(self._api, address)
         self._events = DriverEvents(self._api, address.namespace, clock)
+        self._refusals = DriverRefusals(self._end_of_log, clock)
         self._killed: set[str] = set()
         """Uids of the pods that this process has killed."""
+        self._deletions: asyncio.Task[None] | None = None
+        self._ignored: set[str] = set()
+        """Uids of the pods that are reported as ignored."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._address.master_url!r}, {self._address.namespace!r})"
 
-    async def check(self) -> None:
-        """Check the version of the cluster, the permissions of the account, and that something bounds the number of executors.
+    async def check(self, driver: Request | None = None, executor: Request | None = None) -> None:
+        """Check the version of the cluster, the permissions of the account, that something bounds the number of executors, and the sizes of pods.
 
         Raises `ClusterRefusedError` or `ClusterUnreachableError`.
         """
@@ -104,26 +114,50 @@ class KubernetesCluster:
             await self.snapshot()
         except UnboundedError as error:
             raise ClusterRefusedError(str(error)) from error
+        requests = {"driver": driver, "executor": executor}
+        found = [await self._capacity.never_fits(role, each) for role, each in requests.items() if each is not None]
+        if misfits := "; ".join(filter(None, found)):
+            raise ClusterRefusedError(misfits)
 
     async def snapshot(self) -> ClusterSnapshot:
         """Return the drivers and executors of the namespace, and its capacity. Raises `ClusterUnreachableError`."""
         pods = await self._watch.pods()
-        found = await self._capacity.read(pods)
-        drivers = [pod for pod in pods if pod["metadata"]["labels"].get(ROLE) == DRIVER]
-        executors = by_application(pods)
-        described = [self._active_driver(pod, executors.get(pod["metadata"]["name"], {})) for pod in drivers]
-        of_pods = zip(drivers, await asyncio.gather(*described), strict=True)
-        active = {_submission_id(pod): driver for pod, driver in of_pods if driver is not None}
+        found, known = await self._capacity.read(pods), self._job_pods(pods)
+        drivers = known.drivers.values()
+        self._begin_deletions([driver for driver in drivers if driver.executors and self._is_over(driver.pod)])
+        refusals = self._refusals.of_executors(
+            driver.identity.pod
+            for driver in drivers
+            if not driver.executors and driver_status(driver.pod).state is SubmissionState.RUNNING
+        )
+        described = await asyncio.gather(
+            *(self._active_driver(driver, refusals.get(driver.identity.pod, "")) for driver in drivers)
+        )
+        active = {
+            _submission_id(driver.pod): status
+            for driver, status in zip(drivers, described, strict=True)
+            if status is not None
+        }
+        granted, pending = (
+            {driver.identity.pod: cores for driver in drivers if (cores := driver.total_cores(with_node=with_node))}
+            for with_node in (True, False)
+        )
         return ClusterSnapshot(
             workers=found.workers,
-            granted=found.executors.granted,
-            pending=found.executors.pending,
+            granted=granted,
+            pending=pending,
             master_url=self._address.master_url,
-            log_pages={_submission_id(pod): pages for pod in drivers if (pages := self._log_pages(pod)) is not None},
-            names={pod["metadata"]["name"]: _job(pod) for pod in drivers if _submission_id(pod) in active},
+            log_pages={
+                _submission_id(driver.pod): pages
+                for driver in drivers
+                if (pages := self._log_pages(driver.identity.pod)) is not None
+            },
+            names={
+                driver.identity.pod: driver.identity.job for driver in drivers if _submission_id(driver.pod) in active
+            },
             drivers=active,
             limits=found.limits,
-            executor_workers=found.executors.workers,
+            executor_workers={driver.identity.pod: driver.workers(found.worker_of) for driver in drivers},
         )
 
     async def submit(self, submission: DriverSubmission) -> str:
@@ -160,17 +194,25 @@ class KubernetesCluster:
 
     async def status(self, submission_id: str) -> SubmissionStatus:
         """Return the state of a driver. Raises `ClusterUnreachableError`."""
-        _, uid = read_submission_id(submission_id)
+        name, uid = read_submission_id(submission_id)
         known = await self._watch.find(uid)
         if known is None:
             return SubmissionStatus(state=SubmissionState.UNKNOWN, message="the API server has no pod of this driver")
         status = driver_status(
             known.object, is_gone=known.is_gone, is_deleted=known.is_deleted, is_killed=uid in self._killed
         )
+        if (
+            status.state is SubmissionState.FAILED
+            and not known.is_gone
+            and (refusal := await self._refusals.at_end(name))
+        ):
+            return replace(status, message=refusal, can_start=False)
         return await self._events.explain(known.object, status)
 
     async def kill(self, submission_id: str) -> None:
-        """Delete the pod of a driver. A repeated request, or one for a driver that has ended, is not an error.
+        """Delete the pod of a driver, and its executors. A repeated request, or one for a driver that has ended, is not an error.
+
+        The garbage collector deletes the executors only after the pod of the driver is gone, which takes until a lost node returns.
 
         Raises `ClusterUnreachableError`.
         """
@@ -181,6 +223,9 @@ class KubernetesCluster:
         if uid and not has_ended:  # The pod of a driver that has ended keeps the log.
             self._killed.add(uid)
             await self._objects.delete(name, uid)
+        driver = self._job_pods(self._watch.cache.pods).drivers.get(uid)
+        if driver is not None:
+            await self._delete_executors([driver])
 
     async def driver_log(self, submission_id: str) -> DriverLog:
         """Return the end of a driver's output; see `ClusterClient.driver_log`."""
@@ -188,17 +233,20 @@ class KubernetesCluster:
         known = await self._watch.find(uid)
         if known is None or known.is_gone or is_node_lost(known.object):  # Only the node has the log.
             return DriverLog()
-        path = f"/api/v1/namespaces/{self._address.namespace}/pods/{name}/log"
-        query: Query = {"container": CONTAINER, "tailLines": LOG_LINES, "limitBytes": LOG_BYTES}
         try:
-            text = await self._api.text(path, query)
+            text = await self._end_of_log(name, {})
         except RefusedError as error:  # The container has not started, or the pod is gone.
             log.info("The log of %s cannot be read: %s", name, error)
             return DriverLog(waits=await self._executor_waits(name))
         except ApiError as error:
             raise ClusterUnreachableError(f"the log of {name} cannot be read now: {error}") from error
-        written = separated(masked(text[-LOG_CHARACTERS:], self._address.secrets))
-        return replace(written, waits=await self._executor_waits(name))
+        return replace(separated(text[-LOG_CHARACTERS:]), waits=await self._executor_waits(name))
+
+    async def _end_of_log(self, pod: str, query: Query) -> str:
+        """Return the end of the log of a driver, with the secrets of the cluster masked. Raises `ApiError`."""
+        path = f"/api/v1/namespaces/{self._address.namespace}/pods/{pod}/log"
+        limits: Query = {"container": CONTAINER, "tailLines": LOG_LINES, "limitBytes": LOG_BYTES}
+        return masked(await self._api.text(path, {**limits, **query}), self._address.secrets)
 
     async def clean_up(self, job: str) -> None:
         """Delete the pods of the drivers of a job that has ended, and with them all their objects. Raises `ClusterUnreachableError`.
@@ -210,18 +258,58 @@ class KubernetesCluster:
 
     async def close(self) -> None:
         """End the watch, and close the connections, unless other clients share them."""
+        if self._deletions is not None:
+            self._deletions.cancel()
+            await asyncio.wait({self._deletions})
         try:
+            await self._refusals.close()
             await self._events.close()
         finally:
             await self._reads.release(self._address.namespace)
 
-    async def _active_driver(self, pod: Json, executors: Mapping[str, Json]) -> ActiveDriver | None:
+    def _job_pods(self, pods: Sequence[Json]) -> JobPods:
+        """Return the drivers and executors, and log once which pods have their labels and are none."""
+        found = job_pods(pods)
+        names = {pod["metadata"]["uid"]: pod["metadata"]["name"] for pod in pods}
+        for uid, why in found.ignored.items():
+            if uid not in self._ignored:
+                log.warning(
+                    "Pod %s of namespace %s has the labels of a driver or an executor, and is ignored: %s",
+                    names[uid],
+                    self._address.namespace,
+                    why,
+                )
+        self._ignored = {*found.ignored}
+        return found
+
+    def _is_over(self, driver: Json) -> bool:
+        return driver["metadata"]["uid"] in self._killed or driver_status(driver).state.over
+
+    def _begin_deletions(self, drivers: Sequence[DriverPod]) -> None:
+        """Delete the executors of drivers that have ended or were killed, in the background: they hold room that the next driver needs.
+
+        An executor that waits for a node does not notice the end of its driver. The next snapshot deletes what remains.
+        """
+        if drivers and (self._deletions is None or self._deletions.done()):
+            self._deletions = asyncio.create_task(self._delete_executors(drivers))
+
+    async def _delete_executors(self, drivers: Iterable[DriverPod]) -> None:
+        executors = [pod["metadata"] for driver in drivers for pod in driver.executors.values()]
+        deletions = (self._objects.delete(pod["name"], pod["uid"]) for pod in executors)
+        try:
+            await asyncio.gather(*deletions)
+        except ClusterUnreachableError as error:
+            log.warning("An executor of a driver that has ended remains: %s", error)
+
+    async def _active_driver(self, driver: DriverPod, refusal: str) -> ActiveDriver | None:
+        """Return a driver that has not ended; `refusal` is why the API server refuses its executors."""
+        pod = driver.pod
         status = driver_status(pod)
         if status.state not in ACTIVE:
             return None
         if status.state is SubmissionState.RUNNING:
-            message = executors_error(executors) or request_difference(pod, executors.values())
-            status = replace(status, message=message, can_start=can_work(executors))
+            message, can_start = (refusal, False) if refusal else await self._executors(driver)
+            status = replace(status, message=message, can_start=can_start)
         status = await self._events.explain(pod, status)
         return ActiveDriver(
             state=status.state, request=pod_request(pod), message=status.message, can_start=status.can_start
@@ -229,34 +317,56 @@ class KubernetesCluster:
 
     async def _executor_waits(self, driver: str) -> str:
         """Return why an executor of a driver waits, from its pod or from the events of the pod; "" if none waits for a known reason."""
-        for pod in await self._watch.pods():
-            labels = pod["metadata"].get("labels") or {}
-            is_executor = labels.get(APPLICATION) == driver and labels.get(ROLE) != DRIVER
-            if is_executor and pod.get("status", {}).get("phase") == "Pending":
-                status = SubmissionStatus(state=SubmissionState.SUBMITTED, message=waiting_reason(pod))
-                if reason := (await self._events.explain(pod, status)).message:
-                    return f"executor pod {pod['metadata']['name']} waits: {reason}"
+        for known in self._job_pods(await self._watch.pods()).drivers.values():
+            for pod in known.executors.values() if known.identity.pod == driver else ():
+                if reason := await self._wait_of_executor(pod):
+                    return f"executor pod {pod['metadata']['name']} waits: {reason.message}"
         return ""
 
-    def _log_pages(self, driver: Json) -> LogPages | None:
+    async def _wait_of_executor(self, pod: Json) -> SubmissionStatus | None:
+        """Return why an executor waits, and whether it may start; None if it does not wait, or for an unknown reason."""
+        if pod["status"].get("phase") != "Pending":
+            return None
+        error = container_error(pod, spark_container(pod))
+        status = SubmissionStatus(
+            state=SubmissionState.SUBMITTED, message=error or waiting_reason(pod), can_start=not error
+        )
+        explained = await self._events.explain(pod, status)
+        return explained if explained.message else None
+
+    async def _executors(self, driver: DriverPod) -> tuple[str, bool]:
+        """Return what is unusual about the executors of a running driver, and whether it has, had or may get an executor."""
+        errors: dict[str, str] = {}
+        waits: list[str] = []
+        for number, pod in driver.executors.items():
+            found = await self._wait_of_executor(pod)
+            if found is not None and not found.can_start:
+                errors[number] = f"executor {pod['metadata']['name']} cannot start: {found.message}"
+            elif found is not None:
+                waits.append(f"an executor waits: {found.message}")
+        unusual = [*errors.values(), *waits, request_difference(driver.pod, driver.executors.values())]
+        return unusual[0], can_work([*driver.executors], len(errors))
+
+    def _log_pages(self, pod: str) -> LogPages | None:
         """Return the page of a log collector, which shows both streams of a container together."""
-        page = self._address.log_page(driver["metadata"]["name"])
+        page = self._address.log_page(pod)
         return LogPages(stdout=page, stderr=page) if page else None
 
     async def _log_output(self, job: str) -> None:
         """Log the end of the output of the newest driver, if it has ended normally. The log of a driver that failed is part of its diagnosis."""
-        drivers = [pod for pod in self._watch.cache.pods if _is_driver(pod, job)]
-        newest = max(drivers, key=lambda pod: int(pod["metadata"]["labels"][EPOCH]), default=None)
-        if newest is None or driver_status(newest).state is not SubmissionState.FINISHED:
+        known = self._job_pods(self._watch.cache.pods).drivers.values()
+        drivers = [driver for driver in known if driver.identity.job == job]
+        newest = max(drivers, key=lambda driver: driver.identity.epoch, default=None)
+        if newest is None or driver_status(newest.pod).state is not SubmissionState.FINISHED:
             return
         try:
-            written = await self.driver_log(_submission_id(newest))
+            written = await self.driver_log(_submission_id(newest.pod))
         except ClusterUnreachableError as error:
             log.info("%s", error)
             return
         for name, text in (("stdout", written.stdout), ("stderr", written.stderr)):
             for line in text.splitlines()[-END_LINES:]:
-                log.info("%s %s | %s", newest["metadata"]["name"], name, redact(line)[:LINE_CHARACTERS])
+                log.info("%s %s | %s", newest.identity.pod, name, redact(line)[:LINE_CHARACTERS])
 
     async def _delete_ended(self, identity: DriverIdentity) -> None:
         """Delete what ended drivers of earlier epochs left. A failure must not fail a submission; the next submission tries again."""
@@ -268,12 +378,3 @@ class KubernetesCluster:
 
 def _submission_id(pod: Json) -> str:
     return submission_id(pod["metadata"]["name"], pod["metadata"]["uid"])
-
-
-def _job(pod: Json) -> str:
-    return str((pod["metadata"].get("annotations") or {}).get(JOB, ""))
-
-
-def _is_driver(pod: Json, job: str) -> bool:
-    labels = pod["metadata"].get("labels") or {}
-    return labels.get(ROLE) == DRIVER and labels.get(JOB) == job_name(job)

@@ -15,8 +15,9 @@ from airflow_adaptive.ports import ClusterUnreachableError, NotSubmittedError, S
 from airflow_adaptive.spark.kubernetes.api.errors import ApiError, NotSentError, RefusedError
 from airflow_adaptive.spark.kubernetes.api.requests import Json, KubernetesApi
 from airflow_adaptive.spark.kubernetes.driver.manifests import DriverManifests
-from airflow_adaptive.spark.kubernetes.driver.names import EPOCH, JOB, NONCE, ROLE, DriverIdentity, job_name
+from airflow_adaptive.spark.kubernetes.driver.names import JOB, MANAGED_BY, MANAGER, ROLE, DriverIdentity, job_name
 from airflow_adaptive.spark.kubernetes.driver.status import driver_status
+from airflow_adaptive.spark.kubernetes.job_pods import DRIVER, driver_identity
 
 log = logging.getLogger(__name__)
 
@@ -76,11 +77,9 @@ class DriverObjects:
             ended: whether to delete drivers that have ended, too. Before a submission, others must not hold resources.
         """
 
-        def selects(pod: Json) -> bool:
-            labels = pod["metadata"]["labels"]
-            return (
-                int(labels[EPOCH]) < identity.epoch and _has_nonce(pod, identity.nonce) and (ended or not _is_over(pod))
-            )
+        def selects(found: DriverIdentity, pod: Json) -> bool:
+            is_earlier = found.nonce == identity.nonce and found.epoch < identity.epoch
+            return is_earlier and (ended or not _is_over(pod))
 
         await self._delete_drivers(identity.job, selects)
 
@@ -90,16 +89,18 @@ class DriverObjects:
         Raises `ClusterUnreachableError`.
         """
         nonce = self._nonces.pop(job, None)
-        await self._delete_drivers(job, lambda pod: _is_over(pod) or _has_nonce(pod, nonce))
+        await self._delete_drivers(job, lambda found, pod: _is_over(pod) or found.nonce == nonce)
 
-    async def _delete_drivers(self, job: str, selects: Callable[[Json], bool]) -> None:
-        selector = f"{JOB}={job_name(job)},{ROLE}=driver"
+    async def _delete_drivers(self, job: str, selects: Callable[[DriverIdentity, Json], bool]) -> None:
+        """Delete the selected drivers of a job. Other pods with its labels stay."""
+        selector = f"{MANAGED_BY}={MANAGER},{JOB}={job_name(job)},{ROLE}={DRIVER}"
         try:
             listed = await self._api.request("GET", f"{self._root}/pods", query={"labelSelector": selector})
         except ApiError as error:
             raise ClusterUnreachableError(f"the drivers of {job} cannot be listed: {error}") from error
         for pod in listed["items"]:
-            if selects(pod):
+            identity = driver_identity(pod)
+            if identity is not None and identity.job == job and selects(identity, pod):
                 await self.delete(pod["metadata"]["name"], pod["metadata"]["uid"])
 
     async def _create_pod(self, manifests: DriverManifests) -> tuple[Json, bool]:
@@ -174,7 +175,3 @@ def _not_created(pod: str, error: NotSentError | RefusedError) -> NotSubmittedEr
 
 def _is_over(pod: Json) -> bool:
     return driver_status(pod).state.over
-
-
-def _has_nonce(pod: Json, nonce: str | None) -> bool:
-    return nonce is not None and (pod["metadata"].get("annotations") or {}).get(NONCE) == nonce

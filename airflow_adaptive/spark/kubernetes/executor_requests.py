@@ -40,8 +40,8 @@ def _planned(driver: Json) -> Resources | None:
     text = (driver["metadata"].get("annotations") or {}).get(EXECUTOR_REQUEST)
     try:
         cpu_millicores, memory_bytes = json.loads(text or "")
-        return Resources(cpu_millicores, memory_bytes)
-    except (TypeError, ValueError):  # The annotation is missing, or was changed.
+        return Resources(int(cpu_millicores), int(memory_bytes))
+    except (OverflowError, RecursionError, TypeError, ValueError):  # The annotation is missing, or was changed.
         return None
 
 

@@ -21,6 +21,7 @@ from airflow_adaptive.ports import (
     DriverLog,
     DriverSubmission,
     NotSubmittedError,
+    Request,
     SubmissionRefusedError,
     SubmissionStatus,
 )
@@ -77,7 +78,7 @@ class StandaloneCluster:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._address.master_url!r})"
 
-    async def check(self) -> None:
+    async def check(self, driver: Request | None = None, executor: Request | None = None) -> None:
         """Do nothing: a master accepts each driver, or refuses it with a message."""
 
     async def snapshot(self) -> ClusterSnapshot:

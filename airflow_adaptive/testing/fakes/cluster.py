@@ -16,6 +16,7 @@ from airflow_adaptive.ports import (
     DriverSubmission,
     Limit,
     NotSubmittedError,
+    Request,
     Resources,
     SubmissionState,
     SubmissionStatus,
@@ -144,7 +145,7 @@ class FakeCluster:
             limits=[self._left(limit) for limit in self.limits],
         )
 
-    async def check(self) -> None:
+    async def check(self, driver: Request | None = None, executor: Request | None = None) -> None:
         """See `ClusterClient`."""
         self._receive()
         if self.refusal:

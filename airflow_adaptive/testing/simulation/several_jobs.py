@@ -10,7 +10,14 @@ from datetime import timedelta
 from random import Random
 
 from airflow_adaptive.job.protocol.documents import JournalDocument
-from airflow_adaptive.ports import ClusterSnapshot, ControlRequests, DriverLog, DriverSubmission, SubmissionStatus
+from airflow_adaptive.ports import (
+    ClusterSnapshot,
+    ControlRequests,
+    DriverLog,
+    DriverSubmission,
+    Request,
+    SubmissionStatus,
+)
 from airflow_adaptive.runtime.cluster.shared_cluster import SharedCluster
 from airflow_adaptive.runtime.loop import Loop, Ports
 from airflow_adaptive.runtime.observation.file_polling import FILE_POLLS_PER_SECOND
@@ -51,10 +58,10 @@ class DistantCluster:
         await self._clock.sleep(self._latency_s())
         return await self._cluster.snapshot()
 
-    async def check(self) -> None:
+    async def check(self, driver: Request | None = None, executor: Request | None = None) -> None:
         """See `ClusterClient`."""
         await self._clock.sleep(self._latency_s())
-        await self._cluster.check()
+        await self._cluster.check(driver, executor)
 
     async def submit(self, submission: DriverSubmission) -> str:
         """See `ClusterClient`."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -109,6 +111,47 @@ async def test_a_driver_runs_scales_and_leaves_nothing(
         await client.clean_up(job.job)
         account = ["Role spark", "RoleBinding spark", "ServiceAccount spark"]
         await asyncio.to_thread(wait_until, lambda: team.remaining_objects() == account, 60, "end of all objects")
+
+
+TEXTS = ["pa$$word", "$$(POD_NAME)", "$(POD_NAME) $(HOME)", "${HOME}", "^a$|b$", "$", 'it\'s "quoted"']
+
+ECHO = """
+import json, os, sys
+from pyspark.sql import SparkSession
+
+def seen(_):
+    options = os.popen("cat /proc/[0-9]*/cmdline | tr '\\\\0' '\\\\n' | grep '^-Dtext='").read()
+    return json.dumps([os.environ["TEXT"], os.environ["PLAIN"], options])
+
+session = SparkSession.builder.getOrCreate()
+executor = json.loads(session.sparkContext.parallelize([0], 1).map(seen).first())
+print("SEEN " + json.dumps({"args": sys.argv[2:], "env": os.environ["TEXT"], "executor": executor}), flush=True)
+"""
+
+
+@pytest.mark.asyncio
+@pytest.mark.timeout(600)
+async def test_arguments_and_variables_arrive_byte_for_byte(
+    kubernetes_cluster: KubernetesCluster, team: Namespace, job: DriverJob
+):
+    text = " ".join(TEXTS)
+    conf = {
+        "spark.executorEnv.TEXT": text,
+        "spark.executorEnv.PLAIN": "plain",
+        "spark.executor.extraJavaOptions": "-Dtext=$$(POD_NAME)$",
+    }
+    async with cluster_client(kubernetes_cluster.control_plane, team.name) as client:
+        submission = await job.submission(ECHO, conf=conf)
+        submitted = await client.submit(replace(submission, args=[*submission.args, *TEXTS], env={"TEXT": text}))
+        await wait_for_state(client, submitted, SubmissionState.FINISHED)
+        [seen] = [
+            line.removeprefix("SEEN ")
+            for line in (await client.driver_log(submitted)).stdout.splitlines()
+            if line.startswith("SEEN ")
+        ]
+        await client.clean_up(job.job)
+    expected = {"args": TEXTS, "env": text, "executor": [text, "plain", "-Dtext=$$(POD_NAME)$\n"]}
+    assert json.loads(seen) == expected
 
 
 @pytest.mark.long

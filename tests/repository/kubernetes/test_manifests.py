@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from airflow_adaptive.declaration.kubernetes import KubernetesParameters
 from airflow_adaptive.hooks.kubernetes import KubernetesConnectionHook
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.ports import DriverSubmission
@@ -18,6 +19,7 @@ from tests.support.repository import ROOT
 PAGE = ROOT / "docs" / "kubernetes.md"
 FILES = sorted((ROOT / "docs" / "kubernetes").glob("*.yaml"))
 VALUES = "airflow-values.yaml"
+TEMPLATE = "restricted-pod.yaml"
 
 
 def documents(file: Path) -> list[Any]:
@@ -25,7 +27,7 @@ def documents(file: Path) -> list[Any]:
 
 
 def manifests() -> list[dict[str, Any]]:
-    return [document for file in FILES if file.name != VALUES for document in documents(file)]
+    return [document for file in FILES if file.name not in (VALUES, TEMPLATE) for document in documents(file)]
 
 
 def named(kind: str) -> dict[str, dict[str, Any]]:
@@ -105,3 +107,9 @@ def test_connections_of_the_helm_values_can_be_used(monkeypatch: pytest.MonkeyPa
     accounts = {values[component]["serviceAccount"]["name"] for component in ("triggerer", "workers")}
     binding = named("RoleBinding")["airflow-adaptive-in-cluster"]
     assert accounts == {subject["name"] for subject in binding["subjects"]}
+
+
+def test_the_pod_template_is_valid_for_drivers_and_executors() -> None:
+    template = str(ROOT / "docs" / "kubernetes" / TEMPLATE)
+    parameters = KubernetesParameters(driver_pod_template=template, executor_pod_template=template)
+    assert [*parameters.violations({}, {}, with_image=False)] == []

@@ -19,7 +19,13 @@ from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.job_loop import NotCanceledError, cancel_job, cancel_until_ended, kill_driver, run_job_loop
 from airflow_adaptive.launch.loop_events import deployed_spec
 from airflow_adaptive.launch.process_resources import ProcessResources
-from airflow_adaptive.ports import ClusterUnreachableError, ControlRequests, ForeignDirectoryError, JobDirectoryError
+from airflow_adaptive.ports import (
+    ClusterUnreachableError,
+    ControlRequests,
+    ForeignDirectoryError,
+    JobDirectoryError,
+    Request,
+)
 from airflow_adaptive.runtime.journal.journal import MayTakeOver, SupersededError, attempt_of
 from airflow_adaptive.runtime.loop import Loop, Ports, RunLimits
 from airflow_adaptive.scheduler.timeline import ReasonCode
@@ -151,6 +157,21 @@ def test_driver_that_runs_keeps_its_loop_on_a_cluster_that_accepts_no_other_driv
     job.cluster.refusal = "the account may not create pods"
     assert run(job)["outcome"] == "FINISHED"
     assert "The cluster accepts no other driver: the account may not create pods" in caplog.messages
+
+
+def test_sizes_are_checked_before_a_job_begins_and_not_again(
+    job: Simulation, opening: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The largest node is lost while the job waits, and the loop of the job moves to another triggerer."""
+    checked: list[tuple[Request | None, Request | None]] = []
+
+    async def check(driver: Request | None = None, executor: Request | None = None) -> None:
+        checked.append((driver, executor))
+
+    monkeypatch.setattr(job.cluster, "check", check)
+    run(job, RunLimits(recycle_at=START + timedelta(seconds=30)))
+    run(job)
+    assert checked == [(job.spec.driver.request, job.spec.executor.request), (None, None)]
 
 
 def test_cluster_that_does_not_answer_is_no_reason_to_fail(job: Simulation, opening: Opening) -> None:

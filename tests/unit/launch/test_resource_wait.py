@@ -53,7 +53,7 @@ def test_deadline_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_cluster_that_accepts_no_driver_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def check(_client: object) -> None:
+    async def check(_client: object, *_: object) -> None:
         raise ClusterRefusedError("the account may not create pods: bind the Role")
 
     event = wait(monkeypatch, timedelta(minutes=1), check)
@@ -61,7 +61,7 @@ def test_cluster_that_accepts_no_driver_ends_the_wait(monkeypatch: pytest.Monkey
 
 
 def test_cluster_that_cannot_be_checked_now_does_not_end_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def check(_client: object) -> None:
+    async def check(_client: object, *_: object) -> None:
         raise ClusterUnreachableError("no answer")
 
     assert wait(monkeypatch, timedelta(minutes=1), check)["status"] == "found"

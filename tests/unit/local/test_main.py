@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -45,4 +46,23 @@ def test_demo_with_a_context_that_does_not_exist_ends_with_one_error(
     kubeconfig.write_text("apiVersion: v1\nkind: Config\nclusters: []\ncontexts: []\nusers: []\ncurrent-context: x\n")
     arguments = ["demo", "--context=kind", f"--kubeconfig={kubeconfig}", f"--directory={tmp_path / 'demo'}"]
     assert main(arguments) == 1
-    assert f"FAILED: context 'kind' of {kubeconfig}: " in capsys.readouterr().out
+    found = capsys.readouterr().out
+    assert f"FAILED: no kubeconfig has the context 'kind' ({kubeconfig}: " in found
+    assert "--kubeconfig or KUBECONFIG" in found
+    assert "the pods had the image 'apache/spark:4.3.0' (--image, make: IMAGE=...)" in found
+
+
+def test_demo_finds_the_context_in_the_files_of_kubeconfig(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The API server of the context does not exist, so the demo names it."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.write_text("")
+    named = {"clusters": {"cluster": {"server": "https://127.0.0.1:1"}}, "users": {"user": {"token": "t"}}}
+    content = {kind: [{"name": "kind", **value}] for kind, value in named.items()}
+    content["contexts"] = [{"name": "kind", "context": {"cluster": "kind", "user": "kind"}}]
+    second.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", "current-context": "kind", **content}))
+    monkeypatch.setenv("KUBECONFIG", f"{first}:{second}")
+    assert main(["demo", "--context=kind", f"--directory={tmp_path / 'demo'}"]) == 1
+    expected = f"the API server https://127.0.0.1:1 of context 'kind' in {second} cannot be reached"
+    assert expected in capsys.readouterr().out

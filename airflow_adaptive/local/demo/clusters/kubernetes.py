@@ -49,18 +49,18 @@ class KubernetesDemo:
     dag = "flight_departures_kubernetes"
 
     def __init__(self, options: KubernetesOptions, directory: Path) -> None:
-        """Read the kubeconfig.
+        """Read the kubeconfigs.
 
         Args:
             options: what the user chooses.
             directory: working directory of the demo. Each node of the cluster must have it at the same path.
 
         Raises:
-            DemoEnvironmentError: the kubeconfig has no such context.
+            DemoEnvironmentError: no kubeconfig has such a context.
         """
         self._options = options
         self._directory = directory
-        self._api = KubernetesApi(options.kubeconfig, options.context)
+        self._api = KubernetesApi(options.kubeconfigs, options.context)
         self._namespace = f"airflow-adaptive-demo-{secrets.token_hex(3)}"
 
     def __enter__(self) -> Self:
@@ -92,7 +92,7 @@ class KubernetesDemo:
         credentials = {
             "conn_type": "kubernetes",
             "extra": {
-                "kube_config_path": str(self._options.kubeconfig),
+                "kube_config_path": str(self._api.kubeconfig),
                 "cluster_context": self._options.context,
             },
         }

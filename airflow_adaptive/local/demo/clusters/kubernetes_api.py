@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import yaml
 from kubernetes_asyncio import config
 from kubernetes_asyncio.client import ApiClient, ApiException
 from kubernetes_asyncio.config import ConfigException
@@ -25,17 +26,21 @@ NOT_FOUND = 404
 
 
 class KubernetesApi:
-    """Sends one request at a time."""
+    """Sends one request at a time.
 
-    def __init__(self, kubeconfig: Path, context: str) -> None:
-        """Read the kubeconfig.
+    Attributes:
+        kubeconfig: the file that contains the context.
+        server: URL of the API server.
+    """
+
+    def __init__(self, kubeconfigs: Sequence[Path], context: str) -> None:
+        """Read the kubeconfigs.
 
         Raises:
-            DemoEnvironmentError: the kubeconfig has no such context.
+            DemoEnvironmentError: no kubeconfig has such a context.
         """
-        self._kubeconfig = kubeconfig
         self._context = context
-        self.server: str = asyncio.run(self._server())
+        self.kubeconfig, self.server = self._find(kubeconfigs)
 
     def get(self, path: str) -> Json | None:
         """Return an object or a collection, None if it does not exist. Raises `DemoEnvironmentError`."""
@@ -53,18 +58,28 @@ class KubernetesApi:
         """Delete an object, which may exist for some time. An object that does not exist is no error. Raises `DemoEnvironmentError`."""
         asyncio.run(self._request("DELETE", path))
 
-    async def _server(self) -> str:
-        async with await self._client() as client:
+    def _find(self, kubeconfigs: Sequence[Path]) -> tuple[Path, str]:
+        """Return the first kubeconfig that contains the context, and the URL of its API server."""
+        errors: list[str] = []
+        for file in kubeconfigs:
+            try:
+                return file, asyncio.run(self._server(file))
+            except (ConfigException, OSError, TypeError, yaml.YAMLError) as error:
+                errors.append(f"{file}: {error}")
+        raise DemoEnvironmentError(
+            f"no kubeconfig has the context {self._context!r} ({'; '.join(errors)}): correct --context (make: CONTEXT=...), or name the file with "
+            "--kubeconfig or KUBECONFIG"
+        )
+
+    async def _server(self, kubeconfig: Path) -> str:
+        async with await self._client(kubeconfig) as client:
             return str(client.configuration.host)
 
-    async def _client(self) -> ApiClient:
-        try:
-            return await config.new_client_from_config(str(self._kubeconfig), self._context)
-        except (ConfigException, OSError) as error:
-            raise DemoEnvironmentError(f"context {self._context!r} of {self._kubeconfig}: {error}") from error
+    async def _client(self, kubeconfig: Path) -> ApiClient:
+        return await config.new_client_from_config(str(kubeconfig), self._context)
 
     async def _request(self, method: str, path: str, body: Json | None = None) -> Json | None:
-        async with await self._client() as client:
+        async with await self._client(self.kubeconfig) as client:
             try:
                 response = await client.call_api(
                     path,
@@ -77,7 +92,9 @@ class KubernetesApi:
                 )
                 status, text = response.status, await response.text()
             except (ApiException, aiohttp.ClientError, TimeoutError) as error:
-                raise DemoEnvironmentError(f"the API server {self.server} cannot be reached: {error}") from error
+                raise DemoEnvironmentError(
+                    f"the API server {self.server} of context {self._context!r} in {self.kubeconfig} cannot be reached: {error}"
+                ) from error
         if status == NOT_FOUND and method in ("GET", "DELETE"):
             return None
         answer: Json = json.loads(text) if text.startswith("{") else {"message": text}

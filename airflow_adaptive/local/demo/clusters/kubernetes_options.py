@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,13 +12,13 @@ class KubernetesOptions:
     """What the user chooses.
 
     Attributes:
-        kubeconfig: file with the context.
+        kubeconfigs: files of which one contains the context.
         context: context of the cluster, whose user may create namespaces, accounts and roles.
         image: image with Spark.
         conf: Spark properties of the driver.
     """
 
-    kubeconfig: Path
+    kubeconfigs: Sequence[Path]
     context: str
     image: str
     conf: Mapping[str, str] = field(default_factory=dict)

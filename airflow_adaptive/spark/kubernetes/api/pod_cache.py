@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-Json = Mapping[str, Any]
+from airflow_adaptive.spark.kubernetes.driver.names import ROLE
+from airflow_adaptive.spark.kubernetes.job_pods import DRIVER, kept
 
-DRIVER_ROLE: Final = "driver"
-ROLE_LABEL: Final = "spark-role"
+Json = Mapping[str, Any]
 
 MAX_GONE: Final = 2000
 """Drivers that are gone and whose last objects are kept. The loop of a job evaluates the last object within seconds."""
@@ -36,7 +36,7 @@ class KnownPod:
 
 
 class PodCache:
-    """The newest known object of each pod."""
+    """The newest known object of each pod, without the parts that nothing uses (`job_pods.kept`)."""
 
     def __init__(self) -> None:
         """No pod is known."""
@@ -55,7 +55,9 @@ class PodCache:
 
     def replace(self, pods: Iterable[Json]) -> None:
         """Replace all pods with the result of a list."""
-        listed = {_uid(pod): pod for pod in pods}
+        listed = {_uid(pod): kept(pod) for pod in pods}
+        for uid in listed:
+            self._gone.pop(uid, None)
         for uid, pod in self._pods.items():
             if uid not in listed:
                 self._forget(uid, KnownPod(pod, is_gone=True))
@@ -64,19 +66,20 @@ class PodCache:
     def add(self, pod: Json) -> None:
         """Add a pod that this process has created, if the watch has not reported the pod yet."""
         if self.find(_uid(pod)) is None:
-            self._pods[_uid(pod)] = pod
+            self._pods[_uid(pod)] = kept(pod)
 
     def apply(self, event: str, pod: Json) -> None:
         """Apply a watch event: ADDED, MODIFIED or DELETED."""
         uid = _uid(pod)
         if event == "DELETED":
             self._pods.pop(uid, None)
-            self._forget(uid, KnownPod(pod, is_deleted=True, is_gone=True))
+            self._forget(uid, KnownPod(kept(pod), is_deleted=True, is_gone=True))
         else:
-            self._pods[uid] = pod
+            self._gone.pop(uid, None)
+            self._pods[uid] = kept(pod)
 
     def _forget(self, uid: str, last: KnownPod) -> None:
-        if (last.object["metadata"].get("labels") or {}).get(ROLE_LABEL) != DRIVER_ROLE:
+        if last.object["metadata"]["labels"].get(ROLE) != DRIVER:
             return
         self._gone[uid] = last
         while len(self._gone) > MAX_GONE:

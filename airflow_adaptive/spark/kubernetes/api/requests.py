@@ -61,8 +61,8 @@ class KubernetesApi:
         return await self._text("GET", path, query, None)
 
     @asynccontextmanager
-    async def stream(self, path: str, query: Query, timeout_s: float) -> AsyncIterator[aiohttp.StreamReader]:
-        """Open a response without a known end, and give its content.
+    async def stream(self, path: str, query: Query, timeout_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Open a response without a known end, and give its lines.
 
         Args:
             path: path of the collection.
@@ -70,12 +70,12 @@ class KubernetesApi:
             timeout_s: time after which the server must have ended the response. A connection that lasts longer is broken.
 
         Raises:
-            ApiError: also while the caller reads the content.
+            ApiError: also while the caller reads the lines.
         """
         with _translated(f"GET {path}"):
             async with await self._send("GET", path, query, None) as response, asyncio.timeout(timeout_s):
                 await self._check(response)
-                yield response.content
+                yield _lines(response.content)
 
     async def _text(self, method: str, path: str, query: Query, body: Json | None) -> str:
         with _translated(f"{method} {path}"):
@@ -135,12 +135,21 @@ def _translated(request: str) -> Iterator[None]:
         raise NotSentError(f"{request}: {error}") from error
     except TimeoutError as error:
         raise NoAnswerError(f"{request}: the API server did not answer in time") from error
-    except (
-        aiohttp.ClientError,
-        OSError,
-        ValueError,
-    ) as error:  # aiohttp refuses a line without an end with a ValueError.
+    except (aiohttp.ClientError, OSError, ValueError) as error:
         raise NoAnswerError(f"{request}: {type(error).__name__}: {_one_line(str(error))}") from error
+
+
+async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Yield the lines of a response. `aiohttp` itself refuses lines above 128 KiB, and a pod may have 1.5 MiB."""
+    parts: list[bytes] = []
+    async for chunk in content.iter_any():
+        *ends, rest = chunk.split(b"\n")
+        for end in ends:
+            yield b"".join((*parts, end))
+            parts = []
+        parts.append(rest)
+    if any(parts):
+        yield b"".join(parts)
 
 
 async def _check(response: aiohttp.ClientResponse) -> None:

@@ -9,14 +9,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from airflow_adaptive.ports import ClusterUnreachableError, Limit, Worker
+from airflow_adaptive.ports import MIB, ClusterUnreachableError, Limit, Request, Resources, Worker
 from airflow_adaptive.spark.kubernetes.capacity.cluster_reader import ClusterPods
-from airflow_adaptive.spark.kubernetes.capacity.executors import ExecutorPods, executor_pods
-from airflow_adaptive.spark.kubernetes.capacity.quantities import Json
-from airflow_adaptive.spark.kubernetes.capacity.quota import Cap, limits_of
+from airflow_adaptive.spark.kubernetes.capacity.quantities import Json, resources
+from airflow_adaptive.spark.kubernetes.capacity.quota import Cap, limits_of, unused
 from airflow_adaptive.spark.kubernetes.capacity.workers import autoscaled_worker, namespace_worker, node_workers
 
 
@@ -30,7 +29,7 @@ class NamespaceObjects:
 
     Attributes:
         namespace: name of the namespace.
-        own_pods: drivers and executors of adaptive jobs in the namespace.
+        own_pods: pods in the namespace with the label of drivers and executors.
         quotas: ResourceQuotas; empty also if the account may not read them.
         limit_ranges: LimitRanges, likewise.
         cap: static cap of the connection.
@@ -49,17 +48,17 @@ class NamespaceObjects:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """Workers, limits and executors of a namespace.
+    """Workers and limits of a namespace.
 
     Attributes:
         workers: see `ClusterSnapshot.workers`.
         limits: see `ClusterSnapshot.limits`.
-        executors: executors of each application.
+        worker_of: returns the id of the worker that a node belongs to.
     """
 
     workers: Sequence[Worker]
     limits: Sequence[Limit]
-    executors: ExecutorPods
+    worker_of: Callable[[str], str] = str
 
 
 def capacity(known: NamespaceObjects, pods: ClusterPods | None) -> Capacity:
@@ -80,12 +79,47 @@ def capacity(known: NamespaceObjects, pods: ClusterPods | None) -> Capacity:
         workers = node_workers(pods.nodes, pods.usages(known.namespace, known.own_pods))
         if known.has_node_autoscaling:
             workers = (*workers, autoscaled_worker(limits))
-        return Capacity(workers=workers, limits=limits, executors=executor_pods(known.own_pods, lambda node: node))
+        return Capacity(workers=workers, limits=limits)
     if not is_bounded:
         raise UnboundedError(_remedies(known))
     worker = namespace_worker(known.namespace, limits, known.own_pods)
-    executors = executor_pods(known.own_pods, lambda _: known.namespace)
-    return Capacity(workers=[worker], limits=limits, executors=executors)
+    return Capacity(workers=[worker], limits=limits, worker_of=lambda _: known.namespace)
+
+
+def never_fits(known: NamespaceObjects, pods: ClusterPods | None, role: str, request: Request) -> str:
+    """Return why not even an empty cluster has room for a pod, and the remedy; "" if it has, or if this is unknown.
+
+    A limit of the number of pods, and a limit of 0, do not count: they pause a namespace.
+
+    Args:
+        known: what the client knows about the namespace.
+        pods: see `capacity`.
+        role: "driver" or "executor".
+        request: request of the pod.
+    """
+    size = f"the {role} requests {_text(request)}, including its memory overhead"
+    remedy = f"reduce `{role}_memory` or `{role}_cores`"
+    sizes = (
+        [] if pods is None else [resources((node.get("status") or {}).get("allocatable") or {}) for node in pods.nodes]
+    )
+    if sizes and not known.has_node_autoscaling and not any(request.count_in(size) for size in sizes):
+        largest = max(sizes, key=lambda each: each.memory_bytes)
+        advice = "add larger nodes, or set node-autoscaling in the extra of the connection if the cluster adds them"
+        return f"{size}, and no node is large enough: the largest one offers {_text(largest)}: {remedy}, or {advice}"
+    for limit in limits_of(map(unused, known.quotas), known.limit_ranges, known.cap, ()):
+        charge = limit.charge(request) or Resources()
+        bounds = ((limit.cpu_millicores, charge.cpu_millicores), (limit.memory_bytes, charge.memory_bytes))
+        if any(0 < (bound or 0) < taken for bound, taken in bounds):
+            name = f"quota `{limit.name}`" if limit.name else "the cap of the connection"
+            bound = _text(Resources(limit.cpu_millicores or 0, limit.memory_bytes or 0))
+            return f"{size}, more than {name} allows at all ({bound}): {remedy}, or raise the limit"
+    return ""
+
+
+def _text(amount: Resources) -> str:
+    cpu, memory = amount.cpu_millicores, amount.memory_bytes
+    parts = [f"{cpu / 1000:g} CPU"] * bool(cpu) + [f"{memory // MIB:,} MiB"] * bool(memory)
+    return " and ".join(parts)
 
 
 def _unbounded(known: NamespaceObjects) -> str:

@@ -79,13 +79,21 @@ def limits_of(
     return (*of_quotas, *forbidding_limits(limit_ranges), *of_cap)
 
 
+def unused(quota: Json) -> Json:
+    """Return a quota as if no pod used it."""
+    hard = quota["spec"].get("hard") or {}
+    return {**quota, "status": {"hard": hard, "used": dict.fromkeys(hard, "0")}}
+
+
 def is_bounding(limit: Limit) -> bool:
     """Return whether a limit bounds anything."""
     return (limit.cpu_millicores, limit.memory_bytes, limit.count) != (None, None, None)
 
 
 def _of_cap(cap: Cap, own_pods: Iterable[Json]) -> Limit:
-    used = sum((pod_request(pod) for pod in own_pods if not is_terminal(pod)), Resources())
+    """Return the cap. As in a quota, a pod that is being deleted does not count: on a lost node, it stays until the node returns."""
+    held = (pod for pod in own_pods if not is_terminal(pod) and not pod["metadata"].get("deletionTimestamp"))
+    used = sum(map(pod_request, held), Resources())
     return Limit(
         kind=LimitKind.CAP,
         cpu_millicores=_left(cap.cpu_millicores, used.cpu_millicores),

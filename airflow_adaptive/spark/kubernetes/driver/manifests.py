@@ -32,6 +32,7 @@ from airflow_adaptive.spark.kubernetes.driver.properties import (
     launch_properties,
     spark_properties,
     to_file,
+    variables_of_template,
 )
 from airflow_adaptive.spark.kubernetes.executor_requests import to_annotation
 from airflow_adaptive.spark.secrets import secret_properties
@@ -85,14 +86,18 @@ def driver_manifests(
     Raises:
         SubmissionRefusedError: the driver has no size, or a property or a pod template is not valid.
     """
-    properties = spark_properties(submission, address)
+    given = spark_properties(submission, address)
+    of_template = variables_of_template(given)
+    properties = {name: value for name, value in given.items() if name not in of_template}
     variables = _secret_variables(submission, address, properties)
     names = address.secret_names
     read_at_launch = launch_properties(properties, names)
     files = {PROPERTIES_FILE: to_file(read_at_launch)}
     has_secrets = any(name in names or is_secret(name, value) for name, value in read_at_launch.items())
     secret = {**variables, **(files if has_secrets else {})}
-    template = executor_template(submission.executor_template, properties)
+    template = executor_template(
+        submission.executor_template, properties, {variable: given[name] for name, variable in of_template.items()}
+    )
     pod = driver_pod(submission, properties, _request(submission, properties), [*secret], code.paths)
     pod["metadata"]["annotations"][EXECUTOR_REQUEST] = _executor_request(submission, properties, template)
     return DriverManifests(

@@ -13,6 +13,7 @@ from airflow_adaptive.ports import SUBMISSION_ID_VARIABLE, DriverSubmission, Res
 from airflow_adaptive.spark.kubernetes.driver.names import APPLICATION, ROLE, DriverIdentity
 from airflow_adaptive.spark.kubernetes.driver.pod_template import (
     RESTART_POLICY,
+    literal,
     merged_env,
     read_template,
     spark_container,
@@ -116,7 +117,7 @@ def _arguments(submission: DriverSubmission) -> list[str]:
         f"spark.driver.host=$({ADDRESS_VARIABLE})",
         "--class",
         "org.apache.spark.deploy.PythonRunner",
-        *(_literal(text) for text in (submission.script, *submission.args)),
+        *(literal(text) for text in (submission.script, *submission.args)),
     ]
 
 
@@ -125,8 +126,8 @@ def _env(
 ) -> list[Json]:
     fields = {"POD_NAME": "metadata.name", "POD_UID": "metadata.uid", ADDRESS_VARIABLE: "status.podIP"}
     return [
-        *({"name": name, "value": _literal(value)} for name, value in submission.env.items()),
-        {"name": "SPARK_LOCAL_DIRS", "value": ",".join(local)},
+        *({"name": name, "value": literal(value)} for name, value in submission.env.items()),
+        {"name": "SPARK_LOCAL_DIRS", "value": literal(",".join(local))},
         *({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()),
         {"name": SUBMISSION_ID_VARIABLE, "value": "$(POD_NAME)@$(POD_UID)"},
         *(
@@ -134,11 +135,6 @@ def _env(
             for name in secret_names
         ),
     ]  # fmt: skip
-
-
-def _literal(text: str) -> str:
-    """Return text that Kubernetes does not expand."""
-    return text.replace("$(", "$$(")
 
 
 def _image(properties: Mapping[str, str], own: Json) -> dict[str, str]:

@@ -27,6 +27,8 @@ POD_PATTERN: Final = "{{POD_NAME}}"
 
 EXECUTOR_CONTAINER: Final = "spark-kubernetes-executor"
 
+NO_VARIABLES: Final[Mapping[str, str]] = {}
+
 
 def read_template(role: str, text: str | None) -> dict[str, Any]:
     """Return the pod template of a driver or an executor, empty without one.
@@ -82,8 +84,23 @@ def merged_env(given: Iterable[Json], own: Iterable[Json]) -> list[Json]:
     return [*(each for each in given if each.get("name") not in named), *named.values()]
 
 
-def executor_template(text: str | None, conf: Mapping[str, str]) -> dict[str, Any]:
+def literal(text: str) -> str:
+    """Return an argument, or the value of an environment variable, that arrives in the container as the text.
+
+    The kubelet replaces `$(NAME)`, and `$$` by `$` (`third_party/forked/golang/expansion` of Kubernetes).
+    """
+    return text.replace("$", "$$")
+
+
+def executor_template(
+    text: str | None, conf: Mapping[str, str], variables: Mapping[str, str] = NO_VARIABLES
+) -> dict[str, Any]:
     """Return the pod template that Spark reads for executors. Each executor reports its pod, and the node on which it runs.
+
+    Args:
+        text: template of the user, in JSON; None without one.
+        conf: Spark properties of the driver.
+        variables: environment variables of the executors, in addition to those that Spark sets.
 
     Raises:
         SubmissionRefusedError: see `read_template` and `spark_container`.
@@ -92,7 +109,9 @@ def executor_template(text: str | None, conf: Mapping[str, str]) -> dict[str, An
     container, others = spark_container("executor", template, conf)
     fields = {NODE_ATTRIBUTE: "spec.nodeName", POD_ATTRIBUTE: "metadata.name"}
     attributes = [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()]
-    own = {"name": EXECUTOR_CONTAINER, **container, "env": merged_env(container.get("env") or (), attributes)}
+    literals = [{"name": name, "value": literal(value)} for name, value in variables.items()]
+    env = merged_env(container.get("env") or (), [*literals, *attributes])
+    own = {"name": EXECUTOR_CONTAINER, **container, "env": env}
     return {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from airflow_adaptive.ports import DriverSubmission
+from airflow_adaptive.spark.connection_fields import EXECUTOR_ENVIRONMENT, EXECUTOR_OPTIONS
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
 from airflow_adaptive.spark.kubernetes.driver.names import DriverIdentity
-from airflow_adaptive.spark.kubernetes.driver.pod_template import POD_PATTERN
+from airflow_adaptive.spark.kubernetes.driver.pod_template import POD_PATTERN, literal
 from airflow_adaptive.spark.properties import common_properties
 from airflow_adaptive.spark.secrets import REDACTION, redaction_pattern, secret_properties
 
@@ -38,6 +39,9 @@ DEFAULTS: Final = {
 EXECUTOR_LOG_URL: Final = "spark.ui.custom.executor.log.url"
 """Address of the log of an executor, on the page of executors in the UI of the driver."""
 
+AS_VARIABLES: Final = (*EXECUTOR_OPTIONS, "spark.executor.extraClassPath", "spark.executor.extraLibraryPath")
+"""Properties that Spark passes to executors in environment variables of their pods, and uses nowhere else (`BasicExecutorFeatureStep`)."""
+
 PENDING_TIMEOUT: Final = "5s"
 
 ON_DEMAND: Final = "OnDemand"
@@ -58,7 +62,10 @@ def spark_properties(submission: DriverSubmission, address: KubernetesAddress) -
     """
     identity = DriverIdentity(submission.name, submission.epoch, submission.nonce)
     executor_labels = {f"spark.kubernetes.executor.label.{name}": value for name, value in identity.labels.items()}
-    given = {**address.conf, **submission.conf}
+    given = {
+        name: literal(value) if name in AS_VARIABLES else value
+        for name, value in {**address.conf, **submission.conf}.items()
+    }
     return {
         **DEFAULTS,
         REDACTION: redaction_pattern(address.secret_names),
@@ -70,6 +77,18 @@ def spark_properties(submission: DriverSubmission, address: KubernetesAddress) -
         "spark.app.name": submission.conf.get("spark.app.name", submission.name),
         **executor_labels,
         **({"spark.submit.pyFiles": ",".join(submission.py_files)} if submission.py_files else {}),
+    }
+
+
+def variables_of_template(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment variables of executors that belong into their pod template instead of Spark's properties: property -> variable.
+
+    Spark copies `spark.executorEnv.*` to the pods, where Kubernetes would expand the values, and to Python workers as they are.
+    """
+    return {
+        name: name.removeprefix(EXECUTOR_ENVIRONMENT)
+        for name, value in properties.items()
+        if "$" in value and _VARIABLE.fullmatch(name)
     }
 
 
@@ -110,6 +129,9 @@ def launch_properties(properties: Mapping[str, str], names: frozenset[str] = fro
     secrets = secret_properties(properties, names)
     return {name: value for name, value in properties.items() if name not in secrets or name.startswith(HADOOP_PREFIX)}
 
+
+_VARIABLE: Final = re.compile(re.escape(EXECUTOR_ENVIRONMENT) + "[-._a-zA-Z][-._a-zA-Z0-9]*")
+"""Spark ignores variables with other names."""
 
 _IN_NAMES: Final = re.compile(r"[\\:=#! \t\n\r\f]")
 _IN_VALUES: Final = re.compile(r"[\\\n\r\f]|^[ \t]")

@@ -30,6 +30,7 @@ pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(300)]
 IMAGE = "spark.kubernetes.container.image"
 CLAIM = "spark.kubernetes.driver.volumes.persistentVolumeClaim.data"
 EXECUTOR_IMAGE = "spark.kubernetes.executor.container.image"
+EXECUTOR_SECRET = "spark.kubernetes.executor.secrets.no-such-secret"
 WITHOUT_SECRET = {
     "spec": {
         "volumes": [{"name": "keys", "secret": {"secretName": "no-such-secret"}}],
@@ -52,8 +53,13 @@ POLICIES = "/apis/admissionregistration.k8s.io/v1"
         ),
         ({}, WITHOUT_SECRET, ['FailedMount: MountVolume.SetUp failed for volume "keys"', "create what is missing"]),
         ({EXECUTOR_IMAGE: "{registry}/team/spark:1"}, None, ["-exec-1 cannot start: the image 'localhost:"]),
+        (
+            {EXECUTOR_SECRET: "/keys"},
+            None,
+            ["-exec-1 cannot start: FailedMount: ", '"no-such-secret" not found'],
+        ),
     ],
-    ids=["image", "name of the image", "claim", "volume", "image of executors"],
+    ids=["image", "name of the image", "claim", "volume", "image of executors", "volume of executors"],
 )
 async def test_a_driver_that_cannot_start_fails_the_task_with_its_cause(
     kubernetes_cluster: KubernetesCluster,
@@ -68,6 +74,16 @@ async def test_a_driver_that_cannot_start_fails_the_task_with_its_cause(
         conf = {name: value.format(registry=registry) for name, value in conf.items()}
         message = await failure_of(kubernetes_cluster.control_plane, team.name, tmp_path / "job", conf, parameters)
     assert [cause for cause in causes if cause not in message] == [], message
+
+
+async def test_an_account_of_the_driver_without_permissions_fails_the_task(
+    kubernetes_cluster: KubernetesCluster, team: Namespace, tmp_path: Path
+) -> None:
+    """Only the log of the driver contains the answer of the API server."""
+    conf = {"spark.kubernetes.authenticate.driver.serviceAccountName": "default"}
+    message = await failure_of(kubernetes_cluster.control_plane, team.name, tmp_path / "job", conf)
+    assert f'User "system:serviceaccount:{team.name}:default" cannot ' in message
+    assert "bind the Role of docs/kubernetes/driver-account.yaml" in message
 
 
 async def test_a_missing_namespace_fails_the_task(kubernetes_cluster: KubernetesCluster, tmp_path: Path) -> None:

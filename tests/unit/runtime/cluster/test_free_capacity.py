@@ -129,7 +129,8 @@ def test_the_workers_are_the_reason_before_any_limit():
 
 
 def test_shortage_of_workers_has_no_name():
-    assert FreeCapacity([], [quota(2)]).shortage(EXECUTOR, DRIVER) == Shortage(LimitKind.WORKERS, name="")
+    assert FreeCapacity([], [quota(2)]).shortage(EXECUTOR, DRIVER) == Shortage(LimitKind.WORKERS, is_of_driver=True)
+    assert FreeCapacity([], [quota(2)]).shortage(EXECUTOR) == Shortage(LimitKind.WORKERS)
 
 
 def test_a_limit_is_the_reason_after_the_executors_that_it_allows():

@@ -88,7 +88,8 @@ def test_the_shortage_names_what_a_limit_allows_more():
     assert shortage(limit(memory=1900 * MIB), request=large) == "quota `team-a` allows 1,900 MiB more"
     assert shortage(limit(cpu=1250, memory=8192 * MIB), request=large) == "quota `team-a` allows 1.25 cores more"
     assert shortage(limit(cpu=500, memory=0), request=large) == "quota `team-a` allows 0.5 cores and 0 MiB more"
-    assert shortage(limit(count=0)) == "quota `team-a` allows 0 drivers or executors more"
+    assert shortage(limit(count=0)) == "quota `team-a` allows no driver or executor more"
+    assert shortage(limit(cpu=1000), request=large) == "quota `team-a` allows 1 core more"
     assert shortage(limit(cpu=-500)) == "quota `team-a` allows 0 cores more"
 
 

@@ -12,9 +12,11 @@ import pytest
 
 from airflow_adaptive.ports import ClusterUnreachableError, SubmissionState, SubmissionStatus
 from airflow_adaptive.runtime.observation.driver_start import DRIVER_NOT_STARTED, MAX_GRACE, DriverStart
+from airflow_adaptive.scheduler.events import DriverEnded
+from airflow_adaptive.scheduler.policies.failure_handling import DRIVER_REFUSED, Failure
 from airflow_adaptive.scheduler.state import Outcome
 from airflow_adaptive.testing.fakes.cluster import FakeCluster
-from airflow_adaptive.testing.fakes.manual_clock import ManualClock
+from airflow_adaptive.testing.fakes.manual_clock import START, ManualClock
 from airflow_adaptive.testing.simulation.one_job import MEMORY_MB, Simulation
 from tests.support.runtime.loop_simulation import QUICK
 
@@ -200,3 +202,16 @@ def test_reason_is_published_while_the_driver_waits(simulation: Simulation, monk
     monkeypatch.setattr(simulation.cluster, "kill", fail_for_a_minute)
     simulation.run_to_end()
     assert f"the driver waits: {NO_IMAGE}" in [each.reason for each in published[-1].history.decisions]
+
+
+@pytest.mark.parametrize("is_refused", [True, False])
+def test_end_of_a_driver_whose_requests_were_refused_has_the_cause(is_refused: bool) -> None:
+    start = DriverStart(FakeCluster(), ManualClock(), LEASE)
+    ended = SubmissionStatus(state=SubmissionState.FAILED, message="no rights: bind", can_start=not is_refused)
+    assert asyncio.run(start.observe("driver-1", ended)) is None
+    event = DriverEnded(at=START, epoch=1, failure=Failure(error_class="DRIVER_LOST", message="exit code 1"))
+    explained = start.explain(event, "driver-1")
+    assert isinstance(explained, DriverEnded)
+    expected = Failure(error_class=DRIVER_REFUSED, message="no rights: bind", causes=("DRIVER_LOST",))
+    assert explained.failure == (expected if is_refused else event.failure)
+    assert start.explain(event, "driver-2") == event

@@ -24,17 +24,23 @@ def simulation() -> Simulation:
     return simulation
 
 
+SMALLER = "or declare lower bounds or smaller executors"
+
 CAP = Limit(kind=LimitKind.CAP, cpu_millicores=1500)
 
 
 @pytest.mark.parametrize(
     ("limit", "text"),
     [
-        (quota(executors=0, spare_mib=100), "quota `team-a` allows 100 MiB more: raise the quota"),
-        (CAP, "the cap of the connection allows 0.5 cores more: raise the cap"),
-        (quota(executors=40), "no worker has room for another executor: add workers"),
+        (quota(executors=0, spare_mib=100), f"quota `team-a` allows 100 MiB more: raise the quota, {SMALLER}"),
+        (CAP, f"the cap of the connection allows 0.5 cores more: raise the cap, {SMALLER}"),
+        (quota(executors=40), f"no worker has room for another executor: add workers, {SMALLER}"),
+        (
+            quota(executors=-1, spare_mib=100),
+            "quota `team-a` allows 100 MiB more, which is too little for the driver: raise the quota, or declare a smaller driver",
+        ),
     ],
-    ids=["quota", "cap", "workers"],
+    ids=["quota", "cap", "workers", "driver"],
 )
 def test_failure_of_a_job_whose_resources_never_come_names_the_limit(limit: Limit, text: str) -> None:
     simulation = Simulation(parallelism=(20, 20), **QUICK)
@@ -43,9 +49,10 @@ def test_failure_of_a_job_whose_resources_never_come_names_the_limit(limit: Limi
     end = simulation.run_to_end()
     assert end.cause is not None
     need = "need at least 20 (vertex 'job' at least 20)"
-    assert end.cause.message.endswith(f"{need}: {text}, or declare lower bounds or smaller executors")
+    assert end.cause.message.endswith(f"{need}: {text}")
     history = simulation.store.views[-1].history
     assert history.decisions[-1].reason == history.transitions[-1].reason == end.cause.message
+    assert simulation.store.views[-1].failures[-1].failure == end.cause
 
 
 def reasons(simulation: Simulation) -> list[str]:

@@ -16,6 +16,7 @@ from airflow_adaptive.runtime.observation.driver_start import DRIVER_NOT_STARTED
 from airflow_adaptive.scheduler.policies import failure_handling
 from airflow_adaptive.scheduler.policies.failure_handling import (
     BUILD_FUNCTION_ERROR,
+    DRIVER_REFUSED,
     NON_RECOVERABLE,
     RECOVERABLE,
     Failure,
@@ -156,6 +157,8 @@ def test_code_error_of_the_build_function_is_not_recoverable_before_the_first_pl
 def test_driver_that_the_cluster_refuses_is_not_recoverable_before_the_first_one_that_it_accepts():
     assert not is_recoverable(failure(command_executor.SUBMISSION_REFUSED), was_accepted=False)
     assert is_recoverable(failure(command_executor.SUBMISSION_REFUSED), has_run=False)
+    assert not is_recoverable(failure(DRIVER_REFUSED), has_run=False)
+    assert is_recoverable(failure(DRIVER_REFUSED), has_run=True)
     assert is_recoverable(failure(command_executor.NOT_SUBMITTED), was_accepted=False, has_run=False)
 
 

@@ -22,7 +22,7 @@ from airflow_adaptive.ports import (
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
 from airflow_adaptive.spark.kubernetes.client import KubernetesCluster
-from airflow_adaptive.spark.kubernetes.driver.names import MANAGED_BY, MANAGER, DriverIdentity, job_name
+from airflow_adaptive.spark.kubernetes.driver.names import DriverIdentity, job_name
 from tests.support.kubernetes.client.connected import client_of, submission
 from tests.support.kubernetes.client.fake_api import FakeApi, failure
 
@@ -372,45 +372,6 @@ async def test_a_driver_that_has_not_started_has_no_log(server: FakeApi) -> None
         submitted = await client.submit(submission())
         refuse(server, f"GET {ROOT}/pods/{POD}/log", failure(400, "container is waiting to start", "BadRequest"))
         assert await client.driver_log(submitted) == DriverLog()
-
-
-@pytest.mark.parametrize(
-    ("status", "event", "wait"),
-    [
-        (
-            {
-                "conditions": [
-                    {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes"}
-                ]
-            },
-            None,
-            "executor pod e-1 waits: Unschedulable: 0/2 nodes",
-        ),
-        (
-            {},
-            'configmap "spark-exec" not found',
-            'executor pod e-1 waits: FailedMount: configmap "spark-exec" not found',
-        ),
-        ({}, None, ""),
-        ({"phase": "Running"}, 'configmap "spark-exec" not found', ""),
-    ],
-    ids=["unschedulable", "missing volume", "starting", "running"],
-)
-async def test_the_log_of_a_driver_contains_why_its_executors_wait(
-    server: FakeApi, status: dict[str, Any], event: str | None, wait: str
-) -> None:
-    labels = {"spark-app-selector": POD, "spark-role": "executor", "spark-exec-id": "1", MANAGED_BY: MANAGER}
-    async with client_of(server) as client:
-        submitted = await client.submit(submission())
-        metadata = {"name": "e-1", "namespace": "team-a", "uid": "u-e1", "labels": labels}
-        node = {} if "conditions" in status else {"nodeName": "node-1"}
-        server.put(f"{ROOT}/pods", {"metadata": metadata, "spec": node, "status": {"phase": "Pending", **status}})
-        if event is not None:
-            warning = {"involvedObject": {"uid": "u-e1"}, "reason": "FailedMount", "message": event}
-            server.put(f"{ROOT}/events", {"metadata": {"name": "w-1"}, **warning})
-        refuse(server, f"GET {ROOT}/pods/{POD}/log", web.Response(text=""))
-        waits = (await client.driver_log(submitted)).waits
-    assert waits.partition(": create")[0] == wait
 
 
 async def test_the_log_of_a_driver_on_a_lost_node_is_not_requested(server: FakeApi) -> None:

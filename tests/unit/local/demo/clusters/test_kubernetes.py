@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,8 @@ class FakeApi:
 
     server = "https://127.0.0.1:6443"
 
-    def __init__(self, kubeconfig: Path, context: str) -> None:
+    def __init__(self, kubeconfigs: Sequence[Path], context: str) -> None:
+        self.kubeconfig = kubeconfigs[0]
         self.objects: dict[str, Mapping[str, Any]] = {}
         self.pods: list[dict[str, Any]] = []
         self.deleted: list[str] = []
@@ -51,7 +52,9 @@ class FakeApi:
 @pytest.fixture
 def demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> KubernetesDemo:
     monkeypatch.setattr(kubernetes, "KubernetesApi", FakeApi)
-    options = KubernetesOptions(kubeconfig=Path("/kubeconfig"), context="kind", image="spark:4", conf={"spark.a": "b"})
+    options = KubernetesOptions(
+        kubeconfigs=[Path("/kubeconfig")], context="kind", image="spark:4", conf={"spark.a": "b"}
+    )
     return KubernetesDemo(options, tmp_path)
 
 

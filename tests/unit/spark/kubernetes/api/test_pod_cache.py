@@ -4,19 +4,31 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from airflow_adaptive.spark.kubernetes.api import pod_cache
-from airflow_adaptive.spark.kubernetes.api.pod_cache import KnownPod, PodCache
+from airflow_adaptive.spark.kubernetes.api.pod_cache import PodCache
 
 
-def pod(uid: str, role: str = "driver", **content: Any) -> dict[str, Any]:
-    return {"metadata": {"uid": uid, "labels": {"spark-role": role}}, **content}
+def pod(uid: str, role: str = "driver", phase: str = "Pending") -> dict[str, Any]:
+    return {
+        "metadata": {"uid": uid, "name": uid, "labels": {"spark-role": role}},
+        "spec": {},
+        "status": {"phase": phase},
+    }
+
+
+def known(cache: PodCache, uid: str) -> tuple[str, bool, bool] | None:
+    """Return the phase of a pod, and whether the object is its last one and the pod is gone."""
+    found = cache.find(uid)
+    return None if found is None else (found.object["status"]["phase"], found.is_deleted, found.is_gone)
 
 
 def test_the_last_object_of_a_deleted_driver_stays_known():
     cache = PodCache()
     cache.apply("ADDED", pod("1"))
-    cache.apply("DELETED", pod("1", status="terminated"))
-    assert cache.find("1") == KnownPod(pod("1", status="terminated"), is_deleted=True, is_gone=True)
+    cache.apply("DELETED", pod("1", phase="Failed"))
+    assert known(cache, "1") == ("Failed", True, True)
     assert cache.pods == []
 
 
@@ -24,23 +36,39 @@ def test_a_driver_that_a_list_misses_has_no_last_object():
     cache = PodCache()
     cache.apply("ADDED", pod("1"))
     cache.replace([pod("2")])
-    assert cache.find("1") == KnownPod(pod("1"), is_deleted=False, is_gone=True)
-    assert cache.find("2") == KnownPod(pod("2"))
+    assert known(cache, "1") == ("Pending", False, True)
+    assert known(cache, "2") == ("Pending", False, False)
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+def test_a_driver_that_a_list_missed_and_that_is_added_again_is_alive(is_listed):
+    """The list of a server that lags behind can be older than the pod."""
+    cache = PodCache()
+    cache.add(pod("1"))
+    cache.replace([])
+    if is_listed:
+        cache.replace([pod("1", phase="Running")])
+    else:
+        cache.apply("ADDED", pod("1", phase="Running"))
+    assert known(cache, "1") == ("Running", False, False)
+    cache.replace([])
+    assert known(cache, "1") == ("Running", False, True)
 
 
 def test_a_created_pod_is_known_before_the_watch_reports_it():
     cache = PodCache()
     cache.add(pod("1"))
-    assert cache.find("1") == KnownPod(pod("1"))
+    assert known(cache, "1") == ("Pending", False, False)
 
 
 def test_a_created_pod_does_not_replace_what_the_watch_reported():
     cache = PodCache()
-    cache.apply("MODIFIED", pod("1", status="running"))
+    cache.apply("MODIFIED", pod("1", phase="Running"))
     cache.apply("DELETED", pod("2"))
     cache.add(pod("1"))
     cache.add(pod("2"))
-    assert cache.pods == [pod("1", status="running")]
+    assert [each["status"]["phase"] for each in cache.pods] == ["Running"]
+    assert known(cache, "2") == ("Pending", True, True)
 
 
 def test_executors_that_are_gone_are_forgotten():

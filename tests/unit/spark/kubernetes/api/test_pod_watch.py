@@ -231,3 +231,15 @@ async def test_no_task_remains_after_the_end(server: FakeApi) -> None:
         await watch.pods()
         assert any(task.get_name() == f"watch {PODS}" for task in asyncio.all_tasks())
     await until(lambda: not any(task.get_name() == f"watch {PODS}" for task in asyncio.all_tasks() - before))
+
+
+@pytest.mark.parametrize("size", [130_000, 1_500_000])
+async def test_an_event_of_a_large_pod_does_not_stop_the_watch(server: FakeApi, size: int) -> None:
+    large, next_one = event("ADDED", "large", 2), event("ADDED", "next", 3)
+    large["object"]["metadata"]["annotations"] = {"note": "x" * size}
+    async with watching(server) as watch:
+        await watch.start()
+        server.events.put_nowait(large)
+        server.events.put_nowait(next_one)
+        await until(lambda: len(watch.cache.pods) == 2)
+    assert len(server.watches) == 1

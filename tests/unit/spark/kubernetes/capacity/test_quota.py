@@ -9,7 +9,7 @@ import pytest
 from airflow_adaptive.ports import Limit, LimitKind, Request, Resources
 from airflow_adaptive.spark.kubernetes.capacity.planned_pod import planned_executor
 from airflow_adaptive.spark.kubernetes.capacity.quantities import MUCH
-from airflow_adaptive.spark.kubernetes.capacity.quota import Cap, limits_of
+from airflow_adaptive.spark.kubernetes.capacity.quota import Cap, limits_of, unused
 
 GIB = 1 << 30
 EXECUTOR = planned_executor({"spark.executor.memoryOverhead": "512m"}, 1, 512)
@@ -31,7 +31,7 @@ def left(limit: Limit) -> tuple[int | None, int | None, int | None]:
 
 def own_pod(phase: str = "Running") -> dict[str, Any]:
     container = {"name": "main", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
-    return {"spec": {"containers": [container]}, "status": {"phase": phase}}
+    return {"metadata": {}, "spec": {"containers": [container]}, "status": {"phase": phase}}
 
 
 def test_without_quotas_and_cap_there_is_no_limit():
@@ -114,3 +114,19 @@ def test_quotas_come_before_limit_ranges_and_the_cap():
     ranges = [{"metadata": {"name": "r"}, "spec": {"limits": [{"type": "Container", "max": {"memory": "1Gi"}}]}}]
     limits = limits_of([quota({"pods": "1"})], ranges, Cap(1, 1), [])
     assert [limit.name for limit in limits] == ["team-a", "r (at most 1Gi memory per container)", ""]
+
+
+def test_a_pod_that_is_being_deleted_does_not_count_for_the_cap():
+    """On a lost node, it stays until the node returns, and its successor needs the room."""
+    deleted = {**own_pod(), "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    [cap] = limits_of([], [], Cap(cpu_millicores=3000), [own_pod(), deleted])
+    assert cap.cpu_millicores == 2000
+
+
+def test_an_unused_quota_leaves_everything():
+    assert left(only(unused(quota({"pods": "3", "requests.cpu": "4"}, {"pods": "3", "requests.cpu": "4"})))) == (
+        4000,
+        None,
+        3,
+    )
+    assert only(unused({**quota({"pods": "3"}), "status": {}})).count == 3

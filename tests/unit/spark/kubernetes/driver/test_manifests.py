@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -70,8 +71,46 @@ def test_the_driver_knows_its_submission_id():
     assert variables["SPARK_DRIVER_BIND_ADDRESS"] == {"fieldRef": {"fieldPath": "status.podIP"}}
 
 
-def test_kubernetes_does_not_expand_variables_of_the_job():
-    assert env(manifests(env={"A": "$(POD_NAME)"}))["A"] == "$$(POD_NAME)"
+TEXTS = ("pa$$word", "$$(POD_NAME)", "$(POD_NAME)", "$(A)$(A) $(B)", "$", "$$$", "x$(", "${ENV}", "^x$$", "a b", "")
+
+
+def expanded(text: str) -> str:
+    """Return what a container gets for a text, if every variable has the value `!` (`expand.go` of Kubernetes)."""
+    return re.sub(r"\$(\$|\([^)]*\))", lambda found: "$" if found[1] == "$" else "!", text)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_arguments_and_variables_reach_the_driver_byte_for_byte(text):
+    created = manifests(args=[text], env={"A": text})
+    assert expanded(container(created)["args"][-1]) == text
+    assert expanded(env(created)["A"]) == text
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_variables_and_options_reach_the_executors_byte_for_byte(text):
+    conf = {"spark.executorEnv.A": text, "spark.executor.extraJavaOptions": f"-Da={text}"}
+    created = manifests(conf, executor_template=json.dumps({"spec": {"containers": [{"env": [{"name": "A"}]}]}}))
+    [executor] = json.loads(created.config["executor-pod.json"])["spec"]["containers"]
+    in_template = {each["name"]: each.get("value") for each in executor["env"]}
+    properties = created.config["spark.properties"]
+    if "$" in text:  # Spark would pass the property to Python as it is, and to Kubernetes.
+        assert expanded(in_template["A"]) == text
+        assert "spark.executorEnv" not in properties
+    else:
+        assert f"spark.executorEnv.A={text}\n" in properties
+    [options] = [line for line in properties.splitlines() if line.startswith("spark.executor.extraJavaOptions=")]
+    assert expanded(options) == f"spark.executor.extraJavaOptions=-Da={text}"
+
+
+def test_spark_ignores_variables_of_executors_with_invalid_names():
+    created = manifests({"spark.executorEnv.1": "$(A)"})
+    assert "spark.executorEnv.1=$(A)\n" in created.config["spark.properties"]
+
+
+def test_the_folders_of_the_driver_are_not_expanded():
+    volume = "spark.kubernetes.driver.volumes.emptyDir.spark-local-dir-1.mount"
+    created = manifests({f"{volume}.path": "/a$(b)", f"{volume}.readOnly": "false"})
+    assert env(created)["SPARK_LOCAL_DIRS"] == "/a$$(b)"
 
 
 def test_the_pod_is_never_restarted_and_identifies_the_driver():
