@@ -44,7 +44,8 @@ def executor_pod(
 
 
 def _pod(name: str, uid: str, container: str, state: dict[str, Any], node: str | None) -> dict[str, Any]:
-    phase = "Running" if state is RUNNING else "Failed" if "terminated" in state else "Pending"
+    started = {"running": "Running", "terminated": "Failed"}
+    phase = next((started[name] for name in state if name in started), "Pending") if node else "Pending"
     return {
         "metadata": {"name": name, "uid": uid},
         "spec": {"containers": [{"name": container}], **({"nodeName": node} if node else {})},
