@@ -63,6 +63,7 @@ class SchedulerOptions(TypedDict, total=False):
     failure_history_size: int
     non_recoverable_failures: Sequence[str] | str | None
     recoverable_failures: Sequence[str] | str | None
+    max_failures_before_first_batch: int
     restart_strategy: str | Mapping[str, Any]
     lag_alert_threshold: Duration | None
     source_alignment: str

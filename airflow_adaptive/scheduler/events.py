@@ -197,7 +197,13 @@ class PlanRejected(DriverEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchCommitted(DriverEvent):
-    """The driver of this epoch committed a micro-batch (Flink: checkpoint completed)."""
+    """The driver of this epoch committed a micro-batch (Flink: checkpoint completed), or all its queries are between two batches.
+
+    Attributes:
+        is_idle: whether no batch was committed, because the triggers of the queries have found no data.
+    """
+
+    is_idle: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

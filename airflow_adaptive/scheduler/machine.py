@@ -30,10 +30,12 @@ from typing import Any, Protocol
 from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.errors import SchedulerUsageError
 from airflow_adaptive.scheduler.events import (
+    BatchCommitted,
     DriverEnded,
     DriverEvent,
     DriverSubmitted,
     Event,
+    JobCompleted,
     JobRedeployed,
     PlanActivated,
     RequirementsChanged,
@@ -209,6 +211,10 @@ def _with_facts(state: SchedulerState, event: Event) -> SchedulerState:
             return _with_activated_plan(state, event)
         case JobRedeployed(deployment=deployment):
             return replace(state, deployment=deployment)
+        case BatchCommitted(is_idle=is_idle):
+            return replace(state, proved=state.proved.progressed(has_committed=not is_idle))
+        case JobCompleted():
+            return replace(state, proved=state.proved.progressed(has_committed=False))
         case _:
             return state
 

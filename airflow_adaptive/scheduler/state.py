@@ -15,6 +15,7 @@ from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.events import SlotOffer, TimerName
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.policies.failure_handling import Failure, FailureRecord
+from airflow_adaptive.scheduler.policies.first_batch import DeploymentRecord
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.policies.restart_backoff import RestartRecord
 from airflow_adaptive.scheduler.policies.transition_manager import TransitionManager
@@ -365,6 +366,7 @@ class SchedulerState:
         num_restarts: number of restarts, including rescales (Flink's metric `numRestarts`).
         num_rescales: number of restarts without a failure.
         trigger_interval: longest trigger interval of the queries as the driver reports it, None while unknown.
+        proved: what the deployment of the newest driver has proved, and its equal failures.
         failures: newest `failure_history_size` failures, oldest first.
         timeline: rescale that is in progress, and the reported reasons of decisions.
     """
@@ -385,6 +387,7 @@ class SchedulerState:
     num_rescales: int = 0
     pending_requirements: PendingRequirements | None = None
     trigger_interval: timedelta | None = None
+    proved: DeploymentRecord = field(default_factory=DeploymentRecord)
     failures: tuple[FailureRecord, ...] = ()
     timeline: Timeline = field(default_factory=Timeline)
 

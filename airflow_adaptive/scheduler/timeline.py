@@ -86,6 +86,8 @@ class ReasonCode(StrEnum):
     """The driver has not reported for `driver_heartbeat_timeout`, or its lease has run out."""
     NOT_RECOVERABLE = "NOT_RECOVERABLE"
     """A restart cannot help against the failure."""
+    NO_FIRST_BATCH = "NO_FIRST_BATCH"
+    """The same failure has occurred `max_failures_before_first_batch` times, and no batch was ever committed with the deployment."""
     RESTARTS_EXHAUSTED = "RESTARTS_EXHAUSTED"
     """The restart strategy allows no more restarts."""
     SAVEPOINT_COMPLETED = "SAVEPOINT_COMPLETED"

@@ -57,6 +57,7 @@ MAX_PARALLELISM = 128
 _DEFAULTS: Mapping[str, Any] = {
     "slot_request_max_interval": 0,
     "restart_strategy": {"type": "exponential-delay", "jitter_factor": 0},
+    "max_failures_before_first_batch": 1_000_000,
 }
 
 _TIMERS_AT_ONCE = 20
@@ -82,8 +83,8 @@ class Scenario:
             upper: upper bound of the only vertex. Ignored if `graph` is given.
             graph: job graph of a job with more than one vertex.
             requirements: accepted overrides of the graph's bounds.
-            options: options of the scheduler, see `Options.of`. By default, changed requirements take effect immediately, and
-                the restart backoff has no jitter.
+            options: options of the scheduler, see `Options.of`. By default, changed requirements take effect immediately,
+                the restart backoff has no jitter, and only the restart strategy limits the failures, as in Flink.
         """
         bounds = ParallelismRange(lower, upper)
         job = graph or JobGraph.single("job", bounds, max_parallelism=MAX_PARALLELISM)

@@ -35,7 +35,8 @@ def started_again(spec: JobSpec, ended: SchedulerState) -> SchedulerState:
     new = created(spec, epoch=ended.epoch)
     requirements = ended.requirements if is_suspended else new.requirements
     timeline = Timeline(number=ended.timeline.number, requirements=ended.timeline.requirements)
-    return replace(new, requirements=requirements, version=ended.version + 1, timeline=timeline)
+    proved = ended.proved.forgiven()
+    return replace(new, requirements=requirements, version=ended.version + 1, proved=proved, timeline=timeline)
 
 
 def adopted(

@@ -77,10 +77,12 @@ def _status_events(
     if status is None:
         return
     epoch, plan = state.epoch, state.plan
-    if status.sequence != heartbeat.sequence and (
-        committed_batches(status) > (heartbeat.committed or 0) or _is_idle(state, status)
-    ):
+    is_new, committed = status.sequence != heartbeat.sequence, committed_batches(status)
+    # A loop that continues the job may have missed the status that counted the first batch.
+    if committed and (not state.proved.has_committed or (is_new and committed > (heartbeat.committed or 0))):
         yield events.BatchCommitted(at=now, epoch=epoch)
+    elif is_new and _is_idle(state, status):
+        yield events.BatchCommitted(at=now, epoch=epoch, is_idle=True)
     match status.state, state.current:
         case DriverState.RUNNING, Deploying() if plan is not None and status.version == plan.version:
             yield events.PlanActivated(

@@ -267,6 +267,13 @@ class Options:
         patterns,
         "Patterns of exception classes and Spark error conditions that are recoverable, although the known patterns exclude them.",
     )
+    max_failures_before_first_batch: int = _option(
+        3,
+        one_or_more,
+        "Number of equal failures after which a job fails if no batch was ever committed with its current deployment. Failures that may be"
+        " an outage of storage, brokers or cluster count only until the job has completed a trigger. Failures that `recoverable_failures`"
+        " names never count.",
+    )
     restart_strategy: RestartStrategy = _option(
         ExponentialDelay(),
         parse_restart_strategy,

@@ -9,6 +9,7 @@ environment may have caused the error. The same applies to a driver that the clu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -33,6 +34,8 @@ NON_RECOVERABLE = (
     "AdaptiveJobError",
     "RealTimeModeError",
     "SCRIPT_WITHOUT_JOB",
+    # The script uses a session before one exists.
+    "SESSION_OR_CONTEXT_NOT_EXISTS",
     # The cluster manager can never start the driver as it is declared, for example because its image does not exist.
     "DRIVER_NOT_STARTED",
     # Spark rejects the query.
@@ -62,6 +65,8 @@ NON_RECOVERABLE = (
     "STATE_STORE_INVALID_PROVIDER",
     "STATE_STORE_INVALID_VARIABLE_TYPE_CHANGE",
     "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY",
+    # Files of the checkpoint are missing or damaged (`job.state.damage`).
+    "DamagedCheckpointError",
     # The brokers no longer have the records after the offsets in the checkpoint.
     "TopicRecreatedError",
     "KAFKA_DATA_LOSS.START_OFFSET_RESET",
@@ -105,8 +110,66 @@ CODE_ERRORS = (
     "PySparkPicklingError",
     "PySparkTypeError",
     "PySparkValueError",
+    # Spark's, for an option or an argument of the query.
+    "IllegalArgumentException",
 )
 """Exceptions that indicate an error in the code, unlike `OSError` or `RuntimeError`."""
+
+OUTAGES = (
+    # The driver or its executors are gone, or never came.
+    "DRIVER_LOST",
+    "DRIVER_HEARTBEAT_TIMEOUT",
+    "DRIVER_LEASE_OVER",
+    "DRIVER_ORPHANED",
+    "DEPLOY_TIMEOUT",
+    "NOT_SUBMITTED",
+    SUBMISSION_REFUSED,
+    "SUBMISSION_FAILED",
+    "APPLICATION_REMOVED",
+    "SPARK_CONTEXT_STOPPED",
+    "JAVA_GATEWAY_EXITED",
+    "TASK_FAILED",
+    # Storage, network, databases and brokers.
+    "DirectoryError",
+    "OSError",
+    "IOException",
+    "RemoteException",
+    "ConnectionError",
+    "Connection*Error",
+    "BrokenPipeError",
+    "*Connect*Exception",
+    "*ConnectionException",
+    "*Disconnect*Exception",
+    "TimeoutError",
+    "*Timeout*Exception",
+    "*TimeoutError",
+    "*TIMEOUT*",
+    "UnknownHostException",
+    "NoRouteToHostException",
+    "SocketException",
+    "SSLException",
+    "InterruptedIOException",
+    "StandbyException",
+    "RetriableException",
+    "*Unavailable*",
+    "*NotAvailable*",
+    "*Throttl*",
+    "SdkClientException",
+    "AWSServiceIOException",
+    "AWSStatus500Exception",
+    "org.apache.kafka.common.*",
+)
+"""Patterns of exception classes and of error conditions that an outage of the cluster, of a storage or of brokers causes."""
+
+_OUTAGE_WORDS = re.compile(
+    r"connection (?:refused|reset|closed|aborted|timed out|was)|connect(?:ion)? to .* failed|timed?[ -]?out|no route to host|unknown ?host|"
+    r"name or service not known|name resolution|network is unreachable|service unavailable|slow ?down|too many requests|"
+    r"\b(?:429|500|502|503|504)\b|not available|disconnected|broken pipe|lost executor|executor ?lost|executor .* (?:lost|exited)|"
+    r"worker lost|node (?:lost|not ready)|no leader|standby|safe ?mode|input/output error|no space left|stale file handle|"
+    r"deadline exceeded|java\.net\.\w+Exception",
+    re.IGNORECASE,
+)
+"""Words of an outage in a message: the class of the cause may stand in the text only, for example in the failure of a task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,15 +232,20 @@ def is_recoverable(
             address or the token may be wrong.
         has_run: whether a plan of the job was ever active.
     """
-    if _matches(failure, recoverable):
+    if matches(failure, recoverable):
         return True
-    if _matches(failure, non_recoverable):
+    if matches(failure, non_recoverable):
         return False
     if not was_accepted and failure.error_class == SUBMISSION_REFUSED:
         return False
     if not has_run and (failure.error_class == DRIVER_REFUSED or _is_code_error(failure)):
         return False
-    return _matches(failure, RECOVERABLE) or not _matches(failure, NON_RECOVERABLE)
+    return matches(failure, RECOVERABLE) or not matches(failure, NON_RECOVERABLE)
+
+
+def is_outage(failure: Failure) -> bool:
+    """Return whether an outage of the cluster, of a storage or of brokers may have caused a failure."""
+    return matches(failure, OUTAGES) or _OUTAGE_WORDS.search(failure.message) is not None
 
 
 def is_unended_batch(failure: Failure) -> bool:
@@ -191,7 +259,8 @@ def _is_code_error(failure: Failure) -> bool:
     return marked == (BUILD_FUNCTION_ERROR,) and any(_simple(name) in CODE_ERRORS for name in raised)
 
 
-def _matches(failure: Failure, patterns: Sequence[str]) -> bool:
+def matches(failure: Failure, patterns: Sequence[str]) -> bool:
+    """Return whether a pattern matches the failure or one of its causes, see `is_recoverable`."""
     names = {part for name in (failure.error_class, *failure.causes) for part in _parts(name)}
     return any(fnmatchcase(name, pattern) for pattern in patterns for name in names)
 

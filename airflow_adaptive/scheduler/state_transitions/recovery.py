@@ -7,8 +7,10 @@ from dataclasses import replace
 from airflow_adaptive.scheduler.config.restart_strategies import describe_strategy
 from airflow_adaptive.scheduler.events import DriverEnded, DriverHeartbeatTimedOut, Event, TimerFired
 from airflow_adaptive.scheduler.policies import restart_backoff
-from airflow_adaptive.scheduler.policies.failure_handling import Failure, is_recoverable, is_unended_batch
+from airflow_adaptive.scheduler.policies.failure_handling import Failure, is_recoverable, is_unended_batch, matches
+from airflow_adaptive.scheduler.policies.first_batch import gave_up
 from airflow_adaptive.scheduler.policies.jitter import jitter
+from airflow_adaptive.scheduler.policies.known_causes import is_known_by_text, with_remedy
 from airflow_adaptive.scheduler.state import Plan, SchedulerState
 from airflow_adaptive.scheduler.state_transitions import restart, steps, stop
 from airflow_adaptive.scheduler.state_transitions.steps import Step
@@ -18,8 +20,8 @@ from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
 def handle_failure(state: SchedulerState, event: Event, plan: Plan, failure: Failure, *, kill: bool = False) -> Step:
     """Enter Restarting with the backoff of the restart strategy, or fail the job.
 
-    The restart strategy counts recoverable failures only. A driver that ended because it could not stop a batch is replaced at once, and is
-    not counted.
+    The restart strategy counts recoverable failures only. Before the first batch of a deployment, the number of equal failures is
+    limited, too. A driver that ended because it could not stop a batch is replaced at once, and is not counted.
 
     Args:
         state: state whose driver is None if the driver has ended.
@@ -32,8 +34,14 @@ def handle_failure(state: SchedulerState, event: Event, plan: Plan, failure: Fai
         target = restart.restarting(state, event, plan, in_place=False)
         return steps.enter(state, event, target, Reason(ReasonCode.STOP_TIMEOUT, failure.message))
     if not can_recover(state, failure):
-        text = f"the failure is not recoverable: {failure.summary}"
-        return stop.go_to_failing(state, event, failure, Reason(ReasonCode.NOT_RECOVERABLE, text))
+        final = with_remedy(failure)
+        text = f"the failure is not recoverable: {final.summary}"
+        return stop.go_to_failing(state, event, final, Reason(ReasonCode.NOT_RECOVERABLE, text))
+    state = _with_repetition(state, failure)
+    repetitions = state.proved.repetitions(failure)
+    if repetitions >= state.options.max_failures_before_first_batch:
+        final = gave_up(failure, repetitions)
+        return stop.go_to_failing(state, event, final, Reason(ReasonCode.NO_FIRST_BATCH, final.summary))
     strategy = state.options.restart_strategy
     chance = jitter(state.job.job, state.epoch, state.restarts.attempts)
     record = restart_backoff.notify(strategy, state.restarts, event.at, chance)
@@ -60,9 +68,18 @@ def _failure_code(event: Event) -> ReasonCode:
             return ReasonCode.QUERY_FAILED
 
 
+def _with_repetition(state: SchedulerState, failure: Failure) -> SchedulerState:
+    """Return the state with the failure in the record of the deployment, unless the user has declared that a restart helps."""
+    if matches(failure, state.options.recoverable_failures):
+        return state
+    return replace(state, proved=state.proved.failed(failure))
+
+
 def can_recover(state: SchedulerState, failure: Failure) -> bool:
     """Return whether the options allow a restart after this failure."""
     options = state.options
+    if is_known_by_text(failure) and not matches(failure, options.recoverable_failures):
+        return False
     return is_recoverable(
         failure,
         options.non_recoverable_failures,

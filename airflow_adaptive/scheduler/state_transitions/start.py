@@ -67,7 +67,8 @@ def go_to_deploying(
         )
     epoch = state.epoch + 1
     submit = SubmitDriver(epoch=epoch, slots=plan.slots, cause=type(event).__name__)
-    submitted = replace(state, epoch=epoch, driver=Driver(epoch=epoch, deployment=state.deployment))
+    driver, proved = Driver(epoch=epoch, deployment=state.deployment), state.proved.started(state.deployment)
+    submitted = replace(state, epoch=epoch, driver=driver, proved=proved)
     return steps.enter(
         submitted, event, Deploying(since=event.at, plan=plan), reason, tier=Tier.DRIVER, commands=(submit,)
     )

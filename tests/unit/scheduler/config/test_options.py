@@ -52,6 +52,7 @@ DEFAULTS = {
     "failure_history_size": 16,
     "non_recoverable_failures": None,
     "recoverable_failures": None,
+    "max_failures_before_first_batch": 3,
     "restart_strategy": "exponential-delay",
 }
 

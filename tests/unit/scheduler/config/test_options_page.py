@@ -7,6 +7,7 @@ from dataclasses import fields
 from airflow_adaptive.scheduler.config.options import OPTIONS, Option
 from airflow_adaptive.scheduler.config.restart_strategies import STRATEGIES, as_text
 from airflow_adaptive.scheduler.policies.failure_handling import CODE_ERRORS, NON_RECOVERABLE
+from airflow_adaptive.scheduler.policies.known_causes import BY_TEXT
 from tests.support.repository import ROOT
 
 PAGE = ROOT / "docs" / "options.md"
@@ -49,9 +50,19 @@ FAILURES_TAIL = """
 Until the job has run once, the following exceptions are also non-recoverable, because they usually are errors in the job script:
 {code_errors}.
 
+Spark reports some causes under a general exception. The text tells them: {texts}.
+
 The option `non_recoverable_failures` adds patterns. The option `recoverable_failures` takes precedence over all other patterns. For example, set
 `recoverable_failures` to `PATH_NOT_FOUND, TABLE_OR_VIEW_NOT_FOUND` for a job that waits for input that does not exist yet. A pattern matches a class name with
 or without its module, and an error condition with or without its subclass. `*` matches any text.
+
+## Failures before the first batch
+
+A job of which no batch was ever committed with its current deployment (code, arguments and properties) fails after
+`max_failures_before_first_batch` equal failures. Two failures are equal if the error class and the message are equal; numbers, paths, ids and times in the
+message do not count. A failure that an outage may cause, such as a lost driver, a refused connection or a timeout, counts only until the job has
+completed a trigger with this or an earlier deployment; a query that waits for data has completed one. All failures of a batch (`df.write`) count until the
+batch has finished once. To let a job restart without this limit, set `recoverable_failures` to `*`.
 """
 
 
@@ -72,7 +83,8 @@ def page() -> str:
     strategies = STRATEGIES_HEAD + "".join(map(strategy_rows, STRATEGIES))
     failures = FAILURES_HEAD + "".join(f"- `{pattern}`\n" for pattern in NON_RECOVERABLE)
     code_errors = ", ".join(f"`{name}`" for name in CODE_ERRORS)
-    return HEAD + options + strategies + failures + FAILURES_TAIL.format(code_errors=code_errors)
+    texts = ", ".join(f"`{cause.text}`" for cause in BY_TEXT)
+    return HEAD + options + strategies + failures + FAILURES_TAIL.format(code_errors=code_errors, texts=texts)
 
 
 def test_page_is_the_table() -> None:

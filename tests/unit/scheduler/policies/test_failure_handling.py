@@ -77,6 +77,7 @@ JOB_FAILURES = [
     *("STATE_STORE_UNSUPPORTED_OPERATION_BINARY_INEQUALITY", "STREAM_STREAM_JOIN_INCOMPATIBLE_STATE_STORE_CONFIGS"),
     *("STATE_STORE_STATE_SCHEMA_FILES_THRESHOLD_EXCEEDED", "STATE_STORE_INVALID_PROVIDER"),
     *("airflow_adaptive.job.entry.packages.UnpublishedPackageError", "DRIVER_NOT_STARTED"),
+    *("SESSION_OR_CONTEXT_NOT_EXISTS", "airflow_adaptive.job.state.damage.DamagedCheckpointError"),
     "airflow_adaptive.job.queries.sources.topic_ids.TopicRecreatedError",
     *("KAFKA_DATA_LOSS.START_OFFSET_RESET", "KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE"),
     *("KAFKA_DATA_LOSS.ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO", "KAFKA_DATA_LOSS.PARTITION_OFFSET_CHANGED"),
@@ -99,6 +100,7 @@ def test_error_conditions_are_those_of_spark():
     jar = next(Path(pyspark.__file__).with_name("jars").glob("spark-common-utils_*.jar"))
     with ZipFile(jar) as archive:
         known = json.loads(archive.read("error/error-conditions.json"))
+    known |= json.loads(Path(pyspark.errors.__file__).with_name("error-conditions.json").read_text())
     conditions = {name.partition(".")[0] for name in JOB_FAILURES if name.partition(".")[0].isupper()}
     in_the_connector = {"KAFKA_DATA_LOSS"}
     assert conditions - known.keys() == {"SCRIPT_WITHOUT_JOB", DRIVER_NOT_STARTED} | in_the_connector
@@ -143,7 +145,7 @@ ERRORS_OF_SPARK = [
     error
     for name, error in vars(pyspark.errors).items()
     if name.startswith("PySpark") and issubclass(error, CODE_ERRORS)
-]
+] + [pyspark.errors.IllegalArgumentException]
 
 
 @pytest.mark.parametrize("error", [*CODE_ERRORS, *ERRORS_OF_SPARK])

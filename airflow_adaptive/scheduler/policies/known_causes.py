@@ -1,0 +1,91 @@
+"""Causes that Spark reports under a general exception, and what to do about failures that are final.
+
+Theory: Spark reports some errors that no restart can remove as a plain `IllegalArgumentException` or `AssertionError`. Only the text
+tells them from other errors. If the failure is final, the user also needs to know what to do, and Spark's own advice may be dangerous.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from airflow_adaptive.scheduler.policies.failure_handling import Failure, matches
+
+OTHER_CHECKPOINT = (
+    "the checkpoint is unchanged. There are two ways on: restore the earlier query (its sources, operators, schema and properties), which "
+    "continues from the checkpoint; or rename the query or the job, which begins with a new checkpoint, where the options of its sources "
+    "determine the first rows"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownCause:
+    """A cause that is known to be final.
+
+    Attributes:
+        text: pattern of the message, "" for any message.
+        names: patterns of exception classes and of error conditions, empty for any failure.
+        advice: what to do.
+    """
+
+    text: str
+    names: tuple[str, ...]
+    advice: str
+
+    def explains(self, failure: Failure) -> bool:
+        """Return whether this is the cause of a failure."""
+        return (not self.names or matches(failure, self.names)) and re.search(self.text, failure.message) is not None
+
+
+BY_TEXT = (
+    KnownCause("Wrong basePath", (), f"the checkpoint belongs to other input folders: {OTHER_CHECKPOINT}"),
+    KnownCause("sources in the checkpoint offsets", (), f"the query has another number of sources: {OTHER_CHECKPOINT}"),
+    KnownCause("'path' is not specified", (), "set the option 'path' of the source or the sink"),
+    KnownCause(
+        "Schema must be specified when creating a streaming source",
+        (),
+        "call schema(...) of the reader before load()",
+    ),
+)
+"""Causes that only the text tells."""
+
+_BY_NAME = (
+    KnownCause(
+        "",
+        (
+            "STREAMING_STATEFUL_OPERATOR_*",
+            "STREAM_STREAM_JOIN_INCOMPATIBLE_STATE_STORE_CONFIGS",
+            "STATE_STORE_*_SCHEMA_NOT_COMPATIBLE",
+            "STATE_STORE_*_SCHEMA_INCOMPATIBLE",
+            "STATE_STORE_*_SCHEMA_EVOLUTION*",
+            "STATE_STORE_*_ROW_FORMAT_VALIDATION_FAILURE",
+            "CANNOT_LOAD_STATE_STORE.*_ROW_FORMAT_VALIDATION_FAILURE",
+            "STATE_STORE_INVALID_CONFIG_AFTER_RESTART",
+            "STATE_STORE_INVALID_VARIABLE_TYPE_CHANGE",
+        ),
+        OTHER_CHECKPOINT,
+    ),
+    KnownCause(
+        "",
+        ("SESSION_OR_CONTEXT_NOT_EXISTS",),
+        "create the session before this line (SparkSession.builder.getOrCreate()), or move the line into the build function",
+    ),
+)
+
+_DANGEROUS = re.compile(
+    r"If you want to force running [^.]*(?:\.(?!\s)[^.]*)*\.\s*"
+    r"(?:However, please note that running the query with incompatible schema [^.]*\.\s*)?"
+)
+"""Spark's advice to turn the check of the schema off, which makes the results wrong."""
+
+
+def is_known_by_text(failure: Failure) -> bool:
+    """Return whether the text of a failure names a cause against which no restart helps."""
+    return any(cause.explains(failure) for cause in BY_TEXT)
+
+
+def with_remedy(failure: Failure) -> Failure:
+    """Return a failure that is final with what to do about it, and without dangerous advice."""
+    message = _DANGEROUS.sub("", failure.message).strip()
+    advice = next((cause.advice for cause in (*BY_TEXT, *_BY_NAME) if cause.explains(failure)), "")
+    return replace(failure, message=f"{message.rstrip('.')}: {advice}" if advice else message)

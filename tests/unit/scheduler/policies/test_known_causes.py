@@ -1,0 +1,58 @@
+"""Final causes that only the text of a failure tells, and the remedies of final failures."""
+
+import pytest
+
+from airflow_adaptive.scheduler.policies.failure_handling import Failure
+from airflow_adaptive.scheduler.policies.known_causes import with_remedy
+from airflow_adaptive.scheduler.state import Failing
+from airflow_adaptive.testing.scenario import Scenario
+
+BASE_PATH = "Wrong basePath file:/in/2026-11-02 for the root path: file:///in/2026-11-01"
+SOURCES = "assertion failed: There are [1] sources in the checkpoint offsets and now there are [2] sources requested by the query."
+SCHEMA = (
+    "[STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE] Provided value schema does not match existing state value schema. "
+    "Please check number and type of fields. Existing value_schema=a.b and new value_schema=c. If you want to force running the query "
+    "without schema validation, please set spark.sql.streaming.stateStore.stateSchemaCheck to false. However, please note that running "
+    "the query with incompatible schema could cause non-deterministic behavior. SQLSTATE: 42K06"
+)
+
+
+@pytest.mark.parametrize(
+    ("error_class", "message", "advice"),
+    [
+        ("java.lang.IllegalArgumentException", BASE_PATH, "the checkpoint is unchanged"),
+        ("java.lang.AssertionError", SOURCES, "rename the query or the job"),
+        ("IllegalArgumentException", "'path' is not specified.", "set the option 'path'"),
+        (
+            "IllegalArgumentException",
+            "Schema must be specified when creating a streaming source DataFrame. If some files",
+            "call schema(...)",
+        ),
+        ("SESSION_OR_CONTEXT_NOT_EXISTS", "SparkContext or SparkSession should be created first.", "build function"),
+        ("STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE", SCHEMA, "restore the earlier query"),
+    ],
+)
+def test_known_cause_ends_a_running_job_at_once_with_what_to_do(error_class: str, message: str, advice: str):
+    job = Scenario(resource_stabilization_timeout=0).given_executing(2).when_committed()
+    job.when_query_failed(Failure(error_class=error_class, message=message))
+    assert isinstance(job.state.current, Failing)
+    assert advice in job.state.current.cause.message
+    assert message[:22] in job.reason
+
+
+def test_user_may_declare_a_known_cause_recoverable():
+    job = Scenario(resource_stabilization_timeout=0, recoverable_failures="AssertionError").given_executing(2)
+    job.when_query_failed(Failure(error_class="java.lang.AssertionError", message=SOURCES)).then("Restarting")
+
+
+def test_advice_to_force_a_query_on_the_state_of_another_one_does_not_reach_the_user():
+    message = with_remedy(Failure(error_class="STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE", message=SCHEMA)).message
+    assert "force" not in message
+    assert "stateSchemaCheck" not in message
+    assert "Existing value_schema=a.b and new value_schema=c." in message
+    assert "SQLSTATE: 42K06" in message
+
+
+def test_other_failures_stay_as_they_are():
+    failure = Failure(error_class="SyntaxError", message="invalid syntax (job.py:3)")
+    assert with_remedy(failure) == failure
