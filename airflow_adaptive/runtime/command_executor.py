@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
+from airflow_adaptive.job.protocol.failures import redact
 from airflow_adaptive.ports import (
     ClusterClient,
     ClusterUnreachableError,
@@ -21,7 +22,13 @@ from airflow_adaptive.runtime.directive import executors
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.allocator.slot_sharing import required_slots
 from airflow_adaptive.scheduler.commands import Command, KillDriver, SubmitDriver
-from airflow_adaptive.scheduler.events import DriverEnded, DriverSubmitted, Event, SubmissionUnanswered
+from airflow_adaptive.scheduler.events import (
+    DriverEnded,
+    DriverHeartbeatTimedOut,
+    DriverSubmitted,
+    Event,
+    SubmissionUnanswered,
+)
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 
@@ -75,7 +82,8 @@ async def execute(
     return []
 
 
-async def _submit(submitted: DriverSubmission, cluster: ClusterClient, now: datetime) -> DriverSubmitted | DriverEnded:
+async def _submit(submitted: DriverSubmission, cluster: ClusterClient, now: datetime) -> Event:
+    """Submit a driver. An unexpected exception counts as a refusal, but the driver may exist: it ends only with its lease."""
     try:
         submission_id = await cluster.submit(submitted)
         return DriverSubmitted(at=now, epoch=submitted.epoch, submission_id=submission_id)
@@ -83,6 +91,16 @@ async def _submit(submitted: DriverSubmission, cluster: ClusterClient, now: date
         refused = isinstance(error, SubmissionRefusedError)
         failure = Failure(error_class=SUBMISSION_REFUSED if refused else NOT_SUBMITTED, message=str(error))
         return DriverEnded(at=now, epoch=submitted.epoch, failure=failure)
+    except ClusterUnreachableError:
+        raise
+    except Exception as error:
+        log.exception("The submission of the driver of epoch %s failed unexpectedly.", submitted.epoch)
+        text = (
+            f"the submission failed unexpectedly with {type(error).__name__}: {redact(str(error))}; the traceback is in the log of the task: "
+            "correct the parameters, the pod templates or the connection of the job that it names"
+        )
+        failure = Failure(error_class=SUBMISSION_REFUSED, message=text, causes=(type(error).__name__,))
+        return DriverHeartbeatTimedOut(at=now, epoch=submitted.epoch, failure=failure)
 
 
 async def _read_code(spec: JobSpec, directory: JobDirectory, most_bytes: int) -> Mapping[str, bytes]:

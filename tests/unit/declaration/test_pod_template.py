@@ -12,6 +12,16 @@ from airflow_adaptive.declaration.pod_template import TemplateError, read_templa
 TEMPLATE: dict[str, Any] = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "spark"}]}}
 
 
+def container(**fields: object) -> dict[str, Any]:
+    """Return a template of one container."""
+    return {"spec": {"containers": [{"name": "spark", **fields}]}}
+
+
+def affinity(required: object) -> dict[str, Any]:
+    """Return a template with a required node affinity."""
+    return {"spec": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}}
+
+
 @pytest.mark.parametrize(
     "template", [TEMPLATE, {}, {"apiVersion": "v1", "kind": "Pod", "spec": {"restartPolicy": "Never"}}]
 )
@@ -72,22 +82,71 @@ def test_container_that_the_kubelet_restarts_is_refused(field: str) -> None:
             "has unknown fields containers: a pod template has the fields apiVersion, kind, metadata, spec",
         ),
         ({"spec": []}, None),
-        ({"spec": ["x"]}, "has a spec that is not a mapping"),
-        ({"metadata": "x"}, "has a metadata that is not a mapping"),
+        ({"spec": ["x"]}, "has spec that is not a mapping"),
+        ({"metadata": "x"}, "has metadata that is not a mapping"),
         ({"spec": {"containers": {}}}, None),
         ({"spec": {"containers": {"name": "spark"}}}, "has spec.containers that is not a list of mappings"),
         ({"spec": {"volumes": ["x"]}}, "has spec.volumes that is not a list of mappings"),
         ({"spec": {"tolerations": "x"}}, "has spec.tolerations that is not a list of mappings"),
         ({"spec": {"imagePullSecrets": ["x"]}}, "has spec.imagePullSecrets that is not a list of mappings"),
-        ({"spec": {"initContainers": [{"image": "x"}]}}, "has spec.initContainers without a name"),
+        ({"spec": {"initContainers": [{"image": "x"}]}}, "has spec.initContainers without name"),
+        ({"metadata": {"labels": ["team=a"]}}, "has metadata.labels that is not a mapping"),
+        (
+            {"metadata": {"annotations": {"a": 1}}},
+            r"has metadata.annotations\['a'\] that is not text: write it in quotes",
+        ),
+        (container(env={"A": "b"}), r"has spec.containers\[0\].env that is not a list of mappings"),
+        (container(env=[{"value": "b"}]), r"has spec.containers\[0\].env without name"),
+        (container(env=[{"name": "A", "value": 1}]), r"has spec.containers\[0\].env\[0\].value that is not text"),
+        (container(volumeMounts=[{"name": "v"}]), r"has spec.containers\[0\].volumeMounts without name and mountPath"),
+        (container(resources=["x"]), r"has spec.containers\[0\].resources that is not a mapping"),
+        (
+            container(resources={"requests": ["x"]}),
+            r"has spec.containers\[0\].resources.requests that is not a mapping",
+        ),
+        (container(resources={"limits": {"cpu": "x"}}), r"limits\['cpu'\] that is not a quantity such as 500m or 1Gi"),
+        (container(resources={"limits": {"memory": True}}), r"limits\['memory'\] that is not a quantity"),
+        (container(image=["x"]), r"has spec.containers\[0\].image that is not text"),
+        (container(args="x"), r"has spec.containers\[0\].args that is not a list of text"),
+        ({"spec": {"nodeSelector": "x"}}, "has spec.nodeSelector that is not a mapping"),
+        ({"spec": {"overhead": [1]}}, "has spec.overhead that is not a mapping"),
+        ({"spec": {"affinity": ["x"]}}, "has spec.affinity that is not a mapping"),
+        (
+            affinity(["x"]),
+            "has spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution that is not a mapping",
+        ),
+        (affinity({"nodeSelectorTerms": ["x"]}), "nodeSelectorTerms that is not a list of mappings"),
+        (
+            affinity({"nodeSelectorTerms": [{"matchExpressions": [{"key": "a"}]}]}),
+            r"nodeSelectorTerms\[0\].matchExpressions without key and operator",
+        ),
+        (
+            affinity({"nodeSelectorTerms": [{"matchFields": [{"key": "a", "operator": "Is"}]}]}),
+            "operator that is not one of In, NotIn, Exists, DoesNotExist, Gt and Lt",
+        ),
+        ({"spec": {"activeDeadlineSeconds": "soon"}}, "has spec.activeDeadlineSeconds that is not a whole number"),
     ],
 )
 def test_template_that_is_no_pod_is_refused(template: dict[str, Any], message: str | None) -> None:
     if message is None:
         assert read_template("t", template) == template
         return
-    with pytest.raises(TemplateError, match=f"t {message}"):
+    with pytest.raises(TemplateError, match=f"^t .*{message}") as caught:
         read_template("t", template)
+    assert len(caught.value.violations) == 1
+
+
+@pytest.mark.parametrize("quantity", ["500m", "0.5", "1", "1Gi", "512Mi", "1e3", "1.5G", ".5", 2, 0.5])
+def test_quantity_of_kubernetes_is_accepted(quantity: object) -> None:
+    template = container(resources={"requests": {"cpu": quantity}})
+    assert read_template("t", template) == template
+
+
+def test_affinity_and_tolerations_are_accepted() -> None:
+    term = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}
+    template = affinity({"nodeSelectorTerms": [term]})
+    template["spec"]["tolerations"] = [{"key": "spark", "operator": "Exists"}]
+    assert read_template("t", template) == template
 
 
 def test_all_violations_are_reported() -> None:

@@ -8,12 +8,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from airflow_adaptive.ports import DriverSubmission
+from airflow_adaptive.ports import DesiredState, DriverSubmission
 from airflow_adaptive.runtime.command_executor import execute, submission
 from airflow_adaptive.scheduler.commands import SubmitDriver
+from airflow_adaptive.scheduler.events import DriverHeartbeatTimedOut
+from airflow_adaptive.scheduler.state import Outcome
 from airflow_adaptive.testing.fakes.cluster import FakeCluster
 from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
 from airflow_adaptive.testing.simulation.one_job import Simulation
+from tests.support.runtime.loop_simulation import newest_driver, outcome, request
 
 
 @pytest.mark.parametrize(("conf", "level"), [({}, "WARN"), ({"spark.log.level": "INFO"}, "INFO")])
@@ -91,3 +94,49 @@ async def test_code_that_cannot_be_read_now_is_not_an_error(
     directory.available = False
     assert await code(directory, 10) == {}
     assert "The driver loads its code from the job directory" in caplog.text
+
+
+class Unexpected:
+    """Lets the next submissions of a cluster fail in a way that the port does not know."""
+
+    def __init__(self, cluster: FakeCluster, failures: int) -> None:
+        self.failures = failures
+        self._submit = cluster.submit
+        cluster.submit = self.submit  # type: ignore[method-assign]
+
+    async def submit(self, submission: DriverSubmission) -> str:
+        if self.failures > 0:
+            self.failures -= 1
+            raise TypeError("'list' object is not a mapping; password=hunter2")
+        return await self._submit(submission)
+
+
+def test_first_submission_that_fails_unexpectedly_is_one_clear_error(small: Simulation) -> None:
+    Unexpected(small.cluster, failures=1_000_000)
+    ended = small.run_to_end()
+    assert ended.outcome is Outcome.FAILED
+    assert ended.cause is not None
+    assert ended.cause.error_class == "SUBMISSION_REFUSED"
+    assert "TypeError: 'list' object is not a mapping" in ended.cause.message
+    assert "hunter2" not in ended.cause.message
+
+
+def test_job_restarts_after_a_later_submission_that_fails_unexpectedly(small: Simulation) -> None:
+    submissions = Unexpected(small.cluster, failures=0)
+    small.clock.at(20, lambda: setattr(submissions, "failures", 1))
+    small.clock.at(20, lambda: small.cluster.kill_driver(newest_driver(small)))
+    small.clock.at(240, request(small, DesiredState.SUSPENDED))
+    state = small.run()
+    assert outcome(state) is Outcome.SUSPENDED
+    assert [record.failure.error_class for record in state.failures] == ["DRIVER_LOST", "SUBMISSION_REFUSED"]
+    assert small.states[-3:] == ["Executing", "StopWithSavepoint", "Finished"]
+
+
+@pytest.mark.asyncio
+async def test_driver_of_a_submission_that_failed_unexpectedly_may_exist() -> None:
+    """A driver that the cluster has started nevertheless must have lost its lease before the next one starts."""
+    cluster, now = FakeCluster(), datetime(2026, 1, 1, tzinfo=UTC)
+    Unexpected(cluster, failures=1)
+    command = SubmitDriver(epoch=1, slots=1, cause="SlotsChanged")
+    [event] = await execute(command, Simulation().spec, "nonce", cluster, FakeJobDirectory(), now)
+    assert isinstance(event, DriverHeartbeatTimedOut)
