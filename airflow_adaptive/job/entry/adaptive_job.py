@@ -6,6 +6,7 @@ import logging
 import sys
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_adaptive.job.control.driver_run import EXIT_FAILED
 from airflow_adaptive.job.entry import unmanaged_script
@@ -17,6 +18,7 @@ from airflow_adaptive.job.queries.job_queries import JobQueries
 from airflow_adaptive.job.queries.sources.query_sources import require_known_topics
 from airflow_adaptive.job.queries.workload import JobWorkload
 from airflow_adaptive.job.queries.writers import Build
+from airflow_adaptive.job.state.checkpoint_files import require_sound_checkpoint
 from airflow_adaptive.job.state.repartition import CheckpointRepartitioner
 
 log = logging.getLogger(__name__)
@@ -68,6 +70,12 @@ class AdaptiveJob:
         spark.stop()
 
 
+def _require_checkpoint(spark: SparkSession, writer: DataStreamWriter, checkpoint: str) -> None:
+    """Require that a query can start from its checkpoint: the files are complete, and its sources are the same."""
+    require_sound_checkpoint(spark, writer, checkpoint)
+    require_known_topics(spark, writer, checkpoint, log.warning)
+
+
 def _run(driver: Driver, build: Build) -> DriverState:
     """Run the workload that the build function returns."""
     spark, job = driver.spark, driver.settings.job
@@ -77,6 +85,6 @@ def _run(driver: Driver, build: Build) -> DriverState:
         job=job,
         checkpoint=driver.directory.checkpoint,
         repartition=CheckpointRepartitioner(spark),
-        require_sources=lambda writer, checkpoint: require_known_topics(spark, writer, checkpoint, log.warning),
+        require_checkpoint=lambda writer, checkpoint: _require_checkpoint(spark, writer, checkpoint),
     )
     return driver.run(JobWorkload(queries, BatchQuery(spark, job=job)))

@@ -43,6 +43,7 @@ from airflow_adaptive.job.queries.script_queries import ScriptQueries, ScriptSto
 from airflow_adaptive.job.queries.sources.query_sources import require_known_topics
 from airflow_adaptive.job.queries.writers import AdaptiveJobError
 from airflow_adaptive.job.state.checkpoint import Checkpoint
+from airflow_adaptive.job.state.checkpoint_files import require_sound_checkpoint
 
 log = logging.getLogger(__name__)
 
@@ -155,6 +156,7 @@ class UnmanagedScript:
         def begin() -> StreamingQuery:
             if query.location:
                 Checkpoint(writer._spark, query.location).remove_partial_offsets()
+                require_sound_checkpoint(writer._spark, writer, query.location)
                 require_known_topics(writer._spark, writer, query.location, log.warning)
             started: StreamingQuery = start(writer, *args, **options)
             return started

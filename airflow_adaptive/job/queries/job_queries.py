@@ -62,7 +62,7 @@ class JobQueries:
         job: str,
         checkpoint: Callable[[str], str],
         repartition: StateRepartitioner,
-        require_sources: Callable[[DataStreamWriter, str], None],
+        require_checkpoint: Callable[[DataStreamWriter, str], None],
     ) -> None:
         """Configure the session; nothing is built or started.
 
@@ -72,14 +72,14 @@ class JobQueries:
             job: id of the job, and name of a single query unless the script gives it one.
             checkpoint: returns the URI of a query's checkpoint.
             repartition: repartitions the state in the checkpoints.
-            require_sources: raises an error if the checkpoint of a query does not apply to its sources.
+            require_checkpoint: raises an error if a query cannot start from its checkpoint.
         """
         self._spark = spark
         self._build = build
         self._job = job
         self._checkpoint = checkpoint
         self._repartition = repartition
-        self._require_sources = require_sources
+        self._require_checkpoint = require_checkpoint
         self._pools = FairPools(spark)
         self._queries: dict[str, JobQuery] = {}
         self._real_time = RealTimeMode(spark, checkpoint, repartition)
@@ -149,12 +149,13 @@ class JobQueries:
         """Repartition the state of each query as planned, and complete a repartition of an earlier driver.
 
         Raises:
+            DamagedCheckpointError: files of the checkpoint are missing or damaged.
             RepartitionError: the query cannot use the state.
             TopicRecreatedError: the query has read a topic that was created again.
         """
         for name, writer in writers.items():
             self._ensured.pop(name, None)
-            self._require_sources(writer, self._checkpoint(name))
+            self._require_checkpoint(writer, self._checkpoint(name))
             self._spark.conf.set(SHUFFLE_PARTITIONS, str(self._real_time.partitions(name, plan)))
             self._repartition.ensure(
                 self._checkpoint(name), self._possible_partitions(name, plan, writer), writer.queryName(name)

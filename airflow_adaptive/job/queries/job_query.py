@@ -26,6 +26,7 @@ from airflow_adaptive.job.queries.batch_boundary import RUNTIME, BatchBoundary, 
 from airflow_adaptive.job.queries.progress import ProgressCounter
 from airflow_adaptive.job.queries.sources.query_sources import QuerySources
 from airflow_adaptive.job.queries.watermarks import OperatorWatermarks
+from airflow_adaptive.job.state.checkpoint_files import explain_by_damage
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +49,8 @@ class JobQuery:
         self._spark = spark
         self._checkpoint = checkpoint
         self._query: StreamingQuery | None = None
+        self._failure: FailureReport | None = None
+        """Failure of the newest run: the inspection of its checkpoint is expensive."""
         self._progress = ProgressCounter()
         self._sources = QuerySources(spark, log.warning)
         self._watermarks = OperatorWatermarks(spark)
@@ -59,7 +62,7 @@ class JobQuery:
 
     def track(self, query: StreamingQuery) -> None:
         """Track a run that was started."""
-        self._query = query
+        self._query, self._failure = query, None
         self._progress.begin(self.name, _trigger_interval_ms(query))
         self._sources.begin(query)
 
@@ -101,7 +104,11 @@ class JobQuery:
         if self._sources.failure is not None:
             return replace(report_exception(self._sources.failure), query=self.name)
         exception = self._query._jsq.exception()
-        return self.explain(report_throwable(exception.get(), self.name)) if exception.isDefined() else None
+        if self._failure is None and exception.isDefined():
+            reported = report_throwable(exception.get(), self.name)
+            checkpoint = str(self._query._jsq.streamingQuery().resolvedCheckpointRoot())
+            self._failure = explain_by_damage(self._spark, checkpoint, reported, self._progress.state_partitions)
+        return None if self._failure is None else self.explain(self._failure)
 
     def explain(self, failure: FailureReport) -> FailureReport:
         """Return a failure of the newest run with what the query knows about its sources; see `QuerySources.explain`."""

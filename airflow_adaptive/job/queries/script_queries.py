@@ -30,6 +30,7 @@ from airflow_adaptive.job.queries.job_query import (
     wait_for_first_triggers,
 )
 from airflow_adaptive.job.queries.sources.source_report import limit_topics
+from airflow_adaptive.job.state.checkpoint_files import is_damage
 from airflow_adaptive.job.state.repartition import RepartitionError
 
 log = logging.getLogger(__name__)
@@ -268,7 +269,9 @@ class ScriptQueries:
     def failure(self) -> FailureReport | None:
         """Return the error of the script, or else the failure of a query that failed after the end of the script."""
         if self._error is not None:  # Perhaps that of a query, which `awaitTermination` has raised.
-            return next((query.explain(self._error) for query in self._queries if query.failure()), self._error)
+            failed = [(query, failure) for query in self._queries if (failure := query.failure()) is not None]
+            damaged = (failure for _, failure in failed if is_damage(failure))
+            return next(damaged, next((query.explain(self._error) for query, _ in failed), self._error))
         failures = (query.failure() for query in self._queries_at_end)
         found = next(filter(None, failures), None)
         return NEVER_STARTED if found is None and self._script_ended and not self._queries else found

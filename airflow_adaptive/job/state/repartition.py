@@ -14,6 +14,8 @@ state, and commits the batch. This module adds what Spark leaves to the caller:
   for exactly that batch.
 * Spark's readers do not know the name of an aggregation in Real-Time Mode. Therefore the module renames the operator in
   the metadata of the checkpoint (`real_time_state`).
+* Spark logs the offsets before it reads the state. If a file of the state is missing or damaged, only the checkpoint of before has a way on.
+  Therefore the module reads the state files first.
 * The metadata log of a file sink lacks the batch of the repartition, and a missing batch makes the output unreadable.
   Therefore the module adds the batch to that log, without files.
 
@@ -34,6 +36,8 @@ from pyspark.sql.types import StructType
 
 from airflow_adaptive.job.protocol.failures import CONDITION
 from airflow_adaptive.job.state.checkpoint import Checkpoint, CheckpointHead, StateStore
+from airflow_adaptive.job.state.checkpoint_files import CheckpointFiles
+from airflow_adaptive.job.state.damage import DamagedCheckpointError, find_damaged_state
 from airflow_adaptive.job.state.real_time_state import REAL_TIME, rename_operators
 from airflow_adaptive.job.state.sink_metadata_log import add_empty_batch
 from airflow_adaptive.job.state.stateful_operators import KNOWN, LIMIT, planned_operators
@@ -99,8 +103,8 @@ class CheckpointRepartitioner:
             writer: writer of the query, not started.
 
         Raises:
-            RepartitionError: the state cannot have that number of partitions, belongs to another query, or a newer
-                Spark version has written it.
+            RepartitionError: the state cannot have that number of partitions, belongs to another query, is damaged, or a
+                newer Spark version has written it.
             Exception: the exceptions of Spark if the checkpoint cannot be read.
         """
         _require_count(checkpoint, partitions)
@@ -110,6 +114,9 @@ class CheckpointRepartitioner:
             if head is not None and state_partitions(found, head) not in {None, partitions}:
                 self._require_possible(found, head, partitions)
                 self._require_same_operators(found, head, partitions, writer)
+                damage = self._damage(found, head)
+                if damage is not None:
+                    raise RepartitionError(f"{_problem(checkpoint, partitions)}: {damage}")
 
     def ensure(self, checkpoint: str, partitions: int | None, writer: DataStreamWriter) -> None:
         """Let the query start from the checkpoint, with the requested number of state partitions.
@@ -125,6 +132,7 @@ class CheckpointRepartitioner:
         Raises:
             RepartitionError: the state cannot have that number of partitions, belongs to another query, or a newer
                 Spark version has written it.
+            DamagedCheckpointError: an interrupted repartition cannot be completed, because a file of the state is missing or damaged.
             StreamingQueryException: the interrupted batch fails again.
             Exception: the exceptions of Spark if the checkpoint cannot be read or written.
         """
@@ -137,6 +145,9 @@ class CheckpointRepartitioner:
                 found.remove_partial_offsets()
                 return
             if head.unfinished_repartition is not None:
+                damage = self._damage(found, head)
+                if damage is not None:
+                    raise DamagedCheckpointError(damage)
                 self._require_possible(found, head, head.unfinished_repartition)
                 head = self._repartition(found, head.unfinished_repartition)
             self._complete_sink(head, writer)
@@ -211,6 +222,13 @@ class CheckpointRepartitioner:
             raise RepartitionError(
                 f"{_problem(found.uri, partitions)}: operator {store.operator} ({store.kind}): {reason} ({message})"
             ) from None
+
+    def _damage(self, found: Checkpoint, head: CheckpointHead) -> str | None:
+        """Return which file of the state after the last committed batch is missing or damaged, or None."""
+        if head.committed is None:
+            return None
+        files, partitions = CheckpointFiles(self._spark, found.uri), state_partitions(found, head)
+        return find_damaged_state(files, head.committed + 1, repairs=False, partitions=partitions)
 
     def _repartition(self, found: Checkpoint, partitions: int) -> CheckpointHead:
         """Repartition the state with Spark, or complete a repartition. Returns the new position of the query."""

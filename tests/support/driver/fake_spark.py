@@ -66,18 +66,23 @@ class Pool:
 
 
 class HadoopPath:
-    """`org.apache.hadoop.fs.Path`, and the file system of the path."""
+    """In place of `org.apache.hadoop.fs.Path`, its file system, and the status of a file, over files in memory."""
 
     working = "file:/work/driver-1"
     """Working folder of the default file system."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, spark: Spark, *parts: Any) -> None:
+        text = "/".join(map(str, parts))
         if not text:
             raise IllegalArgumentException("Can not create a Path from an empty string")
         scheme, _, path = text.rpartition(":")
         root = scheme or self.working.partition(":")[0]
         folder = path if path.startswith("/") else f"{self.working.partition(':')[2]}/{path}"
         self.uri = f"{root}:{folder}".replace("file://", "file:")
+        self._spark = spark
+
+    def __str__(self) -> str:
+        return self.uri
 
     def getFileSystem(self, _: object) -> HadoopPath:
         return self
@@ -88,15 +93,49 @@ class HadoopPath:
     def toString(self) -> str:
         return self.uri
 
+    def exists(self, folder: HadoopPath) -> bool:
+        return any(file.startswith(f"{folder}/") for file in self._stored)
+
+    def listStatus(self, folder: HadoopPath) -> list[HadoopPath]:
+        inside = {file.removeprefix(f"{folder}/").partition("/")[0] for file in self._stored if file.startswith(f"{folder}/")}
+        return [HadoopPath(self._spark, folder, name) for name in sorted(inside)]
+
+    def open(self, file: HadoopPath) -> Any:
+        return SimpleNamespace(readAllBytes=lambda: self._stored[str(file)], close=lambda: None)
+
+    def getPath(self) -> HadoopPath:
+        return self
+
+    def getName(self) -> str:
+        return self.uri.rpartition("/")[2]
+
+    def getLen(self) -> int:
+        return len(self._stored[self.uri])
+
+    def isFile(self) -> bool:
+        return self.uri in self._stored
+
+    def isDirectory(self) -> bool:
+        return not self.isFile()
+
+    @property
+    def _stored(self) -> dict[str, bytes]:
+        return {HadoopPath(self._spark, file).uri: content for file, content in self._spark.files.items()}
+
 
 class Spark:
-    """A session as far as queries use it, and its context."""
+    """A session as far as queries use it, and its context.
+
+    Attributes:
+        files: content of the files of the storage, by their URIs.
+    """
 
     def __init__(self) -> None:
         self.conf = self
         self.streams = self
         self.sparkContext = self
         self._jsc = self
+        self.files: dict[str, bytes] = {}
         self.settings: dict[str, str] = {}
         self.properties = {"user.dir": "/work/driver-1", "java.io.tmpdir": "/tmp"}
         self.local: dict[str, str] = {}
@@ -109,8 +148,8 @@ class Spark:
         }
         self._jvm = SimpleNamespace(
             **{f"org.apache.spark.scheduler.{name}": value for name, value in scheduling.items()},
+            **{"org.apache.hadoop.fs.Path": lambda *parts: HadoopPath(self, *parts)},
             **{"scala.jdk.javaapi.CollectionConverters": SimpleNamespace(asJava=list)},
-            **{"org.apache.hadoop.fs.Path": HadoopPath},
             **{"java.lang.System": SimpleNamespace(getProperty=self.properties.get)},
         )
         self._jsparkSession = SimpleNamespace(sessionState=lambda: SimpleNamespace(newHadoopConf=lambda: None))
@@ -158,12 +197,14 @@ class Query(StreamingQuery):
         spark.queries.append(self)
         once = SimpleNamespace(getClass=lambda: SimpleNamespace(getSimpleName=lambda: "OneTimeTrigger"))
         without_sources = SimpleNamespace(collectLeaves=list)
+        execution = SimpleNamespace(
+            trigger=lambda: once,
+            analyzedPlan=lambda: without_sources,
+            watermarkTracker=lambda: None,
+            resolvedCheckpointRoot=lambda: self.checkpoint,
+        )
         self._jsq = SimpleNamespace(
-            exception=lambda: Maybe(self.error),
-            stop=self.stop,
-            streamingQuery=lambda: SimpleNamespace(
-                trigger=lambda: once, analyzedPlan=lambda: without_sources, watermarkTracker=lambda: None
-            ),
+            exception=lambda: Maybe(self.error), stop=self.stop, streamingQuery=lambda: execution
         )
 
     @property

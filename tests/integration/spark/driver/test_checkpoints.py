@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -85,16 +86,83 @@ def test_job_starts_after_a_driver_that_was_killed_while_it_logged_the_first_off
     assert output(tmp_path) == {"code": 1, "rows": {"one": 1}}
 
 
+def empty(file: str) -> Callable[[Path], None]:
+    """The file is empty, as after a power loss. Object stores have no checksums beside their files."""
+
+    def harm(checkpoint: Path) -> None:
+        (checkpoint / file).write_bytes(b"")
+        _checksum(checkpoint / file).unlink()
+
+    return harm
+
+
+def missing(file: str) -> Callable[[Path], None]:
+    def harm(checkpoint: Path) -> None:
+        (checkpoint / file).unlink()
+
+    return harm
+
+
+def cut_state(checkpoint: Path) -> None:
+    """The newest changes of a partition are cut to half of their size."""
+    (file,) = (checkpoint / "state/0/0").glob("2.changelog")
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    _checksum(file).unlink()
+
+
+def _checksum(file: Path) -> Path:
+    return file.with_name(f".{file.name}.crc")
+
+
+@pytest.mark.timeout(600)
+def test_damaged_checkpoint_ends_the_job_at_once_with_the_file_and_writes_nothing(
+    spark_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    spark_cluster.add_worker(cores=2, memory_mb=1024)
+    (tmp_path / "input").mkdir()
+    for number, text in enumerate(("one\n", "two\n")):
+        (tmp_path / "input" / f"{number}.txt").write_text(text)
+        run(spark_cluster, tmp_path, "first", code=1)
+    checkpoint, sound = tmp_path / "jobs/first/checkpoints/first", tmp_path / "sound"
+    shutil.copytree(checkpoint, sound)
+    (tmp_path / "input" / "3.txt").write_text("three\n")
+    (tmp_path / "output.json").unlink()
+    for harm, file in (
+        (empty("commits/1"), "commits/1 is empty"),
+        (missing("offsets/1"), "offsets/1 is missing"),
+        (empty("metadata"), "metadata is empty"),
+        (cut_state, "state/0/0/2.changelog is cut or damaged"),
+    ):
+        harm(checkpoint)
+        ended = end_of_run(spark_cluster, tmp_path, "first", code=1)
+        assert ended.outcome is Outcome.FAILED
+        assert ended.cause is not None
+        assert ended.cause.error_class == "DamagedCheckpointError"
+        assert file in ended.cause.message
+        assert not (tmp_path / "output.json").exists()
+        shutil.rmtree(checkpoint)
+        shutil.copytree(sound, checkpoint)
+    missing("commits/1")(checkpoint)
+    run(spark_cluster, tmp_path, "first", code=1)
+    assert output(tmp_path) == {"code": 1, "rows": {"one": 1, "two": 1, "three": 1}}
+
+
 def output(folder: Path) -> Any:
     return json.loads((folder / "output.json").read_text())
 
 
 def run(cluster: LocalCluster, folder: Path, job: str, code: int) -> None:
-    """Run a bounded job to its end, without Airflow."""
+    """Run a bounded job until it has finished, without Airflow."""
+    ended = end_of_run(cluster, folder, job, code)
+    assert ended.outcome is Outcome.FINISHED, ended.cause
+
+
+def end_of_run(cluster: LocalCluster, folder: Path, job: str, code: int) -> Finished:
+    """Run a bounded job to its end, without Airflow, and return how it ended."""
     script = folder / f"{job}.py"
     script.write_text(f"CODE = {code}\n{SCRIPT}")
 
-    async def to_the_end() -> None:
+    async def to_the_end() -> Finished:
         directory = FsspecJobDirectory(Storage.at(str(folder / "jobs")), job)
         staged = await stage(directory, script)
         spec = JobSpec(
@@ -112,9 +180,9 @@ def run(cluster: LocalCluster, folder: Path, job: str, code: int) -> None:
         ended = (await Loop(spec, ports).run()).current
         await client.close()
         assert isinstance(ended, Finished)
-        assert ended.outcome is Outcome.FINISHED, ended.cause
+        return ended
 
-    asyncio.run(to_the_end())
+    return asyncio.run(to_the_end())
 
 
 def address(cluster: LocalCluster) -> ClusterAddress:

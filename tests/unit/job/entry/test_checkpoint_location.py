@@ -154,5 +154,5 @@ def test_script_in_no_folder_and_query_without_a_checkpoint_are_not_refused():
 
 
 def test_spark_reports_a_location_that_is_not_valid(monkeypatch):
-    monkeypatch.setattr(HadoopPath, "getFileSystem", lambda *_: HadoopPath(""))
+    monkeypatch.setattr(HadoopPath, "getFileSystem", lambda path, _: HadoopPath(path._spark, ""))
     accept("no-such-scheme://chk")

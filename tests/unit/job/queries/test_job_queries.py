@@ -64,10 +64,10 @@ class Job:
             job=JOB,
             checkpoint="at/{}".format,
             repartition=self.repartition,
-            require_sources=self.require_sources,
+            require_checkpoint=self.require_checkpoint,
         )
 
-    def require_sources(self, writer: Any, checkpoint: str) -> None:
+    def require_checkpoint(self, writer: Any, checkpoint: str) -> None:
         assert isinstance(writer, Stream)
         self.checked.append(checkpoint)
 

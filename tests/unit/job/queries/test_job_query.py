@@ -112,6 +112,25 @@ def test_failure_is_that_of_the_newest_run(spark: Spark) -> None:
     assert query.failure() is None
 
 
+def test_damaged_file_of_the_checkpoint_is_the_cause_of_a_failure(spark: Spark) -> None:
+    spark.files = {
+        f"at/{NAME}/metadata": b'{"id":"1"}',
+        f"at/{NAME}/offsets/0": b"v1\n{}\n{}",
+        f"at/{NAME}/commits/0": b"",
+    }
+    query = started(spark)
+    spark.queries[-1].fails()
+    failure = query.failure()
+    assert failure is not None
+    assert failure.error_class == "DamagedCheckpointError"
+    assert f"at/{NAME}/commits/0 is empty" in failure.message
+    assert failure.causes[:2] == ("DamagedCheckpointError", "DIVIDE_BY_ZERO")
+    assert query.failure() is failure
+    writer: Any = Stream(None, spark)
+    query.start(writer)
+    assert query.failure() is None
+
+
 def test_failure_is_the_reason_for_which_the_monitor_stopped_the_run(
     spark: Spark, monkeypatch: pytest.MonkeyPatch
 ) -> None:

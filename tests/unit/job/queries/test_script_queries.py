@@ -301,6 +301,18 @@ def test_failure_after_the_end_of_the_script_is_reported(job):
     assert (failure.error_class, failure.query) == ("DIVIDE_BY_ZERO", "daily")
 
 
+def test_damaged_checkpoint_is_the_cause_of_the_error_of_a_script_that_waits_for_its_query(job):
+    job.permit()
+    query = job.runs("daily")
+    job.spark.files = {f"{query.checkpoint}/commits/0": b"v1\n{}"}
+    query.fails()
+    job.queries.finish(ERROR)
+    failure = job.queries.failure()
+    assert failure is not None
+    assert failure.error_class == "DamagedCheckpointError"
+    assert "offsets/0 is missing" in failure.message
+
+
 def test_failure_of_the_last_batch_is_reported(job, monkeypatch):
     monkeypatch.setattr(script_queries, "end_at_boundary", lambda boundaries, *_: any(b.fails() for b in boundaries))
     job.permit()

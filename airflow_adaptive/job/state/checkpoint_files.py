@@ -1,0 +1,147 @@
+"""The files of a checkpoint as the driver reads them: through the Hadoop file systems that Spark uses.
+
+The module uses the JVM: the file systems of Hadoop (`org.apache.hadoop.fs`), and `CompressionCodec` of `org.apache.spark.io`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from airflow_adaptive.job.jvm import java_class, scala_object, writer_option
+from airflow_adaptive.job.protocol.documents import FailureReport
+from airflow_adaptive.job.state.damage import (
+    DamagedCheckpointError,
+    UnreadableContentError,
+    find_damage,
+    require_sound_logs,
+)
+
+log = logging.getLogger(__name__)
+
+CODEC: Final = "spark.sql.streaming.stateStore.compression.codec"
+
+REPAIR: Final = "spark.sql.streaming.stateStore.autoSnapshotRepair.enabled"
+
+ASYNC: Final = "asyncProgressTrackingEnabled"
+
+CHECKSUM_ERROR: Final = "org.apache.hadoop.fs.ChecksumException"
+
+
+class CheckpointFiles:
+    """The files of one checkpoint; see `damage.Files`."""
+
+    def __init__(self, spark: SparkSession, uri: str) -> None:
+        """Refer to a checkpoint; nothing is read yet."""
+        self._spark = spark
+        self._path_class = java_class(spark, "org.apache.hadoop.fs.Path")
+        self._root = self._path_class(uri)
+        self._files = self._root.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+        self._listed: dict[str, tuple[dict[str, int], list[str]]] = {}
+
+    @property
+    def uri(self) -> str:
+        """URI of the checkpoint."""
+        return str(self._root)
+
+    def sizes(self, folder: str) -> Mapping[str, int]:
+        """See `damage.Files`."""
+        return self._list(folder)[0]
+
+    def folders(self, folder: str) -> list[str]:
+        """See `damage.Files`."""
+        return self._list(folder)[1]
+
+    def read(self, file: str) -> bytes:
+        """See `damage.Files`."""
+        stream = self._files.open(self._path(file))
+        try:
+            return bytes(stream.readAllBytes())
+        except Py4JJavaError as error:
+            raise _damage(error) or error from None
+        finally:
+            stream.close()
+
+    def decompress(self, file: str) -> None:
+        """See `damage.Files`. If the storage reads the file, an error of the decompression is an error of the content."""
+        self._drain(self._files.open(self._path(file)))
+        codec = scala_object(self._spark, "org.apache.spark.io.CompressionCodec").createCodec(
+            self._spark._jsparkSession.sparkContext().conf(), self._spark.conf.get(CODEC, "lz4")
+        )
+        try:
+            self._drain(codec.compressedInputStream(self._files.open(self._path(file))))
+        except Py4JJavaError as error:
+            raise UnreadableContentError(_text(error)) from None
+
+    def _drain(self, stream: Any) -> None:
+        try:
+            stream.transferTo(java_class(self._spark, "java.io.OutputStream").nullOutputStream())
+        except Py4JJavaError as error:
+            raise _damage(error) or error from None
+        finally:
+            stream.close()
+
+    def _list(self, folder: str) -> tuple[dict[str, int], list[str]]:
+        if folder not in self._listed:
+            path = self._path(folder)
+            entries = self._files.listStatus(path) if self._files.exists(path) else []
+            sizes = {entry.getPath().getName(): entry.getLen() for entry in entries if entry.isFile()}
+            self._listed[folder] = sizes, [entry.getPath().getName() for entry in entries if entry.isDirectory()]
+        return self._listed[folder]
+
+    def _path(self, file: str) -> Any:
+        return self._path_class(self._root, file) if file else self._root
+
+
+def require_sound_checkpoint(spark: SparkSession, writer: DataStreamWriter, checkpoint: str) -> None:
+    """Require that a query can start from its checkpoint, see `damage.require_sound_logs`."""
+    is_async = (writer_option(writer, ASYNC) or "").lower() == "true"
+    require_sound_logs(CheckpointFiles(spark, checkpoint), is_contiguous=not is_async)
+
+
+def explain_by_damage(
+    spark: SparkSession, checkpoint: str, failure: FailureReport, partitions: int | None
+) -> FailureReport:
+    """Return the failure of a query, with the damaged file of its checkpoint as the cause if there is one.
+
+    Args:
+        spark: session of the driver.
+        checkpoint: URI of the checkpoint.
+        failure: the failure that Spark reports.
+        partitions: number of state partitions, None if unknown.
+    """
+    try:
+        repairs = str(spark.conf.get(REPAIR, "true")).lower() == "true"
+        text = " ".join((failure.error_class, *failure.causes, failure.message))
+        problem = find_damage(CheckpointFiles(spark, checkpoint), text, repairs=repairs, partitions=partitions)
+    except (Py4JError, PySparkException, UnreadableContentError) as error:
+        log.warning("the checkpoint %s cannot be inspected now: %s", checkpoint, error)
+        return failure
+    if problem is None:
+        return failure
+    name = DamagedCheckpointError.__name__
+    causes = (name, failure.error_class, *failure.causes)
+    return FailureReport(
+        error_class=name, message=f"{problem}. Spark reports: {failure.error_class}", causes=causes, query=failure.query
+    )
+
+
+def is_damage(failure: FailureReport) -> bool:
+    """Return whether a damaged file of a checkpoint has caused a failure."""
+    return failure.error_class == DamagedCheckpointError.__name__
+
+
+def _damage(error: Py4JJavaError) -> UnreadableContentError | None:
+    """Return the error for a file that does not match its checksum, None for an error of the storage."""
+    is_damage = error.java_exception.getClass().getName() == CHECKSUM_ERROR
+    return UnreadableContentError(_text(error)) if is_damage else None
+
+
+def _text(error: Py4JJavaError) -> str:
+    return str(error.java_exception.toString()).partition("\n")[0]

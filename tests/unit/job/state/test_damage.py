@@ -1,0 +1,346 @@
+"""Missing and damaged files of a checkpoint, in a folder that has the layout of Spark's checkpoints."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from airflow_adaptive.job.state.damage import (
+    SEARCH_S,
+    DamagedCheckpointError,
+    UnreadableContentError,
+    find_damage,
+    find_damaged_state,
+    require_sound_logs,
+)
+
+LOADING = "CANNOT_LOAD_STATE_STORE.UNCATEGORIZED Task 1 in stage 4.0 failed"
+END = b"end of the stream"
+
+
+class LocalFiles:
+    """A checkpoint in a local folder; a compressed file is complete if it ends with `END`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    @property
+    def uri(self) -> str:
+        return "file:/checkpoint"
+
+    def sizes(self, folder: str) -> Mapping[str, int]:
+        return {entry.name: entry.stat().st_size for entry in self._entries(folder) if entry.is_file()}
+
+    def folders(self, folder: str) -> list[str]:
+        return [entry.name for entry in self._entries(folder) if entry.is_dir()]
+
+    def read(self, file: str) -> bytes:
+        return (self.root / file).read_bytes()
+
+    def decompress(self, file: str) -> None:
+        if not self.read(file).endswith(END):
+            raise UnreadableContentError("java.io.EOFException: Stream ended prematurely")
+
+    def _entries(self, folder: str) -> list[Path]:
+        path = self.root / folder
+        return sorted(path.iterdir()) if path.is_dir() else []
+
+
+class Checkpoint(LocalFiles):
+    """Batches 0 to `newest`, all committed, whose changes are state of two partitions."""
+
+    def __init__(self, root: Path, newest: int = 3) -> None:
+        super().__init__(root)
+        self.write("metadata", b'{"id":"5a4e7d0e-6b63-4f0c-9c62-2f6d8c1ed7b1"}')
+        for batch in range(newest + 1):
+            self.write(f"offsets/{batch}", f'v1\n{{"batchWatermarkMs":0}}\n{{"logOffset":{batch}}}'.encode())
+            self.write(f"commits/{batch}", b'v1\n{"nextBatchWatermarkMs":0}')
+
+    def write(self, file: str, content: bytes) -> None:
+        path = self.root / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+    def remove(self, file: str) -> None:
+        (self.root / file).unlink()
+
+    def cut(self, file: str) -> None:
+        content = self.read(file)
+        self.write(file, content[: len(content) // 2])
+
+    def with_changes(self, *versions: int, kind: str = "changelog", stores: tuple[str, ...] = ("",)) -> Checkpoint:
+        for partition in (0, 1):
+            for store in stores:
+                for version in versions:
+                    self.write(f"state/0/{partition}/{store}/{version}.{kind}", b"rows, " + END)
+        return self
+
+    def with_archives(self, *versions: int) -> Checkpoint:
+        """Add snapshots of RocksDB, each with one table."""
+        for partition in (0, 1):
+            folder = f"state/0/{partition}"
+            for version in versions:
+                self.write(f"{folder}/SSTs/{version}.sst", b"table")
+                table = {"localFileName": "1.sst", "dfsSstFileName": f"{version}.sst", "sizeBytes": 5}
+                with zipfile.ZipFile(self.root / folder / f"{version}.zip", "w") as archive:
+                    archive.writestr("metadata", f"v1\n{json.dumps({'sstFiles': [table], 'numKeys': 1})}")
+                    archive.writestr("MANIFEST-1", "x" * 500)
+        return self
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Checkpoint:
+    return Checkpoint(tmp_path)
+
+
+def damage(checkpoint: Checkpoint) -> str:
+    with pytest.raises(DamagedCheckpointError) as raised:
+        require_sound_logs(checkpoint)
+    return str(raised.value)
+
+
+# ---- before a start -------------------------------------------------------------------------------------------------
+
+
+def test_complete_checkpoint_is_sound(checkpoint: Checkpoint):
+    require_sound_logs(checkpoint)
+
+
+def test_query_without_a_checkpoint_starts(tmp_path: Path):
+    require_sound_logs(LocalFiles(tmp_path / "none"))
+
+
+def test_first_batch_that_was_interrupted_is_no_damage(tmp_path: Path):
+    begun = Checkpoint(tmp_path, newest=0)
+    begun.remove("commits/0")
+    require_sound_logs(begun)
+
+
+def test_batch_without_its_commit_runs_again(checkpoint: Checkpoint):
+    checkpoint.remove("commits/3")
+    require_sound_logs(checkpoint)
+
+
+@pytest.mark.parametrize("name", [".3.8f2c.tmp", ".4.crc", "4.tmp", "_SUCCESS", ".4.0b1f.TID12.tmp"])
+def test_files_that_a_killed_driver_or_the_storage_leaves_are_no_damage(checkpoint: Checkpoint, name: str):
+    for folder in ("offsets", "commits"):
+        checkpoint.write(f"{folder}/{name}", b"")
+    require_sound_logs(checkpoint)
+
+
+def test_old_logs_that_spark_does_not_read_are_no_damage(checkpoint: Checkpoint):
+    for file in ("offsets/0", "offsets/1", "commits/0", "commits/2"):
+        checkpoint.write(file, b"")
+    checkpoint.remove("offsets/0")
+    require_sound_logs(checkpoint)
+
+
+@pytest.mark.parametrize("content", [b"", b"v1", b"v1\n", b'v1\n{"nextBatch', b"\x00\x00\x00", b"\xff\xfe"])
+def test_damaged_newest_commit_is_named_with_the_way_to_run_its_batch_again(checkpoint: Checkpoint, content: bytes):
+    checkpoint.write("commits/3", content)
+    message = damage(checkpoint)
+    assert "file:/checkpoint/commits/3 is" in message
+    assert "delete it, so that batch 3 runs again" in message
+
+
+def test_commit_after_the_newest_offsets_would_repeat_a_batch(checkpoint: Checkpoint):
+    checkpoint.remove("offsets/3")
+    message = damage(checkpoint)
+    assert "file:/checkpoint/offsets/3 is missing" in message
+    assert "delete commits/3 as well, and expect that batch 3 runs again" in message
+
+
+def test_commits_without_any_offsets_would_start_from_the_beginning(checkpoint: Checkpoint):
+    for batch in range(4):
+        checkpoint.remove(f"offsets/{batch}")
+    assert "file:/checkpoint/offsets/3 is missing" in damage(checkpoint)
+
+
+@pytest.mark.parametrize("batch", [2, 3])
+@pytest.mark.parametrize("content", [b"", b"v1\n", b'v1\n{"batchWatermarkMs":0}\n{"logOff', b"1", None])
+def test_offsets_that_spark_reads_must_be_complete(checkpoint: Checkpoint, batch: int, content: bytes | None):
+    if content is None:
+        checkpoint.remove(f"offsets/{batch}")
+    else:
+        checkpoint.write(f"offsets/{batch}", content)
+    assert f"file:/checkpoint/offsets/{batch} is" in damage(checkpoint)
+
+
+def test_asynchronous_progress_leaves_gaps_in_the_offsets(checkpoint: Checkpoint):
+    checkpoint.remove("offsets/2")
+    require_sound_logs(checkpoint, is_contiguous=False)
+
+
+def test_offset_of_a_source_need_not_be_json(checkpoint: Checkpoint):
+    checkpoint.write("offsets/3", b'v1\n{"batchWatermarkMs":0}\n-\n42\nposition of my source')
+    require_sound_logs(checkpoint)
+
+
+@pytest.mark.parametrize("content", [b"", b'{"id":', b"[]", b"{}", b"null"])
+def test_damaged_id_of_the_query_is_named_with_its_content(checkpoint: Checkpoint, content: bytes):
+    checkpoint.write("metadata", content)
+    message = damage(checkpoint)
+    assert "file:/checkpoint/metadata is" in message
+    assert '{"id":"<id of the query>"}' in message
+
+
+def test_file_with_a_wrong_checksum_is_damaged(checkpoint: Checkpoint):
+    def read(_: str) -> bytes:
+        raise UnreadableContentError("Checksum error: file:/checkpoint/commits/3")
+
+    checkpoint.read = read  # type: ignore[method-assign]
+    assert "Checksum error" in damage(checkpoint)
+
+
+def test_outage_of_the_storage_is_no_damage(checkpoint: Checkpoint):
+    def read(_: str) -> bytes:
+        raise OSError("connection refused")
+
+    checkpoint.read = read  # type: ignore[method-assign]
+    with pytest.raises(OSError, match="connection refused"):
+        require_sound_logs(checkpoint)
+
+
+# ---- after a failure ------------------------------------------------------------------------------------------------
+
+
+def test_failure_without_damage_is_not_explained(checkpoint: Checkpoint):
+    checkpoint.with_changes(1, 2, 3, 4)
+    assert find_damage(checkpoint, LOADING) is None
+
+
+def test_damaged_log_explains_any_failure(checkpoint: Checkpoint):
+    checkpoint.write("commits/3", b"")
+    assert "commits/3 is empty" in (find_damage(checkpoint, "IllegalStateException") or "")
+
+
+@pytest.mark.parametrize("name", ["7", "9.compact"])
+def test_empty_log_of_a_source_is_named(checkpoint: Checkpoint, name: str):
+    checkpoint.write("sources/0/0", b"v1\n{}")
+    checkpoint.write(f"sources/1/{name}", b"")
+    assert f"sources/1/{name} is empty" in (find_damage(checkpoint, "X") or "")
+
+
+def test_empty_marker_of_a_source_is_no_damage(checkpoint: Checkpoint):
+    checkpoint.write("sources/0/_ready", b"")
+    assert find_damage(checkpoint, "X") is None
+
+
+def test_state_is_searched_only_after_a_failure_that_it_may_have_caused(checkpoint: Checkpoint):
+    checkpoint.with_changes(1, 2, 3, 4).cut("state/0/1/4.changelog")
+    assert find_damage(checkpoint, "ValueError: bad row") is None
+    message = find_damage(checkpoint, LOADING)
+    assert message is not None
+    assert "state/0/1/4.changelog is cut or damaged (java.io.EOFException: Stream ended prematurely)" in message
+    assert "operator 0, partition 1, version 4" in message
+
+
+def test_search_begins_with_the_partition_of_the_failed_task_and_ends_in_time(checkpoint: Checkpoint):
+    checkpoint.with_changes(1, 2, 3, 4).cut("state/0/0/4.changelog")
+    checkpoint.cut("state/0/1/4.changelog")
+    assert "partition 1" in (find_damage(checkpoint, LOADING) or "")
+    times = iter([0.0, SEARCH_S + 1])
+    assert find_damage(checkpoint, LOADING, clock=lambda: next(times)) is None
+
+
+def test_batch_that_failed_needs_the_state_before_it(checkpoint: Checkpoint):
+    checkpoint.with_changes(1, 2, 3, 4)
+    checkpoint.write("offsets/4", b'v1\n{"batchWatermarkMs":0}\n{"logOffset":4}')
+    assert find_damage(checkpoint, LOADING) is None
+    checkpoint.remove("state/0/0/4.changelog")
+    assert "has neither a snapshot nor the changes of version 4" in (find_damage(checkpoint, LOADING) or "")
+
+
+# ---- state ----------------------------------------------------------------------------------------------------------
+
+
+def archive_cut(checkpoint: Checkpoint) -> None:
+    checkpoint.cut("state/0/1/4.zip")
+
+
+def table_missing(checkpoint: Checkpoint) -> None:
+    checkpoint.remove("state/0/1/SSTs/4.sst")
+
+
+def table_cut(checkpoint: Checkpoint) -> None:
+    checkpoint.cut("state/0/1/SSTs/4.sst")
+
+
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        (archive_cut, "state/0/1/4.zip is cut or damaged"),
+        (table_missing, "state/0/1/4.zip needs file:/checkpoint/state/0/1/SSTs/4.sst, which is missing"),
+        (table_cut, "SSTs/4.sst, which has 2 instead of 5 bytes"),
+    ],
+)
+def test_damaged_snapshot_is_named_unless_an_older_one_and_the_changes_since_are_complete(
+    checkpoint: Checkpoint, harm: Callable[[Checkpoint], None], message: str
+):
+    checkpoint.with_archives(2, 4)
+    assert find_damaged_state(checkpoint, 4) is None
+    harm(checkpoint)
+    assert message in (find_damaged_state(checkpoint, 4) or "")
+    checkpoint.with_changes(3, 4)
+    assert find_damaged_state(checkpoint, 4) is None
+    assert message in (find_damaged_state(checkpoint, 4, repairs=False) or "")
+    checkpoint.cut("state/0/1/3.changelog")
+    assert message in (find_damaged_state(checkpoint, 4) or "")
+
+
+def test_archive_without_known_metadata_is_complete_if_it_can_be_read(checkpoint: Checkpoint):
+    for partition in (0, 1):
+        (checkpoint.root / f"state/0/{partition}").mkdir(parents=True)
+        for version, content in ((3, None), (4, "v9\nnot json")):
+            with zipfile.ZipFile(checkpoint.root / f"state/0/{partition}/{version}.zip", "w") as archive:
+                archive.writestr("metadata" if content else "other", content or "x")
+    assert find_damaged_state(checkpoint, 4) is None
+    assert find_damaged_state(checkpoint, 3) is None
+
+
+def test_archive_with_other_content_than_its_checksums_is_damaged(checkpoint: Checkpoint):
+    checkpoint.with_archives(4)
+    content = checkpoint.read("state/0/1/4.zip")
+    checkpoint.write("state/0/1/4.zip", content.replace(b"x" * 500, b"y" * 500))
+    assert "state/0/1/4.zip is damaged" in (find_damaged_state(checkpoint, 4) or "")
+
+
+def test_each_store_of_a_join_and_each_format_is_searched(checkpoint: Checkpoint):
+    stores = ("left-keyToNumValues", "left-keyWithIndexToValue", "right-keyToNumValues", "right-keyWithIndexToValue")
+    checkpoint.with_changes(1, 2, 3, 4, kind="delta", stores=stores)
+    assert find_damaged_state(checkpoint, 4) is None
+    checkpoint.remove("state/0/1/right-keyToNumValues/2.delta")
+    message = find_damaged_state(checkpoint, 4)
+    assert message is not None
+    assert "partition 1, store right-keyToNumValues, version 4" in message
+    checkpoint.with_changes(3, kind="snapshot", stores=stores)
+    assert find_damaged_state(checkpoint, 4) is None
+
+
+def test_files_of_format_2_have_ids(checkpoint: Checkpoint):
+    for version in (1, 2, 3, 4):
+        for partition in (0, 1):
+            checkpoint.write(f"state/0/{partition}/{version}_0b1f6c0e-6f0f.changelog", END)
+    assert find_damaged_state(checkpoint, 4) is None
+    checkpoint.cut("state/0/0/2_0b1f6c0e-6f0f.changelog")
+    assert "2_0b1f6c0e-6f0f.changelog is cut" in (find_damaged_state(checkpoint, 4) or "")
+
+
+def test_missing_partition_is_named(checkpoint: Checkpoint):
+    checkpoint.with_changes(1, 2, 3, 4)
+    assert find_damaged_state(checkpoint, 4, partitions=2) is None
+    assert "partition 2, version 4" in (find_damaged_state(checkpoint, 4, partitions=3) or "")
+
+
+def test_newer_state_of_a_batch_that_was_not_committed_does_not_matter(checkpoint: Checkpoint):
+    checkpoint.with_changes(1, 2, 3, 4, 5).cut("state/0/1/5.changelog")
+    assert find_damaged_state(checkpoint, 4) is None
+
+
+def test_query_without_state_or_without_a_batch_needs_none(checkpoint: Checkpoint, tmp_path: Path):
+    assert find_damaged_state(checkpoint, None) is None
+    assert find_damaged_state(LocalFiles(tmp_path / "none"), None) is None
