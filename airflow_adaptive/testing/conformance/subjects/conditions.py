@@ -45,6 +45,8 @@ class Phrase(StrEnum):
     TARGET_GONE = r"target[^,;(]*(\bnot\b|differ|no longer|gone|unavailable|missing|lost)|(\bnot\b|differ|no longer|fewer|less|lower|below|!=)[^,;(]*target"
     TARGET_EXCEEDED = r"(more|greater|larger|above)[^,;(]*target"
     TARGET = r"target|rescale restart"
+    TARGET_SLOTS = r"target(?: parallelism)?(?: of| is|:| =)? ?(\d+)"
+    AVAILABLE_SLOTS = r"(\d+)(?: slots?)?(?: (?:is|are))?(?: now| still| only)? available"
     STALE = r"reject|not accept|unknown (execution|attempt|task)|stale|outdated|(old|earlier|former|previous) (attempt|execution|visit)"
     NOT_DEPLOYED = r"deploy(ing|ment)?\b.*(throws|fails|failed|failure)"
     BACKOFF = r"backoff"
@@ -108,6 +110,14 @@ class Conditions:
     def has_target(self) -> bool:
         """Whether the job restarts for a target parallelism."""
         return self.mentions(Phrase.TARGET) and not self.mentions(Phrase.NO_TARGET)
+
+    @property
+    def beyond_target(self) -> int:
+        """Number of slots that are available beyond the target, negative if slots are missing."""
+        target, available = self.find(Phrase.TARGET_SLOTS), self.find(Phrase.AVAILABLE_SLOTS)
+        if target is not None and available is not None:
+            return int(available[1]) - int(target[1])
+        return self.mentions(Phrase.TARGET_EXCEEDED) - self.mentions(Phrase.TARGET_GONE)
 
     @property
     def restarts(self) -> bool:

@@ -136,7 +136,7 @@ def _backoff_elapsed(scenario: Scenario, conditions: Conditions) -> None:
     """The scheduler observes the slots, then the backoff elapses."""
     available = conditions.slots or SUFFICIENT
     if conditions.has_target:
-        available = TARGET + conditions.mentions(Phrase.TARGET_EXCEEDED) - conditions.mentions(Phrase.TARGET_GONE)
+        available = TARGET + conditions.beyond_target
     scenario.when_slots(held=SUFFICIENT, free=available - SUFFICIENT).after(BACKOFF_MS / 1000)
 
 

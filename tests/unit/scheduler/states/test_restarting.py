@@ -199,6 +199,13 @@ def test_reaching_the_target_counts_as_desired_resources():
     job.when_slots(held=2, free=2).then("Deploying").then_parallelism(4)
 
 
+def test_rescale_whose_slots_have_disappeared_waits_for_resources_as_in_flink():
+    job = Scenario(upper=2, scaling_interval_min=0, executing_stabilization_timeout=0, max_trigger_delay=0)
+    job.given_script("job").given_executing(1).apply_without_timers(job.slots(held=1, free=1)).then("Restarting")
+    job.apply_without_timers(job.slots(held=1)).fire_due_timers().then("WaitingForResources")
+    job.after(job.state.options.resource_stabilization_timeout.total_seconds()).then("Deploying").then_parallelism(1)
+
+
 def test_driver_that_dies_during_a_rescale_is_replaced():
     job = rescaling()
     job.when_driver_ended().then("Deploying", SubmitDriver(epoch=2, slots=4, cause="TimerFired"))
