@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import httpx
@@ -30,6 +31,7 @@ from airflow_adaptive.job.queries.writers import (
     require_writers,
     starts_rejected,
 )
+from airflow_adaptive.job.state.damage import DamagedCheckpointError, require_sound_logs
 from airflow_adaptive.launch.loop_events import finished_event
 from airflow_adaptive.launch.task_result import task_result
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
@@ -40,6 +42,8 @@ from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.journal.storage_threads import StorageThreads
 from airflow_adaptive.runtime.observation.driver_log_diagnosis import explain
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
+from airflow_adaptive.scheduler.policies.first_batch import gave_up
+from airflow_adaptive.scheduler.policies.known_causes import with_remedy
 from airflow_adaptive.scheduler.state import Finished
 from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddress
 from airflow_adaptive.spark.standalone.client import StandaloneCluster
@@ -47,6 +51,7 @@ from airflow_adaptive.testing.fakes.manual_clock import START
 from airflow_adaptive.testing.simulation.one_job import Simulation
 from tests.support.airflow.operator_fakes import TASK
 from tests.support.driver.fake_spark import Spark, Stream
+from tests.unit.job.state.test_damage import Checkpoint
 
 SCRIPT = "from airflow_adaptive.job import AdaptiveJob\n"
 
@@ -245,6 +250,25 @@ def topic_created_again() -> str:
     with pytest.raises(TopicRecreatedError) as raised:
         guard.require_same("MkU3OEVBNTcwNTJENDM2Qk", {"flights": "Zq3rHbNvT1KgXaYvDgkzSw"})
     return f"TopicRecreatedError: {raised.value}"
+
+
+def damaged_checkpoint() -> str:
+    with TemporaryDirectory() as folder:
+        checkpoint = Checkpoint(Path(folder), newest=11)
+        checkpoint.write("commits/11", b"")
+        with pytest.raises(DamagedCheckpointError) as raised:
+            require_sound_logs(checkpoint)
+    return f"DamagedCheckpointError: {raised.value}"
+
+
+def checkpoint_of_another_query() -> str:
+    text = "assertion failed: There are [1] sources in the checkpoint offsets and now there are [2] sources requested by the query"
+    return with_remedy(Failure(error_class="java.lang.AssertionError", message=text)).summary
+
+
+def equal_failures() -> str:
+    text = "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:///in/flights.json.gz."
+    return gave_up(Failure(error_class="FAILED_READ_FILE.NO_HINT", message=text), 3).summary
 
 
 def returned_nothing() -> str:

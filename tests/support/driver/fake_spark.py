@@ -97,7 +97,9 @@ class HadoopPath:
         return any(file.startswith(f"{folder}/") for file in self._stored)
 
     def listStatus(self, folder: HadoopPath) -> list[HadoopPath]:
-        inside = {file.removeprefix(f"{folder}/").partition("/")[0] for file in self._stored if file.startswith(f"{folder}/")}
+        inside = {
+            file.removeprefix(f"{folder}/").partition("/")[0] for file in self._stored if file.startswith(f"{folder}/")
+        }
         return [HadoopPath(self._spark, folder, name) for name in sorted(inside)]
 
     def open(self, file: HadoopPath) -> Any:

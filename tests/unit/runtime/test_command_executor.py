@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from airflow_adaptive.ports import DesiredState, DriverSubmission
+from airflow_adaptive.ports import ClusterUnreachableError, DesiredState, DriverSubmission
 from airflow_adaptive.runtime.command_executor import execute, submission
 from airflow_adaptive.scheduler.commands import SubmitDriver
 from airflow_adaptive.scheduler.events import DriverHeartbeatTimedOut
@@ -140,3 +140,17 @@ async def test_driver_of_a_submission_that_failed_unexpectedly_may_exist() -> No
     command = SubmitDriver(epoch=1, slots=1, cause="SlotsChanged")
     [event] = await execute(command, Simulation().spec, "nonce", cluster, FakeJobDirectory(), now)
     assert isinstance(event, DriverHeartbeatTimedOut)
+
+
+def test_submissions_without_an_answer_end_a_job_that_was_never_accepted(small: Simulation) -> None:
+    """For example because the REST port of the connection is another port of the master."""
+
+    async def submit(_: DriverSubmission) -> str:
+        raise ClusterUnreachableError("no answer: check extra `rest-port`")
+
+    small.cluster.submit = submit  # type: ignore[method-assign]
+    ended = small.run_to_end()
+    assert ended.outcome is Outcome.FAILED
+    assert ended.cause is not None
+    assert "this happened 3 times" in ended.cause.message
+    assert [it for it in small.states if it == "Deploying"] == ["Deploying"] * 3

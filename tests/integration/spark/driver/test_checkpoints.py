@@ -10,6 +10,7 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import pytest
 
@@ -172,6 +173,7 @@ def end_of_run(cluster: LocalCluster, folder: Path, job: str, code: int) -> Fini
             script=staged.script,
             py_files=staged.py_files,
             args=(str(folder),),
+            attempt=uuid4().hex,  # an end is the end of its attempt
             driver=DriverShape(memory_mb=512),
             executor=ExecutorShape(memory_mb=512),
         )

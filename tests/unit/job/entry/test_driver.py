@@ -17,12 +17,13 @@ from airflow_adaptive.job.entry import driver as driver_module
 from airflow_adaptive.job.entry.driver import Driver
 from airflow_adaptive.job.protocol.conf import DriverSettings
 from airflow_adaptive.job.protocol.documents import FORMATS, SUBMISSION_ID_VARIABLE, DriverState, DriverStatus
+from airflow_adaptive.job.queries.writers import AdaptiveJobError
 
 
 class AssembledDriver:
     """A driver whose driver loop and components are replaced; `events` are those of its process and its watchdog."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, version: str = "4.2.0") -> None:
         self.events: list[object] = []
         self.end: DriverState | Exception = DriverState.STOPPED
         self.boot_time = 1000.0
@@ -37,7 +38,7 @@ class AssembledDriver:
         monkeypatch.setattr(driver_module, "LeaseWatchdog", self.watchdog)
         monkeypatch.setattr(driver_run, "DriverLoop", self.driver_loop)
         context = SimpleNamespace(applicationId="app-1", uiWebUrl=None)
-        spark: Any = SimpleNamespace(sparkContext=context)
+        spark: Any = SimpleNamespace(sparkContext=context, version=version)
         self.driver = Driver(spark, DriverSettings(job="j", directory="file:///jobs/j", epoch=1, nonce="n"))
 
     def run(self) -> DriverState:
@@ -134,3 +135,16 @@ def test_status_names_the_submission_and_only_a_standalone_worker_keeps_output(
     assembled.run()
     assert assembled.identity.submission_id == submission_id
     assert (assembled.interfaces.sleep is not time.sleep) is truncates
+
+
+@pytest.mark.parametrize("version", ["4.1.1", "3.5.6", "4.0.0-preview1"])
+def test_driver_on_an_old_spark_is_one_clear_error(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    with pytest.raises(
+        AdaptiveJobError, match=f"the driver runs Spark {version}, and airflow-adaptive needs Spark 4.2 or later"
+    ):
+        AssembledDriver(monkeypatch, version)
+
+
+@pytest.mark.parametrize("version", ["4.2.0", "4.3.0-SNAPSHOT", "5.0.0", "4.10.1", "custom"])
+def test_driver_on_a_newer_or_unknown_spark_starts(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    assert AssembledDriver(monkeypatch, version).run() is not None

@@ -304,7 +304,8 @@ def test_failure_after_the_end_of_the_script_is_reported(job):
 def test_damaged_checkpoint_is_the_cause_of_the_error_of_a_script_that_waits_for_its_query(job):
     job.permit()
     query = job.runs("daily")
-    job.spark.files = {f"{query.checkpoint}/commits/0": b"v1\n{}"}
+    query.checkpoint = "at/daily"
+    job.spark.files = {"at/daily/commits/0": b"v1\n{}"}
     query.fails()
     job.queries.finish(ERROR)
     failure = job.queries.failure()
