@@ -6,7 +6,8 @@ equal if they have the same error class and the same message; numbers, paths, id
 
 A failure that an outage may have caused (`failure_handling.is_outage`) is different. It counts only until the job has completed its first
 trigger, with this or an earlier deployment, also a trigger without data: from then on, the job is known to reach its cluster, its storage
-and its sources, so that the failure is expected to heal. A query that waits for data completes triggers, and never fails meanwhile.
+and its sources, so that the failure is expected to heal. A query that waits for data completes triggers, and never fails meanwhile. Until then,
+equal failures of this kind must last for `OUTAGE_TIME`, because a master that restarts refuses several submissions within seconds.
 
 A batch has no trigger and no committed batch before it ends, so all its failures count.
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from hashlib import blake2s
 
 from airflow_adaptive.scheduler.policies.failure_handling import Failure, is_outage
@@ -23,11 +25,27 @@ from airflow_adaptive.scheduler.policies.failure_handling import Failure, is_out
 MAX_KINDS = 16
 """Number of different failures that are counted; the newest ones are kept, because every snapshot contains them."""
 
+OUTAGE_TIME = timedelta(minutes=1)
+"""Shortest time from the first to the last of the equal failures that an outage may have caused."""
+
 _VARIABLE = re.compile(r"[^\s=,;()\[\]{}'\"]*[/\\@][^\s,;()\[\]{}'\"]*|[\w.:+-]*\d[\w.:+-]*|\b[0-9a-fA-F]{8,}\b")
 """What differs between two equal failures: paths, addresses and object ids, and words with digits such as ids, times and numbers."""
 
 _COMPARED_CHARACTERS = 400
 """Length of the start of a message that is compared: its end may contain the output of a driver."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EqualFailures:
+    """Equal failures of one deployment.
+
+    Attributes:
+        count: number of the failures.
+        since: time of the first one.
+    """
+
+    count: int
+    since: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,13 +56,13 @@ class DeploymentRecord:
         deployment: fingerprint of the deployment (`SchedulerState.deployment`).
         has_committed: whether the deployment has ever committed a batch.
         has_reached: whether the job has completed a trigger, with this deployment or an earlier one.
-        failures: number of equal failures of the deployment, by their key.
+        failures: equal failures of the deployment, by their key.
     """
 
     deployment: str = ""
     has_committed: bool = False
     has_reached: bool = False
-    failures: Mapping[str, int] = field(default_factory=dict)
+    failures: Mapping[str, EqualFailures] = field(default_factory=dict)
 
     def started(self, deployment: str) -> DeploymentRecord:
         """Return the record after the start of a driver; another deployment has proved nothing yet."""
@@ -62,18 +80,22 @@ class DeploymentRecord:
         """Return the record after a trigger of the queries, which has committed a batch or has found no data."""
         return replace(self, has_committed=self.has_committed or has_committed, has_reached=True)
 
-    def failed(self, failure: Failure) -> DeploymentRecord:
+    def failed(self, failure: Failure, at: datetime) -> DeploymentRecord:
         """Return the record with one more failure, unless the failure does not count."""
         if self.has_committed or (self.has_reached and is_outage(failure)):
             return self
         key = _key(failure)
-        others = {other: count for other, count in self.failures.items() if other != key}
-        kept = list(others.items())[-(MAX_KINDS - 1) :]
-        return replace(self, failures={**dict(kept), key: self.failures.get(key, 0) + 1})
+        before = self.failures.get(key, EqualFailures(count=0, since=at))
+        others = [(other, equal) for other, equal in self.failures.items() if other != key]
+        kept = dict(others[-(MAX_KINDS - 1) :])
+        return replace(self, failures={**kept, key: replace(before, count=before.count + 1)})
 
-    def repetitions(self, failure: Failure) -> int:
-        """Return how often the deployment has failed in the same way."""
-        return self.failures.get(_key(failure), 0)
+    def repetitions(self, failure: Failure, at: datetime) -> int:
+        """Return how often the deployment has failed in the same way; 0 while an outage may still end."""
+        equal = self.failures.get(_key(failure))
+        if equal is None or (equal.count > 1 and is_outage(failure) and at - equal.since < OUTAGE_TIME):
+            return 0
+        return equal.count
 
 
 def gave_up(failure: Failure, repetitions: int) -> Failure:

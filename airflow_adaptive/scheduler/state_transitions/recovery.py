@@ -37,8 +37,8 @@ def handle_failure(state: SchedulerState, event: Event, plan: Plan, failure: Fai
         final = with_remedy(failure)
         text = f"the failure is not recoverable: {final.summary}"
         return stop.go_to_failing(state, event, final, Reason(ReasonCode.NOT_RECOVERABLE, text))
-    state = _with_repetition(state, failure)
-    repetitions = state.proved.repetitions(failure)
+    state = _with_repetition(state, event, failure)
+    repetitions = state.proved.repetitions(failure, event.at)
     if repetitions >= state.options.max_failures_before_first_batch:
         final = gave_up(failure, repetitions)
         return stop.go_to_failing(state, event, final, Reason(ReasonCode.NO_FIRST_BATCH, final.summary))
@@ -68,11 +68,11 @@ def _failure_code(event: Event) -> ReasonCode:
             return ReasonCode.QUERY_FAILED
 
 
-def _with_repetition(state: SchedulerState, failure: Failure) -> SchedulerState:
+def _with_repetition(state: SchedulerState, event: Event, failure: Failure) -> SchedulerState:
     """Return the state with the failure in the record of the deployment, unless the user has declared that a restart helps."""
     if matches(failure, state.options.recoverable_failures):
         return state
-    return replace(state, proved=state.proved.failed(failure))
+    return replace(state, proved=state.proved.failed(failure, event.at))
 
 
 def can_recover(state: SchedulerState, failure: Failure) -> bool:

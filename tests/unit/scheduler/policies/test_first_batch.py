@@ -10,7 +10,7 @@ from airflow_adaptive.scheduler.events import BatchCommitted
 from airflow_adaptive.scheduler.policies.failure_handling import Failure, is_outage
 from airflow_adaptive.scheduler.policies.first_batch import MAX_KINDS, DeploymentRecord
 from airflow_adaptive.scheduler.state import Failing, Finished
-from airflow_adaptive.testing.scenario import TRANSIENT, Scenario
+from airflow_adaptive.testing.scenario import START, TRANSIENT, Scenario
 from airflow_adaptive.testing.simulation.one_job import Simulation
 
 BROKEN = Failure(
@@ -83,7 +83,7 @@ def test_ids_and_addresses_do_not_distinguish_failures():
     second = Failure(
         error_class="X", message=text.format("77aa6c0e-6f0f-4d3c-9d57-0a8a2f2a9d11", "10.0.0.9:41", "ffee")
     )
-    assert record.failed(first).failed(second).repetitions(first) == 2
+    assert record.failed(first, START).failed(second, START).repetitions(first, START) == 2
 
 
 def test_different_failures_are_counted_separately():
@@ -97,10 +97,10 @@ def test_number_of_counted_kinds_is_bounded_and_the_newest_remain():
     record = DeploymentRecord()
     letters = "abcdefghijklmnopqrstuvwxyz"
     for letter in letters:
-        record = record.failed(Failure(error_class=letter, message=""))
+        record = record.failed(Failure(error_class=letter, message=""), START)
     assert len(record.failures) == MAX_KINDS
-    assert record.repetitions(Failure(error_class="z", message="")) == 1
-    assert record.repetitions(Failure(error_class="a", message="")) == 0
+    assert record.repetitions(Failure(error_class="z", message=""), START) == 1
+    assert record.repetitions(Failure(error_class="a", message=""), START) == 0
 
 
 def test_failures_after_the_first_batch_do_not_end_the_job():
@@ -115,6 +115,15 @@ def test_idle_query_that_then_fails_again_and_again_ends():
 
 def test_outage_ends_only_a_job_that_has_never_worked():
     fail(job(), UNREACHABLE, 3).then_outcome("FAILED")
+
+
+def test_outage_of_seconds_does_not_end_a_job_that_has_just_started():
+    """A master that restarts refuses several submissions within seconds."""
+    short = job()
+    for _ in range(5):
+        short.when_driver_ended(UNREACHABLE).after(10).when_slots(held=1).when_plan_activated()
+    short.when_driver_ended(UNREACHABLE).after(10).when_slots(held=1).when_plan_activated()
+    short.when_driver_ended(UNREACHABLE).then_outcome("FAILED")
 
 
 def test_outage_does_not_end_a_query_that_has_waited_for_data():
