@@ -145,7 +145,7 @@ async def test_driver_of_a_submission_that_failed_unexpectedly_may_exist() -> No
 def test_submissions_without_an_answer_end_a_job_that_was_never_accepted(small: Simulation) -> None:
     """For example because the REST port of the connection is another port of the master."""
 
-    async def submit(_: DriverSubmission) -> str:
+    async def submit(submission: DriverSubmission) -> str:
         raise ClusterUnreachableError("no answer: check extra `rest-port`")
 
     small.cluster.submit = submit  # type: ignore[method-assign]

@@ -189,7 +189,7 @@ def test_damaged_id_of_the_query_is_named_with_its_content(checkpoint: Checkpoin
 
 
 def test_file_with_a_wrong_checksum_is_damaged(checkpoint: Checkpoint):
-    def read(_: str) -> bytes:
+    def read(file: str) -> bytes:
         raise UnreadableContentError("Checksum error: file:/checkpoint/commits/3")
 
     checkpoint.read = read  # type: ignore[method-assign]
@@ -197,7 +197,7 @@ def test_file_with_a_wrong_checksum_is_damaged(checkpoint: Checkpoint):
 
 
 def test_outage_of_the_storage_is_no_damage(checkpoint: Checkpoint):
-    def read(_: str) -> bytes:
+    def read(file: str) -> bytes:
         raise OSError("connection refused")
 
     checkpoint.read = read  # type: ignore[method-assign]

@@ -1,6 +1,7 @@
 """A job that never commits a batch with its deployment ends after a few equal failures; an outage does not end a job that has worked."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ UNREACHABLE = Failure(
 )
 
 
-def job(limit: int = 3, **options: object) -> Scenario:
+def job(limit: int = 3, **options: Any) -> Scenario:
     return Scenario(
         1, 1, resource_stabilization_timeout=0, max_failures_before_first_batch=limit, **options
     ).given_executing(1)
