@@ -25,7 +25,7 @@ REFERENCE: Final = "__airflow_state_ref__"
 BEGIN_CHARACTERS: Final = 800
 """Characters at the begin of a time series that contain its columns and its newest point (`runtime.publishing.time_series`)."""
 
-_POINTS: Final = re.compile(r', ?"points": ?\[.*', re.DOTALL)
+_POINTS: Final = re.compile(r',\s*"points":\s*\[.*', re.DOTALL)
 
 
 class StoreKey(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import Any
 
@@ -53,6 +54,25 @@ def test_longest_point_remains(airflow_app: AirflowApp) -> None:
     ]
     assert len(longest) == len(COLUMNS)
     assert read(airflow_app, {**series(9), "newest": longest, "points": [longest] * 9}, KEY)["newest"] == longest
+
+
+@pytest.mark.parametrize("lines", ["[\n[", "\n[[", "[[\n", "[[\r\n", "[[\n\n"])
+def test_line_breaks_in_the_points_do_not_hide_the_newest_point(airflow_app: AirflowApp, lines: str) -> None:
+    """Whatever writes the document may break its lines; the database cuts it among the points."""
+    from airflow.state import AssetScope  # noqa: PLC0415
+    from airflow.state.metastore import MetastoreBackend  # noqa: PLC0415
+
+    from airflow_adaptive.plugin.data.metadata_database import state_store  # noqa: PLC0415
+
+    document = series(360)
+    text = json.dumps(document).replace('"points": [[', f'"points": {lines}').replace("], [", "],\n[")
+    assert json.loads(text) == document
+    asset = state_store.StoreKey(airflow_app.declare("departures"))
+    with airflow_app.session() as session:
+        MetastoreBackend().set(AssetScope(asset_id=asset.asset_id), KEY, text, session=session)
+    with airflow_app.session() as session:
+        found = state_store.read([asset], [KEY], session, [KEY])[asset].documents[KEY]
+    assert found == {key: value for key, value in document.items() if key != "points"}
 
 
 def test_documents_are_complete_by_default(airflow_app: AirflowApp) -> None:
