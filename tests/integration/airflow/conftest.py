@@ -180,9 +180,6 @@ DAGS = dedent(
             **QUICK,
         ).expand_kwargs(items())
 
-    with DAG("copied", schedule=None):
-        job("endless", job_directory="file://{directory}/other_jobs")
-
     with DAG("after_fleet", schedule=Asset("adaptive://fleet/fleet/job")):
         EmptyOperator(task_id="noticed")
 
