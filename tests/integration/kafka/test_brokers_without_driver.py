@@ -100,7 +100,7 @@ def test_refused_credentials_are_an_error_without_the_credentials(
     monkeypatch.setenv("AIRFLOW_CONN_KAFKA_TEST", connection(kafka, "quiet-password"))
     with pytest.raises(SourceUnreachableError) as raised:
         asyncio.run(read(kafka, topic))
-    assert topic in str(raised.value)
+    assert "the brokers cannot be read: " in str(raised.value)
     assert "quiet-password" not in str(raised.value)
 
 
