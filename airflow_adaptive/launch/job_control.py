@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, cast
-
-from airflow.sdk.exceptions import AirflowRuntimeError
 
 from airflow_adaptive.launch.published_summary import PublishedSummary, decode_summary
 from airflow_adaptive.ports import DesiredState, Requester
@@ -84,9 +81,11 @@ class JobControl:
         Args:
             desired_state: requested state.
             by: requester, human-readable.
+
+        Raises:
+            AirflowRuntimeError: Airflow does not answer. A retry may help.
         """
-        with self._storing():
-            request_desired_state(self._job, desired_state, Requester(requested_by=by, via=VIA))
+        request_desired_state(self._job, desired_state, Requester(requested_by=by, via=VIA))
 
     def request_requirements(
         self,
@@ -105,6 +104,7 @@ class JobControl:
             calendar: whether the bounds are those of a calendar. The override of a user takes precedence over a calendar.
 
         Raises:
+            AirflowRuntimeError: Airflow does not answer. A retry may help.
             UnknownJobError: the job is not known to Airflow, or has never run.
             NotRescalableError: the job rejects other bounds.
             RequirementsError: the bounds are invalid. The message lists all violations.
@@ -126,15 +126,7 @@ class JobControl:
 
     def _request(self, key: str, value: Any, by: str, expires_at: datetime | None = None) -> None:
         requester = Requester(requested_by=by, via=VIA, expires_at=expires_at)
-        with self._storing():
-            store_request(self._job, ControlRequest(key=key, value=value, requester=requester))
-
-    @contextmanager
-    def _storing(self) -> Iterator[None]:
-        try:
-            yield
-        except AirflowRuntimeError as error:
-            raise UnknownJobError(f"the request for job {self._job!r} cannot be stored: {error}") from error
+        store_request(self._job, ControlRequest(key=key, value=value, requester=requester))
 
 
 def _requested_body(parallelism: Bounds | Mapping[str, Bounds] | None, state: SchedulerState) -> Mapping[str, Any]:
