@@ -2,7 +2,7 @@
 
 Theory: a failure arrives as a chain of exceptions, and the text of each may contain others: a Python traceback, a Java stack trace, or the
 message of a failed task. `_expanded` makes one chain of them. Some links name a cause, and others only wrap one, introduce a stack trace,
-or say that something was aborted. The first of Spark's error conditions is the error class, or else the class of the innermost link that
+or report that something was aborted. The first of Spark's error conditions is the error class, or else the class of the innermost link that
 names a cause. The message joins that link with the cause below it, or with the link above it that names what failed.
 """
 
