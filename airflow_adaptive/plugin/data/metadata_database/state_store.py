@@ -16,6 +16,7 @@ from sqlalchemy import ColumnElement, Text, and_, case, func, select
 from sqlalchemy.orm import Session
 
 from airflow_adaptive.ports import SEPARATOR
+from airflow_adaptive.stores.storable import storable
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +93,7 @@ def read(
         found[store].revisions[key] = updated_at
         text = _POINTS.sub("}", value, 1) if full_key in cut else value
         try:
-            found[store].documents[key] = json.loads(text, parse_constant=lambda _: None)
+            found[store].documents[key] = storable(json.loads(text, parse_constant=lambda _: None))
         except (ValueError, RecursionError):
             log.warning("The document %r of Asset %s is ignored because it is not valid JSON", full_key, asset_id)
     return found
