@@ -28,6 +28,7 @@ STARTS: Final = ("start", "toTable")
 """Methods of a `DataStreamWriter` that start its query."""
 
 SCRIPT: Final = '''"""The function {name} of the DAG file {file}. @task.adaptive_spark has written this script."""
+import functools
 import linecache
 
 FILE = {file!r}
@@ -39,7 +40,7 @@ exec(compile("".join(SOURCE), FILE, "exec", {flags}, dont_inherit=True), globals
 
 from airflow_adaptive.job import AdaptiveJob
 
-AdaptiveJob(lambda {parameters}: {name}({parameters}, **{arguments!r})).run()
+AdaptiveJob(functools.partial({name}, **{arguments!r})).run()
 '''
 """The function keeps the name of its file and the numbers of its lines, so that errors name the line of the DAG file."""
 
@@ -108,7 +109,6 @@ class FunctionScript:
             file=self.file,
             lines="".join(f"    {number}: {text!r},\n" for number, text in sorted(self.lines.items())),
             flags=self.flags,
-            parameters=", ".join(PARAMETERS),
             arguments=_json_values(self.name, arguments),
         )
 

@@ -70,7 +70,7 @@ def test_call_adds_a_task_that_stages_the_function(airflow: FakeComms, tmp_path:
     spec, script = execute(it)
     assert (spec.script.rpartition("/")[2], spec.args) == ("run_departures_job.py", ())
     assert "'import os.path'" in script
-    assert "departures(spark, parallelism, **{'carrier': 'UA'})).run()" in script
+    assert "partial(departures, **{'carrier': 'UA'})).run()" in script
     assert "@" not in script.replace("@task.adaptive_spark has written", "")
     assert it.application == "departures_job.py"
 
@@ -223,7 +223,7 @@ def test_mapped_function_runs_a_fleet(airflow: FakeComms, tmp_path: Path) -> Non
     it = fleet.unmap({"op_kwargs": {"job": "b"}})
     assert (it.job, it.op_kwargs) == ("b", {"carrier": "UA", "job": "b"})
     _, script = execute(it, map_index=1)
-    assert "stream(spark, parallelism, **{'carrier': 'UA', 'job': 'b'})" in script
+    assert "partial(stream, **{'carrier': 'UA', 'job': 'b'})" in script
 
 
 def test_items_of_expand_kwargs_name_their_jobs() -> None:

@@ -70,7 +70,7 @@ def test_items_of_a_mapped_function_run_although_one_is_invalid(
 ) -> None:
     spark_cluster.add_worker(cores=3, memory_mb=2048)
     output = airflow(home, spark_connection, "dags", "test", "fleet", succeeds=False)
-    assert "job 'no id!': " in output
+    assert "job 'fleet:copy:no id!': " in output
     assert re.search(r"DagRun Finished: dag_id=fleet,.* state=failed,", output), output
     assert sorted(pq.read_table(home / "copies").column("value").to_pylist()) == ["one", "two"]
 
