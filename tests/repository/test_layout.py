@@ -1,20 +1,13 @@
-"""The directories: `tests/unit` mirrors the package, and each directory of the package and of the tests is small enough to read."""
+"""The directories: `tests/unit` mirrors the package."""
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
-
-import pytest
 
 from tests.support.repository import ROOT
 
 PACKAGE = ROOT / "airflow_adaptive"
-TESTS = ROOT / "tests"
-UNIT = TESTS / "unit"
-MAX_LINES = 400
-MAX_MODULES = 12
-"""Modules of a directory, without `__init__`, `__main__` and `conftest`."""
+UNIT = ROOT / "tests" / "unit"
 
 TESTED_ELSEWHERE = {
     "scheduler/state_transitions": "The tests of the states cover every branch of the transitions (tests/unit/scheduler/states).",
@@ -51,16 +44,3 @@ def names_a_module(test: Path) -> bool:
     """Tell whether the mirrored directory has the module of `test_<module>.py` or `test_<module>_<aspect>.py`."""
     name = test.stem.removeprefix("test_")
     return any(name == module or name.startswith(f"{module}_") for module in modules_of(test))
-
-
-def test_no_module_of_the_tests_is_too_long():
-    lengths = {module: len(module.read_text().splitlines()) for module in TESTS.rglob("*.py")}
-    assert [module for module, lines in lengths.items() if lines > MAX_LINES] == []
-
-
-@pytest.mark.parametrize("root", [PACKAGE, TESTS], ids=["package", "tests"])
-def test_no_directory_has_too_many_modules(root: Path):
-    files = (file for file in root.rglob("*.py") if "node_modules" not in file.parts)
-    modules = [module for module in files if not module.stem.startswith(("__", "conftest"))]
-    counts = Counter(module.parent for module in modules)
-    assert [folder for folder, count in counts.items() if count > MAX_MODULES] == []
