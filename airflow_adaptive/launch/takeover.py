@@ -23,7 +23,7 @@ def may_run(task: TaskKey, attempt: str) -> MayTakeOver:
         task: the task instance.
         attempt: token of the attempt.
     """
-    return _asked(lambda _: owns(task, attempt) and not is_task_over(task))
+    return _answered(lambda _: owns(task, attempt) and not is_task_over(task))
 
 
 def may_end(task: TaskKey, attempt: str) -> MayTakeOver:
@@ -36,13 +36,13 @@ def may_end(task: TaskKey, attempt: str) -> MayTakeOver:
         of = TaskKey.of_attempt(other)
         return owns(task, attempt) and (of == task or (of is not None and is_task_over(of)))
 
-    return _asked(rule)
+    return _answered(rule)
 
 
-def _asked(rule: Callable[[str], bool]) -> MayTakeOver:
+def _answered(rule: Callable[[str], bool]) -> MayTakeOver:
     """Return a blocking rule as a question, whose answer may be unknown."""
 
-    async def ask(other: str) -> bool:
+    async def answer(other: str) -> bool:
         try:
             return await ProcessResources.current().store_access.read(lambda: rule(other))
         except StoreUnavailableError:
@@ -50,4 +50,4 @@ def _asked(rule: Callable[[str], bool]) -> MayTakeOver:
         except Exception as error:
             raise StoreUnavailableError(f"{type(error).__name__}: {error}") from error
 
-    return ask
+    return answer

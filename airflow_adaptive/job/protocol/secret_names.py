@@ -188,7 +188,7 @@ def url_passwords(value: str) -> list[str]:
 def is_secret(name: str, value: str) -> bool:
     """Return whether the value of a property, an option or an environment variable is secret, or contains a secret.
 
-    The name may say so, or the value: credentials in a URL, a key, or an assignment as in `-Djavax.net.ssl.trustStorePassword=...`.
+    The name decides, or the value: credentials in a URL, a key, or an assignment as in `-Djavax.net.ssl.trustStorePassword=...`.
     """
     if value.strip().lower() in FLAGS:
         return False

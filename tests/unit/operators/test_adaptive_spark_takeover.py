@@ -91,7 +91,7 @@ def test_second_task_with_the_job_is_refused_before_anything_is_staged(make, air
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_job_moves_to_a_task_that_names_the_previous_one(make, airflow):
+def test_task_with_the_name_of_the_previous_one_gets_the_job(make, airflow):
     deferral(make().execute, {"ti": FakeInstance()})
     deferral(make(moved_from="d/departures").execute, {"ti": OtherInstance()})
     with pytest.raises(AirflowFailException, match="belongs to task 'copies/departures'"):

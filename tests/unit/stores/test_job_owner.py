@@ -41,7 +41,7 @@ def test_first_task_owns_the_name_and_another_task_is_refused(airflow: FakeComms
     assert airflow.asset_states[OWNER] == "flights/stream"
 
 
-def test_job_moves_from_the_task_that_the_user_names_only(airflow: FakeComms) -> None:
+def test_job_leaves_only_the_task_with_the_given_name(airflow: FakeComms) -> None:
     claim_name("departures", "flights/stream", None)
     with pytest.raises(OwnedJobError):
         claim_name("departures", "renamed/stream", "other/stream")

@@ -135,12 +135,12 @@ from airflow_adaptive.job import AdaptiveJob
 
 
 @F.udf("long")
-def doubled(value):
+def twice(value):
     return 2 * value
 
 
 def build(spark, parallelism):
-    return spark.readStream.format("rate").load().select(doubled("value")).writeStream.format("noop")
+    return spark.readStream.format("rate").load().select(twice("value")).writeStream.format("noop")
 
 
 AdaptiveJob(build).run()

@@ -21,13 +21,13 @@ class Task:
 
     Attributes:
         attempt: the attempt to which the task belongs.
-        asked: attempts about which Airflow was asked, oldest first.
+        questions: attempts that a question to Airflow was about, oldest first.
         directory: the job directory.
     """
 
     def __init__(self) -> None:
         self.attempt = ""
-        self.asked: list[str] = []
+        self.questions: list[str] = []
         self.directory = FakeJobDirectory()
 
     def journal(self, attempt: str, meanwhile: Callable[[], Awaitable[object]] | None = None) -> Journal:
@@ -35,7 +35,7 @@ class Task:
         pending = [] if meanwhile is None else [meanwhile]
 
         async def may_take_over(other: str) -> bool:
-            self.asked.append(other)
+            self.questions.append(other)
             is_current = self.attempt == attempt
             while pending:
                 await pending.pop()()
@@ -83,9 +83,9 @@ async def test_loops_of_one_attempt_do_not_read_from_airflow(task: Task) -> None
     """At a fail-over, a thousand loops claim their journals at once."""
     await task.run("attempt-1")
     await task.run("attempt-1")
-    assert task.asked == []
+    assert task.questions == []
     await task.run("attempt-2")
-    assert task.asked == ["attempt-1"]
+    assert task.questions == ["attempt-1"]
 
 
 async def test_claim_of_a_third_attempt_during_the_answer_is_not_overlooked(task: Task) -> None:
@@ -95,7 +95,7 @@ async def test_claim_of_a_third_attempt_during_the_answer_is_not_overlooked(task
     with pytest.raises(SupersededError):
         await task.journal("second", meanwhile=lambda: task.run("third")).open(START)
     assert task.owners() == ["first", "third"]
-    assert task.asked == ["first", "first", "third"]
+    assert task.questions == ["first", "first", "third"]
 
 
 async def test_current_attempt_claims_the_job_although_the_earlier_one_changes_its_triggerer(task: Task) -> None:

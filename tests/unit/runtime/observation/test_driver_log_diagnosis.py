@@ -155,7 +155,7 @@ def test_sparks_own_error_class_is_the_failures() -> None:
         "java.io.FileNotFoundException: File file:/work/in does not exist",
     ],
 )
-def test_error_for_a_missing_input_says_that_the_script_runs_from_a_copy(message: str) -> None:
+def test_error_for_a_missing_input_explains_that_the_script_runs_from_a_copy(message: str) -> None:
     failure = explain(Failure(error_class="reported", message=message), DriverLog(), WORKER, reported=True)
     assert failure.message.startswith(f"{message}: the script runs from a copy")
     assert failure.message.endswith("use an absolute path that all workers can access, or the parameter `files`")
