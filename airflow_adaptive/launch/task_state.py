@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from enum import StrEnum
 
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
@@ -17,8 +16,8 @@ END_STATES = frozenset({"success", "failed", "skipped", "upstream_failed", "remo
 LEFT_THE_LIST = frozenset({"removed", "upstream_failed"})
 """States of a task instance of a mapped task that ended without an attempt, because its list has changed or is missing."""
 
-NOT_STARTED = frozenset({None, "none", "scheduled", "queued", "restarting"})
-"""States of a task instance whose next attempt has not begun, so the job that it will run is not known."""
+NOT_IDENTIFIED = frozenset({None, "none", "scheduled", "queued", "restarting", "running"})
+"""States of a task instance of which it is not known which job it runs. A task that begins to run has the XComs of its previous attempt for a moment."""
 
 
 class Fate(StrEnum):
@@ -57,23 +56,13 @@ def _fate_by_indexes(task: TaskKey, attempt: str) -> Fate:
     if not states:
         return Fate.UNKNOWN if _is_run_active(task) else Fate.OVER
     own = states.pop(f"{task.task_id}_{task.map_index}", "removed")
-    if own in NOT_STARTED:
+    if own in NOT_IDENTIFIED:
         return Fate.UNKNOWN
     if own not in LEFT_THE_LIST:
         owner = task.pull(XCOM_ATTEMPT)
-        if own in END_STATES and owner in (None, attempt):
-            return Fate.OVER
-        if own not in END_STATES and owner in (None, attempt):
-            return Fate.UNKNOWN if owner is None and own == "running" else Fate.CONTINUES
-    return Fate.UNKNOWN if any(_may_run_any_job(task, key, state) for key, state in states.items()) else Fate.OVER
-
-
-def _may_run_any_job(task: TaskKey, key: str, state: str | None) -> bool:
-    """Return whether it is unknown which job another task instance of the mapped task runs."""
-    if state != "running":  # A task sets its XComs before it is deferred.
-        return state in NOT_STARTED
-    index = key.rpartition("_")[2]
-    return index.isdecimal() and replace(task, map_index=int(index)).pull(XCOM_ATTEMPT) is None
+        if owner in (None, attempt):
+            return Fate.OVER if own in END_STATES else Fate.CONTINUES
+    return Fate.OVER if NOT_IDENTIFIED.isdisjoint(states.values()) else Fate.UNKNOWN
 
 
 def owns(task: TaskKey, attempt: str) -> bool:

@@ -34,7 +34,7 @@ from airflow_adaptive.stores.store_access import (
     BackgroundWriter,
     StoreAccess,
 )
-from airflow_adaptive.stores.task_xcoms import TaskKey, xcoms
+from airflow_adaptive.stores.task_xcoms import XCOM_ATTEMPT, TaskKey, xcoms
 
 log = logging.getLogger(__name__)
 
@@ -205,7 +205,8 @@ class AirflowJobStore:
             return True
         self._airflow_metrics.send_view(view)
         try:
-            _write_changes(xcoms(view), pushed, self._task.push, is_abandoned)
+            if self._owns_task(view):
+                _write_changes(xcoms(view), pushed, self._task.push, is_abandoned)
             _write_changes(documents(view, asdict(self._task)), stored, self._accessor.set, is_abandoned)
         finally:
             if is_abandoned():
@@ -213,6 +214,10 @@ class AirflowJobStore:
             if self._is_closed:
                 self._announce_late_write()
         return True
+
+    def _owns_task(self, view: JobView) -> bool:
+        """Return whether the XComs of the task belong to this job; blocks. The task instance of a mapped task may run another job by now."""
+        return self._task.map_index < 0 or self._task.pull(XCOM_ATTEMPT) in (None, view.attempt)
 
     def _announce_late_write(self) -> None:
         """Let the loop of the job in another process write all values again."""

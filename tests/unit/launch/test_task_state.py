@@ -89,7 +89,10 @@ def test_mapped_task_is_found_by_its_index(airflow: Supervisor, states: tuple[st
         (["queued", "removed"], {}, "b/1", Fate.UNKNOWN),
         # No task instance runs the job: its item left the list.
         (["deferred", "deferred", "removed"], {0: "c/2", 1: "a/2"}, "b/1", Fate.OVER),
-        (["running", "deferred"], {0: "c/2", 1: "a/2"}, None, Fate.OVER),
+        (["deferred", "deferred"], {0: "c/2", 1: "a/2"}, None, Fate.OVER),
+        # A task that begins to run has the XComs of its previous attempt for a moment.
+        (["deferred", "running"], {0: "c/2", 1: "b/1"}, "b/1", Fate.UNKNOWN),
+        (["running", "deferred"], {0: "a/1", 1: "a/2"}, "b/1", Fate.UNKNOWN),
         (["deferred"], {0: "c/2"}, "b/1", Fate.OVER),
         (["deferred", "removed"], {0: "c/2"}, "b/1", Fate.OVER),
         (["upstream_failed", "upstream_failed"], {}, "b/1", Fate.OVER),

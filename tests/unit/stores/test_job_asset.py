@@ -39,3 +39,15 @@ def test_job_of_a_fleet_has_keys_and_xcoms_of_its_own(
     assert airflow.asset_states["departures:summary"]["state"] == "Executing"
     assert {key.partition(":")[0] for key in airflow.asset_states} == {"departures"}
     assert airflow.map_indexes == {3}
+
+
+def test_job_that_left_its_list_leaves_the_xcoms_to_the_job_that_has_its_map_index(
+    airflow: FakeComms,  # noqa: F811
+    clock: ManualClock,  # noqa: F811
+    access: StoreAccess,  # noqa: F811
+) -> None:
+    mapped = TaskKey(dag_id="d", task_id="t", run_id="r", map_index=3)
+    mapped.push("attempt", "the attempt of another job")
+    show(AirflowJobStore("d:t:departures", mapped, clock, access), VIEW)
+    assert airflow.asset_states["departures:summary"]["state"] == "Executing"
+    assert airflow.xcoms == {"attempt": "the attempt of another job"}
