@@ -257,7 +257,8 @@ class Reads:
     async def read_connection(self, name: str, work: Callable[[], Any]) -> Any:
         return work()
 
-    read = read_connection
+    async def read(self, work: Callable[[], Any]) -> Any:
+        return work()
 
 
 OVERDUE = RunLimits(cancel_at=START + timedelta(seconds=60))
