@@ -17,7 +17,7 @@ from unittest import mock
 
 from airflow_adaptive.scheduler import machine, snapshot
 from airflow_adaptive.scheduler.config.options import Options
-from airflow_adaptive.scheduler.errors import AdaptiveSchedulerError
+from airflow_adaptive.scheduler.errors import AdaptiveSchedulerError, SnapshotError
 from airflow_adaptive.scheduler.events import Event
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
@@ -174,7 +174,9 @@ def decode_event(data: Mapping[str, Any]) -> Event:
     """
     try:
         event: Event = snapshot.decode(Event, data)
-    except KeyError as error:
+    except SnapshotError as error:
+        if not isinstance(error.__cause__, KeyError):
+            raise
         raise HistoryError(f"unknown type of event: {data.get('type')!r}") from error
     return event
 

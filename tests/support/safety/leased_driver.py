@@ -197,6 +197,9 @@ class LeasedDriver:
         end: state in which the driver has ended in an orderly way, None before.
     """
 
+    version = "4.3.0"
+    """Version of Spark, because the driver regards this class as its session."""
+
     def __init__(self, kernel: Kernel, hosts: Hosts, cluster: FakeCluster, submission_id: str, directory: Any) -> None:
         self.host = hosts.add(submission_id)
         self.jvm = self.host.start("JVM")

@@ -278,7 +278,11 @@ def test_loop_that_takes_over_while_another_writes_yields_only_to_a_third_one(
         directory.journal.setdefault(other.number, encode_journal(other))
         return False
 
+    async def is_earlier(attempt: str) -> bool:
+        return attempt != "attempt-3"
+
     directory.refuses = is_forestalled
+    small.ports = replace(small.ports, may_take_over=is_earlier)
     expected = nullcontext() if relieves else pytest.raises(SupersededError)
     with expected:
         small.run(RunLimits(recycle_at=START + timedelta(seconds=60)))

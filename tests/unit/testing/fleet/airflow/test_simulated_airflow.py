@@ -160,8 +160,9 @@ def test_a_database_that_hangs_delays_requests_only(fleet):
 
 def test_a_store_that_airflow_empties_is_filled_again(fleet):
     fleet.start("triggerer-1")
+    fleet.request("job-1", "running")
     fleet.run(30)
     fleet.airflow.users.empty_store("job-1")
-    fleet.run(30)
+    fleet.run(120)
     assert fleet.state("job-1") == "Executing"
-    assert fleet.document("job-1", "desired_state")["value"] == "running"
+    assert fleet.document("job-1", "restored_requests")["desired_state"]["value"] == "running"

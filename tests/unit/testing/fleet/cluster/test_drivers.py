@@ -172,6 +172,7 @@ def test_a_frozen_python_process_leaves_the_query_running(running):
 
 
 def test_a_driver_whose_host_was_suspended_for_longer_than_its_lease_ends_after_the_host_resumes(running):
+    running.run(2)  # a host that resumes right before a commit may commit before its watchdog runs
     (worker,) = [worker.worker_id for worker in running.cluster.workers]
     resume = running.driver.suspend()
     running.cluster.lose_worker(worker)
