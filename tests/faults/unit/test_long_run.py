@@ -15,4 +15,4 @@ def test_weeks_leave_no_more_than_the_first_one(tmp_path: Path) -> None:
     assert_no_growth(run, asyncio.run(footprints_after_weeks(run)))
     assert run.happened["recycled"] > 20
     assert sum(run.happened.values()) > 50
-    assert min(run.published.rescales, run.published.restarts) > 5
+    assert min(run.published.rescales, run.published.restarts) >= 5
