@@ -26,23 +26,7 @@ export const JobMessages = ({ details }: { details: JobDetails }) => {
           {details.cause}
         </Message>
       )}
-      {details.lag_alert !== null && (
-        <Message status="warning" title={alertTitle(details.lag_alert.expires_at)}>
-          The oldest unread row was {duration(details.lag_alert.lag_s)} old,{" "}
-          <Moment at={details.lag_alert.since} />.
-        </Message>
-      )}
-      {details.source_problem !== null && (
-        <Message status="warning" title="The driver cannot read a source">
-          {details.source_problem}
-        </Message>
-      )}
-      {details.lag_unknown_since !== null && (
-        <Message status="info" title={`Lag unknown since ${time(details.lag_unknown_since)}`}>
-          No driver reports the lag. With <code>kafka_conn_id</code>, the triggerer reads it from the brokers
-          if they answer.
-        </Message>
-      )}
+      <LagMessages details={details} />
       {details.problem !== null && (
         <Message status="warning" title="The server cannot read the state of this job">
           {details.problem}
@@ -67,6 +51,29 @@ export const JobMessages = ({ details }: { details: JobDetails }) => {
     </Stack>
   );
 };
+
+/** Messages about the sources of a job. */
+const LagMessages = ({ details }: { details: JobDetails }) => (
+  <>
+    {details.lag_alert !== null && (
+      <Message status="warning" title={alertTitle(details.lag_alert.expires_at)}>
+        The oldest unread row was {duration(details.lag_alert.lag_s)} old,{" "}
+        <Moment at={details.lag_alert.since} />.
+      </Message>
+    )}
+    {details.source_problem !== null && (
+      <Message status="warning" title="The driver cannot read a source">
+        {details.source_problem}
+      </Message>
+    )}
+    {details.lag_unknown_since !== null && (
+      <Message status="info" title={`Lag unknown since ${time(details.lag_unknown_since)}`}>
+        No driver reports the lag. With <code>kafka_conn_id</code>, the triggerer reads it from the brokers if
+        they answer.
+      </Message>
+    )}
+  </>
+);
 
 const RequestedBy = ({ requester }: { requester: RequestRecord | undefined }) =>
   requester === undefined ? null : (
