@@ -46,7 +46,7 @@ def listed(airflow_app: AirflowApp, **query: Any) -> tuple[list[str], int]:
     return [job["job"] for job in response.json()["jobs"]], len(executed)
 
 
-@pytest.mark.parametrize(("limit", "most"), [(50, 11), (JOBS, 14)])
+@pytest.mark.parametrize(("limit", "most"), [(50, 12), (JOBS, 18)])
 def test_list_of_a_thousand_jobs_executes_few_statements(airflow_app: AirflowApp, limit: int, most: int) -> None:
     """The number of statements depends neither on the number of jobs nor on the number of their DAGs."""
     names = insert_jobs(airflow_app, JOBS)
