@@ -156,7 +156,7 @@ def _known_cause(state: SchedulerState, observation: JobObservation) -> str:
     unanswered = "" if state.driver is None else state.driver.unanswered
     if unanswered and observation.status is None:
         return f"; whether the cluster accepted the driver is unknown: {unanswered}"
-    return f"; {observation.doubt}" if observation.doubt else ""
+    return f"; {observation.cluster_report}" if observation.cluster_report else ""
 
 
 def _time_without_heartbeat(

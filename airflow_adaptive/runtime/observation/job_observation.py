@@ -35,7 +35,7 @@ class JobObservation:
     unaccounted_for: timedelta | None = None
 
     @property
-    def doubt(self) -> str:
+    def cluster_report(self) -> str:
         """What the cluster reports about a driver that it cannot account for, or why it reports nothing; "" if nothing is known."""
         if self.submission is not None and self.submission.state is SubmissionState.UNKNOWN:
             return self.submission.message
