@@ -69,7 +69,7 @@ class DriverEvents:
         events = [event for event in await self._read() if _explains(event, pod)]
         newest: Json = max(events, key=_time, default={})
         cause = ": ".join(" ".join(str(newest[part]).split()) for part in ("reason", "message") if newest.get(part))
-        if MISSING_VOLUME.search(cause) is None:
+        if MISSING_VOLUME.match(cause) is None:  # A search would try each `FailedMount: ` in the text of the event.
             return replace(status, message=cause)
         return replace(status, message=f"{cause}: {VOLUME_ADVICE}", can_start=has_volumes is not False)
 

@@ -53,6 +53,13 @@ async def test_a_volume_that_does_not_exist_is_named_with_the_remedy(server: Fak
     assert await explain(server) == replace(explained, can_start=True)  # A kubelet before version 1.29.
 
 
+async def test_the_text_of_another_event_is_no_missing_volume(server: FakeApi) -> None:
+    """A probe quotes what a container answers. The text is long enough to detect a search that is quadratic."""
+    add(server, "FailedMount: " * 30_000 + 'secret "keys" not found', "Unhealthy", uid="u1")
+    explained = await explain(server, UNMOUNTED)
+    assert (explained.message[:24], explained.can_start) == ("Unhealthy: FailedMount: ", True)
+
+
 async def test_an_event_that_is_over_is_no_cause(server: FakeApi) -> None:
     """The Secret was created a moment after the pod. The image is pulled, and the event is still the newest warning."""
     add(server, 'MountVolume.SetUp failed for volume "keys" : secret "keys" not found')
