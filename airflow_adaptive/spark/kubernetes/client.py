@@ -48,6 +48,7 @@ from airflow_adaptive.spark.kubernetes.driver.status import (
     CONTAINER,
     container_error,
     driver_status,
+    failed_init_container,
     is_node_lost,
     waiting_reason,
 )
@@ -234,12 +235,15 @@ class KubernetesCluster:
         if known is None or known.is_gone or is_node_lost(known.object):  # Only the node has the log.
             return DriverLog()
         try:
-            text = await self._end_of_log(name, {})
+            failed = failed_init_container(known.object).get("name")
+            text = await self._end_of_log(name, {"container": failed} if failed else {})
         except RefusedError as error:  # The container has not started, or the pod is gone.
             log.info("The log of %s cannot be read: %s", name, error)
             return DriverLog(waits=await self._executor_waits(name))
         except ApiError as error:
             raise ClusterUnreachableError(f"the log of {name} cannot be read now: {error}") from error
+        if failed:  # Its last lines are the cause, whatever wrote them.
+            return DriverLog(stderr=text[-LOG_CHARACTERS:])
         return replace(separated(text[-LOG_CHARACTERS:]), waits=await self._executor_waits(name))
 
     async def _end_of_log(self, pod: str, query: Query) -> str:

@@ -1,8 +1,9 @@
 """The state of a driver, from the object of its pod. Pure.
 
-Only a `terminated` state of the driver's container, which the kubelet reports, proves the end of a driver. None of these is a proof: the
-phase Failed, which controllers set for a pod on a lost node; a deletion, which only requests the end; the absence of the object, because
-a deletion by force removes it while the processes run. Other containers of the pod do not matter.
+Only a `terminated` state that the kubelet reports proves the end of a driver: the one of the driver's container, or that of an init container
+that failed, because the driver's container then never starts. None of these is a proof: the phase Failed, which controllers set for a pod on a
+lost node; a deletion, which only requests the end; the absence of the object, because a deletion by force removes it while the processes
+run. Other containers of the pod do not matter.
 """
 
 from __future__ import annotations
@@ -78,6 +79,9 @@ def _state(pod: Json, is_gone: bool, is_deleted: bool, is_killed: bool) -> tuple
     terminated = _container(pod).get("terminated")
     if terminated is not None:
         return _end(pod, terminated, is_killed)
+    if failed := failed_init_container(pod):
+        state, message = _end(pod, failed["state"]["terminated"], is_killed)
+        return state, message and f"the init container {failed['name']!r} failed: {message}"
     if is_deleted and not pod["spec"].get("nodeName"):
         return SubmissionState.KILLED, f"{_described(pod, 'was deleted')} before it had a node"
     if is_gone:
@@ -96,9 +100,26 @@ def _end(pod: Json, terminated: Json, is_killed: bool) -> tuple[SubmissionState,
     return SubmissionState.FAILED, ": ".join([f"exit code {code}", *_causes(pod, terminated)])
 
 
+def failed_init_container(pod: Json) -> Json:
+    """Return the status of the init container because of whose end the driver never starts, empty without one.
+
+    Sidecars are init containers that the kubelet restarts. It restarts no container of a pod with the phase Failed.
+    """
+    sidecars = [each["name"] for each in pod["spec"].get("initContainers") or () if each.get("restartPolicy")]
+    status = pod.get("status", {})
+    if status.get("phase") != "Failed" or "running" in _container(pod):
+        return {}
+    ended = [each for each in status.get("initContainerStatuses") or () if "terminated" in (each.get("state") or {})]
+    failed = (each for each in ended if each["state"]["terminated"]["exitCode"] and each["name"] not in sidecars)
+    return next(failed, {})
+
+
 def _causes(pod: Json, terminated: Json) -> Iterator[str]:
     if terminated.get("reason") == OUT_OF_MEMORY:
-        yield "the driver needed more memory than its container has (OOMKilled): raise spark.driver.memoryOverhead"
+        remedy = (
+            "the memory limit of the init container" if failed_init_container(pod) else "spark.driver.memoryOverhead"
+        )
+        yield f"it needed more memory than its container has (OOMKilled): raise {remedy}"
     elif terminated.get("reason") not in (None, "Error"):
         yield str(terminated["reason"])
     if pod["metadata"].get("deletionTimestamp"):

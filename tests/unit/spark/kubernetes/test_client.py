@@ -374,6 +374,24 @@ async def test_a_driver_that_has_not_started_has_no_log(server: FakeApi) -> None
         assert await client.driver_log(submitted) == DriverLog()
 
 
+async def test_the_log_of_an_init_container_that_failed_is_the_log_of_the_driver(server: FakeApi) -> None:
+    async with client_of(server) as client:
+        submitted = await client.submit(submission())
+        failed = {"name": "wait-for-db", "state": {"terminated": {"exitCode": 3}}}
+        server.objects[f"{ROOT}/pods/{POD}"]["status"] = {"phase": "Failed", "initContainerStatuses": [failed]}
+        containers = []
+
+        def log_of(request: web.Request) -> web.Response | None:
+            if not request.path.endswith("/log"):
+                return None
+            containers.append(request.query["container"])
+            return web.Response(text="no database\n")
+
+        server.answer = log_of
+        assert await client.driver_log(submitted) == DriverLog(stderr="no database\n")
+    assert containers == ["wait-for-db"]
+
+
 async def test_the_log_of_a_driver_on_a_lost_node_is_not_requested(server: FakeApi) -> None:
     """Only the node has the log, so a request would wait until its timeout."""
     async with client_of(server) as client:

@@ -109,6 +109,40 @@ def test_nothing_else_proves_the_end(unproven: dict[str, Any], message: str):
     assert message in status.message
 
 
+def with_init(init: dict[str, Any], state: dict[str, Any], phase: str = "Failed", **spec: Any) -> dict[str, Any]:
+    container = {"name": "wait-for-db", **spec}
+    statuses = [{"name": "wait-for-db", "state": init}]
+    return pod(state, phase, spec={"initContainers": [container]}, initContainerStatuses=statuses)
+
+
+NOT_INITIALIZED = {"waiting": {"reason": "PodInitializing"}}
+
+
+def test_an_init_container_that_failed_ends_the_driver_and_is_named():
+    failed = with_init(terminated(3, reason="Error", message="no\ndatabase"), NOT_INITIALIZED)
+    status = driver_status(failed)
+    expected = "the init container 'wait-for-db' failed: exit code 3: no database"
+    assert (status.state, status.message) == (SubmissionState.FAILED, expected)
+    assert driver_status(failed, is_gone=True).state is SubmissionState.FAILED
+    assert driver_status(failed, is_killed=True).state is SubmissionState.KILLED
+    without_memory = with_init(terminated(137, reason="OOMKilled"), NOT_INITIALIZED)
+    assert "raise the memory limit of the init container" in driver_status(without_memory).message
+
+
+@pytest.mark.parametrize(
+    "unproven",
+    [
+        with_init(terminated(3), NOT_INITIALIZED, "Pending"),
+        with_init(terminated(3), NOT_INITIALIZED, restartPolicy="Always"),
+        with_init(terminated(0), NOT_INITIALIZED),
+        with_init(terminated(3), RUNNING),
+    ],
+    ids=["the kubelet may start it again", "a sidecar", "it succeeded", "the driver has started"],
+)
+def test_other_ends_of_init_containers_prove_nothing(unproven: dict[str, Any]):
+    assert driver_status(unproven).state in (SubmissionState.SUBMITTED, SubmissionState.UNKNOWN)
+
+
 def test_a_pod_that_is_gone_proves_nothing():
     status = driver_status(pod(RUNNING), is_gone=True, is_deleted=True)
     assert (status.state, status.message) == (
