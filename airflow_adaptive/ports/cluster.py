@@ -221,7 +221,7 @@ class DriverLog:
     Attributes:
         stdout: output of Python; Spark redirects the standard error of Python to this stream.
         stderr: output of the JVM, which is Spark's own log.
-        waits: why an executor of the driver waits, as the cluster manager reports it; "" if no executor waits, or if it does not report that.
+        waits: why an executor of the driver waits, or why the last one failed, as the cluster manager reports it; "" without a report.
     """
 
     stdout: str = ""

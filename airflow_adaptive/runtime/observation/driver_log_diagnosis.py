@@ -153,7 +153,10 @@ class DriverLogDiagnosis:
             problem = logged_problem(written.stderr)
             known += [written.waits, f"the driver's log: {problem}" if problem else ""]
             _log_lines(driver.submission_id, written)
-        return shortened("; ".join(redact(text) for text in known if text), MESSAGE_CHARACTERS)
+        causes = [
+            text for text in dict.fromkeys(known) if text and not any(text in other for other in known if other != text)
+        ]
+        return shortened("; ".join(redact(text) for text in causes), MESSAGE_CHARACTERS)
 
     async def _explain(self, event: Failed, driver: str, observation: JobObservation) -> Event:
         # Each observation derives the same failure again until a step has handled the failure: read the log once.

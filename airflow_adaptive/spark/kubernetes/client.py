@@ -32,7 +32,7 @@ from airflow_adaptive.spark.kubernetes.capacity.pod_requests import pod_request
 from airflow_adaptive.spark.kubernetes.capacity_reader import CapacityReader
 from airflow_adaptive.spark.kubernetes.cluster_reads import ClusterReads
 from airflow_adaptive.spark.kubernetes.driver.code import mount_code
-from airflow_adaptive.spark.kubernetes.driver.executor_start import can_work, spark_container
+from airflow_adaptive.spark.kubernetes.driver.executor_start import can_work, executor_failure, spark_container
 from airflow_adaptive.spark.kubernetes.driver.manifests import driver_manifests
 from airflow_adaptive.spark.kubernetes.driver.names import (
     APPLICATION,
@@ -320,11 +320,16 @@ class KubernetesCluster:
         )
 
     async def _executor_waits(self, driver: str) -> str:
-        """Return why an executor of a driver waits, from its pod or from the events of the pod; "" if none waits for a known reason."""
+        """Return why an executor of a driver waits, from its pod or from the events of the pod, or why the last one failed; "" if unknown."""
         for known in self._job_pods(await self._watch.pods()).drivers.values():
             for pod in known.executors.values() if known.identity.pod == driver else ():
                 if reason := await self._wait_of_executor(pod):
                     return f"executor pod {pod['metadata']['name']} waits: {reason.message}"
+            if known.identity.pod == driver and (
+                failed := self._watch.cache.failed_executor(known.pod["metadata"]["uid"])
+            ):
+                cause, output = executor_failure(failed)
+                return masked(f"{cause}; its last output: {output}" if output else cause, self._address.secrets)
         return ""
 
     async def _wait_of_executor(self, pod: Json) -> SubmissionStatus | None:
@@ -348,7 +353,9 @@ class KubernetesCluster:
                 errors[number] = f"executor {pod['metadata']['name']} cannot start: {found.message}"
             elif found is not None:
                 waits.append(f"an executor waits: {found.message}")
-        unusual = [*errors.values(), *waits, request_difference(driver.pod, driver.executors.values())]
+        failed = self._watch.cache.failed_executor(driver.pod["metadata"]["uid"])
+        failures = [executor_failure(failed)[0]] if failed else []
+        unusual = [*errors.values(), *waits, *failures, request_difference(driver.pod, driver.executors.values())]
         return unusual[0], can_work([*driver.executors], len(errors))
 
     def _log_pages(self, pod: str) -> LogPages | None:

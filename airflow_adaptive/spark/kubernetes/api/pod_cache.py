@@ -3,21 +3,25 @@
 Theory: the object of a pod can disappear while its processes run (force deletion, a lost node). The end of a driver is therefore
 proven only by an object: an object with a terminated container, or the last object of a pod, which the watch event DELETED contains. The
 cache keeps the last objects of drivers that are gone. A pod that disappeared between two lists has no last object.
+
+Spark deletes the pod of an executor that has failed within a second, so the cache also keeps the last executor of each driver that failed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from airflow_adaptive.spark.kubernetes.driver.names import ROLE
-from airflow_adaptive.spark.kubernetes.job_pods import DRIVER, kept
+from airflow_adaptive.spark.kubernetes.job_pods import DRIVER, EXECUTOR, kept
 
 Json = Mapping[str, Any]
 
+Kept = TypeVar("Kept")
+
 MAX_GONE: Final = 2000
-"""Drivers that are gone and whose last objects are kept. The loop of a job evaluates the last object within seconds."""
+"""Drivers that are gone and whose last objects are kept, and drivers whose last failed executor is kept. The loop of a job evaluates the last object within seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,8 @@ class PodCache:
         """No pod is known."""
         self._pods: dict[str, Json] = {}
         self._gone: dict[str, KnownPod] = {}
+        self._failed: dict[str, Json] = {}
+        """Uid of a driver -> its last executor that failed."""
 
     @property
     def pods(self) -> list[Json]:
@@ -53,11 +59,16 @@ class PodCache:
         pod = self._pods.get(uid)
         return KnownPod(pod) if pod is not None else self._gone.get(uid)
 
+    def failed_executor(self, driver: str) -> Json | None:
+        """Return the last executor of a driver that failed, None without one."""
+        return self._failed.get(driver)
+
     def replace(self, pods: Iterable[Json]) -> None:
         """Replace all pods with the result of a list."""
         listed = {_uid(pod): kept(pod) for pod in pods}
-        for uid in listed:
+        for uid, pod in listed.items():
             self._gone.pop(uid, None)
+            self._keep_failed(pod)
         for uid, pod in self._pods.items():
             if uid not in listed:
                 self._forget(uid, KnownPod(pod, is_gone=True))
@@ -77,13 +88,26 @@ class PodCache:
         else:
             self._gone.pop(uid, None)
             self._pods[uid] = kept(pod)
+            self._keep_failed(self._pods[uid])
+
+    def _keep_failed(self, pod: Json) -> None:
+        """Keep an executor that failed; one that is being deleted was ended by others."""
+        metadata, is_failed = pod["metadata"], pod["status"].get("phase") == "Failed"
+        if is_failed and metadata["labels"].get(ROLE) == EXECUTOR and not metadata.get("deletionTimestamp"):
+            for owner in metadata.get("ownerReferences") or ():
+                _keep(self._failed, str(owner.get("uid")), pod)
 
     def _forget(self, uid: str, last: KnownPod) -> None:
-        if last.object["metadata"]["labels"].get(ROLE) != DRIVER:
-            return
-        self._gone[uid] = last
-        while len(self._gone) > MAX_GONE:
-            del self._gone[next(iter(self._gone))]
+        if last.object["metadata"]["labels"].get(ROLE) == DRIVER:
+            _keep(self._gone, uid, last)
+            self._failed.pop(uid, None)
+
+
+def _keep(kept_objects: dict[str, Kept], uid: str, newest: Kept) -> None:
+    kept_objects.pop(uid, None)
+    kept_objects[uid] = newest
+    while len(kept_objects) > MAX_GONE:
+        del kept_objects[next(iter(kept_objects))]
 
 
 def _uid(pod: Json) -> str:

@@ -1,14 +1,24 @@
-"""Whether a driver can get an executor, from the objects of their pods. Pure."""
+"""Whether a driver can get an executor, and why its executors fail, from the objects of their pods. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Final
 
 from airflow_adaptive.spark.kubernetes.driver.pod_template import EXECUTOR_CONTAINER
+from airflow_adaptive.spark.kubernetes.driver.status import (
+    CONTAINERS,
+    INIT_CONTAINERS,
+    OUT_OF_MEMORY,
+    disruptions,
+    failed_containers,
+)
 from airflow_adaptive.spark.kubernetes.job_pods import CORES_VARIABLE
 
 Json = Mapping[str, Any]
+
+LINES: Final = 5
+"""Lines of the output of an executor that failed."""
 
 
 def spark_container(executor: Json) -> str:
@@ -31,3 +41,19 @@ def can_work(executors: Collection[str], errors: int) -> bool:
     """
     has_first_executors_only = max(map(int, executors), default=0) <= len(executors)
     return not (executors and has_first_executors_only and errors == len(executors))
+
+
+def executor_failure(executor: Json) -> tuple[str, str]:
+    """Return why the pod of an executor has failed, and the last output of the container that ended with an error, "" without one.
+
+    Kubernetes reports the output in the status of the pod, which Spark deletes at once (`pod_template.executor_template`).
+    """
+    ended = [*failed_containers(executor, INIT_CONTAINERS), *failed_containers(executor, CONTAINERS)]
+    if not ended:
+        return f"an executor has failed: {disruptions(executor) or 'for an unknown reason'}", ""
+    name, end = ended[0]["name"], ended[0]["state"]["terminated"]
+    reason = "" if end.get("reason") in (None, "Error") else f" ({end['reason']})"
+    remedy = "raise spark.executor.memoryOverhead" if end.get("reason") == OUT_OF_MEMORY else ""
+    cause = f"the container {name!r} of an executor ended with exit code {end['exitCode']}{reason}"
+    lines = [" ".join(line.split()) for line in str(end.get("message") or "").splitlines()]
+    return ": ".join(filter(None, [cause, disruptions(executor), remedy])), " | ".join(filter(None, lines[-LINES:]))

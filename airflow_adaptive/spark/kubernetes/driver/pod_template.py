@@ -27,6 +27,11 @@ POD_PATTERN: Final = "{{POD_NAME}}"
 
 EXECUTOR_CONTAINER: Final = "spark-kubernetes-executor"
 
+CONTAINERS: Final = ("initContainers", "containers")
+
+LAST_OUTPUT: Final = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+"""The status of a container that fails contains the end of its output. Spark deletes the pod of an executor, with its log, when it has failed."""
+
 NO_VARIABLES: Final[Mapping[str, str]] = {}
 
 
@@ -50,11 +55,12 @@ def read_template(role: str, text: str | None) -> dict[str, Any]:
         raise SubmissionRefusedError(
             f"the pod template of the {role} has restartPolicy {policy!r}: use {RESTART_POLICY!r}, because the scheduler restarts the driver"
         )
-    containers = spec.get("containers", [])
-    if not isinstance(containers, list) or not all(isinstance(each, dict) for each in containers):
-        raise SubmissionRefusedError(
-            f"the pod template of the {role} has spec.containers that is not a list of mappings"
-        )
+    for name in CONTAINERS:
+        containers = spec.get(name, [])
+        if not isinstance(containers, list) or not all(isinstance(each, dict) for each in containers):
+            raise SubmissionRefusedError(
+                f"the pod template of the {role} has spec.{name} that is not a list of mappings"
+            )
     if any({*RESTARTS} & {*each} for each in containers):
         raise SubmissionRefusedError(
             f"the pod template of the {role} has {' or '.join(RESTARTS)} in a container: remove it, because the scheduler restarts the driver"
@@ -112,12 +118,9 @@ def executor_template(
     literals = [{"name": name, "value": literal(value)} for name, value in variables.items()]
     env = merged_env(container.get("env") or (), [*literals, *attributes])
     own = {"name": EXECUTOR_CONTAINER, **container, "env": env}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        **template,
-        "spec": {**(template.get("spec") or {}), "containers": [own, *others]},
-    }
+    spec = {**(template.get("spec") or {}), "containers": [own, *others]}
+    parts = {name: [{**LAST_OUTPUT, **each} for each in spec[name]] for name in CONTAINERS if spec.get(name)}
+    return {"apiVersion": "v1", "kind": "Pod", **template, "spec": {**spec, **parts}}
 
 
 def _parsed(text: str) -> Any:

@@ -19,6 +19,9 @@ Json = Mapping[str, Any]
 CONTAINER: Final = "spark-kubernetes-driver"
 """Name of the driver's container."""
 
+CONTAINERS: Final = "containerStatuses"
+INIT_CONTAINERS: Final = "initContainerStatuses"
+
 EXIT_EXCEPTION: Final = "spark.exit-exception"
 """Annotation in which Spark writes the exception that ended the driver (`spark.kubernetes.driver.annotateExitException`)."""
 
@@ -106,12 +109,15 @@ def failed_init_container(pod: Json) -> Json:
     Sidecars are init containers that the kubelet restarts. It restarts no container of a pod with the phase Failed.
     """
     sidecars = [each["name"] for each in pod["spec"].get("initContainers") or () if each.get("restartPolicy")]
-    status = pod.get("status", {})
-    if status.get("phase") != "Failed" or "running" in _container(pod):
+    if pod.get("status", {}).get("phase") != "Failed" or "running" in _container(pod):
         return {}
-    ended = [each for each in status.get("initContainerStatuses") or () if "terminated" in (each.get("state") or {})]
-    failed = (each for each in ended if each["state"]["terminated"]["exitCode"] and each["name"] not in sidecars)
-    return next(failed, {})
+    return next((each for each in failed_containers(pod, INIT_CONTAINERS) if each["name"] not in sidecars), {})
+
+
+def failed_containers(pod: Json, field: str) -> list[Json]:
+    """Return the statuses of the containers, or of the init containers, that ended with an error."""
+    statuses = pod.get("status", {}).get(field) or ()
+    return [each for each in statuses if ((each.get("state") or {}).get("terminated") or {}).get("exitCode")]
 
 
 def _causes(pod: Json, terminated: Json) -> Iterator[str]:
@@ -124,19 +130,20 @@ def _causes(pod: Json, terminated: Json) -> Iterator[str]:
         yield str(terminated["reason"])
     if pod["metadata"].get("deletionTimestamp"):
         yield _described(pod, "was deleted")
-    elif _disruptions(pod):
+    elif disruptions(pod):
         yield _described(pod, "was ended")
     texts = [(pod["metadata"].get("annotations") or {}).get(EXIT_EXCEPTION), terminated.get("message")]
     yield from (" ".join(str(text).split()) for text in texts if text)
 
 
 def _described(pod: Json, end: str) -> str:
-    """Return what became of a pod, with the cause that Kubernetes names: an eviction, a drain, a preemption, or a lost node."""
-    disruptions = _disruptions(pod)
-    return f"driver pod {pod['metadata']['name']} {end}{f' ({disruptions})' if disruptions else ''}"
+    """Return what became of a pod, with the cause that Kubernetes names."""
+    causes = disruptions(pod)
+    return f"driver pod {pod['metadata']['name']} {end}{f' ({causes})' if causes else ''}"
 
 
-def _disruptions(pod: Json) -> str:
+def disruptions(pod: Json) -> str:
+    """Return what Kubernetes reports about the end of a pod: an eviction, a drain, a preemption, or a lost node; "" if nothing."""
     status = pod.get("status", {})
     causes = [each for each in status.get("conditions") or () if each["type"] == "DisruptionTarget"]
     texts = [_text(cause) for cause in (*causes, status)]

@@ -19,9 +19,14 @@ from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
 from airflow_adaptive.spark.kubernetes.client import KubernetesCluster as Client
 from airflow_adaptive.spark.kubernetes.prerequisites import PERMISSIONS
 from tests.support.kubernetes.accounts.manifests import AIRFLOW
+from tests.support.kubernetes.client.api_sources import cluster_client
+from tests.support.kubernetes.client.driver_job import pod_properties
 from tests.support.kubernetes.client.refusals import accepts_driver, failure_of
+from tests.support.kubernetes.client.streaming_job import TIMEOUT_S as STORY_TIMEOUT_S
+from tests.support.kubernetes.client.streaming_job import StreamingJob
 from tests.support.kubernetes.cluster import KubernetesCluster
 from tests.support.kubernetes.control_plane import ControlPlane, Credentials
+from tests.support.kubernetes.images import SPARK
 from tests.support.kubernetes.namespace import Namespace
 from tests.support.servers.empty_registry import empty_registry
 
@@ -74,6 +79,45 @@ async def test_a_driver_that_cannot_start_fails_the_task_with_its_cause(
         conf = {name: value.format(registry=registry) for name, value in conf.items()}
         message = await failure_of(kubernetes_cluster.control_plane, team.name, tmp_path / "job", conf, parameters)
     assert [cause for cause in causes if cause not in message] == [], message
+
+
+INIT_CONTAINER = {
+    "name": "wait-for-db",
+    "image": SPARK,
+    "command": ["/bin/sh", "-c", "echo looking for db; echo 'no route to db' >&2; exit 3"],
+}
+
+
+@pytest.mark.parametrize(
+    ("role", "cause"),
+    [
+        ("driver", "the init container 'wait-for-db' failed: exit code 3"),
+        ("executor", "the container 'wait-for-db' of an executor ended with exit code 3"),
+    ],
+)
+async def test_an_init_container_that_fails_is_named_with_its_output(
+    kubernetes_cluster: KubernetesCluster, team: Namespace, tmp_path: Path, role: str, cause: str
+) -> None:
+    control_plane, root = kubernetes_cluster.control_plane, tmp_path / "job"
+    template = {"spec": {"initContainers": [INIT_CONTAINER]}}
+    parameters = KubernetesParameters(
+        driver_pod_template=template if role == "driver" else None,
+        executor_pod_template=template if role == "executor" else None,
+    )
+    async with cluster_client(control_plane, team.name) as client:
+        job = StreamingJob(root, pod_properties(root, control_plane.url), client, parameters=parameters)
+        async with job.running() as loop:
+
+            async def is_named() -> bool:
+                return any(cause in str(view.history.decisions) for view in job.store.views)
+
+            await wait_until_async(is_named, STORY_TIMEOUT_S, cause)
+            if role == "driver":
+                assert "no route to db" in str(loop.state.failures)
+            else:
+                assert loop.driver is not None
+                assert "no route to db" in (await client.driver_log(loop.driver)).waits
+            await job.cancel(loop)
 
 
 async def test_an_account_of_the_driver_without_permissions_fails_the_task(

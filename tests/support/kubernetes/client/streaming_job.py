@@ -168,7 +168,14 @@ class StreamingJob:
 
     async def suspend(self, loop: Loop) -> None:
         """Suspend the job, and wait until the job and its loop have ended."""
-        self.store.requests = replace(self.store.requests, desired_state=DesiredState.SUSPENDED)
+        await self._end(loop, DesiredState.SUSPENDED)
+
+    async def cancel(self, loop: Loop) -> None:
+        """Cancel the job, and wait until the job and its loop have ended."""
+        await self._end(loop, DesiredState.CANCELED)
+
+    async def _end(self, loop: Loop, desired_state: DesiredState) -> None:
+        self.store.requests = replace(self.store.requests, desired_state=desired_state)
         await self.wait_for_state(loop, "Finished")
         await wait_until_async(lambda: _value(self._task is None or self._task.done()), TIMEOUT_S, "end of the loop")
 

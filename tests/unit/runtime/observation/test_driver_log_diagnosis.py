@@ -346,6 +346,16 @@ def test_newest_problem_in_the_log_of_a_running_driver_is_found(stderr: str, pro
             "h1/10.0.0.1:7077",
         ),
         (
+            JobObservation(submission=SubmissionStatus(state=SubmissionState.RUNNING, message="an executor ended")),
+            DriverLog(waits="an executor ended; its last output: no database"),
+            "an executor ended; its last output: no database",
+        ),
+        (
+            JobObservation(submission=SubmissionStatus(state=SubmissionState.RUNNING, message="an executor ended")),
+            DriverLog(waits="an executor ended"),
+            "an executor ended",
+        ),
+        (
             JobObservation(submission=SubmissionStatus(state=SubmissionState.SUBMITTED)),
             DriverLog(stderr=NO_CONNECTION),
             "the driver still waits for its start",
@@ -357,7 +367,7 @@ def test_newest_problem_in_the_log_of_a_running_driver_is_found(stderr: str, pro
         ),
         (JobObservation(), DriverLog(), ""),
     ],
-    ids=["executors wait", "driver waits", "no answer", "nothing known"],
+    ids=["executors wait", "executors fail", "one report", "driver waits", "no answer", "nothing known"],
 )
 async def test_missed_deadline_is_explained_by_what_cluster_and_driver_report(
     observation: JobObservation, log: DriverLog, explanation: str

@@ -10,7 +10,7 @@ import pytest_asyncio
 from aiohttp import web
 
 from airflow_adaptive.local.waiting import wait_until_async
-from airflow_adaptive.ports import ClusterRefusedError, ClusterUnreachableError, Request
+from airflow_adaptive.ports import ActiveDriver, ClusterRefusedError, ClusterUnreachableError, Request
 from airflow_adaptive.spark.kubernetes.driver.names import MANAGED_BY, MANAGER, DriverIdentity
 from tests.support.kubernetes.client.connected import client_of, submission
 from tests.support.kubernetes.client.fake_api import FakeApi, failure
@@ -179,3 +179,29 @@ async def test_the_log_of_a_driver_contains_why_its_executors_wait(
         server.answer = lambda request: web.Response(text="") if request.path.endswith("/log") else None
         waits = (await client.driver_log(submitted)).waits
     assert waits.partition(": create")[0] == wait
+
+
+async def test_executors_that_fail_one_after_the_other_explain_that_no_slot_arrives(server: FakeApi) -> None:
+    """Spark deletes the pod of each of them at once, and requests the next one."""
+    driver = server.put(f"{ROOT}/pods", driver_pod())
+    terminated = {"terminated": {"exitCode": 7, "message": "license server unreachable\n"}}
+    async with client_of(server) as client:
+        await client.snapshot()
+        await server.events.put({"type": "ADDED", "object": with_version(executor_pod(1, terminated))})
+        await server.events.put({"type": "DELETED", "object": with_version(executor_pod(1, terminated))})
+        found: list[ActiveDriver] = []
+
+        async def is_explained() -> bool:
+            found[:] = (await client.snapshot()).drivers.values()
+            return bool(found[0].message)
+
+        await wait_until_async(is_explained, 180, "the failure of the executor")
+        written = await client.driver_log(f"{DRIVER.pod}@{driver['metadata']['uid']}")
+    cause = "the container 'spark-kubernetes-executor' of an executor ended with exit code 7"
+    assert (found[0].message, found[0].can_start) == (cause, True)
+    assert written.waits == f"{cause}; its last output: license server unreachable"
+
+
+def with_version(pod: dict[str, Any]) -> dict[str, Any]:
+    pod["metadata"]["resourceVersion"] = "9"
+    return pod

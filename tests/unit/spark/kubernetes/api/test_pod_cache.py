@@ -84,3 +84,27 @@ def test_the_oldest_drivers_that_are_gone_are_forgotten(monkeypatch):
     for uid in "123":
         cache.apply("DELETED", pod(uid))
     assert [uid for uid in "123" if cache.find(uid)] == ["2", "3"]
+
+
+def executor(uid: str, owner: str = "driver", **metadata: Any) -> dict[str, Any]:
+    failed = pod(uid, role="executor", phase="Failed")
+    return {**failed, "metadata": {**failed["metadata"], "ownerReferences": [{"uid": owner}], **metadata}}
+
+
+def test_the_last_executor_of_a_driver_that_failed_stays_known_until_the_driver_is_gone(monkeypatch):
+    monkeypatch.setattr(pod_cache, "MAX_GONE", 2)
+    cache = PodCache()
+    cache.apply("ADDED", pod("driver"))
+    assert cache.failed_executor("driver") is None
+    cache.apply("MODIFIED", executor("1"))
+    cache.replace([pod("driver"), executor("2")])
+    cache.apply("MODIFIED", executor("3", deletionTimestamp="2026"))
+    cache.apply("DELETED", executor("2"))
+    found = cache.failed_executor("driver")
+    assert found is not None
+    assert found["metadata"]["uid"] == "2"
+    cache.apply("DELETED", pod("driver"))
+    assert cache.failed_executor("driver") is None
+    for uid in "123":
+        cache.apply("MODIFIED", executor(uid, owner=f"driver-{uid}"))
+    assert [uid for uid in "123" if cache.failed_executor(f"driver-{uid}")] == ["2", "3"]

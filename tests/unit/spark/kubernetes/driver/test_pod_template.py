@@ -9,6 +9,7 @@ import pytest
 
 from airflow_adaptive.ports import SubmissionRefusedError
 from airflow_adaptive.spark.kubernetes.driver.pod_template import (
+    LAST_OUTPUT,
     executor_template,
     merged_env,
     read_template,
@@ -34,6 +35,7 @@ def template(*names: str, **spec: Any) -> dict[str, Any]:
         ('{"metadata": "a"}', "is not a mapping with metadata and spec"),
         ('{"spec": {"containers": {}}}', "spec.containers that is not a list of mappings"),
         ('{"spec": {"containers": ["a"]}}', "spec.containers that is not a list of mappings"),
+        ('{"spec": {"initContainers": {"name": "a"}}}', "spec.initContainers that is not a list of mappings"),
         ('{"spec": {"restartPolicy": "Always"}}', "restartPolicy 'Always': use 'Never'"),
         (
             '{"spec": {"containers": [{"restartPolicy": "Always"}]}}',
@@ -73,7 +75,7 @@ def test_own_variables_replace_given_ones_and_come_last():
 
 
 def test_executors_without_a_template_report_their_pod_and_their_node():
-    own = {"name": "spark-kubernetes-executor", "env": ATTRIBUTES}
+    own = {"name": "spark-kubernetes-executor", "env": ATTRIBUTES, **LAST_OUTPUT}
     assert executor_template(None, {}) == {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [own]}}
 
 
@@ -82,4 +84,14 @@ def test_a_template_of_executors_keeps_everything_else():
     merged = executor_template(json.dumps(given), {})
     assert merged["metadata"] == given["metadata"]
     assert merged["spec"]["tolerations"] == [{"operator": "Exists"}]
-    assert merged["spec"]["containers"] == [{"name": "a", "env": ATTRIBUTES}, {"name": "b"}]
+    assert merged["spec"]["containers"] == [
+        {"name": "a", "env": ATTRIBUTES, **LAST_OUTPUT},
+        {"name": "b", **LAST_OUTPUT},
+    ]
+
+
+def test_the_last_output_of_a_container_that_fails_is_in_the_status_of_its_pod_unless_the_template_says_otherwise():
+    given = template("a", initContainers=[{"name": "i"}, {"name": "j", "terminationMessagePolicy": "File"}])
+    merged = executor_template(json.dumps(given), {})
+    policies = [each["terminationMessagePolicy"] for each in merged["spec"]["initContainers"]]
+    assert policies == ["FallbackToLogsOnError", "File"]
