@@ -77,7 +77,7 @@ EXECUTOR_ADVICE = (
 EXECUTOR_ADDED = re.compile(r"Executor added: (\S+) on \S+ \((.*?)\)")
 
 BOILERPLATE = re.compile(
-    r"\s|$|[~+}]|=+$|Launch Command:|NOTE: |WARNING: |SLF4J|Using Spark's default log4j|"
+    r"\s|$|[~+}]|=+$|Launch Command:|NOTE: |WARNING: |SLF4J|Using Spark's default log4j|Files \S+ from |Setting Spark log level |"
     r"\S+ \S+ (?:WARN|INFO|DEBUG|TRACE) |Caused by: "
 )
 """Lines of a driver's stderr that never contain the cause; some are parts of plans, and of progress as JSON."""
@@ -90,7 +90,27 @@ LOGGED_PROBLEM = re.compile(r"\S+ \S+ (?:FATAL|ERROR|WARN) ")
 LOGGED_ERROR = re.compile(r"^\S+ \S+ (?:FATAL|ERROR) |has not accepted any resources")
 """Entries that may explain why a driver has no executors, or runs no plan. Most warnings are harmless."""
 
+DISK_FULL = r"No space left on device|Disk quota exceeded"
+READ_ONLY = "Read-only file system"
+NO_PERMISSION = (
+    r"FileSystemException: /\S*: Permission denied|\(Permission denied\)|\[Errno 13\]|AccessDeniedException: /"
+)
+
+DISK_ERROR = re.compile(
+    rf"[\w.$]+(?:Exception|Error): .*(?:{DISK_FULL}|{READ_ONLY}|Permission denied|AccessDeniedException: /).*"
+)
+"""What the system answered about a disk. Exceptions of Spark may give only the consequence, such as a folder that was not created."""
+
 HINTS = (
+    (
+        re.compile(DISK_FULL),
+        "the disk of this file is full, on {worker} or of the job directory: free space there, or enlarge the disk",
+    ),
+    (
+        re.compile(READ_ONLY),
+        "nothing can be written there, on {worker} or in the job directory: mount a writable volume there, or repair the disk",
+    ),
+    (re.compile(NO_PERMISSION), "let the user of the process on {worker} access this file"),
     (
         re.compile(r'Cannot run program "[^"]*\bjava"'),
         "Java is missing on {worker}: install Java there, or correct JAVA_HOME",
@@ -195,7 +215,7 @@ def explain(
     if REMOVED in written.stderr:
         return _without_executors(failure, written.stderr)
     if failure.error_class in UNEXPLAINED:
-        failure = _with_cause(failure, written, reported=reported)
+        failure = _with_disk_error(_with_cause(failure, written, reported=reported), written.stderr)
     return replace(failure, message=_advised(shortened(failure.message, MESSAGE_CHARACTERS), worker, py_files))
 
 
@@ -239,6 +259,12 @@ def _with_cause(failure: Failure, written: DriverLog, *, reported: bool) -> Fail
     return Failure(
         error_class=found.error_class, message=found.message, causes=(*marks, *found.causes, failure.error_class)
     )
+
+
+def _with_disk_error(failure: Failure, stderr: str) -> Failure:
+    found = DISK_ERROR.findall(stderr)
+    is_named = not found or DISK_ERROR.search(f"{failure.error_class}: {failure.message}")
+    return failure if is_named else replace(failure, message=f"{failure.message}; {redact(found[-1])}")
 
 
 def _python_error(stdout: str) -> FailureReport | None:

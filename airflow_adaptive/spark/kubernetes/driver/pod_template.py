@@ -56,12 +56,12 @@ def read_template(role: str, text: str | None) -> dict[str, Any]:
             f"the pod template of the {role} has restartPolicy {policy!r}: use {RESTART_POLICY!r}, because the scheduler restarts the driver"
         )
     for name in CONTAINERS:
-        containers = spec.get(name, [])
-        if not isinstance(containers, list) or not all(isinstance(each, dict) for each in containers):
+        given = spec.get(name, [])
+        if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
             raise SubmissionRefusedError(
                 f"the pod template of the {role} has spec.{name} that is not a list of mappings"
             )
-    if any({*RESTARTS} & {*each} for each in containers):
+    if any({*RESTARTS} & {*each} for each in spec.get("containers", [])):
         raise SubmissionRefusedError(
             f"the pod template of the {role} has {' or '.join(RESTARTS)} in a container: remove it, because the scheduler restarts the driver"
         )

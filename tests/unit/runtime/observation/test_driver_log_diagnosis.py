@@ -319,6 +319,34 @@ NO_CONNECTION = (
 )
 
 
+REFUSED_FOLDER = (
+    "26/11/28 16:54:10 ERROR JavaUtils: Failed to create directory /tmp/spark-aeb2\n"
+    "java.nio.file.FileSystemException: /tmp/spark-aeb2: {cause}\n"
+    "\tat java.base/sun.nio.fs.UnixException.translateToIOException(UnixException.java:100)\n"
+    'Exception in thread "main" java.io.IOException: Failed to create a temp directory (under /tmp) after 10 attempts!\n'
+    "\tat org.apache.spark.network.util.JavaUtils.createDirectory(JavaUtils.java:490)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("cause", "advice"),
+    [
+        ("Read-only file system", "mount a writable volume there"),
+        ("No space left on device", "free space there"),
+        ("Disk quota exceeded", "free space there"),
+        ("Permission denied", "let the user of the process on worker h1:7078"),
+    ],
+)
+def test_an_error_of_the_disk_that_only_the_log_contains_is_part_of_the_reason(cause: str, advice: str) -> None:
+    """Spark reports only that it could not create a folder."""
+    failure = explain(LOST, DriverLog(stderr=REFUSED_FOLDER.format(cause=cause)), WORKER, reported=False)
+    assert failure.error_class == "java.io.IOException"
+    begin = "Failed to create a temp directory (under /tmp) after 10 attempts!; java.nio.file.FileSystemException: /tmp/spark-aeb2"
+    assert failure.message.startswith(f"{begin}: {cause}: ")
+    assert advice in failure.message
+    assert explain(failure, DriverLog(), WORKER, reported=False) == failure
+
+
 @pytest.mark.parametrize(
     ("stderr", "problem"),
     [
