@@ -133,6 +133,9 @@ MISSING_MODULE = re.compile(r"No module named '?([\w.]+)")
 ARCHIVES = (".zip", ".egg", ".whl", ".jar")
 """Suffixes of files that contain Python modules."""
 
+ONLY_IN_AIRFLOW = ("airflow", "airflow_adaptive")
+"""Packages of which drivers have only `airflow_adaptive.job`."""
+
 READERS = "the process in which Spark runs streaming readers of Python data sources does not get `py_files`"
 
 
@@ -307,6 +310,8 @@ def _advised(message: str, worker: str, py_files: Sequence[str] = ()) -> str:
 
 def _module_advice(module: str, py_files: Sequence[str]) -> str:
     """Return what to do about a module that a process of Spark cannot import."""
+    if module.partition(".")[0] in ONLY_IN_AIRFLOW:
+        return "Airflow is not on the workers: do not import it there, and pass what the script needs from it as an argument"
     if f"{module}.py" in py_files:
         return f"`py_files` contains {module}.py, but {READERS}: install the module on the workers, or in their image"
     archives = [name for name in py_files if name.endswith(ARCHIVES)]

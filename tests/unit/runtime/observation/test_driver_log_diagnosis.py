@@ -129,6 +129,21 @@ def test_advice_for_a_missing_module_does_not_name_what_the_job_declares(
     assert failure.message.endswith(f": {advice}")
 
 
+@pytest.mark.parametrize("module", ["airflow", "airflow.sdk", "airflow_adaptive.operators"])
+def test_module_of_airflow_has_the_advice_to_pass_an_argument(module: str) -> None:
+    """The module is in a file of `py_files`, or the script imports it."""
+    failure = explain(
+        Failure(error_class="ModuleNotFoundError", message=f"No module named '{module}'"),
+        IMPORT_ERROR,
+        WORKER,
+        ["shop.py"],
+        reported=True,
+    )
+    assert failure.message == (
+        f"No module named '{module}': Airflow is not on the workers: do not import it there, and pass what the script needs from it as an argument"
+    )
+
+
 def test_package_that_is_not_published_is_the_cause() -> None:
     failure = explained(UNPUBLISHED_PACKAGE)
     assert failure.message == (
