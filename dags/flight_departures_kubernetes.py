@@ -25,7 +25,7 @@ with DAG(
     schedule=None,
     params={
         "directory": Param("/tmp/flight_departures", type="string", description="directory of input, output and job"),
-        "image": Param("apache/spark:4.3.0", type="string", description="image with PySpark 4.2 or later"),
+        "image": Param("apache/spark:4.3.0", type="string", description="image with PySpark 4.0 or later"),
         "service_account": Param("spark-driver", type="string", description="service account of the driver"),
         "pod_template": Param(None, type=["null", "string"], description="pod template of driver and executors"),
     },

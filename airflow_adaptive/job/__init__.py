@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from airflow_adaptive.job.python_version import require_python
+
 if TYPE_CHECKING:
     from airflow_adaptive.job.entry.adaptive_job import AdaptiveJob
     from airflow_adaptive.job.queries.latency import observe_latency
 
 __all__ = ["AdaptiveJob", "observe_latency"]
+
+require_python()
 
 
 def __getattr__(name: str) -> Any:

@@ -1,14 +1,13 @@
 """The job directory as the driver accesses it: through Hadoop file systems, like the checkpoints of the queries.
 
-The module uses these classes of the JVM: `org.apache.hadoop.fs.FileSystem` and
-`org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager` (Spark >= 4.1).
+The module uses `org.apache.hadoop.fs.FileSystem` and Spark's `CheckpointFileManager` of the JVM.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 from urllib.parse import quote
 
 from py4j.protocol import Py4JJavaError
@@ -16,10 +15,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from airflow_adaptive.job.control.interfaces import DirectoryError
-from airflow_adaptive.job.jvm import java_class
 from airflow_adaptive.job.protocol.codec import MAX_DOCUMENT_BYTES, journal_name, journal_number
-
-FILE_MANAGER: Final = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager"
+from airflow_adaptive.job.spark_internals import java_class, spark_class
 
 
 class HadoopJobDirectory:
@@ -34,7 +31,7 @@ class HadoopJobDirectory:
         """
         self._root = hadoop_uri(uri)
         self._path_class = java_class(spark, "org.apache.hadoop.fs.Path")
-        self._managers = java_class(spark, FILE_MANAGER)
+        self._managers = spark_class(spark, "CheckpointFileManager")
         # The configuration is kept, so that the driver can write its status after the SparkContext has stopped.
         self._conf = spark._jsparkSession.sessionState().newHadoopConf()
 

@@ -163,7 +163,7 @@ def _add_demo_options(demo: argparse.ArgumentParser) -> None:
         help=f"file with the context (default: the files of KUBECONFIG, otherwise {DEFAULT_KUBECONFIG})",
     )
     kubernetes.add_argument(
-        "--image", default=IMAGE, help="image of driver and executors, with PySpark 4.2 or later (default: %(default)s)"
+        "--image", default=IMAGE, help="image of driver and executors, with PySpark 4.0 or later (default: %(default)s)"
     )
     kubernetes.add_argument(
         "--conf",

@@ -171,6 +171,7 @@ class PlanActivated(DriverEvent):
         downtime: time without a running query before this plan, as the driver measured it; None if not measured.
         vertices_read: vertices whose parallelism the script reads when it builds its queries; None if unknown.
         notice: human-readable remark about the driver for the timeline, None without one.
+        cannot_repartition: why the driver cannot change the number of state partitions; "" if it can.
     """
 
     version: int
@@ -178,6 +179,7 @@ class PlanActivated(DriverEvent):
     downtime: timedelta | None = None
     vertices_read: tuple[str, ...] | None = None
     notice: str | None = None
+    cannot_repartition: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

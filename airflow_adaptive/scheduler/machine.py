@@ -228,6 +228,7 @@ def _with_activated_plan(state: SchedulerState, event: PlanActivated) -> Schedul
             driver,
             vertices_read=driver.vertices_read if event.vertices_read is None else event.vertices_read,
             rejected=None,
+            cannot_repartition=event.cannot_repartition or driver.cannot_repartition,
         )
     return replace(state, driver=driver, trigger_interval=interval)
 

@@ -64,9 +64,20 @@ def state_partitions(state: SchedulerState, before: Plan | None) -> Mapping[str,
 
 
 def may_repartition(state: SchedulerState) -> bool:
-    """Return whether the driver can change the number of state partitions."""
-    fixed = state.driver is not None and state.driver.cannot_repartition
-    return state.options.highest_rescale_tier >= Tier.STATE and not fixed
+    """Return whether the driver may and can change the number of state partitions."""
+    return state.options.highest_rescale_tier >= Tier.STATE and not _cannot_repartition(state)
+
+
+def describe_fixed_partitions(state: SchedulerState, plan: Plan) -> str:
+    """Describe why a redeployed job keeps the number of its state partitions, "" if it does not."""
+    allowed = state.options.highest_rescale_tier >= Tier.STATE
+    wants_other = bool(plan.state_partitions) and dict(plan.state_partitions) != dict(state.job.state_partitions)
+    why = _cannot_repartition(state)
+    return f"the number of state partitions cannot change: {why}" if allowed and wants_other and why else ""
+
+
+def _cannot_repartition(state: SchedulerState) -> str:
+    return "" if state.driver is None else state.driver.cannot_repartition
 
 
 def _cheapest_tier(state: SchedulerState, plan: Plan, target_parallelism: Parallelism) -> Tier:

@@ -65,7 +65,7 @@ class Driver:
         deployment: fingerprint of the deployment that the driver was started with (`SchedulerState.deployment`).
         vertices_read: vertices whose parallelism the script reads when it builds its queries; None while this is unknown.
         rejected: parallelism that the driver could not reach; the scheduler does not try it again until another plan is active.
-        cannot_repartition: whether the driver has found that its state cannot be repartitioned.
+        cannot_repartition: why the number of state partitions cannot change; "" if it can, as far as the driver knows.
         unanswered: why the cluster did not answer the submission; "" if it answered.
     """
 
@@ -76,7 +76,7 @@ class Driver:
     deployment: str = ""
     vertices_read: tuple[str, ...] | None = None
     rejected: Parallelism | None = None
-    cannot_repartition: bool = False
+    cannot_repartition: str = ""
     unanswered: str = ""
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final, assert_never
+from typing import Any, Final
 
 from airflow_adaptive.job.control.current_status import CurrentStatus
 from airflow_adaptive.job.control.downtime import Downtime
@@ -126,17 +126,11 @@ class DriverLoop:
         failure = self._end_queries()
         if self._workload.has_ended():
             return self._handle_end(directive)
-        match directive.action:
-            case Action.HOLD:  # a batch that failed meanwhile is replayed later
-                self._downtime.abandon()
-                self._status.set(DriverState.HOLDING, directive.version)
-                return None
-            case Action.STOP:
-                return self._status.set(
-                    DriverState.FAILED if failure else DriverState.STOPPED, directive.version, failure
-                )
-            case _:
-                assert_never(directive.action)
+        if directive.action is Action.HOLD:  # a batch that failed meanwhile is replayed later
+            self._downtime.abandon()
+            self._status.set(DriverState.HOLDING, directive.version)
+            return None
+        return self._status.set(DriverState.FAILED if failure else DriverState.STOPPED, directive.version, failure)
 
     def _reconcile_run(self, directive: Directive) -> DriverState | None:
         if self._workload.has_ended():

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Protocol
 
 from airflow_adaptive.job.control.interfaces import DirectoryError
 from airflow_adaptive.job.protocol.codec import DocumentError, decode_status, encode_status
 from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus
+from airflow_adaptive.job.python_version import UTC
 
 
 class StatusFile(Protocol):

@@ -27,8 +27,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_adaptive.job.hadoop_directory import hadoop_uri
-from airflow_adaptive.job.jvm import java_class, writer_option
 from airflow_adaptive.job.queries.writers import AdaptiveJobError, query_name
+from airflow_adaptive.job.spark_internals import java_class, writer_option
 
 OPTION: Final = "checkpointLocation"
 ROOT_PROPERTY: Final = "spark.sql.streaming.checkpointLocation"

@@ -26,7 +26,7 @@ from airflow_adaptive.job.executors.task_balancer import LocalityBalancer, Spark
 from airflow_adaptive.job.hadoop_directory import HadoopJobDirectory
 from airflow_adaptive.job.protocol.conf import DriverSettings
 from airflow_adaptive.job.protocol.documents import FORMATS, SUBMISSION_ID_VARIABLE, DriverState, DriverStatus
-from airflow_adaptive.job.queries.writers import AdaptiveJobError
+from airflow_adaptive.job.spark_internals import report_spark, require_supported
 
 log = logging.getLogger(__name__)
 """Unless the script configures logging, warnings go to the driver's output, which the worker keeps."""
@@ -34,10 +34,6 @@ log = logging.getLogger(__name__)
 STANDALONE_ID: Final = re.compile(r"driver-\d{14}-\d+")
 """Format of the ids that a standalone master assigns to drivers (`spark.deploy.driverIdPattern`), and a worker to their
 directories."""
-
-
-MIN_SPARK: Final = (4, 2)
-"""Oldest version of Spark whose internals the driver knows."""
 
 
 class Driver:
@@ -51,9 +47,9 @@ class Driver:
             settings: settings from the submission.
 
         Raises:
-            AdaptiveJobError: the Spark of the driver is too old.
+            UnsupportedVersionError: the Spark of the driver is too old.
         """
-        _require_version(spark.version)
+        require_supported(spark.version)
         self.spark = spark
         self.settings = settings
         self.process = DriverProcess(spark)
@@ -99,15 +95,6 @@ class Driver:
         return run_driver(identity, interfaces, settings, watchdog=watchdog, exit_process=self.process.exit)
 
 
-def _require_version(version: str) -> None:
-    found = re.match(r"(\d+)\.(\d+)", version)
-    if found is not None and (int(found[1]), int(found[2])) < MIN_SPARK:
-        raise AdaptiveJobError(
-            f"the driver runs Spark {version}, and airflow-adaptive needs Spark {'.'.join(map(str, MIN_SPARK))} or later: upgrade Spark on "
-            "the master and the workers, or use a newer image"
-        )
-
-
 def _pause(identity: DriverStatus) -> Callable[[float], None]:
     """Return a function that truncates the driver's output if due, and sleeps.
 
@@ -138,6 +125,7 @@ def _identity(spark: SparkSession, settings: DriverSettings, notice: str | None)
         ui_url=spark.sparkContext.uiWebUrl,
         notice=notice,
         formats=FORMATS,
+        spark=report_spark(spark.version),
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from airflow_adaptive.job.jvm import java_class
+from airflow_adaptive.job.spark_internals import java_class
 
 log = logging.getLogger(__name__)
 

@@ -10,6 +10,7 @@ import os
 import runpy
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -17,6 +18,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow_adaptive.job.entry import packages
 from airflow_adaptive.job.protocol.documents import SECRET_CONF_VARIABLE, SECRET_ENV_VARIABLE
 from airflow_adaptive.job.protocol.failures import register_secrets
+from airflow_adaptive.job.python_version import UnsupportedVersionError
+from airflow_adaptive.job.spark_internals import require_supported
 
 if TYPE_CHECKING:
     from airflow_adaptive.job.entry.unmanaged_script import UnmanagedScript
@@ -33,7 +36,7 @@ def launch(script: Path) -> None:
     """
     _register_secret_variables()
     _set_secret_properties()
-    _resolve_packages()
+    _prepare_spark()
     error: BaseException | None = None
     script_watch = _intercept_queries(script)
     try:
@@ -72,11 +75,15 @@ def _set_secret_properties() -> None:
         jvm.java.lang.System.setProperty(name, value)
 
 
-def _resolve_packages() -> None:
-    """Resolve the packages of the job. A failure ends the driver, with the error as the last output."""
+def _prepare_spark() -> None:
+    """Check the version of Spark, and resolve the packages of the job. A failure ends the driver, with the error as the last output."""
     try:
+        with suppress(ImportError):  # a driver without pyspark fails when its script imports it
+            import pyspark  # noqa: PLC0415
+
+            require_supported(pyspark.__version__)
         packages.resolve_packages()
-    except packages.PackagesError as error:
+    except (UnsupportedVersionError, packages.PackagesError) as error:
         _print_traceback(error, Path(packages.__file__))
         sys.exit(1)
 

@@ -2,7 +2,7 @@
 
 spark-submit resolves `spark.jars.packages` before it starts Python, so a driver whose packages cannot be resolved could not find out which
 version is published. The launcher therefore resolves the packages of a job in the JVM of the driver, by the function that spark-submit
-calls (`org.apache.spark.util.DependencyUtils`), and adds the jars as spark-submit does: to the class path of the driver, to `spark.jars` for the
+calls (`DependencyUtils`), and adds the jars as spark-submit does: to the class path of the driver, to `spark.jars` for the
 executors, and to `spark.submit.pyFiles` because a jar may contain Python modules.
 """
 
@@ -17,6 +17,7 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from airflow_adaptive.job.protocol.conf import PACKAGES_PROPERTY
+from airflow_adaptive.job.spark_internals import class_name
 
 GATEWAY_VARIABLE: Final = "PYSPARK_GATEWAY_PORT"
 """Environment variable of a Python that spark-submit has started."""
@@ -77,7 +78,7 @@ class Ivy:
             raise self._explained(str(error.java_exception.getMessage())) from None
 
     def _jars(self, packages: str, *, is_transitive: bool) -> list[str]:
-        jars = self._jvm.org.apache.spark.util.DependencyUtils.resolveMavenDependencies(
+        jars = getattr(self._jvm, class_name("DependencyUtils")).resolveMavenDependencies(
             is_transitive,
             self._exclusions,
             packages,
@@ -154,7 +155,7 @@ def _add_jars(jvm: Any, jars: Sequence[str]) -> None:
     sys.path[1:1] = jars
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     for jar in jars:
-        jvm.org.apache.spark.util.DependencyUtils.addJarToClasspath(jar, loader)
+        getattr(jvm, class_name("DependencyUtils")).addJarToClasspath(jar, loader)
     system = jvm.java.lang.System
     for name in ("spark.jars", "spark.submit.pyFiles"):
         system.setProperty(name, ",".join([*filter(None, [system.getProperty(name)]), *jars]))

@@ -17,8 +17,8 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from airflow_adaptive.job.jvm import empty_scala_map, from_scala, scala_seq
 from airflow_adaptive.job.protocol.documents import ExecutorReport
+from airflow_adaptive.job.spark_internals import empty_scala_map, from_scala, scala_seq
 
 REQUEST_INTERVAL_S: Final = 10.0
 """Interval in seconds at which requests are repeated. A master that has recovered from a failure has lost the total,

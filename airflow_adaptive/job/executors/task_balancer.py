@@ -26,8 +26,8 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from airflow_adaptive.job.control.interfaces import StatefulRun
-from airflow_adaptive.job.jvm import from_scala
 from airflow_adaptive.job.protocol.documents import ExecutorReport
+from airflow_adaptive.job.spark_internals import from_scala
 
 MAX_BATCHES: Final = 4
 """Maximum number of batches without the wait. The first of them may have begun before the wait was set to 0."""

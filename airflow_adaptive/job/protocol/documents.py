@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Annotated, Any
 
 from airflow_adaptive.job.protocol.sources import SourceReport
+from airflow_adaptive.job.python_version import StrEnum
 
 SUBMISSION_ID_VARIABLE = "AIRFLOW_ADAPTIVE_SUBMISSION_ID"
 """Environment variable of a driver with its submission id, if the cluster client knows the id before the driver starts."""
@@ -318,6 +318,31 @@ class FailureReport:
     query: str | None = None
 
 
+class Capability(StrEnum):
+    """What not every supported version of Spark can do."""
+
+    REPARTITION = "change the number of state partitions"
+    REAL_TIME_MODE = "run queries of Python scripts in Real-Time Mode"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkReport:
+    """The Spark of a driver.
+
+    Attributes:
+        version: its version.
+        lacks: what it cannot do (`Capability`), and the oldest version of Spark that can.
+    """
+
+    version: str
+    lacks: Mapping[str, str] = field(default_factory=dict)
+
+    def lack(self, capability: Capability) -> str:
+        """Return why this Spark lacks a capability, "" if it has the capability."""
+        since = self.lacks.get(capability)
+        return "" if since is None else f"Spark {self.version} cannot {capability}; Spark {since} can"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverStatus:
     """The status of a driver.
@@ -348,6 +373,7 @@ class DriverStatus:
             continued. None before the first rescale, and while a rescale restarts the queries.
         notice: information about this driver for the user, or None.
         formats: versions of the document format that the driver reads.
+        spark: the Spark of the driver, or None from a driver of an older version of airflow-adaptive.
         gangs: slots that each query in Real-Time Mode needs at the same time, by the name of the query; empty before the
             queries are built for the first time, and in another mode.
     """
@@ -372,4 +398,5 @@ class DriverStatus:
     downtime_ms: int | None = None
     notice: str | None = None
     formats: tuple[Count, ...] = ()
+    spark: SparkReport | None = None
     gangs: Mapping[str, Count] = field(default_factory=dict)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Final
+
+from airflow_adaptive.job.python_version import StrEnum
 
 
 class Shuffle(StrEnum):

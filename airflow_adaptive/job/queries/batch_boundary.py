@@ -19,9 +19,8 @@ A query that is blocked instead of ended stays in the second or third place whil
 begin a batch without the lock. If several queries are blocked, the first ones wait for the last one; if several queries
 end, none waits for another. One thread checks all queries in turn.
 
-The module uses the JVM: `StreamExecution` (`state`, `awaitProgressLock`, `queryExecutionThread`) and
-`MicroBatchExecutionContext` (`isCurrentBatchConstructed`) of `org.apache.spark.sql.execution.streaming.runtime`, the
-same in Spark 4.2 and 4.3. Py4J gives each Python thread its own JVM thread, so the lock has an owner.
+The module uses `StreamExecution` (`state`, `awaitProgressLock`, `queryExecutionThread`) and `MicroBatchExecutionContext`
+(`isCurrentBatchConstructed`) of the JVM, the same from Spark 4.0 to 4.3. Py4J gives each Python thread its own JVM thread, so the lock has an owner.
 """
 
 from __future__ import annotations
@@ -40,11 +39,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from airflow_adaptive.job.control.interfaces import BatchStillRunsError
-from airflow_adaptive.job.jvm import java_class, scala_object
+from airflow_adaptive.job.spark_internals import java_class, spark_object
 
 log = logging.getLogger(__name__)
 
-RUNTIME: Final = "org.apache.spark.sql.execution.streaming.runtime"
 
 CHECK_INTERVAL_S: Final = 0.01
 """Interval between checks of the queries' threads, in seconds."""
@@ -88,9 +86,9 @@ class BatchBoundary:
         self._state = self._execution.state()
         self._lock = self._execution.awaitProgressLock()
         self._thread = self._execution.queryExecutionThread()
-        self._initializing = scala_object(spark, f"{RUNTIME}.INITIALIZING")
-        self._active = scala_object(spark, f"{RUNTIME}.ACTIVE")
-        self._terminated = scala_object(spark, f"{RUNTIME}.TERMINATED")
+        self._initializing = spark_object(spark, "INITIALIZING")
+        self._active = spark_object(spark, "ACTIVE")
+        self._terminated = spark_object(spark, "TERMINATED")
         self._milliseconds = java_class(spark, "java.util.concurrent.TimeUnit").MILLISECONDS
         self._locked = False
         self._at_boundary = False

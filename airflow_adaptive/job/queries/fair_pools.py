@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from airflow_adaptive.job.jvm import java_class
+from airflow_adaptive.job.spark_internals import spark_class
 
 POOL: Final = "spark.scheduler.pool"
 """Local property of a thread. The thread of a query inherits the property from the thread that started the query."""
@@ -60,8 +60,8 @@ class FairPools:
         old = self._pools.get(name)
         if old is not None and old.weight() == weight:
             return
-        fair = java_class(self._spark, "org.apache.spark.scheduler.SchedulingMode").FAIR()
-        pool = java_class(self._spark, "org.apache.spark.scheduler.Pool")(name, fair, MIN_SHARE, weight)
+        fair = spark_class(self._spark, "SchedulingMode").FAIR()
+        pool = spark_class(self._spark, "Pool")(name, fair, MIN_SHARE, weight)
         self._root().addSchedulable(pool)  # the new pool replaces the old one under this name
         self._pools[name] = pool
         if old is not None:

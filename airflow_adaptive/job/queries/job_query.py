@@ -2,7 +2,7 @@
 
 The module uses the JVM where the Python API does not suffice: for the exception that ended the query with all its
 causes (`org.apache.spark.sql.streaming.StreamingQueryException`), for the trigger, and for whether the first trigger
-has begun (`org.apache.spark.sql.execution.streaming.runtime.StreamExecution`).
+has begun (`StreamExecution`).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_adaptive.job.control.interfaces import StatefulRun
-from airflow_adaptive.job.jvm import scala_object
 from airflow_adaptive.job.protocol.documents import FailureReport, QueryReport
 from airflow_adaptive.job.protocol.failures import report_exception, report_throwable
-from airflow_adaptive.job.queries.batch_boundary import RUNTIME, BatchBoundary, stop_in_threads
+from airflow_adaptive.job.queries.batch_boundary import BatchBoundary, stop_in_threads
 from airflow_adaptive.job.queries.progress import ProgressCounter
 from airflow_adaptive.job.queries.sources.query_sources import QuerySources
 from airflow_adaptive.job.queries.watermarks import OperatorWatermarks
+from airflow_adaptive.job.spark_internals import spark_object
 from airflow_adaptive.job.state.checkpoint_files import explain_by_damage
 
 log = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ class JobQuery:
         except Py4JError:  # the query has failed; see `failure`
             return False
         self._watermarks.restore(execution, WATERMARK_TIMEOUT_S)
-        return bool(execution.state().get() != scala_object(self._spark, f"{RUNTIME}.INITIALIZING"))
+        return bool(execution.state().get() != spark_object(self._spark, "INITIALIZING"))
 
     def failure(self) -> FailureReport | None:
         """Return why the newest run failed, or None."""

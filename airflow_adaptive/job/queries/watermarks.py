@@ -5,9 +5,8 @@ contains only this one. After a restart, Spark knows no watermark of an operator
 sources have data at different times and the query restarts between them, the watermark never advances. Therefore a new run of the same
 queries continues with the watermarks of the last one. A late restoration does no harm, because watermarks only increase.
 
-The module uses the JVM: `watermarkTracker`, `logicalPlan` and `awaitProgressLock` of
-`org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution`, and `operatorToWatermarkMap` of `WatermarkTracker`, the same in Spark
-4.2 and 4.3.
+The module uses `watermarkTracker`, `logicalPlan` and `awaitProgressLock` of `MicroBatchExecution`, and `operatorToWatermarkMap` of
+`WatermarkTracker` of the JVM.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import Any, Final
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from airflow_adaptive.job.jvm import from_scala, java_class
+from airflow_adaptive.job.spark_internals import from_scala, java_class, private_field
 
 log = logging.getLogger(__name__)
 
@@ -74,9 +73,7 @@ class OperatorWatermarks:
         self._kept = ()
 
     def _raise_watermarks(self, tracker: Any, nodes: Sequence[Any]) -> None:
-        field = tracker.getClass().getDeclaredField("operatorToWatermarkMap")
-        field.setAccessible(True)
-        watermarks = field.get(tracker)
+        watermarks = private_field(tracker, "operatorToWatermarkMap")
         if len(nodes) != len(self._kept):
             log.warning(
                 "the query has %s watermarks and had %s before: they are not restored", len(nodes), len(self._kept)

@@ -10,7 +10,7 @@ from typing import Any, Final, NoReturn
 from pyspark.sql import DataFrameWriter, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from airflow_adaptive.job.jvm import writer_option
+from airflow_adaptive.job.spark_internals import writer_option
 
 Streams = Mapping[str, DataStreamWriter]
 """Writer of each query by name, in the order in which the build function returned them."""

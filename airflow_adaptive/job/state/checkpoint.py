@@ -1,8 +1,6 @@
 """Reads a query's checkpoint with Spark's own readers, and removes what a killed driver left of a first batch.
 
-The module uses the JVM: `OffsetSeqLog`, `CommitLog` and `CheckpointFileManager` of
-`org.apache.spark.sql.execution.streaming.checkpointing`, and `StateMetadataPartitionReader` of
-`org.apache.spark.sql.execution.datasources.v2.state.metadata`, the same in Spark 4.2 and 4.3. The readers reject the
+The module uses `OffsetSeqLog`, `CommitLog`, `CheckpointFileManager` and `StateMetadataPartitionReader` of the JVM. The readers reject the
 files of a newer Spark version.
 """
 
@@ -14,11 +12,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from airflow_adaptive.job.jvm import java_class
-
-LOGS: Final = "org.apache.spark.sql.execution.streaming.checkpointing"
-
-METADATA: Final = "org.apache.spark.sql.execution.datasources.v2.state.metadata.StateMetadataPartitionReader"
+from airflow_adaptive.job.spark_internals import checkpoint_log, java_class, spark_class
 
 PARTITIONS: Final = "spark.sql.shuffle.partitions"
 """Name under which a checkpoint keeps the number of state partitions, independent of the session."""
@@ -115,8 +109,8 @@ class Checkpoint:
 
         Raises the exceptions of Spark.
         """
-        serializable = java_class(self._spark, "org.apache.spark.util.SerializableConfiguration")(self._hadoop_conf())
-        reader = java_class(self._spark, METADATA)(self.uri, serializable, batch)
+        serializable = spark_class(self._spark, "SerializableConfiguration")(self._hadoop_conf())
+        reader = spark_class(self._spark, "StateMetadataPartitionReader")(self.uri, serializable, batch)
         return [store for operator in reader.allOperatorStateMetadata() for store in _stores(operator)]
 
     def format_of(self, batch: int) -> int:
@@ -136,7 +130,7 @@ class Checkpoint:
         Raises the exceptions of Spark and Hadoop.
         """
         folder = self._path(f"{self.uri}/offsets")
-        files = java_class(self._spark, f"{LOGS}.CheckpointFileManager").create(folder, self._hadoop_conf())
+        files = spark_class(self._spark, "CheckpointFileManager").create(folder, self._hadoop_conf())
         found = [entry.getPath() for entry in files.list(folder)] if files.exists(folder) else []
         for path in found:
             if PARTIAL_OFFSETS.fullmatch(path.getName()):
@@ -149,8 +143,7 @@ class Checkpoint:
         return java_class(self._spark, "org.apache.hadoop.fs.Path")(uri)
 
     def _log(self, kind: str, folder: str) -> Any:
-        read_only = True
-        return java_class(self._spark, f"{LOGS}.{kind}")(self._spark._jsparkSession, f"{self.uri}/{folder}", read_only)
+        return checkpoint_log(self._spark, kind, f"{self.uri}/{folder}")
 
 
 def _newest(log: Any) -> int | None:

@@ -14,8 +14,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from airflow_adaptive.job.jvm import java_class, scala_object, writer_option
 from airflow_adaptive.job.protocol.documents import FailureReport
+from airflow_adaptive.job.spark_internals import java_class, spark_object, writer_option
 from airflow_adaptive.job.state.damage import (
     DamagedCheckpointError,
     UnreadableContentError,
@@ -71,7 +71,7 @@ class CheckpointFiles:
     def decompress(self, file: str) -> None:
         """See `damage.Files`. If the storage reads the file, an error of the decompression is an error of the content."""
         self._drain(self._files.open(self._path(file)))
-        codec = scala_object(self._spark, "org.apache.spark.io.CompressionCodec").createCodec(
+        codec = spark_object(self._spark, "CompressionCodec").createCodec(
             self._spark._jsparkSession.sparkContext().conf(), self._spark.conf.get(CODEC, "lz4")
         )
         try:

@@ -13,8 +13,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from airflow_adaptive.job.hadoop_directory import FILE_MANAGER
-from airflow_adaptive.job.jvm import java_class
+from airflow_adaptive.job.spark_internals import java_class, spark_class
 
 REAL_TIME: Final = "StatefulStreamlineAggregate"
 
@@ -41,7 +40,7 @@ def rename_operators(spark: SparkSession, checkpoint: str, operators: list[int])
     conf = spark._jsparkSession.sessionState().newHadoopConf()
     for operator in operators:
         path = java_class(spark, "org.apache.hadoop.fs.Path")(f"{checkpoint}/state/{operator}/_metadata/metadata")
-        manager = java_class(spark, f"{FILE_MANAGER}").create(path.getParent(), conf)
+        manager = spark_class(spark, "CheckpointFileManager").create(path.getParent(), conf)
         renamed = rename_operator(_read(manager, path))
         if renamed is not None:
             _replace(manager, path, renamed)

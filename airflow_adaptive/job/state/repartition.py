@@ -1,7 +1,7 @@
 """Changes the number of partitions of the state of a stopped query (rescale tier 2).
 
 Spark repartitions in a batch without input (`OfflineStateRepartitionRunner` of
-`org.apache.spark.sql.execution.streaming.state`, Spark >= 4.2): it logs the offsets with the new number, rewrites the
+`org.apache.spark.sql.execution.streaming.state`): it logs the offsets with the new number, rewrites the
 state, and commits the batch. This module adds what Spark leaves to the caller:
 
 * Spark logs the offsets before it checks whether it can rewrite the state. If it cannot, the query never starts again.
@@ -34,7 +34,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
+from airflow_adaptive.job.protocol.documents import Capability
 from airflow_adaptive.job.protocol.failures import CONDITION
+from airflow_adaptive.job.spark_internals import report_spark, set_private_field, writer_field
 from airflow_adaptive.job.state.checkpoint import Checkpoint, CheckpointHead, StateStore
 from airflow_adaptive.job.state.checkpoint_files import CheckpointFiles
 from airflow_adaptive.job.state.damage import DamagedCheckpointError, find_damaged_state
@@ -169,6 +171,9 @@ class CheckpointRepartitioner:
 
     def _require_possible(self, found: Checkpoint, head: CheckpointHead, partitions: int) -> None:
         """Require that a repartition can rewrite each state store; Spark does not check this before it begins."""
+        lack = report_spark(self._spark.version).lack(Capability.REPARTITION)
+        if lack:
+            raise RepartitionError(f"{_problem(found.uri, partitions)}: {lack}")
         if found.has_escaped_path:
             raise RepartitionError(
                 f"{_problem(found.uri, partitions)}: Spark repartitions no checkpoint with characters in its path that are "
@@ -242,13 +247,11 @@ class CheckpointRepartitioner:
 
     def _complete_batch(self, found: Checkpoint, writer: DataStreamWriter) -> CheckpointHead:
         """Run the query for the interrupted batch only. `writer` keeps its own trigger."""
-        trigger = writer._jwrite.getClass().getDeclaredField("trigger")
-        trigger.setAccessible(True)
-        own = trigger.get(writer._jwrite)
+        own = writer_field(writer, "trigger")
         try:
             writer.option("checkpointLocation", found.uri).trigger(once=True).start().awaitTermination()
         finally:
-            trigger.set(writer._jwrite, own)
+            set_private_field(writer._jwrite, "trigger", own)
         head = found.head()
         if head is None or head.incomplete:
             raise RepartitionError(

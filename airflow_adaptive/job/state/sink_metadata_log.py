@@ -1,20 +1,17 @@
 """The metadata log of a file sink, `_spark_metadata` in its folder, which lists the files of each batch.
 
 Readers of the folder read the log batch by batch and fail at a missing batch, and so does the sink when it compacts the
-log (`CompactibleFileStreamLog` of `org.apache.spark.sql.execution.streaming.runtime`). The module uses the JVM:
-`FileStreamSink` and `FileStreamSinkLog` of `org.apache.spark.sql.execution.streaming.sinks`.
+log (`CompactibleFileStreamLog`). The module uses `FileStreamSink` and `FileStreamSinkLog` of the JVM.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from airflow_adaptive.job.jvm import java_class, scala_object, writer_option
-
-SINKS: Final = "org.apache.spark.sql.execution.streaming.sinks"
+from airflow_adaptive.job.spark_internals import java_class, spark_class, spark_object, writer_option
 
 
 def add_empty_batch(spark: SparkSession, writer: DataStreamWriter, batch: int) -> None:
@@ -32,7 +29,7 @@ def add_empty_batch(spark: SparkSession, writer: DataStreamWriter, batch: int) -
     newest = log.getLatestBatchId()
     if newest.isDefined() and newest.get() < batch:
         gateway: Any = spark.sparkContext._gateway
-        log.add(batch, gateway.new_array(java_class(spark, f"{SINKS}.SinkFileStatus"), 0))
+        log.add(batch, gateway.new_array(spark_class(spark, "SinkFileStatus"), 0))
 
 
 def _log(spark: SparkSession, folder: str) -> Any:
@@ -40,10 +37,10 @@ def _log(spark: SparkSession, folder: str) -> Any:
     session = spark._jsparkSession
     path = java_class(spark, "org.apache.hadoop.fs.Path")(folder)
     files = path.getFileSystem(session.sessionState().newHadoopConf())
-    sink = scala_object(spark, f"{SINKS}.FileStreamSink")
+    sink = spark_object(spark, "FileStreamSink")
     metadata = sink.getMetadataLogPath(files, path, session.sessionState().conf())
     if not files.exists(metadata):
         return None
-    version = scala_object(spark, f"{SINKS}.FileStreamSinkLog").VERSION()
+    version = spark_object(spark, "FileStreamSinkLog").VERSION()
     retention = java_class(spark, "scala.Option").empty()
-    return java_class(spark, f"{SINKS}.FileStreamSinkLog")(version, session, metadata.toString(), retention)
+    return spark_class(spark, "FileStreamSinkLog")(version, session, metadata.toString(), retention)

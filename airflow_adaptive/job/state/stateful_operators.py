@@ -15,9 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from airflow_adaptive.job.jvm import java_class
-
-PYTHON_SQL: Final = "org.apache.spark.sql.api.python.PythonSQLUtils"
+from airflow_adaptive.job.spark_internals import describe_plan
 
 WITH_STATE: Final = re.compile(r"(\w+) .*\bstate info \[.*?\bopId = (\d+)")
 """A line of an explained plan: name and number of an operator that reads or writes state."""
@@ -56,7 +54,7 @@ def planned_operators(spark: SparkSession, writer: DataStreamWriter) -> list[str
     """
     try:
         execution = writer._df._jdf.queryExecution()
-        plan = str(java_class(spark, PYTHON_SQL).explainString(execution, "simple"))
+        plan = describe_plan(spark, execution)
     except (Py4JJavaError, PySparkException):
         return None
     return operators_of(plan)

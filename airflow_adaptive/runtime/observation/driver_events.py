@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from airflow_adaptive.job.protocol.documents import Action, DriverState, DriverStatus, FailureReport
+from airflow_adaptive.job.protocol.documents import Action, Capability, DriverState, DriverStatus, FailureReport
 from airflow_adaptive.job.protocol.failures import SPARK_CONTEXT_STOPPED
 from airflow_adaptive.ports import SubmissionState, SubmissionStatus
 from airflow_adaptive.runtime.directive import action
@@ -93,6 +93,7 @@ def _status_events(
                 downtime=_duration(status.downtime_ms),
                 vertices_read=status.vertices_read,
                 notice=status.notice,
+                cannot_repartition="" if status.spark is None else status.spark.lack(Capability.REPARTITION),
             )
         case _, Deploying() if plan is not None and status.rejected_version == plan.version:
             yield events.PlanRejected(at=now, epoch=epoch, version=plan.version, failure=_failure(status.rejection))

@@ -28,6 +28,9 @@ NON_RECOVERABLE = (
     "PySparkImportError",
     "NameError",
     "UnboundLocalError",
+    # The driver does not support its version of Spark or Python, or a class needs a newer Java.
+    "UnsupportedVersionError",
+    "UnsupportedClassVersionError",
     # No repository contains a package of the job.
     "UnpublishedPackageError",
     # The script does not define a job.

@@ -40,6 +40,7 @@ class KnownCause:
 BY_TEXT = (
     KnownCause("Wrong basePath", (), f"the checkpoint belongs to other input folders: {OTHER_CHECKPOINT}"),
     KnownCause("sources in the checkpoint offsets", (), f"the query has another number of sources: {OTHER_CHECKPOINT}"),
+    KnownCause("unexpected keyword argument 'realTime'", (), "Real-Time Mode needs Spark 4.2 or later on the cluster"),
     KnownCause("'path' is not specified", (), "set the option 'path' of the source or the sink"),
     KnownCause(
         "Schema must be specified when creating a streaming source",
@@ -50,6 +51,11 @@ BY_TEXT = (
 """Causes that only the text tells."""
 
 _BY_NAME = (
+    KnownCause(
+        "",
+        ("*UnsupportedClassVersionError",),
+        "the Java of the cluster is older than this class: Spark 4 needs Java 17 or later, and a jar of yours may need a newer one",
+    ),
     KnownCause(
         "",
         (

@@ -78,7 +78,7 @@ def _rejected(state: SchedulerState, previous_plan: Plan, plan: Plan, event: Pla
     failure = event.failure
     named = {name.rpartition(".")[2] for name in (failure.error_class, *failure.causes)}
     fixed = REPARTITION_ERROR in named
-    learned = {"cannot_repartition": True} if fixed else {"rejected": plan.parallelism}
+    learned = {"cannot_repartition": failure.summary} if fixed else {"rejected": plan.parallelism}
     driver = None if state.driver is None else replace(state.driver, **learned)
     text = f"the driver rejected the plan and continues with the previous plan: {failure.summary}"
     reason = Reason(ReasonCode.PLAN_REJECTED, text)

@@ -103,7 +103,7 @@ def _follow(state: SchedulerState, executing: Executing, event: Event, manager: 
     if manager.phase is Phase.TRANSITIONING and possible is not None:
         return restart.rescale(state, event, plan, possible, _why(state, plan, possible))
     followed = replace(executing, manager=manager)
-    return steps.stay(replace(state, current=followed), event, _why_not(state, followed, possible))
+    return steps.stay(replace(state, current=followed), event, _why_not(state, event, followed, possible))
 
 
 def _free_idle_slots(state: SchedulerState, executing: Executing, event: TimerFired) -> Step:
@@ -133,12 +133,14 @@ def _why(state: SchedulerState, plan: Plan, possible: Parallelism) -> Reason:
     return Reason(ReasonCode.JOB_REDEPLOYED, f"redeployed: {rescale_tiers.describe_redeployment(state, plan)}")
 
 
-def _why_not(state: SchedulerState, executing: Executing, possible: Parallelism | None) -> Reason | None:
+def _why_not(state: SchedulerState, event: Event, executing: Executing, possible: Parallelism | None) -> Reason | None:
     plan, manager = executing.plan, executing.manager
     if possible is None:
         text = f"below the lower bound: {resource_checks.describe_shortage(state)}; the job keeps running"
         return Reason(ReasonCode.BELOW_LOWER_BOUND, text)
     if not parallelism_changed(plan.parallelism, possible):
+        if isinstance(event, JobRedeployed) and (fixed := rescale_tiers.describe_fixed_partitions(state, plan)):
+            return Reason(ReasonCode.TIER_NOT_ALLOWED, fixed)
         waits = manager.first_change is not None and rescale_tiers.is_redeployed(state, plan)
         return (
             Reason(_WAITS_FOR[manager.phase], f"redeployed, but the rescale must wait: phase {manager.phase}")

@@ -133,6 +133,7 @@ class Spark:
     """
 
     def __init__(self) -> None:
+        self.version = "4.3.0"
         self.conf = self
         self.streams = self
         self.sparkContext = self

@@ -60,6 +60,8 @@ PACKAGES: Final = (
         modules=(
             "job/control/*.py",
             "job/protocol/*.py",
+            "job/python_version.py",
+            "job/spark_internals.py",
             "job/entry/driver_output.py",
             "job/entry/launcher.py",
             "job/entry/method_hooks.py",

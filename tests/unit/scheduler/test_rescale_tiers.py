@@ -1,5 +1,6 @@
 """Rescale tiers: each change uses the cheapest tier that reaches the plan, and the next tier if that tier fails."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -180,6 +181,19 @@ def test_job_whose_state_can_not_be_repartitioned_goes_on_and_rescales_without()
     assert not rescale_tiers.may_repartition(job.state)
     job.when_slots(held=2, free=2).then("Deploying").then_parallelism(4)
     assert (tier_of(job), dict(plan_of(job).state_partitions)) == (Tier.QUERY, {"default": 8})
+
+
+def test_driver_that_cannot_repartition_keeps_the_partitions_with_the_reason() -> None:
+    job = Scenario(graph=graph(8), **AT_ONCE).given_script("job").given_executing(2)
+    job.when_slots(held=2, free=2).then("Deploying")
+    job.when(replace(job.plan_activated(), cannot_repartition="Spark 4.1.4 cannot do that; Spark 4.2 can"))
+    job.when_slots(held=4).then("Executing")
+    job.when_redeployed("", graph(16))
+    job.then(
+        "Executing", reason="the number of state partitions cannot change: Spark 4.1.4 cannot do that; Spark 4.2 can"
+    )
+    assert not rescale_tiers.may_repartition(job.state)
+    assert dict(plan_of(job).state_partitions) == {"default": 8}
 
 
 def test_each_slot_sharing_group_has_partitions_of_its_own() -> None:

@@ -15,7 +15,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_adaptive.job.control.interfaces import MissingSlotsError, StateRepartitioner
-from airflow_adaptive.job.jvm import java_class
 from airflow_adaptive.job.protocol.documents import DriverPlan
 from airflow_adaptive.job.queries.real_time.gang import Gang, shuffles_of
 from airflow_adaptive.job.queries.real_time.preconditions import (
@@ -28,6 +27,7 @@ from airflow_adaptive.job.queries.real_time.preconditions import (
 from airflow_adaptive.job.queries.real_time.writer_settings import physical_plan, read_settings, source_relations
 from airflow_adaptive.job.queries.sources.kafka_topics import KafkaTopics
 from airflow_adaptive.job.queries.writers import Streams
+from airflow_adaptive.job.spark_internals import spark_class
 from airflow_adaptive.job.state.repartition import FORMAT, RepartitionError
 from airflow_adaptive.job.state.stateful_operators import WITH_STATE
 
@@ -111,7 +111,7 @@ class RealTimeMode:
         return gang.partitions(slots, slots if name in self._stateless else plan.partitions_of(name))
 
     def _session(self) -> Session:
-        conf, times = self._spark.conf, java_class(self._spark, "org.apache.spark.network.util.JavaUtils")
+        conf, times = self._spark.conf, spark_class(self._spark, "JavaUtils")
         return Session(
             checks_sinks=conf.get(ALLOWLIST_CHECK, "true") != "false",
             min_batch_ms=int(times.timeStringAsMs(str(conf.get(MIN_BATCH, "5000")))),

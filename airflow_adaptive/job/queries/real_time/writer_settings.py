@@ -12,11 +12,9 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from airflow_adaptive.job.jvm import from_scala, java_class, writer_field, writer_plans
+from airflow_adaptive.job.spark_internals import describe_plan, from_scala, writer_field, writer_plans
 
 REAL_TIME: Final = "RealTimeTrigger"
-
-PYTHON_SQL: Final = "org.apache.spark.sql.api.python.PythonSQLUtils"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +59,7 @@ def source_relations(spark: SparkSession, writer: DataStreamWriter) -> list[Any]
 
 def physical_plan(spark: SparkSession, writer: DataStreamWriter) -> str:
     """Return the text of the physical plan, which Spark makes as if the query were in another mode. The shuffles are the same."""
-    return str(java_class(spark, PYTHON_SQL).explainString(writer_plans(writer), "simple"))
+    return describe_plan(spark, writer_plans(writer))
 
 
 def _kind(relation: Any) -> str:

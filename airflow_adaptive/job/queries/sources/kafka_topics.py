@@ -16,17 +16,16 @@ from py4j.java_gateway import get_java_class
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from airflow_adaptive.job.jvm import from_scala, java_class, scala_object
 from airflow_adaptive.job.protocol.failures import redact
 from airflow_adaptive.job.protocol.sources import NO_RETENTION, KafkaSource
 from airflow_adaptive.job.queries.sources.input_limit import Division
 from airflow_adaptive.job.queries.sources.offsets import Offsets, read_offsets
 from airflow_adaptive.job.queries.sources.topic_ids import NO_ID, TopicGuard, TopicIds
+from airflow_adaptive.job.spark_internals import from_scala, java_class, scala_object, spark_object
 
 KAFKA: Final = "kafka"
 """Spark's name of the source."""
 
-CONNECTOR: Final = "org.apache.spark.sql.kafka010"
 
 ADMIN: Final = "org.apache.kafka.clients.admin"
 
@@ -256,7 +255,7 @@ class KafkaTopics:
         return self._stream.kafkaOffsetReader()
 
     def _to_offsets(self, by_partition: Any) -> Offsets:
-        text = scala_object(self._spark, f"{CONNECTOR}.JsonUtils").partitionOffsets(by_partition)
+        text = spark_object(self._spark, "JsonUtils").partitionOffsets(by_partition)
         return read_offsets(str(text)) or {}
 
 

@@ -1,6 +1,6 @@
 """What the physical plan of a query tells about the tasks that read the sources.
 
-The module uses the JVM: `lastExecution` and `sink` of `org.apache.spark.sql.execution.streaming.runtime.StreamExecution`.
+The module uses the JVM: `lastExecution` and `sink` of `StreamExecution`.
 """
 
 from __future__ import annotations

@@ -15,7 +15,6 @@ from pyspark.sql.streaming.listener import SourceProgress
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from airflow_adaptive.job.jvm import writer_plans
 from airflow_adaptive.job.protocol.documents import FailureReport, QueryReport
 from airflow_adaptive.job.protocol.kafka_errors import CONDITION
 from airflow_adaptive.job.protocol.sources import Shuffle, SourceReport, TopicReport
@@ -28,6 +27,7 @@ from airflow_adaptive.job.queries.sources.source_report import kind_of, report_a
 from airflow_adaptive.job.queries.sources.topic_ids import TopicRecreatedError
 from airflow_adaptive.job.queries.sources.unread_files import KIND as FILES
 from airflow_adaptive.job.queries.sources.unread_files import FileSources, UnreadFiles, report_files
+from airflow_adaptive.job.spark_internals import writer_plans
 
 
 class QuerySources:

@@ -1,6 +1,6 @@
 """The position of a query in its sources, from the query's checkpoint.
 
-The module uses the JVM: `OffsetSeqLog` and `CommitLog` of `org.apache.spark.sql.execution.streaming.checkpointing`.
+The module uses `OffsetSeqLog` and `CommitLog` of the JVM.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_adaptive.job.jvm import from_scala
 from airflow_adaptive.job.queries.sources.offsets import Offsets, read_offsets
+from airflow_adaptive.job.spark_internals import from_scala
 from airflow_adaptive.job.state.checkpoint import Checkpoint
 
 

@@ -5,7 +5,7 @@ then refer to other records, as they do if the source reads another cluster. Spa
 the query has read; afterwards, the query would leave out the first records of the new topic. The offsets belong to a source, which Spark numbers:
 two sources of a query may read topics of one name on two clusters.
 
-The module uses the JVM: `CheckpointFileManager` of `org.apache.spark.sql.execution.streaming.checkpointing`.
+The module uses Spark's `CheckpointFileManager` of the JVM.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from airflow_adaptive.job.hadoop_directory import FILE_MANAGER
-from airflow_adaptive.job.jvm import java_class
+from airflow_adaptive.job.spark_internals import java_class, spark_class
 
 FILE: Final = "kafka-topics.json"
 
@@ -56,7 +55,7 @@ class TopicIds:
             checkpoint: URI of the checkpoint.
         """
         self._path = java_class(spark, "org.apache.hadoop.fs.Path")(f"{checkpoint}/{FILE}")
-        self._managers = java_class(spark, FILE_MANAGER)
+        self._managers = spark_class(spark, "CheckpointFileManager")
         self._conf = spark._jsparkSession.sessionState().newHadoopConf()
 
     def read(self) -> dict[int, KnownTopics]:

@@ -4,7 +4,7 @@ A file source lists its directory when a batch begins. With `maxFilesPerTrigger`
 the next batches, and lists the directory again when few of them are left. The driver reads this list in the JVM, because listing a large
 directory a second time is slow. Files that arrived after the list are not in it.
 
-The module uses private fields of `org.apache.spark.sql.execution.streaming.runtime.FileStreamSource`.
+The module uses a private field of `FileStreamSource` of the JVM.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any, Final
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from airflow_adaptive.job.jvm import from_scala
 from airflow_adaptive.job.protocol.sources import SourceReport
 from airflow_adaptive.job.queries.sources.source_monitor import error_text
+from airflow_adaptive.job.spark_internals import from_scala, private_field
 
 KIND: Final = "FileStreamSource"
 
@@ -83,9 +83,7 @@ def report_files(files: UnreadFiles | None, now_s: float) -> SourceReport:
 
 
 def _read(source: Any) -> UnreadFiles:
-    field = source.getClass().getDeclaredField("unreadFiles")
-    field.setAccessible(True)
-    files = field.get(source)
+    files = private_field(source, "unreadFiles")
     if files is None or files.isEmpty():
         return UnreadFiles(0, None)
     # The files are in the order of their modification, the oldest first or last.

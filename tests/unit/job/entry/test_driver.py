@@ -17,7 +17,8 @@ from airflow_adaptive.job.entry import driver as driver_module
 from airflow_adaptive.job.entry.driver import Driver
 from airflow_adaptive.job.protocol.conf import DriverSettings
 from airflow_adaptive.job.protocol.documents import FORMATS, SUBMISSION_ID_VARIABLE, DriverState, DriverStatus
-from airflow_adaptive.job.queries.writers import AdaptiveJobError
+from airflow_adaptive.job.python_version import UnsupportedVersionError
+from airflow_adaptive.job.spark_internals import report_spark
 
 
 class AssembledDriver:
@@ -137,14 +138,13 @@ def test_status_names_the_submission_and_only_a_standalone_worker_keeps_output(
     assert (assembled.interfaces.sleep is not time.sleep) is truncates
 
 
-@pytest.mark.parametrize("version", ["4.1.1", "3.5.6", "4.0.0-preview1"])
-def test_driver_on_an_old_spark_is_one_clear_error(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
-    with pytest.raises(
-        AdaptiveJobError, match=f"the driver runs Spark {version}, and airflow-adaptive needs Spark 4.2 or later"
-    ):
-        AssembledDriver(monkeypatch, version)
+def test_driver_on_an_old_spark_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UnsupportedVersionError, match="the driver runs Spark 3.5.6"):
+        AssembledDriver(monkeypatch, "3.5.6")
 
 
-@pytest.mark.parametrize("version", ["4.2.0", "4.3.0-SNAPSHOT", "5.0.0", "4.10.1", "custom"])
-def test_driver_on_a_newer_or_unknown_spark_starts(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
-    assert AssembledDriver(monkeypatch, version).run() is not None
+@pytest.mark.parametrize("version", ["4.0.2", "4.3.0-SNAPSHOT", "5.0.0", "4.10.1", "custom"])
+def test_status_reports_the_spark_of_the_driver(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    assembled = AssembledDriver(monkeypatch, version)
+    assembled.run()
+    assert assembled.identity.spark == report_spark(version)

@@ -46,9 +46,7 @@ class FakeJvm:
         utils = SimpleNamespace(
             resolveMavenDependencies=self.resolve, addJarToClasspath=lambda *it: self.class_path.append(it)
         )
-        self.org = SimpleNamespace(
-            apache=SimpleNamespace(spark=SimpleNamespace(util=SimpleNamespace(DependencyUtils=utils)))
-        )
+        setattr(self, "org.apache.spark.util.DependencyUtils", utils)
         converters = SimpleNamespace(asJava=list)
         javaapi = SimpleNamespace(CollectionConverters=converters)
         self.scala = SimpleNamespace(

@@ -13,12 +13,14 @@ from py4j.protocol import Py4JError
 from airflow_adaptive.job.control.interfaces import BatchStillRunsError
 from airflow_adaptive.job.queries import batch_boundary
 from airflow_adaptive.job.queries.batch_boundary import (
-    RUNTIME,
     WAITING,
     BatchBoundary,
     act_between_batches,
     end_at_boundary,
 )
+from airflow_adaptive.job.spark_internals import class_name
+
+VERSION = "4.3.0"
 
 INITIALIZING, ACTIVE, TERMINATED = "INITIALIZING", "ACTIVE", "TERMINATED"
 
@@ -121,9 +123,9 @@ class AtomicState:
 
 def boundary(query: SimulatedQuery) -> BatchBoundary:
     names = [INITIALIZING, ACTIVE, TERMINATED]
-    objects: dict[str, Any] = {f"{RUNTIME}.{name}$": SimpleNamespace(**{"MODULE$": name}) for name in names}
+    objects: dict[str, Any] = {f"{class_name(name, VERSION)}$": SimpleNamespace(**{"MODULE$": name}) for name in names}
     objects["java.util.concurrent.TimeUnit"] = SimpleNamespace(MILLISECONDS="ms")
-    spark: Any = SimpleNamespace(_jvm=SimpleNamespace(**objects))
+    spark: Any = SimpleNamespace(version=VERSION, _jvm=SimpleNamespace(**objects))
     execution: Any = SimpleNamespace(
         **{
             name: getattr(query, name)

@@ -9,7 +9,6 @@ import pytest
 from py4j.protocol import Py4JError
 
 from airflow_adaptive.job.control.interfaces import StatefulRun
-from airflow_adaptive.job.queries.batch_boundary import RUNTIME
 from airflow_adaptive.job.queries.job_query import (
     JobQuery,
     boundaries,
@@ -18,6 +17,7 @@ from airflow_adaptive.job.queries.job_query import (
 )
 from airflow_adaptive.job.queries.sources.source_monitor import SourceMonitor
 from airflow_adaptive.job.queries.sources.topic_ids import TopicRecreatedError
+from airflow_adaptive.job.spark_internals import class_name
 from tests.support.driver.fake_spark import Query, Spark, Stream
 from tests.unit.job.queries.test_progress import progress
 
@@ -28,7 +28,9 @@ INITIALIZING, ACTIVE = object(), object()
 @pytest.fixture
 def spark() -> Spark:
     session = Spark()
-    setattr(session._jvm, f"{RUNTIME}.INITIALIZING$", SimpleNamespace(**{"MODULE$": INITIALIZING}))
+    setattr(
+        session._jvm, f"{class_name('INITIALIZING', session.version)}$", SimpleNamespace(**{"MODULE$": INITIALIZING})
+    )
     return session
 
 

@@ -9,8 +9,11 @@ from urllib.parse import quote
 
 import pytest
 
-from airflow_adaptive.job.state.checkpoint import LOGS, METADATA, PARTITIONS, Checkpoint, CheckpointHead, StateStore
+from airflow_adaptive.job.spark_internals import class_name
+from airflow_adaptive.job.state.checkpoint import PARTITIONS, Checkpoint, CheckpointHead, StateStore
 from tests.support.driver.fake_spark import Maybe
+
+VERSION = "4.3.0"
 
 URI = "file:///jobs/flights/checkpoints/departures"
 
@@ -46,15 +49,15 @@ class Written:
 
     def read(self, uri: str = URI) -> Checkpoint:
         classes = {
-            f"{LOGS}.OffsetSeqLog": self.offset_log,
-            f"{LOGS}.CommitLog": self.commit_log,
-            f"{LOGS}.CheckpointFileManager": SimpleNamespace(create=self.file_manager),
-            METADATA: self.metadata_reader,
+            class_name("OffsetSeqLog", VERSION): self.offset_log,
+            class_name("CommitLog", VERSION): self.commit_log,
+            class_name("CheckpointFileManager", VERSION): SimpleNamespace(create=self.file_manager),
+            class_name("StateMetadataPartitionReader"): self.metadata_reader,
             "org.apache.spark.util.SerializableConfiguration": lambda conf: conf,
             "org.apache.hadoop.fs.Path": Path,
         }
         session = SimpleNamespace(sessionState=lambda: SimpleNamespace(newHadoopConf=lambda: "conf"))
-        spark: Any = SimpleNamespace(_jvm=SimpleNamespace(**classes), _jsparkSession=session)
+        spark: Any = SimpleNamespace(version=VERSION, _jvm=SimpleNamespace(**classes), _jsparkSession=session)
         return Checkpoint(spark, uri)
 
     def offset_log(self, _: object, path: str, read_only: bool) -> Any:

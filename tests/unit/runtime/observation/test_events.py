@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus, FailureReport, QueryReport
+from airflow_adaptive.job.protocol.documents import (
+    Capability,
+    DriverState,
+    DriverStatus,
+    FailureReport,
+    QueryReport,
+    SparkReport,
+)
 from airflow_adaptive.ports import SubmissionState, SubmissionStatus
 from airflow_adaptive.runtime.driver_heartbeat import DriverHeartbeat
 from airflow_adaptive.runtime.observation.events import derive_events
@@ -61,6 +68,14 @@ def test_trigger_interval_is_the_longest_that_is_possible(
     queries = tuple(QueryReport(name="q", active=True, trigger_interval_ms=interval) for interval in intervals)
     activations = [it for it in observed(job, replace(report(job), queries=queries)) if isinstance(it, PlanActivated)]
     assert [it.trigger_interval for it in activations] == [longest]
+
+
+def test_activation_contains_what_the_spark_of_the_driver_cannot_do(job: Scenario):
+    status = replace(report(job), spark=SparkReport(version="4.1.4", lacks={Capability.REPARTITION: "4.2"}))
+    activations = [it for it in observed(job, status) if isinstance(it, PlanActivated)]
+    assert [it.cannot_repartition for it in activations] == [
+        "Spark 4.1.4 cannot change the number of state partitions; Spark 4.2 can"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def mode(monkeypatch: pytest.MonkeyPatch, state: State, session: Session) -> Rea
     monkeypatch.setattr(real_time_mode, "source_relations", lambda _, writer: writer.topics)
     monkeypatch.setattr(real_time_mode, "KafkaTopics", topics)
     milliseconds = {"5000": 5000, "6000ms": 6000, "7s": 7000}.__getitem__
-    monkeypatch.setattr(real_time_mode, "java_class", lambda *_: SimpleNamespace(timeStringAsMs=milliseconds))
+    monkeypatch.setattr(real_time_mode, "spark_class", lambda *_: SimpleNamespace(timeStringAsMs=milliseconds))
     return RealTimeMode(session, "/checkpoints/{}".format, state)  # type: ignore[arg-type]
 
 

@@ -145,7 +145,8 @@ def create(
     offsets = SimpleNamespace(partitionOffsets=json.dumps)
     monkeypatch.setattr(kafka_topics, "java_class", lambda _, name: classes.get(name, limited))
     monkeypatch.setattr(kafka_topics, "get_java_class", lambda _: retriable)
-    monkeypatch.setattr(kafka_topics, "scala_object", lambda _, __: offsets)
+    monkeypatch.setattr(kafka_topics, "scala_object", lambda _, __: None)
+    monkeypatch.setattr(kafka_topics, "spark_object", lambda _, __: offsets)
     file = SimpleNamespace(read=lambda: dict(known), write=known.update)
     monkeypatch.setattr(kafka_topics, "TopicIds", lambda *_: file)
 

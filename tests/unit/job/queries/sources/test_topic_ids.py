@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.job.hadoop_directory import FILE_MANAGER
 from airflow_adaptive.job.queries.sources.topic_ids import FILE, KnownTopics, TopicGuard, TopicIds, TopicRecreatedError
+from airflow_adaptive.job.spark_internals import class_name
 
 
 class Ids:
@@ -193,9 +193,13 @@ class Session:
     def __init__(self) -> None:
         self.fails = False
         self.files: list[AtomicFile] = []
+        self.version = "4.3.0"
         self._jsparkSession = SimpleNamespace(sessionState=lambda: SimpleNamespace(newHadoopConf=lambda: "conf"))
         self._jvm = SimpleNamespace(
-            **{"org.apache.hadoop.fs.Path": HadoopPath, FILE_MANAGER: SimpleNamespace(create=self._manager)}
+            **{
+                "org.apache.hadoop.fs.Path": HadoopPath,
+                class_name("CheckpointFileManager", self.version): SimpleNamespace(create=self._manager),
+            }
         )
 
     def _manager(self, _: Path, conf: str) -> Any:

@@ -1,0 +1,192 @@
+"""The internals of Spark that the driver runtime uses, and what each version of Spark can do.
+
+Theory: much of what the driver does has no public interface in Spark. The classes behind it are the same from Spark 4.0 to 4.3, but their
+packages, a constructor and the abilities differ. This module contains all their names and the only comparisons of versions. All other
+modules get a class from here by its simple name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow_adaptive.job.protocol.documents import Capability, SparkReport
+from airflow_adaptive.job.python_version import UnsupportedVersionError
+
+if TYPE_CHECKING:  # the launcher uses this module before it knows whether the driver has pyspark
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+OLDEST: Final = (4, 0)
+"""Oldest version of Spark whose internals the driver knows."""
+
+
+SINCE: Final[Mapping[Capability, tuple[int, int]]] = {
+    Capability.REPARTITION: (4, 2),
+    Capability.REAL_TIME_MODE: (4, 2),
+}
+"""First version of Spark with each capability."""
+
+READ_ONLY_LOGS: Final = (4, 2)
+"""First version whose readers of a checkpoint's logs do not create a missing folder."""
+
+SUB_PACKAGES: Final = (4, 1)
+"""First version with sub-packages below `STREAMING`."""
+
+STREAMING: Final = "org.apache.spark.sql.execution.streaming"
+
+STREAMING_CLASSES: Final = {
+    "CheckpointFileManager": "checkpointing",
+    "CommitLog": "checkpointing",
+    "OffsetSeqLog": "checkpointing",
+    "ACTIVE": "runtime",
+    "INITIALIZING": "runtime",
+    "TERMINATED": "runtime",
+    "FileStreamSink": "sinks",
+    "FileStreamSinkLog": "sinks",
+    "SinkFileStatus": "sinks",
+}
+"""Sub-package of each class below `STREAMING`."""
+
+CLASSES: Final = {
+    "CompressionCodec": "org.apache.spark.io",
+    "DependencyUtils": "org.apache.spark.util",
+    "JavaUtils": "org.apache.spark.network.util",
+    "JsonUtils": "org.apache.spark.sql.kafka010",
+    "Pool": "org.apache.spark.scheduler",
+    "PythonSQLUtils": "org.apache.spark.sql.api.python",
+    "PythonUtils": "org.apache.spark.api.python",
+    "SchedulingMode": "org.apache.spark.scheduler",
+    "SerializableConfiguration": "org.apache.spark.util",
+    "StateMetadataPartitionReader": "org.apache.spark.sql.execution.datasources.v2.state.metadata",
+}
+"""Package of each other class, the same in all versions."""
+
+
+def require_supported(version: str) -> None:
+    """Require that the driver knows the internals of a version of Spark. A version that is not a number passes.
+
+    Raises:
+        UnsupportedVersionError: the version is too old.
+    """
+    if _is_before(version, OLDEST):
+        raise UnsupportedVersionError(
+            f"the driver runs Spark {version}, and airflow-adaptive supports Spark {_text(OLDEST)} and later: upgrade Spark on the master and the "
+            "workers, or use a newer image"
+        )
+
+
+def report_spark(version: str) -> SparkReport:
+    """Return what a version of Spark cannot do."""
+    lacks = {str(capability): _text(since) for capability, since in SINCE.items() if _is_before(version, since)}
+    return SparkReport(version=version, lacks=lacks)
+
+
+def class_name(name: str, version: str = "") -> str:
+    """Return the full name of one of Spark's classes.
+
+    Args:
+        name: simple name.
+        version: version of Spark, not needed outside of `STREAMING_CLASSES`.
+    """
+    if name in CLASSES:
+        return f"{CLASSES[name]}.{name}"
+    folder = "" if _is_before(version, SUB_PACKAGES) else f".{STREAMING_CLASSES[name]}"
+    return f"{STREAMING}{folder}.{name}"
+
+
+def spark_class(spark: SparkSession, name: str) -> Any:
+    """Return one of Spark's classes by its simple name."""
+    return java_class(spark, class_name(name, spark.version))
+
+
+def spark_object(spark: SparkSession, name: str) -> Any:
+    """Return one of Spark's Scala objects by its simple name."""
+    return scala_object(spark, class_name(name, spark.version))
+
+
+def checkpoint_log(spark: SparkSession, name: str, uri: str) -> Any:
+    """Return Spark's reader of a log in a checkpoint. The folder must exist.
+
+    Args:
+        spark: session of the driver.
+        name: simple name of the class (`OffsetSeqLog`, `CommitLog`).
+        uri: URI of the folder of the log.
+    """
+    read_only = () if _is_before(spark.version, READ_ONLY_LOGS) else (True,)
+    return spark_class(spark, name)(spark._jsparkSession, uri, *read_only)
+
+
+def describe_plan(spark: SparkSession, execution: Any) -> str:
+    """Return the physical plan of a `QueryExecution` as text."""
+    return str(spark_class(spark, "PythonSQLUtils").explainString(execution, "simple"))
+
+
+def java_class(spark: SparkSession, name: str) -> Any:
+    """Return a class of the JVM by its full name."""
+    return getattr(spark._jvm, name)
+
+
+def scala_object(spark: SparkSession, name: str) -> Any:
+    """Return a Scala `object` by its full name."""
+    return getattr(java_class(spark, f"{name}$"), "MODULE$")
+
+
+def from_scala(spark: SparkSession, collection: Any) -> Any:
+    """Return a Scala collection as a Python list or dict."""
+    return java_class(spark, "scala.jdk.javaapi.CollectionConverters").asJava(collection)
+
+
+def scala_seq(spark: SparkSession, items: Iterable[str]) -> Any:
+    """Return a `Seq[String]`."""
+    return spark_class(spark, "PythonUtils").toSeq(list(items))
+
+
+def empty_scala_map(spark: SparkSession) -> Any:
+    """Return an empty immutable `Map`."""
+    return spark_class(spark, "PythonUtils").toScalaMap({})
+
+
+def private_field(item: Any, name: str) -> Any:
+    """Return a private field of an object of the JVM."""
+    return _accessible(item, name).get(item)
+
+
+def set_private_field(item: Any, name: str, value: Any) -> None:
+    """Set a private field of an object of the JVM."""
+    _accessible(item, name).set(item, value)
+
+
+def writer_option(writer: DataStreamWriter, name: str) -> str | None:
+    """Return the value of an option that the script set on a query, or None.
+
+    The options are in `extraOptions` of `org.apache.spark.sql.classic.DataStreamWriter`.
+    """
+    value = writer_field(writer, "extraOptions").get(name)
+    return str(value.get()) if value.isDefined() else None
+
+
+def writer_plans(writer: DataStreamWriter) -> Any:
+    """Return the plans of a query that was not started (`QueryExecution`). The data is in `ds` of the same class."""
+    return writer_field(writer, "ds").queryExecution()
+
+
+def writer_field(writer: DataStreamWriter, name: str) -> Any:
+    """Return a private field of `org.apache.spark.sql.classic.DataStreamWriter`."""
+    return private_field(writer._jwrite, name)
+
+
+def _accessible(item: Any, name: str) -> Any:
+    field = item.getClass().getDeclaredField(name)
+    field.setAccessible(True)
+    return field
+
+
+def _is_before(version: str, other: tuple[int, int]) -> bool:
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return found is not None and (int(found[1]), int(found[2])) < other
+
+
+def _text(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))
