@@ -55,6 +55,9 @@ JVM_ERROR: Final = re.compile(
 CONDITION_IN_TEXT: Final = re.compile(r"(?:^|: )((?:\w+\.)+[\w$]+): (\[[A-Z].*)")
 """A JVM exception with one of Spark's error conditions within a line: its class and message."""
 
+DESCRIPTION: Final = re.compile(r"(?:\s+SQLSTATE: \w{5})*\s+=== Streaming Query ===\n")
+"""Begin of what Spark appends to the error of a query: the codes of its wrappers, and the query with its run, offsets and plan."""
+
 JVM_FRAME: Final = re.compile(r"\s+at [^\s(]+\(|\s*\.\.\. \d+ (?:more|common)|Driver stacktrace:")
 """A line of a Java stack trace."""
 
@@ -157,7 +160,8 @@ def report_exception(error: BaseException) -> FailureReport:
     """Return the report of an exception that the script or the start of a query raised, with the line of the script."""
     report = report_chain([link for exception in _python_chain(error) for link in _links(exception)])
     place = _script_location((frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__))
-    return replace(report, message=f"{report.message} ({place})") if place else report
+    is_new = place and not report.message.endswith(f" ({place})")
+    return replace(report, message=f"{report.message} ({place})") if is_new else report
 
 
 def report_build_failure(error: Exception) -> FailureReport:
@@ -312,7 +316,8 @@ def _java_chain(throwable: Any) -> Iterator[ChainedError]:
 
 def _expanded(link: ChainedError, depth: int = 0) -> list[ChainedError]:
     """Return an exception with its own text as its message, and the exceptions in its text, outermost first."""
-    text = name_conditions(link.message[:MAX_TEXT_CHARACTERS].strip())
+    message, *_ = DESCRIPTION.split(link.message[:MAX_TEXT_CHARACTERS], maxsplit=1)
+    text = name_conditions(message.strip())
     own, inside = jvm_errors(FAILED_STAGE.sub("", text.rpartition(TRACEBACK)[0] or text, count=1))
     own = "" if own in NO_TEXT else own.removesuffix(":") if inside else own
     inside = [*inside, *python_errors(text)]

@@ -89,6 +89,19 @@ def test_a_condition_beats_the_python_exception_that_it_reports():
     assert report.causes[-1] == "my.module.Odd"
 
 
+def test_the_error_of_a_query_names_its_cause_and_its_line_once_and_does_not_describe_the_query():
+    """Spark appends the codes of its wrappers and the query. The identifiers of the run would differ in equal failures."""
+    description = "=== Streaming Query ===\nIdentifier: [id = 1, runId = 2]\nCurrent Committed Offsets: {}\n\nLogical Plan:\nProject"
+    message = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [FOREACH_BATCH_USER_FUNCTION_ERROR] Reason: "
+    exception: dict[str, object] = {"error": RuntimeError}
+    code = f"{message}{TRACEBACK.format(error='ValueError: cannot save').rstrip()}\n SQLSTATE: 39000 SQLSTATE: XXKST\n{description}"
+    lines = compile("\n" * 11 + f"raise error({code!r})", "job.py", "exec")
+    with pytest.raises(RuntimeError) as caught:
+        exec(lines, exception)
+    report = report_exception(caught.value)
+    assert (report.error_class, report.message) == ("ValueError", "cannot save (job.py:12)")
+
+
 LOST = (
     "Some data may have been lost because they are not available in Kafka any more;\neither the data was aged out by Kafka or the topic may "
     "have been deleted before all the data in the\ntopic was processed.\nIf you don't want your streaming query to fail on such cases, set "
