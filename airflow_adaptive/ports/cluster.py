@@ -206,12 +206,15 @@ class SubmissionStatus:
         message: error message of the manager, "" without one.
         worker_address: `host:port` of the worker that runs the driver, "" if unknown.
         can_start: see `ActiveDriver`.
+        ended_by: who or what ends or has ended the driver from outside, such as a deletion or an eviction; "" if unknown, or if the scheduler does.
+            Failures that the driver reports then are consequences.
     """
 
     state: SubmissionState
     message: str = ""
     worker_address: str = ""
     can_start: bool = True
+    ended_by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

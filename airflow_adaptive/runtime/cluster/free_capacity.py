@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from airflow_adaptive.ports import Limit, LimitKind, Request, Worker
-from airflow_adaptive.runtime.cluster.open_limits import UNBOUNDED, OpenLimits, Shortage
+from airflow_adaptive.runtime.cluster.open_limits import UNBOUNDED, OpenLimits, Shortage, not_accepted
 
 Executors = Mapping[str, int]
 """Worker id -> number of executors."""
@@ -36,7 +36,9 @@ class FreeCapacity:
 
     def __init__(self, workers: Iterable[Worker], limits: Iterable[Limit] = ()) -> None:
         """Start with all free capacity of the workers."""
-        self._workers = {worker.worker_id: worker for worker in workers if worker.free.cpu_millicores > 0}
+        known = tuple(workers)
+        self._accepting = [worker.accepts for worker in known if not worker.is_on_demand]
+        self._workers = {worker.worker_id: worker for worker in known if worker.free.cpu_millicores > 0}
         self._free = {name: worker.free for name, worker in self._workers.items()}
         self._counts = {name: UNBOUNDED if it.count is None else it.count for name, it in self._workers.items()}
         self._rotation = deque(self._workers)
@@ -113,12 +115,15 @@ class FreeCapacity:
         return taken
 
     def shortage(self, executor: Request, driver: Request | None = None) -> Shortage | None:
-        """Return why no more executors fit than `executors` returns. None on a cluster without limits: the reason is always the workers.
+        """Return why no more executors fit than `executors` returns. None if the only reason is that the workers have too little room.
 
         Args:
             executor: request of an executor.
             driver: request of a driver that is placed first; None without a driver.
         """
+        for request in (executor,) if driver is None else (driver, executor):
+            if self._accepting and not any(accepts(request.placement) for accepts in self._accepting):
+                return not_accepted(is_of_driver=request is driver)
         if not self._limits:
             return None
         if driver is not None and (shortage := self._limits.shortage(driver)) is not None:

@@ -27,12 +27,21 @@ class Shortage:
         name: name of the limit, "" without one.
         text: what the limit still allows, for users. The amounts change often, so the text does not count in a comparison.
         is_of_driver: whether the driver lacks room, and not an executor.
+        is_of_placement: whether no worker accepts the driver or an executor, however much room the workers have.
     """
 
     kind: LimitKind
     name: str = ""
     text: str = field(default="", compare=False)
     is_of_driver: bool = False
+    is_of_placement: bool = False
+
+
+def not_accepted(*, is_of_driver: bool) -> Shortage:
+    """Return the shortage of a job whose driver or executors no worker accepts."""
+    role = "the driver" if is_of_driver else "an executor"
+    text = f"no worker is ready that accepts {role}: see its node selector, tolerations and node affinity"
+    return Shortage(LimitKind.WORKERS, text=text, is_of_driver=is_of_driver, is_of_placement=True)
 
 
 class OpenLimits:

@@ -51,7 +51,7 @@ def driver_events(
     """Yield all events about the driver of the current epoch; none without a driver."""
     if state.driver is not None:
         yield from _identified(state, observation, now)
-        yield from _status_events(state, observation.status, heartbeat, now)
+        yield from _status_events(state, observation, heartbeat, now)
         yield from _process_events(state, observation, heartbeat, now)
 
 
@@ -69,11 +69,12 @@ def _identified(state: SchedulerState, observation: JobObservation, now: datetim
 
 def _status_events(
     state: SchedulerState,
-    status: DriverStatus | None,
+    observation: JobObservation,
     heartbeat: DriverHeartbeat,
     now: datetime,
 ) -> Iterator[Event]:
     """Yield the events that follow from the driver status: commits, and the progress of the plan."""
+    status = observation.status
     if status is None:
         return
     epoch, plan = state.epoch, state.plan
@@ -100,7 +101,7 @@ def _status_events(
         case DriverState.FAILED, Deploying() | Executing() | RestartingLocally() | StopWithSavepoint() if (
             plan is not None and status.version == plan.version and not is_unended_batch(_failure(status.failure))
         ):
-            yield events.QueryFailed(at=now, epoch=epoch, failure=_failure(status.failure))
+            yield events.QueryFailed(at=now, epoch=epoch, failure=_reported(status.failure, observation.submission))
             if isinstance(state.current, StopWithSavepoint):
                 yield events.SavepointFailed(at=now, epoch=epoch)
         case DriverState.STOPPED, StopWithSavepoint(saved=False):
@@ -177,7 +178,7 @@ def _end_of_driver(state: SchedulerState, observation: JobObservation) -> Failur
     """Return the failure that explains the end of the driver process."""
     status, submission = observation.status, observation.submission
     if status is not None and status.failure is not None:
-        return _reported_end(_failure(status.failure), submission)
+        return _reported(status.failure, submission)
     if submission is None:
         return Failure(error_class=DRIVER_LOST, message="the driver's process has ended")
     if status is not None and status.state is DriverState.STOPPED and action(state) is not Action.STOP:
@@ -193,8 +194,12 @@ def _end_of_driver(state: SchedulerState, observation: JobObservation) -> Failur
     return Failure(error_class=DRIVER_LOST, message=_end_of_process(submission, name))
 
 
-def _reported_end(failure: Failure, submission: SubmissionStatus | None) -> Failure:
-    """Return the failure that a driver reported before its end. Only the cluster manager knows why it ended a session."""
+def _reported(report: FailureReport | None, submission: SubmissionStatus | None) -> Failure:
+    """Return the failure that a driver reported. If others end the driver, the failure is a consequence, whatever the driver noticed of it first."""
+    failure = _failure(report)
+    if submission is not None and submission.ended_by:
+        causes = (failure.error_class, *failure.causes)
+        return Failure(error_class=DRIVER_LOST, message=f"{submission.ended_by}; {failure.summary}", causes=causes)
     if failure.error_class != SPARK_CONTEXT_STOPPED or submission is None or not submission.message:
         return failure
     return replace(failure, message=f"{failure.message}; {submission.message}")

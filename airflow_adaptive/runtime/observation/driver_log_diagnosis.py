@@ -256,8 +256,9 @@ def _with_cause(failure: Failure, written: DriverLog, *, reported: bool) -> Fail
     if found is None:
         words = _last_lines(written.stderr)
         return replace(failure, message=f"{failure.message}; its last output: {words}") if words else failure
+    text = f"{found.error_class}: {found.message}"
     if reported:
-        return replace(failure, message=f"{failure.message}; {found.error_class}: {found.message}")
+        return failure if text in failure.message else replace(failure, message=f"{failure.message}; {text}")
     marks = (BUILD_FUNCTION_ERROR,) if by_python else ()
     return Failure(
         error_class=found.error_class, message=found.message, causes=(*marks, *found.causes, failure.error_class)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from airflow_adaptive.job.protocol.documents import DriverStatus
+from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus
 from airflow_adaptive.ports import (
     ClusterClient,
     ClusterSnapshot,
@@ -114,7 +114,7 @@ class Observer:
         """
         self._last_error = None
         view = await self._answer(self._participant.observe(demand, max_age))
-        submission = await self._submission(driver, None if view is None else view.cluster)
+        submission = await self._submission(driver, None if view is None else view.cluster, observation.status)
         self._errors.report(self._last_error)
         unaccounted_for = self._unaccounted_for(driver, submission, now)
         observed = replace(
@@ -132,12 +132,17 @@ class Observer:
             self._unaccounted = driver.submission_id, now
         return now - self._unaccounted[1]
 
-    async def _submission(self, driver: Driver | None, cluster: ClusterSnapshot | None) -> SubmissionStatus | None:
-        """Return the state of the driver process: a running driver appears in the shared snapshot; for any other driver, query the master."""
+    async def _submission(
+        self, driver: Driver | None, cluster: ClusterSnapshot | None, status: DriverStatus | None
+    ) -> SubmissionStatus | None:
+        """Return the state of the driver process: a running driver appears in the shared snapshot; for any other driver, query the master.
+
+        A shared snapshot may be older than the failure that a driver reports because others end it.
+        """
         if driver is None or driver.submission_id is None or (cluster is None and not self._file_polling.is_due):
             return None
         running = None if cluster is None else cluster.drivers.get(driver.submission_id)
-        if running is not None:
+        if running is not None and (status is None or status.state is not DriverState.FAILED):
             return SubmissionStatus(state=running.state, message=running.message, can_start=running.can_start)
         return await self._answer(self._cluster.status(driver.submission_id))
 

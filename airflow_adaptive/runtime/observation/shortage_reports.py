@@ -62,7 +62,7 @@ def name_limit(step: Step, shortage: Shortage | None) -> Step:
     cause = ended.cause
     if cause is None or cause.error_class != NOT_ENOUGH_RESOURCES:
         return step
-    message = cause.message.replace(FIX, _remedy(shortage))
+    message = cause.message.replace(FIX, remedy(shortage))
     failure = Failure(error_class=cause.error_class, message=message, causes=cause.causes)
     failures = step.state.failures
     if failures and failures[-1].failure.error_class == NOT_ENOUGH_RESOURCES:
@@ -75,6 +75,9 @@ def name_limit(step: Step, shortage: Shortage | None) -> Step:
     )
 
 
-def _remedy(shortage: Shortage) -> str:
+def remedy(shortage: Shortage) -> str:
+    """Return why a job gets no more slots, and what to do."""
+    if shortage.is_of_placement:
+        return f"{shortage.text}: correct them, or let workers have the labels that they require and no other taints"
     other = "a smaller driver" if shortage.is_of_driver else "lower bounds or smaller executors"
     return f"{shortage.text}: {REMEDIES[shortage.kind]}, or declare {other}"

@@ -27,6 +27,9 @@ EXIT_EXCEPTION: Final = "spark.exit-exception"
 
 OUT_OF_MEMORY: Final = "OOMKilled"
 
+DISRUPTION: Final = "DisruptionTarget"
+"""Condition of a pod that is evicted, preempted, or deleted because of its node."""
+
 NORMAL_WAITS: Final = ("ContainerCreating", "PodInitializing")
 """Reasons for which each container waits when it starts."""
 
@@ -75,7 +78,10 @@ def driver_status(
     node = str(pod["spec"].get("nodeName") or "")
     state, message = _state(pod, is_gone, is_deleted, is_killed)
     error = start_error(pod) if state is SubmissionState.SUBMITTED else ""
-    return SubmissionStatus(state=state, message=error or message, worker_address=node, can_start=not error)
+    ended_by = "" if is_killed else _ended_by(pod)
+    return SubmissionStatus(
+        state=state, message=error or message, worker_address=node, can_start=not error, ended_by=ended_by
+    )
 
 
 def _state(pod: Json, is_gone: bool, is_deleted: bool, is_killed: bool) -> tuple[SubmissionState, str]:
@@ -90,7 +96,7 @@ def _state(pod: Json, is_gone: bool, is_deleted: bool, is_killed: bool) -> tuple
     if is_gone:
         return SubmissionState.UNKNOWN, f"{_described(pod, 'was deleted')}, and {NOT_CONFIRMED}"
     if pod["metadata"].get("deletionTimestamp"):
-        return SubmissionState.UNKNOWN, _described(pod, "is being deleted")
+        return SubmissionState.UNKNOWN, _ended_by(pod)
     return _live_state(pod)
 
 
@@ -128,12 +134,22 @@ def _causes(pod: Json, terminated: Json) -> Iterator[str]:
         yield f"it needed more memory than its container has (OOMKilled): raise {remedy}"
     elif terminated.get("reason") not in (None, "Error"):
         yield str(terminated["reason"])
-    if pod["metadata"].get("deletionTimestamp"):
-        yield _described(pod, "was deleted")
-    elif disruptions(pod):
-        yield _described(pod, "was ended")
+    if ended_by := _ended_by(pod):
+        yield ended_by
     texts = [(pod["metadata"].get("annotations") or {}).get(EXIT_EXCEPTION), terminated.get("message")]
     yield from (" ".join(str(text).split()) for text in texts if text)
+
+
+def _ended_by(pod: Json) -> str:
+    """Return how others end or have ended the pod of a driver, "" if nothing is known."""
+    status = pod.get("status", {})
+    has_ended = "terminated" in _container(pod) or status.get("phase") == "Failed"
+    if pod["metadata"].get("deletionTimestamp"):
+        return _described(pod, "was deleted" if has_ended else "is being deleted")
+    is_disrupted = any(each["type"] == DISRUPTION for each in status.get("conditions") or ())
+    if is_disrupted or (has_ended and disruptions(pod)):
+        return _described(pod, "was ended" if has_ended else "is being ended")
+    return ""
 
 
 def _described(pod: Json, end: str) -> str:
@@ -145,7 +161,7 @@ def _described(pod: Json, end: str) -> str:
 def disruptions(pod: Json) -> str:
     """Return what Kubernetes reports about the end of a pod: an eviction, a drain, a preemption, or a lost node; "" if nothing."""
     status = pod.get("status", {})
-    causes = [each for each in status.get("conditions") or () if each["type"] == "DisruptionTarget"]
+    causes = [each for each in status.get("conditions") or () if each["type"] == DISRUPTION]
     texts = [_text(cause) for cause in (*causes, status)]
     if is_node_lost(pod):
         texts.append(f"its node {pod['spec'].get('nodeName')} is not ready")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -112,8 +113,8 @@ def test_what_fits_can_be_taken(first: int, second: int, allowed: int, wanted: i
     assert sum(FreeCapacity(workers, limits).take(wanted, EXECUTOR).values()) == min(wanted, expected)
 
 
-def shortage(capacity: FreeCapacity, driver: Request | None = None) -> str | None:
-    found = capacity.shortage(EXECUTOR, driver)
+def shortage(capacity: FreeCapacity, driver: Request | None = None, executor: Request = EXECUTOR) -> str | None:
+    found = capacity.shortage(executor, driver)
     return None if found is None else found.text
 
 
@@ -126,6 +127,23 @@ def test_the_workers_are_the_reason_before_any_limit():
     assert shortage(FreeCapacity([worker("a", 2)], [quota(2)])) == "no worker has room for another executor"
     assert shortage(FreeCapacity([worker("a", 2)], [quota(2)]), DRIVER) == "no worker has room for another executor"
     assert shortage(FreeCapacity([], [quota(2)]), DRIVER) == "no worker has room for the driver"
+
+
+@pytest.mark.parametrize("limits", [[], [quota(0)]], ids=["no limits", "a quota without room"])
+def test_workers_that_do_not_accept_a_driver_or_an_executor_are_the_reason_before_all_limits(limits):
+    plain = worker("a", 2, **only(""))
+    full = worker("b", 0, **only("ssd"))
+    probed = worker("c", 2, **only(), is_on_demand=True)
+    on_ssd = Request(1000, 100, "ssd")
+    capacity = FreeCapacity([plain, probed], limits)
+    assert capacity.shortage(EXECUTOR, on_ssd) == Shortage(LimitKind.WORKERS, is_of_driver=True, is_of_placement=True)
+    assert capacity.shortage(on_ssd) == Shortage(LimitKind.WORKERS, is_of_placement=True)
+    assert capacity.shortage(on_ssd, DRIVER) == Shortage(LimitKind.WORKERS, is_of_placement=True)
+    text = "no worker is ready that accepts an executor: see its node selector, tolerations and node affinity"
+    assert shortage(FreeCapacity([plain], limits), executor=on_ssd) == text
+    for other in (FreeCapacity([plain, full], limits), FreeCapacity([probed], limits), FreeCapacity([], limits)):
+        found = other.shortage(on_ssd)
+        assert found is None or not found.is_of_placement
 
 
 def test_shortage_of_workers_has_no_name():

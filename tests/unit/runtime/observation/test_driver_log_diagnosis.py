@@ -209,6 +209,12 @@ def test_exception_that_a_running_driver_wrote_is_no_result() -> None:
     assert is_recoverable(failure)
 
 
+def test_exception_that_the_reason_contains_is_not_repeated() -> None:
+    text = "ModuleNotFoundError: No module named 'airports'"
+    failure = replace(LOST, message=f"driver pod p was deleted; {text}")
+    assert explain(failure, IMPORT_ERROR, "", reported=True).message.count(text) == 1
+
+
 def test_without_an_exception_the_last_lines_that_matter_are_reported() -> None:
     noise = "26/11/21 08:38:09 WARN MicroBatchExecution: Disabling AQE\n"
     lines = noise + "".join(

@@ -93,6 +93,20 @@ def test_end_of_a_session_has_the_reason_of_the_cluster_manager(job: Scenario, e
     assert [it.failure.message for it in ends] == [message]
 
 
+@pytest.mark.parametrize("state", [SubmissionState.UNKNOWN, SubmissionState.FAILED])
+def test_failure_of_a_driver_that_others_end_is_a_consequence(job: Scenario, state: SubmissionState):
+    """A session that ends in the middle of a batch fails in many ways: here with a NullPointerException of Spark."""
+    failure = FailureReport(error_class="java.lang.NullPointerException", message="session() is null")
+    submission = SubmissionStatus(state=state, message="exit code 143", ended_by="driver pod p was deleted")
+    status = replace(report(job), state=DriverState.FAILED, failure=failure)
+    failures = [it.failure for it in observed(job, status, submission) if isinstance(it, DriverEnded | QueryFailed)]
+    assert {it.error_class for it in failures} == {"DRIVER_LOST"}
+    assert {it.message for it in failures} == {
+        "driver pod p was deleted; java.lang.NullPointerException: session() is null"
+    }
+    assert {it.causes for it in failures} == {("java.lang.NullPointerException",)}
+
+
 def test_driver_that_could_not_stop_a_batch_reports_no_failed_query_but_its_end(job: Scenario):
     failure = FailureReport(error_class=UNENDED.error_class, message=UNENDED.message)
     status = replace(report(job), state=DriverState.FAILED, failure=failure)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
@@ -57,9 +58,11 @@ class Scene:
             submission_id=await self.cluster.submit(DriverSubmission(name="job", epoch=1, nonce="n", script="s.py")),
         )
 
-    async def observe(self, driver: Driver | None = None, now: datetime = START) -> JobObservation:
+    async def observe(
+        self, driver: Driver | None = None, now: datetime = START, status: DriverStatus | None = None
+    ) -> JobObservation:
         demand = SlotDemand(job="job", minimum=1, maximum=2)
-        return await self.observer.observe_cluster(JobObservation(), demand, driver, timedelta(0), now)
+        return await self.observer.observe_cluster(JobObservation(status=status), demand, driver, timedelta(0), now)
 
 
 @pytest.fixture
@@ -176,3 +179,13 @@ async def test_time_counts_for_which_the_cluster_cannot_account_for_a_driver(sce
     other = Driver(epoch=2, submission_id="driver-other")
     assert (await scene.observe(other, START + 2 * SECOND)).unaccounted_for == timedelta(0)
     assert (await scene.observe(driver, START + 3 * SECOND)).unaccounted_for is None
+
+
+async def test_cluster_is_queried_about_a_driver_that_reports_a_failure(scene: Scene) -> None:
+    """A shared snapshot may be older than the deletion that is the cause of the failure."""
+    driver, status = await scene.submit(), scene.report(1)
+    await scene.observe()
+    await scene.observe(driver, status=status)
+    assert scene.queried == []
+    await scene.observe(driver, status=replace(status, state=DriverState.FAILED))
+    assert scene.queried == [driver.submission_id]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from airflow_adaptive.ports import LimitKind
-from airflow_adaptive.runtime.cluster.open_limits import Shortage
-from airflow_adaptive.runtime.observation.shortage_reports import ShortageReports
+from airflow_adaptive.runtime.cluster.open_limits import Shortage, not_accepted
+from airflow_adaptive.runtime.observation.shortage_reports import ShortageReports, remedy
 
 
 def quota(allowed_mib: str = "1,900", name: str = "team-a") -> Shortage:
@@ -33,3 +33,14 @@ def test_other_limit_and_other_slots_are_reported() -> None:
 
 def test_shortage_is_reported_again_after_its_end() -> None:
     assert texts((quota(), 2), (None, 2), (quota(), 2)) == [texts((quota(), 2))[0], None, texts((quota(), 2))[0]]
+
+
+def test_the_remedy_for_workers_that_accept_no_driver_is_not_another_worker() -> None:
+    text = remedy(not_accepted(is_of_driver=True))
+    assert text.startswith(
+        "no worker is ready that accepts the driver: see its node selector, tolerations and node affinity: correct them"
+    )
+    assert "add workers" not in text
+    assert texts((not_accepted(is_of_driver=False), 0)) == [
+        "0 slots: no worker is ready that accepts an executor: see its node selector, tolerations and node affinity"
+    ]

@@ -86,6 +86,27 @@ def test_the_end_of_a_pod_names_the_disruption(object_: dict[str, Any], message:
     assert driver_status(object_).message == message
 
 
+DELETED = {"deletionTimestamp": "2026"}
+
+
+@pytest.mark.parametrize(
+    ("object_", "ended_by"),
+    [
+        (pod(RUNNING), ""),
+        (pod(terminated(1)), ""),
+        (pod(RUNNING, metadata=DELETED), "driver pod p is being deleted"),
+        (pod(terminated(143), metadata=DELETED), "driver pod p was deleted"),
+        (pod(RUNNING, conditions=[EVICTION]), "driver pod p is being ended (EvictionByEvictionAPI: evicting)"),
+        (pod(None, "Failed", reason="DeadlineExceeded"), "driver pod p was ended (DeadlineExceeded)"),
+        (pod(RUNNING, conditions=LOST), ""),
+    ],
+    ids=["runs", "ended by itself", "is deleted", "was deleted", "is evicted", "deadline", "its node is lost"],
+)
+def test_who_ends_a_driver_is_known_if_kubernetes_reports_it(object_: dict[str, Any], ended_by: str):
+    assert driver_status(object_).ended_by == ended_by
+    assert driver_status(object_, is_killed=True).ended_by == ""
+
+
 def test_a_terminated_container_proves_the_end_also_of_a_pod_that_is_gone():
     assert driver_status(pod(terminated(0)), is_gone=True).state is SubmissionState.FINISHED
 
