@@ -210,7 +210,7 @@ def test_exception_that_a_running_driver_wrote_is_no_result() -> None:
 
 
 def test_exception_that_the_reason_contains_is_not_repeated() -> None:
-    text = "ModuleNotFoundError: No module named 'airports'"
+    text = "ModuleNotFoundError: No module named 'airports' (departures.py:3)"
     failure = replace(LOST, message=f"driver pod p was deleted; {text}")
     assert explain(failure, IMPORT_ERROR, "", reported=True).message.count(text) == 1
 
