@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -168,7 +168,7 @@ class DeclaredJob:
         directory = job_directory(self.job_directory, self.job)
         await directory.newest()  # The directory of another job gets no owner.
         require_owner(self.job, task, self.moved_from)
-        await directory.claim(task, self.moved_from)
+        await directory.claim(task, self.moved_from, asdict(self.connections))
         claim_name(self.job, task, self.moved_from)
 
     async def stage(self, attempt: str, running: RunningJob | None = None) -> JobSpec:

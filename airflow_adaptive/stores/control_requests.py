@@ -13,6 +13,7 @@ from airflow_adaptive.ports import ControlRequests, DesiredState, Requester
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.once_logger import OnceLogger
 from airflow_adaptive.runtime.requirements.control_requests import (
+    CANCELLATION_OF_TASKS,
     DESIRED_STATE,
     DESIRED_STATE_KEYS,
     DESIRED_STATE_OF_TASKS,
@@ -24,7 +25,6 @@ from airflow_adaptive.runtime.requirements.control_requests import (
     decode,
     encode_handled,
     open_requests,
-    requested_value,
     validate,
     with_restored,
 )
@@ -108,11 +108,8 @@ def store_request(job: str, request: ControlRequest) -> None:
 
 def request_desired_state(job: str, desired_state: DesiredState, requester: Requester) -> None:
     """Request a desired state on behalf of the task of another DAG. A request of such a task to cancel the job is not replaced."""
-    documents = read_desired_state(job)
-    known = documents.get(DESIRED_STATE_OF_TASKS)
-    if known in open_requests(documents) and requested_value(known) == DesiredState.CANCELED:
-        return
-    store_request(job, ControlRequest(key=DESIRED_STATE_OF_TASKS, value=desired_state.value, requester=requester))
+    key = CANCELLATION_OF_TASKS if desired_state is DesiredState.CANCELED else DESIRED_STATE_OF_TASKS
+    store_request(job, ControlRequest(key=key, value=desired_state.value, requester=requester))
 
 
 def read_desired_state(job: str) -> Mapping[str, Any]:

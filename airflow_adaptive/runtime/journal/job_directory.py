@@ -21,10 +21,10 @@ import asyncio
 import json
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from airflow_adaptive.job.protocol.codec import (
     MAX_DOCUMENT_BYTES,
@@ -195,12 +195,15 @@ class FsspecJobDirectory:
         timeout_s = self._timeout_s + len(data) / LEAST_BYTES_PER_S
         return await self._call(partial(self._storage.create, path, data), timeout_s=timeout_s)
 
-    async def claim(self, task: str, moved_from: str | None = None) -> None:
+    async def claim(
+        self, task: str, moved_from: str | None = None, connections: Mapping[str, str] | None = None
+    ) -> None:
         """Let the directory belong to a task, unless it belongs to another task or to another job.
 
         Args:
             task: the task, as `<DAG id>/<task id>`.
             moved_from: task from which the user moves the job; None without a move.
+            connections: Airflow connections with which the task runs the job, see `connections`.
 
         Raises:
             OwnedJobError: the directory belongs to another task.
@@ -209,22 +212,30 @@ class FsspecJobDirectory:
         """
         number = max(await self._numbers(OWNERS), default=0)
         while True:
-            owner = await self._owner(number) if number else None
-            if owner == task:
+            document = await self._owner(number) if number else {}
+            owner = document.get("task")
+            if owner == task and document.get("connections") == connections:
                 return
-            if owner not in (None, moved_from):
+            if owner not in (None, task, moved_from):
                 raise OwnedJobError(self._job, str(owner), task, self._storage.uri(_path(OWNERS, number)))
             number += 1
-            if await self.create_file(_path(OWNERS, number), json.dumps({"job": self._job, "task": task}).encode()):
+            claim = {"job": self._job, "task": task, "connections": connections}
+            if await self.create_file(_path(OWNERS, number), json.dumps(claim).encode()):
                 return
 
-    async def _owner(self, number: int) -> str:
-        """Return the task to which the directory belongs. Raises as `claim`."""
+    async def connections(self) -> Mapping[str, str] | None:
+        """Return the Airflow connections with which the task runs the job, None if they are unknown. Raises as `claim`."""
+        number = max(await self._numbers(OWNERS), default=0)
+        found = (await self._owner(number)).get("connections") if number else None
+        return found if isinstance(found, Mapping) else None
+
+    async def _owner(self, number: int) -> Mapping[str, Any]:
+        """Return the document of the task to which the directory belongs. Raises as `claim`."""
         path = _path(OWNERS, number)
         content = await self._call(partial(self._storage.read, path, MAX_OWNER_BYTES))
         try:
-            document = json.loads(content or b"")
-            job, task = document["job"], document["task"]
+            document: dict[str, Any] = json.loads(content or b"")
+            job, _ = document["job"], document["task"]
         except (LookupError, RecursionError, TypeError, ValueError) as error:
             raise ForeignDirectoryError(
                 f"{self._storage.uri(path)} does not name the task to which the job belongs ({type(error).__name__}): restore the file, or remove "
@@ -234,7 +245,7 @@ class FsspecJobDirectory:
             raise ForeignDirectoryError(
                 f"{self._storage.uri(path)} belongs to job {job!r}: use another job id or another job_directory"
             )
-        return str(task)
+        return document
 
     async def names(self, folder: str) -> list[str]:
         """Return the names of the files and folders in a folder, see `Storage.names`."""

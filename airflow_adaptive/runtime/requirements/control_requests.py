@@ -31,7 +31,13 @@ DESIRED_STATE: Final = "desired_state"
 """Key of the desired state that a user requests: `running`, `suspended` or `canceled`."""
 
 DESIRED_STATE_OF_TASKS: Final = "desired_state_of_tasks"
-"""Key of the desired state that the task of another DAG requests."""
+"""Key of the desired state that the task of another DAG requests, except a cancellation."""
+
+CANCELLATION_OF_TASKS: Final = "cancellation_of_tasks"
+"""Key of the cancellation that the task of another DAG requests: a later request of a task must not replace it."""
+
+STATES: Final = (DESIRED_STATE, DESIRED_STATE_OF_TASKS, CANCELLATION_OF_TASKS)
+"""Keys of the documents that request a desired state."""
 
 HANDLED: Final = "handled_requests"
 """Key of the document of the job's own task: the requests for a desired state that it has handled, and the end of the job, if it has ended."""
@@ -45,7 +51,7 @@ REQUIREMENTS: Final = "requirements"
 CALENDAR: Final = "calendar"
 """Key of the resource requirements that the DAG of a calendar sets (`rescale_policy_dag`)."""
 
-DESIRED_STATE_KEYS: Final = (DESIRED_STATE, DESIRED_STATE_OF_TASKS, HANDLED, RESTORED)
+DESIRED_STATE_KEYS: Final = (*STATES, HANDLED, RESTORED)
 """Keys of the documents that determine the desired state."""
 
 KEYS: Final = (*DESIRED_STATE_KEYS, REQUIREMENTS, CALENDAR)
@@ -64,7 +70,7 @@ class ControlRequest:
     """One control request, ready to be stored.
 
     Attributes:
-        key: `DESIRED_STATE`, `DESIRED_STATE_OF_TASKS`, `REQUIREMENTS` or `CALENDAR`.
+        key: one of `STATES`, `REQUIREMENTS` or `CALENDAR`.
         value: encoded request.
         requester: user or task that makes the request; unknown by default.
     """
@@ -132,7 +138,7 @@ def validate(key: str, document: Any) -> None:
     if key in (HANDLED, RESTORED):
         if not isinstance(document, Mapping):
             raise ValueError(f"{document!r} is not a JSON object")
-    elif key in (DESIRED_STATE, DESIRED_STATE_OF_TASKS):
+    elif key in STATES:
         DesiredState(requested_value(document))
     else:
         decode_bounds(requested_value(document))
@@ -200,7 +206,7 @@ def _handled(documents: Mapping[str, Any]) -> Mapping[str, Any]:
 def _desired_state_documents(documents: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the documents that request a desired state, whether they are open or not."""
     stored = with_restored(documents)
-    found = (stored.get(key) for key in (DESIRED_STATE, DESIRED_STATE_OF_TASKS))
+    found = (stored.get(key) for key in STATES)
     return [it for it in found if isinstance(it, Mapping) and it.get("value") in [*DesiredState]]
 
 

@@ -54,15 +54,16 @@ def by_calendar() -> None:
 
 
 class InterruptedComms(FakeComms):
-    """A supervisor that runs another writer between the first answer to a writer and its next message."""
+    """A supervisor that runs another writer between the answer to a message of a writer, the first one by default, and its next message."""
 
     other: Callable[[], None] | None = None
+    after = 1
 
     def send(self, message: Any) -> Any:
         answer = super().send(message)
-        other, self.other = self.other, None
-        if other is not None:
-            other()
+        self.after -= 1
+        if self.after == 0 and self.other is not None:
+            self.other()
         return answer
 
 
@@ -175,6 +176,19 @@ def test_task_of_another_dag_does_not_undo_the_cancellation_of_another_one(monke
     end_job("departures", END)
     request_desired_state("departures", DesiredState.SUSPENDED, RUSH_HOUR)
     assert airflow.desired_state == "suspended"
+
+
+@pytest.mark.parametrize("after", range(1, 7))
+def test_cancellation_by_a_task_outlasts_a_request_of_another_task_at_the_same_moment(
+    monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    airflow = InterruptedComms.install(monkeypatch)
+    assert isinstance(airflow, InterruptedComms)
+    airflow.other, airflow.after = lambda: request_desired_state("departures", DesiredState.CANCELED, RUSH_HOUR), after
+    request_desired_state("departures", DesiredState.SUSPENDED, RUSH_HOUR)
+    if airflow.after > 0:
+        airflow.other()
+    assert airflow.desired_state == DesiredState.CANCELED.value
 
 
 def test_newest_request_of_a_user_and_a_task_counts(monkeypatch: pytest.MonkeyPatch) -> None:

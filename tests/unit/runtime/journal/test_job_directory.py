@@ -53,6 +53,18 @@ async def test_directory_belongs_to_the_task_that_claims_it_first(
     assert sorted(path.name for path in (tmp_path / JOB / "owners").iterdir()) == [journal_name(n) for n in (1, 2, 3)]
 
 
+async def test_directory_names_the_connections_with_which_its_task_runs_the_job(
+    directory: FsspecJobDirectory, tmp_path: Path
+) -> None:
+    assert await directory.connections() is None
+    await directory.claim("flights/stream")
+    assert await directory.connections() is None
+    for connections in ({"spark": "a"}, {"spark": "b"}, {"spark": "b"}):
+        await directory.claim("flights/stream", connections=connections)
+        assert await directory.connections() == connections
+    assert len([*(tmp_path / JOB / "owners").iterdir()]) == 3
+
+
 async def test_of_many_tasks_at_the_same_moment_one_claims_the_directory(directory: FsspecJobDirectory) -> None:
     claims = await asyncio.gather(*(directory.claim(f"dag{n}/stream") for n in range(8)), return_exceptions=True)
     assert sorted(type(claim).__name__ for claim in claims) == ["NoneType", *["OwnedJobError"] * 7]
