@@ -70,6 +70,9 @@ LOG_BYTES: Final = 1 << 20
 
 LOG_CHARACTERS: Final = 16 * 1024
 
+MAX_NAMED: Final = 10
+"""Ignored pods that the log names at a time."""
+
 END_LINES: Final = 20
 """Lines of each stream in the task log after a normal end. Airflow may lose long records, so each line is a record."""
 
@@ -275,14 +278,20 @@ class KubernetesCluster:
         """Return the drivers and executors, and log once which pods have their labels and are none."""
         found = job_pods(pods)
         names = {pod["metadata"]["uid"]: pod["metadata"]["name"] for pod in pods}
-        for uid, why in found.ignored.items():
-            if uid not in self._ignored:
-                log.warning(
-                    "Pod %s of namespace %s has the labels of a driver or an executor, and is ignored: %s",
-                    names[uid],
-                    self._address.namespace,
-                    why,
-                )
+        new = [uid for uid in found.ignored if uid not in self._ignored]
+        for uid in new[:MAX_NAMED]:
+            log.warning(
+                "Pod %s of namespace %s has the labels of a driver or an executor, and is ignored: %s",
+                names[uid],
+                self._address.namespace,
+                found.ignored[uid],
+            )
+        if len(new) > MAX_NAMED:
+            log.warning(
+                "%d more pods of namespace %s have the labels of drivers or executors, and are ignored",
+                len(new) - MAX_NAMED,
+                self._address.namespace,
+            )
         self._ignored = {*found.ignored}
         return found
 

@@ -25,6 +25,10 @@ from airflow_adaptive.spark.kubernetes.driver.volumes import driver_volumes
 ADDRESS_VARIABLE: Final = "SPARK_DRIVER_BIND_ADDRESS"
 """The entry point of Spark's image requires this variable."""
 
+NAME_VARIABLE: Final = "AIRFLOW_ADAPTIVE_POD_NAME"
+UID_VARIABLE: Final = "AIRFLOW_ADAPTIVE_POD_UID"
+"""Names that jobs do not use: `env_vars` and pod templates often have a variable POD_NAME."""
+
 FILES: Final = "airflow-adaptive-files"
 LOCAL: Final = "airflow-adaptive-local"
 LOCAL_FOLDER: Final = "/var/data/airflow-adaptive"
@@ -124,12 +128,12 @@ def _arguments(submission: DriverSubmission) -> list[str]:
 def _env(
     submission: DriverSubmission, identity: DriverIdentity, local: Sequence[str], secret_names: Sequence[str]
 ) -> list[Json]:
-    fields = {"POD_NAME": "metadata.name", "POD_UID": "metadata.uid", ADDRESS_VARIABLE: "status.podIP"}
+    fields = {NAME_VARIABLE: "metadata.name", UID_VARIABLE: "metadata.uid", ADDRESS_VARIABLE: "status.podIP"}
     return [
         *({"name": name, "value": literal(value)} for name, value in submission.env.items()),
         {"name": "SPARK_LOCAL_DIRS", "value": literal(",".join(local))},
         *({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()),
-        {"name": SUBMISSION_ID_VARIABLE, "value": "$(POD_NAME)@$(POD_UID)"},
+        {"name": SUBMISSION_ID_VARIABLE, "value": f"$({NAME_VARIABLE})@$({UID_VARIABLE})"},
         *(
             {"name": name, "valueFrom": {"secretKeyRef": {"name": identity.pod, "key": name}}}
             for name in secret_names

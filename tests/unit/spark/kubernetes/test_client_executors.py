@@ -124,6 +124,20 @@ async def test_pods_of_others_with_our_labels_do_not_stop_drivers_and_are_report
     assert any(message.endswith("no driver owns it") for message in ignored)
 
 
+async def test_hundreds_of_ignored_pods_are_some_lines_of_the_log(
+    server: FakeApi, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(300):
+        metadata = {"name": f"foreign-{number}", "labels": {MANAGED_BY: MANAGER}}
+        server.put(f"{ROOT}/pods", {"metadata": metadata, "spec": {"containers": [{"name": "c"}]}})
+    async with client_of(server) as client:
+        for _ in range(2):
+            await client.snapshot()
+    ignored = [message for message in caplog.messages if "ignored" in message]
+    assert len(ignored) == 11
+    assert ignored[-1].startswith("290 more pods of namespace team-a have the labels")
+
+
 async def test_a_cluster_without_room_for_the_sizes_accepts_no_driver(server: FakeApi) -> None:
     def answer(request: web.Request) -> web.Response | None:
         return web.json_response({"status": {"allowed": True}}) if request.path.startswith("/apis/") else None

@@ -66,9 +66,16 @@ def test_the_arguments_follow_the_entry_point_of_the_image():
 
 def test_the_driver_knows_its_submission_id():
     variables = env(manifests())
-    assert variables["AIRFLOW_ADAPTIVE_SUBMISSION_ID"] == "$(POD_NAME)@$(POD_UID)"
-    assert variables["POD_UID"] == {"fieldRef": {"fieldPath": "metadata.uid"}}
+    name, uid = "AIRFLOW_ADAPTIVE_POD_NAME", "AIRFLOW_ADAPTIVE_POD_UID"
+    assert variables["AIRFLOW_ADAPTIVE_SUBMISSION_ID"] == f"$({name})@$({uid})"
+    assert variables[uid] == {"fieldRef": {"fieldPath": "metadata.uid"}}
     assert variables["SPARK_DRIVER_BIND_ADDRESS"] == {"fieldRef": {"fieldPath": "status.podIP"}}
+
+
+def test_a_job_may_have_variables_for_the_name_and_the_uid_of_a_pod():
+    """Examples of the downward API use these names."""
+    variables = env(manifests(env={"POD_NAME": "a", "POD_UID": "b"}))
+    assert (variables["POD_NAME"], variables["POD_UID"]) == ("a", "b")
 
 
 TEXTS = ("pa$$word", "$$(POD_NAME)", "$(POD_NAME)", "$(A)$(A) $(B)", "$", "$$$", "x$(", "${ENV}", "^x$$", "a b", "")
@@ -178,7 +185,12 @@ def test_an_image_is_required():
 
 def test_a_template_keeps_what_the_client_does_not_determine():
     mount = {"name": "certificates", "mountPath": "/certificates"}
-    own = {"name": "any", "volumeMounts": [mount], "env": [{"name": "POD_UID", "value": "forged"}], "tty": True}
+    own = {
+        "name": "any",
+        "volumeMounts": [mount],
+        "env": [{"name": "AIRFLOW_ADAPTIVE_POD_UID", "value": "forged"}],
+        "tty": True,
+    }
     template = {
         "metadata": {"labels": {"a": "b", "spark-role": "x"}, "annotations": {"c": "d"}},
         "spec": {
@@ -194,7 +206,7 @@ def test_a_template_keeps_what_the_client_does_not_determine():
     assert mount in container(created)["volumeMounts"]
     assert {"name": "certificates"} in spec["volumes"]
     assert spec["tolerations"] == [{"key": "k"}]
-    assert env(created)["POD_UID"] == {"fieldRef": {"fieldPath": "metadata.uid"}}
+    assert env(created)["AIRFLOW_ADAPTIVE_POD_UID"] == {"fieldRef": {"fieldPath": "metadata.uid"}}
     assert (created.pod["metadata"]["labels"]["a"], created.pod["metadata"]["labels"]["spark-role"]) == ("b", "driver")
     assert created.pod["metadata"]["annotations"]["c"] == "d"
 
