@@ -22,6 +22,7 @@ def test_node_that_is_drained(job: ClusterJob, record: Record) -> None:
     job.strike(lambda: cordon(job.team.api, first.name))
     drain(job.team.api, first.name)
     job.wait_for_driver(epoch=2)
+    assert "EvictionByEvictionAPI" in job.failures()
     job.recover()
     assert job.driver_node.name != first.name
     record("node drained", "with the driver on it", job.finish())
@@ -101,6 +102,7 @@ def test_node_that_is_lost(job: ClusterJob, record: Record) -> None:
     with started_again(lost):
         job.strike(lost.lose)
         job.wait_for_driver(epoch=2)
+        assert "is not ready" in job.failures()
         assert job.since_fault() >= LEASE_S
         job.recover()
         assert job.driver_node.name != lost.name
