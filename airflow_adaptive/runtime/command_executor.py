@@ -38,6 +38,7 @@ SUBMISSION_REFUSED = "SUBMISSION_REFUSED"
 NOT_SUBMITTED = "NOT_SUBMITTED"
 
 DRIVER_DEFAULTS = {
+    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": "131072",
     "spark.log.level": "WARN",
     "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
@@ -47,6 +48,10 @@ DRIVER_DEFAULTS = {
 At Spark's default level, INFO, each batch writes about 14 KiB to the disk of the worker, for the whole life of the driver. Only state in RocksDB can
 be repartitioned (rescale tier 2); with changelogs, the commits of RocksDB take about as long as those of Spark's default provider. An existing
 checkpoint keeps its provider.
+
+Each start of a query opens new state stores, and Spark closes those of the ended run at its next maintenance. glibc raises its threshold for
+separate mappings with the first large block that is freed, and then keeps what closed stores have freed: executors grow with the restarts, outside of
+their heaps. Any value of a threshold in the environment fixes all thresholds, so that large blocks return to the system (mallopt(3)).
 """
 
 

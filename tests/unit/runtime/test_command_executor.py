@@ -40,6 +40,15 @@ def test_new_state_can_be_repartitioned_unless_its_author_keeps_it_elsewhere(
     assert submitted[PROVIDER].endswith(provider)
 
 
+MALLOC = "spark.executorEnv.MALLOC_TRIM_THRESHOLD_"
+
+
+@pytest.mark.parametrize(("conf", "threshold"), [({}, "131072"), ({MALLOC: "1048576"}, "1048576")])
+def test_executors_return_the_memory_of_closed_state_stores(conf: dict[str, str], threshold: str) -> None:
+    command = SubmitDriver(epoch=1, slots=1, cause="SlotsChanged")
+    assert submission(command, replace(Simulation().spec, conf=conf), "nonce").conf[MALLOC] == threshold
+
+
 def test_templates_reach_the_cluster_manager() -> None:
     command = SubmitDriver(epoch=1, slots=1, cause="SlotsChanged")
     spec = replace(Simulation().spec, driver_template='{"a": 1}', executor_template='{"b": 2}')
