@@ -2,12 +2,15 @@
 
 Theory: the name of the job of a task is its id, and tasks of several DAGs can have the same id. The first task that runs the job claims the name, and
 any other task is refused. The state store has no conditional write, so the claim is a splitter (Lamport, Moir and Anderson): of several tasks that
-claim at the same moment, at most one passes the check after the gate, and only this task writes the owner. The others fail with an error that a retry
-corrects. The name of the job of a mapped task contains the task, so its owner needs no record.
+claim at the same moment, at most one passes the check after the gate, and only this task writes the owner. The others wait for that owner, because it
+may be their own task: two runs of a DAG can start at the same moment. Without an owner they fail with an error that a retry corrects. The name of the
+job of a mapped task contains the task, so its owner needs no record.
 """
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import uuid4
@@ -35,6 +38,11 @@ MAX_CLAIM: Final = timedelta(minutes=1)
 
 GATE_LIFETIME: Final = 2 * MAX_CLAIM
 """Time after which the claim of a task that died does not count any more."""
+
+POLLS_OF_OWNER: Final = 20
+
+POLL_INTERVAL_S: Final = 0.5
+"""Interval between the reads with which a task waits for the owner that another claim writes, in seconds."""
 
 
 def deployed_base(job: str) -> str | None:
@@ -81,18 +89,33 @@ def require_owner(job: str, task: str, moved_from: str | None) -> str | None:
     raise OwnedJobError(job, str(owner), task, f"key {OWNER!r} of Asset {job_asset(job).name}")
 
 
-def claim_name(job: str, task: str, moved_from: str | None) -> None:
-    """Let a job belong to a task, unless it belongs to another task; blocks. Arguments as for `require_owner`.
+def claim_name(job: str, task: str, moved_from: str | None, pause: Callable[[float], object] = time.sleep) -> None:
+    """Let a job belong to a task, unless it belongs to another task; blocks.
+
+    Args:
+        job: name of the job.
+        task: the task that wants to run the job, as `<DAG id>/<task id>`.
+        moved_from: task from which the user moves the job; None without a move.
+        pause: waits for a number of seconds.
 
     Raises:
         OwnedJobError: the name belongs to another task.
-        UnavailableError: another task claims the name at the same moment; a retry decides.
+        UnavailableError: another claim of the name began at the same moment, and has not ended; a retry decides.
     """
     owner, store = require_owner(job, task, moved_from), job_asset(job).store
     if owner is None and not _is_first(store, task):
-        raise UnavailableError(f"another task claims job {job!r} at the same moment")
+        owner = _written_owner(job, task, moved_from, pause)
     if owner != task:
         store.set(OWNER, task)
+
+
+def _written_owner(job: str, task: str, moved_from: str | None, pause: Callable[[float], object]) -> str:
+    """Return the owner that another claim writes. Arguments and errors as for `claim_name`."""
+    for _ in range(POLLS_OF_OWNER):
+        if (owner := require_owner(job, task, moved_from)) is not None:
+            return owner
+        pause(POLL_INTERVAL_S)
+    raise UnavailableError(f"another run or task claims job {job!r} at the same moment: clear the task")
 
 
 def _is_first(store: JobStateStore, task: str) -> bool:
