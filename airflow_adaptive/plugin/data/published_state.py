@@ -218,10 +218,7 @@ class PublishedState:
     @property
     def rescales(self) -> list[Rescale]:
         """Rescales, oldest first. A rescale in progress is the last one."""
-        document = self.documents.get(RESCALES)
-        items = document if isinstance(document, list) else []
-        found = [_decoded(lambda item=item: decode(Rescale, item), RESCALES) for item in items]  # type: ignore[misc]
-        return [rescale for rescale in found if rescale is not None]
+        return _decoded_items(self.documents.get(RESCALES), lambda item: decode(Rescale, item), RESCALES)
 
     @property
     def driver_status(self) -> DriverStatus | None:
@@ -258,8 +255,7 @@ class PublishedState:
     def _history(self, name: str, model: type[Any]) -> list[Any]:
         document = self.documents.get(HISTORY)
         items = document.get(name) if isinstance(document, Mapping) else None
-        found = [_decoded(lambda item=item: model.model_validate(item), HISTORY) for item in items or []]  # type: ignore[misc]
-        return [item for item in found if item is not None]
+        return _decoded_items(items, model.model_validate, HISTORY)
 
 
 def read_published(job: Job, session: Session, keys: Iterable[str] | None = None) -> PublishedState:
@@ -315,6 +311,23 @@ def _decoded(decode_document: Callable[[], Value], key: str) -> Value | None:
     except Exception as error:  # noqa: BLE001  the store may contain anything
         log.warning("The published document %r is ignored because it is invalid: %s", key, type(error).__name__)
         return None
+
+
+def _decoded_items(items: Any, decode_item: Callable[[Any], Value], key: str) -> list[Value]:
+    """Return the items of a document that can be decoded. One line of the log reports all others."""
+    found: list[Value] = []
+    errors: list[Exception] = []
+    for item in items if isinstance(items, list) else [items] if items else []:
+        try:
+            found.append(decode_item(item))
+        except Exception as error:  # noqa: BLE001  the store may contain anything
+            errors.append(error)
+    if errors:
+        kind = type(errors[0]).__name__
+        log.warning(
+            "%d items of the published document %r are ignored because they are invalid: %s", len(errors), key, kind
+        )
+    return found
 
 
 def _last_point(document: Mapping[str, Any]) -> CurrentMetrics | None:

@@ -54,6 +54,16 @@ def test_invalid_document_counts_as_absent(garbage: Any) -> None:
     assert (found.transitions, found.rescales, found.driver_status, found.current_metrics) == ([], [], None, None)
 
 
+@pytest.mark.parametrize(("items", "invalid"), [("x" * 5000, 1), ([1] * 5000, 5000), ({"a": 1}, 1), (7, 1), ([], 0)])
+def test_invalid_items_are_reported_in_one_line(items: Any, invalid: int, caplog: pytest.LogCaptureFixture) -> None:
+    job = executing()
+    history = {**published(job)["history"], "decisions": items}
+    found = state_of(job, history=history, rescales=items)
+    assert (found.decisions, found.rescales, len(found.transitions)) == ([], [], len(state_of(job).transitions))
+    expected = [f"{invalid} items of the published document {key!r} are ignored" for key in ("history", "rescales")]
+    assert [message.partition(" because")[0] for message in caplog.messages] == (expected if invalid else [])
+
+
 def test_time_of_the_publication_ignores_control_requests() -> None:
     revisions = {"summary": NOW, "requirements": NOW + timedelta(hours=1)}
     assert PublishedState(documents={}, revisions=revisions).published_at == NOW
