@@ -261,6 +261,11 @@ def damaged_checkpoint() -> str:
     return f"DamagedCheckpointError: {raised.value}"
 
 
+def account_without_rights() -> str:
+    denied = Failure(error_class="java.nio.file.AccessDeniedException", message="s3a://rows/checkpoints: 403 Forbidden")
+    return with_remedy(denied).summary
+
+
 def checkpoint_of_another_query() -> str:
     text = "assertion failed: There are [1] sources in the checkpoint offsets and now there are [2] sources requested by the query"
     return with_remedy(Failure(error_class="java.lang.AssertionError", message=text)).summary

@@ -18,6 +18,7 @@ from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.testing.simulation.one_job import Simulation
 from tests.repository.error_situations import (
     Desk,
+    account_without_rights,
     answer,
     by_hand,
     checkpoint_of_another_query,
@@ -253,6 +254,12 @@ def in_the_driver() -> list[Row]:
             "missing or damaged file of a checkpoint",
             damaged_checkpoint(),
             "Follow one of the ways that the message names. The job does not restart, and no batch was written. See [damaged checkpoints](runbook.md#damaged-checkpoints).",
+        ),
+        Row(
+            "account of the driver without rights to the storage or the brokers",
+            account_without_rights(),
+            "Give the account the rights. Before the first run of a plan, the job does not restart. Afterwards it restarts with backoff, because a token "
+            "may have expired.",
         ),
         Row(
             "checkpoint of another query: other sources, operators, schemas or input folders",

@@ -157,9 +157,7 @@ class JobQueries:
             self._ensured.pop(name, None)
             self._require_checkpoint(writer, self._checkpoint(name))
             self._spark.conf.set(SHUFFLE_PARTITIONS, str(self._real_time.partitions(name, plan)))
-            self._repartition.ensure(
-                self._checkpoint(name), self._possible_partitions(name, plan, writer), writer.queryName(name)
-            )
+            self._ensure_partitions(name, plan, writer)
             self._ensured[name] = self._planned_partitions(name, plan)
 
     def start(self, writers: Streams, plan: DriverPlan) -> None:
@@ -269,20 +267,22 @@ class JobQueries:
                 f"{function}() called sys.exit({error.code!r}): {HINT}; raise an exception for an error"
             ) from error
 
-    def _possible_partitions(self, name: str, plan: DriverPlan, writer: DataStreamWriter) -> int | None:
-        """Return the number of state partitions that a query gets, or None to keep the current number.
+    def _ensure_partitions(self, name: str, plan: DriverPlan, writer: DataStreamWriter) -> None:
+        """Repartition the state of a query, unless that is impossible.
 
-        The driver rejects an impossible number while queries run. Without running queries, in a new driver, a start
-        with the current number is better than no start.
+        The driver rejects an impossible number while queries run. Without running queries, a start with the current number is better than
+        no start.
         """
-        wanted = self._planned_partitions(name, plan)
-        try:
-            if wanted is not None:
-                self._repartition.check(self._checkpoint(name), wanted, writer)
-        except RepartitionError as error:
-            log.warning("%s; query %s keeps the current number of state partitions", error, name)
-            return None
-        return wanted
+        checkpoint, wanted = self._checkpoint(name), self._planned_partitions(name, plan)
+        if wanted is not None:
+            try:
+                self._repartition.check(checkpoint, wanted, writer)
+                self._repartition.ensure(checkpoint, wanted, writer.queryName(name))
+            except RepartitionError as error:
+                log.warning("%s; query %s keeps the current number of state partitions", error, name)
+            else:
+                return
+        self._repartition.ensure(checkpoint, None, writer.queryName(name))
 
     def _check_state(self, plan: DriverPlan, writers: Streams) -> None:
         """Check whether a repartition would fail, while the queries still run. Raises `RepartitionError`."""

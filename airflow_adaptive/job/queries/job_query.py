@@ -106,8 +106,8 @@ class JobQuery:
         exception = self._query._jsq.exception()
         if self._failure is None and exception.isDefined():
             reported = report_throwable(exception.get(), self.name)
-            checkpoint = str(self._query._jsq.streamingQuery().resolvedCheckpointRoot())
-            self._failure = explain_by_damage(self._spark, checkpoint, reported, self._progress.state_partitions)
+            execution = self._query._jsq.streamingQuery()
+            self._failure = explain_by_damage(self._spark, execution, reported, self._progress.state_partitions)
         return None if self._failure is None else self.explain(self._failure)
 
     def explain(self, failure: FailureReport) -> FailureReport:

@@ -136,6 +136,30 @@ class Checkpoint:
             if PARTIAL_OFFSETS.fullmatch(path.getName()):
                 files.delete(path)
 
+    def files(self) -> frozenset[str]:
+        """Return the paths of all files. Raises the exceptions of Hadoop."""
+        found, paths = self._file_system().listFiles(self._path(self.uri), True), set()
+        while found.hasNext():
+            paths.add(str(found.next().getPath().toString()))
+        return frozenset(paths)
+
+    def remove_batch_since(self, before: frozenset[str], batch: int) -> None:
+        """Remove all files that have been added, and the folders that then are empty; the offsets of the batch last.
+
+        A removal that is interrupted leaves the offsets, so that the batch can still be completed. Raises the exceptions of Hadoop.
+        """
+        files, offsets = self._file_system(), f"/offsets/{batch}"
+        for name in sorted(self.files() - before, key=lambda path: (path.endswith(offsets), path)):
+            path = self._path(name)
+            files.delete(path, False)
+            while files.exists(folder := path.getParent()) and not files.listStatus(
+                folder
+            ):  # an object store has no empty folders
+                files.delete(path := folder, False)
+
+    def _file_system(self) -> Any:
+        return self._path(self.uri).getFileSystem(self._hadoop_conf())
+
     def _hadoop_conf(self) -> Any:
         return self._spark._jsparkSession.sessionState().newHadoopConf()
 

@@ -1,11 +1,14 @@
 """The files of a checkpoint as the driver reads them: through the Hadoop file systems that Spark uses.
 
-The module uses the JVM: the file systems of Hadoop (`org.apache.hadoop.fs`), and `CompressionCodec` of `org.apache.spark.io`.
+The module uses the JVM: the file systems of Hadoop (`org.apache.hadoop.fs`), `CompressionCodec` of `org.apache.spark.io`, and the checksums that
+Spark writes beside files of the state (`ChecksumCheckpointFileManager` of `org.apache.spark.sql.execution.streaming.checkpointing`).
 """
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -22,6 +25,7 @@ from airflow_adaptive.job.state.damage import (
     find_damage,
     require_sound_logs,
 )
+from airflow_adaptive.job.state.sink_metadata_log import sink_metadata_path
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +34,14 @@ CODEC: Final = "spark.sql.streaming.stateStore.compression.codec"
 REPAIR: Final = "spark.sql.streaming.stateStore.autoSnapshotRepair.enabled"
 
 ASYNC: Final = "asyncProgressTrackingEnabled"
+
+CHECKSUM_SUFFIX: Final = ".crc"
+
+MAX_CHECKSUM: Final = 0xFFFFFFFF
+"""Spark writes the checksum as a signed number of 32 bits."""
+
+FILE_SINK: Final = re.compile(r"FileSink\[(.+)\]", re.DOTALL)
+"""The text of a file sink of a query, with its folder."""
 
 CHECKSUM_ERROR: Final = "org.apache.hadoop.fs.ChecksumException"
 
@@ -68,9 +80,30 @@ class CheckpointFiles:
         finally:
             stream.close()
 
+    def verify(self, file: str) -> None:
+        """See `damage.Files`."""
+        computed = java_class(self._spark, "java.util.zip.CRC32C")()
+        checked = java_class(self._spark, "java.util.zip.CheckedInputStream")
+        self._drain(checked(self._files.open(self._path(file)), computed))
+        folder, _, name = file.rpartition("/")
+        checksum = f"{name}{CHECKSUM_SUFFIX}"
+        if checksum not in self.sizes(folder):
+            return
+        try:
+            expected = json.loads(self.read(f"{folder}/{checksum}"))
+            is_equal = (expected["value"] & MAX_CHECKSUM, expected["mainFileSize"]) == (
+                computed.getValue(),
+                self.sizes(folder)[name],
+            )
+        except (ValueError, LookupError, TypeError):
+            raise UnreadableContentError(
+                f"{checksum} is empty or cut; without it, Spark does not compare the checksum"
+            ) from None
+        if not is_equal:
+            raise UnreadableContentError(f"it does not match its checksum in {checksum}")
+
     def decompress(self, file: str) -> None:
-        """See `damage.Files`. If the storage reads the file, an error of the decompression is an error of the content."""
-        self._drain(self._files.open(self._path(file)))
+        """See `damage.Files`. If the storage reads the file, which `verify` does first, an error of the decompression is an error of the content."""
         codec = spark_object(self._spark, "CompressionCodec").createCodec(
             self._spark._jsparkSession.sparkContext().conf(), self._spark.conf.get(CODEC, "lz4")
         )
@@ -102,24 +135,31 @@ class CheckpointFiles:
 def require_sound_checkpoint(spark: SparkSession, writer: DataStreamWriter, checkpoint: str) -> None:
     """Require that a query can start from its checkpoint, see `damage.require_sound_logs`."""
     is_async = (writer_option(writer, ASYNC) or "").lower() == "true"
-    require_sound_logs(CheckpointFiles(spark, checkpoint), is_contiguous=not is_async)
+    folder = writer_option(writer, "path")
+    sink = None if folder is None else _sink_files(spark, folder)
+    require_sound_logs(CheckpointFiles(spark, checkpoint), is_contiguous=not is_async, sink=sink)
 
 
 def explain_by_damage(
-    spark: SparkSession, checkpoint: str, failure: FailureReport, partitions: int | None
+    spark: SparkSession, execution: Any, failure: FailureReport, partitions: int | None
 ) -> FailureReport:
     """Return the failure of a query, with the damaged file of its checkpoint as the cause if there is one.
 
     Args:
         spark: session of the driver.
-        checkpoint: URI of the checkpoint.
+        execution: the execution of the query (`StreamExecution`).
         failure: the failure that Spark reports.
         partitions: number of state partitions, None if unknown.
     """
+    checkpoint = str(execution.resolvedCheckpointRoot())
     try:
+        folder = FILE_SINK.fullmatch(str(execution.sink().toString()))
+        sink = None if folder is None else _sink_files(spark, folder[1])
         repairs = str(spark.conf.get(REPAIR, "true")).lower() == "true"
         text = " ".join((failure.error_class, *failure.causes, failure.message))
-        problem = find_damage(CheckpointFiles(spark, checkpoint), text, repairs=repairs, partitions=partitions)
+        problem = find_damage(
+            CheckpointFiles(spark, checkpoint), text, repairs=repairs, partitions=partitions, sink=sink
+        )
     except (Py4JError, PySparkException, UnreadableContentError) as error:
         log.warning("the checkpoint %s cannot be inspected now: %s", checkpoint, error)
         return failure
@@ -130,6 +170,12 @@ def explain_by_damage(
     return FailureReport(
         error_class=name, message=f"{problem}. Spark reports: {failure.error_class}", causes=causes, query=failure.query
     )
+
+
+def _sink_files(spark: SparkSession, folder: str) -> CheckpointFiles | None:
+    """Return the metadata log of a file sink in a folder, None without a log."""
+    log = sink_metadata_path(spark, folder)
+    return None if log is None else CheckpointFiles(spark, log)
 
 
 def is_damage(failure: FailureReport) -> bool:

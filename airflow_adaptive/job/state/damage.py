@@ -7,7 +7,9 @@ storage lists and reads it, and its content is not complete. An error of the sto
 
 * Before a start, `require_sound_logs` reads what Spark reads at a start: the id of the query, the newest two offsets and the newest commit.
   A commit after the newest offsets would let Spark run an older batch again, and write its rows to the sink once for each restart.
-* After a failure, `find_damage` also reads the logs of the sources and the state that the next batch needs.
+  It also lists the logs of the file sources and of a file sink, without their content. With a source that has forgotten its newest files, Spark
+  would log new files under their number and never read them; with a sink that knows newer batches than the checkpoint, it would skip batches.
+* After a failure, `find_damage` also reads the content of these logs, and the state that the next batch needs.
 
 What Spark repairs is not damage: a missing newest commit (the batch runs again with the same offsets), a damaged snapshot of the state with
 an older one and all changes since, and temporary files of a killed driver, whose names are no numbers. The module deletes nothing.
@@ -32,15 +34,29 @@ STATE_FILE: Final = re.compile(r"(\d+)(?:_[\w-]+)?\.(zip|snapshot|changelog|delt
 
 SNAPSHOTS: Final = ("zip", "snapshot")
 
-SOURCE_LOG: Final = re.compile(r"\d+(?:\.compact)?")
+VERSION: Final = re.compile(rb"v\d+\s*(?:\n|$)")
+"""First line of a log of Spark."""
+
+OF_SOURCE: Final = re.compile(r"[\w-]+:(?=[{\[-])")
+"""Start of an offset in version 2 of the log: the name of its source."""
+
+FILE_LOG: Final = re.compile(r"(\d+)(\.compact)?")
+"""A file of the log of a source or of a file sink. A compact file has the content of all files before it."""
+
+MAX_FILE_LOG_BYTES: Final = 8_000_000
+"""Size above which the content of a log of files is not read: a compact file names all files that a source has ever seen."""
+
+SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+"""Name under which the offsets of a batch contain the number of state partitions."""
 
 FAILED_TASK: Final = re.compile(r"\bTask (\d+) in stage")
 """The task of a state partition has the number of the partition."""
 
 STATE_FAILURE: Final = re.compile(
-    r"STATE_STORE|StateStore|RocksDB|CHECKSUM_VERIFICATION|EOFException|ZipException|FileNotFoundException|NoSuchFileException|/state/"
+    r"STATE_STORE|STATE_REWRITER|STDS_|STREAM_STREAM_JOIN_INCONSISTENT_STATE|StateStore|RocksDB|CHECKSUM_VERIFICATION|MALFORMED_LOG_FILE|"
+    r"INVALID_LOG_VERSION|EOFException|ZipException|FileNotFoundException|NoSuchFileException|Incomplete log file|/state/"
 )
-"""A failure that damaged state may have caused."""
+"""A failure that damaged state may have caused: error conditions of Spark 4.3, exceptions, and paths."""
 
 SEARCH_S: Final = 20.0
 """Longest search for damaged state in seconds: the driver loop waits for it, and must renew its lease."""
@@ -70,6 +86,9 @@ class Files(Protocol):
     def read(self, file: str) -> bytes:
         """Return the content of a file. Raises `UnreadableContentError` if it does not match its checksum."""
 
+    def verify(self, file: str) -> None:
+        """Read a file of the state. Raises `UnreadableContentError` if it does not match the checksum that Spark has written beside it."""
+
     def decompress(self, file: str) -> None:
         """Read a compressed file of the state. Raises `UnreadableContentError` if its content is not complete."""
 
@@ -77,18 +96,21 @@ class Files(Protocol):
 # ---- the logs of the query ------------------------------------------------------------------------------------------
 
 
-def require_sound_logs(files: Files, *, is_contiguous: bool = True) -> None:
+def require_sound_logs(files: Files, *, is_contiguous: bool = True, sink: Files | None = None) -> None:
     """Require that a query can start from a checkpoint.
 
     Args:
         files: files of the checkpoint.
         is_contiguous: whether the offsets of each batch are logged; asynchronous progress tracking logs only some.
+        sink: files of the metadata log of a file sink, None for another sink.
 
     Raises:
         DamagedCheckpointError: a restart can never succeed, or would repeat a batch into the sink.
         Exception: the storage cannot be read now.
     """
-    problem = _problem_of_logs(files, is_contiguous=is_contiguous)
+    problem = _problem_of_logs(files, is_contiguous=is_contiguous) or _problem_of_file_logs(
+        files, sink, has_failed=False
+    )
     if problem is not None:
         raise DamagedCheckpointError(problem)
 
@@ -130,12 +152,20 @@ def _require_metadata(content: bytes) -> None:
 
 def _require_log(content: bytes) -> None:
     """Require a version, and complete JSON in each further line that begins as JSON."""
-    version, *lines = content.decode().split("\n")
-    if re.fullmatch(r"v\d+", version.strip()) is None or not any(lines):
+    if not any(_complete_lines(content)):
+        raise ValueError
+
+
+def _complete_lines(content: bytes) -> list[str]:
+    """Return the lines after the version. Raises `ValueError` without a version, and if a line begins as JSON and is not complete."""
+    version, *lines = content.lstrip(b"\0").decode().split("\n")  # Kafka's initial offsets begin with a zero
+    if re.fullmatch(r"v\d+", version.strip()) is None:
         raise ValueError
     for line in lines:
-        if line.startswith(("{", "[")):
-            json.loads(line)
+        value = OF_SOURCE.sub("", line)
+        if value.startswith(("{", "[")):
+            json.loads(value)
+    return lines
 
 
 def _reason(files: Files, file: str, require: Callable[[bytes], None]) -> str | None:
@@ -159,6 +189,7 @@ def find_damage(
     *,
     repairs: bool = True,
     partitions: int | None = None,
+    sink: Files | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> str | None:
     """Return which file is missing or damaged, and what to do; None without damage.
@@ -168,12 +199,13 @@ def find_damage(
         failure: class names and messages of the failure.
         repairs: whether Spark repairs a damaged snapshot.
         partitions: number of state partitions, None if unknown.
+        sink: files of the metadata log of a file sink, None for another sink.
         clock: limits the search, in seconds.
 
     Raises:
         Exception: the storage cannot be read now.
     """
-    problem = _problem_of_logs(files, is_contiguous=False) or _problem_of_sources(files)
+    problem = _problem_of_logs(files, is_contiguous=False) or _problem_of_file_logs(files, sink, has_failed=True)
     if problem is None and STATE_FAILURE.search(failure):
         first = FAILED_TASK.search(failure)
         problem = find_damaged_state(
@@ -188,13 +220,133 @@ def find_damage(
     return problem
 
 
-def _problem_of_sources(files: Files) -> str | None:
-    for source in files.folders("sources"):
-        folder = f"sources/{source}"
-        for name, size in files.sizes(folder).items():
-            if SOURCE_LOG.fullmatch(name) and not size:
-                return f"{_at(files, f'{folder}/{name}')} is empty: {BACKUP}, {NEW_CHECKPOINT}"
+# ---- the logs of file sources and of a file sink ---------------------------------------------------------------------
+
+
+def _problem_of_file_logs(files: Files, sink: Files | None, *, has_failed: bool) -> str | None:
+    """Return what is wrong with the logs of the sources and of the sink; after a failure, their content is read, too."""
+    newest, committed = (max(_numbers(files.sizes(log)), default=None) for log in ("offsets", "commits"))
+    positions = {} if newest is None else _positions(files, newest)
+    for source in sorted({*files.folders("sources"), *positions}):
+        is_of_files = source in positions
+        problem = _problem_of_source(
+            files, f"sources/{source}", positions.get(source), is_of_files, has_failed=has_failed
+        )
+        if problem is not None:
+            return f"{problem}: {BACKUP}, {NEW_CHECKPOINT}. The query cannot know which files it has read"
+    return None if sink is None else _problem_of_sink(files, sink, newest, committed, has_failed=has_failed)
+
+
+def _positions(files: Files, batch: int) -> dict[str, int]:
+    """Return the number of the newest log that the offsets of a batch need, by the folder of each file source."""
+    lines = _complete_lines(files.read(f"offsets/{batch}"))[1:]
+    positions = {}
+    for index, line in enumerate(lines):
+        if line in lines[:index] and len(files.folders("sources")) < len(lines):
+            break  # two uses of one source have one folder, so the numbers of the next folders are unknown
+        named = OF_SOURCE.match(line)
+        value = OF_SOURCE.sub("", line)
+        offset = json.loads(value) if value.startswith("{") else None
+        if offset is not None and set(offset) == {"logOffset"}:
+            positions[line[: named.end() - 1] if named else str(index)] = int(offset["logOffset"])
+    return positions
+
+
+def _problem_of_source(
+    files: Files, folder: str, position: int | None, is_of_files: bool, *, has_failed: bool
+) -> str | None:
+    log = _file_log(files, folder)
+    newest = max(log, default=-1)
+    if is_of_files and position is not None and newest < position:
+        return f"{_at(files, f'{folder}/{position}')} is missing, but the offsets of the query need it"
+    gap = _gap(log, 0) if is_of_files else None
+    if gap is not None:
+        return f"{_at(files, f'{folder}/{gap}')} is missing"
+    return _problem_of_content(
+        files, folder, log, _require_complete if is_of_files else _require_known, has_failed=has_failed
+    )
+
+
+def _problem_of_sink(
+    files: Files, sink: Files, newest: int | None, committed: int | None, *, has_failed: bool
+) -> str | None:
+    log = _file_log(sink, "")
+    if not log:
+        return None  # a new folder
+    ahead, first = max(log), -1 if newest is None else newest
+    other = "start the query with a new checkpoint and another folder for the output"
+    if ahead > first:
+        return (
+            f"{_at(sink, log[ahead])} is newer than the checkpoint ({files.uri}), whose newest batch is {'none' if newest is None else newest}: "
+            f"the sink would skip all batches up to {ahead}, and their rows would be lost. Restore the checkpoint of the same time, or {other}"
+        )
+    if (
+        committed is not None
+        and ahead < committed
+        and not (ahead == committed - 1 and _is_repartition(files, committed))
+    ):
+        missing = ahead + 1
+    else:
+        gap = _gap(log, 0 if has_failed else min(log))
+        if gap is None:
+            problem = _problem_of_content(sink, "", log, _require_complete, has_failed=has_failed)
+            return problem and f"{problem}: {BACKUP}, or {other}"
+        missing = gap
+    return (
+        f"{_at(sink, str(missing))} is missing, so that the output cannot be read, and the sink cannot compact its log: {BACKUP}. Without a "
+        f"backup, write the line v1 into it; the files of batch {missing} then do not belong to the output. Or {other}"
+    )
+
+
+def _is_repartition(files: Files, batch: int) -> bool:
+    """Return whether a batch has repartitioned the state. The driver adds it to the log of the sink afterwards."""
+    counts = []
+    for number in (batch - 1, batch):
+        metadata = (
+            _complete_lines(files.read(f"offsets/{number}"))[0] if number in _numbers(files.sizes("offsets")) else ""
+        )
+        counts.append(json.loads(metadata).get("conf", {}).get(SHUFFLE_PARTITIONS) if metadata else None)
+    return None not in counts and counts[0] != counts[1]
+
+
+def _file_log(files: Files, folder: str) -> dict[int, str]:
+    """Return the names of the files of a log by their numbers, beginning with the newest compact file."""
+    names = {int(match[1]): match for name in files.sizes(folder) if (match := FILE_LOG.fullmatch(name))}
+    compact = max((number for number, match in names.items() if match[2]), default=0)
+    return {number: match[0] for number, match in sorted(names.items()) if number >= compact}
+
+
+def _gap(log: Mapping[int, str], first: int) -> int | None:
+    """Return the first number that a log lacks, None for a complete log. A log begins with a compact file, or with the given number."""
+    begins = next(iter(log.values()), "").endswith(".compact")
+    return next(
+        (number for number in range(min(log) if begins else first, max(log, default=-1)) if number not in log), None
+    )
+
+
+def _problem_of_content(
+    files: Files, folder: str, log: Mapping[int, str], require: Callable[[bytes], None], *, has_failed: bool
+) -> str | None:
+    """Return which file of a log is empty, or, after a failure, which one is cut."""
+    for name in log.values():
+        file = f"{folder}/{name}" if folder else name
+        size = files.sizes(folder)[name]
+        if not size:
+            return f"{_at(files, file)} is empty"
+        reason = _reason(files, file, require) if has_failed and size <= MAX_FILE_LOG_BYTES else None
+        if reason:
+            return f"{_at(files, file)} {reason}"
     return None
+
+
+def _require_complete(content: bytes) -> None:
+    _complete_lines(content)
+
+
+def _require_known(content: bytes) -> None:
+    """Require complete lines if the log of a source that does not read files has the format of Spark's logs."""
+    if VERSION.match(content.lstrip(b"\0")):
+        _complete_lines(content)
 
 
 # ---- state ----------------------------------------------------------------------------------------------------------
@@ -225,6 +377,9 @@ def find_damaged_state(
     if not needed:
         return None
     for operator in sorted(filter(str.isdigit, files.folders("state")), key=int):
+        problem = _problem_of_operator(files, f"state/{operator}")
+        if problem:
+            return f"{problem}; the state of operator {operator} cannot be loaded: {BACKUP}, start from a copy of the checkpoint, {NEW_CHECKPOINT}"
         found = {int(name) for name in files.folders(f"state/{operator}") if name.isdigit()}
         expected = found if partitions is None else set(range(partitions))
         stores = sorted({name for partition in found for name in _stores(files, operator, partition)})
@@ -236,6 +391,18 @@ def find_damaged_state(
                 if problem:
                     where = f"operator {operator}, partition {partition}{store and f', store {store[1:]}'}, version {needed}"
                     return f"{problem}; the state of {where} cannot be loaded: {BACKUP}, start from a copy of the checkpoint, {NEW_CHECKPOINT}"
+    return None
+
+
+def _problem_of_operator(files: Files, folder: str) -> str | None:
+    """Return which file that describes the state of an operator is empty or cut."""
+    schemas = [f"{folder}/_stateSchema/{store}" for store in files.folders(f"{folder}/_stateSchema")]
+    for place in (f"{folder}/_metadata", f"{folder}/_metadata/v2", f"{folder}/0/_metadata", *schemas):
+        for name, size in files.sizes(place).items():
+            file, is_text = f"{place}/{name}", place.startswith(f"{folder}/_metadata")
+            reason = (_reason(files, file, _require_log) if is_text else None) if size else "is empty"
+            if reason:
+                return f"{_at(files, file)} {reason}"
     return None
 
 
@@ -288,6 +455,7 @@ def _problem_of_chain(
 
 def _problem_of_state_file(files: Files, folder: str, name: str) -> str | None:
     try:
+        files.verify(f"{folder}/{name}")
         if name.endswith(".zip"):
             return _problem_of_archive(files, folder, files.read(f"{folder}/{name}"))
         files.decompress(f"{folder}/{name}")

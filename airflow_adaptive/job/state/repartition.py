@@ -16,6 +16,8 @@ state, and commits the batch. This module adds what Spark leaves to the caller:
   the metadata of the checkpoint (`real_time_state`).
 * Spark logs the offsets before it reads the state. If a file of the state is missing or damaged, only the checkpoint of before has a way on.
   Therefore the module reads the state files first.
+* A repartition may still fail, for example if an executor is lost. Then the module removes what Spark has written, so that the query starts with
+  the number of before. It does not if another driver has logged the batch.
 * The metadata log of a file sink lacks the batch of the repartition, and a missing batch makes the output unreadable.
   Therefore the module adds the batch to that log, without files.
 
@@ -35,7 +37,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
 from airflow_adaptive.job.protocol.documents import Capability
-from airflow_adaptive.job.protocol.failures import CONDITION
+from airflow_adaptive.job.protocol.failures import CONDITION, report_exception
 from airflow_adaptive.job.spark_internals import report_spark, set_private_field, writer_field
 from airflow_adaptive.job.state.checkpoint import Checkpoint, CheckpointHead, StateStore
 from airflow_adaptive.job.state.checkpoint_files import CheckpointFiles
@@ -66,6 +68,10 @@ FORMAT: Final = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
 NEWER: Final = "[INVALID_LOG_VERSION."
 """Spark's error condition for a log of an unknown format."""
+
+
+CONCURRENT: Final = "CONCURRENT_STREAM_LOG_UPDATE"
+"""Spark's error condition for a batch that another driver has logged."""
 
 
 class RepartitionError(RuntimeError):
@@ -133,7 +139,7 @@ class CheckpointRepartitioner:
 
         Raises:
             RepartitionError: the state cannot have that number of partitions, belongs to another query, or a newer
-                Spark version has written it.
+                Spark version has written it; the checkpoint is unchanged.
             DamagedCheckpointError: an interrupted repartition cannot be completed, because a file of the state is missing or damaged.
             StreamingQueryException: the interrupted batch fails again.
             Exception: the exceptions of Spark if the checkpoint cannot be read or written.
@@ -167,7 +173,7 @@ class CheckpointRepartitioner:
         self._require_same_operators(found, head, partitions, writer)
         if head.incomplete:
             self._complete_batch(found, writer)
-        self._complete_sink(self._repartition(found, partitions), writer)
+        self._complete_sink(self._repartition_or_undo(found, partitions), writer)
 
     def _require_possible(self, found: Checkpoint, head: CheckpointHead, partitions: int) -> None:
         """Require that a repartition can rewrite each state store; Spark does not check this before it begins."""
@@ -234,6 +240,20 @@ class CheckpointRepartitioner:
             return None
         files, partitions = CheckpointFiles(self._spark, found.uri), state_partitions(found, head)
         return find_damaged_state(files, head.committed + 1, repairs=False, partitions=partitions)
+
+    def _repartition_or_undo(self, found: Checkpoint, partitions: int) -> CheckpointHead:
+        """Repartition the state, or leave the checkpoint as it was."""
+        before = found.files()
+        try:
+            return self._repartition(found, partitions)
+        except (Py4JJavaError, PySparkException) as error:
+            head = found.head()
+            if CONCURRENT not in str(error) and head is not None and head.unfinished_repartition == partitions:
+                found.remove_batch_since(before, head.newest)
+                raise RepartitionError(
+                    f"{_problem(found.uri, partitions)}, and is unchanged: {report_exception(error).message}"
+                ) from error
+            raise
 
     def _repartition(self, found: Checkpoint, partitions: int) -> CheckpointHead:
         """Repartition the state with Spark, or complete a repartition. Returns the new position of the query."""

@@ -32,15 +32,21 @@ def add_empty_batch(spark: SparkSession, writer: DataStreamWriter, batch: int) -
         log.add(batch, gateway.new_array(spark_class(spark, "SinkFileStatus"), 0))
 
 
-def _log(spark: SparkSession, folder: str) -> Any:
-    """Return the log of a sink in that folder, or None."""
+def sink_metadata_path(spark: SparkSession, folder: str) -> str | None:
+    """Return where the log of a sink in that folder is, or None without a log."""
     session = spark._jsparkSession
     path = java_class(spark, "org.apache.hadoop.fs.Path")(folder)
     files = path.getFileSystem(session.sessionState().newHadoopConf())
     sink = spark_object(spark, "FileStreamSink")
     metadata = sink.getMetadataLogPath(files, path, session.sessionState().conf())
-    if not files.exists(metadata):
+    return str(metadata.toString()) if files.exists(metadata) else None
+
+
+def _log(spark: SparkSession, folder: str) -> Any:
+    """Return the log of a sink in that folder, or None."""
+    metadata = sink_metadata_path(spark, folder)
+    if metadata is None:
         return None
     version = spark_object(spark, "FileStreamSinkLog").VERSION()
     retention = java_class(spark, "scala.Option").empty()
-    return spark_class(spark, "FileStreamSinkLog")(version, session, metadata.toString(), retention)
+    return spark_class(spark, "FileStreamSinkLog")(version, spark._jsparkSession, metadata, retention)

@@ -4,7 +4,8 @@ Theory: a restart helps after a failure of the environment (a lost process, a ti
 restart does not help after an error in the job (code that cannot be loaded, a query that cannot be analyzed, a checkpoint of
 another query). The class names of the failure and of all its causes, and Spark's error conditions, decide. An error in the
 code of the build function, for example a `TypeError`, is not recoverable before the first plan was active; afterwards, the
-environment may have caused the error. The same applies to a driver that the cluster refuses.
+environment may have caused the error. The same applies to a driver that the cluster refuses, and to an account without rights to the storage, to the
+brokers or to tables: afterwards, the rights may be missing only for a while, for example because a token has expired.
 """
 
 from __future__ import annotations
@@ -87,6 +88,16 @@ SUBMISSION_REFUSED = "SUBMISSION_REFUSED"
 
 DRIVER_REFUSED = "DRIVER_REFUSED"
 """The cluster refused the requests of a driver, for example because its account lacks permissions."""
+
+ACCESS_DENIED = (
+    "PermissionError",
+    "AccessDeniedException",
+    "AccessControlException",
+    "*AuthorizationException",
+    "AUTHORIZATION_FAILED",
+    "PERMISSION_DENIED",
+)
+"""Patterns of exception classes and of error conditions for an account that lacks rights."""
 
 RECOVERABLE = ("INCOMPATIBLE_TABLE_CHANGE_AFTER_ANALYSIS",)
 """Analysis errors after which a restart helps, because the restart analyzes the query again."""
@@ -175,6 +186,11 @@ _OUTAGE_WORDS = re.compile(
 """Words of an outage in a message: the class of the cause may stand in the text only, for example in the failure of a task."""
 
 
+_DENIED_CLASS = re.compile(
+    r"\b(?:PermissionError|AccessDeniedException|AccessControlException|\w*AuthorizationException)\b"
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """A failure of a job.
@@ -241,7 +257,7 @@ def is_recoverable(
         return False
     if not was_accepted and failure.error_class == SUBMISSION_REFUSED:
         return False
-    if not has_run and (failure.error_class == DRIVER_REFUSED or _is_code_error(failure)):
+    if not has_run and (failure.error_class == DRIVER_REFUSED or is_access_denied(failure) or _is_code_error(failure)):
         return False
     return matches(failure, RECOVERABLE) or not matches(failure, NON_RECOVERABLE)
 
@@ -249,6 +265,11 @@ def is_recoverable(
 def is_outage(failure: Failure) -> bool:
     """Return whether an outage of the cluster, of a storage or of brokers may have caused a failure."""
     return matches(failure, OUTAGES) or _OUTAGE_WORDS.search(failure.message) is not None
+
+
+def is_access_denied(failure: Failure) -> bool:
+    """Return whether a storage, a broker or a database has refused the account of the driver; the class may stand in the message only."""
+    return matches(failure, ACCESS_DENIED) or _DENIED_CLASS.search(failure.message) is not None
 
 
 def is_unended_batch(failure: Failure) -> bool:

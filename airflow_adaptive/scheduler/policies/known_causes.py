@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from airflow_adaptive.scheduler.policies.failure_handling import Failure, matches
+from airflow_adaptive.scheduler.policies.failure_handling import Failure, is_access_denied, matches
 
 OTHER_CHECKPOINT = (
     "the checkpoint is unchanged. There are two ways on: restore the earlier query (its sources, operators, schema and properties), which "
@@ -78,6 +78,11 @@ _BY_NAME = (
     ),
 )
 
+ACCESS_ADVICE = (
+    "the account of the driver may not do this: give the account (the user of the workers, or the credentials in `conf`, `env_vars` or the image) "
+    "the right to read and write there, and clear the task"
+)
+
 _DANGEROUS = re.compile(
     r"If you want to force running [^.]*(?:\.(?!\s)[^.]*)*\.\s*"
     r"(?:However, please note that running the query with incompatible schema [^.]*\.\s*)?"
@@ -93,5 +98,6 @@ def is_known_by_text(failure: Failure) -> bool:
 def with_remedy(failure: Failure) -> Failure:
     """Return a failure that is final with what to do about it, and without dangerous advice."""
     message = _DANGEROUS.sub("", failure.message).strip()
-    advice = next((cause.advice for cause in (*BY_TEXT, *_BY_NAME) if cause.explains(failure)), "")
+    other = ACCESS_ADVICE if is_access_denied(failure) else ""
+    advice = next((cause.advice for cause in (*BY_TEXT, *_BY_NAME) if cause.explains(failure)), other)
     return replace(failure, message=f"{message.rstrip('.')}: {advice}" if advice else message)

@@ -40,7 +40,7 @@ def handle_failure(state: SchedulerState, event: Event, plan: Plan, failure: Fai
     state = _with_repetition(state, event, failure)
     repetitions = state.proved.repetitions(failure, event.at)
     if repetitions >= state.options.max_failures_before_first_batch:
-        final = gave_up(failure, repetitions)
+        final = gave_up(with_remedy(failure), repetitions)
         return stop.go_to_failing(state, event, final, Reason(ReasonCode.NO_FIRST_BATCH, final.summary))
     strategy = state.options.restart_strategy
     chance = jitter(state.job.job, state.epoch, state.restarts.attempts)

@@ -205,6 +205,7 @@ class Query(StreamingQuery):
             analyzedPlan=lambda: without_sources,
             watermarkTracker=lambda: None,
             resolvedCheckpointRoot=lambda: self.checkpoint,
+            sink=lambda: SimpleNamespace(toString=lambda: "ForeachBatchSink"),
         )
         self._jsq = SimpleNamespace(
             exception=lambda: Maybe(self.error), stop=self.stop, streamingQuery=lambda: execution

@@ -261,6 +261,37 @@ def refusals(spark: SparkSession, root: Path) -> Iterator[tuple[str, dict[str, o
     yield "newer", trials["count"].refused(5)
 
 
+def failed(spark: SparkSession, root: Path) -> dict[str, object]:
+    """A repartition that fails when it reads the state, and the same query on the repaired checkpoint."""
+    trial = Trial(spark, root)
+    for _ in range(2):
+        trial.feed()
+        trial.run()
+    (state,) = (trial.checkpoint / "state/0/1").glob("2.changelog")
+    sums = [
+        state.with_name(f".{state.name}.crc"),
+        state.with_name(f"{state.name}.crc"),
+        state.with_name(f".{state.name}.crc.crc"),
+    ]
+    sound = {file: file.read_bytes() for file in (state, *sums) if file.exists()}
+    for file in sound:
+        file.unlink()
+    state.write_bytes(sound[state][: len(sound[state]) // 2])
+    before, message = sorted(trial.checkpoint.rglob("*")), ""
+    try:
+        trial.ensure(trial.uri, 3, trial.writer())
+    except RepartitionError as error:
+        message = str(error)
+    after = sorted(trial.checkpoint.rglob("*"))
+    for file, content in sound.items():
+        file.write_bytes(content)
+    trial.feed()
+    trial.ensure(trial.uri, 3, trial.writer())
+    trial.run()
+    values = sorted(set(trial.counts().values()))
+    return {"message": message, "untouched": before == after, "partitions": trial.partitions(), "values": values}
+
+
 MOMENTS: dict[str, tuple[Callable[[Path, int], bool], int]] = {
     # when it is killed, on its way to 4 partitions, and to how many it is to go on
     "begun": (lambda checkpoint, batch: (checkpoint / "offsets" / str(batch)).exists(), 3),
@@ -308,6 +339,7 @@ PARTS: dict[str, Callable[[SparkSession, Path], dict[str, Any]]] = {
     },
     "cut": lambda spark, root: {name: cut(spark, root / name, first=name == "first") for name in ("first", "later")},
     "refused": lambda spark, root: dict(refusals(spark, root)),
+    "failed": failed,
     "killed": lambda spark, root: dict(killed(spark, root)),
 }
 

@@ -12,7 +12,8 @@ from airflow_adaptive.ports import ClusterUnreachableError, DesiredState, Driver
 from airflow_adaptive.runtime.command_executor import execute, submission
 from airflow_adaptive.scheduler.commands import SubmitDriver
 from airflow_adaptive.scheduler.events import DriverHeartbeatTimedOut
-from airflow_adaptive.scheduler.state import Outcome
+from airflow_adaptive.scheduler.state import Finished, Outcome
+from airflow_adaptive.spark.standalone.client import REST_HINT
 from airflow_adaptive.testing.fakes.cluster import FakeCluster
 from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
 from airflow_adaptive.testing.simulation.one_job import Simulation
@@ -155,11 +156,18 @@ def test_submissions_without_an_answer_end_a_job_that_was_never_accepted(small: 
     """For example because the REST port of the connection is another port of the master."""
 
     async def submit(submission: DriverSubmission) -> str:
-        raise ClusterUnreachableError("no answer: check extra `rest-port`")
+        raise ClusterUnreachableError(
+            f"http://spark:7077/v1/submissions/create: no answer (Server disconnected): {REST_HINT}"
+        )
 
     small.cluster.submit = submit  # type: ignore[method-assign]
-    ended = small.run_to_end()
+    state = small.run()
+    ended = state.current
+    assert isinstance(ended, Finished)
     assert ended.outcome is Outcome.FAILED
     assert ended.cause is not None
     assert "this happened 3 times" in ended.cause.message
+    for text in (ended.cause.message, *(record.failure.message for record in state.failures)):
+        assert "http://spark:7077/v1/submissions/create: no answer" in text
+        assert "that this is its port (extra `rest-port`" in text
     assert [it for it in small.states if it == "Deploying"] == ["Deploying"] * 3

@@ -89,6 +89,13 @@ def test_where_nothing_is_to_be_done_nothing_happens(trials: dict[str, Any], wha
     assert trials["refused"][what] == {"messages": [], "untouched": True}
 
 
+def test_repartition_that_fails_leaves_the_checkpoint_as_it_was(trials: dict[str, Any]) -> None:
+    found = trials["failed"]
+    assert "cannot have 3 partition(s), and is unchanged: " in found["message"]
+    assert found["untouched"]
+    assert (found["partitions"], found["values"]) == (3, [3])
+
+
 @pytest.mark.parametrize("moment", repartition_experiment.MOMENTS)
 def test_a_repartition_that_was_killed_is_finished_and_another_one_follows_it(
     trials: dict[str, Any], moment: str

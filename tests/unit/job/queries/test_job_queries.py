@@ -24,7 +24,7 @@ class StateRepartitioner:
     """Notes what is wanted of the checkpoints."""
 
     def __init__(self) -> None:
-        self.refuses = self.fails = False
+        self.refuses = self.fails = self.is_undone = False
         self.checked: list[tuple[str, int]] = []
         self.ensured: list[tuple[str, int | None]] = []
 
@@ -42,7 +42,7 @@ class StateRepartitioner:
     def ensure(self, checkpoint: str, partitions: int | None, writer: Any) -> None:
         assert checkpoint.endswith(writer.given["queryName"])
         self.ensured.append((checkpoint, partitions))
-        if self.fails:
+        if self.fails or (self.is_undone and partitions is not None):
             raise RepartitionError(f"{checkpoint}: interrupted")
 
 
@@ -283,6 +283,13 @@ def test_new_driver_keeps_the_partitions_of_state_that_cannot_be_repartitioned(t
     two.repartition.refuses = True
     two.start(plan(repartition=True))
     assert two.repartition.ensured == [("at/a", None), ("at/b", None)]
+    assert len(two.spark.active) == 2
+
+
+def test_query_keeps_its_partitions_after_a_repartition_that_has_failed_and_was_undone(two: Job) -> None:
+    two.repartition.is_undone = True
+    two.start(plan(repartition=True))
+    assert two.repartition.ensured == [("at/a", 4), ("at/a", None), ("at/b", 8), ("at/b", None)]
     assert len(two.spark.active) == 2
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from airflow_adaptive.job.state.damage import (
+    MAX_FILE_LOG_BYTES,
     SEARCH_S,
     DamagedCheckpointError,
     UnreadableContentError,
@@ -27,6 +28,7 @@ class LocalFiles:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.mismatched: set[str] = set()
 
     @property
     def uri(self) -> str:
@@ -40,6 +42,10 @@ class LocalFiles:
 
     def read(self, file: str) -> bytes:
         return (self.root / file).read_bytes()
+
+    def verify(self, file: str) -> None:
+        if file in self.mismatched:
+            raise UnreadableContentError(f"it does not match its checksum in {file}.crc")
 
     def decompress(self, file: str) -> None:
         if not self.read(file).endswith(END):
@@ -59,6 +65,7 @@ class Checkpoint(LocalFiles):
         for batch in range(newest + 1):
             self.write(f"offsets/{batch}", f'v1\n{{"batchWatermarkMs":0}}\n{{"logOffset":{batch}}}'.encode())
             self.write(f"commits/{batch}", b'v1\n{"nextBatchWatermarkMs":0}')
+            self.write(f"sources/0/{batch}", f'v1\n{{"path":"file:/in/{batch}","batchId":{batch}}}'.encode())
 
     def write(self, file: str, content: bytes) -> None:
         path = self.root / file
@@ -220,9 +227,9 @@ def test_damaged_log_explains_any_failure(checkpoint: Checkpoint):
 
 @pytest.mark.parametrize("name", ["7", "9.compact"])
 def test_empty_log_of_a_source_is_named(checkpoint: Checkpoint, name: str):
-    checkpoint.write("sources/0/0", b"v1\n{}")
     checkpoint.write(f"sources/1/{name}", b"")
     assert f"sources/1/{name} is empty" in (find_damage(checkpoint, "X") or "")
+    assert f"sources/1/{name} is empty" in damage(checkpoint)
 
 
 def test_empty_marker_of_a_source_is_no_damage(checkpoint: Checkpoint):
@@ -249,10 +256,152 @@ def test_search_begins_with_the_partition_of_the_failed_task_and_ends_in_time(ch
 
 def test_batch_that_failed_needs_the_state_before_it(checkpoint: Checkpoint):
     checkpoint.with_changes(1, 2, 3, 4)
-    checkpoint.write("offsets/4", b'v1\n{"batchWatermarkMs":0}\n{"logOffset":4}')
+    checkpoint.write("offsets/4", b'v1\n{"batchWatermarkMs":0}\n{"logOffset":3}')
     assert find_damage(checkpoint, LOADING) is None
     checkpoint.remove("state/0/0/4.changelog")
     assert "has neither a snapshot nor the changes of version 4" in (find_damage(checkpoint, LOADING) or "")
+
+
+# ---- the logs of file sources and of a file sink ---------------------------------------------------------------------
+
+
+def entry(batch: int) -> bytes:
+    return f'v1\n{{"path":"file:/in/{batch}","batchId":{batch}}}'.encode()
+
+
+def sink_with(root: Path, *names: str) -> Checkpoint:
+    """Return the metadata log of a file sink with these files."""
+    sink = Checkpoint(root, newest=-1)
+    sink.remove("metadata")
+    for name in names:
+        sink.write(name, entry(int(name.partition(".")[0])))
+    return sink
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2, 3])
+def test_gap_in_the_log_of_a_file_source_is_found_before_a_start(checkpoint: Checkpoint, missing: int):
+    checkpoint.remove(f"sources/0/{missing}")
+    message = damage(checkpoint)
+    assert f"file:/checkpoint/sources/0/{missing} is missing" in message
+    assert "which files it has read" in message
+
+
+def test_source_without_any_log_would_read_all_files_twice(checkpoint: Checkpoint):
+    for batch in range(4):
+        checkpoint.remove(f"sources/0/{batch}")
+    (checkpoint.root / "sources/0").rmdir()
+    assert "file:/checkpoint/sources/0/3 is missing, but the offsets of the query need it" in damage(checkpoint)
+
+
+def test_log_of_a_source_begins_with_its_newest_compact_file(checkpoint: Checkpoint):
+    checkpoint.write("offsets/4", b'v1\n{"batchWatermarkMs":0}\n{"logOffset":11}')
+    for name in ("9.compact", "10", "11"):
+        checkpoint.write(f"sources/0/{name}", entry(9))
+    checkpoint.remove("sources/0/1")
+    require_sound_logs(checkpoint)
+    checkpoint.remove("sources/0/9.compact")
+    assert "sources/0/1 is missing" in damage(checkpoint)
+    for number in (0, 2, 3):
+        checkpoint.remove(f"sources/0/{number}")
+    assert "sources/0/0 is missing" in damage(checkpoint)
+
+
+def test_source_may_know_more_files_than_the_offsets(checkpoint: Checkpoint):
+    checkpoint.write("sources/0/4", entry(4))
+    require_sound_logs(checkpoint)
+
+
+def test_sources_with_names_have_folders_with_these_names(checkpoint: Checkpoint):
+    checkpoint.write("offsets/3", b'v2\n{"batchWatermarkMs":0}\n0:{"logOffset":3}\norders:{"logOffset":1}\nidle:-')
+    assert "sources/orders/1 is missing" in damage(checkpoint)
+    for number in (0, 1):
+        checkpoint.write(f"sources/orders/{number}", entry(number))
+    require_sound_logs(checkpoint)
+    checkpoint.write("offsets/3", b'v2\n{"batchWatermarkMs":0}\n0:{"logOffset":3}\norders:{"logOff')
+    assert "offsets/3 is cut" in damage(checkpoint)
+
+
+def test_source_that_is_used_twice_has_one_folder(checkpoint: Checkpoint):
+    checkpoint.write("offsets/3", b'v1\n{"batchWatermarkMs":0}\n{"logOffset":3}\n{"logOffset":3}\n{"logOffset":9}')
+    require_sound_logs(checkpoint)
+
+
+def test_initial_offsets_of_other_sources_are_no_log_of_files(checkpoint: Checkpoint):
+    checkpoint.write("offsets/3", b'v1\n{"batchWatermarkMs":0}\n{"orders":{"0":12}}\n17\n-')
+    checkpoint.write("sources/0/0", b'\0v1\n{"orders":{"0":0}}')
+    checkpoint.write("sources/1/5", b"a format of its own {")
+    checkpoint.remove("sources/0/2")
+    require_sound_logs(checkpoint)
+    assert find_damage(checkpoint, "X") is None
+    checkpoint.write("sources/0/0", b'\0v1\n{"orders":{"0"')
+    assert "sources/0/0 is cut or damaged" in (find_damage(checkpoint, "X") or "")
+
+
+def test_content_of_a_log_of_files_is_read_after_a_failure_unless_it_is_large(checkpoint: Checkpoint):
+    checkpoint.write("sources/0/1", entry(1)[:-3])
+    require_sound_logs(checkpoint)
+    assert "sources/0/1 is cut or damaged" in (find_damage(checkpoint, "X") or "")
+    checkpoint.write("sources/0/1", entry(1)[:-3] + b" " * MAX_FILE_LOG_BYTES)
+    assert find_damage(checkpoint, "X") is None
+
+
+def test_sink_with_each_batch_is_sound(checkpoint: Checkpoint, tmp_path: Path):
+    for names in (("0", "1", "2", "3"), ("1.compact", "2", "3"), ()):
+        sink = sink_with(tmp_path / "-".join(("sink", *names)), *names)
+        require_sound_logs(checkpoint, sink=sink)
+        assert find_damage(checkpoint, "X", sink=sink) is None
+    checkpoint.write("offsets/4", b'v1\n{"batchWatermarkMs":0}\n{"logOffset":3}')
+    require_sound_logs(checkpoint, sink=sink_with(tmp_path / "begun", "1.compact", "2", "3", "4"))
+
+
+def test_gap_in_the_log_of_a_sink_is_named_with_what_replaces_the_file(checkpoint: Checkpoint, tmp_path: Path):
+    with pytest.raises(
+        DamagedCheckpointError,
+        match="file:/checkpoint/2 is missing, so that the output cannot be read.*write the line v1",
+    ):
+        require_sound_logs(checkpoint, sink=sink_with(tmp_path / "sink", "0", "1", "3"))
+    with pytest.raises(DamagedCheckpointError, match="file:/checkpoint/3 is missing"):
+        require_sound_logs(checkpoint, sink=sink_with(tmp_path / "behind", "1.compact", "2"))
+
+
+def test_sink_that_begins_with_a_later_batch_is_named_only_after_a_failure(checkpoint: Checkpoint, tmp_path: Path):
+    sink = sink_with(tmp_path / "sink", "2", "3")
+    require_sound_logs(checkpoint, sink=sink)
+    assert "file:/checkpoint/0 is missing" in (find_damage(checkpoint, "X", sink=sink) or "")
+
+
+def test_sink_that_is_ahead_of_its_checkpoint_would_skip_batches(checkpoint: Checkpoint, tmp_path: Path):
+    with pytest.raises(
+        DamagedCheckpointError,
+        match="5 is newer than the checkpoint .* whose newest batch is 3: the sink would skip all batches up to 5",
+    ):
+        require_sound_logs(checkpoint, sink=sink_with(tmp_path / "sink", "0", "1", "2", "3", "4", "5"))
+    with pytest.raises(DamagedCheckpointError, match="whose newest batch is none"):
+        require_sound_logs(LocalFiles(tmp_path / "none"), sink=sink_with(tmp_path / "other", "0"))
+
+
+def test_sink_gets_the_batch_of_a_repartition_after_its_commit(checkpoint: Checkpoint, tmp_path: Path):
+    sink = sink_with(tmp_path / "sink", "0", "1", "2")
+    for batch, partitions in ((2, 2), (3, 4)):
+        checkpoint.write(
+            f"offsets/{batch}",
+            f'v1\n{{"conf":{{"spark.sql.shuffle.partitions":"{partitions}"}}}}\n{{"logOffset":2}}'.encode(),
+        )
+    require_sound_logs(checkpoint, sink=sink)
+    sink.remove("2")
+    with pytest.raises(DamagedCheckpointError, match="file:/checkpoint/2 is missing"):
+        require_sound_logs(checkpoint, sink=sink)
+
+
+def test_damaged_file_in_the_log_of_a_sink_is_named(checkpoint: Checkpoint, tmp_path: Path):
+    sink = sink_with(tmp_path / "sink", "0", "1", "2", "3")
+    sink.write("1", b"v1")  # a batch without files
+    assert find_damage(checkpoint, "X", sink=sink) is None
+    sink.cut("2")
+    assert "file:/checkpoint/2 is cut or damaged" in (find_damage(checkpoint, "X", sink=sink) or "")
+    sink.write("2", b"")
+    with pytest.raises(DamagedCheckpointError, match="file:/checkpoint/2 is empty"):
+        require_sound_logs(checkpoint, sink=sink)
 
 
 # ---- state ----------------------------------------------------------------------------------------------------------
@@ -344,3 +493,34 @@ def test_newer_state_of_a_batch_that_was_not_committed_does_not_matter(checkpoin
 def test_query_without_state_or_without_a_batch_needs_none(checkpoint: Checkpoint, tmp_path: Path):
     assert find_damaged_state(checkpoint, None) is None
     assert find_damaged_state(LocalFiles(tmp_path / "none"), None) is None
+
+
+@pytest.mark.parametrize("file", ["4.changelog", "4.zip"])
+def test_state_that_does_not_match_the_checksum_of_spark_is_damaged(checkpoint: Checkpoint, file: str):
+    _ = checkpoint.with_archives(4) if file.endswith(".zip") else checkpoint.with_changes(1, 2, 3, 4)
+    checkpoint.mismatched.add(f"state/0/1/{file}")
+    message = (
+        find_damage(checkpoint, "CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED: Checksum verification failed") or ""
+    )
+    assert f"state/0/1/{file} is cut or damaged (it does not match its checksum in state/0/1/{file}.crc)" in message
+    assert "operator 0, partition 1, version 4" in message
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "reason"),
+    [
+        ("state/0/_metadata/metadata", b"", "is empty"),
+        ("state/0/_metadata/metadata", b'v1\n{"operatorInfo":{', "is cut or damaged"),
+        ("state/0/_metadata/v2/2", b"v2\n", "is cut or damaged"),
+        ("state/0/0/_metadata/schema", b"", "is empty"),
+        ("state/0/_stateSchema/default/0_6f0f", b"", "is empty"),
+    ],
+)
+def test_damaged_description_of_an_operator_is_named(checkpoint: Checkpoint, file: str, content: bytes, reason: str):
+    checkpoint.with_changes(1, 2, 3, 4).write("state/0/_metadata/v2/0", b'v2\n{"operatorInfo":{}}')
+    checkpoint.write("state/0/_stateSchema/default/0_0b1f", b"binary")
+    assert find_damage(checkpoint, "STDS_FAILED_TO_READ_OPERATOR_METADATA") is None
+    checkpoint.write(file, content)
+    assert f"{file} {reason}; the state of operator 0 cannot be loaded" in (
+        find_damage(checkpoint, "STDS_FAILED_TO_READ_OPERATOR_METADATA") or ""
+    )

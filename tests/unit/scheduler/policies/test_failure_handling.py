@@ -165,6 +165,24 @@ def test_driver_that_the_cluster_refuses_is_not_recoverable_before_the_first_one
 
 
 @pytest.mark.parametrize(
+    "denied",
+    [
+        failure("java.nio.file.AccessDeniedException"),
+        failure("STREAM_FAILED", STREAM, "org.apache.hadoop.security.AccessControlException"),
+        failure("org.apache.kafka.common.errors.TopicAuthorizationException"),
+        Failure(
+            error_class="DIRECTORY",
+            message="job directory s3://a: java.nio.file.AccessDeniedException: status.json: 403",
+        ),
+        failure("PermissionError"),
+    ],
+)
+def test_account_without_rights_is_not_recoverable_before_the_first_plan_was_active(denied: Failure):
+    assert not is_recoverable(denied, has_run=False)
+    assert is_recoverable(denied, has_run=True)
+
+
+@pytest.mark.parametrize(
     "causes",
     [
         (BUILD_FUNCTION_ERROR, "ConnectionError", "KeyError"),

@@ -4,7 +4,7 @@ import pytest
 
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.policies.known_causes import with_remedy
-from airflow_adaptive.scheduler.state import Failing
+from airflow_adaptive.scheduler.state import Failing, Finished
 from airflow_adaptive.testing.scenario import Scenario
 
 BASE_PATH = "Wrong basePath file:/in/2026-11-02 for the root path: file:///in/2026-11-01"
@@ -38,6 +38,28 @@ def test_known_cause_ends_a_running_job_at_once_with_what_to_do(error_class: str
     assert isinstance(job.state.current, Failing)
     assert advice in job.state.current.cause.message
     assert message[:22] in job.reason
+
+
+def test_account_without_rights_ends_a_job_that_has_never_run_with_what_to_do():
+    denied = Failure(error_class="java.nio.file.AccessDeniedException", message="s3a://rows/checkpoints: 403 Forbidden")
+    job = Scenario(resource_stabilization_timeout=0).given_deploying(2)
+    job.when_driver_ended(denied)
+    assert isinstance(job.state.current, Finished)
+    assert job.state.current.cause is not None
+    assert job.state.current.cause.message.startswith(
+        "s3a://rows/checkpoints: 403 Forbidden: the account of the driver may not do this"
+    )
+    running = Scenario(resource_stabilization_timeout=0).given_executing(2).when_committed()
+    running.when_query_failed(denied).then("Restarting")
+
+
+def test_failure_that_repeats_before_the_first_batch_ends_the_job_with_what_to_do():
+    denied = Failure(error_class="java.nio.file.AccessDeniedException", message="s3a://rows/in: 403 Forbidden")
+    job = Scenario(resource_stabilization_timeout=0, max_failures_before_first_batch=1).given_executing(2)
+    job.when_query_failed(denied)
+    assert isinstance(job.state.current, Failing)
+    assert "the account of the driver may not do this" in job.state.current.cause.message
+    assert "this happened once" in job.state.current.cause.message
 
 
 def test_user_may_declare_a_known_cause_recoverable():
