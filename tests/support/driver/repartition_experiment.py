@@ -45,7 +45,7 @@ COMPACT_INTERVAL = 4
 KEYS = 40
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
-TIMEOUT_S = 60.0
+TIMEOUT_S = 300.0
 
 
 class Trial:
