@@ -24,6 +24,7 @@ from airflow_adaptive.job.state.repartition import ROCKSDB
 
 RESULT = "trials.json"
 CHANGES = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+CHECKSUMS = "spark.sql.streaming.checkpoint.fileChecksum.enabled"
 COMPACT = ("spark.sql.streaming.fileSink.log.compactInterval", "spark.sql.streaming.fileSource.log.compactInterval")
 BATCHES = 4
 """Batches of each sound checkpoint; the logs of files are compacted with batch 2, so batch 5 compacts them again."""
@@ -68,7 +69,7 @@ HARMS: dict[str, tuple[Callable[[Path], None], ...]] = {
     "checkpoint/sources/0/3": (empty, cut, missing, unreadable, ahead),
     "out/_spark_metadata/2.compact": (empty, cut, missing, unreadable, flipped),
     "out/_spark_metadata/3": (empty, cut, missing, unreadable, ahead),
-    "checkpoint/state/0/_metadata/v2/0": (empty, cut, missing, unreadable, flipped),
+    "checkpoint/state/0/_metadata/metadata": (empty, cut, missing, unreadable, flipped),
     "checkpoint/state/0/1/STATE": (empty, cut, missing, unreadable, flipped),
     "checkpoint/state/0/1/STATE.crc": (empty, cut, missing, unreadable, flipped),
 }
@@ -146,6 +147,7 @@ def session() -> SparkSession:
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
+        CHECKSUMS: "true",
         **dict.fromkeys(COMPACT, "3"),
     }
     builder = SparkSession.builder.master("local[2]")
@@ -165,7 +167,7 @@ def main(root: Path) -> None:
             if state.endswith("changelog") or "STATE" in name:
                 for harm in harms:
                     found[f"{name.replace('STATE', state)} {harm.__name__}"] = trial.harmed(name, harm)
-    (root / RESULT).write_text(json.dumps(found, indent=1))
+                    (root / RESULT).write_text(json.dumps(found, indent=1))
     spark.stop()
 
 
