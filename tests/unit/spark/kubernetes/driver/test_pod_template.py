@@ -90,7 +90,7 @@ def test_a_template_of_executors_keeps_everything_else():
     ]
 
 
-def test_the_last_output_of_a_container_that_fails_is_in_the_status_of_its_pod_unless_the_template_says_otherwise():
+def test_the_status_of_an_executor_that_fails_contains_its_last_output_unless_its_template_differs():
     given = template("a", initContainers=[{"name": "i"}, {"name": "j", "terminationMessagePolicy": "File"}])
     merged = executor_template(json.dumps(given), {})
     policies = [each["terminationMessagePolicy"] for each in merged["spec"]["initContainers"]]
