@@ -1,6 +1,7 @@
 # Type `make` for the list of targets.
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+SPARK_VERSIONS := 4.0.5 4.1.4 4.2.1
 PARALLEL := --numprocesses auto --dist worksteal
 
 DEMO := airflow_adaptive.local demo
@@ -16,7 +17,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install ui ui-check demo playground test test-airflow test-spark test-kubernetes test-kubernetes-long kubernetes-programs test-kafka test-databases test-postgresql test-long test-faults test-weeks chaos check lint format unit explore fleet fleet-long mutants mutants-full fleet-defects tables-age bench-scheduler bench-bodies bench-list bench-balance bench-triggerer bench-outages bench-rescale bench-real-time bench-kafka clean
+.PHONY: help install ui ui-check demo playground test test-airflow test-spark test-kubernetes test-kubernetes-long kubernetes-programs test-kafka test-databases test-postgresql test-long test-faults test-spark-versions test-oldest-spark test-weeks chaos check lint format unit explore fleet fleet-long mutants mutants-full fleet-defects tables-age bench-scheduler bench-bodies bench-list bench-balance bench-triggerer bench-outages bench-rescale bench-real-time bench-kafka clean
 
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,6 +92,17 @@ test-faults: install $(if $(filter kubernetes,$(CLUSTER)),kubernetes-programs) #
 	for run in $$(seq $(or $(RUNS),1)); do \
 		RUNS=$$run $(BIN)/python -m pytest $(if $(filter kubernetes,$(CLUSTER)), tests/faults/kubernetes , tests/faults --ignore tests/faults/unit --ignore tests/faults/kubernetes ) || [ $$? -eq 5 ] || exit 1; \
 	done
+
+test-spark-versions: install ## run the tests of drivers, and a job under random faults, on other versions of Spark (an hour; SPARK=4.0.5 runs one version)
+	for version in $(or $(SPARK),$(SPARK_VERSIONS)); do \
+		export PYTHONPATH=$$(.ci/ensure_spark.sh $$version) && \
+		$(BIN)/python -m pytest tests/integration/spark/driver && \
+		$(BIN)/python -m tests.faults.chaos --seed 11 --minutes 2 || exit 1; \
+	done
+
+# The part of `test-spark-versions` that `.ci/run` runs.
+test-oldest-spark: install
+	PYTHONPATH=$$(.ci/ensure_spark.sh $(firstword $(SPARK_VERSIONS))) $(BIN)/python -m tests.faults.chaos --seed 11 --minutes 0.7
 
 test-weeks: install ## simulate three weeks of a job with a thousand rescales and failures, and check for leaks (about 15 minutes)
 	$(BIN)/python -m pytest -s tests/faults/endurance

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, PackagePath, distribution
 from pathlib import Path
 
-REQUIREMENT = "pyspark>=4.2"
+REQUIREMENT = "pyspark>=4.0"
 """The requirement of the extra "local" in pyproject.toml."""
 
 

@@ -11,6 +11,7 @@ import pytest
 from airflow_adaptive.job.protocol.documents import Action, DriverPlan, DriverState, DriverStatus
 from airflow_adaptive.local.waiting import wait_until
 from tests.support.driver.driver_on_cluster import TIMEOUT_S, DriverOnCluster, Input, rejects, sink_rows
+from tests.support.driver.spark_version import NEEDS_REPARTITION
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(480)]
 
@@ -193,6 +194,7 @@ def test_queries_go_on_when_the_function_misbehaves_and_fail_together_when_one_d
     assert cut(driver) == []
 
 
+@NEEDS_REPARTITION
 def test_state_of_each_query_gets_the_partitions_of_its_plan(driver: DriverOnCluster, rows: Input) -> None:
     rows.write(6)
     driver.direct(Action.RUN, 1, plan(1, 2))

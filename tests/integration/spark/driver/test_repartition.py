@@ -9,8 +9,9 @@ import pytest
 from tests.support.driver import repartition_experiment
 from tests.support.driver.experiment import run_experiment
 from tests.support.driver.repartition_experiment import KEYS, PARTITIONS
+from tests.support.driver.spark_version import NEEDS_REPARTITION
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600), NEEDS_REPARTITION]
 
 
 @pytest.fixture(scope="module")
