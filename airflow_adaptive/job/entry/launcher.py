@@ -84,7 +84,7 @@ def _prepare_spark() -> None:
             require_supported(pyspark.__version__)
         packages.resolve_packages()
     except (UnsupportedVersionError, packages.PackagesError) as error:
-        _print_traceback(error, Path(packages.__file__))
+        _print_traceback(error, Path(__file__))
         sys.exit(1)
 
 

@@ -134,3 +134,13 @@ def test_refused_session_is_the_cause_of_the_end_of_a_script_that_caught_the_err
         launch(script)
     assert ended.value.code == 1
     assert "AdaptiveJobError: the script sets the master" in capsys.readouterr().err
+
+
+def test_an_old_spark_ends_the_driver_before_the_script_runs(run, tmp_path):
+    (tmp_path / "pyspark.py").write_text("__version__ = '3.5.6'\n")
+    ran = run("print('the script runs')")
+    raised = last_python_error(ran.stderr)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert raised is not None
+    assert raised.name == "airflow_adaptive.job.python_version.UnsupportedVersionError"
+    assert raised.message.startswith("the driver runs Spark 3.5.6, and airflow-adaptive supports Spark 4.0 and later")
