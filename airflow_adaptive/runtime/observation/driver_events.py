@@ -15,6 +15,7 @@ from airflow_adaptive.runtime.observation.job_observation import JobObservation
 from airflow_adaptive.scheduler import events
 from airflow_adaptive.scheduler.events import Event
 from airflow_adaptive.scheduler.policies.failure_handling import Failure, is_unended_batch
+from airflow_adaptive.scheduler.policies.known_causes import name_artifact
 from airflow_adaptive.scheduler.state import (
     Deploying,
     Executing,
@@ -97,11 +98,15 @@ def _status_events(
                 cannot_repartition="" if status.spark is None else status.spark.lack(Capability.REPARTITION),
             )
         case _, Deploying() if plan is not None and status.rejected_version == plan.version:
-            yield events.PlanRejected(at=now, epoch=epoch, version=plan.version, failure=_failure(status.rejection))
+            yield events.PlanRejected(
+                at=now, epoch=epoch, version=plan.version, failure=_failure(status.rejection, status)
+            )
         case DriverState.FAILED, Deploying() | Executing() | RestartingLocally() | StopWithSavepoint() if (
-            plan is not None and status.version == plan.version and not is_unended_batch(_failure(status.failure))
+            plan is not None
+            and status.version == plan.version
+            and not is_unended_batch(_failure(status.failure, status))
         ):
-            yield events.QueryFailed(at=now, epoch=epoch, failure=_reported(status.failure, observation.submission))
+            yield events.QueryFailed(at=now, epoch=epoch, failure=_reported(status, observation.submission))
             if isinstance(state.current, StopWithSavepoint):
                 yield events.SavepointFailed(at=now, epoch=epoch)
         case DriverState.STOPPED, StopWithSavepoint(saved=False):
@@ -178,7 +183,7 @@ def _end_of_driver(state: SchedulerState, observation: JobObservation) -> Failur
     """Return the failure that explains the end of the driver process."""
     status, submission = observation.status, observation.submission
     if status is not None and status.failure is not None:
-        return _reported(status.failure, submission)
+        return _reported(status, submission)
     if submission is None:
         return Failure(error_class=DRIVER_LOST, message="the driver's process has ended")
     if status is not None and status.state is DriverState.STOPPED and action(state) is not Action.STOP:
@@ -194,9 +199,9 @@ def _end_of_driver(state: SchedulerState, observation: JobObservation) -> Failur
     return Failure(error_class=DRIVER_LOST, message=_end_of_process(submission, name))
 
 
-def _reported(report: FailureReport | None, submission: SubmissionStatus | None) -> Failure:
+def _reported(status: DriverStatus, submission: SubmissionStatus | None) -> Failure:
     """Return the failure that a driver reported. If others end the driver, the failure is a consequence, whatever the driver noticed of it first."""
-    failure = _failure(report)
+    failure = _failure(status.failure, status)
     if submission is not None and submission.ended_by:
         causes = (failure.error_class, *failure.causes)
         return Failure(error_class=DRIVER_LOST, message=f"{submission.ended_by}; {failure.summary}", causes=causes)
@@ -212,10 +217,11 @@ def _end_of_process(submission: SubmissionStatus, name: str | None) -> str:
     return f"the driver's process has ended ({submission.state}){reason}{output}"
 
 
-def _failure(report: FailureReport | None) -> Failure:
+def _failure(report: FailureReport | None, status: DriverStatus) -> Failure:
     if report is None:
         return Failure(error_class=DRIVER_LOST, message="the driver reports a failure without a reason")
-    return Failure(error_class=report.error_class, message=report.message, causes=report.causes)
+    failure = Failure(error_class=report.error_class, message=report.message, causes=report.causes)
+    return failure if status.spark is None else name_artifact(failure, status.spark.version)
 
 
 def _is_idle(state: SchedulerState, status: DriverStatus) -> bool:

@@ -32,6 +32,11 @@ NON_RECOVERABLE = (
     # The driver does not support its version of Spark or Python, or a class needs a newer Java.
     "UnsupportedVersionError",
     "UnsupportedClassVersionError",
+    # A jar was built for another version of Spark.
+    "IncompatibleClassChangeError",
+    "NoSuchMethodError",
+    "NoSuchFieldError",
+    "AbstractMethodError",
     # No repository contains a package of the job.
     "UnpublishedPackageError",
     # The script does not define a job.

@@ -83,6 +83,23 @@ ACCESS_ADVICE = (
     "the right to read and write there, and clear the task"
 )
 
+_WRONG_JAR = (
+    "DATA_SOURCE_NOT_FOUND",
+    "IncompatibleClassChangeError",
+    "NoSuchMethodError",
+    "NoSuchFieldError",
+    "AbstractMethodError",
+    "NoClassDefFoundError",
+)
+"""Errors of a jar that is missing, or was built for another version of Spark."""
+
+_ARTIFACTS = {
+    "iceberg": "org.apache.iceberg:iceberg-spark-runtime-{minor}_2.13",
+    "delta": "io.delta:delta-spark_{minor}_2.13",
+    "kafka": "org.apache.spark:spark-sql-kafka-0-10_2.13, in version {version} or the newest version before it",
+}
+"""The artifact for a version of Spark, by a word in the error."""
+
 _DANGEROUS = re.compile(
     r"If you want to force running [^.]*(?:\.(?!\s)[^.]*)*\.\s*"
     r"(?:However, please note that running the query with incompatible schema [^.]*\.\s*)?"
@@ -93,6 +110,25 @@ _DANGEROUS = re.compile(
 def is_known_by_text(failure: Failure) -> bool:
     """Return whether the text of a failure names a cause against which no restart helps."""
     return any(cause.explains(failure) for cause in BY_TEXT)
+
+
+def name_artifact(failure: Failure, spark: str) -> Failure:
+    """Return a failure with the artifact that fits the Spark of the driver, if a jar is missing or does not fit.
+
+    Args:
+        failure: failure that the driver reported.
+        spark: version of the driver's Spark.
+    """
+    if not matches(failure, _WRONG_JAR):
+        return failure
+    text, minor = f"{failure.message} {' '.join(failure.causes)}".lower(), ".".join(spark.split(".")[:2])
+    fitting = next((artifact for word, artifact in _ARTIFACTS.items() if word in text), None)
+    advice = (
+        "use jars and packages that were built for it"
+        if fitting is None
+        else f"use the package {fitting.format(minor=minor, version=spark)}"
+    )
+    return replace(failure, message=f"{failure.message.rstrip('.')}; the driver runs Spark {spark}: {advice}")
 
 
 def with_remedy(failure: Failure) -> Failure:

@@ -3,7 +3,7 @@
 import pytest
 
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
-from airflow_adaptive.scheduler.policies.known_causes import with_remedy
+from airflow_adaptive.scheduler.policies.known_causes import name_artifact, with_remedy
 from airflow_adaptive.scheduler.state import Failing, Finished
 from airflow_adaptive.testing.scenario import Scenario
 
@@ -28,6 +28,8 @@ SCHEMA = (
             "Schema must be specified when creating a streaming source DataFrame. If some files",
             "call schema(...)",
         ),
+        ("TypeError", "trigger() got an unexpected keyword argument 'realTime'", "needs Spark 4.2 or later"),
+        ("java.lang.UnsupportedClassVersionError", "class file version 65.0, recognizes up to 61.0", "needs Java 17"),
         ("SESSION_OR_CONTEXT_NOT_EXISTS", "SparkContext or SparkSession should be created first.", "build function"),
         ("STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE", SCHEMA, "restore the earlier query"),
     ],
@@ -78,3 +80,34 @@ def test_advice_to_force_a_query_on_the_state_of_another_one_does_not_reach_the_
 def test_other_failures_stay_as_they_are():
     failure = Failure(error_class="SyntaxError", message="invalid syntax (job.py:3)")
     assert with_remedy(failure) == failure
+
+
+@pytest.mark.parametrize(
+    ("error_class", "message", "advice"),
+    [
+        ("DATA_SOURCE_NOT_FOUND", "Failed to find the data source: iceberg.", "iceberg-spark-runtime-4.1_2.13"),
+        ("DATA_SOURCE_NOT_FOUND", "Failed to find the data source: delta.", "delta-spark_4.1_2.13"),
+        (
+            "java.lang.NoClassDefFoundError",
+            "org/apache/spark/sql/kafka010/KafkaSource",
+            "in version 4.1.4 or the newest",
+        ),
+        (
+            "java.lang.NoSuchMethodError",
+            "'void org.apache.spark.sql.Column.<init>()'",
+            "jars and packages that were built for it",
+        ),
+    ],
+)
+def test_jar_that_is_missing_or_does_not_fit_is_named_for_the_spark_of_the_driver(
+    error_class: str, message: str, advice: str
+):
+    named = name_artifact(Failure(error_class=error_class, message=message), "4.1.4").message
+    assert named.startswith(message.rstrip("."))
+    assert "the driver runs Spark 4.1.4: use" in named
+    assert advice in named
+
+
+def test_failure_that_no_jar_has_caused_names_no_artifact():
+    failure = Failure(error_class="DIVIDE_BY_ZERO", message="Division by zero.")
+    assert name_artifact(failure, "4.1.4") == failure
