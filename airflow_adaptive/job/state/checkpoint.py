@@ -182,8 +182,8 @@ def _partitions(offsets: Any, batch: int) -> int | None:
 
 
 def _stores(operator: Any) -> list[StateStore]:
-    info, stores = operator.operatorInfo(), operator.stateStoresMetadata()
+    info = operator.operatorInfo()
     return [
-        StateStore(operator=info.operatorId(), kind=info.operatorName(), name=stores.apply(index).storeName())
-        for index in range(stores.length())
+        StateStore(operator=info.operatorId(), kind=info.operatorName(), name=store.storeName())
+        for store in operator.stateStoreInfo()
     ]

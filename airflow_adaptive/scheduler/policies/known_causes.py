@@ -40,6 +40,11 @@ class KnownCause:
 BY_TEXT = (
     KnownCause("Wrong basePath", (), f"the checkpoint belongs to other input folders: {OTHER_CHECKPOINT}"),
     KnownCause("sources in the checkpoint offsets", (), f"the query has another number of sources: {OTHER_CHECKPOINT}"),
+    KnownCause(
+        r"(?:Method|Constructor) \S+\(.*\) does not exist",
+        ("Py4JException", "Py4JError"),
+        "this version of Spark has no such method: use a version that airflow-adaptive supports, or correct the call in the script",
+    ),
     KnownCause("unexpected keyword argument 'realTime'", (), "Real-Time Mode needs Spark 4.2 or later on the cluster"),
     KnownCause("'path' is not specified", (), "set the option 'path' of the source or the sink"),
     KnownCause(

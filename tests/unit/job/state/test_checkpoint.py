@@ -101,7 +101,7 @@ def operator(identity: tuple[int, str], names: list[str]) -> Any:
     stores = [SimpleNamespace(storeName=lambda name=name: name) for name in names]
     return SimpleNamespace(
         operatorInfo=lambda: SimpleNamespace(operatorId=lambda: number, operatorName=lambda: kind),
-        stateStoresMetadata=lambda: SimpleNamespace(length=lambda: len(stores), apply=stores.__getitem__),
+        stateStoreInfo=lambda: stores,
     )
 
 

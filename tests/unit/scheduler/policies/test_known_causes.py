@@ -28,6 +28,11 @@ SCHEMA = (
             "Schema must be specified when creating a streaming source DataFrame. If some files",
             "call schema(...)",
         ),
+        (
+            "py4j.Py4JException",
+            "Constructor org.apache.spark.sql.Log([class org.apache.spark.sql.SparkSession, class java.lang.Boolean]) does not exist",
+            "has no such method",
+        ),
         ("TypeError", "trigger() got an unexpected keyword argument 'realTime'", "needs Spark 4.2 or later"),
         ("java.lang.UnsupportedClassVersionError", "class file version 65.0, recognizes up to 61.0", "needs Java 17"),
         ("SESSION_OR_CONTEXT_NOT_EXISTS", "SparkContext or SparkSession should be created first.", "build function"),
