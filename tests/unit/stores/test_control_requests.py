@@ -61,9 +61,10 @@ class InterruptedComms(FakeComms):
 
     def send(self, message: Any) -> Any:
         answer = super().send(message)
-        self.after -= 1
-        if self.after == 0 and self.other is not None:
-            self.other()
+        if self.other is not None:
+            self.after -= 1
+            if self.after == 0:
+                self.other()
         return answer
 
 
