@@ -118,6 +118,10 @@ def require_sound_logs(files: Files, *, is_contiguous: bool = True, sink: Files 
 def _problem_of_logs(files: Files, *, is_contiguous: bool) -> str | None:
     commits = _numbers(files.sizes("commits"))  # first: a query that runs commits after it has logged the offsets
     offsets = _numbers(files.sizes("offsets"))
+    for folder in ("", "commits", "offsets"):
+        name = next((name for name in files.folders(folder) if name == "metadata" or name.isdecimal()), None)
+        if name is not None:
+            return f"{_at(files, f'{folder}/{name}'.lstrip('/'))} is a folder instead of a file: {BACKUP}, or remove the folder, as if the file was missing"
     metadata = "metadata" if "metadata" in files.sizes("") else None
     if metadata is not None and (reason := _reason(files, metadata, _require_metadata)):
         return (
@@ -294,7 +298,7 @@ def _problem_of_sink(
         missing = gap
     return (
         f"{_at(sink, str(missing))} is missing, so that the output cannot be read, and the sink cannot compact its log: {BACKUP}. Without a "
-        f"backup, write the line v1 into it; the files of batch {missing} then do not belong to the output. Or {other}"
+        f"backup, write the line v1 into it; the files of batch {missing}, and for a compact file of all batches before, then do not belong to the output. Or {other}"
     )
 
 

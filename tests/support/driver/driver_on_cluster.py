@@ -32,7 +32,7 @@ SCRIPT = "departures.py"
 NONCE = "n1"
 NO_DEPENDENCIES = Dependencies()
 ROWS = 10
-TIMEOUT_S = 90.0
+TIMEOUT_S = 240.0
 """Two cores and many JVMs: a first batch may take long."""
 
 

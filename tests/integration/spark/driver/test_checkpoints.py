@@ -115,7 +115,7 @@ def _checksum(file: Path) -> Path:
     return file.with_name(f".{file.name}.crc")
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_damaged_checkpoint_ends_the_job_at_once_with_the_file_and_writes_nothing(
     spark_cluster: LocalCluster, tmp_path: Path
 ) -> None:

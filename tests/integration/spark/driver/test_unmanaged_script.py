@@ -14,7 +14,7 @@ from airflow_adaptive.local.guardian import kill
 from airflow_adaptive.local.waiting import wait_until
 from tests.support.driver.driver_on_cluster import SCRIPT, TIMEOUT_S, DriverOnCluster, Input, plan, sink_rows
 
-pytestmark = pytest.mark.timeout(480)
+pytestmark = pytest.mark.timeout(900)
 
 # Stateful, so that a batch that is lost or duplicated shows; a row with id -1 makes its batch fail.
 ORDINARY = """

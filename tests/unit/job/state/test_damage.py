@@ -177,6 +177,13 @@ def test_offsets_that_spark_reads_must_be_complete(checkpoint: Checkpoint, batch
     assert f"file:/checkpoint/offsets/{batch} is" in damage(checkpoint)
 
 
+@pytest.mark.parametrize("file", ["commits/3", "offsets/3", "metadata"])
+def test_folder_with_the_name_of_a_file_is_named(checkpoint: Checkpoint, file: str):
+    checkpoint.remove(file)
+    (checkpoint.root / file).mkdir()
+    assert f"file:/checkpoint/{file} is a folder instead of a file" in damage(checkpoint)
+
+
 def test_asynchronous_progress_leaves_gaps_in_the_offsets(checkpoint: Checkpoint):
     checkpoint.remove("offsets/2")
     require_sound_logs(checkpoint, is_contiguous=False)
