@@ -1,20 +1,22 @@
-"""Cancels jobs of a fleet that no task runs any more, and that no loop has noticed.
+"""Cancels jobs that no task runs any more, and that no loop has noticed.
 
-Theory: the trigger of a job cancels the job when its item leaves the list of the mapped task. A trigger cannot do so if its triggerer was down at that
-moment. The loop of the first item therefore examines the directories of all jobs of its fleet when it starts. The journal names the last attempt of each
-job, and Airflow knows whether a task continues this attempt.
+Theory: the trigger of a job cancels the job when its task ends, is deleted, or runs another item of a list. A trigger cannot do so if its triggerer
+was down at that moment. Each loop therefore examines the directories of the other jobs below its folder when it starts. The journal names the last
+attempt of a job, the owner of the directory names the connections, and Airflow knows whether a task continues this attempt. A job of which this
+Airflow does not know the attempt may belong to another Airflow, so it is left alone.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final
 
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.job_loop import cancel_until_ended
-from airflow_adaptive.launch.job_ports import fleet_jobs, job_directory
+from airflow_adaptive.launch.job_ports import all_jobs, job_directory
 from airflow_adaptive.launch.process_resources import ProcessResources
 from airflow_adaptive.launch.task_state import Fate, fate_of
 from airflow_adaptive.ports import JobKey
@@ -22,65 +24,104 @@ from airflow_adaptive.runtime.journal.journal import attempt_of
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.snapshot import from_json
 from airflow_adaptive.scheduler.state import Finished
-from airflow_adaptive.stores.task_xcoms import TaskKey
+from airflow_adaptive.stores.job_owner import recorded_attempt
+from airflow_adaptive.stores.task_xcoms import XCOM_ATTEMPT, TaskKey
 
 log = logging.getLogger(__name__)
 
-POLL_INTERVAL_S = 30.0
+POLL_INTERVAL_S: Final = 30.0
 """Seconds between two checks of a job that a task may still take over."""
 
+SWEEP_INTERVAL_S: Final = 600.0
+"""Seconds between two examinations of a folder by the loops of one process."""
 
-async def cancel_abandoned_jobs(
-    job: str,
-    connections: ConnectionIds,
-    base: str,
-    task: TaskKey,
-    cancel: Callable[[JobSpec, ConnectionIds, str, TaskKey], Awaitable[Any]] = cancel_until_ended,
-) -> None:
-    """Cancel the other jobs of a fleet that no task runs any more. A job that cannot be examined is skipped.
+READS_AT_ONCE: Final = 2
+"""Jobs that are examined at the same time. The folder may contain thousands of jobs."""
+
+Cancel = Callable[[JobSpec, ConnectionIds, str, TaskKey], Awaitable[Any]]
+
+
+@asynccontextmanager
+async def canceling_abandoned_jobs(job: str, base: str) -> AsyncIterator[None]:
+    """Cancel abandoned jobs in the background, see `cancel_abandoned_jobs`."""
+    others = asyncio.create_task(cancel_abandoned_jobs(job, base))
+    try:
+        yield
+    finally:
+        others.cancel()
+
+
+async def cancel_abandoned_jobs(job: str, base: str, cancel: Cancel = cancel_until_ended) -> None:
+    """Cancel the other jobs in a folder that no task runs any more. A job that cannot be examined is skipped.
 
     Args:
         job: name of the job of this loop.
-        connections: Airflow connections of the cluster of the fleet.
         base: URI of the folder of all job directories.
-        task: task instance of this loop. Only the first one of a mapped task does the work.
         cancel: cancels a job.
     """
-    if task.map_index != 0:
+    process = ProcessResources.current()
+    if process.clock.elapsed < process.next_sweeps.get(base, 0.0):
         return
+    process.next_sweeps[base] = process.clock.elapsed + SWEEP_INTERVAL_S
     try:
-        others = [other for other in await fleet_jobs(base, JobKey.parse(job)) if other != job]
+        others = [other for other in await all_jobs(base, JobKey.parse(job)) if other != job]
     except Exception as error:  # noqa: BLE001  The libraries of storages raise exceptions of any class.
-        log.info("The jobs of the fleet of job %s cannot be listed now: %s", job, error)
+        log.info("The jobs in %s cannot be listed now: %s", base, error)
         return
-    await asyncio.gather(*(_examine(other, connections, base, cancel) for other in others))
+    reads = asyncio.Semaphore(READS_AT_ONCE)
+    await asyncio.gather(*(_examine(other, base, reads, cancel) for other in others))
 
 
-async def _examine(
-    job: str,
-    connections: ConnectionIds,
-    base: str,
-    cancel: Callable[[JobSpec, ConnectionIds, str, TaskKey], Awaitable[Any]],
-) -> None:
+async def cancel_abandoned_job(job: str, base: str) -> None:
+    """Cancel one job if no task runs it any more, because a user requests it. The API server lets a triggerer call this function."""
+    await _examine(job, base, asyncio.Semaphore(), cancel_until_ended)
+
+
+async def _examine(job: str, base: str, reads: asyncio.Semaphore, cancel: Cancel) -> None:
     """Cancel a job if no task runs it any more."""
     try:
-        access = ProcessResources.current().store_access
-        directory = await access.read_connection(base, lambda: job_directory(base, job))
-        newest = await directory.newest()
-        state = None if newest is None else from_json(newest.scheduler)
-        if newest is None or state is None or (isinstance(state.current, Finished) and state.driver is None):
-            return
-        attempt = attempt_of(newest.owner)
-        task = TaskKey.of_attempt(attempt)
-        if task is None:
-            return
-        while (fate := await access.read(lambda: fate_of(job, task, attempt))) is Fate.UNKNOWN:
+        while True:
+            async with reads:
+                found = await _abandoned(job, base)
+            if found is None:
+                return
+            spec, connections, task = found
+            access = ProcessResources.current().store_access
+            match await access.read(lambda: fate_of(job, task, spec.attempt)):  # noqa: B023  The call ends before the next one.
+                case Fate.CONTINUES:
+                    return
+                case Fate.OVER:
+                    log.warning("No task runs job %s any more. Canceling the job, because its driver may run.", job)
+                    await cancel(spec, connections, base, task)
+                    return
             await ProcessResources.current().clock.sleep(POLL_INTERVAL_S)
-        if fate is Fate.OVER:
-            log.warning("No task runs job %s any more. Canceling the job, because its driver may run.", job)
-            spec = JobSpec(
-                graph=state.job, options=state.options, directory=directory.uri, script="", py_files=(), attempt=attempt
-            )
-            await cancel(spec, connections, base, task)
     except Exception as error:  # noqa: BLE001  Airflow or the storage does not answer; the next loop examines the job again.
         log.info("Job %s cannot be examined now: %s: %s", job, type(error).__name__, error)
+
+
+async def _abandoned(job: str, base: str) -> tuple[JobSpec, ConnectionIds, TaskKey] | None:
+    """Return a job that has not ended, with its connections and the task instance of its attempt; None if this Airflow did not run the attempt."""
+    access = ProcessResources.current().store_access
+    directory = await access.read_connection(base, lambda: job_directory(base, job))
+    newest = await directory.newest()
+    state = None if newest is None else from_json(newest.scheduler)
+    if newest is None or state is None or (isinstance(state.current, Finished) and state.driver is None):
+        return None
+    attempt = attempt_of(newest.owner)
+    task, connections = TaskKey.of_attempt(attempt), await directory.connections()
+    if task is None or not await access.read(lambda: _is_known(job, task, attempt)):
+        return None
+    if connections is None:
+        log.warning(
+            "Job %s is not canceled, because its directory does not name its connections: run its task again.", job
+        )
+        return None
+    spec = JobSpec(
+        graph=state.job, options=state.options, directory=directory.uri, script="", py_files=(), attempt=attempt
+    )
+    return spec, ConnectionIds(**connections), task
+
+
+def _is_known(job: str, task: TaskKey, attempt: str) -> bool:
+    """Return whether Airflow recorded this attempt; blocks. Another Airflow may use the same folder."""
+    return task.pull(XCOM_ATTEMPT) == attempt or recorded_attempt(job) == attempt

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from airflow_adaptive.hooks.object_storage import object_storage_path
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.process_resources import ProcessResources
-from airflow_adaptive.ports import JOB_ID, JobKey, StoreUnavailableError
+from airflow_adaptive.ports import FOLDER_SEPARATOR, JOB_ID, JobKey, StoreUnavailableError
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive.runtime.journal.journal import MayTakeOver
@@ -52,18 +52,29 @@ def job_directory(base: str, job: str) -> FsspecJobDirectory:
     return FsspecJobDirectory(_storage(base), job)
 
 
-async def fleet_jobs(base: str, key: JobKey) -> list[str]:
-    """Return the names of the jobs of a fleet that have a directory. Raises as `job_directory`, and `JobDirectoryError`.
+async def all_jobs(base: str, known: JobKey) -> list[str]:
+    """Return the names of the jobs that have a directory. Raises as `job_directory`, and `JobDirectoryError`.
+
+    A folder of another fleet whose name is a hash names no task, so its jobs are left out.
 
     Args:
         base: URI of the folder of all job directories.
-        key: a job of the fleet.
+        known: a job in the folder.
     """
     access = ProcessResources.current().store_access
     storage = await access.read_connection(base, lambda: _storage(base))
-    folder = key.folder.rpartition("/")[0]
-    names = await StorageThreads.of(storage.location).call(lambda: storage.names(folder), LIST_TIMEOUT_S, urgent=False)
-    return [replace(key, job=name).name for name in sorted(names) if JOB_ID.fullmatch(name)]
+    threads = StorageThreads.of(storage.location)
+    jobs, own = [], known.folder.rpartition("/")[0]
+    for folder in sorted(await threads.call(lambda: storage.names(""), LIST_TIMEOUT_S, urgent=False)):
+        dag_id, is_fleet, task_id = folder.partition(FOLDER_SEPARATOR)
+        if folder == own:
+            dag_id, task_id = known.dag_id, known.task_id
+        if not is_fleet:
+            jobs += [folder] if JOB_ID.fullmatch(folder) else []
+        elif dag_id and task_id:
+            names = await threads.call(partial(storage.names, folder), LIST_TIMEOUT_S, urgent=False)
+            jobs += [JobKey(name, dag_id, task_id).name for name in sorted(names) if JOB_ID.fullmatch(name)]
+    return jobs
 
 
 def _storage(base: str) -> Storage:

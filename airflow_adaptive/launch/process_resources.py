@@ -97,6 +97,7 @@ class ProcessResources:
         clock: measures durations for all loops. Each loop has a wall clock of its own, which begins with the time of day at its start.
         files: rate limit of reads from job directories.
         store_access: access to Airflow's stores.
+        next_sweeps: folder of job directories -> time from which a loop examines it again (`launch.abandoned_jobs`).
         connection_reads: reads of connections that are in progress. After a restart, all loops of a process read the same connections.
     """
 
@@ -104,6 +105,7 @@ class ProcessResources:
         """Create no resource before its first use."""
         self.clock = SystemClock()
         self.files = RateLimiter(FILE_POLLS_PER_SECOND, self.clock)
+        self.next_sweeps: dict[str, float] = {}
         self.connection_reads = SharedReads()
         self.store_access = StoreAccess(self.clock)
         self._clients: ResourcePool[ClusterClient] = ResourcePool(lambda client: client.close())

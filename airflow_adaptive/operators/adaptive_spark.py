@@ -28,6 +28,7 @@ from airflow_adaptive.declaration.rendered import native, with_numbers, with_tex
 from airflow_adaptive.declaration.spark_submit.dependencies import Dependencies, Items
 from airflow_adaptive.declaration.spark_submit.other_parameters import INSTEAD
 from airflow_adaptive.declaration.spark_submit.spark_lineage import PARENT, TRANSPORT, is_on, with_lineage
+from airflow_adaptive.launch.abandoned_jobs import canceling_abandoned_jobs
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.job_loop import cancel_until_ended, kill_driver, run_job_loop
 from airflow_adaptive.launch.loop_events import deployed_spec, end_summary, superseded_event
@@ -542,14 +543,18 @@ class AdaptiveSparkOperator(BaseOperator):
         self._running = (spec, task)
         limits = RunLimits(cancel_at=cancel_at)
         try:
-            event = asyncio.run(
-                run_job_loop(spec, self._declared.connections, self.job_directory, task, limits, self._on_rescale)
-            )
+            event = asyncio.run(self._run_loop(spec, task, limits))
         except SupersededError as error:
             event = superseded_event(error)
         # Not in a `finally` block: Airflow calls `on_kill` after the exception of an `execution_timeout`.
         self._running = None
         return event
+
+    async def _run_loop(self, spec: JobSpec, task: TaskKey, limits: RunLimits) -> dict[str, Any]:
+        async with canceling_abandoned_jobs(self._name, self.job_directory):
+            return await run_job_loop(
+                spec, self._declared.connections, self.job_directory, task, limits, self._on_rescale
+            )
 
     def _end(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
         """Return or raise the result of the task. After the last try, kill a driver that no loop controls any more."""

@@ -58,6 +58,7 @@ from airflow_adaptive.ports.job_directory import (
     JobDirectory,
 )
 from airflow_adaptive.ports.job_key import (
+    FOLDER_SEPARATOR,
     JOB_ID,
     SEPARATOR,
     JobKey,
@@ -73,6 +74,7 @@ from airflow_adaptive.ports.source_offsets import (
 )
 
 __all__ = [
+    "FOLDER_SEPARATOR",
     "JOB_ID",
     "KUBERNETES_DETERMINED",
     "KUBERNETES_PARAMETERS",

@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_adaptive.launch.abandoned_jobs import cancel_abandoned_jobs
+from airflow_adaptive.launch.abandoned_jobs import canceling_abandoned_jobs
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.deferral import finish_in_background, with_minimum_deferral
 from airflow_adaptive.launch.job_loop import cancel_until_ended, run_job_loop
@@ -79,16 +79,12 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
             return
         cancel_at = None if self.cancel_at is None else datetime.fromisoformat(self.cancel_at)
         loop = asyncio.create_task(self._run_loop(RunLimits(cancel_at=cancel_at)))
-        others = asyncio.create_task(
-            cancel_abandoned_jobs(self._job.graph.job, self._connections, self.base, self._task)
-        )
         try:
-            await with_minimum_deferral(asyncio.wait({loop}, timeout=lifetime.total_seconds()))
+            async with canceling_abandoned_jobs(self._job.graph.job, self.base):
+                await with_minimum_deferral(asyncio.wait({loop}, timeout=lifetime.total_seconds()))
         except asyncio.CancelledError:
             await _stop(loop)
             raise
-        finally:
-            others.cancel()
         if loop.done():
             yield event_of(loop.result())
         else:
