@@ -195,6 +195,7 @@ def _transition(item: documents.Transition) -> str:
 
 def _state(item: schemas.JobItem) -> str:
     stale = f" (stale, published at {_moment(item.published_at)})" if item.stale else ""
+    stale = " (no control loop)" if item.abandoned else stale
     return f"{item.state.value}{stale}" if item.outcome is None else f"{item.state.value} ({item.outcome})"
 
 

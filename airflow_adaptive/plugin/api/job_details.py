@@ -113,6 +113,7 @@ def _item(job: Job, published: PublishedState) -> dict[str, Any]:
         "desired_state": published.desired_state,
         "published_at": published.published_at,
         "stale": published.is_stale(datetime.now(UTC)),
+        "abandoned": published.is_abandoned,
         "metrics": published.current_metrics,
         "problem": published.problem,
     }

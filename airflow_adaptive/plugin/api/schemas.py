@@ -48,6 +48,10 @@ class JobItem(Summary):
         default=False,
         description="Whether the published state is older than two minutes, so the job may have another state: no control loop publishes it.",
     )
+    abandoned: bool = Field(
+        default=False,
+        description="Whether the task has ended or was removed without the end of the job: no control loop controls the driver, which may run.",
+    )
     metrics: CurrentMetrics | None = None
     problem: str | None = Field(default=None, description="Reason why the server cannot read the published state.")
 

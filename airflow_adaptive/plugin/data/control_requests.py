@@ -40,8 +40,9 @@ from airflow_adaptive.runtime.requirements.request_bodies import (
 from airflow_adaptive.scheduler.errors import RequirementsError
 from airflow_adaptive.scheduler.requirements import Requirements
 from airflow_adaptive.scheduler.state import Outcome, SchedulerState
+from airflow_adaptive.stores.job_owner import BASE
 
-KEYS: Final = (*REQUEST_KEYS, SUMMARY, SCHEDULER, POLICY)
+KEYS: Final = (*REQUEST_KEYS, SUMMARY, SCHEDULER, POLICY, BASE)
 """Documents that decide whether a job accepts a request."""
 
 EVENTS: Final = {
@@ -170,10 +171,10 @@ def clear_requirements(job: Job, requester: Requester, session: Session) -> None
 
 
 def cancel(job: Job, requester: Requester, session: Session) -> None:
-    """Request that the job stops permanently.
+    """Request that the job stops permanently. A triggerer cancels a job without a control loop.
 
     Raises:
-        RequestRefusedError: the job has ended with another outcome (409).
+        RequestRefusedError: the job has ended with another outcome, or its directory is unknown (409).
     """
     _stop(job, requester, session, DesiredState.CANCELED, Outcome.CANCELED)
 
@@ -235,12 +236,16 @@ def _stop(job: Job, requester: Requester, session: Session, desired_state: Desir
         if outcome is not None:
             raise _ended(job, outcome, "There is nothing to stop.")
         if desired_state is not DesiredState.CANCELED:
+            _require_loop(job, published)
             _refuse_canceled(job, published)
+        elif published.is_abandoned:
+            made.cancel_in_triggerer(_directory(job, published))
         _request(made, published, desired_state)
 
 
 def _resume_running(job: Job, made: Change, published: PublishedState) -> None:
     """Resume a job that has not ended. A job that is stopping must stop first."""
+    _require_loop(job, published)
     _refuse_canceled(job, published)
     if published.summary.state == "StopWithSavepoint":
         detail = f"Job {job.name!r} is being suspended. Resume the job after it has stopped."
@@ -271,6 +276,22 @@ def _request(made: Change, published: PublishedState, desired_state: DesiredStat
 def _refuse_canceled(job: Job, published: PublishedState) -> None:
     if published.desired_state is DesiredState.CANCELED:
         raise conflict("canceling", f"Job {job.name!r} is being canceled. You cannot undo a cancellation.")
+
+
+def _require_loop(job: Job, published: PublishedState) -> None:
+    """Refuse a request that only a control loop can fulfil."""
+    if published.is_abandoned:
+        detail = f"The task of job {job.name!r} has ended ({published.task_state}), so no control loop controls its driver. Cancel the job, or run its DAG again."
+        raise conflict("no-loop", detail)
+
+
+def _directory(job: Job, published: PublishedState) -> str:
+    """Return the folder in which a job without a control loop was deployed."""
+    base = published.documents.get(BASE)
+    if isinstance(base, str):
+        return base
+    detail = f"No control loop controls job {job.name!r}, and its directory is unknown. Run its DAG again, or kill the driver in the web UI of its cluster."
+    raise conflict("no-loop", detail)
 
 
 def _ended(job: Job, outcome: str, advice: str) -> RequestRefusedError:

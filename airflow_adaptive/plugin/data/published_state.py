@@ -68,8 +68,11 @@ JOBS_PER_READ: Final = 250
 END_KEYS: Final = (SUMMARY, *DESIRED_STATE_KEYS)
 """Keys of the documents that tell whether a job has ended."""
 
-ENDS: Final = (State.SUCCESS, State.FAILED, State.SKIPPED, State.UPSTREAM_FAILED)
-"""States of a task whose job has ended. A task that was deleted or removed from its DAG may leave its job behind."""
+ENDS: Final = (State.SUCCESS, State.SKIPPED)
+"""States of a task whose job has ended."""
+
+ABANDONED: Final = (State.FAILED, State.UPSTREAM_FAILED, State.REMOVED)
+"""States of a task that does not run its job any more, and that may leave the driver behind if it has not reported the end of the job."""
 
 STALE_AFTER: Final = timedelta(minutes=2)
 """Age of a published state that is stale. A loop publishes metrics every ten seconds; of hundreds of jobs, each one in its turn."""
@@ -122,9 +125,12 @@ class PublishedState:
         """Return the outcome that follows from the state of a task that has ended."""
         if self.task_state == State.SUCCESS:
             return (Outcome.SUSPENDED if self.desired_state is DesiredState.SUSPENDED else Outcome.FINISHED).value
-        if self.task_state == State.SKIPPED:
-            return Outcome.SUSPENDED.value
-        return (Outcome.CANCELED if self.desired_state is DesiredState.CANCELED else Outcome.FAILED).value
+        return Outcome.SUSPENDED.value
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether the task of the job has ended or was removed, and the end of the job is not known. No control loop controls its driver."""
+        return self.summary.outcome is None and self.task_state in ABANDONED
 
     def is_stale(self, now: datetime) -> bool:
         """Return whether the published state of a job that has not ended is so old that it is probably wrong."""

@@ -227,7 +227,7 @@ class AirflowApp:
         names = (
             "task_instance", "task_instance_history", "dag_run", "dag_version", "log", "variable", "asset_state_store",
             "dag_schedule_asset_reference", "task_inlet_asset_reference", "task_outlet_asset_reference",
-            "asset_active", "asset", "dag", "dag_bundle",
+            "asset_active", "asset", "dag", "dag_bundle", "callback", "trigger",
         )  # fmt: skip
         with self.session() as session:
             for name in names:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from airflow.models.asset_state_store import AssetStateStoreModel
 from airflow.utils import yaml
+from sqlalchemy import update
 
 from tests.support.airflow.airflow_app import AirflowApp
 from tests.support.airflow.printed_jobs import properties
@@ -59,6 +62,21 @@ def test_job_is_displayed(airflow_app: AirflowApp, run: Run) -> None:
     assert found["task"] == "flights / stream / manual__2013-01-01"
     assert found["last transition"].split(" ", 1)[1].startswith("Deploying -> Executing: ")
     assert run("show", "departures", "-o", "plain").code == 0
+
+
+@pytest.mark.parametrize(
+    ("state", "mark"),
+    [("deferred", "(stale, published at 20"), ("failed", "(no control loop)"), ("removed", "(no control loop)")],
+)
+def test_state_that_no_control_loop_confirms_is_marked(
+    airflow_app: AirflowApp, run: Run, state: str, mark: str
+) -> None:
+    place(airflow_app, executing())
+    airflow_app.run(state=state)
+    with airflow_app.session() as session:
+        session.execute(update(AssetStateStoreModel).values(updated_at=datetime.now(UTC) - timedelta(minutes=3)))
+    assert properties(run("show", "departures").out)["state"].startswith(f"Executing {mark}")
+    assert f"Executing {mark}" in " ".join(run("jobs", "-o", "plain").out.split())
 
 
 def test_job_that_has_published_nothing_is_of_unknown_state(airflow_app: AirflowApp, run: Run) -> None:

@@ -19,11 +19,13 @@ from airflow._shared.state import AssetStateStoreWriterKind
 from airflow.api_fastapi.common.dagbag import resolve_run_on_latest_version
 from airflow.configuration import conf
 from airflow.models.asset import AssetActive
+from airflow.models.callback import TriggererCallback
 from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
 from airflow.models.log import Log
 from airflow.models.taskinstance import TaskInstance, clear_task_instances
 from airflow.models.variable import Variable
+from airflow.sdk import AsyncCallback
 from airflow.state import AssetScope
 from airflow.state.metastore import MetastoreBackend
 from airflow.utils.session import create_session
@@ -44,6 +46,9 @@ log = logging.getLogger(__name__)
 
 RETRY_AFTER_S: Final = 5
 """Delay before a retry of a request that the job accepts soon, in seconds."""
+
+CANCEL: Final = "airflow_adaptive.launch.abandoned_jobs.cancel_abandoned_job"
+"""The function that cancels a job without a control loop."""
 
 NOT_PERSISTED: Final = "The request could not be persisted and has not been applied. Please retry."
 
@@ -85,6 +90,16 @@ class Change:
         self._set(key, request.document(datetime.now(UTC)))
         self._audit(event, value, task)
         self.changed = True
+
+    def cancel_in_triggerer(self, base: str) -> None:
+        """Let a triggerer cancel the job, because no control loop reads its requests.
+
+        Args:
+            base: URI of the folder that contains the directory of the job.
+        """
+        callback = TriggererCallback(AsyncCallback(CANCEL, {"job": self._job.name, "base": base}))
+        callback.queue(session=self._session)
+        self._session.add(callback)
 
     def task_instance(self, task: TaskKey) -> TaskInstance | None:
         """Return the task instance, None if it does not exist anymore."""

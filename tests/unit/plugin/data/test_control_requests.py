@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from airflow.models.asset_state_store import AssetStateStoreModel
+from airflow.models.callback import Callback
 from airflow.state import AssetScope
 from airflow.state.metastore import MetastoreBackend
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from airflow_adaptive.plugin.data.metadata_database.changes import Change
 from airflow_adaptive.testing.scenario import HOPELESS
@@ -223,9 +224,6 @@ def test_end_that_only_the_task_could_report_is_the_end_of_the_job(airflow_app: 
         ("success", "running", "FINISHED"),
         ("success", "suspended", "SUSPENDED"),
         ("skipped", "suspended", "SUSPENDED"),
-        ("failed", "running", "FAILED"),
-        ("failed", "canceled", "CANCELED"),
-        ("upstream_failed", "running", "FAILED"),
     ],
 )
 def test_end_that_nothing_has_published_follows_from_the_state_of_the_task(
@@ -240,12 +238,39 @@ def test_end_that_nothing_has_published_follows_from_the_state_of_the_task(
     assert request(airflow_app, "suspend")[0] == (202 if outcome == "SUSPENDED" else 409)
 
 
-@pytest.mark.parametrize("state", ["deferred", "running", "queued", "scheduled", "up_for_retry", "removed", None])
+@pytest.mark.parametrize("state", ["deferred", "running", "queued", "scheduled", "up_for_retry", None])
 def test_job_of_a_task_that_may_continue_has_not_ended(airflow_app: AirflowApp, state: str | None) -> None:
     place(airflow_app, executing())
     airflow_app.run(state=state)
     assert details(airflow_app) == ("Executing", None, None, False)
     assert request(airflow_app, "cancel") == (202, "")
+
+
+@pytest.mark.parametrize("state", ["failed", "upstream_failed", "removed"])
+def test_job_of_a_task_that_ended_without_its_end_has_no_loop_and_is_canceled_by_a_triggerer(
+    airflow_app: AirflowApp, state: str
+) -> None:
+    """The driver may run, so the job is not called ended."""
+    asset = place(airflow_app, executing())
+    airflow_app.show(asset, {"job_directory": "file:///jobs"})
+    airflow_app.run(state=state)
+    found = airflow_app.client().get(PATH).json()
+    assert (found["abandoned"], *details(airflow_app)[:2]) == (True, "Executing", None)
+    assert [request(airflow_app, what) for what in ("suspend", "resume")] == [(409, "no-loop")] * 2
+    assert request(airflow_app, "cancel") == (202, "")
+    with airflow_app.session() as session:
+        (callback,) = session.scalars(select(Callback)).all()
+        assert callback.data["kwargs"] == {"job": "departures", "base": "file:///jobs"}
+        assert callback.data["path"].endswith("cancel_abandoned_job")
+        assert callback.trigger is not None
+    assert [line["event"] for line in airflow_app.audit()] == ["adaptive_cancel"]
+
+
+def test_job_without_a_loop_and_without_a_directory_cannot_be_canceled(airflow_app: AirflowApp) -> None:
+    asset = place(airflow_app, executing())
+    airflow_app.run(state="removed")
+    assert request(airflow_app, "cancel") == (409, "no-loop")
+    assert airflow_app.requested(asset, "desired_state") == "running"
 
 
 def test_job_that_ends_while_a_user_resumes_it_refuses_the_request(

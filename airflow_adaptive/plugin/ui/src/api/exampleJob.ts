@@ -15,6 +15,7 @@ export const exampleJob = (more: Partial<JobDetails>): JobDetails =>
     waiting: null,
     backoff: null,
     problem: null,
+    abandoned: false,
     options: {},
     ...more,
   }) as JobDetails;

@@ -111,6 +111,7 @@ export interface JobItem {
   desired_state: string | null;
   published_at: string | null;
   stale: boolean;
+  abandoned: boolean;
   metrics: CurrentMetrics | null;
   requirements_source: RequirementsSource | null;
   problem: string | null;

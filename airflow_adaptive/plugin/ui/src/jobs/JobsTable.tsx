@@ -51,7 +51,7 @@ const Row = ({ job }: { job: JobItem }) => (
     </Table.Cell>
     <Table.Cell>
       <StateBadge outcome={job.outcome} size="sm" state={job.state} />
-      {job.stale ? <Stale publishedAt={job.published_at} /> : <TimeInState since={job.since} />}
+      {job.stale || job.abandoned ? <Unconfirmed job={job} /> : <TimeInState since={job.since} />}
     </Table.Cell>
     <Throughput job={job} />
     <Number>
@@ -69,10 +69,10 @@ const Row = ({ job }: { job: JobItem }) => (
   </Table.Row>
 );
 
-/** The mark of a job whose control loop publishes nothing: its state may be another one. */
-const Stale = ({ publishedAt }: { publishedAt: string | null }) => (
-  <Badge colorPalette="orange" title={`Published last at ${moment(publishedAt)}`} variant="surface">
-    Stale
+/** The mark of a job whose control loop publishes nothing, or that has none: its state may be another one. */
+const Unconfirmed = ({ job }: { job: JobItem }) => (
+  <Badge colorPalette="orange" title={`Published last at ${moment(job.published_at)}`} variant="surface">
+    {job.abandoned ? "No control loop" : "Stale"}
   </Badge>
 );
 

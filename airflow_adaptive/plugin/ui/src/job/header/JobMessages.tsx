@@ -32,6 +32,12 @@ export const JobMessages = ({ details }: { details: JobDetails }) => {
           {details.problem}
         </Message>
       )}
+      {details.abandoned && (
+        <Message status="warning" title="No control loop controls the driver of this job">
+          The task has ended or was removed, and the end of the job is not known. Cancel the job, or run its DAG
+          again. The next control loop in the same job directory stops a driver that still runs.
+        </Message>
+      )}
       {details.state === "unknown" && details.problem === null && (
         <Message status="info" title="This job has not published anything yet">
           The job publishes its state when its task runs with this version of airflow-adaptive.
