@@ -94,7 +94,8 @@ async def _examine(job: str, base: str, reads: asyncio.Semaphore, cancel: Cancel
                     log.warning("No task runs job %s any more. Canceling the job, because its driver may run.", job)
                     await cancel(spec, connections, base, task)
                     return
-            await ProcessResources.current().clock.sleep(POLL_INTERVAL_S)
+                case Fate.UNKNOWN:
+                    await ProcessResources.current().clock.sleep(POLL_INTERVAL_S)
     except Exception as error:  # noqa: BLE001  Airflow or the storage does not answer; the next loop examines the job again.
         log.info("Job %s cannot be examined now: %s: %s", job, type(error).__name__, error)
 

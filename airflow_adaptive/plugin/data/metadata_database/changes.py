@@ -25,7 +25,7 @@ from airflow.models.dagrun import DagRun
 from airflow.models.log import Log
 from airflow.models.taskinstance import TaskInstance, clear_task_instances
 from airflow.models.variable import Variable
-from airflow.sdk import AsyncCallback
+from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.state import AssetScope
 from airflow.state.metastore import MetastoreBackend
 from airflow.utils.session import create_session

@@ -111,10 +111,10 @@ def test_end_of_the_task_is_sent_to_those_who_watch_the_job(airflow_app: Airflow
     assert job is not None
     first = poll(job, None)
     assert first is not None
-    airflow_app.run(state="failed")
+    airflow_app.run(state="skipped")
     second = poll(job, first.revision)
     assert second is not None
-    assert second.content.job.outcome == "FAILED"
+    assert second.content.job.outcome == "SUSPENDED"
     assert poll(job, second.revision) is None
 
 
