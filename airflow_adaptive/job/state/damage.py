@@ -458,6 +458,8 @@ def _problem_of_chain(
 
 
 def _problem_of_state_file(files: Files, folder: str, name: str) -> str | None:
+    if not files.sizes(folder)[name]:
+        return "is empty"
     try:
         files.verify(f"{folder}/{name}")
         if name.endswith(".zip"):

@@ -443,7 +443,7 @@ def test_damaged_snapshot_is_named_unless_an_older_one_and_the_changes_since_are
     assert message in (find_damaged_state(checkpoint, 4) or "")
     checkpoint.with_changes(3, 4)
     assert find_damaged_state(checkpoint, 4) is None
-    assert message in (find_damaged_state(checkpoint, 4, repairs=False) or "")
+    assert message in (find_damaged_state(checkpoint, 4, repairs=False, first=1) or "")
     checkpoint.cut("state/0/1/3.changelog")
     assert message in (find_damaged_state(checkpoint, 4) or "")
 
@@ -531,3 +531,11 @@ def test_damaged_description_of_an_operator_is_named(checkpoint: Checkpoint, fil
     assert f"{file} {reason}; the state of operator 0 cannot be loaded" in (
         find_damage(checkpoint, "STDS_FAILED_TO_READ_OPERATOR_METADATA") or ""
     )
+
+
+@pytest.mark.parametrize("kind", ["changelog", "zip", "delta", "snapshot"])
+def test_empty_file_of_the_state_is_named(checkpoint: Checkpoint, kind: str):
+    checkpoint.with_changes(1, 2, 3, kind="delta").with_changes(4, kind=kind)
+    checkpoint.decompress = lambda file: None  # type: ignore[method-assign]  # Spark's codec reads an empty file as an empty stream
+    checkpoint.write(f"state/0/1/4.{kind}", b"")
+    assert f"state/0/1/4.{kind} is empty" in (find_damaged_state(checkpoint, 4, repairs=False, first=1) or "")
