@@ -24,7 +24,6 @@ from airflow_adaptive.job.state.repartition import ROCKSDB
 
 RESULT = "trials.json"
 CHANGES = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
-CHECKSUMS = "spark.sql.streaming.checkpoint.fileChecksum.enabled"
 COMPACT = ("spark.sql.streaming.fileSink.log.compactInterval", "spark.sql.streaming.fileSource.log.compactInterval")
 BATCHES = 4
 """Batches of each sound checkpoint; the logs of files are compacted with batch 2, so batch 5 compacts them again."""
@@ -71,7 +70,6 @@ HARMS: dict[str, tuple[Callable[[Path], None], ...]] = {
     "out/_spark_metadata/3": (empty, cut, missing, unreadable, ahead),
     "checkpoint/state/0/_metadata/metadata": (empty, cut, missing, unreadable, flipped),
     "checkpoint/state/0/1/STATE": (empty, cut, missing, unreadable, flipped),
-    "checkpoint/state/0/1/STATE.crc": (empty, cut, missing, unreadable, flipped),
 }
 
 
@@ -147,7 +145,6 @@ def session() -> SparkSession:
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
-        CHECKSUMS: "true",
         **dict.fromkeys(COMPACT, "3"),
     }
     builder = SparkSession.builder.master("local[2]")
