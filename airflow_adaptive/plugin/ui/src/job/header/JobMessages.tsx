@@ -34,8 +34,8 @@ export const JobMessages = ({ details }: { details: JobDetails }) => {
       )}
       {details.abandoned && (
         <Message status="warning" title="No control loop controls the driver of this job">
-          The task has ended or was removed, and the end of the job is not known. Cancel the job, or run its DAG
-          again. The next control loop in the same job directory stops a driver that still runs.
+          The task has ended or was removed, and the end of the job is not known. Cancel the job, or run its
+          DAG again. The next control loop in the same job directory stops a driver that still runs.
         </Message>
       )}
       {details.state === "unknown" && details.problem === null && (
