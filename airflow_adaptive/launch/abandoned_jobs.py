@@ -35,10 +35,17 @@ POLL_INTERVAL_S: Final = 30.0
 SWEEP_INTERVAL_S: Final = 600.0
 """Seconds between two examinations of a folder by the loops of one process."""
 
+REQUEST_TRIES: Final = 20
+"""Examinations of a job that a user cancels, while Airflow or the storage does not answer."""
+
 READS_AT_ONCE: Final = 2
 """Jobs that are examined at the same time. The folder may contain thousands of jobs."""
 
 Cancel = Callable[[JobSpec, ConnectionIds, str, TaskKey], Awaitable[Any]]
+
+
+class NotExaminedError(LookupError):
+    """This Airflow did not run the newest attempt of a job, or does not know the connections of the job."""
 
 
 @asynccontextmanager
@@ -72,51 +79,80 @@ async def cancel_abandoned_jobs(job: str, base: str, cancel: Cancel = cancel_unt
     await asyncio.gather(*(_examine(other, base, reads, cancel) for other in others))
 
 
-async def cancel_abandoned_job(job: str, base: str) -> None:
-    """Cancel one job if no task runs it any more, because a user requests it. The API server lets a triggerer call this function."""
-    await _examine(job, base, asyncio.Semaphore(), cancel_until_ended)
+async def cancel_abandoned_job(job: str, base: str, cancel: Cancel = cancel_until_ended) -> None:
+    """Cancel one job if no task runs it any more, because a user requests it. The API server lets a triggerer call this function.
+
+    A job that has ended is canceled, too, because the last loop may not have published the end.
+
+    Raises:
+        NotExaminedError: the job cannot be canceled by this Airflow.
+        Exception: Airflow or the storage did not answer `REQUEST_TRIES` times.
+    """
+    for tries_left in reversed(range(REQUEST_TRIES)):
+        try:
+            return await _cancel_if_abandoned(job, base, asyncio.Semaphore(), cancel, is_requested=True)
+        except NotExaminedError:
+            raise
+        except Exception as error:
+            if not tries_left:
+                raise
+            log.warning("Job %s cannot be canceled now. The cancellation is tried again: %s", job, error)
+            await ProcessResources.current().clock.sleep(POLL_INTERVAL_S)
+    return None
 
 
 async def _examine(job: str, base: str, reads: asyncio.Semaphore, cancel: Cancel) -> None:
     """Cancel a job if no task runs it any more."""
     try:
-        while True:
-            async with reads:
-                found = await _abandoned(job, base)
-            if found is None:
-                return
-            spec, connections, task = found
-            access = ProcessResources.current().store_access
-            match await access.read(lambda: fate_of(job, task, spec.attempt)):  # noqa: B023  The call ends before the next one.
-                case Fate.CONTINUES:
-                    return
-                case Fate.OVER:
-                    log.warning("No task runs job %s any more. Canceling the job, because its driver may run.", job)
-                    await cancel(spec, connections, base, task)
-                    return
-                case Fate.UNKNOWN:
-                    await ProcessResources.current().clock.sleep(POLL_INTERVAL_S)
+        await _cancel_if_abandoned(job, base, reads, cancel)
+    except NotExaminedError as error:
+        log.warning("Job %s is not canceled: %s", job, error)
     except Exception as error:  # noqa: BLE001  Airflow or the storage does not answer; the next loop examines the job again.
         log.info("Job %s cannot be examined now: %s: %s", job, type(error).__name__, error)
 
 
-async def _abandoned(job: str, base: str) -> tuple[JobSpec, ConnectionIds, TaskKey] | None:
-    """Return a job that has not ended, with its connections and the task instance of its attempt; None if this Airflow did not run the attempt."""
+async def _cancel_if_abandoned(
+    job: str, base: str, reads: asyncio.Semaphore, cancel: Cancel, *, is_requested: bool = False
+) -> None:
+    while True:
+        async with reads:
+            found = await _abandoned(job, base, is_requested=is_requested)
+        if found is None:
+            return
+        spec, connections, task = found
+        access = ProcessResources.current().store_access
+        match await access.read(lambda: fate_of(job, task, spec.attempt)):  # noqa: B023  The call ends before the next one.
+            case Fate.CONTINUES:
+                return
+            case Fate.OVER:
+                log.warning("No task runs job %s any more. Canceling the job, because its driver may run.", job)
+                await cancel(spec, connections, base, task)
+                return
+            case Fate.UNKNOWN:
+                await ProcessResources.current().clock.sleep(POLL_INTERVAL_S)
+
+
+async def _abandoned(job: str, base: str, *, is_requested: bool) -> tuple[JobSpec, ConnectionIds, TaskKey] | None:
+    """Return a job with its connections and the task instance of its attempt; None if there is nothing to cancel.
+
+    Only a user cancels a job that has ended, or whose attempt this Airflow does not know. Raises `NotExaminedError`.
+    """
     access = ProcessResources.current().store_access
     directory = await access.read_connection(base, lambda: job_directory(base, job))
     newest = await directory.newest()
     state = None if newest is None else from_json(newest.scheduler)
-    if newest is None or state is None or (isinstance(state.current, Finished) and state.driver is None):
+    if newest is None or state is None:
+        return None
+    if isinstance(state.current, Finished) and state.driver is None and not is_requested:
         return None
     attempt = attempt_of(newest.owner)
     task, connections = TaskKey.of_attempt(attempt), await directory.connections()
     if task is None or not await access.read(lambda: _is_known(job, task, attempt)):
-        return None
+        if not is_requested:
+            return None
+        raise NotExaminedError(f"this Airflow did not record the attempt {attempt!r}: run its DAG again")
     if connections is None:
-        log.warning(
-            "Job %s is not canceled, because its directory does not name its connections: run its task again.", job
-        )
-        return None
+        raise NotExaminedError("its directory does not name its connections: run its DAG again")
     spec = JobSpec(
         graph=state.job, options=state.options, directory=directory.uri, script="", py_files=(), attempt=attempt
     )

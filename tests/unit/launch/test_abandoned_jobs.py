@@ -12,7 +12,13 @@ from airflow.sdk.execution_time import comms
 
 from airflow_adaptive.job.protocol.codec import encode_journal, journal_name
 from airflow_adaptive.job.protocol.documents import Action, Directive, JournalDocument
-from airflow_adaptive.launch.abandoned_jobs import cancel_abandoned_jobs, canceling_abandoned_jobs
+from airflow_adaptive.launch.abandoned_jobs import (
+    REQUEST_TRIES,
+    NotExaminedError,
+    cancel_abandoned_job,
+    cancel_abandoned_jobs,
+    canceling_abandoned_jobs,
+)
 from airflow_adaptive.launch.process_resources import ProcessResources
 from airflow_adaptive.ports import JobKey
 from airflow_adaptive.scheduler.snapshot import to_json
@@ -144,3 +150,54 @@ async def test_nothing_is_canceled_while_airflow_or_the_storage_does_not_answer(
     assert await _canceled(tmp_path) == []
     airflow.error = None
     assert await _canceled(tmp_path / "missing") == []
+
+
+async def _requested(base: Path, job: str) -> list[str]:
+    """Cancel a job because a user requests it. Time passes at once."""
+    canceled = []
+
+    async def cancel(spec: Any, connections: Any, base: str, task: TaskKey) -> None:
+        canceled.append(f"{spec.attempt} of {task} with {connections.spark}")
+
+    await cancel_abandoned_job(job, f"file://{base}", cancel)
+    return canceled
+
+
+@pytest.mark.parametrize("state", [RUNS, ENDED], ids=["running", "ended"])
+async def test_user_cancels_a_job_also_if_only_its_end_was_not_published(
+    airflow: Supervisor, tmp_path: Path, state: SchedulerState
+) -> None:
+    airflow.task_states, airflow.attempts = {"r": {"s": "failed"}}, {("s", -1): "d/s/r/1"}
+    _journal(tmp_path, "single", "d/s/r/1", state)
+    assert await _requested(tmp_path, "single") == ["d/s/r/1 of d/s/r with spark"]
+
+
+async def test_cancellation_by_a_user_is_tried_again_until_airflow_answers(
+    airflow: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        airflow.error = None if len(waits) == 3 else airflow.error
+
+    airflow.task_states, airflow.attempts = {"r": {"s": "failed"}}, {("s", -1): "d/s/r/1"}
+    _journal(tmp_path, "single", "d/s/r/1")
+    monkeypatch.setattr(ProcessResources.current().clock, "sleep", sleep)
+    airflow.error = OSError("down")
+    assert await _requested(tmp_path, "single") == ["d/s/r/1 of d/s/r with spark"]
+    assert len(waits) == 3
+    airflow.error = OSError("down")
+    with pytest.raises(Exception, match="down"):
+        await _requested(tmp_path, "single")
+    assert len(waits) == 3 + REQUEST_TRIES - 1
+
+
+@pytest.mark.parametrize("attempt", ["d/s/r/1", "d/s/r/here"])
+async def test_cancellation_that_is_impossible_fails_with_the_reason(
+    airflow: Supervisor, tmp_path: Path, attempt: str
+) -> None:
+    airflow.task_states, airflow.attempts = {"r": {"s": "failed"}}, {("s", -1): attempt}
+    _journal(tmp_path, "single", "d/s/r/1", conn_id=None)
+    with pytest.raises(NotExaminedError, match="run its DAG again"):
+        await _requested(tmp_path, "single")
