@@ -146,6 +146,9 @@ DAGS = dedent(
     with DAG("resumed", schedule=None):
         job("resumed")
 
+    with DAG("abandoned", schedule=None):
+        job("abandoned")
+
     with DAG("control", schedule=None):
         runs = AdaptiveJobSensor(task_id="runs", job="controlled")
         reset = SetResourceRequirementsOperator(task_id="reset", job="controlled", parallelism=None)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_adaptive.local.airflow import Component
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 from airflow_adaptive.scheduler.snapshot import from_json
-from tests.integration.airflow.test_adaptive_job import TIMEOUT_S, Begin, begin  # noqa: F401  a fixture
+from tests.integration.airflow.test_adaptive_job import TIMEOUT_S, Begin, adaptive, begin, no_driver_runs  # noqa: F401  a fixture
 from tests.support.airflow.airflow_under_test import AirflowUnderTest
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
@@ -80,3 +81,24 @@ def test_suspended_job_is_resumed_and_canceled_by_rest(
     airflow.api._request("POST", f"{api}/cancel", {})
     run.until_task("failed")
     wait_until(lambda: not spark_cluster.state()["activedrivers"], TIMEOUT_S, "the end of the driver")
+
+
+def test_driver_that_a_failed_task_leaves_is_displayed_and_canceled_by_rest(
+    airflow: AirflowUnderTest,
+    begin: Begin,  # noqa: F811
+    spark_cluster: LocalCluster,
+) -> None:
+    run = begin("abandoned")
+    api = f"{JOBS}/abandoned"
+    wait_until(lambda: airflow.api._find(api)["state"] == "Executing", TIMEOUT_S, "the published state")
+    airflow.kill(Component.TRIGGERER)
+    run.fail()
+    wait_until(lambda: airflow.api._find(api)["abandoned"], TIMEOUT_S, "a job without a control loop")
+    assert airflow.api._find(api)["state"] == "Executing"
+    assert "(no control loop)" in adaptive(airflow, "jobs")
+    assert airflow.api._client.post(f"{api}/suspend", json={}).json()["type"].endswith("no-loop")
+    assert airflow.api._client.post(f"{api}/cancel", json={}).status_code == ACCEPTED
+    airflow.restart(Component.TRIGGERER)
+    wait_until(lambda: no_driver_runs(spark_cluster), 2 * TIMEOUT_S, "the end of the driver")
+    wait_until(lambda: airflow.api._find(api)["outcome"] == "CANCELED", TIMEOUT_S, "the published end")
+    assert not airflow.api._find(api)["abandoned"]
