@@ -149,6 +149,12 @@ DAGS = dedent(
     with DAG("abandoned", schedule=None):
         job("abandoned")
 
+    with DAG("hung", schedule=None):
+        job("hung", parallelism=1, restart_strategy="none")
+
+    with DAG("continues", schedule=None):
+        job("continues", parallelism=1)
+
     with DAG("control", schedule=None):
         runs = AdaptiveJobSensor(task_id="runs", job="controlled")
         reset = SetResourceRequirementsOperator(task_id="reset", job="controlled", parallelism=None)

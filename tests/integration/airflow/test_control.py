@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+
+import psutil
 import pytest
 
 from airflow_adaptive.local.airflow import Component
@@ -17,6 +20,7 @@ ACCEPTED = 202
 JOB = "controlled"
 JOBS = "/adaptive/api/v1/jobs"
 API = f"{JOBS}/{JOB}"
+HANG_S = 60.0
 ASSET = f"adaptive://job/{JOB}"
 
 
@@ -102,3 +106,32 @@ def test_driver_that_a_failed_task_leaves_is_displayed_and_canceled_by_rest(
     wait_until(lambda: no_driver_runs(spark_cluster), 2 * TIMEOUT_S, "the end of the driver")
     wait_until(lambda: airflow.api._find(api)["outcome"] == "CANCELED", TIMEOUT_S, "the published end")
     assert not airflow.api._find(api)["abandoned"]
+
+
+def test_job_that_ends_while_the_api_server_hangs_has_its_end_afterwards_and_others_continue(
+    airflow: AirflowUnderTest,
+    begin: Begin,  # noqa: F811
+    spark_cluster: LocalCluster,
+) -> None:
+    continuing, ending = begin("continues"), begin("hung")
+    owner, driver = continuing.owner(), continuing.status().nonce
+    with airflow.hanging(Component.API_SERVER):
+        (python,) = [it for it in psutil.process_iter() if "/jobs/hung/code/" in " ".join(_command(it)[:2])]
+        python.kill()
+        hung_at = time.monotonic()
+        wait_until(lambda: time.monotonic() >= hung_at + HANG_S, 2 * HANG_S, "the end of the hang")
+    ending.until_task("failed")
+    wait_until(lambda: airflow.api._find(f"{JOBS}/hung")["outcome"] == "FAILED", TIMEOUT_S, "the published end")
+    assert (continuing.owner(), continuing.status().nonce) == (owner, driver)
+    other = f"{JOBS}/continues"
+    wait_until(lambda: not airflow.api._find(other)["stale"], TIMEOUT_S, "the state of the other job")
+    assert airflow.api._find(other)["state"] == "Executing"
+    airflow.api._request("POST", f"{other}/cancel", {})
+    continuing.until_task("failed")
+
+
+def _command(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []

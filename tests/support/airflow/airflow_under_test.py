@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from airflow_adaptive.local.airflow import Component, LocalAirflow, LocalAirflowError
@@ -99,6 +100,16 @@ class AirflowUnderTest(LocalAirflow):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+    @contextmanager
+    def hanging(self, component: Component) -> Iterator[None]:
+        """Let a component and its child processes accept connections and answer nothing (SIGSTOP)."""
+        process = self._process(component)
+        os.killpg(process.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.killpg(process.pid, signal.SIGCONT)
 
     def restart(self, component: Component) -> None:
         """Stop a component gracefully if it still runs, start it again and wait until it is healthy.

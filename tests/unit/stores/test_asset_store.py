@@ -274,7 +274,7 @@ def test_job_with_a_request_is_read_at_once_however_many_jobs_there_are(
     asyncio.run(clock.sleep(2))
     before = airflow.reads
     assert read(crowd[42]).desired_state is DesiredState.CANCELED
-    assert airflow.reads == before + 7, "the change markers, and all documents of the job"
+    assert airflow.reads == before + 8, "the change markers, and all documents of the job"
 
 
 def test_signal_that_can_not_be_written_or_read_costs_nothing_but_time(
