@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import httpx
 
+from airflow_adaptive.job.python_version import UnsupportedVersionError
+from airflow_adaptive.job.spark_internals import require_supported
 from airflow_adaptive.ports import ClusterRefusedError, ClusterSnapshot, ClusterUnreachableError
 from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddress
 from airflow_adaptive.spark.standalone.client import REST_HINT, StandaloneCluster
@@ -28,7 +30,7 @@ SETTINGS: Final = "spark.master.rest.allowedAppResourcePatterns and spark.master
 
 
 async def report(address: ClusterAddress, transport: httpx.AsyncBaseTransport | None = None) -> str:
-    """Return the version of Spark, the workers, the free slots, and that the master accepts submissions.
+    """Return the version of Spark with a warning if it is too old, the workers, the free slots, and that the master accepts submissions.
 
     Args:
         address: masters, and the options of their connections.
@@ -57,12 +59,22 @@ async def report(address: ClusterAddress, transport: httpx.AsyncBaseTransport | 
 async def _version(http: Http, leader: MasterAddress, snapshot: ClusterSnapshot) -> str:
     url = f"{leader.rest_url}/v1/submissions/status/{UNKNOWN_DRIVER}"
     try:
-        return f"Spark {await http.request('GET', url, read_version, REST_HINT)} at {snapshot.master_url}"
+        version = await http.request("GET", url, read_version, REST_HINT)
     except MasterError as error:
         place = f"Spark at {snapshot.master_url}"
         raise ClusterUnreachableError(
             f"{place}, {_resources(snapshot)}. REST submission is not enabled: {error}"
         ) from error
+    return f"{_warning(version)}Spark {version} at {snapshot.master_url}"
+
+
+def _warning(version: str) -> str:
+    """Return why no driver can run with a version of Spark, as the begin of a text; "" if drivers can run."""
+    try:
+        require_supported(version)
+    except UnsupportedVersionError as error:
+        return f"Every job will fail: {error}. "
+    return ""
 
 
 async def _require_acceptance(http: Http, leader: MasterAddress) -> None:

@@ -48,6 +48,15 @@ async def test_report_has_version_workers_slots_and_what_the_master_accepts() ->
 
 
 @pytest.mark.asyncio
+async def test_spark_that_drivers_do_not_support_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(STATUS, "serverSparkVersion", "3.5.6")
+    assert (await result(Master())).startswith(
+        "Every job will fail: the driver runs Spark 3.5.6, and airflow-adaptive supports Spark 4.0 and later: upgrade Spark on the master and "
+        "the workers, or use a newer image. Spark 3.5.6 at spark://h1:7077, 2 workers"
+    )
+
+
+@pytest.mark.asyncio
 async def test_submissions_of_the_test_have_no_main_class_and_can_start_no_driver() -> None:
     master = Master()
     await result(master)
