@@ -123,15 +123,10 @@ def cgroups_of(name: str) -> list[Path]:
     return [Path(path) for root in roots for path, _, _ in os.walk(root, topdown=False)]
 
 
-def processes_in_cgroups(name: str, part: str = "") -> set[int]:
-    """Return the ids of the processes of all containers of a cluster or a node.
-
-    Args:
-        name: cgroup of the cluster or the node.
-        part: only containers below a cgroup of this name, such as the cgroup of a pod.
-    """
+def processes_in_cgroups(name: str) -> set[int]:
+    """Return the ids of the processes of all containers of a cluster, a node or a pod, by its cgroup."""
     found: set[int] = set()
-    for cgroup in (each for each in cgroups_of(name) if not part or part in each.parts):
+    for cgroup in cgroups_of(name):
         with suppress(OSError):
             found.update(map(int, (cgroup / "cgroup.procs").read_text().split()))
     return found - {0}

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -161,16 +162,15 @@ class Node:
         """Kill all processes of the containers of a pod, but not the process that holds the namespaces of the pod."""
         groups = [f"{self._place.cgroup}/kubepods/{quality}pod{uid}" for quality in QUALITIES]
         pids = {pid for group in groups for pid in processes_in_cgroups(group)}
-        contained = [psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)]
-        kill_all([process for process in contained if process.name() != "pause"])
+        for pid in pids:
+            with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+                process = psutil.Process(pid)
+                if process.name() != "pause":
+                    kill_all([process])
 
     def processes(self) -> set[int]:
         """Return the ids of the processes of all containers on the node."""
         return processes_in_cgroups(self._place.cgroup)
-
-    def processes_of_pod(self, uid: str) -> set[int]:
-        """Return the ids of the processes of all containers of a pod."""
-        return processes_in_cgroups(self._place.cgroup, f"pod{uid}")
 
     def _killed(self) -> bool:
         contained = [psutil.Process(pid) for pid in self.processes() if psutil.pid_exists(pid)]

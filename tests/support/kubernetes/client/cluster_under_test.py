@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-import psutil
 from kubernetes_asyncio.client import ApiClient, Configuration
 
 from airflow_adaptive.local.cluster import HOST, free_port
@@ -92,10 +91,8 @@ class ClusterUnderTest:
 
     def kill_driver(self, submission_id: str) -> None:
         uid = submission_id.partition("@")[2]
-        found = [psutil.Process(pid) for node in self._cluster.nodes for pid in node.processes_of_pod(uid)]
-        for process in found:
-            if process.name() != "pause":
-                process.kill()
+        for node in self._cluster.nodes:
+            node.kill_pod(uid)
 
     def repair(self) -> None:
         """Thaw the kubelets, and allow pods on all nodes."""
