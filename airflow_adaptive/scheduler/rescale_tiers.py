@@ -70,10 +70,12 @@ def may_repartition(state: SchedulerState) -> bool:
 
 def describe_fixed_partitions(state: SchedulerState, plan: Plan) -> str:
     """Describe why a redeployed job keeps the number of its state partitions, "" if it does not."""
-    allowed = state.options.highest_rescale_tier >= Tier.STATE
-    wants_other = bool(plan.state_partitions) and dict(plan.state_partitions) != dict(state.job.state_partitions)
-    why = _cannot_repartition(state)
-    return f"the number of state partitions cannot change: {why}" if allowed and wants_other and why else ""
+    allowed, why = state.options.highest_rescale_tier >= Tier.STATE, _cannot_repartition(state)
+    return (
+        f"the number of state partitions cannot change: {why}"
+        if allowed and why and _has_other_partitions(state, plan)
+        else ""
+    )
 
 
 def _cannot_repartition(state: SchedulerState) -> str:
@@ -91,9 +93,13 @@ def _cheapest_tier(state: SchedulerState, plan: Plan, target_parallelism: Parall
 
 
 def _repartitions(state: SchedulerState, plan: Plan) -> bool:
-    """Return whether the number of state partitions changes; a plan of an older version has no such number."""
-    wanted = dict(state.job.state_partitions)
-    return bool(plan.state_partitions) and may_repartition(state) and dict(plan.state_partitions) != wanted
+    """Return whether the number of state partitions changes."""
+    return may_repartition(state) and _has_other_partitions(state, plan)
+
+
+def _has_other_partitions(state: SchedulerState, plan: Plan) -> bool:
+    """Return whether the job declares another number of state partitions; a plan of an older version has no such number."""
+    return bool(plan.state_partitions) and dict(plan.state_partitions) != dict(state.job.state_partitions)
 
 
 def _has_other_deployment(state: SchedulerState) -> bool:
