@@ -22,7 +22,6 @@ from airflow_adaptive.plugin.data.documents import (
     Metrics,
     Policy,
     RequestRecord,
-    SchedulerStateName,
     Summary,
     TaskInstance,
     Transition,
@@ -56,7 +55,7 @@ from airflow_adaptive.runtime.requirements.sources import (
 )
 from airflow_adaptive.scheduler.requirements import ParallelismRange, Requirements, are_accepted
 from airflow_adaptive.scheduler.snapshot import decode, from_json
-from airflow_adaptive.scheduler.state import Outcome, SchedulerState
+from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.scheduler.timeline import Rescale
 
 log = logging.getLogger(__name__)
@@ -67,12 +66,6 @@ JOBS_PER_READ: Final = 250
 
 END_KEYS: Final = (SUMMARY, *DESIRED_STATE_KEYS)
 """Keys of the documents that tell whether a job has ended."""
-
-ENDS: Final = (State.SUCCESS, State.SKIPPED)
-"""States of a task whose job has ended."""
-
-ABANDONED: Final = (State.FAILED, State.UPSTREAM_FAILED, State.REMOVED)
-"""States of a task that does not run its job any more, and that may leave the driver behind if it has not reported the end of the job."""
 
 STALE_AFTER: Final = timedelta(minutes=2)
 """Age of a published state that is stale. A loop publishes metrics every ten seconds; of hundreds of jobs, each one in its turn."""
@@ -99,8 +92,7 @@ class PublishedState:
     def summary(self) -> Summary:
         """The summary of the job. A job that has published nothing has the state `unknown`.
 
-        The loop could not publish the end of a job if Airflow's store did not answer in time. Then the end is the one that the task has
-        reported, or else the one that follows from the state of the task.
+        The loop could not publish the end of a job if Airflow's store did not answer in time. Then the end is the one that the task has reported.
         """
         found = self.published_summary
         return found if found.outcome is not None else found.model_copy(update=self._end())
@@ -116,21 +108,15 @@ class PublishedState:
         """Return the fields of the summary of a job whose end the loop has not published; empty for a job that has not ended."""
         reported = control_requests.reported_end(self.documents)
         end = None if reported is None else _decoded(lambda: Summary.model_validate(reported), HANDLED)
-        if end is None and self.task_state in ENDS:
-            cause = f"the task has ended ({self.task_state}), and the control loop has not published the end of the job: see the log of the task"
-            end = Summary(state=SchedulerStateName.FINISHED, outcome=self._outcome(), cause=cause)
         return {} if end is None else {name: getattr(end, name) for name in end.model_fields_set}
-
-    def _outcome(self) -> str:
-        """Return the outcome that follows from the state of a task that has ended."""
-        if self.task_state == State.SUCCESS:
-            return (Outcome.SUSPENDED if self.desired_state is DesiredState.SUSPENDED else Outcome.FINISHED).value
-        return Outcome.SUSPENDED.value
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether the task of the job has ended or was removed, and the end of the job is not known. No control loop controls its driver."""
-        return self.summary.outcome is None and self.task_state in ABANDONED
+        """Whether the task of the job has ended or was removed, in any state, and nothing has published the end of the job.
+
+        No control loop controls its driver: a user can mark a task as success, too.
+        """
+        return self.summary.outcome is None and self.task_state in State.finished
 
     def is_stale(self, now: datetime) -> bool:
         """Return whether the published state of a job that has not ended is so old that it is probably wrong."""

@@ -66,7 +66,10 @@ def test_job_is_displayed(airflow_app: AirflowApp, run: Run) -> None:
 
 @pytest.mark.parametrize(
     ("state", "mark"),
-    [("deferred", "(stale, published at 20"), ("failed", "(no control loop)"), ("removed", "(no control loop)")],
+    [
+        ("deferred", "(stale, published at 20"),
+        *((state, "(no control loop)") for state in ("success", "failed", "removed")),
+    ],
 )
 def test_state_that_no_control_loop_confirms_is_marked(
     airflow_app: AirflowApp, run: Run, state: str, mark: str

@@ -218,26 +218,6 @@ def test_end_that_only_the_task_could_report_is_the_end_of_the_job(airflow_app: 
     assert answers(airflow_app) == [(409, "finished")] * 3
 
 
-@pytest.mark.parametrize(
-    ("state", "desired_state", "outcome"),
-    [
-        ("success", "running", "FINISHED"),
-        ("success", "suspended", "SUSPENDED"),
-        ("skipped", "suspended", "SUSPENDED"),
-    ],
-)
-def test_end_that_nothing_has_published_follows_from_the_state_of_the_task(
-    airflow_app: AirflowApp, state: str, desired_state: str, outcome: str
-) -> None:
-    place(airflow_app, executing(), desired_state={"value": desired_state})
-    airflow_app.run(state=state)
-    found, found_outcome, cause, _ = details(airflow_app)
-    assert (found, found_outcome) == ("Finished", outcome)
-    assert cause is not None
-    assert f"the task has ended ({state})" in cause
-    assert request(airflow_app, "suspend")[0] == (202 if outcome == "SUSPENDED" else 409)
-
-
 @pytest.mark.parametrize("state", ["deferred", "running", "queued", "scheduled", "up_for_retry", None])
 def test_job_of_a_task_that_may_continue_has_not_ended(airflow_app: AirflowApp, state: str | None) -> None:
     place(airflow_app, executing())
@@ -246,11 +226,11 @@ def test_job_of_a_task_that_may_continue_has_not_ended(airflow_app: AirflowApp, 
     assert request(airflow_app, "cancel") == (202, "")
 
 
-@pytest.mark.parametrize("state", ["failed", "upstream_failed", "removed"])
+@pytest.mark.parametrize("state", ["success", "skipped", "failed", "upstream_failed", "removed"])
 def test_job_of_a_task_that_ended_without_its_end_has_no_loop_and_is_canceled_by_a_triggerer(
     airflow_app: AirflowApp, state: str
 ) -> None:
-    """The driver may run, so the job is not called ended."""
+    """The driver may run, so the job is not called ended: a user marked the task while no triggerer ran, for example."""
     asset = place(airflow_app, executing())
     airflow_app.show(asset, {"job_directory": "file:///jobs"})
     airflow_app.run(state=state)

@@ -114,7 +114,7 @@ def test_end_of_the_task_is_sent_to_those_who_watch_the_job(airflow_app: Airflow
     airflow_app.run(state="skipped")
     second = poll(job, first.revision)
     assert second is not None
-    assert second.content.job.outcome == "SUSPENDED"
+    assert second.content.job.abandoned
     assert poll(job, second.revision) is None
 
 
