@@ -208,6 +208,7 @@ class SubmissionStatus:
         can_start: see `ActiveDriver`.
         ended_by: who or what ends or has ended the driver from outside, such as a deletion or an eviction; "" if unknown, or if the scheduler does.
             Failures that the driver reports then are consequences.
+        log_command: command of a user that prints the output of the driver; "" if nothing keeps the output, None if the worker has it.
     """
 
     state: SubmissionState
@@ -215,6 +216,7 @@ class SubmissionStatus:
     worker_address: str = ""
     can_start: bool = True
     ended_by: str = ""
+    log_command: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,10 +47,11 @@ def run(
         kubernetes: cluster on which the job runs; a Spark standalone cluster on this machine without it.
         bootstrap_servers: addresses of brokers of Kafka; without them, the job reads files.
     """
-    reporter = Reporter()
+    reporter, has_pods = Reporter(), False
     try:
         cluster = _cluster(directory.resolve(), kubernetes, bootstrap_servers)
         with DemoEnvironment(cluster, directory, days_per_second, reporter) as environment:
+            has_pods = kubernetes is not None
             correct = Scenario(environment, reporter).run()
             if stay:
                 run_playground(environment, reporter)
@@ -60,7 +61,7 @@ def run(
         return INTERRUPTED
     except ERRORS as error:
         reporter.report(f"FAILED: {error}")
-        if kubernetes is not None:
+        if kubernetes is not None and has_pods:
             reporter.report(
                 f"the pods had the image {kubernetes.image!r} (--image, make: IMAGE=...) and {len(kubernetes.conf)} Spark properties of --conf "
                 "(make: CONF='NAME=VALUE ...'): see docs/kubernetes.md for a cluster without DNS or with Pod Security"

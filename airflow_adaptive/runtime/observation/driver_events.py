@@ -212,9 +212,13 @@ def _reported(status: DriverStatus, submission: SubmissionStatus | None) -> Fail
 
 def _end_of_process(submission: SubmissionStatus, name: str | None) -> str:
     reason = f": {submission.message}" if submission.message else ""
-    worker = submission.worker_address
-    output = f"; the output of driver {name} is on {worker}" if worker else ""
-    return f"the driver's process has ended ({submission.state}){reason}{output}"
+    on_worker = submission.worker_address and f"the output of driver {name} is on {submission.worker_address}"
+    output = (
+        on_worker
+        if submission.log_command is None
+        else submission.log_command and f"its output: {submission.log_command}"
+    )
+    return "; ".join(filter(None, [f"the driver's process has ended ({submission.state}){reason}", output]))
 
 
 def _failure(report: FailureReport | None, status: DriverStatus) -> Failure:

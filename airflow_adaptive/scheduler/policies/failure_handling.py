@@ -134,16 +134,17 @@ CODE_ERRORS = (
 )
 """Exceptions that indicate an error in the code, unlike `OSError` or `RuntimeError`."""
 
+UNSUBMITTED = ("NOT_SUBMITTED", SUBMISSION_REFUSED, "SUBMISSION_FAILED")
+"""Error classes of a driver that the cluster has never started."""
+
 OUTAGES = (
+    *UNSUBMITTED,
     # The driver or its executors are gone, or never came.
     "DRIVER_LOST",
     "DRIVER_HEARTBEAT_TIMEOUT",
     "DRIVER_LEASE_OVER",
     "DRIVER_ORPHANED",
     "DEPLOY_TIMEOUT",
-    "NOT_SUBMITTED",
-    SUBMISSION_REFUSED,
-    "SUBMISSION_FAILED",
     "APPLICATION_REMOVED",
     "SPARK_CONTEXT_STOPPED",
     "JAVA_GATEWAY_EXITED",

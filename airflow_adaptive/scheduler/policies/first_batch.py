@@ -7,7 +7,8 @@ equal if they have the same error class and the same message; numbers, paths, id
 A failure that an outage may have caused (`failure_handling.is_outage`) is different. It counts only until the job has completed its first
 trigger, with this or an earlier deployment, also a trigger without data: from then on, the job is known to reach its cluster, its storage
 and its sources, so that the failure is expected to heal. A query that waits for data completes triggers, and never fails meanwhile. Until then,
-equal failures of this kind must last for `OUTAGE_TIME`, because a master that restarts refuses several submissions within seconds.
+equal refusals of a submission must last for `OUTAGE_TIME`, because a master that restarts refuses several submissions within seconds. Each other
+failure takes a driver.
 
 A batch has no trigger and no committed batch before it ends, so all its failures count.
 """
@@ -20,13 +21,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from hashlib import blake2s
 
-from airflow_adaptive.scheduler.policies.failure_handling import Failure, is_outage
+from airflow_adaptive.scheduler.policies.failure_handling import UNSUBMITTED, Failure, is_outage
 
 MAX_KINDS = 16
 """Number of different failures that are counted; the newest ones are kept, because every snapshot contains them."""
 
 OUTAGE_TIME = timedelta(minutes=1)
-"""Shortest time from the first to the last of the equal failures that an outage may have caused."""
+"""Shortest time from the first to the last of equal submissions that the cluster has not accepted."""
 
 _VARIABLE = re.compile(r"[^\s=,;()\[\]{}'\"]*[/\\@][^\s,;()\[\]{}'\"]*|[\w.:+-]*\d[\w.:+-]*|\b[0-9a-fA-F]{8,}\b")
 """What differs between two equal failures: paths, addresses and object ids, and words with digits such as ids, times and numbers."""
@@ -91,9 +92,9 @@ class DeploymentRecord:
         return replace(self, failures={**kept, key: replace(before, count=before.count + 1)})
 
     def repetitions(self, failure: Failure, at: datetime) -> int:
-        """Return how often the deployment has failed in the same way; 0 while an outage may still end."""
+        """Return how often the deployment has failed in the same way; 0 while the cluster may still accept a driver."""
         equal = self.failures.get(_key(failure))
-        if equal is None or (equal.count > 1 and is_outage(failure) and at - equal.since < OUTAGE_TIME):
+        if equal is None or (equal.count > 1 and failure.error_class in UNSUBMITTED and at - equal.since < OUTAGE_TIME):
             return 0
         return equal.count
 

@@ -190,7 +190,7 @@ class KubernetesCluster:
                 JOB,
                 label,
             )
-        log.info("Job %s is pod %s. Its logs: kubectl --namespace %s logs %s", submission.name, name, namespace, name)
+        log.info("Job %s is pod %s. Its logs: %s", submission.name, name, self._log_command(name))
         selector = f"{APPLICATION}={name},{ROLE}=executor"
         log.info("The logs of its executors: kubectl --namespace %s logs --selector %s --prefix", namespace, selector)
         log.info("Its Spark UI on http://localhost:4040: kubectl --namespace %s port-forward %s 4040", namespace, name)
@@ -205,6 +205,8 @@ class KubernetesCluster:
         status = driver_status(
             known.object, is_gone=known.is_gone, is_deleted=known.is_deleted, is_killed=uid in self._killed
         )
+        has_log = not (known.is_gone or known.is_deleted or is_node_lost(known.object))
+        status = replace(status, log_command=self._log_command(name) if has_log else "")
         if (
             status.state is SubmissionState.FAILED
             and not known.is_gone
@@ -366,6 +368,9 @@ class KubernetesCluster:
         failures = [executor_failure(failed)[0]] if failed else []
         unusual = [*errors.values(), *waits, *failures, request_difference(driver.pod, driver.executors.values())]
         return unusual[0], can_work([*driver.executors], len(errors))
+
+    def _log_command(self, pod: str) -> str:
+        return f"kubectl --namespace {self._address.namespace} logs {pod}"
 
     def _log_pages(self, pod: str) -> LogPages | None:
         """Return the page of a log collector, which shows both streams of a container together."""

@@ -49,7 +49,7 @@ def test_demo_with_a_context_that_does_not_exist_ends_with_one_error(
     found = capsys.readouterr().out
     assert f"FAILED: no kubeconfig has the context 'kind' ({kubeconfig}: " in found
     assert "--kubeconfig or KUBECONFIG" in found
-    assert "the pods had the image 'apache/spark:4.3.0' (--image, make: IMAGE=...)" in found
+    assert "the pods had the image" not in found
 
 
 def test_demo_finds_the_context_in_the_files_of_kubeconfig(

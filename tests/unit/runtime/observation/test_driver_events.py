@@ -65,6 +65,18 @@ def test_lease_of_a_driver_that_the_cluster_does_not_know_expires_after_its_marg
             "DRIVER_LOST: the driver's process has ended (FAILED): exit code 1",
         ),
         (
+            None,
+            SubmissionStatus(
+                state=SubmissionState.FAILED, worker_address="node-1", log_command="kubectl --namespace a logs b"
+            ),
+            "DRIVER_LOST: the driver's process has ended (FAILED); its output: kubectl --namespace a logs b",
+        ),
+        (
+            None,
+            SubmissionStatus(state=SubmissionState.KILLED, worker_address="node-1", log_command=""),
+            "DRIVER_LOST: the driver's process has ended (KILLED)",
+        ),
+        (
             STOPPED,
             SubmissionStatus(state=SubmissionState.FINISHED),
             "DRIVER_ORPHANED: no loop wrote to the journal for orphan_timeout: the driver stopped by itself, at a batch boundary",
@@ -76,7 +88,7 @@ def test_lease_of_a_driver_that_the_cluster_does_not_know_expires_after_its_marg
             "script is a batch, set job_type='batch'",
         ),
     ],
-    ids=["lost", "orphaned", "without a query"],
+    ids=["lost", "lost with a log", "lost without a log", "orphaned", "without a query"],
 )
 def test_end_of_a_driver_has_a_cause(status: DriverStatus | None, submission: SubmissionStatus, failure: str) -> None:
     assert failures(0, submission, status) == [("DriverEnded", failure)]

@@ -61,8 +61,8 @@ or without its module, and an error condition with or without its subclass. `*` 
 A job of which no batch was ever committed with its current deployment (code, arguments and properties) fails after
 `max_failures_before_first_batch` equal failures. Two failures are equal if the error class and the message are equal; numbers, paths, ids and times in the
 message do not count. A failure that an outage may cause, such as a lost driver, a refused connection or a timeout, counts only until the job has
-completed a trigger with this or an earlier deployment, and only if the equal failures last for a minute; a query that waits for data has completed one. All failures of a batch (`df.write`) count until the
-batch has finished once. To let a job restart without this limit, set `recoverable_failures` to `*`.
+completed a trigger with this or an earlier deployment; a query that waits for data has completed one. Submissions that the cluster refuses, such as a master that
+restarts, count only if they last for a minute. All failures of a batch (`df.write`) count until the batch has finished once. To let a job restart without this limit, set `recoverable_failures` to `*`.
 """
 
 

@@ -118,13 +118,19 @@ def test_outage_ends_only_a_job_that_has_never_worked():
     fail(job(), UNREACHABLE, 3).then_outcome("FAILED")
 
 
-def test_outage_of_seconds_does_not_end_a_job_that_has_just_started():
+def test_refusals_within_seconds_do_not_end_a_job_that_has_just_started():
     """A master that restarts refuses several submissions within seconds."""
-    short = job()
-    for _ in range(5):
-        short.when_driver_ended(UNREACHABLE).after(10).when_slots(held=1).when_plan_activated()
-    short.when_driver_ended(UNREACHABLE).after(10).when_slots(held=1).when_plan_activated()
-    short.when_driver_ended(UNREACHABLE).then_outcome("FAILED")
+    refused, short = Failure(error_class="NOT_SUBMITTED", message="the master is a standby"), job()
+    for _ in range(6):
+        short.when_driver_ended(refused).after(10).when_slots(held=1).when_plan_activated()
+    short.when_driver_ended(refused).then_outcome("FAILED")
+
+
+def test_drivers_that_end_within_seconds_count_as_drivers_that_last():
+    lost, short = Failure(error_class="DRIVER_LOST", message="the driver's process has ended (FAILED)"), job()
+    for _ in range(2):
+        short.when_driver_ended(lost).after(5).when_slots(held=1).when_plan_activated()
+    short.when_driver_ended(lost).then_outcome("FAILED")
 
 
 def test_outage_does_not_end_a_query_that_has_waited_for_data():

@@ -358,6 +358,17 @@ async def test_the_exit_code_of_a_signal_is_a_failure_unless_the_client_has_kill
         assert (await client.status(submitted)).state is state
 
 
+async def test_the_command_for_the_log_of_a_driver_is_known_while_its_pod_exists(server: FakeApi) -> None:
+    async with client_of(server) as client:
+        submitted = await client.submit(submission())
+        last = server.objects[f"{ROOT}/pods/{POD}"]
+        assert (await client.status(submitted)).log_command == f"kubectl --namespace team-a logs {POD}"
+        server.events.put_nowait({"type": "DELETED", "object": last})
+        while (await client.status(submitted)).log_command:  # noqa: ASYNC110  the client has no event
+            await asyncio.sleep(0.005)
+        assert (await client.status(submitted)).log_command == ""
+
+
 async def test_a_log_is_read_without_secrets(server: FakeApi) -> None:
     async with client_of(server) as client:
         submitted = await client.submit(submission())
