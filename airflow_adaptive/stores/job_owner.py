@@ -1,10 +1,12 @@
 """To which task a job belongs, and in which folder the job was deployed last, in the asset state store.
 
 Theory: the name of the job of a task is its id, and tasks of several DAGs can have the same id. The first task that runs the job claims the name, and
-any other task is refused. The state store has no conditional write, so the claim is a splitter (Lamport, Moir and Anderson): of several tasks that
-claim at the same moment, at most one passes the check after the gate, and only this task writes the owner. The others wait for that owner, because it
-may be their own task: two runs of a DAG can start at the same moment. Without an owner they fail with an error that a retry corrects. The name of the
-job of a mapped task contains the task, so its owner needs no record.
+any other task is refused. The state store has no conditional write, so a claim passes several gates, each task in an order of its own: it reads a
+gate, gives up if another task has passed the gate, and writes its task there (the conflict detector of Aspnes and Ellen). Any two tasks pass some two
+gates in opposite orders. The first of them that writes to one of these two keeps that gate: the other task comes there only after its other gate, and
+gives up. So only claims of one task pass all gates, and only they write the owner. The others wait for that owner, and fail with an error that a retry
+corrects if all claims gave up. Claims of one task, such as two runs of a DAG that start at the same moment, never stop each other. The name of the job
+of a mapped task contains the task, so its owner needs no record.
 """
 
 from __future__ import annotations
@@ -12,8 +14,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from typing import Any, Final
-from uuid import uuid4
 
 from airflow_adaptive.ports import JobKey, OwnedJobError, UnavailableError
 from airflow_adaptive.stores.job_asset import JobStateStore, job_asset
@@ -27,11 +29,8 @@ OWNER: Final = "owner"
 ATTEMPT: Final = "attempt"
 """Key of the token of the attempt that began to run the job last."""
 
-CANDIDATE: Final = "owner_candidate"
-"""Key of a random value of the last task that began a claim."""
-
-GATE: Final = "owner_gate"
-"""Key of the task that passed the gate, and of the ISO time."""
+GATES: Final = tuple(f"owner_gate_{number}" for number in range(8))
+"""Keys of the task that passed a gate last, and of the ISO time. There are 40,320 orders of them."""
 
 MAX_CLAIM: Final = timedelta(minutes=1)
 """Longest time of a claim. A claim that takes longer fails."""
@@ -120,12 +119,12 @@ def _written_owner(job: str, task: str, moved_from: str | None, pause: Callable[
 
 def _is_first(store: JobStateStore, task: str) -> bool:
     """Return whether no other task claims a name without an owner at the same moment."""
-    token, began_at = uuid4().hex, datetime.now(UTC)
-    store.set(CANDIDATE, token)
-    if _is_closed(store.get(GATE), task, began_at):
-        return False
-    store.set(GATE, {"task": task, "at": datetime.now(UTC).isoformat()})
-    return bool(store.get(CANDIDATE) == token) and datetime.now(UTC) - began_at < MAX_CLAIM
+    began_at = datetime.now(UTC)
+    for gate in sorted(GATES, key=lambda gate: sha256(f"{gate} {task}".encode()).digest()):
+        if _is_closed(store.get(gate), task, began_at):
+            return False
+        store.set(gate, {"task": task, "at": datetime.now(UTC).isoformat()})
+    return datetime.now(UTC) - began_at < MAX_CLAIM
 
 
 def _is_closed(gate: Any, task: str, now: datetime) -> bool:

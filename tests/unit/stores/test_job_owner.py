@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from itertools import combinations
-from threading import Condition, Thread
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from airflow.sdk.execution_time import task_runner
 
 from airflow_adaptive.ports import OwnedJobError, UnavailableError
-from airflow_adaptive.stores.job_owner import BASE, GATE, OWNER, claim_name, deployed_base, record_base, require_owner
+from airflow_adaptive.stores import job_owner
+from airflow_adaptive.stores.job_owner import BASE, GATES, OWNER, claim_name, deployed_base, record_base, require_owner
 from tests.support.airflow.fake_supervisor import FakeComms, api_server_error
 
 
@@ -66,13 +68,13 @@ def test_store_that_does_not_answer_decides_nothing(airflow: FakeComms) -> None:
     "gate", [7, {}, {"task": "a/b"}, {"task": "a/b", "at": "soon"}, {"task": "a/b", "at": "2026-01-01"}]
 )
 def test_gate_that_cannot_be_read_is_open(airflow: FakeComms, gate: object) -> None:
-    airflow.asset_states = {GATE: gate}
+    airflow.asset_states = dict.fromkeys(GATES, gate)
     claim_name("departures", "flights/stream", None)
 
 
 def test_gate_of_a_task_that_died_closes_the_name_for_a_short_time(airflow: FakeComms) -> None:
     def died(task: str, minutes: float) -> dict[str, Any]:
-        return {GATE: {"task": task, "at": (datetime.now(UTC) - timedelta(minutes=minutes)).isoformat()}}
+        return {GATES[0]: {"task": task, "at": (datetime.now(UTC) - timedelta(minutes=minutes)).isoformat()}}
 
     airflow.asset_states = died("copies/stream", 1)
     with pytest.raises(UnavailableError, match="claims job 'departures' at the same moment"):
@@ -86,75 +88,107 @@ def no_pause(_: float) -> None:
     """Wait for nothing: the other claims continue between two reads."""
 
 
-class _Turns:
-    """Lets two threads call the supervisor in a given order; a thread that has ended gives its turns to the other."""
-
-    def __init__(self, airflow: FakeComms, order: tuple[int, ...]) -> None:
-        self._send, self._order, self._turn, self._changed = airflow.send, list(order), 0, Condition()
-        self._ended: set[int] = set()
-        self.callers: dict[int, int] = {}
-
-    def send(self, message: Any, caller: int) -> Any:
-        with self._changed:
-            assert self._changed.wait_for(lambda: self._next() == caller, timeout=60)
-            answer = self._send(message)
-            self._turn += 1
-            self._changed.notify_all()
-            return answer
-
-    def end(self, caller: int) -> None:
-        with self._changed:
-            self._ended.add(caller)
-            self._changed.notify_all()
-
-    def _next(self) -> int:
-        planned = self._order[self._turn] if self._turn < len(self._order) else 0
-        return 1 - planned if planned in self._ended else planned
+class _Suspended(BaseException):
+    """A claim comes to its next call."""
 
 
-OPERATIONS = 6
-"""Calls of a claim that finds no owner."""
+class _Waits(BaseException):
+    """A claim waits for the owner that another claim writes."""
 
 
-def _orders() -> Iterator[tuple[int, ...]]:
-    for first in combinations(range(2 * OPERATIONS), OPERATIONS):
-        yield tuple(0 if position in first else 1 for position in range(2 * OPERATIONS))
+def _wait(_: float) -> None:
+    raise _Waits
 
 
-@pytest.mark.parametrize("tasks", [("dag0/stream", "dag1/stream"), ("dag/stream", "dag/stream")])
-def test_of_two_claims_at_the_same_moment_only_those_of_one_task_succeed(
-    monkeypatch: pytest.MonkeyPatch, tasks: tuple[str, str]
+@dataclass(frozen=True, kw_only=True)
+class _Claim:
+    """A claim between two calls. It is repeated with the answers that it has received, up to its next call.
+
+    Attributes:
+        task: the task that claims the name.
+        answers: to the calls before.
+        end: of the claim, "" before it.
+    """
+
+    task: str
+    answers: tuple[Any, ...] = ()
+    end: str = ""
+
+    def step(self, airflow: FakeComms) -> _Claim:
+        """Return the claim after one more call."""
+        answers = list(self.answers)
+        calls = 0
+
+        def send(message: Any) -> Any:
+            nonlocal calls
+            if calls == len(answers):
+                if calls > len(self.answers):
+                    raise _Suspended
+                answers.append(airflow.send(message))
+            calls += 1
+            return answers[calls - 1]
+
+        cast(Any, task_runner).SUPERVISOR_COMMS = SimpleNamespace(send=send)
+        try:
+            claim_name("departures", self.task, None, _wait)
+            end = "succeeds"
+        except OwnedJobError:
+            end = "is refused"
+        except _Waits:
+            end = "waits"
+        except _Suspended:
+            end = ""
+        return replace(self, answers=tuple(answers), end=end)
+
+    @property
+    def key(self) -> str:
+        """Two claims with this key continue in the same way."""
+        return repr((self.end, [_without_time(getattr(answer, "value", None)) for answer in self.answers]))
+
+
+def _without_time(value: Any) -> Any:
+    return value["task"] if isinstance(value, dict) else value
+
+
+def _histories(tasks: Sequence[str]) -> Iterator[tuple[Sequence[_Claim], str | None]]:
+    """Yield the claims and the owner at the end of each history: the calls of the claims come in each order."""
+    seen, open_ones = set[str](), [([_Claim(task=task) for task in tasks], dict[str, Any]())]
+    while open_ones:
+        claims, states = open_ones.pop()
+        if all(claim.end for claim in claims):
+            yield claims, states.get(OWNER)
+        for caller, claim in enumerate(claims):
+            if claim.end:
+                continue
+            airflow = FakeComms()
+            airflow.asset_states = dict(states)
+            after = [*claims[:caller], claim.step(airflow), *claims[caller + 1 :]]
+            key = repr(
+                ([it.key for it in after], {key: _without_time(value) for key, value in airflow.asset_states.items()})
+            )
+            if key not in seen:
+                seen.add(key)
+                open_ones.append((after, airflow.asset_states))
+
+
+@pytest.mark.parametrize(
+    ("tasks", "gates"),
+    [
+        (("dag0/stream", "dag7/stream"), 8),
+        (("dag/stream", "dag/stream"), 3),
+        (("dag0/stream", "dag7/stream", "dag0/stream"), 2),
+        (("dag/stream", "dag/stream", "dag/stream"), 2),
+    ],
+)
+def test_of_claims_at_the_same_moment_only_those_of_one_task_succeed(
+    monkeypatch: pytest.MonkeyPatch, tasks: tuple[str, ...], gates: int
 ) -> None:
     """Two runs of one DAG start at the same moment as well, for example in a backfill. They never refuse each other."""
-    from threading import current_thread  # noqa: PLC0415
-
-    from airflow.sdk.execution_time import task_runner  # noqa: PLC0415
-
-    class Supervisor:
-        def send(self, message: Any) -> Any:
-            return turns.send(message, int(current_thread().name))
-
-    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", Supervisor(), raising=False)
-    refused = 0
-    for order in list(_orders()):
-        airflow, claimed = FakeComms(), list[str]()
-        turns = _Turns(airflow, order)
-
-        def claim(caller: int, turns: _Turns = turns, claimed: list[str] = claimed) -> None:
-            try:
-                claim_name("departures", tasks[caller], None, no_pause)
-                claimed.append(tasks[caller])
-            except (OwnedJobError, UnavailableError):
-                pass
-            finally:
-                turns.end(caller)
-
-        threads = [Thread(target=claim, args=(caller,), name=str(caller)) for caller in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        refused += 2 - len(claimed)
-        assert len(set(claimed)) <= 1, order
-        assert not claimed or {airflow.asset_states[OWNER]} == set(claimed), order
-    assert (refused > 0) == (tasks[0] != tasks[1])
+    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", None, raising=False)
+    monkeypatch.setattr(job_owner, "GATES", job_owner.GATES[:gates])
+    refused = False
+    for claims, owner in _histories(tasks):
+        succeeded = {claim.task for claim in claims if claim.end == "succeeds"}
+        assert succeeded <= {owner}, claims
+        refused = refused or owner is None or {owner} != set(tasks)
+    assert refused == (len(set(tasks)) > 1)
