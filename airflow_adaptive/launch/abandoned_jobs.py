@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final
 
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
@@ -23,9 +24,9 @@ from airflow_adaptive.ports import JobKey
 from airflow_adaptive.runtime.journal.journal import attempt_of
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.snapshot import from_json
-from airflow_adaptive.scheduler.state import Finished
+from airflow_adaptive.scheduler.state import Finished, Outcome
 from airflow_adaptive.stores.job_owner import recorded_attempt
-from airflow_adaptive.stores.task_xcoms import XCOM_ATTEMPT, TaskKey
+from airflow_adaptive.stores.task_xcoms import XCOM_ATTEMPT, XCOM_STATE, TaskKey
 
 log = logging.getLogger(__name__)
 
@@ -79,10 +80,18 @@ async def cancel_abandoned_jobs(job: str, base: str, cancel: Cancel = cancel_unt
     await asyncio.gather(*(_examine(other, base, reads, cancel) for other in others))
 
 
-async def cancel_abandoned_job(job: str, base: str, cancel: Cancel = cancel_until_ended) -> None:
+async def cancel_abandoned_job(
+    job: str, base: str, task: Mapping[str, Any] | None = None, cancel: Cancel = cancel_until_ended
+) -> None:
     """Cancel one job if no task runs it any more, because a user requests it. The API server lets a triggerer call this function.
 
     A job that has ended is canceled, too, because the last loop may not have published the end.
+
+    Args:
+        job: name of the job.
+        base: URI of the folder that contains the directory of the job.
+        task: the deleted task instance (`TaskKey` as a dict) whose XComs must contain the end, because the job has no other store.
+        cancel: cancels a job.
 
     Raises:
         NotExaminedError: the job cannot be canceled by this Airflow.
@@ -90,7 +99,7 @@ async def cancel_abandoned_job(job: str, base: str, cancel: Cancel = cancel_unti
     """
     for tries_left in reversed(range(REQUEST_TRIES)):
         try:
-            return await _cancel_if_abandoned(job, base, asyncio.Semaphore(), cancel, is_requested=True)
+            return await _cancel_and_record(job, base, task, cancel)
         except NotExaminedError:
             raise
         except Exception as error:
@@ -99,6 +108,19 @@ async def cancel_abandoned_job(job: str, base: str, cancel: Cancel = cancel_unti
             log.warning("Job %s cannot be canceled now. The cancellation is tried again: %s", job, error)
             await ProcessResources.current().clock.sleep(POLL_INTERVAL_S)
     return None
+
+
+async def _cancel_and_record(job: str, base: str, task: Mapping[str, Any] | None, cancel: Cancel) -> None:
+    is_over = await _cancel_if_abandoned(job, base, asyncio.Semaphore(), cancel, is_requested=True)
+    if is_over and task is not None:
+        await ProcessResources.current().store_access.write(partial(_record_end, TaskKey(**task)))
+
+
+def _record_end(task: TaskKey) -> bool:
+    """Record the end of the job of a deleted task, unless its loop has done so; blocks. A later attempt may have ended the job, or the job never began."""
+    if task.pull(XCOM_STATE) not in [*Outcome]:
+        task.push(XCOM_STATE, Outcome.CANCELED.value)
+    return True
 
 
 async def _examine(job: str, base: str, reads: asyncio.Semaphore, cancel: Cancel) -> None:
@@ -113,21 +135,22 @@ async def _examine(job: str, base: str, reads: asyncio.Semaphore, cancel: Cancel
 
 async def _cancel_if_abandoned(
     job: str, base: str, reads: asyncio.Semaphore, cancel: Cancel, *, is_requested: bool = False
-) -> None:
+) -> bool:
+    """Cancel a job if no task runs it any more. Return whether no task runs it."""
     while True:
         async with reads:
             found = await _abandoned(job, base, is_requested=is_requested)
         if found is None:
-            return
+            return True
         spec, connections, task = found
         access = ProcessResources.current().store_access
         match await access.read(lambda: fate_of(job, task, spec.attempt)):  # noqa: B023  The call ends before the next one.
             case Fate.CONTINUES:
-                return
+                return False
             case Fate.OVER:
                 log.warning("No task runs job %s any more. Canceling the job, because its driver may run.", job)
                 await cancel(spec, connections, base, task)
-                return
+                return True
             case Fate.UNKNOWN:
                 await ProcessResources.current().clock.sleep(POLL_INTERVAL_S)
 

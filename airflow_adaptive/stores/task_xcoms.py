@@ -28,7 +28,14 @@ XCOM_DRIVER_URL = "spark_driver_url"
 XCOM_EXECUTORS_URL = "spark_executors_url"
 XCOM_STDOUT_URL = "spark_driver_stdout_url"
 XCOM_STDERR_URL = "spark_driver_stderr_url"
+XCOM_STATE = "state"
+XCOM_PARALLELISM = "parallelism"
+XCOM_TRANSITIONS = "transitions"
+XCOM_DECISIONS = "decisions"
 XCOM_ATTEMPT = "attempt"
+
+XCOM_JOB = "adaptive_job"
+"""The job that the task runs: its name, and the folder of its directory. Airflow empties the store of the job if its task is deleted from the DAG file."""
 
 _ATTEMPT = re.compile(r"([^/]+)/([^/\[]+)(?:\[(\d+)\])?/(.+)/[^/]+", re.DOTALL)
 """Token of an attempt: the task instance (`str(TaskKey)`), and a random part. Only the id of a run may contain slashes."""
@@ -103,11 +110,11 @@ def xcoms(view: JobView) -> Mapping[str, Any]:
     history = view.history
     transitions = history.transitions[-MOST_TRANSITIONS:]
     return {
-        "state": view.state if view.outcome is None else view.outcome.value,
-        "parallelism": None if view.parallelism is None else dict(view.parallelism),
-        "transitions": newest_within(transitions, TRANSITION_BYTES, transition_record),
+        XCOM_STATE: view.state if view.outcome is None else view.outcome.value,
+        XCOM_PARALLELISM: None if view.parallelism is None else dict(view.parallelism),
+        XCOM_TRANSITIONS: newest_within(transitions, TRANSITION_BYTES, transition_record),
         "failures": newest_within(view.failures, FAILURE_BYTES, failure_record),
-        "decisions": decision_records(history),
+        XCOM_DECISIONS: decision_records(history),
         "rescales": {"history": rescale_records(history), "summary": encode(summarize(history.rescales))},
         **{key: getattr(view.urls, name) or "" for key, name in LINKS.items()},
     }

@@ -254,8 +254,8 @@ def read_published(job: Job, session: Session, keys: Iterable[str] | None = None
     """Read the published state of a job. `keys` selects the documents to read, None reads all documents."""
     needed = None if keys is None else {*keys, *END_KEYS}
     found = state_store.documents([job.store], needed, session)
-    written = state_store.revisions([job.store], session)
-    published = with_task_states([PublishedState(documents=found[job.store], revisions=written[job.store])], session)
+    written = state_store.revisions(job.store, session)
+    published = with_task_states([PublishedState(documents=found[job.store], revisions=written)], session)
     release(session)
     return published[0]
 

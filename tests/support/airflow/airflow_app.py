@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Any
+from typing import Any, cast
 
 from airflow_adaptive.runtime.requirements.control_requests import requested_value
 from airflow_adaptive.stores.job_asset import JOBS
@@ -88,10 +88,12 @@ class AirflowApp:
             TaskInletAssetReference,
             TaskOutletAssetReference,
         )
+        from sqlalchemy import select  # noqa: PLC0415
 
         self.dag(dag_id)
         with self.session() as session:
-            asset = AssetModel(name=name, uri=name if name.isascii() else f"{JOBS}{sha256(name.encode()).hexdigest()}")
+            uri = name if name.isascii() else f"{JOBS}{sha256(name.encode()).hexdigest()}"
+            asset = session.scalar(select(AssetModel).where(AssetModel.name == name)) or AssetModel(name=name, uri=uri)
             session.add(asset)
             session.flush()
             session.add(AssetActive.for_asset(asset))
@@ -162,6 +164,7 @@ class AirflowApp:
         *,
         ends: bool = False,
         next_task: str | None = None,
+        run_id: str = RUN,
     ) -> None:
         """A run of the DAG whose task instance is in this state; it runs on if it `ends` only when Airflow looks next.
 
@@ -174,6 +177,7 @@ class AirflowApp:
         from airflow.sdk.definitions.dag import DAG  # noqa: PLC0415
         from airflow.serialization.serialized_objects import DagSerialization  # noqa: PLC0415
         from airflow.utils.state import DagRunState  # noqa: PLC0415
+        from sqlalchemy import select  # noqa: PLC0415
 
         dag = DAG(dag_id, schedule=None)
         states = {task_id: state} | ({} if next_task is None else {next_task: None})
@@ -181,12 +185,13 @@ class AirflowApp:
             BaseOperator(task_id=name, dag=dag)
         known = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
         with self.session() as session:
-            version = DagVersion(dag_id=dag_id, version_number=1, bundle_name="bundle")
+            version = session.scalar(select(DagVersion).where(DagVersion.dag_id == dag_id))
+            version = version or DagVersion(dag_id=dag_id, version_number=1, bundle_name="bundle")
             session.add(version)
             session.flush()
             run = DagRun(
                 dag_id=dag_id,
-                run_id=RUN,
+                run_id=run_id,
                 run_type="manual",
                 state=DagRunState.SUCCESS if state == "success" and not ends else DagRunState.RUNNING,
             )
@@ -195,7 +200,26 @@ class AirflowApp:
             session.flush()
             for name, of_task in states.items():
                 task = known.get_task(name)
-                session.add(TaskInstance(task=task, dag_version_id=version.id, run_id=RUN, state=of_task))
+                session.add(TaskInstance(task=task, dag_version_id=version.id, run_id=run_id, state=of_task))
+
+    def push(self, xcoms: Mapping[str, Any], task: Mapping[str, Any]) -> None:
+        """Set XComs of a task instance, as the API server does for tasks and triggers."""
+        from airflow.models.xcom import XComModel  # noqa: PLC0415
+
+        with self.session() as session:
+            for key, value in xcoms.items():
+                XComModel.set(key, value, **task, serialize=False, session=session)
+
+    def delete_tasks(self, task_id: str = "stream") -> None:
+        """A DAG file loses its task, and Airflow's scheduler notices that the Asset of the task is not used any more."""
+        from airflow.jobs.scheduler_job_runner import SchedulerJobRunner  # noqa: PLC0415
+        from airflow.models.asset import TaskInletAssetReference, TaskOutletAssetReference  # noqa: PLC0415
+        from sqlalchemy import delete  # noqa: PLC0415
+
+        with self.session() as session:
+            for reference in (TaskInletAssetReference, TaskOutletAssetReference):
+                session.execute(delete(reference).where(reference.task_id == task_id))
+            SchedulerJobRunner._update_asset_orphanage(cast(SchedulerJobRunner, SchedulerJobRunner), session=session)
 
     def pause(self, paused: bool, dag_id: str = "flights") -> None:
         """Pause the DAG, or let it go on."""
@@ -225,7 +249,7 @@ class AirflowApp:
         from airflow.models.base import Base  # noqa: PLC0415
 
         names = (
-            "task_instance", "task_instance_history", "dag_run", "dag_version", "log", "variable", "asset_state_store",
+            "xcom", "task_instance", "task_instance_history", "dag_run", "dag_version", "log", "variable", "asset_state_store",
             "dag_schedule_asset_reference", "task_inlet_asset_reference", "task_outlet_asset_reference",
             "asset_active", "asset", "dag", "dag_bundle", "callback", "trigger",
         )  # fmt: skip

@@ -11,19 +11,22 @@ from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus, E
 from airflow_adaptive.runtime.journal.history import History
 from airflow_adaptive.runtime.observation.source_lag import SourceLag
 from airflow_adaptive.runtime.publishing.documents import DRIVER, METRICS, documents, driver_document
-from airflow_adaptive.runtime.publishing.job_view import job_view
+from airflow_adaptive.runtime.publishing.job_view import JobView, job_view
 from airflow_adaptive.runtime.publishing.time_series import RESOLUTIONS, Gauge, Series
 from airflow_adaptive.runtime.publishing.urls import Urls
 from airflow_adaptive.scheduler.events import SlotOffer, SlotsChanged
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobType, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import encode
+from airflow_adaptive.stores.task_xcoms import xcoms
 from airflow_adaptive.testing.contracts.job_directory import journal_document
 from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
 from airflow_adaptive.testing.scenario import Scenario
 from tests.support.airflow.airflow_app import RUN, AirflowApp
 
 JOB = "departures"
+
+TASK = {"dag_id": "flights", "task_id": "stream", "run_id": RUN, "map_index": -1}
 
 
 def graph(name: str = JOB, lower: int = 1, upper: int = 4, **more: Any) -> JobGraph:
@@ -60,8 +63,21 @@ def history(job: Scenario) -> History:
 
 def published(job: Scenario, **urls: str) -> dict[str, Any]:
     """Documents that the loop of the job publishes."""
-    task = {"dag_id": "flights", "task_id": "stream", "run_id": RUN, "map_index": -1}
-    return documents(job_view(job.state, history(job), Urls(**urls), "attempt"), task)
+    return documents(_view(job, **urls), TASK)
+
+
+def _view(job: Scenario, **urls: str) -> JobView:
+    return job_view(job.state, history(job), Urls(**urls), "attempt")
+
+
+def leave(airflow_app: AirflowApp, job: Scenario, state: str = "removed") -> None:
+    """The task of the job is deleted from its DAG file after its task instance has got the state."""
+    name = job.state.job.job
+    place(airflow_app, job)
+    airflow_app.run(state=state)
+    begin = {"attempt": "attempt", "adaptive_job": {"name": name, "job_directory": "file:///jobs"}}
+    airflow_app.push({**begin, **xcoms(_view(job, driver="http://h1:4040"))}, TASK)
+    airflow_app.delete_tasks()
 
 
 def report(slots: int = 2) -> DriverStatus:

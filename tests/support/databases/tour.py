@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 
 from tests.support.airflow.airflow_app import API, AirflowApp
-from tests.support.airflow.published_documents import executing, place, suspended
+from tests.support.airflow.published_documents import executing, leave, place, suspended
 from tests.support.airflow.rest_api import bounds
 
 PATH: Final = f"{API}/jobs/departures"
@@ -32,6 +32,9 @@ def execute_every_statement(airflow_app: AirflowApp, monkeypatch: pytest.MonkeyP
     airflow_app.run()
     assert _statuses(airflow_app, ("POST", f"{PATH}/resume", {})) == [202]
     assert [line["event"] for line in airflow_app.audit()] == ["adaptive_resume"]
+    airflow_app.clean()
+    leave(airflow_app, executing())
+    assert _statuses(airflow_app, ("GET", f"{API}/jobs", None), ("POST", f"{PATH}/cancel", {})) == [200, 202]
 
 
 def _statuses(airflow_app: AirflowApp, *requests: tuple[str, str, Any]) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -34,16 +35,18 @@ ENDED = Scenario().given_executing(2).when_canceled().when_driver_ended().state
 
 
 class Supervisor(FakeComms):
-    """A supervisor that knows the XCom `attempt` of each task instance, by task and map index."""
+    """A supervisor that knows the XComs `attempt` and `state` of each task instance, by task and map index."""
 
     def __init__(self) -> None:
         super().__init__()
         self.attempts: dict[tuple[str, int], str] = {}
+        self.states: dict[tuple[str, int], str] = {}
 
     def send(self, message: Any) -> Any:
         """Answer as the supervisor would."""
         if isinstance(message, comms.GetXCom):
-            found = self.attempts.get((message.task_id, -1 if message.map_index is None else message.map_index))
+            xcoms = self.states if message.key == "state" else self.attempts
+            found = xcoms.get((message.task_id, -1 if message.map_index is None else message.map_index))
             return comms.XComResult(key=message.key, value=found)
         return super().send(message)
 
@@ -152,14 +155,14 @@ async def test_nothing_is_canceled_while_airflow_or_the_storage_does_not_answer(
     assert await _canceled(tmp_path / "missing") == []
 
 
-async def _requested(base: Path, job: str) -> list[str]:
+async def _requested(base: Path, job: str, deleted: TaskKey | None = None) -> list[str]:
     """Cancel a job because a user requests it. Time passes at once."""
     canceled = []
 
     async def cancel(spec: Any, connections: Any, base: str, task: TaskKey) -> None:
         canceled.append(f"{spec.attempt} of {task} with {connections.spark}")
 
-    await cancel_abandoned_job(job, f"file://{base}", cancel)
+    await cancel_abandoned_job(job, f"file://{base}", None if deleted is None else asdict(deleted), cancel)
     return canceled
 
 
@@ -201,3 +204,33 @@ async def test_cancellation_that_is_impossible_fails_with_the_reason(
     _journal(tmp_path, "single", "d/s/r/1", conn_id=None)
     with pytest.raises(NotExaminedError, match="run its DAG again"):
         await _requested(tmp_path, "single")
+
+
+DELETED = TaskKey(dag_id="d", task_id="s", run_id="r")
+
+
+@pytest.mark.parametrize("begun", [True, False], ids=["begun", "never begun"])
+async def test_end_of_the_job_of_a_deleted_task_is_recorded_in_its_xcoms(
+    airflow: Supervisor, tmp_path: Path, begun: bool
+) -> None:
+    """A later attempt may have ended the job, and its loop wrote the XComs of another task instance."""
+    airflow.task_states, airflow.attempts = {"r": {"s": "removed"}}, {("s", -1): "d/s/r/1"}
+    if begun:
+        _journal(tmp_path, "single", "d/s/r/1")
+    assert await _requested(tmp_path, "single", DELETED) == ["d/s/r/1 of d/s/r with spark"] * begun
+    assert airflow.xcoms == {"state": "CANCELED"}
+
+
+async def test_end_that_the_loop_recorded_for_a_deleted_task_stays(airflow: Supervisor, tmp_path: Path) -> None:
+    airflow.task_states, airflow.attempts = {"r": {"s": "removed"}}, {("s", -1): "d/s/r/1"}
+    airflow.states = {("s", -1): "FAILED"}
+    _journal(tmp_path, "single", "d/s/r/1", ENDED)
+    await _requested(tmp_path, "single", DELETED)
+    assert airflow.xcoms == {}
+
+
+async def test_job_of_a_deleted_task_that_another_task_runs_has_no_end(airflow: Supervisor, tmp_path: Path) -> None:
+    airflow.task_states, airflow.attempts = {"r": {"s": "removed", "u": "deferred"}}, {("u", -1): "d/u/r/2"}
+    _journal(tmp_path, "single", "d/u/r/2")
+    assert await _requested(tmp_path, "single", DELETED) == []
+    assert airflow.xcoms == {}

@@ -153,10 +153,12 @@ def poll(job: Job, last_revision: Hashable) -> Update | None:
     """Read the published state of a job. Return None if the revision is unchanged. Blocks.
 
     An unchanged job costs one query, and another one for the state of its task while it has not ended. The removal of the Asset also removes
-    the documents, so the revision changes.
+    the documents. Then the job is searched again, because its task may have left its driver (`deleted_tasks`).
     """
     with reading() as session:
-        written = state_store.revisions([job.store], session)[job.store]
+        written = state_store.revisions(job.store, session)
+        if not written and (other := find_job(job.name, session)) is not None:
+            job, written = other, state_store.revisions(other.store, session)
         stored = tuple(sorted(written.items()))
         if isinstance(last_revision, Revision) and last_revision.stored == stored:
             task = last_revision.task

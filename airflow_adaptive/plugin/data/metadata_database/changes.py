@@ -36,7 +36,7 @@ from sqlalchemy.orm import Session
 
 from airflow_adaptive.plugin.data.documents import TaskInstance as TaskKey
 from airflow_adaptive.plugin.data.errors import RequestRefusedError, not_found
-from airflow_adaptive.plugin.data.metadata_database import state_store
+from airflow_adaptive.plugin.data.metadata_database import deleted_tasks, state_store
 from airflow_adaptive.plugin.data.metadata_database.jobs import Job
 from airflow_adaptive.ports import Requester
 from airflow_adaptive.runtime.requirements.control_requests import ControlRequest
@@ -97,7 +97,9 @@ class Change:
         Args:
             base: URI of the folder that contains the directory of the job.
         """
-        callback = TriggererCallback(AsyncCallback(CANCEL, {"job": self._job.name, "base": base}))
+        store = self._job.store
+        task = {"task": store.model_dump()} if isinstance(store, TaskKey) else {}
+        callback = TriggererCallback(AsyncCallback(CANCEL, {"job": self._job.name, "base": base, **task}))
         callback.queue(session=self._session)
         self._session.add(callback)
 
@@ -127,9 +129,13 @@ class Change:
         clear_task_instances([instance], self._session, run_on_latest_version=is_latest)
 
     def _set(self, key: str, value: Any) -> None:
+        store = self._job.store
+        if isinstance(store, TaskKey):
+            deleted_tasks.write(store, key, value, self._session)
+            return
         MetastoreBackend().set_asset_state_store(
-            AssetScope(asset_id=self._job.store.asset_id),
-            f"{self._job.store.prefix}{key}",
+            AssetScope(asset_id=store.asset_id),
+            f"{store.prefix}{key}",
             json.dumps(value),
             kind=AssetStateStoreWriterKind.API,
             session=self._session,
@@ -178,14 +184,14 @@ def change(job: Job, requester: Requester, session: Session) -> Iterator[Change]
 
 
 def _lock(job: Job, session: Session) -> None:
-    """Lock the row of the job's Asset until the end of the transaction.
+    """Lock the row of the job's Asset until the end of the transaction, or the row of its deleted task.
 
     The transaction begins with an update that changes no value. The update also blocks other writers on SQLite, which has no row
     locks, and makes MySQL return the current data to later reads of the transaction.
     """
-    row = update(AssetActive).where(AssetActive.name == job.asset)
-    same = row.values(name=AssetActive.name).execution_options(synchronize_session=False)
-    if not session.execute(same).rowcount:  # type: ignore[attr-defined]
+    row = update(AssetActive).where(AssetActive.name == job.asset).values(name=AssetActive.name)
+    same = deleted_tasks.unchanged(job.store) if isinstance(job.store, TaskKey) else row
+    if not session.execute(same.execution_options(synchronize_session=False)).rowcount:  # type: ignore[attr-defined]
         raise not_found(f"The adaptive job {job.name!r} does not exist anymore.")
 
 

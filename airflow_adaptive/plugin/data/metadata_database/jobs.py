@@ -25,8 +25,8 @@ from sqlalchemy import ColumnElement, Select, and_, exists, or_, select
 from sqlalchemy.orm import Session
 
 from airflow_adaptive.plugin.data.documents import TaskInstance as TaskKey
-from airflow_adaptive.plugin.data.metadata_database import state_store
-from airflow_adaptive.plugin.data.metadata_database.state_store import StoreKey
+from airflow_adaptive.plugin.data.metadata_database import deleted_tasks, state_store
+from airflow_adaptive.plugin.data.metadata_database.state_store import Store, StoreKey
 from airflow_adaptive.ports import SEPARATOR, JobKey
 from airflow_adaptive.runtime.publishing.documents import SUMMARY
 from airflow_adaptive.runtime.requirements.control_requests import DESIRED_STATE, HANDLED
@@ -43,7 +43,7 @@ class Job:
     Attributes:
         name: name of the job (`stores.job_asset`).
         asset: name of the Asset of the job, which is also its URI.
-        store: place of the documents of the job.
+        store: place of the documents of the job; a task instance if the task was deleted before the end of the job (`deleted_tasks`).
         dag_ids: DAGs that name the Asset as inlet, outlet or schedule.
         tasks: DAG id and task id of the tasks that run the job. The Asset is inlet and outlet of these tasks. If tasks of several
             DAGs qualify, the tasks of the DAG that the published summary names run the job.
@@ -51,7 +51,7 @@ class Job:
 
     name: str
     asset: str
-    store: StoreKey
+    store: Store
     dag_ids: frozenset[str]
     tasks: tuple[tuple[str, str], ...]
 
@@ -79,13 +79,18 @@ def release(session: Session) -> None:
 
 def find_jobs(session: Session) -> list[Job]:
     """Return all jobs, sorted by name."""
-    return sorted(_jobs(_job_documents(None), session), key=lambda job: job.name)
+    found = {
+        job.name: job for job in chain(_jobs_of_deleted_tasks(None, session), _jobs(_job_documents(None), session))
+    }
+    return sorted(found.values(), key=lambda job: job.name)
 
 
 def find_job(name: str, session: Session) -> Job | None:
     """Return the job with this name, None if it does not exist."""
     place = job_asset(name)
-    return next(iter(_jobs(_job_documents(place.prefix).where(AssetModel.name == place.name), session)), None)
+    documents = _job_documents(place.prefix).where(AssetModel.name == place.name)
+    found = _jobs(documents, session) or _jobs_of_deleted_tasks(place.name, session)
+    return next((job for job in found if job.name == name), None)
 
 
 def teams_of(dag_ids: Sequence[str], session: Session) -> Mapping[str, str | None]:
@@ -123,6 +128,20 @@ def _job_documents(prefix: str | None) -> Select[int, str, str]:
     columns = select(AssetModel.id, AssetModel.name, AssetStateStoreModel.key)
     documents = columns.join(AssetStateStoreModel, AssetStateStoreModel.asset_id == AssetModel.id)
     return documents.where(is_of_jobs, AssetModel.active.has(), exists().where(runs_it), _is_made_by_a_job(prefix))
+
+
+def _jobs_of_deleted_tasks(asset: str | None, session: Session) -> list[Job]:
+    """Return the jobs that a deleted task may have left with their drivers, of one Asset or of all."""
+    return [
+        Job(
+            name=name,
+            asset=job_asset(name).name,
+            store=task,
+            dag_ids=frozenset({task.dag_id}),
+            tasks=((task.dag_id, task.task_id),),
+        )
+        for name, task in deleted_tasks.unfinished_jobs(asset, session).items()
+    ]
 
 
 def _jobs(documents: Select[int, str, str], session: Session) -> list[Job]:

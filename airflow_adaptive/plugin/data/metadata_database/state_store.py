@@ -15,6 +15,8 @@ from airflow.state.metastore import MetastoreBackend
 from sqlalchemy import ColumnElement, Text, and_, case, func, select
 from sqlalchemy.orm import Session
 
+from airflow_adaptive.plugin.data.documents import TaskInstance
+from airflow_adaptive.plugin.data.metadata_database import deleted_tasks
 from airflow_adaptive.ports import SEPARATOR
 from airflow_adaptive.stores.storable import storable
 
@@ -41,6 +43,10 @@ class StoreKey(NamedTuple):
     prefix: str = ""
 
 
+Store = StoreKey | TaskInstance
+"""The place of the documents of one job: the state store of its Asset, or the XComs of a task that was deleted (`deleted_tasks`)."""
+
+
 class Stored(NamedTuple):
     """Documents of one job by key.
 
@@ -63,16 +69,14 @@ def backend_problem() -> str | None:
     )
 
 
-def documents(
-    stores: Iterable[StoreKey], keys: Iterable[str] | None, session: Session
-) -> dict[StoreKey, dict[str, Any]]:
+def documents(stores: Iterable[Store], keys: Iterable[str] | None, session: Session) -> dict[Store, dict[str, Any]]:
     """Job -> key -> document. `keys` selects the documents, None selects all documents. Invalid JSON is omitted."""
     return {store: found.documents for store, found in read(stores, keys, session).items()}
 
 
 def read(
-    stores: Iterable[StoreKey], keys: Iterable[str] | None, session: Session, time_series: Collection[str] = ()
-) -> dict[StoreKey, Stored]:
+    stores: Iterable[Store], keys: Iterable[str] | None, session: Session, time_series: Collection[str] = ()
+) -> dict[Store, Stored]:
     """Job -> documents. Invalid JSON is omitted, and numbers that JSON does not support are None.
 
     Args:
@@ -82,11 +86,18 @@ def read(
         time_series: keys of time series of which only the newest point is needed. The database reads only the begin of these documents:
             the time series of a thousand jobs have 40 MB.
     """
-    found = {store: Stored({}, {}) for store in stores}
-    model, cut = AssetStateStoreModel, _full_keys(found, time_series)
+    places = [*stores]
+    tasks = [store for store in places if isinstance(store, TaskInstance)]
+    of_tasks = deleted_tasks.read(tasks, session) if tasks else {}
+    found: dict[Store, Stored] = {task: Stored(*documents) for task, documents in of_tasks.items()}
+    of_assets = [store for store in places if isinstance(store, StoreKey)]
+    if not of_assets:
+        return found
+    found |= {store: Stored({}, {}) for store in of_assets}
+    model, cut = AssetStateStoreModel, _full_keys(of_assets, time_series)
     begin = case((model.key.in_(cut), func.substr(model.value, 1, BEGIN_CHARACTERS, type_=Text)), else_=model.value)
     query = select(model.asset_id, model.key, begin if cut else model.value, model.updated_at)
-    for asset_id, full_key, value, updated_at in session.execute(query.where(_is_in(found, keys))):
+    for asset_id, full_key, value, updated_at in session.execute(query.where(_is_in(of_assets, keys))):
         store, key = _split(asset_id, full_key)
         if store not in found:
             continue
@@ -121,12 +132,11 @@ def _split(asset_id: int, full_key: str) -> tuple[StoreKey, str]:
     return StoreKey(asset_id, f"{job}{separator}"), key
 
 
-def revisions(stores: Iterable[StoreKey], session: Session) -> dict[StoreKey, dict[str, datetime]]:
-    """Job -> key -> time of the last write of each document."""
-    found: dict[StoreKey, dict[str, datetime]] = {store: {} for store in stores}
+def revisions(store: Store, session: Session) -> dict[str, datetime]:
+    """Key -> time of the last write of each document of a job."""
+    if isinstance(store, TaskInstance):
+        return deleted_tasks.read([store], session)[store][1]
     model = AssetStateStoreModel
-    for row in session.execute(select(model.asset_id, model.key, model.updated_at).where(_is_in(found, None))):
-        store, key = _split(row.asset_id, row.key)
-        if store in found:
-            found[store][key] = row.updated_at
-    return found
+    rows = session.execute(select(model.asset_id, model.key, model.updated_at).where(_is_in([store], None)))
+    written = [(_split(row.asset_id, row.key), row.updated_at) for row in rows]
+    return {key: at for (found, key), at in written if found == store}
