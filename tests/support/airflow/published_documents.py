@@ -70,7 +70,7 @@ def _view(job: Scenario, **urls: str) -> JobView:
     return job_view(job.state, history(job), Urls(**urls), "attempt")
 
 
-def leave(airflow_app: AirflowApp, job: Scenario, state: str = "removed") -> None:
+def place_deleted(airflow_app: AirflowApp, job: Scenario, state: str = "removed") -> None:
     """The task of the job is deleted from its DAG file after its task instance has got the state."""
     name = job.state.job.job
     place(airflow_app, job)

@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 
 from tests.support.airflow.airflow_app import API, AirflowApp
-from tests.support.airflow.published_documents import executing, leave, place, suspended
+from tests.support.airflow.published_documents import executing, place, place_deleted, suspended
 from tests.support.airflow.rest_api import bounds
 
 PATH: Final = f"{API}/jobs/departures"
@@ -33,7 +33,7 @@ def execute_every_statement(airflow_app: AirflowApp, monkeypatch: pytest.MonkeyP
     assert _statuses(airflow_app, ("POST", f"{PATH}/resume", {})) == [202]
     assert [line["event"] for line in airflow_app.audit()] == ["adaptive_resume"]
     airflow_app.clean()
-    leave(airflow_app, executing())
+    place_deleted(airflow_app, executing())
     assert _statuses(airflow_app, ("GET", f"{API}/jobs", None), ("POST", f"{PATH}/cancel", {})) == [200, 202]
 
 

@@ -89,7 +89,7 @@ def read(tasks: Collection[TaskKey], session: Session) -> dict[TaskKey, tuple[di
 
 
 def write(task: TaskKey, key: str, document: Mapping[str, Any], session: Session) -> None:
-    """Store a control request, which tells that the job is being canceled."""
+    """Store a control request, so that the job is displayed as one that is being canceled."""
     XComModel.set(key, document, **task.model_dump(), serialize=False, session=session)
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from airflow_adaptive.testing.scenario import Scenario
 from tests.support.airflow.airflow_app import API, AirflowApp
-from tests.support.airflow.published_documents import TASK, canceled, executing, leave, place, suspended
+from tests.support.airflow.published_documents import TASK, canceled, executing, place, place_deleted, suspended
 
 PATH = f"{API}/jobs/departures"
 
@@ -24,7 +24,7 @@ def status(airflow_app: AirflowApp) -> int:
     return int(airflow_app.client().get(PATH).status_code)
 
 
-def ask(airflow_app: AirflowApp, what: str) -> tuple[int, str]:
+def request(airflow_app: AirflowApp, what: str) -> tuple[int, str]:
     answer = airflow_app.client().post(f"{PATH}/{what}", json={})
     return answer.status_code, answer.json().get("type", "").rpartition(":")[2]
 
@@ -34,7 +34,7 @@ def test_job_that_a_deleted_task_has_left_is_displayed_without_a_control_loop(
     airflow_app: AirflowApp, state: str
 ) -> None:
     """Airflow marks a task instance as removed only while its DAG run is active."""
-    leave(airflow_app, executing(), state)
+    place_deleted(airflow_app, executing(), state)
     (item,) = listed(airflow_app)
     found = airflow_app.client().get(PATH).json()
     for job in (item, found):
@@ -48,16 +48,16 @@ def test_job_that_a_deleted_task_has_left_is_displayed_without_a_control_loop(
 
 @pytest.mark.parametrize("job", [suspended(), canceled()], ids=["suspended", "canceled"])
 def test_job_of_a_deleted_task_that_has_ended_does_not_exist(airflow_app: AirflowApp, job: Scenario) -> None:
-    leave(airflow_app, job)
+    place_deleted(airflow_app, job)
     assert (listed(airflow_app), status(airflow_app)) == ([], 404)
 
 
 def test_job_that_a_deleted_task_has_left_is_canceled_by_a_triggerer_and_vanishes_with_its_end(
     airflow_app: AirflowApp,
 ) -> None:
-    leave(airflow_app, executing())
-    assert [ask(airflow_app, what) for what in ("suspend", "resume")] == [(409, "no-loop")] * 2
-    assert [ask(airflow_app, "cancel") for _ in range(2)] == [(202, "")] * 2
+    place_deleted(airflow_app, executing())
+    assert [request(airflow_app, what) for what in ("suspend", "resume")] == [(409, "no-loop")] * 2
+    assert [request(airflow_app, "cancel") for _ in range(2)] == [(202, "")] * 2
     with airflow_app.session() as session:
         for callback in session.scalars(select(Callback)).all():
             assert callback.data["kwargs"] == {"job": "departures", "base": "file:///jobs", "task": TASK}
@@ -65,11 +65,11 @@ def test_job_that_a_deleted_task_has_left_is_canceled_by_a_triggerer_and_vanishe
     airflow_app.delete_tasks()  # The scheduler empties stores again and again.
     assert listed(airflow_app)[0]["desired_state"] == "canceled"
     airflow_app.push({"state": "CANCELED"}, TASK)
-    assert (listed(airflow_app), status(airflow_app), ask(airflow_app, "cancel")[0]) == ([], 404, 404)
+    assert (listed(airflow_app), status(airflow_app), request(airflow_app, "cancel")[0]) == ([], 404, 404)
 
 
 def test_job_that_has_begun_again_has_its_own_documents(airflow_app: AirflowApp) -> None:
-    leave(airflow_app, executing())
+    place_deleted(airflow_app, executing())
     place(airflow_app, suspended(), dag_id="other")
     (item,) = listed(airflow_app)
     assert (item["outcome"], item["dag_ids"]) == ("SUSPENDED", ["other"])
@@ -77,7 +77,7 @@ def test_job_that_has_begun_again_has_its_own_documents(airflow_app: AirflowApp)
 
 @pytest.mark.parametrize(("state", "is_left"), [("Executing", True), ("FINISHED", False)])
 def test_last_task_instance_of_a_job_decides(airflow_app: AirflowApp, state: str, is_left: bool) -> None:
-    leave(airflow_app, executing())
+    place_deleted(airflow_app, executing())
     later = TASK | {"run_id": "later"}
     airflow_app.run(state="success", run_id="later")
     job = {"name": "departures", "job_directory": "file:///jobs"}
@@ -86,7 +86,7 @@ def test_last_task_instance_of_a_job_decides(airflow_app: AirflowApp, state: str
 
 
 def test_job_of_a_task_that_may_run_is_not_left(airflow_app: AirflowApp) -> None:
-    leave(airflow_app, executing(), "deferred")
+    place_deleted(airflow_app, executing(), "deferred")
     assert (listed(airflow_app), status(airflow_app)) == ([], 404)
 
 
@@ -95,13 +95,13 @@ def test_job_of_a_task_that_may_run_is_not_left(airflow_app: AirflowApp) -> None
     ["s3://bucket/reference", 1, [], {}, {"name": "departures"}, {"name": 1, "job_directory": "file:///jobs"}, None],
 )
 def test_xcom_of_another_origin_names_no_job(airflow_app: AirflowApp, xcom: Any) -> None:
-    leave(airflow_app, executing())
+    place_deleted(airflow_app, executing())
     airflow_app.push({"adaptive_job": xcom}, TASK)
     assert (listed(airflow_app), status(airflow_app)) == ([], 404)
 
 
 def test_job_of_a_fleet_is_left_too(airflow_app: AirflowApp) -> None:
-    leave(airflow_app, executing())
+    place_deleted(airflow_app, executing())
     name = "flights:stream:departures"
     airflow_app.declare_asset("adaptive://fleet/flights/stream")
     airflow_app.delete_tasks()
@@ -112,7 +112,7 @@ def test_job_of_a_fleet_is_left_too(airflow_app: AirflowApp) -> None:
 
 
 def test_user_without_rights_on_the_dag_does_not_see_the_job(airflow_app: AirflowApp) -> None:
-    leave(airflow_app, executing())
+    place_deleted(airflow_app, executing())
     assert airflow_app.client(None).get(PATH).status_code == 401
     assert airflow_app.client("viewer").post(f"{PATH}/cancel", json={}).status_code == 403
 
@@ -127,7 +127,7 @@ def test_those_who_watch_a_job_see_that_its_task_has_left_it_and_then_that_it_is
     assert job is not None
     first = poll(job, None)
     airflow_app.clean()
-    leave(airflow_app, executing())
+    place_deleted(airflow_app, executing())
     second = poll(job, first and first.revision)
     assert second is not None
     assert second.content.job.abandoned
