@@ -25,6 +25,7 @@ OLDEST: Final = (4, 0)
 SINCE: Final[Mapping[Capability, tuple[int, int]]] = {
     Capability.REPARTITION: (4, 2),
     Capability.REAL_TIME_MODE: (4, 2),
+    Capability.HOLD: (4, 4),
 }
 """First version of Spark with each capability."""
 

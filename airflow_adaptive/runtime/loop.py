@@ -142,6 +142,7 @@ class Loop:
         self._ignored_overrides = OnceLogger(log)
         self._outdated_requests: str | None = None
         self._shortages = ShortageReports()
+        self._decommission = ""
         self._outage = DirectoryOutage(spec.options.job_directory_timeout)
         self._open_question = OpenQuestion()
         self._resolver = RequirementsResolver(advisor)
@@ -358,9 +359,18 @@ class Loop:
         self._heartbeat.update(self.state, observation.status, self._now())
         self._publisher.update_urls(observation, self.driver)
         self._report(*self._lag_alerts.update(self._source_lag.lag, self._ports.clock.now()))
+        self._report_decommission(observation.status)
         if observation.cluster is not None:
             self._steps.observe_limits(observation.share.shortage)
             self._report(self._shortages.reason(observation.share.shortage, self.state.available_slots))
+
+    def _report_decommission(self, status: DriverStatus | None) -> None:
+        """Report once what an administrator takes from the job, and its end."""
+        reason = "" if status is None else status.decommission.reason
+        if reason != self._decommission:
+            text = reason or "nothing is decommissioned or held any more"
+            self._report(Reason(ReasonCode.EXECUTORS_DECOMMISSIONED, text))
+            self._decommission = reason
 
     async def _explain_wait(self, observation: JobObservation, timer: Timer) -> str:
         """Return why the slots of a plan have not come or come back, or why the driver has not activated it; "" if that is unknown."""

@@ -46,6 +46,8 @@ class ReasonCode(StrEnum):
     """The cluster did not answer the submission of a driver, so the driver may exist."""
     SLOTS_LOST = "SLOTS_LOST"
     """The job lost slots of its plan."""
+    EXECUTORS_DECOMMISSIONED = "EXECUTORS_DECOMMISSIONED"
+    """An administrator takes executors from the job or holds its application, or does not any more."""
     SLOTS_RECOVERED = "SLOTS_RECOVERED"
     """The slots of the plan are back after a loss."""
     SLOTS_IDLE = "SLOTS_IDLE"

@@ -54,4 +54,5 @@ class CurrentStatus:
             vertices_read=self._workload.vertices_read,
             downtime_ms=self._downtime.ms,
             gangs=self._workload.gangs,
+            decommission=self._executors.decommission(),
         )

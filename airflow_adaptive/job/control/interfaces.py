@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_adaptive.job.protocol.documents import (
+    Decommission,
     Directive,
     DriverPlan,
     DriverStatus,
@@ -215,6 +216,10 @@ class ExecutorPool(Protocol):
 
     def exiting(self) -> Sequence[str]:
         """Return the ids of executors that were released and have not exited yet."""
+        ...
+
+    def decommission(self) -> Decommission:
+        """Return what an administrator takes from the job."""
         ...
 
     def request_total(self, total: int) -> None:

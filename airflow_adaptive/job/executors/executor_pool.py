@@ -7,7 +7,10 @@ Kubernetes).
 
 from __future__ import annotations
 
+import json
+import math
 import threading
+import urllib.request
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -17,8 +20,8 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from airflow_adaptive.job.protocol.documents import ExecutorReport
-from airflow_adaptive.job.spark_internals import empty_scala_map, from_scala, scala_seq
+from airflow_adaptive.job.protocol.documents import Capability, Decommission, ExecutorReport
+from airflow_adaptive.job.spark_internals import empty_scala_map, from_scala, report_spark, scala_seq
 
 REQUEST_INTERVAL_S: Final = 10.0
 """Interval in seconds at which requests are repeated. A master that has recovered from a failure has lost the total,
@@ -40,6 +43,13 @@ NODE_NAME: Final = "NODE_NAME"
 """Attribute of an executor on a cluster manager whose workers have no web UI."""
 
 
+HOLD_INTERVAL_S: Final = 5.0
+"""Interval in seconds at which a driver without active executors checks whether its application is held."""
+
+HOLD_TIMEOUT_S: Final = 2.0
+"""Time in seconds for which the driver loop waits for the answer of the driver's own web UI."""
+
+
 class SparkExecutorPool:
     """The executors of one session."""
 
@@ -59,6 +69,9 @@ class SparkExecutorPool:
         self._requested: tuple[int, float] | None = None
         self._known: dict[str, ExecutorReport] = {}
         self._request_thread: threading.Thread | None = None
+        self._can_be_held = not report_spark(spark.version).lack(Capability.HOLD)
+        self._held = False
+        self._hold_checked_at = -math.inf
 
     def alive(self) -> bool:
         """Return whether the SparkContext is running; without it, nothing can run in this process."""
@@ -76,7 +89,13 @@ class SparkExecutorPool:
 
     def exiting(self) -> list[str]:
         """Return the ids of executors that accept no tasks: they were released and have not exited yet."""
-        return [name for name in self._ids() if not self._is_active(name)]
+        return [name for name in self._ids() if not self._is_active(name) and not self._is_decommissioned(name)]
+
+    def decommission(self) -> Decommission:
+        """Return what an administrator takes from the job."""
+        leaving = [name for name in self._ids() if self._is_decommissioned(name)]
+        workers = {report.worker if (report := self._report_of(name)) else name for name in leaving}
+        return Decommission(workers=tuple(sorted(workers)), held=self._is_held())
 
     def request_total(self, total: int) -> None:
         """Request a total number of executors; the cluster manager starts and replaces executors up to that number.
@@ -132,6 +151,33 @@ class SparkExecutorPool:
     def _is_active(self, name: str) -> bool:
         """Return whether the executor is neither lost nor released."""
         return bool(self._backend.isExecutorActive(name))
+
+    def _is_decommissioned(self, name: str) -> bool:
+        return bool(self._context.taskScheduler().getExecutorDecommissionState(name).isDefined())
+
+    def _is_held(self) -> bool:
+        """Return whether the application is held. Spark tells this only in the REST API of the driver, which is requested only while no executor is active."""
+        if not self._can_be_held or any(map(self._is_active, self._ids())):
+            self._held = False
+        elif self._clock() - self._hold_checked_at >= HOLD_INTERVAL_S and (answer := self._hold_status()) is not None:
+            self._held = answer
+        return self._held
+
+    def _hold_status(self) -> bool | None:
+        """Return whether Spark reports the application as held, or None without an answer."""
+        self._hold_checked_at = self._clock()
+        url = self._context.uiWebUrl()
+        if not url.isDefined():
+            return False  # without the web UI, no user can hold it
+        page = f"{url.get()}/api/v1/applications/{self._context.applicationId()}/holdstatus"
+        try:
+            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
+                page, timeout=HOLD_TIMEOUT_S
+            ) as answer:
+                return bool(json.load(answer)["held"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            self._warn(f"whether the application is held is unknown, will try again: {error}")
+            return None
 
     def _summary(self, name: str) -> Any:
         """Return Spark's metrics of an executor.

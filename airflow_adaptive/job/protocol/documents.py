@@ -323,6 +323,7 @@ class Capability(StrEnum):
 
     REPARTITION = "change the number of state partitions"
     REAL_TIME_MODE = "run queries of Python scripts in Real-Time Mode"
+    HOLD = "hold and resume an application"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -341,6 +342,28 @@ class SparkReport:
         """Return why this Spark lacks a capability, "" if it has the capability."""
         since = self.lacks.get(capability)
         return "" if since is None else f"Spark {self.version} cannot {capability}; Spark {since} can"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decommission:
+    """What an administrator takes from the job. Decommissioned executors finish their tasks, accept no others, and exit.
+
+    Attributes:
+        workers: addresses of the workers whose executors are being decommissioned.
+        held: whether the application is held, so that it has no executors until it is resumed (`SparkContext.holdExecutors`, SPARK-58828).
+    """
+
+    workers: tuple[str, ...] = ()
+    held: bool = False
+
+    @property
+    def reason(self) -> str:
+        """What the administrator does, and what ends it; "" if nothing is taken."""
+        if self.held:
+            return "an administrator holds the Spark application: the job waits until the application is resumed in Spark's web UI"
+        if self.workers:
+            return f"executors are being decommissioned, and their slots leave: {', '.join(self.workers)}"
+        return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -376,6 +399,7 @@ class DriverStatus:
         spark: the Spark of the driver, or None from a driver of an older version of airflow-adaptive.
         gangs: slots that each query in Real-Time Mode needs at the same time, by the name of the query; empty before the
             queries are built for the first time, and in another mode.
+        decommission: what an administrator takes from the job.
     """
 
     job: str
@@ -400,3 +424,4 @@ class DriverStatus:
     formats: tuple[Count, ...] = ()
     spark: SparkReport | None = None
     gangs: Mapping[str, Count] = field(default_factory=dict)
+    decommission: Decommission = Decommission()

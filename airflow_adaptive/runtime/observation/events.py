@@ -66,9 +66,12 @@ def derive_events(
         now: time of the events.
         executor: size of an executor.
     """
-    slots = list(_slot_events(state, observation, heartbeat, now, executor))
+    is_held = observation.status is not None and observation.status.decommission.held
+    # The slots of a held application come back with its executors: until then, nothing is decided on slots and bounds.
+    is_frozen = is_held and not observation.is_driver_over
+    slots = [] if is_frozen else list(_slot_events(state, observation, heartbeat, now, executor))
     driver = list(driver_events(state, observation, heartbeat, now))
-    changed = None if requirements is None else requirements.event(state, now)
+    changed = None if requirements is None or is_frozen else requirements.event(state, now)
     if state.plan is None and changed is not None:
         yield changed  # the first plan is made within the new requirements
     # The end of a driver comes before the loss of its slots, which follows from the end. Otherwise slots come first, so that

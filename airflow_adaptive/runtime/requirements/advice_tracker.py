@@ -80,6 +80,10 @@ class AdviceTracker:
         """
         if self._advisor is None or not (required or given.consult_policy or self._is_due(given.at)):
             return
+        if given.status is not None and (reason := given.status.decommission.reason):
+            self._keep(None, given.at)
+            self._problem = f"the policy pauses: {reason}"
+            return
         try:
             queries = self._gauge.read(given.state.job, given.status, given.at)
             advice = self._advisor.advise(policy_input(given, base, queries, self._override))

@@ -55,6 +55,9 @@ REMEDIES = {
 }
 """Part of the message of a refusal -> its cause and its remedy. Both settings exist since Spark 4.3."""
 
+DECOMMISSION = "spark.decommission.enabled"
+"""Property with which executors exit when their worker is decommissioned. Otherwise they stay without tasks until the worker stops."""
+
 MISSING_CLASS = "Main class is missing"
 """Part of the message with which every version of Spark refuses a submission without a main class."""
 
@@ -87,6 +90,7 @@ def create_request(submission: DriverSubmission, master_url: str) -> dict[str, A
     secret = secret_properties(properties, names)
     conf = {name: value for name, value in properties.items() if name not in secret}
     conf.setdefault(REDACTION, redaction_pattern(names))
+    conf.setdefault(DECOMMISSION, "true")
     return {
         "action": "CreateSubmissionRequest",
         "clientSparkVersion": f"airflow-adaptive/{__version__}",

@@ -12,6 +12,7 @@ from airflow_adaptive.job.protocol.conf import read_settings
 from airflow_adaptive.job.protocol.documents import (
     FORMATS,
     Action,
+    Decommission,
     Directive,
     DriverPlan,
     DriverState,
@@ -71,6 +72,7 @@ class FakeDrivers:
         build_failure: error of the author's function, None if the function succeeds.
         vertices_read: vertices whose parallelism the function reads, None if the driver does not report them.
         measures: further fields of the query's progress by the slots of the query; None without any.
+        decommission: what an administrator takes; no executor of a held application accepts tasks.
         started: (epoch, version, parallelism) of each start of the queries, in order.
     """
 
@@ -94,6 +96,7 @@ class FakeDrivers:
         self.build_failure: FailureReport | None = None
         self.vertices_read: tuple[str, ...] | None = None
         self.measures: Callable[[int], Mapping[str, Any]] | None = None
+        self.decommission = Decommission()
         self.started: list[tuple[int, int, dict[str, int]]] = []
 
     def tick(self, states: Mapping[str, SubmissionState]) -> None:
@@ -225,7 +228,7 @@ class FakeDrivers:
         executors = tuple(
             ExecutorReport(executor_id=name, cores=session.cores, worker=self._cluster.worker_address(worker))
             for name, worker in placed.items()
-            if registered.get(name, -1) >= self.registers
+            if registered.get(name, -1) >= self.registers and not self.decommission.held
         )
         is_active = session.query_version is not None
         query = QueryReport(
@@ -251,6 +254,7 @@ class FakeDrivers:
                 submission_id=session.submission_id,
                 application_id=session.application_id,
                 formats=session.formats,
+                decommission=self.decommission,
             )
         )
         session.fence.renew()

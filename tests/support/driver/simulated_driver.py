@@ -14,6 +14,7 @@ from airflow_adaptive.job.entry.operation_thread import OperationThread
 from airflow_adaptive.job.protocol.conf import DriverSettings
 from airflow_adaptive.job.protocol.documents import (
     Action,
+    Decommission,
     Directive,
     DriverPlan,
     DriverState,
@@ -57,6 +58,7 @@ class SimulatedDriver:
     executor_count: int = 0
     executors_warm: bool = True
     executors_exit: bool = False
+    decommissioned: Decommission = Decommission()
     context_alive: bool = True
     build_error: Exception | None = None
     prepared: bool = False
@@ -270,6 +272,9 @@ class SimulatedDriver:
 
     def exiting(self) -> list[str]:
         return ["9"] if self.executors_exit else []
+
+    def decommission(self) -> Decommission:
+        return self.decommissioned
 
     def request_total(self, total: int) -> None:
         if total != self.declared:

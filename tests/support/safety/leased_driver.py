@@ -18,6 +18,7 @@ from airflow_adaptive.job.entry import driver as driver_module
 from airflow_adaptive.job.entry.driver import Driver
 from airflow_adaptive.job.protocol.conf import read_settings
 from airflow_adaptive.job.protocol.documents import (
+    Decommission,
     Directive,
     DriverPlan,
     DriverState,
@@ -177,6 +178,9 @@ class SimulatedExecutors:
 
     def exiting(self) -> Sequence[str]:
         return []
+
+    def decommission(self) -> Decommission:
+        return Decommission()
 
     def request_total(self, total: int) -> None:
         if self._is_connected:

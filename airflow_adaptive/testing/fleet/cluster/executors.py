@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from airflow_adaptive.job.control.interfaces import StatefulRun
-from airflow_adaptive.job.protocol.documents import ExecutorReport
+from airflow_adaptive.job.protocol.documents import Decommission, ExecutorReport
 from airflow_adaptive.testing.fleet.kernel.kernel import Kernel
 
 if TYPE_CHECKING:
@@ -83,6 +83,10 @@ class SimulatedExecutors:
     def exiting(self) -> Sequence[str]:
         """Return no ids: released executors exit immediately."""
         return ()
+
+    def decommission(self) -> Decommission:
+        """Return the default: no administrator takes executors."""
+        return Decommission()
 
     def request_total(self, total: int) -> None:
         """Request a total number of executors from the master."""

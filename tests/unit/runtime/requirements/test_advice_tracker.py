@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from airflow_adaptive.job.protocol.documents import Decommission, DriverState, DriverStatus
 from airflow_adaptive.ports import ControlRequests
 from airflow_adaptive.runtime.journal.adoption import created
-from airflow_adaptive.runtime.requirements.advice import Advice, PolicyInput
+from airflow_adaptive.runtime.requirements.advice import Advice, PolicyAdvice, PolicyInput
 from airflow_adaptive.runtime.requirements.advice_tracker import AdviceTracker
 from airflow_adaptive.runtime.requirements.policy_input import ResolverInput
 from airflow_adaptive.runtime.requirements.resolver import RequirementsResolver
@@ -101,3 +102,30 @@ def test_policy_is_consulted_before_the_job_ends() -> None:
     assert [it.at for it in advisor.inputs] == [START]
     assert resolved is not None
     assert resolved.requirements == {"job": ParallelismRange(2, 3)}
+
+
+def result_of(tracker: AdviceTracker) -> PolicyAdvice:
+    assert tracker.result is not None
+    return tracker.result
+
+
+def test_policy_pauses_while_executors_are_decommissioned() -> None:
+    policy = FixedAdvisor(job=(2, 3))
+    tracker = AdviceTracker(policy)
+    leaving = DriverStatus(
+        job="job",
+        epoch=1,
+        nonce="n",
+        sequence=1,
+        at="",
+        state=DriverState.RUNNING,
+        decommission=Decommission(workers=("w1",)),
+    )
+    tracker.consult(replace(given(), status=leaving), DECLARED, required=True)
+    assert (result_of(tracker).advice, policy.inputs) == (None, [])
+    assert (
+        result_of(tracker).problem == "the policy pauses: executors are being decommissioned, and their slots leave: w1"
+    )
+    tracker.consult(given(), DECLARED, required=False)
+    assert result_of(tracker).problem is None
+    assert result_of(tracker).advice is not None

@@ -1,0 +1,158 @@
+"""What a driver reports about executors that an administrator takes, for each answer of Spark."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_adaptive.job.executors import executor_pool
+from airflow_adaptive.job.executors.executor_pool import HOLD_INTERVAL_S, SparkExecutorPool
+from airflow_adaptive.job.protocol.documents import Decommission, ExecutorReport
+from tests.support.driver.fake_spark import Maybe
+
+
+class Context:
+    """`SparkContext` of an application, its scheduler backend and its task scheduler.
+
+    Attributes:
+        active: ids of the executors that accept tasks.
+        decommissioned: ids of the executors that are being decommissioned.
+        lost: ids of the executors that are lost, and whose removal is not confirmed yet.
+        killed: ids of executors that the driver asked the master to kill.
+        ui: address of the driver's web UI.
+    """
+
+    def __init__(self) -> None:
+        self.active = {"0", "1"}
+        self.decommissioned: set[str] = set()
+        self.lost: set[str] = set()
+        self.killed: list[str] = []
+        self.ui: str | None = None
+        self.sparkContext = SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: self))
+
+    def schedulerBackend(self) -> Context:
+        return self
+
+    def taskScheduler(self) -> Context:
+        return self
+
+    def getExecutorIds(self) -> list[str]:
+        return sorted(self.active | self.decommissioned | self.lost)
+
+    def isExecutorActive(self, name: str) -> bool:
+        return name in self.active
+
+    def getExecutorDecommissionState(self, name: str) -> Maybe:
+        return Maybe("state" if name in self.decommissioned else None)
+
+    def requestTotalExecutors(self, *_: object) -> None:
+        pass
+
+    def doKillExecutors(self, names: list[str]) -> None:
+        self.killed += names
+
+    def uiWebUrl(self) -> Maybe:
+        return Maybe(self.ui)
+
+    def applicationId(self) -> str:
+        return "app-1"
+
+
+class Server(http.server.BaseHTTPRequestHandler):
+    """Answers as the web UI of a driver."""
+
+    body: bytes | None = b"{}"
+    paths: list[str]
+
+    def do_GET(self) -> None:
+        self.paths.append(self.path)
+        self.send_response(200 if self.body is not None else 500)
+        self.end_headers()
+        self.wfile.write(self.body or b"")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class Trial:
+    """A pool over `Context`, and the web UI of its driver."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+        self.context = Context()
+        self.now = 0.0
+        self.warnings: list[str] = []
+        monkeypatch.setattr(executor_pool, "from_scala", lambda _, found: found)
+        monkeypatch.setattr(executor_pool, "scala_seq", lambda _, items: items)
+        monkeypatch.setattr(executor_pool, "empty_scala_map", lambda _: {})
+        report: Callable[..., ExecutorReport] = lambda _, name: ExecutorReport(  # noqa: E731
+            executor_id=name, cores=1, worker=f"http://w{name}"
+        )
+        monkeypatch.setattr(SparkExecutorPool, "_report_of", report)
+        spark: Any = SimpleNamespace(sparkContext=self.context.sparkContext, version=version)
+        self.pool = SparkExecutorPool(spark, clock=lambda: self.now, warn=self.warnings.append)
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), type("Pages", (Server,), {"paths": []}))
+        self.pages: Any = self.server.RequestHandlerClass
+        self.context.ui = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def later(self) -> Decommission:
+        """What the pool reports when it may request the status again."""
+        self.now += HOLD_INTERVAL_S
+        return self.pool.decommission()
+
+
+@pytest.fixture
+def trial(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Trial]:
+    made = Trial(monkeypatch, getattr(request, "param", "4.4.0"))
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
+
+
+def test_decommissioned_executor_is_reported_and_not_killed(trial: Trial) -> None:
+    trial.context.active, trial.context.decommissioned, trial.context.lost = {"0"}, {"1"}, {"2"}
+    assert trial.pool.decommission() == Decommission(workers=("http://w1",))
+    trial.pool.request_total(1)
+    assert (trial.pool.exiting(), trial.context.killed) == (["2"], ["2"])
+    assert trial.pages.paths == []
+
+
+def test_application_without_active_executors_is_held_if_spark_says_so(trial: Trial) -> None:
+    trial.context.active, trial.context.decommissioned = set(), {"0", "1"}
+    trial.pages.body = b'{"supported": true, "held": true, "draining": 2}'
+    assert trial.pool.decommission() == Decommission(workers=("http://w0", "http://w1"), held=True)
+    assert trial.pages.paths == ["/api/v1/applications/app-1/holdstatus"]
+    trial.context.decommissioned = set()
+    assert trial.pool.decommission().held
+    assert len(trial.pages.paths) == 1
+    trial.pages.body = b'{"supported": true, "held": false, "draining": 0}'
+    assert not trial.later().held
+
+
+def test_unknown_answer_changes_nothing(trial: Trial) -> None:
+    trial.context.active = set()
+    trial.pages.body = b'{"held": true}'
+    assert trial.pool.decommission().held
+    for body in (None, b"<html>", b"[]", b"{}"):
+        trial.pages.body = body
+        assert trial.later().held
+    assert len(trial.warnings) == 4
+    trial.context.active = {"3"}
+    assert not trial.later().held
+
+
+def test_driver_without_a_web_ui_is_not_held(trial: Trial) -> None:
+    trial.context.active, trial.context.ui = set(), None
+    assert trial.pool.decommission() == Decommission()
+
+
+@pytest.mark.parametrize("trial", ["4.3.0"], indirect=True)
+def test_spark_that_cannot_hold_gets_no_request(trial: Trial) -> None:
+    trial.context.active = set()
+    assert trial.pool.decommission() == Decommission()
+    assert trial.pages.paths == []
