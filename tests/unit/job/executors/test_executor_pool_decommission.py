@@ -23,7 +23,7 @@ class Context:
         active: ids of the executors that accept tasks.
         decommissioned: ids of the executors that are being decommissioned.
         lost: ids of the executors that are lost, and whose removal is not confirmed yet.
-        killed: ids of executors that the driver asked the master to kill.
+        killed: ids of executors for which the driver requested a kill.
         ui: address of the driver's web UI.
     """
 
@@ -122,7 +122,7 @@ def test_decommissioned_executor_is_reported_and_not_killed(trial: Trial) -> Non
     assert trial.pages.paths == []
 
 
-def test_application_without_active_executors_is_held_if_spark_says_so(trial: Trial) -> None:
+def test_application_without_active_executors_is_held_if_spark_reports_it(trial: Trial) -> None:
     trial.context.active, trial.context.decommissioned = set(), {"0", "1"}
     trial.pages.body = b'{"supported": true, "held": true, "draining": 2}'
     assert trial.pool.decommission() == Decommission(workers=("http://w0", "http://w1"), held=True)
