@@ -96,8 +96,12 @@ test-faults: install $(if $(filter kubernetes,$(CLUSTER)),kubernetes-programs) #
 test-spark-versions: install ## run the tests of drivers, and a job under random faults, on other versions of Spark (an hour; SPARK=4.0.5 runs one version)
 	for version in $(or $(SPARK),$(SPARK_VERSIONS)); do \
 		export PYTHONPATH=$$(.ci/ensure_spark.sh $$version) && \
+		$(BIN)/python -m tests.support.tables.jars && \
 		$(BIN)/python -m pytest tests/integration/spark/driver && \
 		$(BIN)/python -m tests.faults.chaos --seed 11 --minutes 2 || exit 1; \
+		for sink in $$($(BIN)/python -m tests.faults.matrix.table_job); do \
+			$(BIN)/python -m tests.faults.chaos --seed 11 --minutes 1 --sink $$sink || exit 1; \
+		done; \
 	done
 
 # The part of `test-spark-versions` that `.ci/run` runs.
@@ -107,8 +111,8 @@ test-oldest-spark: install
 test-weeks: install ## simulate three weeks of a job with a thousand rescales and failures, and check for leaks (about 15 minutes)
 	$(BIN)/python -m pytest -s tests/faults/endurance
 
-chaos: install ## inject random faults into one job, then count its rows (MINUTES=10; SEED=1 repeats the faults of a run)
-	$(BIN)/python -m tests.faults.chaos $(if $(SEED),--seed $(SEED)) --minutes $(or $(MINUTES),10)
+chaos: install ## inject random faults into one job, then count its rows (MINUTES=10; SEED=1 repeats the faults of a run; SINK=delta)
+	$(BIN)/python -m tests.faults.chaos $(if $(SEED),--seed $(SEED)) --minutes $(or $(MINUTES),10) --sink $(or $(SINK),strict)
 
 check: lint unit ## run `lint` and `unit` (a few minutes)
 

@@ -119,6 +119,30 @@ def checkpoint_log(spark: SparkSession, name: str, uri: str) -> Any:
     return spark_class(spark, name)(spark._jsparkSession, uri, *read_only)
 
 
+def separate_task_ids(spark: SparkSession, epoch: int) -> None:
+    """Let the task ids of this driver begin above those of all earlier drivers of the job.
+
+    Each session counts its tasks from 0. Iceberg's sink names a file by query, batch, partition and task, so that a driver which repeats a batch could
+    otherwise overwrite files that its predecessor has committed to the table, but not to the checkpoint.
+
+    Args:
+        spark: session of the driver.
+        epoch: epoch of the driver. The lower 32 bits of the ids still count from 0, for code that uses only these.
+    """
+    # Py4J would turn the counter (`AtomicLong`) into a number, so the JVM gets the field and adds to it in one call.
+    context: Any = spark.sparkContext
+    scheduler, long = context._jsc.sc().taskScheduler(), java_class(spark, "java.lang.Long").TYPE
+    handles, counter = java_class(spark, "java.lang.invoke.MethodHandles"), _accessible(scheduler, "nextTaskId")
+    add_type = java_class(spark, "java.lang.invoke.MethodType").methodType(long, long)
+    add = handles.publicLookup().findVirtual(counter.getType(), "addAndGet", add_type)
+    getters = context._gateway.new_array(java_class(spark, "java.lang.invoke.MethodHandle"), 1)
+    getters[0] = handles.publicLookup().unreflectGetter(counter)
+    arguments = java_class(spark, "java.util.ArrayList")()
+    arguments.add(scheduler)
+    arguments.add(epoch << 32)
+    handles.filterArguments(add, 0, getters).invokeWithArguments(arguments)
+
+
 def describe_plan(spark: SparkSession, execution: Any) -> str:
     """Return the physical plan of a `QueryExecution` as text."""
     return str(spark_class(spark, "PythonSQLUtils").explainString(execution, "simple"))

@@ -1,6 +1,6 @@
 """Breaks one stateful job at random for some minutes, then compares what came out with what went in.
 
-    python -m tests.faults.chaos [--seed SEED] [--minutes MINUTES]
+    python -m tests.faults.chaos [--seed SEED] [--minutes MINUTES] [--sink delta]
 
 A seed gives what is done, in which order and when; what it meets depends on the machine. Nothing waits for the job to
 recover, so faults meet the consequences of others. Exit code 0 if no row was lost or duplicated and no two drivers wrote.
@@ -28,11 +28,13 @@ from tests.faults.harness.master_process import recovering
 from tests.faults.harness.outcome import Outcome
 from tests.faults.matrix.faults import FAULTS, FULL, READ_ONLY, Fault
 from tests.faults.matrix.matrix_job import FEW_PARTITIONS, WORKER, WORKERS, MatrixJob, where
+from tests.faults.matrix.table_job import SINKS, TableJob
 from tests.support.java_options import use_short_lived_jvms
 
 JOB = "chaos"
+STRICT = "strict"
 DISK_MB = 256
-DRAIN_S = 300.0
+DRAIN_S = 600.0
 TURN_S = 0.2
 """Between two looks: chaos runs beside the job, for a time, and waits for nothing in particular."""
 
@@ -193,7 +195,7 @@ def table(chaos: Chaos) -> str:
     return head + "\n".join(f"{name:<28} {chaos.done[name]:>5} {chaos.in_vain[name]:>8}" for name in names)
 
 
-def run(seed: int, minutes: float, folder: Path) -> bool:
+def run(seed: int, minutes: float, sink: str, folder: Path) -> bool:
     """Whether all went well."""
     deeds = list(sequence(seed, minutes))
     write_line(f"seed {seed}: {len(deeds)} deeds in {minutes:g} minutes")
@@ -203,23 +205,31 @@ def run(seed: int, minutes: float, folder: Path) -> bool:
         cluster = stack.enter_context(LocalCluster(properties=recovering(folder / "master")))
         for _ in range(WORKERS):
             cluster.add_worker(**WORKER)
-        job = MatrixJob(cluster, folder / JOB, folder / "jobs", JOB)
+        job = _job(sink, cluster, folder)
         stack.callback(job.close)
         chaos = Chaos(job, has_disk=has_disk)
         try:
             outcome = chaos.run(deeds)
         except AssertionError as error:
-            write_line(f"{table(chaos)}\n\n{error}\n\nFAILED; once more: make chaos SEED={seed} MINUTES={minutes:g}")
+            again = f"make chaos SEED={seed} MINUTES={minutes:g} SINK={sink}"
+            write_line(f"{table(chaos)}\n\n{error}\n\nFAILED; once more: {again}")
             return False
         write_line(f"\n{table(chaos)}\n\n{sentence(outcome)}")
         return True
 
 
+def _job(sink: str, cluster: LocalCluster, folder: Path) -> MatrixJob:
+    if sink == STRICT:
+        return MatrixJob(cluster, folder / JOB, folder / "jobs", JOB)
+    return TableJob(cluster, folder / JOB, folder / "jobs", JOB, sink=sink)
+
+
 def sentence(outcome: Outcome) -> str:
     """What came out."""
+    at_once = f", {outcome.drivers_at_once} at once" if outcome.drivers_at_once else ""
     return (
         f"{outcome.expected} rows went in, {outcome.found} came out, {outcome.duplicated} duplicated; {outcome.epochs} drivers"
-        f" wrote, {outcome.drivers_at_once} at once; drained in {outcome.recovery_s:.0f} s"
+        f" wrote{at_once}; drained in {outcome.recovery_s:.0f} s"
     )
 
 
@@ -238,11 +248,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.faults.chaos", description="break one job at random")
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
     parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--sink", choices=(STRICT, *SINKS), default=STRICT)
     arguments = parser.parse_args()
     use_short_lived_jvms()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory(prefix="airflow-adaptive-chaos-") as folder:
-        return 0 if run(arguments.seed, arguments.minutes, Path(folder)) else 1
+        return 0 if run(arguments.seed, arguments.minutes, arguments.sink, Path(folder)) else 1
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from airflow_adaptive.job.executors.task_balancer import LocalityBalancer, Spark
 from airflow_adaptive.job.hadoop_directory import HadoopJobDirectory
 from airflow_adaptive.job.protocol.conf import DriverSettings
 from airflow_adaptive.job.protocol.documents import FORMATS, SUBMISSION_ID_VARIABLE, DriverState, DriverStatus
-from airflow_adaptive.job.spark_internals import report_spark, require_supported
+from airflow_adaptive.job.spark_internals import report_spark, require_supported, separate_task_ids
 
 log = logging.getLogger(__name__)
 """Unless the script configures logging, warnings go to the driver's output, which the worker keeps."""
@@ -50,6 +50,7 @@ class Driver:
             UnsupportedVersionError: the Spark of the driver is too old.
         """
         require_supported(spark.version)
+        separate_task_ids(spark, settings.epoch)
         self.spark = spark
         self.settings = settings
         self.process = DriverProcess(spark)

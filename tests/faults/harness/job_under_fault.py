@@ -39,16 +39,18 @@ class JobUnderFault(WatchedJob):
 
     Attributes:
         program: its script.
+        imports: modules that the script imports.
     """
 
     program: ClassVar[Path] = SCRIPT
+    imports: ClassVar[tuple[Path, ...]] = (SINK,)
 
     def __post_init__(self) -> None:
         """Make the folders, and stage the script."""
         for folder in ("in", "loops"):
             (self.root / folder).mkdir(parents=True)
         self._directory = FsspecJobDirectory(Storage.at(str(self.base)), self.job)
-        self._code = asyncio.run(stage(self._directory, self.program, [SINK]))
+        self._code = asyncio.run(stage(self._directory, self.program, list(self.imports)))
         self.request_state()
 
     # ---- what people do ----

@@ -19,7 +19,7 @@ class Outcome:
         found: rows that came out.
         duplicated: of them, those that came out more than once.
         repeated: batches that were written again, because the driver ended before their commit.
-        drivers_at_once: most drivers of one job that had batches at one moment.
+        drivers_at_once: most drivers of one job that had batches at one moment, 0 if unknown.
         epochs: drivers that wrote a batch.
         recovery_s: from the fault until the rows that came with it were in the output.
         violations: of the guarantees. The table shows them, so an outcome with violations is an outcome, too: see `check`.

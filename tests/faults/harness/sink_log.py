@@ -119,7 +119,7 @@ def all_violations(writes: Sequence[BatchWrite], expected: Collection[Any]) -> t
         writes: see `read_writes`.
         expected: the identifiers of all rows that must have been written.
     """
-    return (*violations(writes), *_row_violations(row_ids(writes), expected))
+    return (*violations(writes), *row_violations(row_ids(writes), expected))
 
 
 def violations(writes: Sequence[BatchWrite]) -> Iterator[str]:
@@ -155,7 +155,8 @@ def _offset_violations(done: Sequence[BatchWrite]) -> Iterator[str]:
             )
 
 
-def _row_violations(ids: Sequence[Any], expected: Collection[Any]) -> Iterator[str]:
+def row_violations(ids: Sequence[Any], expected: Collection[Any]) -> Iterator[str]:
+    """What is wrong with the rows."""
     counts, wanted = Counter(ids), set(expected)
     if lost := sorted(wanted - counts.keys()):
         yield f"{len(lost)} rows are missing: {lost[:20]}"

@@ -264,6 +264,7 @@ def installed(kernel: Kernel, hosts: Hosts) -> Iterator[None]:
         "HadoopJobDirectory": lambda driver, _: driver.directory,
         "SparkExecutorPool": lambda driver, **_: driver.executors,
         "SparkPlacement": lambda driver, **_: SimpleNamespace(),
+        "separate_task_ids": lambda *_: None,
         "OperationThread": partial(SimulatedOperation, kernel, hosts),
         "boot_time": hosts.boot_time,
         "time": clock,

@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
-from urllib.parse import urlsplit
-from uuid import uuid4
 
 import pytest
 
 from airflow_adaptive.job.protocol.codec import decode_status
-from airflow_adaptive.local.cluster import HOST, LocalCluster
-from airflow_adaptive.runtime.clock import SystemClock
-from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
-from airflow_adaptive.runtime.journal.storage import Storage
-from airflow_adaptive.runtime.loop import Loop, Ports
-from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
-from airflow_adaptive.runtime.staging import stage
-from airflow_adaptive.scheduler.config.options import Options
-from airflow_adaptive.scheduler.job_graph import JobGraph
-from airflow_adaptive.scheduler.requirements import ParallelismRange
+from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.scheduler.state import Finished, Outcome
-from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddress
-from airflow_adaptive.spark.standalone.client import StandaloneCluster
-from airflow_adaptive.testing.fakes.job_store import FakeStore
+from tests.support.driver.bounded_job import end_of_job
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -159,36 +145,5 @@ def run(cluster: LocalCluster, folder: Path, job: str, code: int) -> None:
 
 
 def end_of_run(cluster: LocalCluster, folder: Path, job: str, code: int) -> Finished:
-    """Run a bounded job to its end, without Airflow, and return how it ended."""
-    script = folder / f"{job}.py"
-    script.write_text(f"CODE = {code}\n{SCRIPT}")
-
-    async def to_the_end() -> Finished:
-        directory = FsspecJobDirectory(Storage.at(str(folder / "jobs")), job)
-        staged = await stage(directory, script)
-        spec = JobSpec(
-            graph=JobGraph.single(job, ParallelismRange(1, 1), max_parallelism=2),
-            options=Options.of({"resource_stabilization_timeout": "1 s"}),
-            directory=directory.uri,
-            script=staged.script,
-            py_files=staged.py_files,
-            args=(str(folder),),
-            attempt=uuid4().hex,  # an end is the end of its attempt
-            driver=DriverShape(memory_mb=512),
-            executor=ExecutorShape(memory_mb=512),
-        )
-        client = StandaloneCluster(address(cluster))
-        ports = Ports(cluster=client, directory=directory, store=FakeStore(), clock=SystemClock())
-        ended = (await Loop(spec, ports).run()).current
-        await client.close()
-        assert isinstance(ended, Finished)
-        return ended
-
-    return asyncio.run(to_the_end())
-
-
-def address(cluster: LocalCluster) -> ClusterAddress:
-    port, ui_port, rest_port = (
-        urlsplit(url).port or 0 for url in (cluster.master_url, cluster.ui_url, cluster.rest_url)
-    )
-    return ClusterAddress(masters=(MasterAddress(host=HOST, port=port, ui_port=ui_port, rest_port=rest_port),))
+    """Run a bounded job to its end, and return how it ended."""
+    return end_of_job(cluster, folder, job, f"CODE = {code}\n{SCRIPT}")

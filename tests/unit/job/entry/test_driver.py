@@ -26,12 +26,14 @@ class AssembledDriver:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, version: str = "4.2.0") -> None:
         self.events: list[object] = []
+        self.task_epochs: list[int] = []
         self.end: DriverState | Exception = DriverState.STOPPED
         self.boot_time = 1000.0
         self.guarding = False
         self.identity: DriverStatus
         self.interfaces: DriverInterfaces
         self.fence: Fence
+        monkeypatch.setattr(driver_module, "separate_task_ids", lambda _, epoch: self.task_epochs.append(epoch))
         for name in ("HadoopJobDirectory", "SparkExecutorPool", "SparkPlacement"):
             monkeypatch.setattr(driver_module, name, lambda *_, **__: SimpleNamespace())
         monkeypatch.setattr(driver_module, "boot_time", lambda: self.boot_time)
@@ -71,6 +73,10 @@ class AssembledDriver:
 @pytest.fixture
 def assembled(monkeypatch: pytest.MonkeyPatch) -> AssembledDriver:
     return AssembledDriver(monkeypatch)
+
+
+def test_driver_separates_the_ids_of_its_tasks_by_its_epoch(assembled: AssembledDriver):
+    assert assembled.task_epochs == [assembled.driver.settings.epoch]
 
 
 def test_driver_that_ends_without_a_fence_closes_the_watchdog(assembled: AssembledDriver):
