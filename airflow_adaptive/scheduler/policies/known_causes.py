@@ -45,6 +45,11 @@ BY_TEXT = (
         ("Py4JException", "Py4JError"),
         "this version of Spark has no such method: use a version that airflow-adaptive supports, or correct the call in the script",
     ),
+    KnownCause(
+        "produced by a newer version of Spark",
+        (),
+        "the checkpoint is unchanged: run the job with the Spark that wrote the checkpoint, or with a newer one",
+    ),
     KnownCause("unexpected keyword argument 'realTime'", (), "Real-Time Mode needs Spark 4.2 or later on the cluster"),
     KnownCause("'path' is not specified", (), "set the option 'path' of the source or the sink"),
     KnownCause(

@@ -33,6 +33,11 @@ SCHEMA = (
             "Constructor org.apache.spark.sql.Log([class org.apache.spark.sql.SparkSession, class java.lang.Boolean]) does not exist",
             "has no such method",
         ),
+        (
+            "java.lang.IllegalStateException",
+            "The maximum supported log version is v1, but encountered v2. The log file was produced by a newer version of Spark and cannot be read",
+            "with the Spark that wrote the checkpoint",
+        ),
         ("TypeError", "trigger() got an unexpected keyword argument 'realTime'", "needs Spark 4.2 or later"),
         ("java.lang.UnsupportedClassVersionError", "class file version 65.0, recognizes up to 61.0", "needs Java 17"),
         ("SESSION_OR_CONTEXT_NOT_EXISTS", "SparkContext or SparkSession should be created first.", "build function"),
