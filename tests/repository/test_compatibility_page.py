@@ -1,0 +1,121 @@
+"""docs/compatibility.md is generated from what the tests run; write the page with `python -m tests.repository.test_compatibility_page`."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+from airflow_adaptive.job.protocol.documents import Capability
+from airflow_adaptive.job.python_version import OLDEST_PYTHON
+from airflow_adaptive.job.spark_internals import report_spark
+from tests.support.kafka.jars import BROKER, CONNECTOR
+from tests.support.repository import ROOT
+from tests.support.tables.jars import FORMATS
+
+PAGE = ROOT / "docs" / "compatibility.md"
+GO_MODULES = ROOT / "tests" / "support" / "kubernetes" / "programs" / "go.mod"
+
+HEAD = """# Compatibility
+
+*Tested* names the version that the tests run. *Expected* versions have the same interfaces, and no test runs them.
+
+## Spark on the cluster
+
+The cluster needs PySpark, Python {python} or later, and Java 17 or later (tested with Java 17). It needs no other package, because Airflow ships the runtime with
+the script. *Test connection* warns if the master of a standalone cluster has an unsupported version. A driver with an unsupported version of Spark or Python fails
+its job at once, with the supported versions.
+
+Master, workers and driver image must have the same version of Spark, as Spark itself requires. A checkpoint can move to a newer version of Spark. An older version
+reads it unless the newer one has written a newer format; then the job fails with the reason, and the checkpoint is unchanged.
+
+| Spark | Tested | Delta Lake | Apache Iceberg | Cannot |
+|---|---|---|---|---|
+"""
+
+REST = """| 3.5 and earlier | refused | - | - | - |
+
+`packages=[...]` gets the connector, for example `packages=["{iceberg}"]`. If a connector was built for another version
+of Spark, the error of the job names the package for the Spark of the driver. See [sinks and sources](sinks-and-sources.md).
+
+## Airflow
+
+| Component | Supported | Tested |
+|---|---|---|
+| Airflow | {airflow} | {airflow_tested} |
+| Python of Airflow | {airflow_python} | 3.11 |
+| Airflow's database | PostgreSQL, MySQL, SQLite | PostgreSQL 15, SQLite; see [databases](runbook.md#choose-airflows-database) |
+| Executors | all | LocalExecutor, CeleryExecutor |
+
+## Cluster managers and platforms
+
+| Cluster manager | Support |
+|---|---|
+| Spark standalone, with the REST API of the master | tested with each version of Spark above |
+| Kubernetes | tested with Kubernetes {kubernetes} and Spark {newest}; expected from 1.27 on, also on EKS, GKE and AKS |
+| YARN (EMR on EC2, Dataproc, Cloudera) | not supported |
+| Databricks, EMR Serverless, Dataproc Serverless | not supported: a job needs a cluster whose executors can be added and removed |
+
+## Kafka
+
+Tested with brokers of Kafka {broker} and Spark's connector {connector}. Use the connector of your Spark's version.
+"""
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])
+
+
+def _pinned(package: str) -> str:
+    (version,) = re.findall(rf"^{package}==(.+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    return str(version)
+
+
+def spark_versions() -> list[str]:
+    """Return the versions of Spark that the tests run, oldest first."""
+    (others,) = re.findall(r"^SPARK_VERSIONS := (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    return [*others.split(), _pinned("pyspark")]
+
+
+def connector(table_format: str, minor: str) -> str:
+    """Return the coordinates of a connector, "" if none is published for a version of Spark."""
+    packages = FORMATS[table_format].get(minor)
+    return "" if packages is None else packages.names[0]
+
+
+def spark_row(version: str) -> str:
+    minor = _minor(version)
+    lacks = [
+        f"{capability} ({since} can)"
+        for capability, since in report_spark(version).lacks.items()
+        if capability != Capability.HOLD
+    ]
+    cells = [f"`{found}`" if (found := connector(name, minor)) else "not published" for name in ("delta", "iceberg")]
+    return f"| {minor} | {version} | {' | '.join(cells)} | {'; '.join(lacks) or '-'} |\n"
+
+
+def page() -> str:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (airflow,) = [
+        it.removeprefix("apache-airflow") for it in project["dependencies"] if it.startswith("apache-airflow>")
+    ]
+    (kubernetes,) = re.findall(r"^\s*k8s.io/kubernetes v(\S+)", GO_MODULES.read_text(), re.MULTILINE)
+    newest_iceberg = [found for version in spark_versions() if (found := connector("iceberg", _minor(version)))][-1]
+    rest = REST.format(
+        iceberg=newest_iceberg,
+        airflow=airflow.replace(",", ", "),
+        airflow_tested=_pinned("apache-airflow"),
+        airflow_python=project["requires-python"].replace(",", ", "),
+        kubernetes=kubernetes,
+        newest=spark_versions()[-1],
+        broker=BROKER.names[0].rpartition(":")[2],
+        connector=CONNECTOR.names[0].rpartition(":")[2],
+    )
+    return HEAD.format(python=".".join(map(str, OLDEST_PYTHON))) + "".join(map(spark_row, spark_versions())) + rest
+
+
+def test_page_is_generated_from_what_the_tests_run() -> None:
+    assert PAGE.read_text() == page()
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
