@@ -52,6 +52,7 @@ from tests.support.repository import ROOT
 from tests.unit.runtime.observation.test_driver_log_diagnosis import (
     IMPORT_ERROR,
     NO_EXECUTORS,
+    NO_MASTER,
     NO_PYTHON,
     UNPUBLISHED_PACKAGE,
 )
@@ -335,6 +336,11 @@ def in_the_driver() -> list[Row]:
             "no executor stays alive: no Java, no memory, a wrong image",
             failed(with_driver(dies(DriverLog(stderr=NO_EXECUTORS.stderr.splitlines()[-1])))),
             "Read the logs of the workers. The job restarts with backoff.",
+        ),
+        Row(
+            "workers with another version of Spark than the master",
+            failed(with_driver(dies(NO_MASTER))),
+            "Install the same version of Spark on the master and all workers.",
         ),
         Row(
             "driver that ends before its first driver status, without output",

@@ -67,6 +67,13 @@ APPLICATION_REMOVED = "APPLICATION_REMOVED"
 REMOVED = "Master removed our application: FAILED"
 """Message of the master for an application whose executors ended ten times in a row (`spark.deploy.maxExecutorRetries`)."""
 
+MASTER_UNRESPONSIVE = "MASTER_UNRESPONSIVE"
+
+NOT_REGISTERED = "All masters are unresponsive! Giving up."
+"""Message of a driver that could not register its application. A master of another version of Spark does not answer, either."""
+
+RUNNING_VERSION = re.compile(r"Running Spark version (\S+)")
+
 EXECUTOR_ENDED = re.compile(r"Executor updated: (\S+) is now (?:FAILED|EXITED) \((.*)\)$", re.MULTILINE)
 
 EXECUTOR_ADVICE = (
@@ -217,6 +224,8 @@ def explain(
     """
     if REMOVED in written.stderr:
         return _without_executors(failure, written.stderr)
+    if NOT_REGISTERED in written.stderr and not reported:
+        return _without_master(failure, written.stderr)
     if failure.error_class in UNEXPLAINED:
         failure = _with_disk_error(_with_cause(failure, written, reported=reported), written.stderr)
     return replace(failure, message=_advised(shortened(failure.message, MESSAGE_CHARACTERS), worker, py_files))
@@ -237,6 +246,16 @@ def _without_executors(failure: Failure, stderr: str) -> Failure:
         message=_advised(shortened(message, MESSAGE_CHARACTERS), worker),
         causes=causes,
     )
+
+
+def _without_master(failure: Failure, stderr: str) -> Failure:
+    """Return the failure of a driver that could not register its application; the exceptions of the driver are consequences."""
+    version = f", with Spark {found[1]}," if (found := RUNNING_VERSION.search(stderr)) else ""
+    message = (
+        f"the master did not answer the driver{version} which requested executors: install the same version of Spark on the master and all workers, "
+        "and let the workers reach the port of the master"
+    )
+    return Failure(error_class=MASTER_UNRESPONSIVE, message=message, causes=(failure.error_class, *failure.causes))
 
 
 def _is_failure(state: SchedulerState, observation: JobObservation) -> bool:

@@ -12,6 +12,7 @@ from airflow_adaptive.runtime.observation import driver_log_diagnosis
 from airflow_adaptive.runtime.observation.driver_events import DRIVER_LOST
 from airflow_adaptive.runtime.observation.driver_log_diagnosis import (
     APPLICATION_REMOVED,
+    MASTER_UNRESPONSIVE,
     MESSAGE_CHARACTERS,
     DriverLogDiagnosis,
     explain,
@@ -74,6 +75,12 @@ NO_PYTHON = DriverLog(
 
 
 EXECUTOR = "26/11/21 08:38:02 INFO StandaloneAppClient$ClientEndpoint: Executor"
+
+NO_MASTER = DriverLog(
+    stdout="py4j.protocol.Py4JJavaError\n: java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.\n",
+    stderr="26/11/28 21:07:17 INFO SparkContext: Running Spark version 4.1.4\n"
+    "26/11/28 21:08:23 ERROR StandaloneSchedulerBackend: Application has been killed. Reason: All masters are unresponsive! Giving up.\n",
+)
 
 NO_EXECUTORS = DriverLog(
     stdout="Traceback (most recent call last):\n"
@@ -249,6 +256,15 @@ def test_application_without_executors_names_the_worker_of_the_last_one_and_what
 def test_application_whose_executors_are_not_reported_leads_to_the_workers() -> None:
     message = explained(DriverLog(stderr=NO_EXECUTORS.stderr.splitlines()[-1])).message
     assert "no executor stayed alive; see the workers' logs, and check Java (17 or later)" in message
+
+
+def test_driver_that_the_master_does_not_answer_names_its_version_of_spark() -> None:
+    failure = explained(NO_MASTER)
+    assert failure.error_class == MASTER_UNRESPONSIVE
+    assert failure.message.startswith(
+        "the master did not answer the driver, with Spark 4.1.4, which requested executors: install the same"
+    )
+    assert explained(NO_MASTER, reported=True).error_class != MASTER_UNRESPONSIVE
 
 
 def test_driver_that_wrote_nothing_stays_as_it_is() -> None:
