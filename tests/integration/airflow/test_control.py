@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
+from textwrap import dedent
 
 import psutil
 import pytest
@@ -87,16 +89,18 @@ def test_suspended_job_is_resumed_and_canceled_by_rest(
     wait_until(lambda: not spark_cluster.state()["activedrivers"], TIMEOUT_S, "the end of the driver")
 
 
-def test_driver_that_a_failed_task_leaves_is_displayed_and_canceled_by_rest(
+@pytest.mark.parametrize("state", ["failed", "success"])
+def test_driver_that_a_marked_task_leaves_is_displayed_and_canceled_by_rest(
     airflow: AirflowUnderTest,
     begin: Begin,  # noqa: F811
     spark_cluster: LocalCluster,
+    state: str,
 ) -> None:
     run = begin("abandoned")
     api = f"{JOBS}/abandoned"
     wait_until(lambda: airflow.api._find(api)["state"] == "Executing", TIMEOUT_S, "the published state")
     airflow.kill(Component.TRIGGERER)
-    run.fail()
+    run.mark(state)
     wait_until(lambda: airflow.api._find(api)["abandoned"], TIMEOUT_S, "a job without a control loop")
     assert airflow.api._find(api)["state"] == "Executing"
     assert "(no control loop)" in adaptive(airflow, "jobs")
@@ -106,6 +110,66 @@ def test_driver_that_a_failed_task_leaves_is_displayed_and_canceled_by_rest(
     wait_until(lambda: no_driver_runs(spark_cluster), 2 * TIMEOUT_S, "the end of the driver")
     wait_until(lambda: airflow.api._find(api)["outcome"] == "CANCELED", TIMEOUT_S, "the published end")
     assert not airflow.api._find(api)["abandoned"]
+
+
+DELETED = dedent(
+    """
+    from airflow.providers.standard.operators.empty import EmptyOperator
+    from airflow.sdk import DAG
+    from airflow_adaptive.operators import AdaptiveSparkOperator
+
+    with DAG("deleted", schedule=None):
+        EmptyOperator(task_id="other")
+    """
+)
+
+DELETED_JOB = """
+        AdaptiveSparkOperator(
+            task_id="job",
+            job="deleted",
+            application="{directory}/stream.py",
+            job_directory="file://{directory}/jobs",
+            driver_memory="512m",
+            executor_memory="512m",
+            resource_stabilization_timeout="1 s",
+        )
+"""
+
+
+def test_driver_that_a_deleted_task_leaves_is_displayed_and_canceled_by_rest(
+    airflow: AirflowUnderTest,
+    begin: Begin,  # noqa: F811
+    spark_cluster: LocalCluster,
+    playground: Path,
+) -> None:
+    """About a minute after the deletion, Airflow empties the state store of the job."""
+    dag_file, api, asset = playground / "dags" / "deleted.py", f"{JOBS}/deleted", "adaptive://job/deleted"
+    dag_file.write_text(DELETED + DELETED_JOB.format(directory=playground))
+    run = begin("deleted")
+    wait_until(lambda: airflow.api.asset_state(asset, "summary"), TIMEOUT_S, "the published state")
+    airflow.kill(Component.TRIGGERER)
+    dag_file.write_text(DELETED)
+    wait_until(lambda: not is_stored(airflow, asset), 3 * TIMEOUT_S, "an empty state store")
+    run.until_task("removed")
+    found = airflow.api._find(api)
+    assert (found["state"], found["outcome"], found["abandoned"]) == ("Executing", None, True)
+    assert found["task"]["run_id"] == run.run_id
+    assert "(no control loop)" in adaptive(airflow, "jobs")
+    assert airflow.api._client.post(f"{api}/suspend", json={}).json()["type"].endswith("no-loop")
+    assert airflow.api._client.post(f"{api}/cancel", json={}).status_code == ACCEPTED
+    assert not no_driver_runs(spark_cluster)
+    airflow.restart(Component.TRIGGERER)
+    wait_until(lambda: no_driver_runs(spark_cluster), 2 * TIMEOUT_S, "the end of the driver")
+    wait_until(lambda: airflow.api._find(api) is None, TIMEOUT_S, "a job that does not exist any more")
+    assert "deleted" not in adaptive(airflow, "jobs")
+    assert run.xcom("state") == "CANCELED"
+
+
+def is_stored(airflow: AirflowUnderTest, asset: str) -> bool:
+    try:
+        return airflow.api.asset_state(asset, "summary") is not None
+    except LookupError:
+        return False
 
 
 def test_job_that_ends_while_the_api_server_hangs_has_its_end_afterwards_and_others_continue(

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from airflow.models.asset_state_store import AssetStateStoreModel
 from playwright.sync_api import expect
+from sqlalchemy import update
 
 from airflow_adaptive.testing.scenario import Scenario
 from tests.integration.browser.conftest import Visitor
 from tests.support.airflow import published_jobs as stories
 from tests.support.airflow.airflow_app import AirflowApp
-from tests.support.airflow.published_documents import published
+from tests.support.airflow.published_documents import TASK, executing, place_deleted, published
 
 XSS = '<img src=x onerror=alert(1)> & "quoted"'
 
@@ -91,6 +94,36 @@ def test_many_jobs_come_in_pages(airflow_app: AirflowApp, visitor: Visitor) -> N
 
 def test_empty_list_explains_when_jobs_appear(visitor: Visitor) -> None:
     expect(visitor.open().get_by_text("There are no adaptive jobs yet")).to_be_visible()
+
+
+def test_jobs_that_no_control_loop_confirms_are_marked(airflow_app: AirflowApp, visitor: Visitor) -> None:
+    """The task of two jobs has ended without the end of the job, and the store of one of them is empty. The task of the third one runs."""
+    place_deleted(airflow_app, executing("deleted"))
+    stories.place(airflow_app, stories.rescaled_twice())
+    stale = stories.rescaled_twice("arrivals")
+    summary = {**published(stale)["summary"], "task": {**TASK, "run_id": "later"}}
+    airflow_app.show(stories.place(airflow_app, stale), {"summary": summary})
+    with airflow_app.session() as session:
+        session.execute(update(AssetStateStoreModel).values(updated_at=datetime.now(UTC) - timedelta(minutes=3)))
+    marks = {"deleted": "No control loop", "departures": "No control loop", "arrivals": "Stale"}
+    for name, mark in marks.items():
+        page = visitor.open()
+        expect(page.get_by_role("row").filter(has_text=name)).to_contain_text(mark)
+        page.get_by_role("link", name=name).click()
+        expect(page.get_by_role("heading", level=1)).to_have_text(name)
+        no_loop = page.get_by_text("No control loop controls the driver of this job")
+        expect(no_loop).to_have_count(0 if mark == "Stale" else 1)
+        expect(page.get_by_role("status").filter(has_text="Stale")).to_have_count(0 if name == "deleted" else 1)
+
+
+def test_job_without_a_control_loop_is_canceled_and_vanishes(airflow_app: AirflowApp, visitor: Visitor) -> None:
+    place_deleted(airflow_app, executing())
+    page = visitor.open("jobs/departures")
+    page.get_by_role("button", name="Cancel job").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel this job").click()
+    expect(page.get_by_text("The job is being canceled")).to_be_visible()
+    airflow_app.push({"state": "CANCELED"}, TASK)
+    expect(page.get_by_text("There is no adaptive job 'departures'")).to_be_visible()
 
 
 def test_names_are_text_and_long_ones_have_room(airflow_app: AirflowApp, visitor: Visitor) -> None:

@@ -47,9 +47,9 @@ class AirflowObserver(AirflowApi):
         links: dict[str, str | None] = self._request("GET", f"{_task(dag_id, run_id, task_id)}/links")["extra_links"]
         return links
 
-    def fail_task(self, dag_id: str, run_id: str, task_id: str) -> None:
-        """Mark a task instance as failed. Airflow ends a running or deferred task instance."""
-        self._request("PATCH", _task(dag_id, run_id, task_id), {"new_state": "failed"})
+    def mark_task(self, dag_id: str, run_id: str, task_id: str, state: str) -> None:
+        """Mark a task instance as failed, success or skipped. Airflow ends a running or deferred task instance."""
+        self._request("PATCH", _task(dag_id, run_id, task_id), {"new_state": state})
 
     def clear_task(self, dag_id: str, run_id: str, task_id: str) -> None:
         """Clear a task instance in any state, so that it runs again."""
