@@ -35,6 +35,10 @@ from airflow_adaptive.job.state.damage import DamagedCheckpointError, require_so
 from airflow_adaptive.launch.loop_events import finished_event
 from airflow_adaptive.launch.task_result import task_result
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
+from airflow_adaptive.plugin.data.errors import RequestRefusedError
+from airflow_adaptive.plugin.data.metadata_database.jobs import Job
+from airflow_adaptive.plugin.data.metadata_database.state_store import StoreKey
+from airflow_adaptive.plugin.data.published_state import PublishedState
 from airflow_adaptive.ports import ClusterUnreachableError, DriverLog, JobDirectoryError, OwnedJobError, PortError
 from airflow_adaptive.runtime.directory_outage import DirectoryOutage
 from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
@@ -343,3 +347,15 @@ def by_hand() -> str:
     with pytest.raises(NotSubmittedError) as raised:
         read_settings(lambda _: None)
     return f"NotSubmittedError: {raised.value}"
+
+
+def without_loop(request: Callable[[Job, PublishedState], object]) -> str:
+    """What is reported of a request for a job whose task has ended without the end of the job."""
+    published = PublishedState(documents={}, revisions={}, task_state="failed")
+    task = ("departures", "job")
+    job = Job(
+        name="departures", asset="adaptive://job/departures", store=StoreKey(1), dag_ids=frozenset(), tasks=(task,)
+    )
+    with pytest.raises(RequestRefusedError) as raised:
+        request(job, published)
+    return raised.value.detail

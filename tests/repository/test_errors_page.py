@@ -13,6 +13,7 @@ import pytest
 from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
 from airflow_adaptive.job.protocol.documents import FORMATS
 from airflow_adaptive.launch.loop_events import superseded_event
+from airflow_adaptive.plugin.data import control_requests
 from airflow_adaptive.ports import DriverLog, DriverSubmission
 from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.testing.simulation.one_job import Simulation
@@ -47,6 +48,7 @@ from tests.repository.error_situations import (
     too_small,
     topic_created_again,
     with_driver,
+    without_loop,
 )
 from tests.support.repository import ROOT
 from tests.unit.runtime.observation.test_driver_log_diagnosis import (
@@ -403,12 +405,29 @@ def at_the_end(desk: Desk) -> list[Row]:
     ]
 
 
+def without_a_loop() -> list[Row]:
+    return [
+        Row(
+            "the task has ended or was deleted, and nothing has published the end of the job: for example, a user marked the task while no triggerer ran",
+            without_loop(control_requests._require_loop),
+            "The driver may run. Cancel the job, so that a triggerer stops the driver, or run the DAG again, so that the next loop takes the driver "
+            "over. See [the runbook](runbook.md#states-and-remedies).",
+        ),
+        Row(
+            "a job without a control loop of which nothing is published",
+            without_loop(control_requests._directory),
+            "Find the driver in the web UI of the cluster, and kill the driver.",
+        ),
+    ]
+
+
 def page(desk: Desk) -> str:
     parts = {
         "Start of the task: in the log of the task": declared(desk),
         "Requests to the cluster: in the log of the task, after `the cluster does not answer`": at_the_cluster(),
         "Failures of the driver: in the log of the task, and in the XComs `failures` and `transitions`": in_the_driver(),
         "End of the task: in the log of the task": at_the_end(desk),
+        "Jobs without a control loop: in the responses of the REST API and the output of the command line": without_a_loop(),
     }
     return HEAD + "\n".join(f"## {title}\n\n{TABLE}{''.join(map(str, rows))}" for title, rows in parts.items())
 
@@ -427,7 +446,7 @@ def test_page_shows_what_the_code_states(desk: Desk) -> None:
 
 
 def test_every_message_is_one_line_with_the_job_named_at_most_once(desk: Desk) -> None:
-    rows = [*declared(desk), *at_the_cluster(), *in_the_driver(), *at_the_end(desk)]
+    rows = [*declared(desk), *at_the_cluster(), *in_the_driver(), *at_the_end(desk), *without_a_loop()]
     for row in rows:
         assert row.message, row.condition
         assert "\n" not in row.message, row.condition
