@@ -46,9 +46,9 @@ from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.snapshot import encode
 from airflow_adaptive.scheduler.state import Outcome
 from airflow_adaptive.stores.control_requests import begin_job, end_job, read_desired_state
-from airflow_adaptive.stores.job_asset import job_name
+from airflow_adaptive.stores.job_asset import job_asset, job_name, job_xcom
 from airflow_adaptive.stores.job_owner import deployed_base, record_attempt, record_base
-from airflow_adaptive.stores.task_xcoms import LINKS, XCOM_ATTEMPT, XCOM_JOB, TaskKey
+from airflow_adaptive.stores.task_xcoms import LINKS, XCOM_ATTEMPT, TaskKey
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
 
 if TYPE_CHECKING:
@@ -356,7 +356,8 @@ class AdaptiveSparkOperator(BaseOperator):
         self._report_takeover(task)
         record_attempt(self._name, spec.attempt)
         context["ti"].xcom_push(XCOM_ATTEMPT, spec.attempt)
-        context["ti"].xcom_push(XCOM_JOB, {"name": self._name, "job_directory": self.job_directory})
+        declared = {"name": self._name, "job_directory": self.job_directory}
+        context["ti"].xcom_push(job_xcom(job_asset(self._name).name), declared)
         if self.deferrable:
             self._defer(spec, self._declared.connections, self.job_directory, task, cancel_at)
         if self._is_default_deferrable:

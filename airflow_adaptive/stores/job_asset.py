@@ -24,6 +24,10 @@ FLEETS: Final = "adaptive://fleet/"
 """Prefix of the Assets of fleets."""
 
 
+MAX_KEY: Final = 512
+"""Longest key of an XCom."""
+
+
 @dataclass(frozen=True, slots=True)
 class JobAsset:
     """The place of a job in Airflow's stores.
@@ -78,6 +82,14 @@ def event_asset(name: str) -> str:
 def fleet_asset(dag_id: str, task_id: str) -> str:
     """Return the name of the Asset of a mapped task."""
     return f"{FLEETS}{dag_id}/{task_id}"
+
+
+def job_xcom(asset: str) -> str:
+    """Return the key of the XCom in which a task keeps the name and the directory of its job of an Asset.
+
+    Airflow empties the state store of the Asset if the task is deleted from its DAG file. The key contains the Asset, because keys have an index.
+    """
+    return asset.replace("://", "_", 1)[:MAX_KEY]
 
 
 def job_name(job: str, task: TaskKey) -> str:

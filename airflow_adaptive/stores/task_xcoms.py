@@ -34,9 +34,6 @@ XCOM_TRANSITIONS = "transitions"
 XCOM_DECISIONS = "decisions"
 XCOM_ATTEMPT = "attempt"
 
-XCOM_JOB = "adaptive_job"
-"""The job that the task runs: its name, and the folder of its directory. Airflow empties the store of the job if its task is deleted from the DAG file."""
-
 _ATTEMPT = re.compile(r"([^/]+)/([^/\[]+)(?:\[(\d+)\])?/(.+)/[^/]+", re.DOTALL)
 """Token of an attempt: the task instance (`str(TaskKey)`), and a random part. Only the id of a run may contain slashes."""
 

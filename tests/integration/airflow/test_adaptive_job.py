@@ -78,11 +78,11 @@ class Run:
     def clear(self) -> None:
         self._api.clear_task(self._dag, self.run_id, TASK)
 
-    def mark(self, state: str) -> None:
-        self._api.mark_task(self._dag, self.run_id, TASK, state)
+    def end_task(self, state: str) -> None:
+        self._api.set_task_state(self._dag, self.run_id, TASK, state)
 
     def fail(self) -> None:
-        self.mark("failed")
+        self.end_task("failed")
 
     def pause(self) -> None:
         self._api._request("PATCH", f"/api/v2/dags/{self._dag}", {"is_paused": True})

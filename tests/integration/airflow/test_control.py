@@ -90,7 +90,7 @@ def test_suspended_job_is_resumed_and_canceled_by_rest(
 
 
 @pytest.mark.parametrize("state", ["failed", "success"])
-def test_driver_that_a_marked_task_leaves_is_displayed_and_canceled_by_rest(
+def test_driver_that_an_ended_task_leaves_is_displayed_and_canceled_by_rest(
     airflow: AirflowUnderTest,
     begin: Begin,  # noqa: F811
     spark_cluster: LocalCluster,
@@ -100,7 +100,7 @@ def test_driver_that_a_marked_task_leaves_is_displayed_and_canceled_by_rest(
     api = f"{JOBS}/abandoned"
     wait_until(lambda: airflow.api._find(api)["state"] == "Executing", TIMEOUT_S, "the published state")
     airflow.kill(Component.TRIGGERER)
-    run.mark(state)
+    run.end_task(state)
     wait_until(lambda: airflow.api._find(api)["abandoned"], TIMEOUT_S, "a job without a control loop")
     assert airflow.api._find(api)["state"] == "Executing"
     assert "(no control loop)" in adaptive(airflow, "jobs")
@@ -124,15 +124,15 @@ DELETED = dedent(
 )
 
 DELETED_JOB = """
-        AdaptiveSparkOperator(
-            task_id="job",
-            job="deleted",
-            application="{directory}/stream.py",
-            job_directory="file://{directory}/jobs",
-            driver_memory="512m",
-            executor_memory="512m",
-            resource_stabilization_timeout="1 s",
-        )
+    AdaptiveSparkOperator(
+        task_id="job",
+        job="deleted",
+        application="{directory}/stream.py",
+        job_directory="file://{directory}/jobs",
+        driver_memory="512m",
+        executor_memory="512m",
+        resource_stabilization_timeout="1 s",
+    )
 """
 
 

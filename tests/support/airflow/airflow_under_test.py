@@ -47,7 +47,7 @@ class AirflowObserver(AirflowApi):
         links: dict[str, str | None] = self._request("GET", f"{_task(dag_id, run_id, task_id)}/links")["extra_links"]
         return links
 
-    def mark_task(self, dag_id: str, run_id: str, task_id: str, state: str) -> None:
+    def set_task_state(self, dag_id: str, run_id: str, task_id: str, state: str) -> None:
         """Mark a task instance as failed, success or skipped. Airflow ends a running or deferred task instance."""
         self._request("PATCH", _task(dag_id, run_id, task_id), {"new_state": state})
 

@@ -75,7 +75,7 @@ def place_deleted(airflow_app: AirflowApp, job: Scenario, state: str = "removed"
     name = job.state.job.job
     place(airflow_app, job)
     airflow_app.run(state=state)
-    begin = {"attempt": "attempt", "adaptive_job": {"name": name, "job_directory": "file:///jobs"}}
+    begin = {"attempt": "attempt", "adaptive_job/" + name: {"name": name, "job_directory": "file:///jobs"}}
     airflow_app.push({**begin, **xcoms(_view(job, driver="http://h1:4040"))}, TASK)
     airflow_app.delete_tasks()
 

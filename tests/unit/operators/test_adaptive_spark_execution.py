@@ -50,8 +50,9 @@ def test_new_attempt_is_announced_and_handles_the_desired_state_of_an_earlier_ru
     instance = FakeInstance()
     trigger = deferral(make().execute, {"ti": instance})
     assert airflow.desired_state == "running"
-    job = {"name": trigger.spec["graph"]["job"], "job_directory": trigger.base}
-    assert instance.pushed == {"attempt": trigger.spec["attempt"], "adaptive_job": job, **dict.fromkeys(LINKS, "")}
+    name = trigger.spec["graph"]["job"]
+    job = {f"adaptive_job/{name}": {"name": name, "job_directory": trigger.base}}
+    assert instance.pushed == {"attempt": trigger.spec["attempt"], **job, **dict.fromkeys(LINKS, "")}
 
 
 def test_desired_state_that_a_dead_try_left_is_followed_by_the_next(make, airflow, tmp_path):

@@ -24,13 +24,12 @@ from airflow_adaptive.plugin.data.documents import TaskInstance as TaskKey
 from airflow_adaptive.runtime.publishing.documents import FORMAT, HISTORY, SUMMARY
 from airflow_adaptive.runtime.requirements.control_requests import DESIRED_STATE
 from airflow_adaptive.scheduler.state import Outcome
-from airflow_adaptive.stores.job_asset import FLEETS, JOBS, job_asset
+from airflow_adaptive.stores.job_asset import FLEETS, JOBS, job_asset, job_xcom
 from airflow_adaptive.stores.job_owner import BASE
 from airflow_adaptive.stores.task_xcoms import (
     LINKS,
     XCOM_ATTEMPT,
     XCOM_DECISIONS,
-    XCOM_JOB,
     XCOM_PARALLELISM,
     XCOM_STATE,
     XCOM_TRANSITIONS,
@@ -40,13 +39,15 @@ KEYS: Final = (
     *LINKS,
     XCOM_ATTEMPT,
     XCOM_DECISIONS,
-    XCOM_JOB,
     XCOM_PARALLELISM,
     XCOM_STATE,
     XCOM_TRANSITIONS,
     DESIRED_STATE,
 )
 """Keys of the XComs that contain documents of a job."""
+
+OF_JOBS: Final = (job_xcom(JOBS), job_xcom(FLEETS))
+"""Prefixes of the keys of the XComs that contain the name and the directory of a job."""
 
 ENDS: Final = [json.dumps(outcome.value) for outcome in Outcome]
 """The XCom of the state of a job that has ended, as JSON text."""
@@ -67,7 +68,7 @@ def unfinished_jobs(asset: str | None, session: Session) -> dict[str, TaskKey]:
     state, columns = aliased(XComModel), (*_key(XComModel), XComModel.value, XComModel.timestamp)
     is_over = exists().where(_same(TaskInstance, XComModel), TaskInstance.state.in_(State.finished))
     has_end = exists().where(_same(state, XComModel), state.key == XCOM_STATE, cast(state.value, Text).in_(ENDS))
-    runs = select(*columns).where(XComModel.key == XCOM_JOB).order_by(XComModel.timestamp)
+    runs = select(*columns).where(XComModel.key.in_(map(job_xcom, inactive))).order_by(XComModel.timestamp)
     rows = [row for row in session.execute(runs.where(is_over, ~has_end)) if _asset(row.value) in inactive]
     if not rows:
         return {}
@@ -75,7 +76,8 @@ def unfinished_jobs(asset: str | None, session: Session) -> dict[str, TaskKey]:
     later = session.execute(runs.where(XComModel.timestamp >= rows[0].timestamp))
     newest = {row.value["name"]: row.timestamp for row in later if _asset(row.value) is not None}
     found = {row.value["name"]: row for row in rows}
-    return {name: TaskKey.model_validate(row) for name, row in found.items() if row.timestamp == newest[name]}
+    tasks = {TaskKey.model_validate(row): name for name, row in found.items() if row.timestamp == newest.get(name)}
+    return {name: task for task, name in tasks.items()}
 
 
 def read(tasks: Collection[TaskKey], session: Session) -> dict[TaskKey, tuple[dict[str, Any], dict[str, datetime]]]:
@@ -83,7 +85,8 @@ def read(tasks: Collection[TaskKey], session: Session) -> dict[TaskKey, tuple[di
     columns = (*_key(XComModel), XComModel.key, XComModel.value, XComModel.timestamp)
     of_tasks = or_(*(_same(XComModel, task) for task in tasks))
     found: dict[TaskKey, dict[str, Any]] = {task: {} for task in tasks}
-    for row in session.execute(select(*columns).where(of_tasks, XComModel.key.in_(KEYS))):
+    is_document = or_(XComModel.key.in_(KEYS), *(XComModel.key.startswith(prefix) for prefix in OF_JOBS))
+    for row in session.execute(select(*columns).where(of_tasks, is_document)):
         found[TaskKey.model_validate(row)][row.key] = row
     return {task: _documents(task, rows) for task, rows in found.items()}
 
@@ -102,7 +105,9 @@ def unchanged(task: TaskKey) -> Update:
 def _documents(task: TaskKey, rows: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, datetime]]:
     """Return the documents that the XComs of a task instance contain, and the times of their last writes."""
     values = {key: row.value for key, row in rows.items()}
-    state, job = values.get(XCOM_STATE), values.get(XCOM_JOB)
+    jobs = [row for key, row in rows.items() if key.startswith(OF_JOBS)]
+    job = max(jobs, key=lambda row: row.timestamp).value if jobs else None
+    state = values.get(XCOM_STATE)
     has_end = state in [*Outcome]
     documents = {
         SUMMARY: {
