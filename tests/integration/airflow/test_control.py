@@ -115,13 +115,14 @@ def test_driver_that_an_ended_task_leaves_is_displayed_and_canceled_by_rest(
 DELETED = dedent(
     """
     from airflow.providers.standard.operators.empty import EmptyOperator
-    from airflow.sdk import DAG
+    from airflow.sdk import DAG, Asset
     from airflow_adaptive.operators import AdaptiveSparkOperator
 
     with DAG("deleted", schedule=None):
-        EmptyOperator(task_id="other")
+        EmptyOperator(task_id="other", outlets=Asset("other"))
     """
 )
+"""Airflow deletes no reference to an Asset of a file without any Asset."""
 
 DELETED_JOB = """
     AdaptiveSparkOperator(
