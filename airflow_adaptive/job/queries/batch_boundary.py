@@ -251,8 +251,8 @@ def end_at_boundary(boundaries: Sequence[BatchBoundary], timeout_s: float, pause
     running = [boundary.label for boundary, ended in zip(cut, stopped, strict=True) if not ended]
     if running:
         raise BatchStillRunsError(
-            f"the batch of {', '.join(running)} did not end within {timeout_s + STOP_TIMEOUT_S:g} s of the request, although it was "
-            f"interrupted after {timeout_s:g} s: the driver is replaced, and the batch runs again"
+            f"the batch of {', '.join(running)} did not end within {round(timeout_s + STOP_TIMEOUT_S, 1):g} s of the request, although it was "
+            f"interrupted after {round(timeout_s, 1):g} s: the driver is replaced, and the batch runs again"
         )
     return not cut
 

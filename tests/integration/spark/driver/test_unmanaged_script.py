@@ -110,10 +110,16 @@ from pyspark.sql import SparkSession
 
 root = sys.argv[1]
 spark = SparkSession.builder.getOrCreate()
+
+
+def sleep(rows, batch):
+    open(f"{root}/asleep", "w").close()
+    time.sleep(1000)
+
+
 for name in ("one", "two"):
     rows = spark.readStream.format("rate").option("rowsPerSecond", 5).load()
-    sleep = time.sleep if name == "two" else lambda _: None
-    writer = rows.writeStream.queryName(name).foreachBatch(lambda rows, _, sleep=sleep: (rows.count(), sleep(1000)))
+    writer = rows.writeStream.queryName(name).foreachBatch(sleep if name == "two" else lambda rows, _: rows.count())
     writer.option("checkpointLocation", f"{root}/checkpoints/{name}").start()
 spark.streams.awaitAnyTermination()
 """
@@ -366,8 +372,7 @@ def test_script_that_watches_its_queries_stops_at_a_boundary_and_without_a_failu
 @pytest.mark.long
 def test_driver_whose_batch_does_not_end_stops_the_others_names_the_query_and_ends(driver: DriverOnCluster) -> None:
     begin(driver, WEDGED, {"spark.airflow.adaptive.stopTimeout": "3"})
-    offsets = driver.root / "checkpoints" / "two" / "offsets" / "0"
-    wait_until(offsets.exists, TIMEOUT_S, "the batch that does not end")
+    wait_until((driver.root / "asleep").exists, TIMEOUT_S, "the batch that does not end")
     driver.direct(Action.STOP, 1)
     assert driver.wait_end() == "FAILED"
     status = driver.status()

@@ -251,7 +251,7 @@ def test_batch_that_does_not_end_is_named_and_all_other_queries_are_stopped(monk
 
     failing.stop = fails  # type: ignore[method-assign]
     with pytest.raises(BatchStillRunsError) as raised:
-        end_at_boundary([boundary(query) for query in (wedged, others[0], failing, others[1])], 0.0, time.sleep)
+        end_at_boundary([boundary(query) for query in (wedged, others[0], failing, others[1])], 0.0049, time.sleep)
     never.set()
     assert str(raised.value) == (
         "the batch of query 'daily', a query without a name did not end within 0.5 s of the request, although it was interrupted after 0 s: "
