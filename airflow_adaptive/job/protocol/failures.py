@@ -83,6 +83,11 @@ GENERIC_CLASS: Final = re.compile(
 )
 """Simple names of classes that name no cause themselves."""
 
+UNFIT_CLASS: Final = re.compile(
+    r"java\.lang\.(?:NoSuch(?:Method|Field)|NoClassDefFound|AbstractMethod|IncompatibleClassChange)Error"
+)
+"""Errors of a class that was compiled with other classes. The message names what is missing, and only the stack trace who needs it."""
+
 PYTHON_ERROR: Final = re.compile(r"^([A-Za-z_][\w.]*)(?::|$)", re.MULTILINE)
 """The first line after a Python traceback that is not indented."""
 
@@ -310,7 +315,10 @@ def _java_chain(throwable: Any) -> Iterator[ChainedError]:
     for _ in range(MAX_CAUSES):
         if throwable is None:
             return
-        yield ChainedError(throwable.getClass().getName(), str(throwable.getMessage() or ""))
+        name, message = throwable.getClass().getName(), str(throwable.getMessage() or "")
+        if message and UNFIT_CLASS.fullmatch(name):
+            message += "".join(f", called by {frame.getClassName()}" for frame in list(throwable.getStackTrace())[:1])
+        yield ChainedError(name, message)
         throwable = throwable.getCause()
 
 

@@ -55,6 +55,7 @@ NON_RECOVERABLE = (
     "org.apache.spark.sql.catalyst.parser.*",
     "SparkUnsupportedOperationException",
     "DATA_SOURCE_NOT_FOUND",
+    "NoSuchTableException",
     "STATEFUL_PROCESSOR_*",
     "STREAMING_REAL_TIME_MODE",
     "INVALID_STREAMING_REAL_TIME_MODE_TRIGGER_INTERVAL",
@@ -76,6 +77,12 @@ NON_RECOVERABLE = (
     "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY",
     # Files of the checkpoint are missing or damaged (`job.state.damage`).
     "DamagedCheckpointError",
+    # A table that the query reads was replaced or changed, or no longer has the commits after the offsets in the checkpoint.
+    "DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE",
+    "DELTA_SOURCE_IGNORE_DELETE",
+    "DELTA_SOURCE_TABLE_IGNORE_CHANGES",
+    "DELTA_LOG_FILE_NOT_FOUND_FOR_STREAMING_SOURCE",
+    "DELTA_VERSIONS_NOT_CONTIGUOUS",
     # The brokers no longer have the records after the offsets in the checkpoint.
     "TopicRecreatedError",
     "KAFKA_DATA_LOSS.START_OFFSET_RESET",

@@ -17,6 +17,11 @@ OTHER_CHECKPOINT = (
     "determine the first rows"
 )
 
+OTHER_TABLE = (
+    "rename the query or the job, which begins with a new checkpoint and reads the table from its beginning, unless the options of the source say "
+    "otherwise"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class KnownCause:
@@ -25,7 +30,7 @@ class KnownCause:
     Attributes:
         text: pattern of the message, "" for any message.
         names: patterns of exception classes and of error conditions, empty for any failure.
-        advice: what to do.
+        advice: what to do, "" if `name_artifact` or the message says it.
     """
 
     text: str
@@ -52,6 +57,18 @@ BY_TEXT = (
     ),
     KnownCause("unexpected keyword argument 'realTime'", (), "Real-Time Mode needs Spark 4.2 or later on the cluster"),
     KnownCause("'path' is not specified", (), "set the option 'path' of the source or the sink"),
+    KnownCause(
+        r"Cannot process (?:overwrite|delete) snapshot",
+        ("IllegalStateException",),
+        "another writer has changed rows of the table, and a stream reads appended rows only. Set the named option of the source to ignore such changes",
+    ),
+    KnownCause(
+        "snapshot was expired or removed",
+        ("IllegalStateException",),
+        f"the table was replaced, or its snapshots were expired: {OTHER_TABLE}",
+    ),
+    KnownCause(r"^(?:org/apache/(?:spark|kafka|iceberg)|io/delta)/", ("NoClassDefFoundError",), ""),
+    KnownCause(r"annot find (?:the |catalog )?plugin class", (), ""),
     KnownCause(
         "Schema must be specified when creating a streaming source",
         (),
@@ -83,6 +100,15 @@ _BY_NAME = (
     ),
     KnownCause(
         "",
+        (
+            "DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE",
+            "DELTA_LOG_FILE_NOT_FOUND_FOR_STREAMING_SOURCE",
+            "DELTA_VERSIONS_NOT_CONTIGUOUS",
+        ),
+        OTHER_TABLE,
+    ),
+    KnownCause(
+        "",
         ("SESSION_OR_CONTEXT_NOT_EXISTS",),
         "create the session before this line (SparkSession.builder.getOrCreate()), or move the line into the build function",
     ),
@@ -103,12 +129,18 @@ _WRONG_JAR = (
 )
 """Errors of a jar that is missing, or was built for another version of Spark."""
 
+_MISSING_CLASS = ("CANNOT_LOAD_CATALOG.*", "ClassNotFoundException")
+"""Errors of a class that is missing, perhaps with the jar of a connector."""
+
 _ARTIFACTS = {
     "iceberg": "org.apache.iceberg:iceberg-spark-runtime-{minor}_2.13",
     "delta": "io.delta:delta-spark_{minor}_2.13",
     "kafka": "org.apache.spark:spark-sql-kafka-0-10_2.13, in version {version} or the newest version before it",
 }
 """The artifact for a version of Spark, by a word in the error."""
+
+NEWEST_SPARK = {"iceberg": "4.1", "delta": "4.2"}
+"""Newest version of Spark for which an artifact was published at the release of this package."""
 
 _DANGEROUS = re.compile(
     r"If you want to force running [^.]*(?:\.(?!\s)[^.]*)*\.\s*"
@@ -129,16 +161,24 @@ def name_artifact(failure: Failure, spark: str) -> Failure:
         failure: failure that the driver reported.
         spark: version of the driver's Spark.
     """
-    if not matches(failure, _WRONG_JAR):
-        return failure
     text, minor = f"{failure.message} {' '.join(failure.causes)}".lower(), ".".join(spark.split(".")[:2])
-    fitting = next((artifact for word, artifact in _ARTIFACTS.items() if word in text), None)
-    advice = (
-        "use jars and packages that were built for it"
-        if fitting is None
-        else f"use the package {fitting.format(minor=minor, version=spark)}"
-    )
+    word = next((word for word in _ARTIFACTS if word in text), None)
+    if not matches(failure, _WRONG_JAR if word is None else (*_WRONG_JAR, *_MISSING_CLASS)):
+        return failure
+    advice = "use jars and packages that were built for it" if word is None else _advice(word, minor, spark)
     return replace(failure, message=f"{failure.message.rstrip('.')}; the driver runs Spark {spark}: {advice}")
+
+
+def _advice(word: str, minor: str, spark: str) -> str:
+    artifact, newest = _ARTIFACTS[word], NEWEST_SPARK.get(word)
+    package = artifact.format(minor=minor, version=spark)
+    if newest is None or _number(minor) <= _number(newest):
+        return f"use the package {package}"
+    return f"use Spark {newest} with the package {artifact.format(minor=newest)}, or {package} if it has been published since"
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
 def with_remedy(failure: Failure) -> Failure:

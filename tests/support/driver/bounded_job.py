@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -33,6 +34,7 @@ def end_of_job(
     parallelism: int = 1,
     conf: Mapping[str, str] | None = None,
     memory_mb: int = 512,
+    options: Mapping[str, Any] | None = None,
 ) -> Finished:
     """Run a job to its end, and return how it ended.
 
@@ -44,6 +46,7 @@ def end_of_job(
         parallelism: parallelism of the job.
         conf: Spark properties.
         memory_mb: memory of the driver and of each executor, in MiB.
+        options: further options of the job.
     """
     script = folder / f"{job}.py"
     script.write_text(code)
@@ -53,7 +56,7 @@ def end_of_job(
         staged = await stage(directory, script)
         spec = JobSpec(
             graph=JobGraph.single(job, ParallelismRange(parallelism, parallelism), max_parallelism=max(2, parallelism)),
-            options=Options.of({"resource_stabilization_timeout": "1 s"}),
+            options=Options.of({"resource_stabilization_timeout": "1 s", **(options or {})}),
             directory=directory.uri,
             script=staged.script,
             py_files=staged.py_files,

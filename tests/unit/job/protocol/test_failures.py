@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -31,8 +33,11 @@ TRACEBACK = """An exception was raised by the Python Proxy. Return Message: Trac
 class Throwable:
     """A Java exception as Py4J shows it."""
 
-    def __init__(self, name: str, message: str | None, cause: Throwable | None = None) -> None:
-        self._name, self._message, self._cause = name, message, cause
+    def __init__(self, name: str, message: str | None, cause: Throwable | None = None, caller: str = "") -> None:
+        self._name, self._message, self._cause, self._caller = name, message, cause, caller
+
+    def getStackTrace(self) -> list[Any]:
+        return [SimpleNamespace(getClassName=lambda: self._caller)]
 
     def getClass(self) -> Throwable:
         return self
@@ -54,6 +59,18 @@ def test_a_query_is_named_by_the_condition_of_its_cause():
     assert report.message == "[DIVIDE_BY_ZERO] Division by zero."
     assert report.causes == (STREAM, "org.apache.spark.SparkArithmeticException")
     assert report.query == "departures"
+
+
+def test_method_that_a_jar_lacks_is_reported_with_the_class_that_calls_it():
+    cause = Throwable(
+        "java.lang.NoSuchMethodError",
+        "'Format org.apache.spark.Format.copy(boolean)'",
+        caller="org.apache.spark.sql.delta.Catalog",
+    )
+    report = report_throwable(Throwable(STREAM, "[STREAM_FAILED] terminated", cause), "departures")
+    assert (
+        report.message == "'Format org.apache.spark.Format.copy(boolean)', called by org.apache.spark.sql.delta.Catalog"
+    )
 
 
 def test_a_python_exception_inside_the_jvm_is_a_cause_of_its_own():

@@ -84,6 +84,13 @@ JOB_FAILURES = [
     "airflow_adaptive.job.queries.sources.topic_ids.TopicRecreatedError",
     *("KAFKA_DATA_LOSS.START_OFFSET_RESET", "KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE"),
     *("KAFKA_DATA_LOSS.ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO", "KAFKA_DATA_LOSS.PARTITION_OFFSET_CHANGED"),
+    *(
+        "DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE",
+        "DELTA_SOURCE_IGNORE_DELETE",
+        "DELTA_SOURCE_TABLE_IGNORE_CHANGES",
+    ),
+    *("DELTA_LOG_FILE_NOT_FOUND_FOR_STREAMING_SOURCE", "DELTA_VERSIONS_NOT_CONTIGUOUS"),
+    "org.apache.iceberg.exceptions.NoSuchTableException",
 ]
 """Classes and error conditions of failures of a job: at least one for each pattern."""
 
@@ -105,7 +112,7 @@ def test_error_conditions_are_those_of_spark():
         known = json.loads(archive.read("error/error-conditions.json"))
     known |= json.loads(Path(pyspark.errors.__file__).with_name("error-conditions.json").read_text())
     conditions = {name.partition(".")[0] for name in JOB_FAILURES if name.partition(".")[0].isupper()}
-    in_the_connector = {"KAFKA_DATA_LOSS"}
+    in_the_connector = {name for name in conditions if name == "KAFKA_DATA_LOSS" or "DELTA_" in name}
     assert conditions - known.keys() == {"SCRIPT_WITHOUT_JOB", DRIVER_NOT_STARTED} | in_the_connector
     assert set(RECOVERABLE) <= known.keys()
 

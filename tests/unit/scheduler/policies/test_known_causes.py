@@ -3,9 +3,10 @@
 import pytest
 
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
-from airflow_adaptive.scheduler.policies.known_causes import name_artifact, with_remedy
+from airflow_adaptive.scheduler.policies.known_causes import NEWEST_SPARK, name_artifact, with_remedy
 from airflow_adaptive.scheduler.state import Failing, Finished
 from airflow_adaptive.testing.scenario import Scenario
+from tests.support.tables.jars import FORMATS
 
 BASE_PATH = "Wrong basePath file:/in/2026-11-02 for the root path: file:///in/2026-11-01"
 SOURCES = "assertion failed: There are [1] sources in the checkpoint offsets and now there are [2] sources requested by the query."
@@ -42,6 +43,29 @@ SCHEMA = (
         ("java.lang.UnsupportedClassVersionError", "class file version 65.0, recognizes up to 61.0", "needs Java 17"),
         ("SESSION_OR_CONTEXT_NOT_EXISTS", "SparkContext or SparkSession should be created first.", "build function"),
         ("STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE", SCHEMA, "restore the earlier query"),
+        (
+            "java.lang.IllegalStateException",
+            "Cannot process overwrite snapshot: 37, to ignore overwrites, set streaming-skip-overwrite-snapshots=true",
+            "another writer has changed rows",
+        ),
+        (
+            "java.lang.IllegalStateException",
+            "Cannot load current offset at snapshot 53, the snapshot was expired or removed",
+            "rename the query or the job",
+        ),
+        (
+            "DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE",
+            "The streaming query was reading from an unexpected Delta table (id = 'a')",
+            "rename the query or the job",
+        ),
+        ("DELTA_SOURCE_TABLE_IGNORE_CHANGES", "set the option 'skipChangeCommits' to 'true'", "skipChangeCommits"),
+        ("org.apache.iceberg.exceptions.NoSuchTableException", "Cannot find table db.t in catalog lake", "db.t"),
+        ("java.lang.NoClassDefFoundError", "org/apache/kafka/common/serialization/ByteArraySerializer", "Serializer"),
+        (
+            "CANNOT_LOAD_CATALOG.PLUGIN_CLASS_NOT_FOUND",
+            "'a.SparkCatalog': cannot find the plugin class.",
+            "plugin class",
+        ),
     ],
 )
 def test_known_cause_ends_a_running_job_at_once_with_what_to_do(error_class: str, message: str, advice: str):
@@ -103,6 +127,16 @@ def test_other_failures_stay_as_they_are():
             "in version 4.1.4 or the newest",
         ),
         (
+            "java.lang.ClassNotFoundException",
+            "Cannot find catalog plugin class for catalog 'spark_catalog': org.apache.spark.sql.delta.catalog.DeltaCatalog.",
+            "delta-spark_4.1_2.13",
+        ),
+        (
+            "CANNOT_LOAD_CATALOG.PLUGIN_CLASS_NOT_FOUND",
+            "Cannot load catalog 'lake' with the plugin class 'org.apache.iceberg.spark.SparkCatalog'",
+            "iceberg-spark-runtime-4.1_2.13",
+        ),
+        (
             "java.lang.NoSuchMethodError",
             "'void org.apache.spark.sql.Column.<init>()'",
             "jars and packages that were built for it",
@@ -118,6 +152,20 @@ def test_jar_that_is_missing_or_does_not_fit_is_named_for_the_spark_of_the_drive
     assert advice in named
 
 
-def test_failure_that_no_jar_has_caused_names_no_artifact():
-    failure = Failure(error_class="DIVIDE_BY_ZERO", message="Division by zero.")
+def test_artifact_is_named_for_an_older_spark_if_none_was_published_for_the_spark_of_the_driver():
+    failure = Failure(error_class="DATA_SOURCE_NOT_FOUND", message="Failed to find the data source: iceberg.")
+    assert name_artifact(failure, "4.10.0").message == (
+        "Failed to find the data source: iceberg; the driver runs Spark 4.10.0: use Spark 4.1 with the package "
+        "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13, or org.apache.iceberg:iceberg-spark-runtime-4.10_2.13 if it has been published since"
+    )
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_newest_spark_with_an_artifact_is_the_newest_that_the_tests_resolve(name: str):
+    assert NEWEST_SPARK[name] == list(FORMATS[name])[-1]
+
+
+@pytest.mark.parametrize("error_class", ["DIVIDE_BY_ZERO", "java.lang.ClassNotFoundException"])
+def test_failure_that_no_jar_of_a_connector_has_caused_names_no_artifact(error_class: str):
+    failure = Failure(error_class=error_class, message="com.example.Missing")
     assert name_artifact(failure, "4.1.4") == failure
