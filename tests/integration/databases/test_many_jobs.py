@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 
+from airflow_adaptive.local.waiting import wait_until
 from tests.support.airflow.airflow_app import API, AirflowApp
 from tests.support.airflow.connection_pool import responses_of, small_pool
+from tests.support.airflow.published_documents import place, suspended
 from tests.support.airflow.rest_api import bounds
 from tests.support.databases.many_jobs import insert_jobs
 from tests.support.databases.postgresql import PostgresqlServer
@@ -18,6 +22,8 @@ from tests.support.databases.postgresql import PostgresqlServer
 JOBS = 1000
 
 CHANGES = 40
+
+TIMEOUT_S = 60.0
 
 
 @contextmanager
@@ -81,3 +87,22 @@ def test_many_jobs_are_changed_at_the_same_time(airflow_app: AirflowApp, postgre
         "adaptive_suspend": CHANGES,
     }
     assert "deadlock detected" not in postgresql.log
+
+
+def test_resume_waits_for_a_scheduler_that_ends_the_run(airflow_app: AirflowApp, postgresql: PostgresqlServer) -> None:
+    from airflow.models.dagrun import DagRun  # noqa: PLC0415
+    from sqlalchemy import select, text, update  # noqa: PLC0415
+
+    place(airflow_app, suspended(), desired_state={"value": "suspended"})
+    airflow_app.run(state="success", ends=True)
+    airflow_app.pause(False)
+    request = partial(airflow_app.client().post, f"{API}/jobs/departures/resume", json={})
+    waiting = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+    with ThreadPoolExecutor() as threads:
+        with airflow_app.session() as scheduler, airflow_app.session() as observer:
+            scheduler.execute(select(DagRun.id).with_for_update())
+            scheduler.execute(update(DagRun).values(state="success"))
+            response = threads.submit(request)
+            wait_until(lambda: response.done() or observer.scalar(waiting), TIMEOUT_S, "a request that waits")
+        assert response.result().status_code == 202
+    assert (airflow_app.task_state(), airflow_app.run_state()) == (None, "queued")

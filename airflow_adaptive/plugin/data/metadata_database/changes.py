@@ -104,7 +104,13 @@ class Change:
         self._session.add(callback)
 
     def task_instance(self, task: TaskKey) -> TaskInstance | None:
-        """Return the task instance, None if it does not exist anymore."""
+        """Return the task instance, None if it does not exist anymore, and lock its DAG run.
+
+        Airflow's scheduler decides about a run while it holds this lock. Without the lock, it could end the run between two reads of this transaction,
+        and the cleared task instance would stay in a run that has ended.
+        """
+        run = select(DagRun.id).where(DagRun.dag_id == task.dag_id, DagRun.run_id == task.run_id)
+        self._session.execute(run.with_for_update())
         query = select(TaskInstance).where(
             TaskInstance.dag_id == task.dag_id,
             TaskInstance.task_id == task.task_id,
