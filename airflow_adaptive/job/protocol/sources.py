@@ -82,7 +82,7 @@ class TopicReport:
 class SourceReport:
     """A source of a query. Without a number of partitions, the source does not count rows.
 
-    The driver polls Kafka sources. The values of other sources are those at the beginning of the newest batch.
+    The driver polls Kafka sources and tables. The values of other sources are those at the beginning of the newest batch.
 
     Attributes:
         kind: kind of the source, such as `KafkaV2` or `FileStreamSource`.
@@ -90,7 +90,7 @@ class SourceReport:
         lag_rows: unread rows of all partitions.
         skew: largest lag of a partition relative to the mean of all partitions, 1 without a lag.
         worst_partition: partition with the most unread rows, such as `flights-3`, None without a lag.
-        lag_s: age of the oldest unread row or file in seconds, 0 without unread rows or files, None if the age is unknown.
+        lag_s: age of the oldest unread row, file or commit in seconds, 0 without any, None if the age is unknown.
         is_lag_unknown: whether the driver polls the source, and no poll has succeeded for a while. Only the position is known then.
         is_lag_minimum: whether the oldest unread row may be older than `lag_s`, because it was there before the driver's first poll, or
             because Spark has not listed the files since the batch began.
@@ -103,6 +103,7 @@ class SourceReport:
         topics: topics of a Kafka source by name. The positions and `kafka` are missing if the sources of the job have more than about 5,000
             partitions, and all topics are missing if there are more than about 1,000.
         unread_files: files of a file source that Spark has listed and not read, None for other sources, and if unknown.
+        unread_versions: commits of a table that the query has not read completely, None for other sources, and if unknown.
     """
 
     kind: str
@@ -119,3 +120,4 @@ class SourceReport:
     kafka: KafkaSource | None = None
     topics: Mapping[str, TopicReport] = field(default_factory=dict)
     unread_files: int | None = None
+    unread_versions: int | None = None

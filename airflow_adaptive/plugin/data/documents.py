@@ -225,11 +225,14 @@ class Source(Document):
     partitions: int | None = None
     lag_rows: int | None = Field(default=None, description="Unread rows.")
     unread_files: int | None = Field(default=None, description="Files that Spark has listed and not read yet.")
+    unread_versions: int | None = Field(
+        default=None, description="Commits of a table (Delta Lake, Iceberg) that the query has not read completely."
+    )
     lag_s: float | None = Field(
-        default=None, description="Age of the oldest unread row or file in seconds; null if it is unknown."
+        default=None, description="Age of the oldest unread row, file or commit in seconds; null if it is unknown."
     )
     is_lag_minimum: bool = Field(
-        default=False, description="Whether the oldest unread row or file may be older than `lag_s`."
+        default=False, description="Whether the oldest unread row, file or commit may be older than `lag_s`."
     )
     skew: float | None = Field(
         default=None, description="Largest lag of a partition relative to the mean of all partitions."

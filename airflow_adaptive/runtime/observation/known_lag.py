@@ -291,7 +291,9 @@ def _topics(source: SourceReport) -> Mapping[str, TopicReport]:
 
 
 def _state(source: SourceReport, topic: TopicReport, at: datetime) -> TopicState:
-    is_behind = topic.lag_s is not None and bool(topic.lag_rows or source.unread_files or topic.lag_s)
+    is_behind = topic.lag_s is not None and bool(
+        topic.lag_rows or source.unread_files or source.unread_versions or topic.lag_s
+    )
     return TopicState(
         rows=topic.lag_rows,
         oldest_at=at - timedelta(seconds=topic.lag_s or 0.0) if is_behind else None,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Mapping
-from typing import TypeVar
+from contextlib import suppress
+from typing import Any, TypeVar
 
 Fact = TypeVar("Fact")
 
@@ -15,10 +17,18 @@ Offsets = Mapping[Partition, int]
 """Number of the next row of each partition."""
 
 
+def parse_offset(text: str | None) -> Any:
+    """Return the offset in a text of Spark's progress, or None. Before Spark 4.2, PySpark contains the text of a Python object instead of JSON."""
+    for parse in (json.loads, ast.literal_eval):
+        with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+            return parse(text or "")
+    return None
+
+
 def read_offsets(text: str | None) -> Offsets | None:
-    """Return the offsets of a JSON text, or None if the source does not count rows by partition."""
+    """Return the offsets in a text, or None if the source does not count rows by partition."""
     try:
-        topics = json.loads(text or "")
+        topics = parse_offset(text)
         return {(topic, int(number)): int(row) for topic, rows in topics.items() for number, row in rows.items()}
     except (AttributeError, TypeError, ValueError):
         return None

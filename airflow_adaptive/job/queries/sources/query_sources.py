@@ -24,6 +24,7 @@ from airflow_adaptive.job.queries.sources.query_plan import shuffle_of
 from airflow_adaptive.job.queries.sources.read_position import ReadPosition, position_in_checkpoint, position_of_run
 from airflow_adaptive.job.queries.sources.source_monitor import SourceMonitor, error_text
 from airflow_adaptive.job.queries.sources.source_report import kind_of, report_at_batch, report_polled
+from airflow_adaptive.job.queries.sources.table_commits import TableSources
 from airflow_adaptive.job.queries.sources.topic_ids import TopicRecreatedError
 from airflow_adaptive.job.queries.sources.unread_files import KIND as FILES
 from airflow_adaptive.job.queries.sources.unread_files import FileSources, UnreadFiles, report_files
@@ -44,6 +45,7 @@ class QuerySources:
         self._warn = warn
         self._monitor = SourceMonitor(warn)
         self._files = FileSources(spark, warn)
+        self._tables = TableSources(spark, warn)
         self._limits: dict[int, int] = {}
         """Largest input limit of each source in the batches of the run."""
         self._newest: tuple[SourceReport, ...] = ()
@@ -57,6 +59,7 @@ class QuerySources:
         self._limits.clear()
         execution = query._jsq.streamingQuery()
         self._files.begin(execution)
+        self._tables.begin(execution)
         self._explanation = None
         self._run = _Run(self._spark, execution, self._warn)
         self._monitor.begin(self._run)
@@ -64,6 +67,7 @@ class QuerySources:
     def end(self) -> None:
         """End the polls of the run."""
         self._monitor.end()
+        self._tables.end()
 
     @property
     def failure(self) -> Exception | None:
@@ -88,7 +92,9 @@ class QuerySources:
         """
         self._newest = self._reports(progress) if progress else self._before_first_batch()
         shuffle = self._monitor.shuffle if progress else report.shuffle
-        return replace(report, sources=self._newest, shuffle=shuffle, source_problem=self._monitor.problem)
+        return replace(
+            report, sources=self._newest, shuffle=shuffle, source_problem=self._monitor.problem or self._tables.problem
+        )
 
     def _before_first_batch(self) -> tuple[SourceReport, ...]:
         """Return the sources of a run without a batch: of a run that begins from a checkpoint, or as the earlier run of this driver left them."""
@@ -102,6 +108,8 @@ class QuerySources:
     def _report(self, number: int, source: SourceProgress, files: Mapping[int, UnreadFiles]) -> SourceReport:
         if kind_of(source.description) == FILES:
             return report_files(files.get(number), time.time())
+        if (table := self._tables.report(number, source)) is not None:
+            return table
         read = read_offsets(source.endOffset)
         lag = None if read is None else self._monitor.lag(number, source.description, read)
         if read is None or lag is None:

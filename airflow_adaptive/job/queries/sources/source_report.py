@@ -78,8 +78,8 @@ def backlog_of(sources: Sequence[SourceReport]) -> int | None:
 
 
 def kind_of(description: str) -> str:
-    """Return the first word of a source's description. The rest may contain a path with credentials."""
-    return description.partition("[")[0]
+    """Return the first word of a source's description, or the simple name of a class. The rest may contain a path with credentials."""
+    return description.partition("[")[0].partition("@")[0].rpartition(".")[2]
 
 
 def _topics(lag: Lag) -> dict[str, TopicReport]:

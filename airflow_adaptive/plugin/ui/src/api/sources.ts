@@ -6,6 +6,7 @@ export interface Source {
   partitions: number | null;
   lag_rows: number | null;
   unread_files: number | null;
+  unread_versions: number | null;
   lag_s: number | null;
   is_lag_minimum: boolean;
   skew: number | null;

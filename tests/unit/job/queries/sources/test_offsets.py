@@ -9,6 +9,10 @@ def test_offsets_of_all_topics_are_read():
     assert read_offsets('{"a":{"0":5,"1":9},"b":{"0":7}}') == {("a", 0): 5, ("a", 1): 9, ("b", 0): 7}
 
 
+def test_offsets_of_pyspark_before_4_2_are_read():
+    assert read_offsets("{'a': {'0': 5}}") == {("a", 0): 5}
+
+
 @pytest.mark.parametrize("text", ['{"logOffset": 4}', "4", None, "", '{"a":{"first":5}}', '{"a":{"0":null}}', "[1]"])
 def test_offsets_of_a_source_that_does_not_count_rows_are_unknown(text: str | None):
     assert read_offsets(text) is None

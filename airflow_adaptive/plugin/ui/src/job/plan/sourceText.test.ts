@@ -7,6 +7,7 @@ const source = (more: Partial<Source>): Source => ({
   partitions: 8,
   lag_rows: 0,
   unread_files: null,
+  unread_versions: null,
   lag_s: 0,
   is_lag_minimum: false,
   skew: 1,
@@ -35,6 +36,7 @@ describe("a source", () => {
     expect(unreadText(source({ lag_rows: 12_345 }))).toBe("12.3K rows");
     expect(unreadText(source({ lag_rows: null, unread_files: 1 }))).toBe("1 file");
     expect(unreadText(source({ lag_rows: null, unread_files: 0 }))).toBe("0 files");
+    expect(unreadText(source({ lag_rows: null, unread_versions: 2 }))).toBe("2 commits");
     expect(unreadText(source({ lag_rows: null }))).toBe("–");
   });
 

@@ -11,13 +11,20 @@ export const limitText = (source: Source, shuffle: string | null): string => {
   return `${tasks}: more than ${exact(limit)} slot${limit === 1 ? "" : "s"} would idle`;
 };
 
-/** The unread rows of a source that counts rows, or the unread files. */
-export const unreadText = ({ lag_rows: rows, unread_files: files }: Source): string => {
-  if (rows !== null) return `${count(rows)} row${rows === 1 ? "" : "s"}`;
-  return files === null ? "–" : `${count(files)} file${files === 1 ? "" : "s"}`;
+const amount = (number: number, what: string): string => `${count(number)} ${what}${number === 1 ? "" : "s"}`;
+
+/** The unread rows of a source that counts rows, the unread files, or the unread commits of a table. */
+export const unreadText = ({
+  lag_rows: rows,
+  unread_files: files,
+  unread_versions: commits,
+}: Source): string => {
+  if (rows !== null) return amount(rows, "row");
+  if (files !== null) return amount(files, "file");
+  return commits === null ? "–" : amount(commits, "commit");
 };
 
-/** The age of the oldest unread row or file. */
+/** The age of the oldest unread row, file or commit. */
 export const lagText = ({ lag_s: lag, is_lag_minimum: isMinimum }: Source): string =>
   `${isMinimum ? "at least " : ""}${duration(lag)}`;
 
