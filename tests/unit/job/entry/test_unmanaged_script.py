@@ -53,7 +53,13 @@ class Driver:
         self.spark = spark
         self.settings = settings
         self.executors = SimpleNamespace(
-            alive=lambda: True, registered=None, are_warm=None, exiting=None, request_total=None, release=None
+            alive=lambda: True,
+            registered=None,
+            are_warm=None,
+            exiting=None,
+            decommission=None,
+            request_total=None,
+            release=None,
         )
         self.journal = SimpleNamespace(newest=lambda: directive(Action.HOLD, 1))
         self.state: DriverState | None = DriverState.STOPPED
