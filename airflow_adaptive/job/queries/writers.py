@@ -29,8 +29,8 @@ HINT = (
 
 STARTS: Final = {
     "start": "return the writer, do not call start(), because the runtime starts the query",
-    "toTable": "return the writer, do not call toTable(), because the runtime starts the query; to write to a table, return "
-    "df.writeStream.foreachBatch(...) with a function that appends to the table",
+    "toTable": "return the writer, do not call toTable(), because the runtime starts the query; to write to a table, set its format and the option "
+    "'path', or return df.writeStream.foreachBatch(...) with a function that appends to the table",
 }
 """Method that starts a query -> what to do instead."""
 

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from pathlib import Path
 from textwrap import dedent
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from airflow_adaptive.job.protocol.documents import Action, DriverStatus
 from airflow_adaptive.job.protocol.sources import SourceReport
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.scheduler.state import Outcome
-from tests.faults.matrix.table_job import MEMORY_MB, table_conf
+from tests.faults.matrix.matrix_job import WORKER, WORKERS
+from tests.faults.matrix.table_job import MEMORY_MB, TableJob, table_conf
 from tests.support.driver.bounded_job import end_of_job
-from tests.support.driver.driver_on_cluster import DriverOnCluster, plan
-from tests.support.tables.contents import read_iceberg
+from tests.support.driver.driver_on_cluster import DriverOnCluster, committed_files, plan
+from tests.support.page_dags import page_dags
+from tests.support.tables.contents import READERS, iceberg_table, read_iceberg
 from tests.support.tables.jars import FORMATS, ICEBERG, MINOR
+
+DAGS = page_dags("sinks-and-sources.md")
+KAFKA = "departures_to_kafka"
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -123,3 +132,77 @@ def test_driver_that_repeats_a_batch_overwrites_no_file_that_its_predecessor_has
         (
             tmp_path / "jobs/copied/checkpoints/copied/commits/0"
         ).unlink()  # as if the driver was killed before this commit
+
+
+@NEEDS_ICEBERG
+@pytest.mark.timeout(1800)
+def test_twenty_restarts_of_one_query_reuse_no_name_of_a_file(spark_cluster: LocalCluster, tmp_path: Path) -> None:
+    """Ten in new drivers (tier 3), and ten in the same one (tier 1), with another number of tasks (apache/iceberg#8609)."""
+    for _ in range(WORKERS):
+        spark_cluster.add_worker(**WORKER)
+    job = TableJob(spark_cluster, tmp_path / "job", tmp_path / "jobs", "restarts", sink="iceberg")
+    try:
+        job.begin()
+        for number in range(10):
+            epoch = job.epoch()
+            job.feed(1)
+            job.redeploy(conf={"spark.deployed.by": str(number)})
+            job.wait_for("another driver", lambda epoch=epoch: job.epoch() > epoch)  # type: ignore[misc]
+            job.feed(1)
+            job.have(read=2 - number % 2)
+            job.wait_rows()
+        outcome = job.finish(job.loop).check()
+    finally:
+        job.close()
+    assert outcome.epochs == 11
+    table = iceberg_table(job.folder)
+    files = table.inspect.files().to_pydict()
+    assert len(set(files["file_path"])) == len(files["file_path"])
+    sizes = {file: Path(file.removeprefix("file:")).stat().st_size for file in files["file_path"]}
+    assert list(sizes.values()) == files["file_size_in_bytes"], "a file was overwritten after its commit"
+
+
+def kind_of(name: str) -> str:
+    """Return the format of the table of a DAG, "" without one."""
+    return next((kind for kind in FORMATS if kind in name), "")
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in DAGS if name != KAFKA and MINOR in FORMATS.get(kind_of(name), MINOR)]
+)
+def test_dag_of_the_page_repeats_a_batch_without_a_repeated_row(
+    spark_cluster: LocalCluster, tmp_path: Path, name: str
+) -> None:
+    """Each run reads one more file. Before the third run, the commit of the second batch is deleted, as if the driver had been killed before it."""
+    spark_cluster.add_worker(cores=3, memory_mb=3 * MEMORY_MB)
+    flights, kind, dag = tmp_path / "flights", kind_of(name), DAGS[name]
+    flights.mkdir()
+    conf = table_conf(kind, tmp_path) if kind else {}
+    assert dag.parameters.get("conf", {}).keys() <= conf.keys()
+    departures = {} if kind == "iceberg" else {"/data/departures": str(tmp_path / "departures")}
+    script = dag.script({"/data/flights": str(flights), "processingTime='1 minute'": "availableNow=True", **departures})
+    for number in (0, 1, 1):
+        rows = ({"id": 3 * number + at, "carrier": carrier} for at, carrier in enumerate(("AA", "UA", "UA")))
+        (flights / f"{number}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        ended = end_of_job(spark_cluster, tmp_path, name, script, conf=conf, memory_mb=MEMORY_MB)
+        assert ended.outcome is Outcome.FINISHED, ended.cause
+        assert written(tmp_path, name) == [("AA", number + 1), ("UA", 2 * number + 2)]
+        if number:
+            (tmp_path / f"jobs/{name}/checkpoints/{name}/commits/1").unlink(missing_ok=True)
+
+
+def written(root: Path, name: str) -> list[tuple[str, int]]:
+    """Return the number of departures of each carrier, read without Spark."""
+    kind = kind_of(name)
+    folder = root / ("tables/flights/departures" if kind == "iceberg" else "departures")
+    table = READERS[kind](folder) if kind else read_files(folder)
+    assert table is not None
+    if "flights" in table.column_names:
+        return sorted((row["carrier"], row["flights"]) for row in table.to_pylist())
+    return sorted(Counter(table.column("carrier").to_pylist()).items())
+
+
+def read_files(folder: Path) -> pyarrow.Table:
+    """Return the rows of a folder: of the files in Spark's log, if there is one."""
+    files = committed_files(folder) if (folder / "_spark_metadata").exists() else folder.rglob("*.parquet")
+    return pyarrow.concat_tables([pyarrow.parquet.ParquetFile(file).read() for file in files])
