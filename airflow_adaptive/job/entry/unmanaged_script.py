@@ -262,11 +262,8 @@ class _ExecutorPoolOfScript:
         self._queries = queries
         self._executors = executors
         self.registered, self.exiting, self.are_warm = executors.registered, executors.exiting, executors.are_warm
-        self.request_total, self.release, self.decommission = (
-            executors.request_total,
-            executors.release,
-            executors.decommission,
-        )
+        self.request_total, self.release = executors.request_total, executors.release
+        self.decommission = executors.decommission
 
     def alive(self) -> bool:
         return self._executors.alive() and not (self._queries.failed and self._queries.plan is None)

@@ -93,9 +93,11 @@ class SparkExecutorPool:
 
     def decommission(self) -> Decommission:
         """Return what an administrator takes from the job."""
-        leaving = [name for name in self._ids() if self._is_decommissioned(name)]
+        names = self._ids()
+        inactive = [name for name in names if not self._is_active(name)]  # a decommissioned executor is not active
+        leaving = [name for name in inactive if self._is_decommissioned(name)]
         workers = {report.worker if (report := self._report_of(name)) else name for name in leaving}
-        return Decommission(workers=tuple(sorted(workers)), held=self._is_held())
+        return Decommission(workers=tuple(sorted(workers)), held=self._is_held(has_active=len(inactive) < len(names)))
 
     def request_total(self, total: int) -> None:
         """Request a total number of executors; the cluster manager starts and replaces executors up to that number.
@@ -155,9 +157,9 @@ class SparkExecutorPool:
     def _is_decommissioned(self, name: str) -> bool:
         return bool(self._context.taskScheduler().getExecutorDecommissionState(name).isDefined())
 
-    def _is_held(self) -> bool:
+    def _is_held(self, *, has_active: bool) -> bool:
         """Return whether the application is held. Spark tells this only in the REST API of the driver, which is requested only while no executor is active."""
-        if not self._can_be_held or any(map(self._is_active, self._ids())):
+        if not self._can_be_held or has_active:
             self._held = False
         elif self._clock() - self._hold_checked_at >= HOLD_INTERVAL_S and (answer := self._hold_status()) is not None:
             self._held = answer
