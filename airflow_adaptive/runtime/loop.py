@@ -140,9 +140,9 @@ class Loop:
         self._phase = LoopPhase.CLAIMING
         reports = OnceLogger(log, logging.INFO)
         self._ignored_overrides = OnceLogger(log)
-        self._outdated_requests: str | None = None
+        self._ongoing: dict[ReasonCode, str] = {}
+        """What the loop has reported, and whose end it has not reported yet."""
         self._shortages = ShortageReports()
-        self._decommission = ""
         self._outage = DirectoryOutage(spec.options.job_directory_timeout)
         self._open_question = OpenQuestion()
         self._resolver = RequirementsResolver(advisor)
@@ -292,16 +292,12 @@ class Loop:
         self._heartbeat.update(self.state, None, self._now())
         control_requests = await self._ports.store.control_requests()
         self._ignored_overrides.report(ignored_overrides(self.state, control_requests))
-        self._report_outage_of_airflow(outdated_requests(control_requests))
+        outage, end = (
+            outdated_requests(control_requests),
+            "Airflow answers again: the job follows the newest control requests",
+        )
+        self._report_change(ReasonCode.AIRFLOW_UNAVAILABLE, outage or "", end, logging.WARNING)
         return JobObservation(status=self._driver_status(), status_read_at=read_at, control_requests=control_requests)
-
-    def _report_outage_of_airflow(self, outage: str | None) -> None:
-        """Report the beginning and the end of an outage once."""
-        if outage != self._outdated_requests:
-            text = outage or "Airflow answers again: the job follows the newest control requests"
-            log.warning("%s", text)
-            self._journal.add_log_entry(Reason(ReasonCode.AIRFLOW_UNAVAILABLE, text))
-            self._outdated_requests = outage
 
     def _driver_status(self) -> DriverStatus | None:
         """The newest status of the driver of the current epoch."""
@@ -359,18 +355,12 @@ class Loop:
         self._heartbeat.update(self.state, observation.status, self._now())
         self._publisher.update_urls(observation, self.driver)
         self._report(*self._lag_alerts.update(self._source_lag.lag, self._ports.clock.now()))
-        self._report_decommission(observation.status)
+        reason = "" if observation.status is None else observation.status.decommission.reason
+        end = "nothing is decommissioned or held any more"
+        self._report_change(ReasonCode.EXECUTORS_DECOMMISSIONED, reason, end)
         if observation.cluster is not None:
             self._steps.observe_limits(observation.share.shortage)
             self._report(self._shortages.reason(observation.share.shortage, self.state.available_slots))
-
-    def _report_decommission(self, status: DriverStatus | None) -> None:
-        """Report once what an administrator takes from the job, and its end."""
-        reason = "" if status is None else status.decommission.reason
-        if reason != self._decommission:
-            text = reason or "nothing is decommissioned or held any more"
-            self._report(Reason(ReasonCode.EXECUTORS_DECOMMISSIONED, text))
-            self._decommission = reason
 
     async def _explain_wait(self, observation: JobObservation, timer: Timer) -> str:
         """Return why the slots of a plan have not come or come back, or why the driver has not activated it; "" if that is unknown."""
@@ -378,9 +368,15 @@ class Loop:
         has_waited = timer.name in (TimerName.DEPLOY, TimerName.LOCAL_RECOVERY) and timer.due > self._entered_at
         return await self._diagnosis.explain_wait(self.state, observation) if has_waited else ""
 
-    def _report(self, *reasons: Reason | None) -> None:
+    def _report_change(self, code: ReasonCode, ongoing: str, end: str, level: int = logging.INFO) -> None:
+        """Report once what goes on, "" for nothing, and once its end."""
+        if ongoing != self._ongoing.get(code, ""):
+            self._ongoing[code] = ongoing
+            self._report(Reason(code, ongoing or end), level=level)
+
+    def _report(self, *reasons: Reason | None, level: int = logging.INFO) -> None:
         for reason in filter(None, reasons):
-            log.info("%s", reason.text)
+            log.log(level, "%s", reason.text)
             self._journal.add_log_entry(reason)
 
     # ---- outage of the job directory --------------------------------------------------------------------------------
