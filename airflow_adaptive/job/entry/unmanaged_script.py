@@ -256,7 +256,7 @@ class _StopOnHold:
 
 
 class _ExecutorPoolOfScript:
-    """An executor pool that is not alive any more when the script has failed."""
+    """An executor pool that is not alive any more when the driver loop has handled the failure of the script."""
 
     def __init__(self, executors: ExecutorPool, queries: ScriptQueries) -> None:
         self._queries = queries
@@ -266,7 +266,7 @@ class _ExecutorPoolOfScript:
         self.decommission = executors.decommission
 
     def alive(self) -> bool:
-        return self._executors.alive() and not (self._queries.failed and self._queries.plan is None)
+        return self._executors.alive() and not self._queries.is_over
 
 
 _script = UnmanagedScript()

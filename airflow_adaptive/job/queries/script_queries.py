@@ -77,6 +77,7 @@ class ScriptQueries:
         self._queries: list[JobQuery] = []
         self._queries_at_end: list[JobQuery] = []
         self._script_ended = False
+        self._released = False
         self._error: FailureReport | None = None
 
     # ---- the script ----
@@ -162,8 +163,13 @@ class ScriptQueries:
 
     @property
     def failed(self) -> bool:
-        """Whether the script has ended with an error, so that nothing can run in this process any more."""
+        """Whether the script has ended with an error."""
         return self._script_ended and self._error is not None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the driver loop has handled the error of the script, so that nothing can run in this process any more."""
+        return self.failed and self._released
 
     # ---- the driver loop ----
 
@@ -264,7 +270,7 @@ class ScriptQueries:
         """Release the queries."""
         for query in self._queries:
             query.end_run()
-        self._plan = None
+        self._plan, self._released = None, True
 
     def failure(self) -> FailureReport | None:
         """Return the error of the script, or else the failure of a query that failed after the end of the script."""

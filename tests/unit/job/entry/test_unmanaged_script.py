@@ -47,6 +47,7 @@ class Session(Spark):
 class Driver:
     """In place of `job.entry.driver.Driver`: permits queries, and ends when the test requests the end."""
 
+    permits = True
     exit: Callable[[int], None]
 
     def __init__(self, spark: Session, settings: Any) -> None:
@@ -69,7 +70,8 @@ class Driver:
 
     def run(self, queries: ScriptQueries, notice: str | None = None) -> DriverState:
         self.queries, self.notice = queries, notice
-        queries.start(plan(1), plan(1))
+        if self.permits:
+            queries.start(plan(1), plan(1))
         self.ends.wait(TIMEOUT_S)
         if self.state is None:
             raise RuntimeError("the loop broke")
@@ -369,6 +371,17 @@ def test_driver_of_a_failed_script_is_not_alive(process):
     process.starts()
     assert process.driver.executors.alive()
     process.driver.queries.finish(FailureReport(error_class="ValueError", message=""))
+    process.driver.queries.close()
+    assert not process.driver.executors.alive()
+
+
+def test_script_that_fails_before_its_plan_is_active_ends_its_driver_with_its_own_error(process, monkeypatch):
+    """The loop reports that the session has stopped if the executors are not alive before it has read the error."""
+    monkeypatch.setattr(Driver, "permits", False)
+    with pytest.raises(AdaptiveJobError):
+        process.starts(checkpointLocation="checkpoints")
+    assert process.driver.executors.alive()
+    assert process.driver.queries.has_ended()
     process.driver.queries.close()
     assert not process.driver.executors.alive()
 
