@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from pyspark import __version__
+
 from airflow_adaptive.local.distribution import find_java, find_spark
 from airflow_adaptive.local.errors import LocalClusterError
 
@@ -21,6 +23,9 @@ IVY_SETTINGS: Final = """\
 </ivysettings>
 """
 """Only the central repository: Spark's default also reads ~/.m2, and an incomplete artifact there breaks the resolution."""
+
+MINOR: Final = ".".join(__version__.split(".")[:2])
+"""Version of the Spark that the tests run."""
 
 RESOLVED: Final = "resolved"
 """File that exists when all jars of a folder are complete."""

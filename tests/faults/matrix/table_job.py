@@ -12,8 +12,9 @@ from tests.faults.harness import table_sink
 from tests.faults.harness.outcome import Outcome
 from tests.faults.harness.sink_log import row_violations
 from tests.faults.matrix.matrix_job import MatrixJob
+from tests.support.jars import MINOR
 from tests.support.tables.contents import READERS
-from tests.support.tables.jars import FORMATS, MINOR, table_jars
+from tests.support.tables.jars import FORMATS, table_jars
 
 SINKS: Final = ("delta", "iceberg", "delta-merge", "iceberg-merge")
 

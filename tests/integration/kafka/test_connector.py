@@ -10,9 +10,12 @@ from airflow_adaptive.declaration.spark_submit.dependencies import Dependencies
 from airflow_adaptive.job.protocol.documents import Action
 from airflow_adaptive.job.protocol.failures import last_python_error
 from airflow_adaptive.local.cluster import LocalCluster
+from airflow_adaptive.scheduler.state import Outcome
+from tests.support.driver.bounded_job import end_of_job
 from tests.support.driver.driver_on_cluster import DriverOnCluster, plan, sink_rows
 from tests.support.kafka.cluster import KafkaCluster
-from tests.support.kafka.jars import CONNECTOR
+from tests.support.kafka.jars import CONNECTOR, connector_jars
+from tests.support.page_dags import page_dags
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -62,6 +65,26 @@ def test_job_reads_each_record_of_a_topic(driver: DriverOnCluster, kafka: KafkaC
         driver.submit(script, 1, NO_REPOSITORY, dependencies=jars)
     assert driver.wait_end(TIMEOUT_S) == "FINISHED", driver.output()
     assert sorted(row["value"] for row in sink_rows(driver.root / "out")) == ["a", "b", "c"]
+
+
+def test_dag_of_the_page_copies_each_record(
+    spark_cluster: LocalCluster, kafka: KafkaCluster, topic: str, tmp_path: Path
+) -> None:
+    spark_cluster.add_worker(cores=2, memory_mb=1024)
+    name, copies = "departures_to_kafka", f"{topic}-copies"
+    kafka.clients.create_topic(topic, 1)
+    kafka.clients.create_topic(copies, 1)
+    kafka.clients.produce(topic, ["a", "b", "c"])
+    replaced = {
+        "broker:9092": kafka.bootstrap_servers,
+        "'flights'": repr(topic),
+        "'departures')": f"{copies!r}).trigger(availableNow=True)",
+    }
+    script = page_dags("sinks-and-sources.md")[name].script(replaced)
+    jars = {"spark.jars": ",".join(map(str, connector_jars()))}
+    ended = end_of_job(spark_cluster, tmp_path, name, script, conf=jars)
+    assert ended.outcome is Outcome.FINISHED, ended.cause
+    assert kafka.clients.read(copies) == ["a", "b", "c"]
 
 
 def test_version_that_is_not_published_ends_the_driver_with_the_newest_version(driver: DriverOnCluster) -> None:

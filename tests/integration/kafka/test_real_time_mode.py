@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from airflow_adaptive.local.cluster import LocalCluster
+from tests.support.driver.spark_version import NEEDS_REAL_TIME_MODE
 from tests.support.kafka.cluster import KafkaCluster
 from tests.support.kafka.looped_job import MEMORY_MB
 from tests.support.kafka.real_time_job import RealTimeJob
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = [pytest.mark.timeout(1200), NEEDS_REAL_TIME_MODE]
 
 
 def add_slots(cluster: LocalCluster, slots: int) -> None:

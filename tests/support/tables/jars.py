@@ -9,9 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from pyspark import __version__
-
-from tests.support.jars import Packages, resolve_all
+from tests.support.jars import MINOR, Packages, resolve_all
 
 SPARK_LIBRARIES: Final = (
     "com.fasterxml.jackson.core:*", "com.fasterxml.jackson.datatype:*", "com.github.luben:*", "commons-logging:*", "io.airlift:*",
@@ -32,9 +30,6 @@ ICEBERG: Final = {
 """Iceberg by the version of Spark."""
 
 FORMATS: Final = {"delta": DELTA, "iceberg": ICEBERG}
-
-MINOR: Final = ".".join(__version__.split(".")[:2])
-"""Version of the Spark that the tests run."""
 
 
 def table_jars(name: str, minor: str = MINOR) -> list[Path]:

@@ -19,9 +19,10 @@ from tests.faults.matrix.matrix_job import WORKER, WORKERS
 from tests.faults.matrix.table_job import MEMORY_MB, TableJob, table_conf
 from tests.support.driver.bounded_job import end_of_job
 from tests.support.driver.driver_on_cluster import DriverOnCluster, committed_files, plan
+from tests.support.jars import MINOR
 from tests.support.page_dags import page_dags
 from tests.support.tables.contents import READERS, iceberg_table, read_iceberg
-from tests.support.tables.jars import FORMATS, ICEBERG, MINOR
+from tests.support.tables.jars import FORMATS, ICEBERG
 
 DAGS = page_dags("sinks-and-sources.md")
 KAFKA = "departures_to_kafka"
