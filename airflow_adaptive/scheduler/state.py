@@ -67,6 +67,8 @@ class Driver:
         rejected: parallelism that the driver could not reach; the scheduler does not try it again until another plan is active.
         cannot_repartition: why the number of state partitions cannot change; "" if it can, as far as the driver knows.
         unanswered: why the cluster did not answer the submission; "" if it answered.
+        has_committed: whether the driver has committed a batch.
+        failure: key of the newest failure after its first batch (`first_batch.key_of`), "" without one; without those that an outage may cause.
     """
 
     epoch: int
@@ -78,6 +80,8 @@ class Driver:
     rejected: Parallelism | None = None
     cannot_repartition: str = ""
     unanswered: str = ""
+    has_committed: bool = False
+    failure: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

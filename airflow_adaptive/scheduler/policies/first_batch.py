@@ -85,7 +85,7 @@ class DeploymentRecord:
         """Return the record with one more failure, unless the failure does not count."""
         if self.has_committed or (self.has_reached and is_outage(failure)):
             return self
-        key = _key(failure)
+        key = key_of(failure)
         before = self.failures.get(key, EqualFailures(count=0, since=at))
         others = [(other, equal) for other, equal in self.failures.items() if other != key]
         kept = dict(others[-(MAX_KINDS - 1) :])
@@ -93,7 +93,7 @@ class DeploymentRecord:
 
     def repetitions(self, failure: Failure, at: datetime) -> int:
         """Return how often the deployment has failed in the same way; 0 while the cluster may still accept a driver."""
-        equal = self.failures.get(_key(failure))
+        equal = self.failures.get(key_of(failure))
         if equal is None or (equal.count > 1 and failure.error_class in UNSUBMITTED and at - equal.since < OUTAGE_TIME):
             return 0
         return equal.count
@@ -109,6 +109,7 @@ def gave_up(failure: Failure, repetitions: int) -> Failure:
     return replace(failure, message=text)
 
 
-def _key(failure: Failure) -> str:
+def key_of(failure: Failure) -> str:
+    """Return a key that equal failures have in common."""
     words = _VARIABLE.sub("#", failure.message[:_COMPARED_CHARACTERS]).split()
     return blake2s(" ".join([failure.error_class, *words]).encode(errors="replace"), digest_size=8).hexdigest()

@@ -7,8 +7,14 @@ from dataclasses import replace
 from airflow_adaptive.scheduler.config.restart_strategies import describe_strategy
 from airflow_adaptive.scheduler.events import DriverEnded, DriverHeartbeatTimedOut, Event, TimerFired
 from airflow_adaptive.scheduler.policies import restart_backoff
-from airflow_adaptive.scheduler.policies.failure_handling import Failure, is_recoverable, is_unended_batch, matches
-from airflow_adaptive.scheduler.policies.first_batch import gave_up
+from airflow_adaptive.scheduler.policies.failure_handling import (
+    Failure,
+    is_outage,
+    is_recoverable,
+    is_unended_batch,
+    matches,
+)
+from airflow_adaptive.scheduler.policies.first_batch import gave_up, key_of
 from airflow_adaptive.scheduler.policies.jitter import jitter
 from airflow_adaptive.scheduler.policies.known_causes import is_known_by_text, with_remedy
 from airflow_adaptive.scheduler.state import Plan, SchedulerState
@@ -21,7 +27,9 @@ def handle_failure(state: SchedulerState, event: Event, plan: Plan, failure: Fai
     """Enter Restarting with the backoff of the restart strategy, or fail the job.
 
     The restart strategy counts recoverable failures only. Before the first batch of a deployment, the number of equal failures is
-    limited, too. A driver that ended because it could not stop a batch is replaced at once, and is not counted.
+    limited, too. A driver that ended because it could not stop a batch is replaced at once, and is not counted. A driver that has committed
+    batches and then fails twice in the same way is replaced, because it may contain the cause, such as cached metadata of a table that was
+    replaced. A new driver that fails in this way remains until it has committed a batch.
 
     Args:
         state: state whose driver is None if the driver has ended.
@@ -50,9 +58,12 @@ def handle_failure(state: SchedulerState, event: Event, plan: Plan, failure: Fai
         text = f"recovery is suppressed by {describe_strategy(strategy)}: {failure.summary}"
         return stop.go_to_failing(state, event, failure, Reason(ReasonCode.RESTARTS_EXHAUSTED, text))
     backoff = restart_backoff.backoff(strategy, record, event.at)
-    target = restart.restarting(state, event, plan, in_place=not kill, failure=failure, backoff=backoff)
+    is_repeated = state.driver is not None and state.driver.failure == key_of(failure)
+    state, in_place = _with_failure_of_driver(state, failure), not (kill or is_repeated)
+    target = restart.restarting(state, event, plan, in_place=in_place, failure=failure, backoff=backoff)
     commands = stop.kill_driver(state, event) if kill else ()
-    reason = Reason(_failure_code(event), f"{failure.summary}; restarting in {backoff.total_seconds():g} s")
+    where = " in a new driver, because a restart in the old one did not help" if is_repeated else ""
+    reason = Reason(_failure_code(event), f"{failure.summary}; restarting in {backoff.total_seconds():g} s{where}")
     return steps.enter(restart.counted(state), event, target, reason, commands=commands)
 
 
@@ -73,6 +84,14 @@ def _with_repetition(state: SchedulerState, event: Event, failure: Failure) -> S
     if matches(failure, state.options.recoverable_failures):
         return state
     return replace(state, proved=state.proved.failed(failure, event.at))
+
+
+def _with_failure_of_driver(state: SchedulerState, failure: Failure) -> SchedulerState:
+    """Return the state with the failure in the record of the driver, if the driver has committed a batch, and may contain the cause."""
+    driver = state.driver
+    if driver is None or not driver.has_committed or is_outage(failure):
+        return state
+    return replace(state, driver=replace(driver, failure=key_of(failure)))
 
 
 def can_recover(state: SchedulerState, failure: Failure) -> bool:

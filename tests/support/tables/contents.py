@@ -1,12 +1,15 @@
-"""The rows of tables, read without Spark."""
+"""The rows of tables, read without Spark, and tables that are deleted and created again."""
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyiceberg.table import StaticTable
 
 
@@ -28,5 +31,44 @@ def iceberg_table(folder: Path) -> Any:
     versions = [int(file.name[1:].partition(".")[0]) for file in (folder / "metadata").glob("v*.metadata.json")]
     return StaticTable.from_metadata(str(folder / "metadata" / f"v{max(versions)}.metadata.json")) if versions else None
 
+
+def recreate_delta(folder: Path) -> None:
+    """Delete a Delta table, and create it again without rows."""
+    schema = DeltaTable(str(folder)).schema()
+    shutil.rmtree(folder)
+    DeltaTable.create(str(folder), schema)
+
+
+def recreate_iceberg(folder: Path) -> None:
+    """Delete an Iceberg table of a Hadoop catalog, and create it again without rows."""
+    first = json.loads((folder / "metadata" / "v1.metadata.json").read_text())
+    shutil.rmtree(folder)
+    (folder / "metadata").mkdir(parents=True)
+    (folder / "metadata" / "v1.metadata.json").write_text(json.dumps({**first, "table-uuid": str(uuid4())}))
+    (folder / "metadata" / "version-hint.text").write_text("1")
+
+
+def replace_delta(folder: Path) -> None:
+    """Delete a Delta table, and create it again with the same rows and more commits."""
+    rows = DeltaTable(str(folder)).to_pyarrow_table()
+    recreate_delta(folder)
+    for _ in range(5):
+        write_deltalake(str(folder), rows, mode="append")
+
+
+def replace_iceberg(folder: Path) -> None:
+    """Replace an Iceberg table of a Hadoop catalog that has one snapshot by another one with the same rows and one more version."""
+    metadata = folder / "metadata"
+    text = (metadata / "v2.metadata.json").read_text()
+    found = json.loads(text)
+    text = text.replace(found["table-uuid"], str(uuid4())).replace(str(found["current-snapshot-id"]), "1234567")
+    for checksum in metadata.glob(".*.crc"):
+        checksum.unlink()
+    for version in (2, 3):
+        (metadata / f"v{version}.metadata.json").write_text(text)
+
+
+RECREATIONS = {"delta": recreate_delta, "iceberg": recreate_iceberg}
+REPLACEMENTS = {"delta": replace_delta, "iceberg": replace_iceberg}
 
 READERS = {"delta": read_delta, "iceberg": read_iceberg}

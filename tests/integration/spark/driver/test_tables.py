@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from textwrap import dedent
 
@@ -14,14 +15,15 @@ import pytest
 from airflow_adaptive.job.protocol.documents import Action, DriverStatus
 from airflow_adaptive.job.protocol.sources import SourceReport
 from airflow_adaptive.local.cluster import LocalCluster
+from airflow_adaptive.local.waiting import wait_until
 from airflow_adaptive.scheduler.state import Outcome
-from tests.faults.matrix.matrix_job import WORKER, WORKERS
-from tests.faults.matrix.table_job import MEMORY_MB, TableJob, table_conf
+from tests.faults.matrix.matrix_job import OPTIONS, WORKER, WORKERS
+from tests.faults.matrix.table_job import MEMORY_MB, TableJob, supported_sinks, table_conf
 from tests.support.driver.bounded_job import end_of_job
 from tests.support.driver.driver_on_cluster import DriverOnCluster, committed_files, plan
 from tests.support.jars import MINOR
 from tests.support.page_dags import page_dags
-from tests.support.tables.contents import READERS, iceberg_table, read_iceberg
+from tests.support.tables.contents import READERS, RECREATIONS, REPLACEMENTS, iceberg_table, read_iceberg
 from tests.support.tables.jars import FORMATS, ICEBERG
 
 DAGS = page_dags("sinks-and-sources.md")
@@ -161,6 +163,82 @@ def test_twenty_restarts_of_one_query_reuse_no_name_of_a_file(spark_cluster: Loc
     assert len(set(files["file_path"])) == len(files["file_path"])
     sizes = {file: Path(file.removeprefix("file:")).stat().st_size for file in files["file_path"]}
     assert list(sizes.values()) == files["file_size_in_bytes"], "a file was overwritten after its commit"
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("sink", supported_sinks())
+def test_job_continues_with_a_table_that_was_deleted_and_created_again(
+    spark_cluster: LocalCluster, tmp_path: Path, sink: str
+) -> None:
+    """The living driver has the metadata of the old table in caches, which expire only if nothing reads the table for 30 s: here never."""
+    for _ in range(WORKERS):
+        spark_cluster.add_worker(**WORKER)
+    job = TableJob(spark_cluster, tmp_path / "job", tmp_path / "jobs", "replaced", sink=sink)
+    conf = {**job.changes["conf"], "spark.sql.catalog.lake.cache.expiration-interval-ms": "-1"}
+    job.changes = {**job.changes, "conf": conf}
+    try:
+        job.begin()
+        before = job.expected_rows()
+        RECREATIONS[job.kind](job.folder)
+        for _ in range(3):
+            job.feed(1)
+            job.wait_for("the new rows", lambda: set(job.rows()) == job.expected_rows() - before)
+        rows, epochs = job.rows(), job.epoch()
+        job.request_state("suspended")
+        job.wait_exit(job.loop, 0)
+    finally:
+        job.close()
+    assert len(rows) == len(set(rows))
+    assert epochs <= 2
+
+
+READ = dedent(
+    """
+    import sys
+    from pathlib import Path
+    from airflow_adaptive.job import AdaptiveJob
+
+    KIND, ROOT = "{kind}", Path(sys.argv[1])
+    TABLE = f"delta.`{{ROOT}}/tables/db/read`" if KIND == "delta" else "lake.db.read"
+
+
+    def read(spark, parallelism):
+        if not (ROOT / "created").exists():
+            spark.sql(f"CREATE TABLE {{TABLE}} (id BIGINT) USING {{KIND}}")
+            spark.sql(f"INSERT INTO {{TABLE}} VALUES (0)")
+            (ROOT / "created").touch()
+        rows = spark.readStream.format(KIND).load(f"{{ROOT}}/tables/db/read" if KIND == "delta" else TABLE)
+        return rows.writeStream.foreachBatch(lambda batch, number: batch.count()).trigger(processingTime="1 second")
+
+
+    AdaptiveJob(read).run()
+    """
+)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in FORMATS if MINOR in FORMATS[kind]])
+def test_job_whose_source_was_deleted_and_created_again_ends_with_the_remedy(
+    spark_cluster: LocalCluster, tmp_path: Path, kind: str
+) -> None:
+    spark_cluster.add_worker(cores=3, memory_mb=3 * MEMORY_MB)
+    conf = {
+        **table_conf(kind, tmp_path),
+        "spark.sql.catalog.lake.cache.expiration-interval-ms": "-1",
+    }
+
+    def replace_source() -> None:
+        wait_until((tmp_path / "jobs/read/checkpoints/read/commits/0").exists, 300, "the first batch")
+        REPLACEMENTS[kind](tmp_path / "tables/db/read")
+
+    with ThreadPoolExecutor() as pool:
+        replaced = pool.submit(replace_source)
+        ended = end_of_job(
+            spark_cluster, tmp_path, "read", READ.format(kind=kind), conf=conf, memory_mb=MEMORY_MB, options=OPTIONS
+        )
+        replaced.result()
+    assert ended.outcome is Outcome.FAILED
+    assert ended.cause is not None
+    assert "rename the query or the job" in ended.cause.message
 
 
 def kind_of(name: str) -> str:

@@ -33,6 +33,9 @@ write the mapping as JSON. Names are not case-sensitive, and `off` and `disable`
 
 A rescale does not count as a failure. The loss of executors counts as a failure only if a query fails because of the loss.
 
+A failed query restarts in the running driver. If the driver has committed batches and then fails twice in the same way, a new driver replaces it, because
+the driver may contain the cause, such as cached metadata of a table that was created again. Failures that an outage may cause do not count.
+
 | Strategy | Parameter | Default | Meaning |
 |---|---|---|---|
 """

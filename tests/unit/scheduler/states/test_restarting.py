@@ -14,6 +14,7 @@ from airflow_adaptive.testing.scenario import HOPELESS, TRANSIENT, Scenario
 from tests.support.scheduler.rescale_scenarios import newest
 from tests.support.scheduler.scenarios_by_state import rescaling
 
+SHORT = {"type": "fixed-delay", "attempts": 10, "delay": "1 s"}
 KILLED = KillDriver(epoch=1, submission_id=None, cause="DriverHeartbeatTimedOut")
 
 
@@ -80,6 +81,35 @@ def test_job_restarts_on_the_living_driver_when_all_desired_slots_are_there():
 def test_job_restarts_on_a_new_driver_when_the_old_one_is_gone():
     job = Scenario(lower=1, upper=2).given_executing(2).when_driver_ended().after(1)
     job.then("Deploying", SubmitDriver(epoch=2, slots=2, cause="TimerFired"))
+
+
+STALE = Failure(error_class="org.apache.iceberg.exceptions.NotFoundException", message="File /rows/1-m0.avro")
+
+
+def test_driver_that_fails_twice_in_the_same_way_after_a_batch_is_replaced():
+    """It may contain the cause, such as cached metadata of a table that was replaced."""
+    job = Scenario(lower=2, upper=2).given_executing(2).when_committed().when_query_failed(STALE).after(1)
+    job.then("Deploying").when_plan_activated().when_committed()
+    job.when_query_failed(replace(STALE, message="File /rows/2-m0.avro"))
+    job.then("Restarting", reason="in a new driver, because a restart in the old one did not help").after(10)
+    job.then("Restarting").when_driver_ended().after(10)
+    job.then("Deploying", SubmitDriver(epoch=2, slots=2, cause="TimerFired"))
+
+
+def test_new_driver_that_has_not_committed_a_batch_is_not_replaced():
+    job = Scenario(lower=2, upper=2, restart_strategy=SHORT).given_executing(2).when_committed()
+    job.when_query_failed(STALE).after(1).when_plan_activated().when_query_failed(STALE).when_driver_ended().after(1)
+    job.then("Deploying", SubmitDriver(epoch=2, slots=2, cause="TimerFired")).when_plan_activated()
+    for _ in range(3):
+        job.when_query_failed(STALE).after(1).then("Deploying").when_plan_activated()
+    assert job.state.epoch == 2
+
+
+def test_driver_is_not_replaced_after_failures_that_an_outage_may_cause():
+    job = Scenario(lower=2, upper=2, restart_strategy=SHORT).given_executing(2).when_committed()
+    for _ in range(3):
+        job.when_query_failed().after(1).then("Deploying").when_plan_activated()
+    assert job.state.epoch == 1
 
 
 def test_job_waits_for_resources_when_not_all_desired_slots_are_there():
