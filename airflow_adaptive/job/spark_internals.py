@@ -32,6 +32,9 @@ SINCE: Final[Mapping[Capability, tuple[int, int]]] = {
 READ_ONLY_LOGS: Final = (4, 2)
 """First version whose readers of a checkpoint's logs do not create a missing folder."""
 
+OFFSETS_OF_TWO_FORMATS: Final = (4, 2)
+"""First version with a second format of the offset log, in which the metadata of a batch has another name."""
+
 SUB_PACKAGES: Final = (4, 1)
 """First version with sub-packages below `STREAMING`."""
 
@@ -117,6 +120,11 @@ def checkpoint_log(spark: SparkSession, name: str, uri: str) -> Any:
     """
     read_only = () if _is_before(spark.version, READ_ONLY_LOGS) else (True,)
     return spark_class(spark, name)(spark._jsparkSession, uri, *read_only)
+
+
+def offset_metadata(spark: SparkSession, logged: Any) -> Any:
+    """Return the metadata of an entry of the offset log (`OffsetSeq`), as an `Option`."""
+    return logged.metadata() if _is_before(spark.version, OFFSETS_OF_TWO_FORMATS) else logged.metadataOpt()
 
 
 def separate_task_ids(spark: SparkSession, epoch: int) -> None:

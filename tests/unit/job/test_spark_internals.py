@@ -9,7 +9,13 @@ import pytest
 
 from airflow_adaptive.job.protocol.documents import Capability
 from airflow_adaptive.job.python_version import UnsupportedVersionError, require_python
-from airflow_adaptive.job.spark_internals import checkpoint_log, class_name, report_spark, require_supported
+from airflow_adaptive.job.spark_internals import (
+    checkpoint_log,
+    class_name,
+    offset_metadata,
+    report_spark,
+    require_supported,
+)
 
 
 @pytest.mark.parametrize("version", ["3.5.6", "3.5.3-amzn-0", "2.4", "4.0.0"])
@@ -48,6 +54,12 @@ def test_spark_since_4_2_repartitions_state(version: str, lacks: bool):
 )
 def test_streaming_classes_are_in_sub_packages_since_4_1(version: str, name: str):
     assert class_name("OffsetSeqLog", version) == name
+
+
+@pytest.mark.parametrize(("version", "name"), [("4.0.5", "metadata"), ("4.1.4", "metadata"), ("4.2.0", "metadataOpt")])
+def test_metadata_of_a_logged_batch_has_another_name_before_4_2(version: str, name: str):
+    logged = SimpleNamespace(**{name: lambda: "the metadata"})
+    assert offset_metadata(SimpleNamespace(version=version), logged) == "the metadata"  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("version", "arguments"), [("4.1.4", ()), ("4.2.0", (True,))])

@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from airflow_adaptive.job.queries.sources.offsets import Offsets, read_offsets
-from airflow_adaptive.job.spark_internals import from_scala
+from airflow_adaptive.job.spark_internals import from_scala, offset_metadata
 from airflow_adaptive.job.state.checkpoint import Checkpoint
 
 
@@ -45,7 +45,7 @@ def position_in_checkpoint(spark: SparkSession, checkpoint: str) -> ReadPosition
 def _position(spark: SparkSession, offsets: Any, commits: Any) -> ReadPosition | None:
     committed = commits.getLatestBatchId()
     logged = offsets.get(committed.get()) if committed.isDefined() else committed
-    metadata = logged.get().metadataOpt() if logged.isDefined() else logged
+    metadata = offset_metadata(spark, logged.get()) if logged.isDefined() else logged
     if not metadata.isDefined():
         return None
     texts = [
