@@ -66,6 +66,7 @@ test-kubernetes: kubernetes-programs ## run the tests on a real Kubernetes clust
 	$(BIN)/python -m pytest -m "not long" tests/integration/kubernetes
 
 test-kubernetes-long: kubernetes-programs ## run the other tests on a real Kubernetes cluster (about 8 minutes)
+	.ci/ensure_spark.sh $(firstword $(SPARK_VERSIONS)) >/dev/null
 	$(BIN)/python -m pytest -m long tests/integration/kubernetes
 
 kubernetes-programs: install
@@ -97,7 +98,9 @@ test-spark-versions: install ## run the tests of drivers, and a job under random
 	for version in $(or $(SPARK),$(SPARK_VERSIONS)); do \
 		export PYTHONPATH=$$(.ci/ensure_spark.sh $$version) && \
 		$(BIN)/python -m tests.support.tables.jars && \
+		$(BIN)/python -m tests.support.kafka.jars && \
 		$(BIN)/python -m pytest tests/integration/spark/driver && \
+		$(BIN)/python -m pytest -m "not long" tests/integration/kafka && \
 		$(BIN)/python -m tests.faults.chaos --seed 11 --minutes 2 || exit 1; \
 		for sink in $$($(BIN)/python -m tests.faults.matrix.table_job); do \
 			$(BIN)/python -m tests.faults.chaos --seed 11 --minutes 1 --sink $$sink || exit 1; \

@@ -275,6 +275,19 @@ def checkpoint_of_another_query() -> str:
     return with_remedy(Failure(error_class="java.lang.AssertionError", message=text)).summary
 
 
+def other_python() -> str:
+    text = "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than that in driver: 3.11, PySpark cannot run with different minor versions."
+    return with_remedy(Failure(error_class="PYTHON_VERSION_MISMATCH", message=text)).summary
+
+
+def other_spark() -> str:
+    text = (
+        "the plan was not active after 300 s; 0 slot(s) had arrived; executor pod departures-1-exec-1 (image spark:4.1.4; the driver has spark:4.2.1): "
+        "java.io.InvalidClassException: org.apache.spark.resource.ResourceProfile; local class incompatible"
+    )
+    return with_remedy(Failure(error_class="DEPLOY_TIMEOUT", message=text)).summary
+
+
 def equal_failures() -> str:
     text = "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:///in/flights.json.gz."
     return gave_up(Failure(error_class="FAILED_READ_FILE.NO_HINT", message=text), 3).summary

@@ -8,7 +8,7 @@ import tomllib
 from airflow_adaptive.job.protocol.documents import Capability
 from airflow_adaptive.job.python_version import OLDEST_PYTHON
 from airflow_adaptive.job.spark_internals import report_spark
-from tests.support.kafka.jars import BROKER, CONNECTOR
+from tests.support.kafka.jars import BROKER, CONNECTORS
 from tests.support.repository import ROOT
 from tests.support.tables.jars import FORMATS
 
@@ -21,18 +21,19 @@ HEAD = """# Compatibility
 
 ## Spark on the cluster
 
-The cluster needs PySpark, Python {python} or later, and Java 17 or later (tested with Java 17). It needs no other package, because Airflow ships the runtime with
+The cluster needs PySpark, Python {python} or later, and Java 17 or later ({java}). It needs no other package, because Airflow ships the runtime with
 the script. *Test connection* warns if the master of a standalone cluster has an unsupported version. A driver with an unsupported version of Spark or Python fails
 its job at once, with the supported versions.
 
-Master, workers and driver image must have the same version of Spark, as Spark itself requires. A checkpoint can move to a newer version of Spark. An older version
+Master, workers and driver image must have the same version of Spark, and the driver and its executors the same minor version of Python, as Spark itself requires. Otherwise, the error
+of the job names the versions or the images. A checkpoint can move to a newer version of Spark. An older version
 reads it unless the newer one has written a newer format; then the job fails with the reason, and the checkpoint is unchanged.
 
-| Spark | Tested | Delta Lake | Apache Iceberg | Cannot |
-|---|---|---|---|---|
+| Spark | Tested | Kafka | Delta Lake | Apache Iceberg | Cannot |
+|---|---|---|---|---|---|
 """
 
-REST = """| 3.5 and earlier | refused | - | - | - |
+REST = """| 3.5 and earlier | refused | - | - | - | - |
 
 `packages=[...]` gets the connector, for example `packages=["{iceberg}"]`. If a connector was built for another version
 of Spark, the error of the job names the package for the Spark of the driver. See [sinks and sources](sinks-and-sources.md).
@@ -51,14 +52,19 @@ of Spark, the error of the job names the package for the Spark of the driver. Se
 | Cluster manager | Support |
 |---|---|
 | Spark standalone, with the REST API of the master | tested with each version of Spark above |
-| Kubernetes | tested with Kubernetes {kubernetes} and Spark {newest}; expected from 1.27 on, also on EKS, GKE and AKS |
+| Kubernetes | tested with Kubernetes {kubernetes} and Spark {on_kubernetes}; expected with each version of Spark above and Kubernetes 1.27 or later, also on EKS, GKE and AKS |
 | YARN (EMR on EC2, Dataproc, Cloudera) | not supported |
 | Databricks, EMR Serverless, Dataproc Serverless | not supported: a job needs a cluster whose executors can be added and removed |
 
 ## Kafka
 
-Tested with brokers of Kafka {broker} and Spark's connector {connector}. Use the connector of your Spark's version.
+Tested with brokers of Kafka {broker} and the connectors above. Use the connector of your Spark's version, or the newest one before it.
 """
+
+JAVA = "tested with Java 17"
+
+ON_KUBERNETES = ("4.0.5", "4.3.0")
+"""Versions of Spark with which the tests on Kubernetes have run."""
 
 
 def _minor(version: str) -> str:
@@ -89,7 +95,8 @@ def spark_row(version: str) -> str:
         for capability, since in report_spark(version).lacks.items()
         if capability != Capability.HOLD
     ]
-    cells = [f"`{found}`" if (found := connector(name, minor)) else "not published" for name in ("delta", "iceberg")]
+    cells = [f"`{found}`" if (found := connector(name, minor)) else "not published" for name in FORMATS]
+    cells.insert(0, f"`{CONNECTORS[minor].names[0]}`")
     return f"| {minor} | {version} | {' | '.join(cells)} | {'; '.join(lacks) or '-'} |\n"
 
 
@@ -106,11 +113,14 @@ def page() -> str:
         airflow_tested=_pinned("apache-airflow"),
         airflow_python=project["requires-python"].replace(",", ", "),
         kubernetes=kubernetes,
-        newest=spark_versions()[-1],
+        on_kubernetes=", ".join(ON_KUBERNETES),
         broker=BROKER.names[0].rpartition(":")[2],
-        connector=CONNECTOR.names[0].rpartition(":")[2],
     )
-    return HEAD.format(python=".".join(map(str, OLDEST_PYTHON))) + "".join(map(spark_row, spark_versions())) + rest
+    return (
+        HEAD.format(python=".".join(map(str, OLDEST_PYTHON)), java=JAVA)
+        + "".join(map(spark_row, spark_versions()))
+        + rest
+    )
 
 
 def test_page_is_generated_from_what_the_tests_run() -> None:

@@ -37,7 +37,9 @@ from tests.repository.error_situations import (
     no_answer,
     not_writable,
     other_master,
+    other_python,
     other_sizes,
+    other_spark,
     query_before_the_job,
     refused,
     refused_executors,
@@ -343,6 +345,16 @@ def in_the_driver() -> list[Row]:
             "workers with another version of Spark than the master",
             failed(with_driver(dies(NO_MASTER))),
             "Install the same version of Spark on the master and all workers.",
+        ),
+        Row(
+            "executors with another version of Python than the driver",
+            other_python(),
+            "Use one version of Python. The job does not restart.",
+        ),
+        Row(
+            "image of the executors with another version of Spark than the image of the driver",
+            other_spark(),
+            "Use one image, or images with the same version of Spark. The job does not restart.",
         ),
         Row(
             "driver that ends before its first driver status, without output",

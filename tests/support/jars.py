@@ -24,6 +24,9 @@ IVY_SETTINGS: Final = """\
 """
 """Only the central repository: Spark's default also reads ~/.m2, and an incomplete artifact there breaks the resolution."""
 
+CACHE: Final = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "airflow-adaptive"
+"""Folder of what all checkouts use."""
+
 MINOR: Final = ".".join(__version__.split(".")[:2])
 """Version of the Spark that the tests run."""
 
@@ -54,9 +57,8 @@ class Packages:
     @property
     def folder(self) -> Path:
         """Folder of the packages, which is outside the checkout, so that every checkout uses the same jars."""
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         key = " ".join([*self.names, *(f"-{name}" for name in self.excluded)])
-        return cache / "airflow-adaptive" / self.server.lower() / hashlib.sha256(key.encode()).hexdigest()[:16]
+        return CACHE / self.server.lower() / hashlib.sha256(key.encode()).hexdigest()[:16]
 
     @property
     def jars(self) -> list[Path]:

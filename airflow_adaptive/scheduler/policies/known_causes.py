@@ -23,6 +23,11 @@ OTHER_TABLE = (
 )
 
 
+ONE_INSTALLATION = (
+    "the driver and an executor have different versions: use one image for both, or install on all workers"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class KnownCause:
     """A cause that is known to be final.
@@ -55,6 +60,12 @@ BY_TEXT = (
         (),
         "the checkpoint is unchanged: run the job with the Spark that wrote the checkpoint, or with a newer one",
     ),
+    KnownCause(
+        "PYTHON_VERSION_MISMATCH",
+        (),
+        f"{ONE_INSTALLATION} the same minor version of Python, or name one in spark.pyspark.python",
+    ),
+    KnownCause("local class incompatible", (), f"{ONE_INSTALLATION} the same version of Spark and of each jar"),
     KnownCause("unexpected keyword argument 'realTime'", (), "Real-Time Mode needs Spark 4.2 or later on the cluster"),
     KnownCause("'path' is not specified", (), "set the option 'path' of the source or the sink"),
     KnownCause(

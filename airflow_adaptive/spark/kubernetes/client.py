@@ -32,7 +32,12 @@ from airflow_adaptive.spark.kubernetes.capacity.pod_requests import pod_request
 from airflow_adaptive.spark.kubernetes.capacity_reader import CapacityReader
 from airflow_adaptive.spark.kubernetes.cluster_reads import ClusterReads
 from airflow_adaptive.spark.kubernetes.driver.code import mount_code
-from airflow_adaptive.spark.kubernetes.driver.executor_start import can_work, executor_failure, spark_container
+from airflow_adaptive.spark.kubernetes.driver.executor_start import (
+    can_work,
+    executor_failure,
+    other_image,
+    spark_container,
+)
 from airflow_adaptive.spark.kubernetes.driver.manifests import driver_manifests
 from airflow_adaptive.spark.kubernetes.driver.names import (
     APPLICATION,
@@ -43,7 +48,7 @@ from airflow_adaptive.spark.kubernetes.driver.names import (
     read_submission_id,
     submission_id,
 )
-from airflow_adaptive.spark.kubernetes.driver.output import separated
+from airflow_adaptive.spark.kubernetes.driver.output import newest_exception, separated
 from airflow_adaptive.spark.kubernetes.driver.status import (
     CONTAINER,
     container_error,
@@ -252,7 +257,7 @@ class KubernetesCluster:
         return replace(separated(text[-LOG_CHARACTERS:]), waits=await self._executor_waits(name))
 
     async def _end_of_log(self, pod: str, query: Query) -> str:
-        """Return the end of the log of a driver, with the secrets of the cluster masked. Raises `ApiError`."""
+        """Return the end of the log of a pod, with the secrets of the cluster masked. Raises `ApiError`."""
         path = f"/api/v1/namespaces/{self._address.namespace}/pods/{pod}/log"
         limits: Query = {"container": CONTAINER, "tailLines": LOG_LINES, "limitBytes": LOG_BYTES}
         return masked(await self._api.text(path, {**limits, **query}), self._address.secrets)
@@ -331,11 +336,13 @@ class KubernetesCluster:
         )
 
     async def _executor_waits(self, driver: str) -> str:
-        """Return why an executor of a driver waits, from its pod or from the events of the pod, or why the last one failed; "" if unknown."""
+        """Return why an executor of a driver waits, from its pod, the events of the pod or its log, or why the last one failed; "" if unknown."""
         for known in self._job_pods(await self._watch.pods()).drivers.values():
             for pod in known.executors.values() if known.identity.pod == driver else ():
                 if reason := await self._wait_of_executor(pod):
                     return f"executor pod {pod['metadata']['name']} waits: {reason.message}"
+                if problem := await self._problem_of_executor(pod):
+                    return f"executor pod {pod['metadata']['name']}{other_image(pod, known.pod)}: {problem}"
             if known.identity.pod == driver and (
                 failed := self._watch.cache.failed_executor(known.pod["metadata"]["uid"])
             ):
@@ -353,6 +360,17 @@ class KubernetesCluster:
         )
         explained = await self._events.explain(pod, status)
         return explained if explained.message else None
+
+    async def _problem_of_executor(self, pod: Json) -> str:
+        """Return the newest exception in the log of an executor that runs, "" if unknown. One that cannot register ends only after two minutes."""
+        if pod["status"].get("phase") != "Running":
+            return ""
+        try:
+            text = await self._end_of_log(pod["metadata"]["name"], {"container": spark_container(pod)})
+        except ApiError as error:
+            log.info("The log of %s cannot be read: %s", pod["metadata"]["name"], error)
+            return ""
+        return newest_exception(text)
 
     async def _executors(self, driver: DriverPod) -> tuple[str, bool]:
         """Return what is unusual about the executors of a running driver, and whether it has, had or may get an executor."""

@@ -89,7 +89,11 @@ def test_dag_of_the_page_copies_each_record(
 
 def test_version_that_is_not_published_ends_the_driver_with_the_newest_version(driver: DriverOnCluster) -> None:
     unpublished = CONNECTOR.names[0].rpartition(":")[0] + ":0.0.1"
-    driver.submit("", 1, _cached_repository(), dependencies=Dependencies(packages=[unpublished]))
+    ivy = {
+        **_cached_repository(),
+        "spark.jars.ivy": str(driver.root / "ivy"),
+    }  # the driver also resolves the newest version
+    driver.submit("", 1, ivy, dependencies=Dependencies(packages=[unpublished]))
     assert driver.wait_end(TIMEOUT_S) == "FAILED"
     (folder,) = driver.cluster.directory.glob(f"work/*/{driver.submissions[-1]}")
     raised = last_python_error((folder / "stdout").read_text())

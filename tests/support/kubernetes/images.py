@@ -18,11 +18,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from airflow_adaptive.local.distribution import find_java, find_spark
+from tests.support.jars import CACHE
 
 PAUSE: Final = "airflow-adaptive.test/pause:1"
 SPARK: Final = "airflow-adaptive.test/spark:1"
 """Follows the contract of Spark's own image: arguments `driver ...` and `executor`, user 185, folders `/opt/spark` and
 `/opt/spark/work-dir`."""
+
+OTHER_SPARKS: Final = CACHE / "spark"
+"""Folder of other versions of Spark (`.ci/ensure_spark.sh`)."""
 
 SPARK_USER: Final = 185
 
@@ -91,9 +95,14 @@ def pause_image(program: Path) -> Image:
     return Image(PAUSE, {"Entrypoint": ["/pause"]}, {"pause": (program.read_bytes(), 0o755)})
 
 
-def spark_image() -> Image:
-    """Return the image of drivers and executors."""
-    spark, java = find_spark().home, find_java()
+def spark_image(name: str = SPARK, spark: Path | None = None) -> Image:
+    """Return the image of drivers and executors.
+
+    Args:
+        name: name of the image.
+        spark: home of Spark; without it, that of the tests.
+    """
+    spark, java = spark or find_spark().home, find_java()
     environment = {
         "PATH": f"{java}/bin:/usr/local/bin:/usr/bin",
         "HOME": "/opt/spark/work-dir",
@@ -116,7 +125,7 @@ def spark_image() -> Image:
     system = {name: f"usr/{name}" for name in ("bin", "lib", "lib64", "sbin")}
     parts = {f"opt/spark/{part.name}": str(part.resolve()) for part in spark.iterdir() if part.name in SPARK_PARTS}
     folders = {"tmp": 0o1777, "opt/spark": 0o775, "opt/spark/conf": 0o775, "opt/spark/work-dir": 0o777}
-    return Image(SPARK, config, files, {**system, **parts}, folders)
+    return Image(name, config, files, {**system, **parts}, folders)
 
 
 SPARK_PARTS: Final = ("bin", "sbin", "jars", "python", "data", "examples")
@@ -124,7 +133,7 @@ SPARK_PARTS: Final = ("bin", "sbin", "jars", "python", "data", "examples")
 
 def shared_folders() -> Sequence[Path]:
     """Return the folders of this machine that every container sees at the same path."""
-    environment = [Path(sys.prefix), Path(sys.base_prefix), find_spark().home.parent, find_java()]
+    environment = [Path(sys.prefix), Path(sys.base_prefix), find_spark().home.parent, find_java(), OTHER_SPARKS]
     system = [Path("/usr"), Path("/etc/alternatives"), Path("/etc/ssl"), *Path("/etc").glob("java-*")]
     return _outermost(folder.resolve() for folder in (*system, *environment) if folder.exists())
 

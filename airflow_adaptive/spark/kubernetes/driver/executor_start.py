@@ -29,6 +29,17 @@ def spark_container(executor: Json) -> str:
     return EXECUTOR_CONTAINER
 
 
+def other_image(executor: Json, driver: Json) -> str:
+    """Return the images of an executor and of its driver, "" if both have the same one, or it is unknown."""
+    executors, drivers = _images(executor), _images(driver)
+    is_known = executors and drivers and executors != drivers
+    return f" (image {', '.join(executors)}; the driver has {', '.join(drivers)})" if is_known else ""
+
+
+def _images(pod: Json) -> list[str]:
+    return sorted({str(each["image"]) for each in pod["status"].get("containerStatuses") or () if each.get("image")})
+
+
 def can_work(executors: Collection[str], errors: int) -> bool:
     """Return whether a driver has, had or may get an executor.
 

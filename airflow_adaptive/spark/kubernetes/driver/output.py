@@ -36,3 +36,9 @@ def separated(text: str) -> DriverLog:
             current = jvm if JVM_LINE.match(line) else python
         current.append(line)
     return DriverLog(stdout="".join(python), stderr="".join(jvm))
+
+
+def newest_exception(text: str) -> str:
+    """Return the last exception of Java in the output of a container, or its cause; "" without one."""
+    lines = [line.removeprefix("Caused by: ") for line in text.splitlines()]
+    return next((line for line in reversed(lines) if JAVA_EXCEPTION.match(line)), "")

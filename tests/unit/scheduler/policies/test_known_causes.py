@@ -60,6 +60,16 @@ SCHEMA = (
         ),
         ("DELTA_SOURCE_TABLE_IGNORE_CHANGES", "set the option 'skipChangeCommits' to 'true'", "skipChangeCommits"),
         ("org.apache.iceberg.exceptions.NoSuchTableException", "Cannot find table db.t in catalog lake", "db.t"),
+        (
+            "PySparkRuntimeError",
+            "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than that in driver: 3.11",
+            "install on all workers the same minor version of Python",
+        ),
+        (
+            "java.io.InvalidClassException",
+            "org.apache.spark.sql.kafka010.KafkaBatchReaderFactory$; local class incompatible: stream classdesc serialVersionUID = 1",
+            "the same version of Spark and of each jar",
+        ),
         ("java.lang.NoClassDefFoundError", "org/apache/kafka/common/serialization/ByteArraySerializer", "Serializer"),
         (
             "CANNOT_LOAD_CATALOG.PLUGIN_CLASS_NOT_FOUND",

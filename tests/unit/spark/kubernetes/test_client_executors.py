@@ -216,6 +216,45 @@ async def test_executors_that_fail_one_after_the_other_explain_that_no_slot_arri
     assert written.waits == f"{cause}; its last output: license server unreachable"
 
 
+INCOMPATIBLE = "java.io.InvalidClassException: org.apache.spark.resource.ResourceProfile; local class incompatible: stream classdesc serialVersionUID = -2"
+
+EXECUTOR_LOG = f"""26/11/29 00:38:57 INFO TransportClientFactory: Successfully created connection to /10.213.0.131:7078
+26/11/29 00:38:57 WARN TransportChannelHandler: Exception in connection from 10.213.0.131/10.213.0.131:7078
+{INCOMPATIBLE}
+\tat java.base/java.io.ObjectStreamClass.initNonProxy(ObjectStreamClass.java:597)
+"""
+
+
+@pytest.mark.parametrize(
+    ("answer", "wait"),
+    [
+        (EXECUTOR_LOG, f"{DRIVER.pod}-exec-1 (image spark:8; the driver has spark:9): {INCOMPATIBLE}"),
+        ("26/11/29 00:38:57 INFO TransportClientFactory: Successfully created connection\n", ""),
+        (None, ""),
+    ],
+    ids=["exception", "no exception", "no log"],
+)
+async def test_log_of_an_executor_that_runs_and_cannot_register_explains_that_no_slot_arrives(
+    server: FakeApi, answer: str | None, wait: str
+) -> None:
+    driver = server.put(f"{ROOT}/pods", driver_pod())
+    executor = executor_pod(1)
+    executor["status"]["containerStatuses"][0]["image"] = "spark:8"
+    server.put(f"{ROOT}/pods", executor)
+
+    def logs(request: web.Request) -> web.Response | None:
+        if not request.path.endswith("/log"):
+            return None
+        if "-exec-" not in request.path:
+            return web.Response(text="")
+        return failure(404, "not found") if answer is None else web.Response(text=answer)
+
+    server.answer = logs
+    async with client_of(server) as client:
+        written = await client.driver_log(f"{DRIVER.pod}@{driver['metadata']['uid']}")
+    assert written.waits == (f"executor pod {wait}" if wait else "")
+
+
 def with_version(pod: dict[str, Any]) -> dict[str, Any]:
     pod["metadata"]["resourceVersion"] = "9"
     return pod
