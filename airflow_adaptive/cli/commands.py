@@ -14,12 +14,15 @@ from datetime import UTC, datetime
 from functools import wraps
 from typing import Any, Final, NoReturn
 
-from airflow.cli.simple_table import AirflowConsole
-from airflow.utils.cli import action_cli, suppress_logs_and_warning
-from airflow.utils.platform import getuser
-from airflow.utils.providers_configuration_loader import providers_configuration_loaded
 from pydantic import BaseModel
 
+from airflow_adaptive.airflow_internals import (
+    AirflowConsole,
+    action_cli,
+    getuser,
+    providers_configuration_loaded,
+    suppress_logs_and_warning,
+)
 from airflow_adaptive.cli import bounds, tables
 from airflow_adaptive.plugin.api import flink_rescales, job_details
 from airflow_adaptive.plugin.data import control_requests

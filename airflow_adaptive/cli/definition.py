@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from airflow.cli.cli_config import (
+from airflow_adaptive.airflow_internals import (
     ARG_OUTPUT,
     ARG_VERBOSE,
     ARG_YES,

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import cast
 
-from airflow.sdk import conf
-
+from airflow_adaptive.airflow_internals import conf
 from airflow_adaptive.scheduler.config.options import OPTIONS
 from airflow_adaptive.scheduler.errors import OptionError, did_you_mean
 

@@ -33,11 +33,11 @@ from airflow_adaptive.scheduler.job_graph import JobGraph, JobType
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import from_json
 from airflow_adaptive.scheduler.state import Finished, Outcome
+from airflow_adaptive.stores.job_asset import job_asset
 from airflow_adaptive.stores.job_owner import claim_name, require_owner
 
 if TYPE_CHECKING:
-    from airflow.sdk.definitions.callback import AsyncCallback
-
+    from airflow_adaptive.airflow_internals import AsyncCallback
     from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPolicy
     from airflow_adaptive.autoscaling.combined import CombinedPolicy
     from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
@@ -167,6 +167,7 @@ class DeclaredJob:
         """
         directory = job_directory(self.job_directory, self.job)
         await directory.newest()  # The directory of another job gets no owner.
+        job_asset(self.job).move_into_state_store()
         require_owner(self.job, task, self.moved_from)
         await directory.claim(task, self.moved_from, asdict(self.connections))
         claim_name(self.job, task, self.moved_from)

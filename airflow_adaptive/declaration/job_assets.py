@@ -8,8 +8,8 @@ from typing import Any
 
 import attrs
 from airflow.sdk import DAG, Asset, BaseOperator
-from airflow.sdk.definitions.mappedoperator import MappedOperator, OperatorPartial
 
+from airflow_adaptive.airflow_internals import MappedOperator, OperatorPartial
 from airflow_adaptive.declaration.operator_arguments import as_list
 from airflow_adaptive.ports import JOB_ID, JobKey
 from airflow_adaptive.stores.job_asset import FLEETS, event_asset, fleet_asset

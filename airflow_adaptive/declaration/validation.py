@@ -13,9 +13,13 @@ from pathlib import PurePath
 from typing import Any
 
 from airflow.sdk import BaseOperator, XComArg
-from airflow.sdk.definitions.callback import AsyncCallback
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowNotFoundException
 
+from airflow_adaptive.airflow_internals import (
+    AirflowException,
+    AirflowFailException,
+    AirflowNotFoundException,
+    AsyncCallback,
+)
 from airflow_adaptive.declaration.reserved_properties import refused
 from airflow_adaptive.declaration.spark_submit.dependencies import Dependencies
 from airflow_adaptive.ports import (

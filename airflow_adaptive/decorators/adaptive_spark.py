@@ -9,10 +9,9 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import attrs
-from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, _TaskDecorator
-from airflow.sdk.definitions.context import KNOWN_CONTEXT_KEYS
-from airflow.sdk.definitions.xcom_arg import XComArg
+from airflow.sdk import XComArg
 
+from airflow_adaptive.airflow_internals import KNOWN_CONTEXT_KEYS, DecoratedOperator, TaskDecorator, _TaskDecorator
 from airflow_adaptive.declaration import validation
 from airflow_adaptive.declaration.job_assets import arguments_of_items, name_fleet
 from airflow_adaptive.declaration.validation import DeclarationError
@@ -20,9 +19,7 @@ from airflow_adaptive.decorators.function_script import PARAMETERS, FunctionScri
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
 
 if TYPE_CHECKING:
-    from airflow.sdk.definitions._internal.expandinput import ExpandInput
-    from airflow.sdk.definitions.mappedoperator import MappedOperator
-
+    from airflow_adaptive.airflow_internals import ExpandInput, MappedOperator
     from airflow_adaptive.declaration.placement import RunningJob
     from airflow_adaptive.runtime.spec import JobSpec
     from airflow_adaptive.stores.task_xcoms import TaskKey

@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import ClassVar
 
 from airflow.sdk import BaseHook, Connection
-from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSecretsBackendAccessDenied
-from airflow.sdk.log import mask_secret
 
+from airflow_adaptive.airflow_internals import AirflowNotFoundException, AirflowSecretsBackendAccessDenied, mask_secret
 from airflow_adaptive.hooks.connection_form import CONNECTION_TYPE, HOOK_NAME
 from airflow_adaptive.hooks.connection_report import report
 from airflow_adaptive.ports import PortError

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from airflow.providers.apache.kafka.hooks.base import KafkaBaseHook
-from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
-from airflow.sdk.log import mask_secret
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from airflow_adaptive.airflow_internals import AirflowException, AirflowNotFoundException, mask_secret
 from airflow_adaptive.ports import Clock, KafkaSource, SourceUnreachableError, is_secret, redact
 from airflow_adaptive.ports.errors import PortError
 

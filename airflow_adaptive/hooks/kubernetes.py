@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 
 import yaml
 from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSecretsBackendAccessDenied
-from airflow.sdk.log import mask_secret
 
+from airflow_adaptive.airflow_internals import AirflowNotFoundException, AirflowSecretsBackendAccessDenied, mask_secret
 from airflow_adaptive.spark.connection_fields import AddressError, UndefinedConnectionError
 
 CREDENTIALS = ("in_cluster", "kube_config_path", "kube_config")

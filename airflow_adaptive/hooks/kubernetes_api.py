@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from airflow.providers.cncf.kubernetes.hooks.kubernetes import AsyncKubernetesHook
-from airflow.sdk.log import amask_secret
 from kubernetes_asyncio import config as kubernetes_config
 from kubernetes_asyncio.client import ApiClient, Configuration
 
+from airflow_adaptive.airflow_internals import amask_secret
 from airflow_adaptive.hooks.kubernetes_credentials import expiry
 from airflow_adaptive.ports import ClusterUnreachableError, PortError
 from airflow_adaptive.spark.connection_fields import AddressError

@@ -9,8 +9,8 @@ from contextvars import copy_context
 from typing import Final
 
 from airflow.sdk import ObjectStoragePath
-from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSecretsBackendAccessDenied
 
+from airflow_adaptive.airflow_internals import AirflowNotFoundException, AirflowSecretsBackendAccessDenied
 from airflow_adaptive.ports import UnavailableError
 from airflow_adaptive.spark.connection_fields import AddressError, UndefinedConnectionError
 

@@ -7,8 +7,12 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, AirflowTaskTimeout
-
+from airflow_adaptive.airflow_internals import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+    AirflowTaskTimeout,
+)
 from airflow_adaptive.scheduler.state import Outcome
 
 

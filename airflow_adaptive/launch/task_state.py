@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
-
+from airflow_adaptive.airflow_internals import RuntimeTaskInstance
 from airflow_adaptive.stores.job_owner import recorded_attempt
 from airflow_adaptive.stores.task_xcoms import XCOM_ATTEMPT, TaskKey
 

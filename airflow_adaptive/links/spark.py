@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow.sdk import BaseOperatorLink
-from airflow.sdk.execution_time.xcom import XCom
 
+from airflow_adaptive.airflow_internals import XCom
 from airflow_adaptive.runtime.publishing.urls import is_web_address
 from airflow_adaptive.stores.task_xcoms import (
     XCOM_DRIVER_URL,

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Unpack, cast
 from uuid import uuid4
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.definitions.callback import AsyncCallback
-from airflow.sdk.exceptions import AirflowException, AirflowRuntimeError
+from airflow.sdk.exceptions import AirflowRuntimeError
 from jinja2.nativetypes import NativeEnvironment
 
+from airflow_adaptive.airflow_internals import AirflowException, AsyncCallback
 from airflow_adaptive.declaration import validation
 from airflow_adaptive.declaration.airflow_config import is_deferral_off
 from airflow_adaptive.declaration.declared_job import DeclaredJob

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from airflow_adaptive.airflow_internals import AirflowException, AirflowFailException
 from airflow_adaptive.launch.job_control import Bounds, JobControl
 from airflow_adaptive.launch.job_state import ENDED, wait_for_state
 from airflow_adaptive.ports import DesiredState

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
-
+from airflow_adaptive.airflow_internals import AirflowFailException, AirflowSkipException
 from airflow_adaptive.autoscaling.calendar.changes import bounds_at
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPolicy
 from airflow_adaptive.launch.job_control import JobControl

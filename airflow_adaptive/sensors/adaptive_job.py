@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseSensorOperator
-from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, AirflowSkipException
 
+from airflow_adaptive.airflow_internals import AirflowFailException, AirflowSensorTimeout, AirflowSkipException
 from airflow_adaptive.declaration import validation
 from airflow_adaptive.launch.job_state import ENDED, wait_for_state
 from airflow_adaptive.runtime.publishing.job_view import STATE_NAMES

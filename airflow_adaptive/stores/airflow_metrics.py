@@ -11,6 +11,7 @@ Therefore each metric is also sent under a name that contains the job, like Airf
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,10 +19,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from airflow.sdk.configuration import conf
-from airflow.sdk.observability import stats
-from airflow.sdk.observability.metrics import stats_utils
-
+from airflow_adaptive.airflow_internals import Stats, conf, configure_stats
 from airflow_adaptive.ports import SEPARATOR
 from airflow_adaptive.runtime.once_logger import OnceLogger
 from airflow_adaptive.runtime.publishing.documents import METRICS
@@ -30,6 +28,9 @@ from airflow_adaptive.runtime.publishing.time_series import FINEST
 from airflow_adaptive.scheduler.timeline import Rescale, TerminalState, Transition
 
 log = logging.getLogger(__name__)
+
+_REFUSED: Final = re.compile(r"[^A-Za-z0-9_.-]")
+"""Characters that Airflow does not accept in the name of a metric."""
 
 PREFIX: Final = "adaptive"
 """Prefix of all metric names of this provider, after Airflow's own prefix (`[metrics] statsd_prefix`)."""
@@ -166,9 +167,9 @@ class AirflowMetrics:
     def _send(self, values: Iterable[GaugeValue]) -> None:
         with_job_names = _with_job_names()
         for metric, value, tag in values:
-            stats.gauge(f"{PREFIX}.{metric}", value, tags=self._tags_of(metric, tag))
+            Stats.gauge(f"{PREFIX}.{metric}", value, tags=self._tags_of(metric, tag))
             if with_job_names:
-                stats.gauge(self._job_name(metric, tag), value)
+                Stats.gauge(self._job_name(metric, tag), value)
 
     def _count(self, metric: str, total: int) -> None:
         """Send the increment of a counter since the last view. The loop before this one has sent everything before the first view."""
@@ -185,9 +186,9 @@ class AirflowMetrics:
             self._increment(TRANSITIONS, number, code)
 
     def _increment(self, metric: str, number: int, tag: str | None = None) -> None:
-        stats.incr(f"{PREFIX}.{metric}", number, tags=self._tags_of(metric, tag))
+        Stats.incr(f"{PREFIX}.{metric}", number, tags=self._tags_of(metric, tag))
         if _with_job_names():
-            stats.incr(self._job_name(metric, tag), number)
+            Stats.incr(self._job_name(metric, tag), number)
 
     def _tags_of(self, metric: str, tag: str | None) -> dict[str, str]:
         name = AIRFLOW_METRICS[metric].tag
@@ -198,7 +199,7 @@ class AirflowMetrics:
 
     def _log_errors(self, work: Callable[[], None]) -> None:
         try:
-            _configure()
+            configure_stats(legacy_names=_with_job_names())
             work()
         except Exception as error:  # noqa: BLE001  backends and their configurations raise exceptions of any class
             self._warnings.report(
@@ -263,16 +264,8 @@ def last_downtime(rescales: Iterable[Rescale]) -> timedelta | None:
 
 def _name_part(name: str) -> str:
     """Return a name as one part of a metric name, in the form that Airflow uses for the names of DAGs and tasks."""
-    return stats.normalize_name_for_stats(name, log_warning=False).replace(".", "__")
+    return _REFUSED.sub("_", name).replace(".", "__")
 
 
 def _with_job_names() -> bool:
     return bool(conf.getboolean("metrics", "legacy_names_on", fallback=True))
-
-
-def _configure() -> None:
-    """Configure Airflow's metrics client unless it is configured. A second configuration would create a second exporter."""
-    from airflow.sdk._shared.observability.metrics import stats as shared  # noqa: PLC0415  The module is internal to Airflow.
-
-    if getattr(shared, "_factory", None) is None:
-        stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=_with_job_names())

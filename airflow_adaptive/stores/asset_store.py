@@ -64,13 +64,15 @@ class AirflowJobStore:
     def __init__(self, job: str, task: TaskKey, clock: Clock, access: StoreAccess) -> None:
         """Read nothing yet."""
         self._job = job
-        self._accessor = job_asset(job).store
+        self._asset = job_asset(job)
+        self._accessor = self._asset.store_of(task)
         self._task = task
         self._access = access
         self._clock = clock
         self._request_member = access.request_reads.join()
         self._marker: str | None = None
         self._is_notified = False
+        self._is_moved = False
         self._reading: asyncio.Task[None] | None = None
         self._read_s = clock.elapsed
         self._view_writer = BackgroundWriter(self._write_view, clock)
@@ -166,6 +168,9 @@ class AirflowJobStore:
 
     def _read_store(self, keys: tuple[str, ...], *, check_late_write: bool) -> tuple[tuple[dict[str, Any], bool], Any]:
         """Read the control requests, and the value of `LATE_WRITE` if required."""
+        if not self._is_moved:  # An earlier version of Airflow may have run the job.
+            self._asset.move_into_state_store()
+            self._is_moved = True
         late_write = self._accessor.get(LATE_WRITE) if check_late_write else self._known_late_write
         return self._reader.read(keys), late_write
 

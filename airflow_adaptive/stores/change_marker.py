@@ -16,8 +16,8 @@ from typing import Any
 from uuid import uuid4
 
 from airflow.sdk import Variable
-from airflow.sdk.configuration import conf
 
+from airflow_adaptive.airflow_internals import conf
 from airflow_adaptive.ports import Clock, PortError
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""The Airflow Asset of a job, and the state of the job in the state store of this Asset.
+"""The Airflow Asset of a job, and the documents of the job: in the state store of this Asset, or before Airflow 3.3 in Variables and XComs.
 
 Theory: an Asset of its own represents the job of a task. A mapped task runs a fleet of jobs, whose ids are known only at run time, but Airflow
 registers the Assets of a task when it parses the DAG. One fleet Asset therefore represents all jobs of a mapped task, and the keys in its state
@@ -10,12 +10,14 @@ Other tasks, the REST API and the command line call a job by its name (`ports.jo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from airflow.sdk.execution_time.context import AssetStateStoreAccessor
-
+from airflow_adaptive import airflow_internals
 from airflow_adaptive.ports import SEPARATOR, JobKey
+from airflow_adaptive.runtime.requirements.control_requests import KEYS
+from airflow_adaptive.stores.job_keys import ATTEMPT, BASE, OWNER
 from airflow_adaptive.stores.task_xcoms import TaskKey
+from airflow_adaptive.stores.variables_and_xcoms import VariablesAndXComs
 
 JOBS: Final = "adaptive://job/"
 """Prefix of the Assets of single jobs."""
@@ -42,28 +44,55 @@ class JobAsset:
 
     @property
     def store(self) -> JobStateStore:
-        """The state store of the job; nothing is read yet."""
-        return JobStateStore(self)
+        """The documents of the job; nothing is read yet. Only a program that knows the task of the job can publish documents."""
+        return self.store_of(None)
+
+    def store_of(self, task: TaskKey | None) -> JobStateStore:
+        """Return the documents of the job that a task instance runs; nothing is read yet."""
+        is_in_asset = airflow_internals.has("AssetStateStoreAccessor")
+        return _AssetStore(self) if is_in_asset else VariablesAndXComs(self.name, self.prefix, task)
+
+    def move_into_state_store(self) -> None:
+        """Move the documents that an earlier version of Airflow kept in Variables; blocks. Documents in the state store take precedence."""
+        earlier = VariablesAndXComs(self.name, self.prefix)
+        if not airflow_internals.has("AssetStateStoreAccessor") or earlier.get(ATTEMPT) is None:
+            return
+        for key, document in earlier.take((*KEYS, BASE, OWNER, ATTEMPT)):
+            if self.store.get(key) is None:
+                self.store.set(key, document)
 
 
-class JobStateStore:
-    """The keys of one job in the state store of an Asset. All calls block."""
+class JobStateStore(Protocol):
+    """The documents of one job in Airflow. All calls block."""
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return the document of a key, or the default if the key does not exist."""
+
+    def set(self, key: str, document: Any) -> None:
+        """Set the document of a key."""
+
+    def delete(self, key: str) -> None:
+        """Delete the document of a key that no loop publishes, if it exists."""
+
+
+class _AssetStore:
+    """The keys of one job in the state store of an Asset."""
 
     def __init__(self, asset: JobAsset) -> None:
-        """Read nothing yet."""
         self._prefix = asset.prefix
-        self._accessor = AssetStateStoreAccessor(name=asset.name)
+        self._accessor = airflow_internals.AssetStateStoreAccessor(name=asset.name)
 
     def __repr__(self) -> str:
         return f"{self._accessor} prefix={self._prefix!r}"
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return the value of a key, or the default if the key does not exist."""
         return self._accessor.get(f"{self._prefix}{key}", default)
 
-    def set(self, key: str, value: Any) -> None:
-        """Set the value of a key."""
-        self._accessor.set(f"{self._prefix}{key}", value)
+    def set(self, key: str, document: Any) -> None:
+        self._accessor.set(f"{self._prefix}{key}", document)
+
+    def delete(self, key: str) -> None:
+        self._accessor.delete(f"{self._prefix}{key}")
 
 
 def job_asset(name: str) -> JobAsset:

@@ -5,7 +5,7 @@ any other task is refused. The state store has no conditional write, so a claim 
 gate, gives up if another task has passed the gate, and writes its task there (the conflict detector of Aspnes and Ellen). Any two tasks pass some two
 gates in opposite orders. The first of them that writes to one of these two keeps that gate: the other task comes there only after its other gate, and
 gives up. So only claims of one task pass all gates, and only they write the owner. The others wait for that owner, and fail with an error that a retry
-corrects if all claims gave up. Claims of one task, such as two runs of a DAG that start at the same moment, never stop each other. The name of the job
+corrects if all claims gave up. The gates are deleted after the owner is written, so a claim reads the owner again after it has passed them. Claims of one task, such as two runs of a DAG that start at the same moment, never stop each other. The name of the job
 of a mapped task contains the task, so its owner needs no record.
 """
 
@@ -19,15 +19,7 @@ from typing import Any, Final
 
 from airflow_adaptive.ports import JobKey, OwnedJobError, UnavailableError
 from airflow_adaptive.stores.job_asset import JobStateStore, job_asset
-
-BASE: Final = "job_directory"
-"""Key of the URI of the folder that contains the job directory. Loops and drivers of the job use its directory there."""
-
-OWNER: Final = "owner"
-"""Key of the task that runs the job, as `<DAG id>/<task id>`."""
-
-ATTEMPT: Final = "attempt"
-"""Key of the token of the attempt that began to run the job last."""
+from airflow_adaptive.stores.job_keys import ATTEMPT, BASE, OWNER
 
 GATES: Final = tuple(f"owner_gate_{number}" for number in range(8))
 """Keys of the task that passed a gate last, and of the ISO time. There are 40,320 orders of them."""
@@ -102,10 +94,15 @@ def claim_name(job: str, task: str, moved_from: str | None, pause: Callable[[flo
         UnavailableError: another claim of the name began at the same moment, and has not ended; a retry decides.
     """
     owner, store = require_owner(job, task, moved_from), job_asset(job).store
-    if owner is None and not _is_first(store, task):
-        owner = _written_owner(job, task, moved_from, pause)
+    is_new = owner is None
+    if owner is None:
+        is_first = _is_first(store, task)
+        owner = require_owner(job, task, moved_from) if is_first else _written_owner(job, task, moved_from, pause)
     if owner != task:
         store.set(OWNER, task)
+    if is_new:
+        for gate in GATES:
+            store.delete(gate)
 
 
 def _written_owner(job: str, task: str, moved_from: str | None, pause: Callable[[float], object]) -> str:

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.execution_time.xcom import XCom
-
+from airflow_adaptive.airflow_internals import XCom
 from airflow_adaptive.runtime.publishing.history_records import (
     decision_records,
     failure_record,

@@ -63,6 +63,7 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
         self.cancel_at = cancel_at
         self.on_rescale = on_rescale
         self._is_handed_over = False
+        self._has_fired = False
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Run the loop, and fire once: when the job has ended or the trigger lifetime has passed.
@@ -73,9 +74,10 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
         try:
             lifetime = self._job.options.trigger_lifetime
         except SnapshotError as error:
-            yield event_of(
-                await with_minimum_deferral(asyncio.sleep(0, error_event(error, None, is_driver_known=False)))
-            )
+            event = error_event(error, None, is_driver_known=False)
+            await with_minimum_deferral(asyncio.sleep(0))
+            self._has_fired = True
+            yield event_of(event)
             return
         cancel_at = None if self.cancel_at is None else datetime.fromisoformat(self.cancel_at)
         loop = asyncio.create_task(self._run_loop(RunLimits(cancel_at=cancel_at)))
@@ -85,6 +87,7 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
         except asyncio.CancelledError:
             await _stop(loop)
             raise
+        self._has_fired = True
         if loop.done():
             yield event_of(loop.result())
         else:
@@ -121,12 +124,15 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
                 await _stop(loop)
                 await self._cancel()
 
-    async def on_kill(self) -> None:
-        """Cancel the job if a user ended the task. Airflow also calls this method in other cases (apache/airflow#73454).
+    async def cleanup(self) -> None:
+        """Cancel the job if a user ended the task before the trigger fired.
 
-        Airflow cancels this coroutine one second after the trigger, so the cancellation of the job runs in the background.
+        Airflow calls this method at the end of every trigger, and does not tell the reason: an event, a user's action, a shutdown, or another triggerer
+        that runs the trigger now. So the state of the task decides. The check and the cancellation run in the background, because a shutdown waits for
+        this method. (From Airflow 3.3 on, `on_kill` tells a user's action apart, but not from a trigger that moved: apache/airflow#73454.)
         """
-        await asyncio.shield(finish_in_background(self._cancel_if_over()))
+        if not self._has_fired:
+            finish_in_background(self._cancel_if_over())
 
     async def _cancel_if_over(self) -> None:
         """Cancel the job if no task runs it any more. Try again until Airflow knows, because no loop monitors the driver any more."""

@@ -10,8 +10,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
-from airflow.sdk import conf
-
+from airflow_adaptive.airflow_internals import conf
 from airflow_adaptive.ports import is_secret
 
 log = logging.getLogger(__name__)

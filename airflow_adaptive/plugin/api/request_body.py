@@ -7,9 +7,9 @@ from http import HTTPStatus
 from typing import Annotated, Final
 from urllib.parse import urlsplit
 
-from airflow.configuration import conf
 from fastapi import Depends, Request
 
+from airflow_adaptive.airflow_internals import conf
 from airflow_adaptive.plugin.api.security import UserDep
 from airflow_adaptive.plugin.data.errors import RequestRefusedError
 

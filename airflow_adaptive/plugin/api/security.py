@@ -13,16 +13,19 @@ from enum import Enum
 from http import HTTPStatus
 from typing import Annotated, Final
 
-from airflow.api_fastapi.app import get_auth_manager
-from airflow.api_fastapi.auth.managers.base_auth_manager import ResourceMethod
-from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
-from airflow.api_fastapi.auth.managers.models.batch_apis import IsAuthorizedDagRequest
-from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
-from airflow.api_fastapi.common.db.common import SessionDep as SessionDep  # noqa: PLC0414  the routes import it from here
-from airflow.api_fastapi.core_api.security import get_user as get_user  # noqa: PLC0414  the app imports it from here
 from fastapi import Depends, Path
 from sqlalchemy.orm import Session
 
+from airflow_adaptive.airflow_internals import (
+    BaseUser,
+    DagAccessEntity,
+    DagDetails,
+    IsAuthorizedDagRequest,
+    ResourceMethod,
+    get_auth_manager,
+)
+from airflow_adaptive.airflow_internals import SessionDep as SessionDep  # noqa: PLC0414  the routes import it from here
+from airflow_adaptive.airflow_internals import get_user as get_user  # noqa: PLC0414  the app imports it from here
 from airflow_adaptive.plugin.data.errors import RequestRefusedError, not_found
 from airflow_adaptive.plugin.data.metadata_database.jobs import Job, find_job, release, teams_of
 

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final
 
-from airflow.utils.state import State
 from sqlalchemy.orm import Session
 
+from airflow_adaptive.airflow_internals import State
 from airflow_adaptive.plugin.data.documents import TaskInstance
 from airflow_adaptive.plugin.data.errors import RequestRefusedError, conflict
 from airflow_adaptive.plugin.data.metadata_database.changes import RETRY_AFTER_S, Change, change
@@ -40,7 +40,7 @@ from airflow_adaptive.runtime.requirements.request_bodies import (
 from airflow_adaptive.scheduler.errors import RequirementsError
 from airflow_adaptive.scheduler.requirements import Requirements
 from airflow_adaptive.scheduler.state import Outcome, SchedulerState
-from airflow_adaptive.stores.job_owner import BASE
+from airflow_adaptive.stores.job_keys import BASE
 
 KEYS: Final = (*REQUEST_KEYS, SUMMARY, SCHEDULER, POLICY, BASE)
 """Documents that decide whether a job accepts a request."""

@@ -12,9 +12,9 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Final, TypeVar
 
-from airflow.utils.state import State
 from sqlalchemy.orm import Session
 
+from airflow_adaptive.airflow_internals import State
 from airflow_adaptive.plugin.data.documents import (
     CurrentMetrics,
     Decision,
@@ -39,6 +39,7 @@ from airflow_adaptive.runtime.publishing.documents import (
     RESCALES,
     SCHEDULER,
     SUMMARY,
+    is_published,
 )
 from airflow_adaptive.runtime.publishing.time_series import COLUMNS, FINEST
 from airflow_adaptive.runtime.publishing.urls import is_web_address
@@ -69,9 +70,6 @@ END_KEYS: Final = (SUMMARY, *DESIRED_STATE_KEYS)
 
 STALE_AFTER: Final = timedelta(minutes=2)
 """Age of a published state that is stale. A loop publishes metrics every ten seconds; of hundreds of jobs, each one in its turn."""
-
-PUBLISHED: Final = (SUMMARY, SCHEDULER, HISTORY, RESCALES, DRIVER, POLICY)
-"""Keys of the documents that the control loop publishes, without those of the metrics."""
 
 
 @dataclass(frozen=True)
@@ -262,7 +260,7 @@ def read_published(job: Job, session: Session, keys: Iterable[str] | None = None
 
 def published_at(revisions: Mapping[str, datetime]) -> datetime | None:
     """Return the time of the last publication, None without one. `revisions` are the times of the last writes by key."""
-    published = [at for key, at in revisions.items() if key in PUBLISHED or key.startswith(METRICS)]
+    published = [at for key, at in revisions.items() if is_published(key)]
     return max(published, default=None)
 
 

@@ -34,8 +34,16 @@ POLICY: Final = "policy"
 METRICS: Final = "metrics/"
 """Keys of the documents. `METRICS` is a prefix: a page of metrics follows for each step in seconds (`runtime.publishing.time_series`)."""
 
+DOCUMENTS: Final = (SUMMARY, SCHEDULER, HISTORY, RESCALES, DRIVER, POLICY)
+"""Keys of all documents but the pages of metrics."""
+
 MAX_VALUE_BYTES: Final = 60 << 10
 """Airflow accepts 64 KiB by default (`[state_store] max_value_storage_bytes`)."""
+
+
+def is_published(key: str) -> bool:
+    """Return whether a loop publishes the document of a key. The other documents in the same store are requests and records."""
+    return key in DOCUMENTS or key.startswith(METRICS)
 
 
 def documents(view: JobView, task: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from hashlib import sha256
 from typing import Any, cast
 
-from airflow_adaptive.runtime.requirements.control_requests import requested_value
+from airflow_adaptive.plugin.data.metadata_database.state_store import StoreKey
+from airflow_adaptive.ports import SEPARATOR
+from airflow_adaptive.runtime.publishing.documents import is_published
+from airflow_adaptive.runtime.requirements.control_requests import HANDLED, encode_handled, requested_value
 from airflow_adaptive.stores.job_asset import JOBS
+from airflow_adaptive.stores.job_keys import ATTEMPT
+from airflow_adaptive.stores.task_xcoms import TaskKey
+from airflow_adaptive.stores.variables_and_xcoms import xcom_key
 
 API = "/adaptive/api/v1"
 
 RUN = "manual__2013-01-01"
+
+PUBLISHING_RUN = "manual__2012-12-31"
+"""The DAG run of the loops that publish XComs instead of documents in the state store of an Asset."""
 
 BODY = {"job": {"parallelism": {"lowerBound": 1, "upperBound": 4}}}
 
@@ -120,20 +130,56 @@ class AirflowApp:
             session.add(DagScheduleAssetReference(asset_id=asset_id, dag_id=dag_id))
 
     def show(self, asset_id: int, published: Mapping[str, Any]) -> None:
-        """Put documents into the Asset's state store, as a loop does."""
-        from airflow.state import AssetScope  # noqa: PLC0415
-        from airflow.state.metastore import MetastoreBackend  # noqa: PLC0415
+        """Store documents of jobs of an Asset, as loops and tasks do. The keys contain the prefixes of the jobs."""
+        from airflow_adaptive.plugin.data.metadata_database import state_store  # noqa: PLC0415
+
+        documents = [
+            (f"{job}{separator}", key, value)
+            for full_key, value in published.items()
+            for job, separator, key in (full_key.rpartition(SEPARATOR),)
+        ]
+        with self.session() as session:
+            for prefix, key, value in documents:
+                if state_store.has_state_store() or not is_published(key):
+                    state_store.write(StoreKey(asset_id, prefix), key, value, session)
+        if not state_store.has_state_store():
+            self._publish_xcoms(asset_id, [document for document in documents if is_published(document[1])])
+
+    def _publish_xcoms(self, asset_id: int, documents: list[tuple[str, str, Any]]) -> None:
+        """Set the XComs of a loop. The attempt is one of a DAG run of its own, so that tests can create the run that the documents name."""
+        from airflow_adaptive.plugin.data.metadata_database import state_store  # noqa: PLC0415
+
+        if not documents:
+            return
+        if not self.has_run(PUBLISHING_RUN):
+            self.run(run_id=PUBLISHING_RUN)
+        task = TaskKey(dag_id="flights", task_id="stream", run_id=PUBLISHING_RUN)
+        self.push({xcom_key(f"{prefix}{key}"): value for prefix, key, value in documents}, asdict(task))
+        with self.session() as session:
+            for prefix in {prefix for prefix, _, _ in documents}:
+                for key, value in ((ATTEMPT, f"{task}/1"), (HANDLED, encode_handled({}, None))):
+                    if (
+                        key
+                        not in state_store.documents([StoreKey(asset_id, prefix)], [key], session)[
+                            StoreKey(asset_id, prefix)
+                        ]
+                    ):
+                        state_store.write(StoreKey(asset_id, prefix), key, value, session)
+
+    def has_run(self, run_id: str) -> bool:
+        from airflow.models.dagrun import DagRun  # noqa: PLC0415
+        from sqlalchemy import select  # noqa: PLC0415
 
         with self.session() as session:
-            for key, value in published.items():
-                MetastoreBackend().set(AssetScope(asset_id=asset_id), key, json.dumps(value), session=session)
+            return session.scalar(select(DagRun.id).where(DagRun.run_id == run_id)) is not None
 
     def stored(self, asset_id: int, key: str) -> Any:
-        from airflow.models.asset_state_store import AssetStateStoreModel  # noqa: PLC0415
+        from airflow_adaptive.plugin.data.metadata_database import state_store  # noqa: PLC0415
 
+        prefix, separator, name = key.rpartition(SEPARATOR)
+        store = StoreKey(asset_id, f"{prefix}{separator}")
         with self.session() as session:
-            row = session.get(AssetStateStoreModel, (asset_id, key))
-            return None if row is None else json.loads(row.value)
+            return state_store.documents([store], [name], session)[store].get(name)
 
     def requested(self, asset_id: int, key: str) -> Any:
         """The value of a control request, None without one."""

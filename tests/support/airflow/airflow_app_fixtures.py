@@ -11,6 +11,7 @@ from unittest import mock
 import pytest
 
 from tests.support.airflow.airflow_app import AirflowApp
+from tests.support.airflow.airflow_versions import remove_state_store
 from tests.support.databases.fixtures import SQLITE
 
 ENVIRONMENT = {
@@ -49,3 +50,10 @@ def airflow_app(shared_airflow_app: AirflowApp) -> Iterator[AirflowApp]:
     """The app, with nothing in its database."""
     yield shared_airflow_app
     shared_airflow_app.clean()
+
+
+@pytest.fixture(params=["3.3", "before 3.3"])
+def either_store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Documents of jobs in the state store of Assets, and in Variables and XComs."""
+    if request.param != "3.3":
+        remove_state_store(monkeypatch)

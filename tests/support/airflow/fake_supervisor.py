@@ -84,6 +84,9 @@ class FakeComms:
                 return comms.ErrorResponse(error=ErrorType.VARIABLE_NOT_FOUND)
             case comms.PutVariable():
                 self.variables[message.key] = message.value
+            case comms.DeleteVariable():
+                self.variables.pop(message.key, None)
+                return comms.OKResponse(ok=True)
             case comms.GetTaskStates():
                 return comms.TaskStatesResult(task_states=self.task_states)
             case comms.GetDRCount():

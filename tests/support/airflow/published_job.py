@@ -75,3 +75,9 @@ def fire(trigger: Any) -> Any:
     restored: Any = deserialize(serialize(json.loads(json.dumps(arguments))))
     assert type(trigger)(**restored).serialize() == (path, arguments)
     return asyncio.run(anext(trigger.run())).payload
+
+
+async def cleaned_up(trigger: Any) -> None:
+    """Airflow ends a trigger, and what the trigger leaves in the background ends, too."""
+    await trigger.cleanup()
+    await asyncio.gather(*deferral._tasks)

@@ -7,6 +7,7 @@ from typing import Any, Final
 import pytest
 
 from tests.support.airflow.airflow_app import API, AirflowApp
+from tests.support.airflow.airflow_versions import remove_state_store
 from tests.support.airflow.published_documents import executing, place, place_deleted, suspended
 from tests.support.airflow.rest_api import bounds
 
@@ -16,8 +17,16 @@ READ: Final = ("", "/resource-requirements", "/plan", "/metrics", "/transitions"
 
 
 def execute_every_statement(airflow_app: AirflowApp, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read jobs, and change them in all ways."""
+    """Read jobs, and change them in all ways, with the state store of Assets and without it."""
     monkeypatch.setenv("AIRFLOW__CORE__MULTI_TEAM", "True")
+    _execute(airflow_app)
+    airflow_app.clean()
+    with monkeypatch.context() as earlier:
+        remove_state_store(earlier)
+        _execute(airflow_app)
+
+
+def _execute(airflow_app: AirflowApp) -> None:
     asset = place(airflow_app, executing())
     airflow_app.schedule_on(asset, "consumer")
     changes = [

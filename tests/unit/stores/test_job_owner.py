@@ -13,7 +13,8 @@ from airflow.sdk.execution_time import task_runner
 
 from airflow_adaptive.ports import OwnedJobError, UnavailableError
 from airflow_adaptive.stores import job_owner
-from airflow_adaptive.stores.job_owner import BASE, GATES, OWNER, claim_name, deployed_base, record_base, require_owner
+from airflow_adaptive.stores.job_keys import BASE, OWNER
+from airflow_adaptive.stores.job_owner import GATES, claim_name, deployed_base, record_base, require_owner
 from tests.support.airflow.fake_supervisor import FakeComms, api_server_error
 
 

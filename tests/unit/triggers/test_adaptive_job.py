@@ -31,6 +31,7 @@ from airflow_adaptive.triggers import adaptive_job
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
 from airflow_adaptive.triggers.spark_resources import SparkResourcesTrigger
 from tests.support.airflow.fake_supervisor import FakeComms, api_server_error
+from tests.support.airflow.published_job import cleaned_up
 
 MINE = "r/1"
 TASK: dict[str, Any] = {"dag_id": "d", "task_id": "t", "run_id": "r", "map_index": -1}
@@ -96,14 +97,14 @@ def test_job_of_an_ended_task_is_canceled(
     airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], tmp_path: Path, state: str, owner: str | None
 ) -> None:
     airflow.task_states, airflow.xcoms = {"r": {"t": state}}, {"attempt": owner}
-    asyncio.run(make().on_kill())
+    asyncio.run(cleaned_up(make()))
     assert ended(tmp_path) is Outcome.CANCELED
 
 
 def test_job_of_a_deleted_run_is_canceled(
     airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], tmp_path: Path
 ) -> None:
-    asyncio.run(make().on_kill())
+    asyncio.run(cleaned_up(make()))
     assert ended(tmp_path) is Outcome.CANCELED
 
 
@@ -124,7 +125,7 @@ def test_job_of_a_task_that_goes_on_is_left_alone(
     airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], tmp_path: Path, state: str | None, owner: str | None
 ) -> None:
     airflow.task_states, airflow.xcoms = {"r": {"t": state}}, {"attempt": owner}
-    asyncio.run(make().on_kill())
+    asyncio.run(cleaned_up(make()))
     assert not (tmp_path / "job" / "journal").exists()
 
 
@@ -132,7 +133,7 @@ def test_job_of_a_task_that_airflow_will_create_again_is_left_alone(
     airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], tmp_path: Path
 ) -> None:
     airflow.active_runs = {"r"}
-    asyncio.run(make().on_kill())
+    asyncio.run(cleaned_up(make()))
     assert not (tmp_path / "job" / "journal").exists()
 
 
@@ -161,7 +162,7 @@ def test_job_that_the_next_run_has_taken_over_is_left_alone(
     async def end() -> None:
         await claim(airflow, make())
         await claim(airflow, make(attempt="d/t/s/1"))
-        await make().on_kill()
+        await cleaned_up(make())
 
     asyncio.run(end())
     assert ended(tmp_path) is None
@@ -174,7 +175,7 @@ def test_job_that_an_earlier_attempt_left_is_canceled_by_one_that_never_began(
 
     async def end() -> None:
         await claim(airflow, make(attempt="d/t/r/0"))
-        await make().on_kill()
+        await cleaned_up(make())
 
     asyncio.run(end())
     assert ended(tmp_path) is Outcome.CANCELED
@@ -185,7 +186,7 @@ def test_each_mapped_task_is_requested_by_its_index(
     airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], tmp_path: Path, index: int, canceled: bool
 ) -> None:
     airflow.task_states = {"r": {"t_0": "failed", "t_1": "deferred"}}
-    asyncio.run(make(map_index=index).on_kill())
+    asyncio.run(cleaned_up(make(map_index=index)))
     assert (ended(tmp_path) is Outcome.CANCELED) is canceled
 
 
@@ -193,8 +194,8 @@ def test_job_is_left_alone_when_no_one_knows_the_task(
     airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], tmp_path: Path
 ) -> None:
     airflow.error = api_server_error()
-    with pytest.raises(TimeoutError):  # Airflow cancels the call after one second.
-        asyncio.run(asyncio.wait_for(make().on_kill(), timeout=1))
+    with pytest.raises(TimeoutError):
+        asyncio.run(asyncio.wait_for(cleaned_up(make()), timeout=1))
     assert not (tmp_path / "job" / "journal").exists()
 
 

@@ -14,6 +14,7 @@ from airflow_adaptive.testing.simulation.one_job import small_job
 from airflow_adaptive.triggers import adaptive_job
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
 from tests.support.airflow.fake_supervisor import FakeComms, api_server_error
+from tests.support.airflow.published_job import cleaned_up
 
 TASK = {"dag_id": "d", "task_id": "t", "run_id": "r", "map_index": -1}
 
@@ -22,7 +23,7 @@ TASK = {"dag_id": "d", "task_id": "t", "run_id": "r", "map_index": -1}
 def test_task_that_ended_while_airflow_was_down_is_recognized_later(
     monkeypatch: pytest.MonkeyPatch, state: str, canceled: list[str]
 ) -> None:
-    """The triggerer stops the loop and calls `on_kill`, the state of the task cannot be read, and Airflow answers later."""
+    """The triggerer stops the loop and calls `cleanup`, the state of the task cannot be read, and Airflow answers later."""
     airflow = FakeComms.install(monkeypatch)
     airflow.task_states, airflow.xcoms, airflow.error = (
         {"r": {"t": state}},
@@ -40,7 +41,7 @@ def test_task_that_ended_while_airflow_was_down_is_recognized_later(
     trigger = AdaptiveJobTrigger(spec=spec, connections={"spark": "c"}, base="file:///x", task_key=TASK)
 
     async def kill() -> None:
-        call = asyncio.create_task(trigger.on_kill())
+        call = asyncio.create_task(cleaned_up(trigger))
         assert (await asyncio.wait({call}, timeout=0.5))[0] == set()
         airflow.error = None
         assert (await asyncio.wait({call}, timeout=60))[0] == {call}
@@ -49,8 +50,8 @@ def test_task_that_ended_while_airflow_was_down_is_recognized_later(
     assert found == canceled
 
 
-def test_cancellation_continues_when_airflow_cancels_the_call_that_began_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The driver needs longer to stop than Airflow waits for `on_kill`."""
+def test_end_of_a_trigger_does_not_wait_for_the_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver needs longer to stop than Airflow waits at a shutdown."""
     airflow = FakeComms.install(monkeypatch)
     airflow.task_states, airflow.xcoms = {"r": {"t": "failed"}}, {"attempt": "attempt-1"}
     trigger = AdaptiveJobTrigger(
@@ -59,21 +60,16 @@ def test_cancellation_continues_when_airflow_cancels_the_call_that_began_it(monk
     ended: list[str] = []
 
     async def kill() -> None:
-        has_begun, is_stopped = asyncio.Event(), asyncio.Event()
+        is_stopped = asyncio.Event()
 
         async def cancel(spec: Any, *_: Any) -> None:
-            has_begun.set()
             await is_stopped.wait()
             ended.append(spec.attempt)
 
         monkeypatch.setattr(adaptive_job, "cancel_until_ended", cancel)
-        call = asyncio.create_task(trigger.on_kill())
-        await asyncio.wait_for(has_begun.wait(), 60)
-        call.cancel()
-        await asyncio.wait({call}, timeout=60)
-        assert call.cancelled()
+        await trigger.cleanup()
         is_stopped.set()
-        await asyncio.wait({asyncio.create_task(asyncio.sleep(0)), *deferral._tasks}, timeout=60)
+        await asyncio.wait({*deferral._tasks}, timeout=60)
 
     asyncio.run(kill())
     assert ended == ["attempt-1"]
@@ -88,8 +84,7 @@ def test_killed_trigger_of_another_version_reports_once_that_its_driver_may_stil
     trigger = AdaptiveJobTrigger(spec=spec, connections={"spark": "c"}, base="file:///x", task_key=TASK)
 
     async def kill() -> None:
-        await trigger.on_kill()
-        await asyncio.sleep(0)
+        await cleaned_up(trigger)
         assert not deferral._tasks, "no background task tries again"
 
     asyncio.run(kill())
@@ -98,3 +93,19 @@ def test_killed_trigger_of_another_version_reports_once_that_its_driver_may_stil
         "The job cannot be canceled, and its driver may still run. Kill the driver in the web UI of its master."
     )
     assert "install the same version of airflow-adaptive in all Airflow components" in record.getMessage()
+
+
+def test_trigger_that_has_fired_leaves_the_job_to_the_task(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    FakeComms.install(monkeypatch)
+    monkeypatch.setattr(deferral, "MIN_DEFERRAL", timedelta(0))
+    spec = encode(small_job("job", (1, 2), {})) | {"graph": None}
+    trigger = AdaptiveJobTrigger(spec=spec, connections={"spark": "c"}, base="file:///x", task_key=TASK)
+
+    async def run() -> None:
+        assert [event.payload["status"] async for event in trigger.run()] == ["error"]
+        await cleaned_up(trigger)
+
+    asyncio.run(run())
+    assert not [record for record in caplog.records if record.name == adaptive_job.__name__]

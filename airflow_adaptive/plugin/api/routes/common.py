@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final, TypeVar
 
-from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
-
+from airflow_adaptive.airflow_internals import BaseUser
 from airflow_adaptive.plugin.api.schemas import JobDetails, JobItem
 from airflow_adaptive.plugin.api.security import Right
 from airflow_adaptive.plugin.data.documents import Urls

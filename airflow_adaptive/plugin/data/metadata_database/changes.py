@@ -15,27 +15,28 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final
 
-from airflow._shared.state import AssetStateStoreWriterKind
-from airflow.api_fastapi.common.dagbag import resolve_run_on_latest_version
-from airflow.configuration import conf
-from airflow.models.asset import AssetActive
-from airflow.models.callback import TriggererCallback
-from airflow.models.dag import DagModel
-from airflow.models.dagrun import DagRun
-from airflow.models.log import Log
-from airflow.models.taskinstance import TaskInstance, clear_task_instances
-from airflow.models.variable import Variable
-from airflow.sdk.definitions.callback import AsyncCallback
-from airflow.state import AssetScope
-from airflow.state.metastore import MetastoreBackend
-from airflow.utils.session import create_session
-from airflow.utils.state import DagRunState, State
 from sqlalchemy import and_, exists, or_, select, update
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
+from airflow_adaptive import airflow_internals
+from airflow_adaptive.airflow_internals import (
+    AssetActive,
+    AsyncCallback,
+    DagModel,
+    DagRun,
+    DagRunState,
+    Log,
+    State,
+    TaskInstance,
+    VariableModel,
+    clear_task_instances,
+    conf,
+    create_session,
+    resolve_run_on_latest_version,
+)
 from airflow_adaptive.plugin.data.documents import TaskInstance as TaskKey
-from airflow_adaptive.plugin.data.errors import RequestRefusedError, not_found
+from airflow_adaptive.plugin.data.errors import RequestRefusedError, conflict, not_found
 from airflow_adaptive.plugin.data.metadata_database import deleted_tasks, state_store
 from airflow_adaptive.plugin.data.metadata_database.jobs import Job
 from airflow_adaptive.ports import Requester
@@ -97,9 +98,17 @@ class Change:
         Args:
             base: URI of the folder that contains the directory of the job.
         """
+        if not airflow_internals.has("TriggererCallback"):
+            detail = (
+                f"No control loop controls job {self._job.name!r}, and only Airflow 3.2 or later can cancel such a job. Run its DAG again and cancel it, "
+                "or kill the driver in the web UI of its cluster."
+            )
+            raise conflict("no-loop", detail)
         store = self._job.store
         task = {"task": store.model_dump()} if isinstance(store, TaskKey) else {}
-        callback = TriggererCallback(AsyncCallback(CANCEL, {"job": self._job.name, "base": base, **task}))
+        callback = airflow_internals.TriggererCallback(
+            AsyncCallback(CANCEL, {"job": self._job.name, "base": base, **task})
+        )
         callback.queue(session=self._session)
         self._session.add(callback)
 
@@ -139,13 +148,7 @@ class Change:
         if isinstance(store, TaskKey):
             deleted_tasks.write(store, key, value, self._session)
             return
-        MetastoreBackend().set_asset_state_store(
-            AssetScope(asset_id=store.asset_id),
-            f"{store.prefix}{key}",
-            json.dumps(value),
-            kind=AssetStateStoreWriterKind.API,
-            session=self._session,
-        )
+        state_store.write(store, key, value, self._session)
 
     def _audit(self, event: str, value: Any, task: TaskKey | None) -> None:
         dag_id, task_id = next(iter(self._job.tasks), (min(self._job.dag_ids, default=None), None))
@@ -209,8 +212,8 @@ def _notify(job: str) -> None:
     try:
         if conf.getboolean("core", "multi_team", fallback=False):
             with create_session() as session:
-                session.execute(update(Variable).where(Variable.key == VARIABLE).values(team_name=None))
-        markers = with_new_marker(Variable.get(VARIABLE, default_var="{}"), job)
-        Variable.set(VARIABLE, markers, description=DESCRIPTION)
+                session.execute(update(VariableModel).where(VariableModel.key == VARIABLE).values(team_name=None))
+        markers = with_new_marker(VariableModel.get(VARIABLE, default_var="{}"), job)
+        VariableModel.set(VARIABLE, markers, description=DESCRIPTION)
     except Exception as error:  # noqa: BLE001  backends of Variables raise exceptions of any class
         log.warning("Variable %r cannot be written. The loop of job %r sees its request late: %s", VARIABLE, job, error)

@@ -12,20 +12,17 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from airflow.models.asset import AssetModel
-from airflow.models.taskinstance import TaskInstance
-from airflow.models.xcom import XComModel
-from airflow.utils.state import State
 from sqlalchemy import ColumnElement, Text, Update, and_, cast, exists, or_, select, update
 from sqlalchemy.orm import Session, aliased
 
+from airflow_adaptive.airflow_internals import AssetModel, State, TaskInstance, XComModel
 from airflow_adaptive.plugin.data.documents import SchedulerStateName
 from airflow_adaptive.plugin.data.documents import TaskInstance as TaskKey
 from airflow_adaptive.runtime.publishing.documents import FORMAT, HISTORY, SUMMARY
 from airflow_adaptive.runtime.requirements.control_requests import DESIRED_STATE
 from airflow_adaptive.scheduler.state import Outcome
 from airflow_adaptive.stores.job_asset import FLEETS, JOBS, job_asset, job_xcom
-from airflow_adaptive.stores.job_owner import BASE
+from airflow_adaptive.stores.job_keys import BASE
 from airflow_adaptive.stores.task_xcoms import (
     LINKS,
     XCOM_ATTEMPT,

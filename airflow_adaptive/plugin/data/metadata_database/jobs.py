@@ -3,34 +3,33 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
 
-from airflow.models.asset import (
+from sqlalchemy import and_, exists, or_, select
+from sqlalchemy.orm import Session
+
+from airflow_adaptive.airflow_internals import (
     AssetModel,
+    DagModel,
     DagScheduleAssetNameReference,
     DagScheduleAssetReference,
     DagScheduleAssetUriReference,
     TaskInletAssetReference,
+    TaskInstance,
     TaskOutletAssetReference,
+    create_session,
 )
-from airflow.models.asset_state_store import AssetStateStoreModel
-from airflow.models.dag import DagModel
-from airflow.models.taskinstance import TaskInstance
-from airflow.utils.session import create_session
-from sqlalchemy import ColumnElement, Select, and_, exists, or_, select
-from sqlalchemy.orm import Session
-
 from airflow_adaptive.plugin.data.documents import TaskInstance as TaskKey
 from airflow_adaptive.plugin.data.metadata_database import deleted_tasks, state_store
 from airflow_adaptive.plugin.data.metadata_database.state_store import Store, StoreKey
 from airflow_adaptive.ports import SEPARATOR, JobKey
 from airflow_adaptive.runtime.publishing.documents import SUMMARY
 from airflow_adaptive.runtime.requirements.control_requests import DESIRED_STATE, HANDLED
-from airflow_adaptive.stores.job_asset import FLEETS, JOBS, job_asset
+from airflow_adaptive.stores.job_asset import FLEETS, JOBS, JobAsset, job_asset
 
 MADE_BY_A_JOB: Final = (SUMMARY, DESIRED_STATE, HANDLED)
 """Keys of the documents that identify a job. The state store has at least one of them after the first run of the job."""
@@ -80,7 +79,8 @@ def release(session: Session) -> None:
 def find_jobs(session: Session) -> list[Job]:
     """Return all jobs, sorted by name."""
     found = {
-        job.name: job for job in chain(_jobs_of_deleted_tasks(None, session), _jobs(_job_documents(None), session))
+        job.name: job
+        for job in chain(_jobs_of_deleted_tasks(None, session), _jobs(_job_documents(None, session), session))
     }
     return sorted(found.values(), key=lambda job: job.name)
 
@@ -88,8 +88,7 @@ def find_jobs(session: Session) -> list[Job]:
 def find_job(name: str, session: Session) -> Job | None:
     """Return the job with this name, None if it does not exist."""
     place = job_asset(name)
-    documents = _job_documents(place.prefix).where(AssetModel.name == place.name)
-    found = _jobs(documents, session) or _jobs_of_deleted_tasks(place.name, session)
+    found = _jobs(_job_documents(place, session), session) or _jobs_of_deleted_tasks(place.name, session)
     return next((job for job in found if job.name == name), None)
 
 
@@ -113,10 +112,10 @@ def task_states(tasks: Collection[TaskKey], session: Session) -> dict[TaskKey, s
     return {task: found[key] for task, key in keys.items() if key in found}
 
 
-def _job_documents(prefix: str | None) -> Select[int, str, str]:
-    """Select the documents that identify the jobs of the Assets that are inlet and outlet of the same task.
+def _job_documents(place: JobAsset | None, session: Session) -> Iterable[tuple[int, str, str]]:
+    """Return the Asset, its name and the key of each document that identifies a job of the Assets that are inlet and outlet of the same task.
 
-    `prefix` selects one job of each Asset, None selects all jobs.
+    `place` selects one job, None selects all jobs.
     """
     runs_it = and_(
         TaskOutletAssetReference.asset_id == AssetModel.id,
@@ -125,9 +124,10 @@ def _job_documents(prefix: str | None) -> Select[int, str, str]:
         TaskInletAssetReference.task_id == TaskOutletAssetReference.task_id,
     )
     is_of_jobs = or_(AssetModel.name.startswith(JOBS), AssetModel.name.startswith(FLEETS))
-    columns = select(AssetModel.id, AssetModel.name, AssetStateStoreModel.key)
-    documents = columns.join(AssetStateStoreModel, AssetStateStoreModel.asset_id == AssetModel.id)
-    return documents.where(is_of_jobs, AssetModel.active.has(), exists().where(runs_it), _is_made_by_a_job(prefix))
+    assets = select(AssetModel.id, AssetModel.name).where(is_of_jobs, AssetModel.active.has(), exists().where(runs_it))
+    selected = assets if place is None else assets.where(AssetModel.name == place.name)
+    prefix = None if place is None else place.prefix
+    return state_store.keys(selected, prefix, MADE_BY_A_JOB, session)
 
 
 def _jobs_of_deleted_tasks(asset: str | None, session: Session) -> list[Job]:
@@ -144,11 +144,11 @@ def _jobs_of_deleted_tasks(asset: str | None, session: Session) -> list[Job]:
     ]
 
 
-def _jobs(documents: Select[int, str, str], session: Session) -> list[Job]:
+def _jobs(documents: Iterable[tuple[int, str, str]], session: Session) -> list[Job]:
     """Return the jobs of the documents, which are the jobs that have run."""
     names: dict[int, str] = {}
     stores: set[StoreKey] = set()
-    for asset_id, name, key in session.execute(documents):
+    for asset_id, name, key in documents:
         names[asset_id] = name
         stores.add(StoreKey(asset_id, "".join(key.rpartition(SEPARATOR)[:2])))
     ids = [*names]
@@ -169,13 +169,6 @@ def _jobs(documents: Select[int, str, str], session: Session) -> list[Job]:
         )
         for store in stores
     ]
-
-
-def _is_made_by_a_job(prefix: str | None) -> ColumnElement[bool]:
-    key = AssetStateStoreModel.key
-    if prefix is not None:
-        return key.in_([f"{prefix}{name}" for name in MADE_BY_A_JOB])
-    return or_(key.in_(MADE_BY_A_JOB), *(key.endswith(f"{SEPARATOR}{name}", autoescape=True) for name in MADE_BY_A_JOB))
 
 
 def _name(asset: str, prefix: str) -> str:

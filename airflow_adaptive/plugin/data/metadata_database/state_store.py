@@ -1,4 +1,4 @@
-"""Documents in the state store of Assets."""
+"""Documents of jobs: in the state store of Assets, or before Airflow 3.3 in Variables and XComs (`variables_and_xcoms`)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from airflow.configuration import conf
-from airflow.models.asset_state_store import AssetStateStoreModel
-from airflow.state.metastore import MetastoreBackend
-from sqlalchemy import ColumnElement, Text, and_, case, func, select
+from sqlalchemy import ColumnElement, Select, Text, and_, case, func, or_, select
 from sqlalchemy.orm import Session
 
+from airflow_adaptive import airflow_internals
+from airflow_adaptive.airflow_internals import AssetModel, conf
 from airflow_adaptive.plugin.data.documents import TaskInstance
-from airflow_adaptive.plugin.data.metadata_database import deleted_tasks
+from airflow_adaptive.plugin.data.metadata_database import deleted_tasks, variables_and_xcoms
 from airflow_adaptive.ports import SEPARATOR
 from airflow_adaptive.stores.storable import storable
 
@@ -59,9 +58,17 @@ class Stored(NamedTuple):
     revisions: dict[str, datetime]
 
 
+def has_state_store() -> bool:
+    """Return whether Airflow has the state store of Assets, which takes the place of Variables and XComs."""
+    return airflow_internals.has("AssetStateStoreModel")
+
+
 def backend_problem() -> str | None:
     """Return the reason why the state store has no documents of jobs, None if it is in Airflow's database."""
-    if issubclass(conf.getimport("state_store", "backend") or MetastoreBackend, MetastoreBackend):
+    if not has_state_store():
+        return None
+    default = airflow_internals.MetastoreBackend
+    if issubclass(conf.getimport("state_store", "backend") or default, default):
         return None
     return (
         "The option [state_store] backend moves the state of jobs out of Airflow's database. The REST API and the page read only the "
@@ -94,7 +101,12 @@ def read(
     if not of_assets:
         return found
     found |= {store: Stored({}, {}) for store in of_assets}
-    model, cut = AssetStateStoreModel, _full_keys(of_assets, time_series)
+    if not has_state_store():
+        for document in variables_and_xcoms.read(of_assets, keys, session, time_series):
+            stored = found[StoreKey(*document.place)]
+            stored.documents[document.key], stored.revisions[document.key] = document.document, document.at
+        return found
+    model, cut = airflow_internals.AssetStateStoreModel, _full_keys(of_assets, time_series)
     begin = case((model.key.in_(cut), func.substr(model.value, 1, BEGIN_CHARACTERS, type_=Text)), else_=model.value)
     query = select(model.asset_id, model.key, begin if cut else model.value, model.updated_at)
     for asset_id, full_key, value, updated_at in session.execute(query.where(_is_in(of_assets, keys))):
@@ -112,7 +124,7 @@ def read(
 
 def _is_in(stores: Collection[StoreKey], keys: Iterable[str] | None) -> ColumnElement[bool]:
     """Select documents of some jobs, for several jobs of a fleet the documents of the whole fleet."""
-    model = AssetStateStoreModel
+    model = airflow_internals.AssetStateStoreModel
     of_jobs = model.asset_id.in_({store.asset_id for store in stores})
     if keys is not None:
         return and_(of_jobs, model.key.in_(_full_keys(stores, keys)))
@@ -132,11 +144,49 @@ def _split(asset_id: int, full_key: str) -> tuple[StoreKey, str]:
     return StoreKey(asset_id, f"{job}{separator}"), key
 
 
+def keys(
+    assets: Select[int, str], prefix: str | None, names: Collection[str], session: Session
+) -> Iterable[tuple[int, str, str]]:
+    """Return the Asset, its name and the full key of each document with one of these names.
+
+    Args:
+        assets: selects ids and names of Assets.
+        prefix: prefix of one job; None for all jobs.
+        names: keys of documents, without prefixes.
+        session: session of the database.
+    """
+    if not has_state_store():
+        found = {row.id: row.name for row in session.execute(assets)}
+        return variables_and_xcoms.keys(found, prefix, names, session)
+    model = airflow_internals.AssetStateStoreModel
+    key, of_assets = model.key, model.asset_id == AssetModel.id
+    is_one: ColumnElement[bool] = key.in_([f"{prefix}{name}" for name in names])
+    if prefix is None:
+        is_one = or_(key.in_(names), *(key.endswith(f"{SEPARATOR}{name}", autoescape=True) for name in names))
+    return session.execute(assets.add_columns(key).join(model, of_assets).where(is_one))
+
+
+def write(store: StoreKey, key: str, document: Any, session: Session) -> None:
+    """Store a document of a job."""
+    if not has_state_store():
+        variables_and_xcoms.write(store, key, document, session)
+        return
+    airflow_internals.MetastoreBackend().set_asset_state_store(
+        airflow_internals.AssetScope(asset_id=store.asset_id),
+        f"{store.prefix}{key}",
+        json.dumps(document),
+        kind=airflow_internals.AssetStateStoreWriterKind.API,
+        session=session,
+    )
+
+
 def revisions(store: Store, session: Session) -> dict[str, datetime]:
     """Key -> time of the last write of each document of a job."""
     if isinstance(store, TaskInstance):
         return deleted_tasks.read([store], session)[store][1]
-    model = AssetStateStoreModel
+    if not has_state_store():
+        return variables_and_xcoms.revisions(store, session)
+    model = airflow_internals.AssetStateStoreModel
     rows = session.execute(select(model.asset_id, model.key, model.updated_at).where(_is_in([store], None)))
     written = [(_split(row.asset_id, row.key), row.updated_at) for row in rows]
     return {key: at for (found, key), at in written if found == store}

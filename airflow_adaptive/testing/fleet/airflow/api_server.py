@@ -21,7 +21,9 @@ LATENCY_S = (0.012, 0.03)
 ATTEMPTS = 5
 """Attempts of an operation (`[workers] execution_api_retries`), with waits of one to eight seconds between them."""
 
-WRITES = frozenset({"SetAssetStateStoreByName", "DeleteAssetStateStoreByName", "PutVariable", "SetXCom"})
+WRITES = frozenset(
+    {"SetAssetStateStoreByName", "DeleteAssetStateStoreByName", "DeleteVariable", "PutVariable", "SetXCom"}
+)
 
 Answer = TypeVar("Answer")
 Record = Callable[[str], None]

@@ -59,6 +59,9 @@ class MetadataDatabase:
                 return comms.VariableResult(key=key, value=self.variables[key])
             case comms.PutVariable(key=key, value=value):
                 self.variables[key] = value
+            case comms.DeleteVariable(key=key):
+                self.variables.pop(key, None)
+                return comms.OKResponse(ok=True)
             case comms.GetConnection(conn_id=conn_id):
                 if conn_id not in self.connections:
                     return comms.ErrorResponse(error=ErrorType.CONNECTION_NOT_FOUND)

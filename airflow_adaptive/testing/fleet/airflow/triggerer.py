@@ -25,12 +25,6 @@ SYNC_INTERVAL_S = 1.0
 HEALTH_LIMIT_S = 30.0
 """Time without a heartbeat after which other triggerers take the triggers over (`[triggerer] triggerer_health_check_threshold`)."""
 
-USER_ACTION = "user-action"
-"""Message of a cancellation after which Airflow calls `on_kill`."""
-
-ON_KILL_TIMEOUT_S = 30
-"""Longest time of `on_kill` (`[triggerer] on_kill_timeout`)."""
-
 STOP_TIMEOUT_S = 10.0
 """Longest time from the signal SIGTERM to the end of the process (`TriggererJobRunner._execute`)."""
 
@@ -136,7 +130,7 @@ class SimulatedTriggerer:
         """Start new triggers; cancel triggers that are not assigned any more, in each round until they have ended."""
         for number, task in list(self._tasks.items()):
             if number not in assigned and number not in self._events:
-                self.loop.call_soon_threadsafe(task.cancel, USER_ACTION)
+                self.loop.call_soon_threadsafe(task.cancel)
         for number, trigger in assigned.items():
             if number not in self._tasks and number not in self._events:
                 self._start(trigger)
@@ -153,12 +147,12 @@ class SimulatedTriggerer:
             async for event in job_trigger.run():
                 self._events[trigger.trigger_id] = json.loads(json.dumps(event.payload))
                 self._record(f"{trigger.task.task_id}: trigger {trigger.trigger_id} fires {event.payload['status']}")
-        except asyncio.CancelledError as error:
-            if error.args and error.args[0] == USER_ACTION:
-                self._record(f"{trigger.task.task_id}: trigger {trigger.trigger_id} is canceled")
-                with suppress(Exception, asyncio.CancelledError):
-                    await asyncio.wait_for(job_trigger.on_kill(), timeout=ON_KILL_TIMEOUT_S)
+        except asyncio.CancelledError:
+            self._record(f"{trigger.task.task_id}: trigger {trigger.trigger_id} is canceled")
             raise
+        finally:
+            with suppress(Exception):
+                await job_trigger.cleanup()
 
     def _ended(self, trigger: Trigger, task: asyncio.Task[None]) -> None:
         """Forget a trigger. The task of a trigger that failed before it fired fails."""

@@ -11,6 +11,8 @@ from tests.support.airflow.airflow_app import API, AirflowApp
 from tests.support.airflow.published_documents import executing, place, published, reported, scenario, time_series
 from tests.support.airflow.rest_api import get
 
+pytestmark = pytest.mark.usefixtures("either_store")
+
 
 def test_details_have_the_clocks_of_the_scheduler(airflow_app: AirflowApp) -> None:
     job = executing()

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.support.airflow.airflow_app import API, BODY, AirflowApp
 from tests.support.airflow.published_documents import executing, published
 from tests.support.airflow.rest_api import get
+
+pytestmark = pytest.mark.usefixtures("either_store")
 
 JOBS = ("arrivals", "departures", "dep%rtures")
 

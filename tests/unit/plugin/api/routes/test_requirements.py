@@ -74,7 +74,7 @@ def test_mark_that_can_not_be_written_costs_nothing_but_time(
         raise OSError("a backend's own")
 
     place(airflow_app, executing())
-    monkeypatch.setattr("airflow_adaptive.plugin.data.metadata_database.changes.Variable.get", broken)
+    monkeypatch.setattr("airflow_adaptive.plugin.data.metadata_database.changes.VariableModel.get", broken)
     assert airflow_app.client().put(PATH, json={"job": bounds(2, 8)}).status_code == 200
 
 
@@ -128,9 +128,7 @@ def test_what_the_database_does_not_take_is_not_accepted(
         raise OperationalError("INSERT ... secret", {}, OSError("database is locked"))
 
     asset = place(airflow_app, executing())
-    monkeypatch.setattr(
-        "airflow_adaptive.plugin.data.metadata_database.changes.MetastoreBackend.set_asset_state_store", broken
-    )
+    monkeypatch.setattr("airflow_adaptive.plugin.data.metadata_database.state_store.write", broken)
     answer = airflow_app.client().put(PATH, json={"job": bounds(1, 2)})
     assert (answer.status_code, answer.headers["content-type"]) == (503, "application/problem+json")
     assert "could not be persisted and has not been applied" in answer.json()["detail"]

@@ -1,0 +1,79 @@
+"""The only module that imports internals of Airflow, and names that have moved between its versions."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import airflow_adaptive
+from airflow_adaptive import airflow_internals
+from airflow_adaptive.airflow_internals import INTERNALS, Internal
+
+PACKAGE = Path(airflow_adaptive.__file__).parent
+
+PUBLIC = (
+    "airflow.sdk",
+    "airflow.sdk.exceptions",
+    "airflow.triggers.base",
+    "airflow.timetables.base",
+    "airflow.plugins_manager",
+)
+"""Modules of Airflow that other modules import."""
+
+
+def imports(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield module and name of each import of Airflow that runs."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    of_types = {
+        id(node)
+        for block in ast.walk(tree)
+        if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.unparse(block.test)
+        for node in ast.walk(block)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and id(node) not in of_types and f"{node.module}.".startswith("airflow."):
+            yield from ((str(node.module), name.name) for name in node.names)
+
+
+def test_other_modules_import_only_public_names_of_airflow_that_have_not_moved() -> None:
+    moved = {place for internal in INTERNALS.values() for place in internal.places}
+    found = {
+        f"{path.relative_to(PACKAGE)}: {module}:{name}"
+        for path in PACKAGE.rglob("*.py")
+        if "testing" not in path.parts
+        for module, name in imports(path)
+        if not module.startswith("airflow.providers.") and (module not in PUBLIC or f"{module}:{name}" in moved)
+    }
+    assert not found
+
+
+def test_every_name_is_in_this_version_of_airflow() -> None:
+    assert [name for name in INTERNALS if not airflow_internals.has(name)] == []
+
+
+def test_type_checkers_know_every_name() -> None:
+    blocks = [
+        node
+        for node in ast.parse(Path(airflow_internals.__file__).read_text(encoding="utf-8")).body
+        if isinstance(node, ast.If)
+    ]
+    known = {alias.name for node in blocks[0].body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    only_here = {"VariableModel", "stats_of_task_sdk", "stats_utils"}
+    assert known - {"Variable"} == INTERNALS.keys() - only_here
+
+
+def test_missing_name_is_reported_with_its_use_and_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = Internal(("airflow.nowhere:Thing", "airflow.sdk:Thing"), "the page", "3.9", "nothing")
+    monkeypatch.setitem(INTERNALS, "Thing", missing)
+    with pytest.raises(
+        ImportError, match=r"Airflow 3\.\S+ has no Thing, which the page needs \(Airflow has it since 3\.9; without it"
+    ):
+        from airflow_adaptive.airflow_internals import Thing  # type: ignore[attr-defined]  # noqa: F401, PLC0415
+
+
+def test_name_that_has_moved_is_found_in_its_earlier_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(INTERNALS, "Moved", Internal(("airflow.nowhere:DAG", "airflow.sdk:DAG"), "the page"))
+    assert airflow_internals.has("Moved")
