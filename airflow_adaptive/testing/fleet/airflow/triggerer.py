@@ -25,6 +25,9 @@ SYNC_INTERVAL_S = 1.0
 HEALTH_LIMIT_S = 30.0
 """Time without a heartbeat after which other triggerers take the triggers over (`[triggerer] triggerer_health_check_threshold`)."""
 
+USER_ACTION = "user-action"
+"""Message of a cancellation because the trigger is not assigned any more. The trigger does not see it."""
+
 STOP_TIMEOUT_S = 10.0
 """Longest time from the signal SIGTERM to the end of the process (`TriggererJobRunner._execute`)."""
 
@@ -130,7 +133,7 @@ class SimulatedTriggerer:
         """Start new triggers; cancel triggers that are not assigned any more, in each round until they have ended."""
         for number, task in list(self._tasks.items()):
             if number not in assigned and number not in self._events:
-                self.loop.call_soon_threadsafe(task.cancel)
+                self.loop.call_soon_threadsafe(task.cancel, USER_ACTION)
         for number, trigger in assigned.items():
             if number not in self._tasks and number not in self._events:
                 self._start(trigger)
@@ -147,8 +150,9 @@ class SimulatedTriggerer:
             async for event in job_trigger.run():
                 self._events[trigger.trigger_id] = json.loads(json.dumps(event.payload))
                 self._record(f"{trigger.task.task_id}: trigger {trigger.trigger_id} fires {event.payload['status']}")
-        except asyncio.CancelledError:
-            self._record(f"{trigger.task.task_id}: trigger {trigger.trigger_id} is canceled")
+        except asyncio.CancelledError as error:
+            if error.args and error.args[0] == USER_ACTION:
+                self._record(f"{trigger.task.task_id}: trigger {trigger.trigger_id} is canceled")
             raise
         finally:
             with suppress(Exception):
