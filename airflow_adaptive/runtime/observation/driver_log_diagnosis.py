@@ -85,9 +85,10 @@ EXECUTOR_ADDED = re.compile(r"Executor added: (\S+) on \S+ \((.*?)\)")
 
 BOILERPLATE = re.compile(
     r"\s|$|[~+}]|=+$|Launch Command:|NOTE: |WARNING: |SLF4J|Using Spark's default log4j|Files \S+ from |Setting Spark log level |"
-    r"\S+ \S+ (?:WARN|INFO|DEBUG|TRACE) |Caused by: "
+    r"\S+ \S+ (?:WARN|INFO|DEBUG|TRACE) |Caused by: |"
+    r"::|Ivy Default Cache set to: |The jars for the packages stored in: |\S+ added as a (?:dependency|remote repository)|downloading \S+ \.\.\."
 )
-"""Lines of a driver's stderr that never contain the cause; some are parts of plans, and of progress as JSON."""
+"""Lines of a driver's stderr that never contain the cause; some are parts of plans, of progress as JSON, and of what Ivy reports about packages."""
 
 LOG_ENTRY = re.compile(r"^(?=\S+ \S+ (?:FATAL|ERROR|WARN|INFO|DEBUG|TRACE) )", re.MULTILINE)
 """Beginning of an entry of Spark's log; a stack trace may follow the first line of an entry."""

@@ -234,6 +234,22 @@ def test_without_an_exception_the_last_lines_that_matter_are_reported() -> None:
     assert "frame" not in message
 
 
+def test_what_ivy_reports_about_packages_is_not_quoted() -> None:
+    written = (
+        ":: loading settings :: url = jar:file:/opt/spark/jars/ivy-2.5.3.jar!/org/apache/ivy/core/settings/ivysettings.xml\n"
+        "https://repository.example.org/maven added as a remote repository with the name: repo-1\n"
+        "Ivy Default Cache set to: /root/.ivy2.5.2/cache\n"
+        "The jars for the packages stored in: /root/.ivy2.5.2/jars\n"
+        "org.apache.iceberg#iceberg-spark-runtime-4.1_2.13 added as a dependency\n"
+        ":: resolving dependencies :: org.apache.spark#spark-submit-parent-6f0c;1.0\n"
+        "\tconfs: [default]\n"
+        "downloading https://repo1.maven.org/maven2/org/apache/iceberg/iceberg-spark-runtime-4.1_2.13-1.11.0.jar ...\n"
+        ":: retrieving :: org.apache.spark#spark-submit-parent-6f0c\n"
+        "::::::::::::::::::::::::::::::::::::::::::::::\n"
+    )
+    assert explained(DriverLog(stderr=BEGINNING + written)).message == "the driver's process has ended (FAILED)"
+
+
 def test_plans_and_progress_that_spark_wrote_are_not_the_cause() -> None:
     written = (
         '26/11/21 08:38:09 INFO MicroBatchExecution: made progress: {\n  "batchId" : 1\n}\n~WriteTo Sink\n+- ~Project\n'
