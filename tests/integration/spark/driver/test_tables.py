@@ -178,7 +178,10 @@ def test_job_continues_with_a_table_that_was_deleted_and_created_again(
     job.changes = {**job.changes, "conf": conf}
     try:
         job.begin()
-        before = job.expected_rows()
+        before, checkpoint = job.expected_rows(), job.directory / "checkpoints" / job.job
+        job.wait_for(
+            "the end of the batch", lambda: len(files(checkpoint, "commits")) == len(files(checkpoint, "offsets"))
+        )
         RECREATIONS[job.kind](job.folder)
         for _ in range(3):
             job.feed(1)
@@ -190,6 +193,11 @@ def test_job_continues_with_a_table_that_was_deleted_and_created_again(
         job.close()
     assert len(rows) == len(set(rows))
     assert epochs <= 2
+
+
+def files(checkpoint: Path, name: str) -> list[Path]:
+    """Return the files of the batches that have begun (`offsets`) or ended (`commits`)."""
+    return list((checkpoint / name).glob("[0-9]*"))
 
 
 READ = dedent(
