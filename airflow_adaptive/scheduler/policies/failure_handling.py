@@ -78,6 +78,7 @@ NON_RECOVERABLE = (
     # Files of the checkpoint are missing or damaged (`job.state.damage`).
     "DamagedCheckpointError",
     # A table that the query reads was replaced or changed, or no longer has the commits after the offsets in the checkpoint.
+    "TableReplacedError",
     "DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE",
     "DELTA_SOURCE_IGNORE_DELETE",
     "DELTA_SOURCE_TABLE_IGNORE_CHANGES",

@@ -112,6 +112,7 @@ _BY_NAME = (
     KnownCause(
         "",
         (
+            "TableReplacedError",
             "DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE",
             "DELTA_LOG_FILE_NOT_FOUND_FOR_STREAMING_SOURCE",
             "DELTA_VERSIONS_NOT_CONTIGUOUS",

@@ -71,8 +71,8 @@ class QuerySources:
 
     @property
     def failure(self) -> Exception | None:
-        """Why the run was stopped; see `SourceMonitor.failure`."""
-        return self._monitor.failure
+        """Why the run was stopped; see `SourceMonitor.failure` and `TableSources.failure`."""
+        return self._monitor.failure or self._tables.failure
 
     def explain(self, failure: FailureReport) -> FailureReport:
         """Return the failure of the run with the topics and the servers, which Kafka's own messages do not contain. Sends requests to the brokers once."""

@@ -3,8 +3,9 @@
 Theory: Spark's progress contains only what a query has read. The newer commits are in the log of a Delta table, and in the metadata of an Iceberg table. A
 thread of its own reads them, because a storage or a catalog may hang. What the thread does not know is unknown, never 0.
 
-* The offset of a Delta source names the next version. Each version has a file in the log, so that the thread requests the files after the offset, and
-  lists no folder.
+* The offset of a Delta source names the next version. Each version has a file in the log, so that the thread requests the files after the offset. The offset
+  also contains the id of the table. A query that runs does not compare it, and would leave out the first versions of a table that was created again, so
+  that the thread does, and stops the query.
 * The offset of an Iceberg source names the newest snapshot that was read. The thread refreshes the table, as the source does, and follows the parents of the
   current snapshot. Only snapshots that append rows count: for others, such as a compaction, the source does not move its offset.
 
@@ -64,6 +65,10 @@ class TableError(Exception):
     """A table does not have what the query has read, so that its unread commits are not known."""
 
 
+class TableReplacedError(Exception):
+    """A table was deleted and created again. A restart cannot help."""
+
+
 class Table(Protocol):
     """The commits of one table. `poll` may take long, and raises the exceptions of the JVM."""
 
@@ -72,6 +77,7 @@ class Table(Protocol):
 
         Raises:
             TableError: the table does not have what was read.
+            TableReplacedError: the query must not continue.
         """
         ...
 
@@ -87,12 +93,20 @@ class DeltaTable:
         """Describe the table of a `DeltaSource`."""
         self._path = java_class(spark, "org.apache.hadoop.fs.Path")
         self._folder = str(source.toString()).partition("[")[2].removesuffix("]") + "/_delta_log"
+        self._log = source.deltaLog()
         self._files = self._path(self._folder).getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
         self._polled = Unread(())
 
     def poll(self, offset: Offset) -> None:
         """Read the versions from that of the offset on; see `Table.poll`."""
-        first = int(offset["reservoirVersion"])
+        first, log = int(offset["reservoirVersion"]), self._log
+        defaults = [getattr(log, f"update$default${number}")() for number in (1, 2, 3)]
+        found_id, read_id = str(log.update(*defaults).metadata().id()), str(offset["reservoirId"])
+        if found_id != read_id:
+            raise TableReplacedError(
+                f"the table {self._folder.removesuffix('/_delta_log')} was deleted and created again: the query has read the table with the id "
+                f"{read_id}, and now there is one with the id {found_id}"
+            )
         known = [commit for commit in self._polled.commits if commit.number >= first]
         while len(known) < MAX_COMMITS and (found := self._commit(known[-1].number + 1 if known else first)):
             known.append(found)
@@ -172,12 +186,21 @@ TABLES: Final[Mapping[str, Callable[[SparkSession, Any], Table]]] = {
 
 @dataclass(slots=True)
 class _Poll:
-    """The polls of one source; `offset`: newest offset of the query, `table`: None before the first poll."""
+    """The polls of one source.
+
+    Attributes:
+        offset: newest offset of the query.
+        table: None before the first poll.
+        polled_at: time of the newest successful poll, 0 if the newest poll has failed.
+        problem: why the newest poll has failed, None if it has not.
+        failure: why the query must not continue, None if it may.
+    """
 
     offset: Offset
     table: Table | None = None
     polled_at: float = 0.0
     problem: str | None = None
+    failure: TableReplacedError | None = None
 
 
 @dataclass(slots=True)
@@ -214,6 +237,11 @@ class TableSources:
     def problem(self) -> str | None:
         """Why the newest poll of a table failed, None if none failed."""
         return next((poll.problem for poll in self._polls.values() if poll.problem is not None), None)
+
+    @property
+    def failure(self) -> TableReplacedError | None:
+        """Why the run was stopped, None if it was not."""
+        return next((poll.failure for poll in self._polls.values() if poll.failure is not None), None)
 
     def report(self, number: int, progress: SourceProgress) -> SourceReport | None:
         """Return the report of a source, None if it is not a table.
@@ -254,7 +282,8 @@ class TableSources:
     def _run(self, end: threading.Event, execution: Any, polls: Mapping[int, _Poll]) -> None:
         while not end.is_set():
             for number, poll in list(polls.items()):
-                self._poll(number, poll, execution)
+                if poll.failure is None:
+                    self._poll(number, poll, execution)
             end.wait(self.interval_s)
 
     def _poll(self, number: int, poll: _Poll, execution: Any) -> None:
@@ -263,6 +292,12 @@ class TableSources:
                 source = from_scala(self.spark, execution.sources())[number]
                 poll.table = TABLES[str(source.getClass().getSimpleName())](self.spark, source)
             poll.table.poll(poll.offset)
+        except TableReplacedError as error:
+            poll.failure = error
+            try:
+                execution.stop()
+            except (Py4JError, PySparkException) as refusal:
+                self.warn(f"the query has not stopped yet: {error_text(refusal)}")
         except (Py4JError, PySparkException, TableError, KeyError, ValueError, TypeError) as error:
             problem = f"the unread commits of a table are not known: {error_text(error)}"
             if poll.problem is None:

@@ -82,6 +82,7 @@ JOB_FAILURES = [
     "java.lang.AbstractMethodError",
     *("SESSION_OR_CONTEXT_NOT_EXISTS", "airflow_adaptive.job.state.damage.DamagedCheckpointError"),
     "airflow_adaptive.job.queries.sources.topic_ids.TopicRecreatedError",
+    "airflow_adaptive.job.queries.sources.table_commits.TableReplacedError",
     *("KAFKA_DATA_LOSS.START_OFFSET_RESET", "KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE"),
     *("KAFKA_DATA_LOSS.ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO", "KAFKA_DATA_LOSS.PARTITION_OFFSET_CHANGED"),
     *(

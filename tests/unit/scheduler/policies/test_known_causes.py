@@ -58,6 +58,7 @@ SCHEMA = (
             "The streaming query was reading from an unexpected Delta table (id = 'a')",
             "rename the query or the job",
         ),
+        ("TableReplacedError", "the table /t was deleted and created again", "rename the query or the job"),
         ("DELTA_SOURCE_TABLE_IGNORE_CHANGES", "set the option 'skipChangeCommits' to 'true'", "skipChangeCommits"),
         ("org.apache.iceberg.exceptions.NoSuchTableException", "Cannot find table db.t in catalog lake", "db.t"),
         (

@@ -32,6 +32,9 @@ class DeltaLog:
         self.times: dict[int, float] = {}
         self.requests = 0
         self.is_down = False
+        self.id = "a"
+        defaults = {f"update$default${number}": lambda number=number: number for number in (1, 2, 3)}
+        self.deltaLog = SimpleNamespace(update=self.update, **defaults)
         self._jvm = SimpleNamespace(
             **{"org.apache.hadoop.fs.Path": lambda path: SimpleNamespace(text=path, getFileSystem=lambda _: self)}
         )
@@ -46,8 +49,13 @@ class DeltaLog:
     def getFileStatus(self, path: Any) -> Any:
         return SimpleNamespace(getModificationTime=lambda: int(self.times[self._version(path)] * 1000))
 
+    def update(self, *arguments: int) -> Any:
+        assert arguments == (1, 2, 3)
+        return SimpleNamespace(metadata=lambda: SimpleNamespace(id=lambda: self.id))
+
     def source(self) -> Any:
         return SimpleNamespace(
+            deltaLog=lambda: self.deltaLog,
             toString=lambda: "DeltaSource[file:/t]",
             getClass=lambda: SimpleNamespace(getSimpleName=lambda: "DeltaSource"),
         )
@@ -105,7 +113,7 @@ def iceberg(monkeypatch: pytest.MonkeyPatch, table: Snapshots) -> IcebergTable:
 
 
 def delta_offset(version: int, **more: Any) -> dict[str, Any]:
-    return {"reservoirVersion": version, "index": -1, "isStartingVersion": False, **more}
+    return {"reservoirId": "a", "reservoirVersion": version, "index": -1, "isStartingVersion": False, **more}
 
 
 def iceberg_offset(snapshot: int, position: int = 1, *, whole: bool = False) -> dict[str, Any]:
@@ -211,7 +219,7 @@ def sources(log: DeltaLog, warnings: list[str], monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(table_commits, "from_scala", lambda _, found: found)
     session: Any = log
     found = TableSources(session, warnings.append, clock=lambda: NOW, interval_s=0.001)
-    found.begin(SimpleNamespace(sources=lambda: [log.source()]))
+    found.begin(SimpleNamespace(sources=lambda: [log.source()], stop=lambda: warnings.append("stopped")))
     yield found
     found.end()
 
@@ -246,6 +254,17 @@ def test_storage_that_fails_makes_the_lag_unknown_with_one_warning(
     assert warnings == ["the unread commits of a table are not known: the storage does not answer"]
     log.is_down = False
     wait_for(lambda: sources.problem is None)
+
+
+def test_query_whose_table_was_created_again_is_stopped(sources: TableSources, log: DeltaLog, warnings: list[str]):
+    """The versions of the new table that have the numbers of old ones would be left out."""
+    sources.report(0, progress(delta_offset(0)))
+    wait_for(lambda: (found := sources.report(0, progress(delta_offset(0)))) and found.unread_versions)
+    assert sources.failure is None
+    log.id = "b"
+    wait_for(lambda: warnings)
+    assert warnings == ["stopped"]
+    assert "the table file:/t was deleted and created again" in str(sources.failure)
 
 
 def test_other_sources_are_no_tables(sources: TableSources):
