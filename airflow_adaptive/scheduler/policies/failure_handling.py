@@ -200,6 +200,7 @@ _OUTAGE_WORDS = re.compile(
 )
 """Words of an outage in a message: the class of the cause may stand in the text only, for example in the failure of a task."""
 
+_STALE_TABLE = re.compile(r"Table UUID does not match|Metadata file for version \d+ is missing")
 
 _DENIED_CLASS = re.compile(
     r"\b(?:PermissionError|AccessDeniedException|AccessControlException|\w*AuthorizationException)\b"
@@ -280,6 +281,11 @@ def is_recoverable(
 def is_outage(failure: Failure) -> bool:
     """Return whether an outage of the cluster, of a storage or of brokers may have caused a failure."""
     return matches(failure, OUTAGES) or _OUTAGE_WORDS.search(failure.message) is not None
+
+
+def is_stale_table(failure: Failure) -> bool:
+    """Return whether Iceberg has the metadata of a table in the driver that was replaced. It reports this once per commit to the new table."""
+    return _STALE_TABLE.search(failure.message) is not None
 
 
 def is_access_denied(failure: Failure) -> bool:

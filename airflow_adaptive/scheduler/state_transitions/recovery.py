@@ -11,6 +11,7 @@ from airflow_adaptive.scheduler.policies.failure_handling import (
     Failure,
     is_outage,
     is_recoverable,
+    is_stale_table,
     is_unended_batch,
     matches,
 )
@@ -58,11 +59,11 @@ def handle_failure(state: SchedulerState, event: Event, plan: Plan, failure: Fai
         text = f"recovery is suppressed by {describe_strategy(strategy)}: {failure.summary}"
         return stop.go_to_failing(state, event, failure, Reason(ReasonCode.RESTARTS_EXHAUSTED, text))
     backoff = restart_backoff.backoff(strategy, record, event.at)
-    is_repeated = state.driver is not None and state.driver.failure == key_of(failure)
-    state, in_place = _with_failure_of_driver(state, failure), not (kill or is_repeated)
+    is_replaced = _may_contain_cause(state, failure)
+    state, in_place = _with_failure_of_driver(state, failure), not (kill or is_replaced)
     target = restart.restarting(state, event, plan, in_place=in_place, failure=failure, backoff=backoff)
     commands = stop.kill_driver(state, event) if kill else ()
-    where = " in a new driver, because a restart in the old one did not help" if is_repeated else ""
+    where = " in a new driver, because the driver may contain the cause" if is_replaced else ""
     reason = Reason(_failure_code(event), f"{failure.summary}; restarting in {backoff.total_seconds():g} s{where}")
     return steps.enter(restart.counted(state), event, target, reason, commands=commands)
 
@@ -84,6 +85,14 @@ def _with_repetition(state: SchedulerState, event: Event, failure: Failure) -> S
     if matches(failure, state.options.recoverable_failures):
         return state
     return replace(state, proved=state.proved.failed(failure, event.at))
+
+
+def _may_contain_cause(state: SchedulerState, failure: Failure) -> bool:
+    """Return whether to replace the driver, because it has worked before, and a restart in it has not helped or cannot help."""
+    driver = state.driver
+    return (
+        driver is not None and driver.has_committed and (is_stale_table(failure) or driver.failure == key_of(failure))
+    )
 
 
 def _with_failure_of_driver(state: SchedulerState, failure: Failure) -> SchedulerState:

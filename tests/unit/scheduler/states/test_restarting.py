@@ -91,9 +91,19 @@ def test_driver_that_fails_twice_in_the_same_way_after_a_batch_is_replaced():
     job = Scenario(lower=2, upper=2).given_executing(2).when_committed().when_query_failed(STALE).after(1)
     job.then("Deploying").when_plan_activated().when_committed()
     job.when_query_failed(replace(STALE, message="File /rows/2-m0.avro"))
-    job.then("Restarting", reason="in a new driver, because a restart in the old one did not help").after(10)
+    job.then("Restarting", reason="in a new driver, because the driver may contain the cause").after(10)
     job.then("Restarting").when_driver_ended().after(10)
     job.then("Deploying", SubmitDriver(epoch=2, slots=2, cause="TimerFired"))
+
+
+def test_driver_with_the_metadata_of_a_replaced_table_is_replaced_at_once():
+    """Iceberg reports it once per commit to the new table, and a restart in the driver reads the old table."""
+    stale = Failure(
+        error_class="java.lang.IllegalStateException", message="Table UUID does not match: current=a != refreshed=b"
+    )
+    job = Scenario(lower=2, upper=2).given_executing(2).when_query_failed(stale).then("Restarting").after(1)
+    job.when_plan_activated().when_committed().when_query_failed(stale)
+    job.then("Restarting", reason="in a new driver, because the driver may contain the cause")
 
 
 def test_new_driver_that_has_not_committed_a_batch_is_not_replaced():
