@@ -61,7 +61,8 @@ of Spark, the error of the job names the package for the Spark of the driver. Se
 Tested with brokers of Kafka {broker} and the connectors above. Use the connector of your Spark's version, or the newest one before it.
 """
 
-JAVA = "tested with Java 17"
+JAVA = "tested with Java 17; Spark 4.2.1 and 4.3.0 also run on Java 25, 4.0.5 does not"
+"""`JAVA_HOME=... make chaos SEED=11` runs on another Java, which needs the module `jdk.incubator.vector`. Reduced runtimes lack it."""
 
 ON_KUBERNETES = ("4.0.5", "4.3.0")
 """Versions of Spark with which the tests on Kubernetes have run."""
