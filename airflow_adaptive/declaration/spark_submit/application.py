@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from airflow_adaptive.declaration.spark_submit.dependencies import is_uri, local_path, require_staged_name
+from airflow_adaptive.declaration.spark_submit.dependencies import (
+    is_uri,
+    local_path,
+    require_own_module,
+    require_staged_name,
+)
 from airflow_adaptive.hooks.object_storage import object_storage_path
 from airflow_adaptive.runtime.staging import ReadablePath
 
@@ -21,6 +26,7 @@ def check_script(application: str) -> None:
             f"application {application!r} is a JVM application, and airflow-adaptive runs PySpark scripts only: use SparkSubmitOperator, or "
             "call the classes from a PySpark script with the parameter 'jars'"
         )
+    require_own_module(application)
 
 
 def application_path(application: str) -> ReadablePath:

@@ -7,6 +7,7 @@ file where Airflow runs, which is staged in the job directory. Any other URI is 
 from __future__ import annotations
 
 import re
+import sys
 import tarfile
 import zipfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -51,6 +52,10 @@ _URI = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*:/")
 _PACKAGE = re.compile(r"[^:\s]+:[^:\s]+:[^:\s]+")
 _EXCLUSION = re.compile(r"[^:\s]+:[^:\s]+")
 _STAGED_NAME = re.compile(r"[\w.+=@-]+", re.ASCII)
+
+
+MODULES = sys.stdlib_module_names | {"airflow_adaptive", "py4j", "pyspark"}
+"""Modules that a driver imports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +147,11 @@ class Dependencies:
         for path in (*self.local_files, *self.local_py_files):
             if PATTERN not in path.name and not _STAGED_NAME.fullmatch(path.name):
                 yield _unstageable(str(path))
+        for path in self.local_py_files:
+            try:
+                require_own_module(str(path))
+            except ValueError as error:
+                yield str(error)
 
     def _violations_of_patterns(self) -> Iterator[str]:
         for name in WITH_PATTERNS:
@@ -166,6 +176,15 @@ def is_uri(item: str) -> bool:
 def local_path(item: str) -> Path:
     """Return the path of an item where Airflow runs."""
     return Path(_without_alias(item).removeprefix("file:").removeprefix("//localhost"))
+
+
+def require_own_module(path: str) -> None:
+    """Reject a file that Python would import instead of a module that every driver needs. Raises `ValueError`."""
+    name = PurePosixPath(path)
+    if name.suffix == ".py" and name.stem in MODULES:
+        raise ValueError(
+            f"{path!r} has the name of the module {name.stem!r}, and the driver would import this file instead: rename the file"
+        )
 
 
 def require_staged_name(path: str, name: str) -> None:

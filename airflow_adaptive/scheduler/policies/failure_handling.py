@@ -56,6 +56,9 @@ NON_RECOVERABLE = (
     "SparkUnsupportedOperationException",
     "DATA_SOURCE_NOT_FOUND",
     "NoSuchTableException",
+    # The rows of a batch, which is the same after a restart, cannot be merged.
+    "MERGE_CARDINALITY_VIOLATION",
+    "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE",
     "STATEFUL_PROCESSOR_*",
     "STREAMING_REAL_TIME_MODE",
     "INVALID_STREAMING_REAL_TIME_MODE_TRIGGER_INTERVAL",

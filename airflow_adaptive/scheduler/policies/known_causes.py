@@ -23,6 +23,8 @@ OTHER_TABLE = (
 )
 
 
+CATALOG = "a name of three parts begins with its catalog, and spark.sql.catalog.<name> in `conf` configures the catalog; then clear the task"
+
 ONE_INSTALLATION = (
     "the driver and an executor have different versions: use one image for both, or install on all workers"
 )
@@ -78,6 +80,16 @@ BY_TEXT = (
         ("IllegalStateException",),
         f"the table was replaced, or its snapshots were expired: {OTHER_TABLE}",
     ),
+    KnownCause(
+        "Cannot write incompatible dataset to table",
+        (),
+        "the types of the query and of the table differ: cast the columns in the query, or change the table, and clear the task",
+    ),
+    KnownCause(
+        r"Field \S+ not found in source schema",
+        ("IllegalArgumentException",),
+        "the table has no such column: add the column to the table, or leave it out of the query, and clear the task",
+    ),
     KnownCause(r"^(?:org/apache/(?:spark|kafka|iceberg)|io/delta)/", ("NoClassDefFoundError",), ""),
     KnownCause(r"annot find (?:the |catalog )?plugin class", (), ""),
     KnownCause(
@@ -121,6 +133,17 @@ _BY_NAME = (
     ),
     KnownCause(
         "",
+        ("MERGE_CARDINALITY_VIOLATION", "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE"),
+        "a batch contains several rows with one key: keep one row for each key in the function, before MERGE, and clear the task",
+    ),
+    KnownCause(
+        "",
+        ("TABLE_OR_VIEW_NOT_FOUND", "NoSuchTableException"),
+        f"create the table, or correct its name; {CATALOG}",
+    ),
+    KnownCause("", ("REQUIRES_SINGLE_PART_NAMESPACE", "CATALOG_NOT_FOUND"), CATALOG),
+    KnownCause(
+        "",
         ("SESSION_OR_CONTEXT_NOT_EXISTS",),
         "create the session before this line (SparkSession.builder.getOrCreate()), or move the line into the build function",
     ),
@@ -145,11 +168,11 @@ _MISSING_CLASS = ("CANNOT_LOAD_CATALOG.*", "ClassNotFoundException")
 """Errors of a class that is missing, perhaps with the jar of a connector."""
 
 _ARTIFACTS = {
-    "iceberg": "org.apache.iceberg:iceberg-spark-runtime-{minor}_2.13",
-    "delta": "io.delta:delta-spark_{minor}_2.13",
-    "kafka": "org.apache.spark:spark-sql-kafka-0-10_2.13, in version {version} or the newest version before it",
+    "iceberg": "org.apache.iceberg:iceberg-spark-runtime-{minor}_2.13:1.11.0",
+    "delta": "io.delta:delta-spark_{minor}_2.13:4.4.0",
+    "kafka": "org.apache.spark:spark-sql-kafka-0-10_2.13:{version}, or the newest version before it",
 }
-"""The artifact for a version of Spark, by a word in the error."""
+"""The artifact for a version of Spark, by a word in the error, in the newest version at the release of this package."""
 
 NEWEST_SPARK = {"iceberg": "4.1", "delta": "4.2"}
 """Newest version of Spark for which an artifact was published at the release of this package."""
@@ -175,7 +198,7 @@ def name_artifact(failure: Failure, spark: str) -> Failure:
     """
     text, minor = f"{failure.message} {' '.join(failure.causes)}".lower(), ".".join(spark.split(".")[:2])
     word = next((word for word in _ARTIFACTS if word in text), None)
-    if not matches(failure, _WRONG_JAR if word is None else (*_WRONG_JAR, *_MISSING_CLASS)):
+    if not matches(failure, _WRONG_JAR if word is None else (*_WRONG_JAR, *_MISSING_CLASS, "UnpublishedPackageError")):
         return failure
     advice = "use jars and packages that were built for it" if word is None else _advice(word, minor, spark)
     return replace(failure, message=f"{failure.message.rstrip('.')}; the driver runs Spark {spark}: {advice}")
@@ -186,7 +209,8 @@ def _advice(word: str, minor: str, spark: str) -> str:
     package = artifact.format(minor=minor, version=spark)
     if newest is None or _number(minor) <= _number(newest):
         return f"use the package {package}"
-    return f"use Spark {newest} with the package {artifact.format(minor=newest)}, or {package} if it has been published since"
+    later = package.rpartition(":")[0]
+    return f"use Spark {newest} with the package {artifact.format(minor=newest)}, or {later} if it has been published since"
 
 
 def _number(version: str) -> tuple[int, ...]:

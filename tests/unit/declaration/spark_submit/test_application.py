@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_adaptive.declaration.spark_submit.application import application_path, check_script
+from airflow_adaptive.declaration.spark_submit.dependencies import Dependencies
 
 
 @pytest.mark.parametrize("application", ["/opt/job.py", "file:///opt/job.py"])
@@ -36,3 +37,13 @@ def test_jvm_application_is_refused(application: str) -> None:
 def test_name_that_spark_would_not_find_is_refused(folder: str, name: str) -> None:
     with pytest.raises(ValueError, match=r"rename .*: the name of a staged file may contain letters"):
         check_script(f"{folder}/{name}")
+
+
+@pytest.mark.parametrize("name", ["copy.py", "queue.py", "pyspark.py"])
+def test_script_with_the_name_of_a_module_of_every_driver_is_refused(name: str) -> None:
+    """`copy.py` ended with an `ImportError` of `airflow_adaptive.job`, because Python imported the script instead of its own module."""
+    with pytest.raises(ValueError, match=rf"'/opt/{name}' has the name of the module .*: rename the file"):
+        check_script(f"/opt/{name}")
+    assert [*Dependencies(py_files=[f"/opt/{name}"]).violations({})] == [
+        f"'/opt/{name}' has the name of the module {name[:-3]!r}, and the driver would import this file instead: rename the file"
+    ]

@@ -92,6 +92,7 @@ JOB_FAILURES = [
     ),
     *("DELTA_LOG_FILE_NOT_FOUND_FOR_STREAMING_SOURCE", "DELTA_VERSIONS_NOT_CONTIGUOUS"),
     "org.apache.iceberg.exceptions.NoSuchTableException",
+    *("MERGE_CARDINALITY_VIOLATION", "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE"),
 ]
 """Classes and error conditions of failures of a job: at least one for each pattern."""
 

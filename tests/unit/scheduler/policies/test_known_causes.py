@@ -73,6 +73,17 @@ SCHEMA = (
         ),
         ("java.lang.NoClassDefFoundError", "org/apache/kafka/common/serialization/ByteArraySerializer", "Serializer"),
         (
+            "java.lang.IllegalArgumentException",
+            "Cannot write incompatible dataset to table with schema: table { 1: id: optional long } Problems: * id: string cannot be promoted to long",
+            "cast the columns in the query",
+        ),
+        ("java.lang.IllegalArgumentException", "Field delay not found in source schema", "add the column to the table"),
+        (
+            "MERGE_CARDINALITY_VIOLATION",
+            "The ON search condition of the MERGE statement matched",
+            "keep one row for each key",
+        ),
+        (
             "CANNOT_LOAD_CATALOG.PLUGIN_CLASS_NOT_FOUND",
             "'a.SparkCatalog': cannot find the plugin class.",
             "plugin class",
@@ -122,6 +133,33 @@ def test_advice_to_force_a_query_on_the_state_of_another_one_does_not_reach_the_
     assert "SQLSTATE: 42K06" in message
 
 
+@pytest.mark.parametrize(
+    ("condition", "message", "advice"),
+    [
+        (
+            "TABLE_OR_VIEW_NOT_FOUND",
+            "The table or view flights.no_such cannot be found.",
+            "create the table, or correct its name; a name of three parts",
+        ),
+        (
+            "REQUIRES_SINGLE_PART_NAMESPACE",
+            "spark_catalog requires a single-part namespace, but got `lake`.`flights`.",
+            "spark.sql.catalog.<name> in",
+        ),
+        ("CATALOG_NOT_FOUND", "The catalog `lak` not found.", "spark.sql.catalog.<name> in"),
+    ],
+)
+def test_table_that_spark_does_not_find_is_reported_with_the_place_of_its_catalog(
+    condition: str, message: str, advice: str
+):
+    failure = Failure(error_class=condition, message=message, causes=("AnalysisException",))
+    assert with_remedy(failure).message.startswith(f"{message.rstrip('.')}: ")
+    assert advice in with_remedy(failure).message
+    job = Scenario(resource_stabilization_timeout=0).given_executing(2)
+    job.when_query_failed(failure)
+    assert isinstance(job.state.current, Failing)
+
+
 def test_other_failures_stay_as_they_are():
     failure = Failure(error_class="SyntaxError", message="invalid syntax (job.py:3)")
     assert with_remedy(failure) == failure
@@ -135,7 +173,7 @@ def test_other_failures_stay_as_they_are():
         (
             "java.lang.NoClassDefFoundError",
             "org/apache/spark/sql/kafka010/KafkaSource",
-            "in version 4.1.4 or the newest",
+            "spark-sql-kafka-0-10_2.13:4.1.4, or the newest",
         ),
         (
             "java.lang.ClassNotFoundException",
@@ -146,6 +184,11 @@ def test_other_failures_stay_as_they_are():
             "CANNOT_LOAD_CATALOG.PLUGIN_CLASS_NOT_FOUND",
             "Cannot load catalog 'lake' with the plugin class 'org.apache.iceberg.spark.SparkCatalog'",
             "iceberg-spark-runtime-4.1_2.13",
+        ),
+        (
+            "UnpublishedPackageError",
+            "the packages cannot be resolved: [unresolved dependency: org.apache.iceberg#iceberg-spark-runtime-4.2_2.13;1.11.0: not found]",
+            "use the package org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0",
         ),
         (
             "java.lang.NoSuchMethodError",
@@ -167,13 +210,16 @@ def test_artifact_is_named_for_an_older_spark_if_none_was_published_for_the_spar
     failure = Failure(error_class="DATA_SOURCE_NOT_FOUND", message="Failed to find the data source: iceberg.")
     assert name_artifact(failure, "4.10.0").message == (
         "Failed to find the data source: iceberg; the driver runs Spark 4.10.0: use Spark 4.1 with the package "
-        "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13, or org.apache.iceberg:iceberg-spark-runtime-4.10_2.13 if it has been published since"
+        "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0, or org.apache.iceberg:iceberg-spark-runtime-4.10_2.13 if it has been published since"
     )
 
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_newest_spark_with_an_artifact_is_the_newest_that_the_tests_resolve(name: str):
-    assert NEWEST_SPARK[name] == list(FORMATS[name])[-1]
+    minor, packages = list(FORMATS[name].items())[-1]
+    failure = Failure(error_class="DATA_SOURCE_NOT_FOUND", message=f"Failed to find the data source: {name}.")
+    assert NEWEST_SPARK[name] == minor
+    assert name_artifact(failure, f"{minor}.0").message.endswith(f"use the package {packages.names[0]}")
 
 
 @pytest.mark.parametrize("error_class", ["DIVIDE_BY_ZERO", "java.lang.ClassNotFoundException"])
