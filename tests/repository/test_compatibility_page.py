@@ -29,14 +29,16 @@ Master, workers and driver image must have the same version of Spark, and the dr
 of the job names the versions or the images. A checkpoint can move to a newer version of Spark. An older version
 reads it unless the newer one has written a newer format; then the job fails with the reason, and the checkpoint is unchanged.
 
-| Spark | Tested | Kafka | Delta Lake | Apache Iceberg | Cannot |
-|---|---|---|---|---|---|
+| Spark | Tested | Kafka | Delta Lake | Apache Iceberg |
+|---|---|---|---|---|
 """
 
-REST = """| 3.5 and earlier | refused | - | - | - | - |
+REST = """| 3.5 and earlier | refused | - | - | - |
 
-`packages=[...]` gets the connector, for example `packages=["{iceberg}"]`. If a connector was built for another version
-of Spark, the error of the job names the package for the Spark of the driver. See [sinks and sources](sinks-and-sources.md).
+{lacks}
+`packages=[...]` gets the connector of your version of Spark, for example `packages=["{iceberg}"]`. Spark does not
+compare the versions: a connector for another one may run without a warning. If it is missing, or if its classes or methods do not fit, the error of the job names the
+package. See [sinks and sources](sinks-and-sources.md).
 
 ## Airflow
 
@@ -44,7 +46,7 @@ of Spark, the error of the job names the package for the Spark of the driver. Se
 |---|---|---|
 | Airflow | {airflow} | {airflow_tested} |
 | Python of Airflow | {airflow_python} | 3.11 |
-| Airflow's database | PostgreSQL, MySQL, SQLite | PostgreSQL 15, SQLite; see [databases](runbook.md#choose-airflows-database) |
+| Airflow's database | PostgreSQL; MySQL (expected); SQLite for development only | PostgreSQL 15, SQLite; see [databases](runbook.md#choose-airflows-database) |
 | Executors | all | LocalExecutor, CeleryExecutor |
 
 ## Cluster managers and platforms
@@ -58,7 +60,7 @@ of Spark, the error of the job names the package for the Spark of the driver. Se
 
 ## Kafka
 
-Tested with brokers of Kafka {broker} and the connectors above. Use the connector of your Spark's version, or the newest one before it.
+Each version of Spark is tested with the connector in its row above, and with brokers of Kafka {broker}.
 """
 
 JAVA = "tested with Java 17; Spark 4.2.1 and 4.3.0 also run on Java 25, 4.0.5 does not"
@@ -91,14 +93,19 @@ def connector(table_format: str, minor: str) -> str:
 
 def spark_row(version: str) -> str:
     minor = _minor(version)
-    lacks = [
-        f"{capability} ({since} can)"
-        for capability, since in report_spark(version).lacks.items()
-        if capability != Capability.HOLD
-    ]
     cells = [f"`{found}`" if (found := connector(name, minor)) else "not published" for name in FORMATS]
     cells.insert(0, f"`{CONNECTORS[minor].names[0]}`")
-    return f"| {minor} | {version} | {' | '.join(cells)} | {'; '.join(lacks) or '-'} |\n"
+    return f"| {minor} | {version} | {' | '.join(cells)} |\n"
+
+
+def lacking() -> str:
+    """Return what some of the tested versions of Spark cannot do, a line for each version that can."""
+    oldest = report_spark(spark_versions()[0]).lacks
+    since: dict[str, list[str]] = {}
+    for capability, version in oldest.items():
+        if capability != Capability.HOLD:
+            since.setdefault(version, []).append(capability)
+    return "".join(f"Spark before {version} cannot {', or '.join(them)}.\n" for version, them in since.items())
 
 
 def page() -> str:
@@ -109,6 +116,7 @@ def page() -> str:
     (kubernetes,) = re.findall(r"^\s*k8s.io/kubernetes v(\S+)", GO_MODULES.read_text(), re.MULTILINE)
     newest_iceberg = [found for version in spark_versions() if (found := connector("iceberg", _minor(version)))][-1]
     rest = REST.format(
+        lacks=lacking(),
         iceberg=newest_iceberg,
         airflow=airflow.replace(",", ", "),
         airflow_tested=_pinned("apache-airflow"),
