@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 from airflow_adaptive.hooks.object_storage import object_storage_path
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
+from airflow_adaptive.launch.deferral import finish_in_background
 from airflow_adaptive.launch.process_resources import ProcessResources
 from airflow_adaptive.ports import FOLDER_SEPARATOR, JOB_ID, JobKey, StoreUnavailableError
 from airflow_adaptive.runtime.clock import SystemClock
@@ -135,6 +136,7 @@ async def job_ports(
                 may_take_over=may_take_over,
             )
         await store.finish()
+        finish_in_background(store.publish_end())
     finally:
         store.close()
 

@@ -51,12 +51,14 @@ def end_summary(event: Mapping[str, Any], now: datetime) -> dict[str, Any]:
         event: event of the loop (`finished_event`).
         now: time at which the task reports the end.
     """
-    more = {name: event[name] for name in ("outcome", "cause", "restarts", "rescales", "parallelism") if name in event}
+    more = {name: event[name] for name in ("outcome", "cause", "restarts", "rescales") if name in event}
     cause = more.get("cause")
     return {
         **more,
         "state": Finished.__name__,
         "since": now.isoformat(),
+        "parallelism": None,
+        "slots": {"held": 0, "available": 0},
         "cause": cause and str(cause)[:MAX_CAUSE_CHARACTERS],
     }
 

@@ -48,7 +48,7 @@ from airflow_adaptive.scheduler.state import Outcome
 from airflow_adaptive.stores.control_requests import begin_job, end_job, read_desired_state
 from airflow_adaptive.stores.job_asset import job_asset, job_name, job_xcom
 from airflow_adaptive.stores.job_owner import deployed_base, record_attempt, record_base
-from airflow_adaptive.stores.task_xcoms import LINKS, XCOM_ATTEMPT, TaskKey
+from airflow_adaptive.stores.task_xcoms import LINKS, XCOM_ATTEMPT, XCOM_STATE, TaskKey
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
 
 if TYPE_CHECKING:
@@ -563,7 +563,7 @@ class AdaptiveSparkOperator(BaseOperator):
         self._event = event
         driver = self._abandoned_driver(context, event)
         if event["status"] == "finished":
-            is_resumed = self._report_end(event)
+            is_resumed = self._report_end(context, event)
             if event["outcome"] == Outcome.SUSPENDED and is_resumed:
                 self.log.info("Job %r was resumed before Airflow knew its suspension, and starts again.", self._name)
                 return self._run_job(context)
@@ -571,16 +571,18 @@ class AdaptiveSparkOperator(BaseOperator):
             self.outlets = []  # Airflow emits an event for each outlet of a task that succeeds, and the job has not finished its data.
         return task_result(self._name, event, self.execution_timeout, driver, OnSuspend(str(self.on_suspend).lower()))
 
-    def _report_end(self, event: Mapping[str, Any]) -> bool:
+    def _report_end(self, context: Context, event: Mapping[str, Any]) -> bool:
         """Report the end of the job, also if the loop could not publish it; return whether a user has resumed the job.
 
         An error must not fail the task: the next try would run a job that has ended.
         """
+        is_resumed = False
         try:
-            return end_job(self._name, end_summary(event, datetime.now(UTC)))
+            is_resumed = end_job(self._name, end_summary(event, datetime.now(UTC)))
+            context["ti"].xcom_push(XCOM_STATE, event["outcome"])
         except AirflowRuntimeError as error:
             self.log.warning("The end of job %r was not reported to Airflow's store: %s", self._name, error)
-            return False
+        return is_resumed
 
     def _abandoned_driver(self, context: Context, event: Mapping[str, Any]) -> str:
         """Return what happened to a driver whose loop has failed. After the last try, kill the driver."""

@@ -25,6 +25,7 @@ from airflow_adaptive.runtime.requirements.control_requests import CALENDAR
 from airflow_adaptive.stores.airflow_metrics import AirflowMetrics
 from airflow_adaptive.stores.control_requests import ControlRequestReader
 from airflow_adaptive.stores.job_asset import job_asset
+from airflow_adaptive.stores.job_owner import recorded_attempt
 from airflow_adaptive.stores.storable import storable
 from airflow_adaptive.stores.store_access import (
     AIRFLOW,
@@ -45,6 +46,9 @@ FIRST_READ_TIMEOUT = timedelta(seconds=5)
 
 FINISH_TIMEOUT = timedelta(seconds=30)
 """Longest time that a loop waits for its last write."""
+
+LATE_TIMEOUT = timedelta(hours=1)
+"""Longest time during which the end of a job is written in the background, after the task has continued."""
 
 LATE_WRITE: Final = "late_write"
 """Key of a random value. A loop that has ended stores a new value after a write that hung: the loop of the job, which may run in another process,
@@ -86,7 +90,7 @@ class AirflowJobStore:
         self._stored: dict[str, Any] = {}
         self._late_write = access.late_writes.get(self._job)
         self._known_late_write: Any = None
-        self._is_closed = False
+        self._is_late = self._is_closed = False
         self._warnings = OnceLogger(log)
 
     async def control_requests(self) -> ControlRequests:
@@ -125,19 +129,41 @@ class AirflowJobStore:
         return pages
 
     async def finish(self) -> None:
-        """Wait for the last write, at most `FINISH_TIMEOUT`."""
+        """Wait for the last write, at most `FINISH_TIMEOUT`. `publish_end` continues the write of the end of the job."""
         await self._view_writer.finish(FINISH_TIMEOUT)
+        self._is_late = self._view_writer.is_writing and self._view is not None and self._view.outcome is not None
 
     def close(self) -> None:
-        """Cancel reads and writes, and leave the rate limits. A write that hangs in its thread writes nothing more."""
-        self._is_closed = True
+        """Cancel reads and writes, and leave the rate limits. A write that hangs in its thread writes nothing more.
+
+        The write of the end of a job after `finish` is not canceled.
+        """
+        if not self._is_late:
+            self._is_closed = True
+            self._view_writer.stop()
         self._report_late_write()
         if self._reading is not None:
             self._reading.cancel()
-        self._view_writer.stop()
         self._metrics_writer.stop()
         self._request_member.unregister()
         self._metrics_member.unregister()
+
+    async def publish_end(self) -> None:
+        """Continue the write of the end of the job after `close`, at most `LATE_TIMEOUT`, until it succeeds or another attempt runs the job."""
+        if not self._is_late:
+            return
+        try:
+            await self._view_writer.finish(LATE_TIMEOUT)
+            if self._view_writer.is_writing:
+                log.warning(
+                    "The history and the XComs of job %s lack its end: %s does not serve %s",
+                    self._job,
+                    AIRFLOW,
+                    self._task,
+                )
+        finally:
+            self._is_closed = True
+            self._view_writer.stop()
 
     def _has_new_marker(self) -> bool:
         """Return whether a new change marker exists; the markers are read only where regular polls are rare."""
@@ -206,7 +232,7 @@ class AirflowJobStore:
         def is_abandoned() -> bool:
             return self._is_closed or pushed is not self._pushed
 
-        if is_abandoned():
+        if is_abandoned() or self._is_superseded(view):
             return True
         self._airflow_metrics.send_view(view)
         try:
@@ -216,9 +242,13 @@ class AirflowJobStore:
         finally:
             if is_abandoned():
                 self._report_late_write()
-            if self._is_closed:
+            if self._is_closed or self._is_superseded(view):
                 self._announce_late_write()
         return True
+
+    def _is_superseded(self, view: JobView) -> bool:
+        """Return whether another attempt runs the job, whose end this loop publishes after the end of its task; blocks."""
+        return self._is_late and recorded_attempt(self._job) not in (None, view.attempt)
 
     def _owns_task(self, view: JobView) -> bool:
         """Return whether the XComs of the task belong to this job; blocks. The task instance of a mapped task may run another job by now."""

@@ -119,10 +119,15 @@ class BackgroundWriter(Generic[Content]):
         self._newest: Content | None = None
         self._task: asyncio.Task[None] | None = None
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether documents are not written yet."""
+        return self._task is not None and not self._task.done()
+
     def put(self, documents: Content) -> None:
         """Write these documents soon, instead of documents that are not written yet."""
         self._newest = documents
-        if self._task is None or self._task.done():
+        if not self.is_writing:
             self._task = asyncio.create_task(self._work())
 
     async def finish(self, grace_period: timedelta) -> None:

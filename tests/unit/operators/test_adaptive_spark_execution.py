@@ -136,6 +136,8 @@ def test_task_reports_the_end_that_its_loop_could_not_publish(make, airflow, sum
         1,
         "disk \N{REPLACEMENT CHARACTER} full",
     )
+    end = airflow.asset_states["handled_requests"]["end"]
+    assert (end["slots"], end["parallelism"]) == ({"held": 0, "available": 0}, None)
     deferral(make().execute, {"ti": FakeInstance()})
     assert getattr(JobControl("departures").summary(), "outcome", None) is None
 

@@ -14,9 +14,11 @@ from airflow.sdk.execution_time import comms
 
 from airflow_adaptive.local.waiting import wait_until_async
 from airflow_adaptive.runtime.requirements.control_requests import DESIRED_STATE, ControlRequest
-from airflow_adaptive.stores import store_access
+from airflow_adaptive.scheduler.state import Outcome
+from airflow_adaptive.stores import asset_store, store_access
 from airflow_adaptive.stores.asset_store import AirflowJobStore
 from airflow_adaptive.stores.control_requests import READS_BETWEEN, end_job, store_request
+from airflow_adaptive.stores.job_owner import record_attempt
 from airflow_adaptive.stores.store_access import StoreAccess
 from airflow_adaptive.stores.task_xcoms import TaskKey
 from airflow_adaptive.testing.fakes.manual_clock import ManualClock
@@ -191,6 +193,46 @@ def test_loop_in_another_process_replaces_what_a_hung_write_overwrites(airflow: 
         await elsewhere.published(following, "Restarting")
 
     run(story())
+
+
+@pytest.mark.parametrize("is_superseded", [False, True])
+def test_end_of_a_job_is_published_after_a_slow_write_unless_another_attempt_runs_the_job(
+    airflow: LateComms, monkeypatch: pytest.MonkeyPatch, *, is_superseded: bool
+) -> None:
+    """The last write takes longer than a loop waits, the trigger fires, and then the write continues."""
+    airflow.late = {"state"}
+    monkeypatch.setattr(asset_store, "FINISH_TIMEOUT", timedelta(milliseconds=50))
+
+    async def story() -> None:
+        loops, elsewhere = Loops(airflow), Loops(airflow)
+        ended = loops.store()
+        await ended.publish(replace(OLD, state="Finished", outcome=Outcome.FAILED, parallelism={"job": 7}))
+        await loops.until(lambda: airflow.hangs, "a write that hangs")
+        await ended.finish()
+        ended.close()
+        late = asyncio.create_task(ended.publish_end())
+        if is_superseded:
+            following = elsewhere.store()
+            await following.control_requests()
+            record_attempt("departures", "another")
+            await following.publish(replace(NEW, attempt="another"))
+            await elsewhere.published(following, "Restarting")
+        airflow.release.set()
+        await late
+        if not is_superseded:
+            return
+        for _ in range(READS_BETWEEN + 1):
+            await elsewhere.clock.sleep(2)
+            await following.control_requests()
+            assert following._reading is not None
+            await following._reading
+        await elsewhere.published(following, "Restarting")
+
+    run(story())
+    state, outcome = ("Restarting", None) if is_superseded else ("Finished", "FAILED")
+    summary = airflow.asset_states["summary"]
+    assert (summary["state"], summary["outcome"], airflow.xcoms["state"]) == (state, outcome, outcome or state)
+    assert ("late_write" in airflow.asset_states) is is_superseded
 
 
 def test_loop_that_was_handed_over_does_not_publish_its_view_again_after_the_end(airflow: LateComms) -> None:
