@@ -37,7 +37,12 @@ from airflow_adaptive.links.spark import ALL_LINKS
 from airflow_adaptive.ports import DesiredState, JobDirectoryError, PortError
 from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.runtime.loop import RunLimits
-from airflow_adaptive.runtime.requirements.control_requests import decode_desired_state, is_job_running
+from airflow_adaptive.runtime.requirements.control_requests import (
+    decode_desired_state,
+    is_job_running,
+    retried_task,
+    without_open,
+)
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.config.durations import format_duration
 from airflow_adaptive.scheduler.config.options import OPTIONS
@@ -430,7 +435,8 @@ class AdaptiveSparkOperator(BaseOperator):
         """Start the job: the requests of an earlier run have no effect any more. A request that is accepted from now on has an effect.
 
         An earlier try of this task may have died before it reported the end of the job. Then this try continues the earlier attempt: a
-        request to suspend or cancel stays in effect, and a job that has finished does not run again.
+        request to suspend or cancel stays in effect, and a job that has finished does not run again. If the earlier try reported a failure, a request
+        since then applies to the job that this try starts.
         """
         documents, job = read_desired_state(self._name), self._declared
         if is_job_running(documents):
@@ -439,7 +445,8 @@ class AdaptiveSparkOperator(BaseOperator):
                 earlier = asyncio.run(job.finished_attempt() if is_to_run else job.last_attempt())
             if earlier is not None and TaskKey.of_attempt(earlier) == TaskKey.of_attempt(spec.attempt):
                 return replace(spec, attempt=earlier)
-        begin_job(self._name, documents)
+        is_retry = retried_task(documents) == str(TaskKey.of_attempt(spec.attempt))
+        begin_job(self._name, without_open(documents) if is_retry else documents)
         return spec
 
     def _report_takeover(self, task: TaskKey) -> None:
@@ -578,18 +585,25 @@ class AdaptiveSparkOperator(BaseOperator):
         """
         is_resumed = False
         try:
-            is_resumed = end_job(self._name, end_summary(event, datetime.now(UTC)))
+            retried = str(self._identify(context)) if self._is_retried(context, event) else None
+            is_resumed = end_job(self._name, end_summary(event, datetime.now(UTC)), retried)
             context["ti"].xcom_push(XCOM_STATE, event["outcome"])
         except AirflowRuntimeError as error:
             self.log.warning("The end of job %r was not reported to Airflow's store: %s", self._name, error)
         return is_resumed
+
+    @staticmethod
+    def _is_retried(context: Context, event: Mapping[str, Any]) -> bool:
+        """Whether Airflow runs the task again after this event, unless a user ends the task."""
+        is_final = event.get("outcome", Outcome.FAILED) != Outcome.FAILED or not event.get("recoverable", True)
+        return not is_final and context["ti"].try_number <= context["ti"].max_tries
 
     def _abandoned_driver(self, context: Context, event: Mapping[str, Any]) -> str:
         """Return what happened to a driver whose loop has failed. After the last try, kill the driver."""
         driver = event.get("driver")
         if driver is None:
             return "" if event.get("is_driver_known", True) else UNKNOWN_DRIVER
-        if context["ti"].try_number <= context["ti"].max_tries:
+        if self._is_retried(context, event):
             return f"driver {driver} continues, and the next try adopts it"
         try:
             asyncio.run(kill_driver(self._declared.connections, driver))

@@ -27,6 +27,7 @@ from airflow_adaptive.runtime.requirements.control_requests import (
     open_requests,
     validate,
     with_restored,
+    without_open,
 )
 from airflow_adaptive.stores.change_marker import notify
 from airflow_adaptive.stores.job_asset import JobStateStore, job_asset
@@ -123,7 +124,7 @@ def begin_job(job: str, documents: Mapping[str, Any]) -> None:
     job_asset(job).store.set(HANDLED, encode_handled(documents, None))
 
 
-def end_job(job: str, end: Mapping[str, Any]) -> bool:
+def end_job(job: str, end: Mapping[str, Any], retried: str | None = None) -> bool:
     """Record that the task of the job reports the end of the job, so the requests until now have no effect any more.
 
     The requests are read again after the record. A request that is accepted before this read is not lost, and the API server refuses later
@@ -132,12 +133,14 @@ def end_job(job: str, end: Mapping[str, Any]) -> bool:
     Args:
         job: name of the job.
         end: fields of the summary of the job at its end.
+        retried: the task instance that Airflow retries, so that open requests apply to its next try; None without a retry.
 
     Returns:
         Whether a user or the task of another DAG has resumed the job.
     """
     documents = read_desired_state(job)
-    job_asset(job).store.set(HANDLED, encode_handled(documents, storable(end)))
+    handled = documents if retried is None else without_open(documents)
+    job_asset(job).store.set(HANDLED, encode_handled(handled, storable(end), retried))
     later = open_requests(read_desired_state(job))
     newest = [*open_requests(documents), *later][-1:]
     return any(document["value"] == DesiredState.RUNNING for document in newest)

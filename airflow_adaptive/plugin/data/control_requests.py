@@ -230,7 +230,7 @@ def _change(job: Job, requester: Requester, session: Session) -> Iterator[tuple[
 def _stop(job: Job, requester: Requester, session: Session, desired_state: DesiredState, end: Outcome) -> None:
     """Request a stop. A job that has already ended with the requested outcome is not changed."""
     with _change(job, requester, session) as (made, published):
-        outcome = published.summary.outcome
+        outcome = published.final_outcome
         if outcome == end:
             return
         if outcome is not None:

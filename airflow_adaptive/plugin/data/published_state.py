@@ -56,7 +56,7 @@ from airflow_adaptive.runtime.requirements.sources import (
 )
 from airflow_adaptive.scheduler.requirements import ParallelismRange, Requirements, are_accepted
 from airflow_adaptive.scheduler.snapshot import decode, from_json
-from airflow_adaptive.scheduler.state import SchedulerState
+from airflow_adaptive.scheduler.state import Outcome, SchedulerState
 from airflow_adaptive.scheduler.timeline import Rescale
 
 log = logging.getLogger(__name__)
@@ -122,8 +122,22 @@ class PublishedState:
 
     @property
     def unfinished_task(self) -> TaskInstance | None:
-        """The task instance that runs the job, None for a job that has published its end or that no task is known for."""
-        return self.published_summary.task if self.published_summary.outcome is None else None
+        """The task instance that runs the job or may run it again, None for a job that has published its last end or that no task is known for."""
+        is_unfinished = self.published_summary.outcome is None or self._may_fail_again
+        return self.published_summary.task if is_unfinished else None
+
+    @property
+    def final_outcome(self) -> str | None:
+        """How the job ended. None for a job that failed if Airflow has not ended its task: the task runs the job again, or has just begun to do so."""
+        is_final = not self._may_fail_again or self.task_state is None or self.task_state in State.finished
+        return self.summary.outcome if is_final else None
+
+    @property
+    def _may_fail_again(self) -> bool:
+        """Whether the job has failed, and its task waits for its next try or runs the job."""
+        is_begun = control_requests.is_job_running(self.documents)
+        is_retried = control_requests.retried_task(self.documents) is not None
+        return self.summary.outcome == Outcome.FAILED and (is_begun or is_retried)
 
     @cached_property
     def state(self) -> SchedulerState | None:

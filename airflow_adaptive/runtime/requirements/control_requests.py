@@ -102,14 +102,18 @@ def encode_clear(vertices: Iterable[str]) -> dict[str, Any]:
     return encode_requirements(dict.fromkeys(vertices, ParallelismRange(RESET_TO_DEFAULT, RESET_TO_DEFAULT)))
 
 
-def encode_handled(documents: Mapping[str, Any], end: Mapping[str, Any] | None) -> dict[str, Any]:
+def encode_handled(
+    documents: Mapping[str, Any], end: Mapping[str, Any] | None, retried: str | None = None
+) -> dict[str, Any]:
     """Return the document `HANDLED` of a task that has handled the requests in these documents.
 
     Args:
         documents: the documents that the task has read, by key.
         end: the end of the job that the task reports: fields of the summary of the job; None while the task runs the job.
+        retried: the task instance that runs the job again after this end, because Airflow retries it; None if it does not.
     """
-    return {"requests": _desired_state_documents(documents), "is_running": end is None, "end": dict(end or {})}
+    found = {"requests": _desired_state_documents(documents), "is_running": end is None, "end": dict(end or {})}
+    return found if retried is None else {**found, "retried": retried}
 
 
 # ---- decoding -------------------------------------------------------------------------------------------------------
@@ -169,6 +173,18 @@ def open_requests(documents: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     known = handled if isinstance(handled, list) else []
     found = [document for document in _desired_state_documents(documents) if document not in known]
     return sorted(found, key=_time)
+
+
+def without_open(documents: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the documents without the requests for a desired state that the task of the job has not handled."""
+    found = open_requests(documents)
+    return {key: document for key, document in with_restored(documents).items() if document not in found}
+
+
+def retried_task(documents: Mapping[str, Any]) -> str | None:
+    """Return the task instance that Airflow retries after the reported end of the job, None without one. The open requests apply to its next try."""
+    found = _handled(documents).get("retried")
+    return found if isinstance(found, str) else None
 
 
 def is_job_running(documents: Mapping[str, Any]) -> bool:

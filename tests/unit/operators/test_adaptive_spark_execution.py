@@ -121,6 +121,25 @@ def test_desired_state_is_handled_when_the_end_of_the_job_is_reported(make, airf
     assert airflow.desired_state == left
 
 
+@pytest.mark.parametrize("request_at", ["before the end is reported", "while Airflow waits"])
+@pytest.mark.parametrize(("run_id", "left"), [("r", "canceled"), ("another", "running")])
+def test_cancellation_of_a_failed_job_applies_to_its_next_try(make, airflow, request_at, run_id, left):
+    """Its loop reads the request before it starts a driver. Another run of the DAG runs the job."""
+    deferral(make().execute, {"ti": FakeInstance(max_tries=1)})
+    cancellation = ControlRequest(key=DESIRED_STATE, value="canceled", requester=Requester(requested_by="alice"))
+    if request_at == "before the end is reported":
+        store_request("departures", cancellation)
+    with suppress(AirflowException):
+        failed = ENDED | {"outcome": "FAILED", "cause": "X", "recoverable": True}
+        make().execute_complete({"ti": FakeInstance(max_tries=1)}, failed)
+    if request_at == "while Airflow waits":
+        store_request("departures", cancellation)
+    following = FakeInstance(try_number=2, max_tries=1)
+    following.run_id = run_id
+    deferral(make().execute, {"ti": following})
+    assert airflow.desired_state == left
+
+
 @pytest.mark.parametrize("summary", [None, {"state": "Deploying"}, {"state": "Deploying", "outcome": None}])
 @pytest.mark.parametrize("outcome", ["FINISHED", "FAILED", "CANCELED", "SUSPENDED"])
 def test_task_reports_the_end_that_its_loop_could_not_publish(make, airflow, summary, outcome):

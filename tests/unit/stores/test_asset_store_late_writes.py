@@ -211,8 +211,8 @@ def test_end_of_a_job_is_published_after_a_slow_write_unless_another_attempt_run
         await ended.finish()
         ended.close()
         late = asyncio.create_task(ended.publish_end())
+        following = elsewhere.store()
         if is_superseded:
-            following = elsewhere.store()
             await following.control_requests()
             record_attempt("departures", "another")
             await following.publish(replace(NEW, attempt="another"))

@@ -14,7 +14,7 @@ from airflow.state.metastore import MetastoreBackend
 from sqlalchemy import select, update
 
 from airflow_adaptive.plugin.data.metadata_database.changes import Change
-from airflow_adaptive.testing.scenario import HOPELESS
+from airflow_adaptive.testing.scenario import HOPELESS, Scenario
 from tests.support.airflow.airflow_app import API, RUN, AirflowApp
 from tests.support.airflow.published_documents import canceled, executing, place, published, suspended
 
@@ -216,6 +216,35 @@ def test_end_that_only_the_task_could_report_is_the_end_of_the_job(airflow_app: 
     place(airflow_app, executing(), handled_requests=REPORTED)
     assert details(airflow_app) == ("Finished", "FAILED", "disk full", False)
     assert answers(airflow_app) == [(409, "finished")] * 3
+
+
+FAILED = executing().when_query_failed(HOPELESS).when_driver_ended()
+
+RETRIED = REPORTED | {"retried": "flights/stream/" + RUN}
+
+BEGUN = {"requests": [], "is_running": True, "end": {}}
+
+
+@pytest.mark.parametrize("what", ["cancel", "suspend"])
+@pytest.mark.parametrize(
+    ("job", "handled", "state", "status"),
+    [
+        (FAILED, RETRIED, "up_for_retry", 202),
+        (executing(), RETRIED, "up_for_retry", 202),
+        (FAILED, RETRIED, "queued", 202),
+        (FAILED, BEGUN, "deferred", 202),
+        (FAILED, RETRIED, "failed", 409),
+        (FAILED, BEGUN, "failed", 409),
+        (FAILED, REPORTED, "running", 409),
+    ],
+)
+def test_failed_job_whose_task_runs_it_again_can_be_stopped(
+    airflow_app: AirflowApp, job: Scenario, handled: dict[str, Any], state: str, status: int, what: str
+) -> None:
+    asset = place(airflow_app, job, desired_state={}, handled_requests=handled)
+    airflow_app.run(state=state)
+    assert request(airflow_app, what)[0] == status
+    assert (airflow_app.requested(asset, "desired_state") == STATES[what]) is (status == 202)
 
 
 @pytest.mark.parametrize("state", ["deferred", "running", "queued", "scheduled", "up_for_retry", None])
