@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from configparser import RawConfigParser
 from functools import cache
-from typing import cast
 
 from airflow_adaptive.airflow_internals import conf
 from airflow_adaptive.scheduler.config.options import OPTIONS
@@ -30,12 +29,11 @@ def _did_administrator_write(section: str, option: str) -> bool:
     The airflow.cfg that Airflow generates contains each option with its default. Therefore an option in a section that contains defaults does
     not count.
     """
-    sources = conf.as_dict(
-        display_source=True, display_sensitive=True, include_env=False, include_cmds=False, include_secret=False
-    )
-    # The annotation of Airflow's method lacks the pairs of value and source.
-    pairs = cast(Mapping[str, tuple[str, str]], sources[section])
-    written = {name: value for name, (value, source) in pairs.items() if source == "airflow.cfg"}
+    # `as_dict` of Airflow 3.1 also executes the commands that return secrets, which fail where Airflow parses DAGs.
+    if not RawConfigParser.has_section(conf, section):
+        return False
+    names = RawConfigParser.options(conf, section)
+    written = {name: RawConfigParser.get(conf, section, name, raw=True) for name in names}
     return option in written and not any(
         value == conf.get_default_value(section, name) for name, value in written.items() if name != option
     )
