@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
@@ -59,6 +59,7 @@ if TYPE_CHECKING:  # where the newest version has the names, for type checkers
     from airflow.models.taskinstance import clear_task_instances as clear_task_instances
     from airflow.models.variable import Variable
     from airflow.models.xcom import XComModel as XComModel
+    from airflow.sdk import ObjectStoragePath
     from airflow.sdk.bases.decorator import DecoratedOperator as DecoratedOperator
     from airflow.sdk.bases.decorator import TaskDecorator as TaskDecorator
     from airflow.sdk.bases.decorator import _TaskDecorator as _TaskDecorator
@@ -93,6 +94,7 @@ if TYPE_CHECKING:  # where the newest version has the names, for type checkers
     from airflow.utils.session import create_session as create_session
     from airflow.utils.state import DagRunState as DagRunState
     from airflow.utils.state import State as State
+    from sqlalchemy.orm import Session
 
     VariableModel = Variable
 
@@ -257,6 +259,18 @@ def on_loop_of_triggers(loop: asyncio.AbstractEventLoop, work: Callable[[], Resu
     local = SyncToAsync.threadlocal
     local.main_event_loop, local.main_event_loop_pid = loop, os.getpid()
     return work()
+
+
+def teams_of_dags(dag_ids: list[str], session: Session) -> Mapping[str, str | None]:
+    """DAG id -> team, for DAGs with a team. Airflow 3.1 has no teams of DAGs."""
+    find = getattr(_find("DagModel"), "get_dag_id_to_team_name_mapping", None)
+    found: Mapping[str, str | None] = {} if find is None else find(dag_ids, session=session)
+    return found
+
+
+def connection_of(path: ObjectStoragePath) -> str | None:
+    """Return the id of the connection in the URI of a path, which Airflow 3.1 keeps among the options of the file system."""
+    return path.conn_id if hasattr(path, "conn_id") else path.storage_options.get("conn_id")
 
 
 def configure_stats(*, legacy_names: bool) -> None:

@@ -9,6 +9,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from airflow_adaptive.airflow_internals import connection_of
 from airflow_adaptive.hooks.object_storage import object_storage_path
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.launch.deferral import finish_in_background
@@ -86,7 +87,7 @@ def _storage(base: str) -> Storage:
         # Worker, triggerer and cluster would each use a different folder.
         raise ValueError(f"job_directory {base!r} is not absolute: write file:///folder, or s3://bucket/folder")
     path = object_storage_path(base)
-    return Storage(path.fs, path.path, path.conn_id)
+    return Storage(path.fs, path.path, connection_of(path))
 
 
 @asynccontextmanager

@@ -73,7 +73,7 @@ def notify(job: str) -> None:
     a Variable of its team, so with `[core] multi_team` only the API server creates the Variable.
     """
     text = _text()
-    if text is None and conf.getboolean("core", "multi_team"):
+    if text is None and conf.getboolean("core", "multi_team", fallback=False):
         return
     try:
         Variable.set(VARIABLE, with_new_marker(text or "{}", job), description=DESCRIPTION)

@@ -62,7 +62,7 @@ def test_type_checkers_know_every_name() -> None:
     ]
     known = {alias.name for node in blocks[0].body if isinstance(node, ast.ImportFrom) for alias in node.names}
     only_here = {"VariableModel", "stats_of_task_sdk", "stats_utils"}
-    assert known - {"Variable"} == INTERNALS.keys() - only_here
+    assert known - {"ObjectStoragePath", "Session", "Variable"} == INTERNALS.keys() - only_here
 
 
 def test_missing_name_is_reported_with_its_use_and_its_version(monkeypatch: pytest.MonkeyPatch) -> None:

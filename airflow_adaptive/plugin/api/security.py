@@ -23,11 +23,12 @@ from airflow_adaptive.airflow_internals import (
     IsAuthorizedDagRequest,
     ResourceMethod,
     get_auth_manager,
+    teams_of_dags,
 )
 from airflow_adaptive.airflow_internals import SessionDep as SessionDep  # noqa: PLC0414  the routes import it from here
 from airflow_adaptive.airflow_internals import get_user as get_user  # noqa: PLC0414  the app imports it from here
 from airflow_adaptive.plugin.data.errors import RequestRefusedError, not_found
-from airflow_adaptive.plugin.data.metadata_database.jobs import Job, find_job, release, teams_of
+from airflow_adaptive.plugin.data.metadata_database.jobs import Job, find_job, release
 
 MAX_NAME_CHARACTERS: Final = 700
 
@@ -164,7 +165,7 @@ def _are_authorized(
 
 def _teams(dags: Iterable[str], session: Session) -> Mapping[str, str | None]:
     """Return the teams of the DAGs, and release the connection: the auth manager may be a remote service that responds slowly."""
-    teams = teams_of(sorted(dags), session)
+    teams = teams_of_dags(sorted(dags), session)
     release(session)
     return teams
 
@@ -181,7 +182,10 @@ def _granted(user: BaseUser, dags: Collection[str], session: Session) -> frozens
     manager = get_auth_manager()
     return frozenset().union(
         *(
-            manager.filter_authorized_dag_ids(dag_ids=dag_ids, user=user, method="GET", team_name=team)
+            # Airflow 3.1 has no teams.
+            manager.filter_authorized_dag_ids(
+                dag_ids=dag_ids, user=user, method="GET", **({} if team is None else {"team_name": team})
+            )
             for team, dag_ids in by_team.items()
         )
     )

@@ -14,7 +14,6 @@ from sqlalchemy.orm import Session
 
 from airflow_adaptive.airflow_internals import (
     AssetModel,
-    DagModel,
     DagScheduleAssetNameReference,
     DagScheduleAssetReference,
     DagScheduleAssetUriReference,
@@ -90,12 +89,6 @@ def find_job(name: str, session: Session) -> Job | None:
     place = job_asset(name)
     found = _jobs(_job_documents(place, session), session) or _jobs_of_deleted_tasks(place.name, session)
     return next((job for job in found if job.name == name), None)
-
-
-def teams_of(dag_ids: Sequence[str], session: Session) -> Mapping[str, str | None]:
-    """DAG id -> team, for DAGs with a team."""
-    teams: Mapping[str, str | None] = DagModel.get_dag_id_to_team_name_mapping(list(dag_ids), session=session)
-    return teams
 
 
 def task_states(tasks: Collection[TaskKey], session: Session) -> dict[TaskKey, str | None]:

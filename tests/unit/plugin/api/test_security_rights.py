@@ -181,7 +181,7 @@ def test_auth_manager_decides_with_the_team_of_the_dag(
         checked.update((it["details"].id, it["details"].team_name) for it in batch)
         return is_granted
 
-    def permitted(_: Any, *, dag_ids: set[str], team_name: str | None, **__: Any) -> set[str]:
+    def permitted(_: Any, *, dag_ids: set[str], team_name: str | None = None, **__: Any) -> set[str]:
         return {dag_id for dag_id in dag_ids if teams.get(dag_id) == team_name == "blue"}
 
     monkeypatch.setattr(DagModel, "get_dag_id_to_team_name_mapping", lambda *_, **__: teams)
