@@ -44,10 +44,13 @@ package. See [sinks and sources](sinks-and-sources.md).
 
 | Component | Supported | Tested |
 |---|---|---|
-| Airflow | {airflow} | {airflow_tested} |
+| Airflow | {airflow} | {airflow_tested}; the demo also runs on 3.1.8 and 3.2.2 |
 | Python of Airflow | {airflow_python} | 3.11 |
 | Airflow's database | PostgreSQL; MySQL (expected); SQLite for development only | PostgreSQL 15, SQLite; see [databases](runbook.md#choose-airflows-database) |
 | Executors | all | LocalExecutor, CeleryExecutor |
+
+Airflow 3.1 and 3.2 have no state store of Assets. There, the control requests of a job are in Variables whose keys begin with `airflow_adaptive:`; do not edit them. After an
+upgrade to Airflow 3.3, a job keeps its requests. Airflow 3.1 cannot cancel a job whose task ended while no triggerer ran: run its DAG again, and cancel the job then.
 
 ## Cluster managers and platforms
 

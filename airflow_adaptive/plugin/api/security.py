@@ -23,12 +23,11 @@ from airflow_adaptive.airflow_internals import (
     IsAuthorizedDagRequest,
     ResourceMethod,
     get_auth_manager,
-    teams_of_dags,
 )
 from airflow_adaptive.airflow_internals import SessionDep as SessionDep  # noqa: PLC0414  the routes import it from here
 from airflow_adaptive.airflow_internals import get_user as get_user  # noqa: PLC0414  the app imports it from here
 from airflow_adaptive.plugin.data.errors import RequestRefusedError, not_found
-from airflow_adaptive.plugin.data.metadata_database.jobs import Job, find_job, release
+from airflow_adaptive.plugin.data.metadata_database.jobs import Job, find_job, release, teams_of
 
 MAX_NAME_CHARACTERS: Final = 700
 
@@ -165,7 +164,7 @@ def _are_authorized(
 
 def _teams(dags: Iterable[str], session: Session) -> Mapping[str, str | None]:
     """Return the teams of the DAGs, and release the connection: the auth manager may be a remote service that responds slowly."""
-    teams = teams_of_dags(sorted(dags), session)
+    teams = teams_of(sorted(dags), session)
     release(session)
     return teams
 

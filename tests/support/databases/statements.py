@@ -26,7 +26,10 @@ EXECUTING: Final = frozenset({"execute", "scalar", "scalars", "get", "flush", "q
 SDK: Final = "airflow.sdk"
 """The Task SDK calls the API server, and executes no statements."""
 
-MODELS_WITHOUT_SESSION: Final = frozenset({"Variable"})
+INTERNALS: Final = "airflow_adaptive.airflow_internals"
+"""The module from which the plugin imports Airflow's code."""
+
+MODELS_WITHOUT_SESSION: Final = frozenset({"VariableModel"})
 """Classes of Airflow whose methods open a session of their own."""
 
 
@@ -104,8 +107,9 @@ def _places_of(module: Path) -> Iterator[Place]:
     imported = {
         alias.asname or alias.name
         for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("airflow.") and node.module != SDK
+        if isinstance(node, ast.ImportFrom) and node.module != SDK
         for alias in node.names
+        if f"{node.module}.".startswith("airflow.") or INTERNALS in (node.module, f"{node.module}.{alias.name}")
     }
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and _executes(node, imported):
