@@ -80,4 +80,9 @@ def fire(trigger: Any) -> Any:
 async def cleaned_up(trigger: Any) -> None:
     """Airflow ends a trigger, and what the trigger leaves in the background ends, too."""
     await trigger.cleanup()
-    await asyncio.gather(*deferral._tasks)
+    await asyncio.gather(*in_background())
+
+
+def in_background() -> set[asyncio.Task[None]]:
+    """What triggers of this event loop have left in the background. A simulated process that was killed leaves tasks of another loop."""
+    return {task for task in deferral._tasks if task.get_loop() is asyncio.get_running_loop()}

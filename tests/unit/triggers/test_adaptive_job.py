@@ -31,7 +31,7 @@ from airflow_adaptive.triggers import adaptive_job
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
 from airflow_adaptive.triggers.spark_resources import SparkResourcesTrigger
 from tests.support.airflow.fake_supervisor import FakeComms, api_server_error
-from tests.support.airflow.published_job import cleaned_up
+from tests.support.airflow.published_job import cleaned_up, in_background
 
 MINE = "r/1"
 TASK: dict[str, Any] = {"dag_id": "d", "task_id": "t", "run_id": "r", "map_index": -1}
@@ -270,7 +270,7 @@ def test_loop_of_a_recycled_trigger_goes_on_until_the_next_has_taken_over(
 
     async def hand_on() -> str:
         await fire(short_lived)
-        (old,) = deferral._tasks
+        (old,) = in_background()
         await asyncio.wait({old}, timeout=0.2)
         assert not old.done()
         following = asyncio.create_task(fire(make()))
@@ -293,7 +293,7 @@ def test_job_whose_task_is_ended_between_two_triggers_is_canceled(
 
     async def hand_on() -> None:
         await fire(short_lived)
-        (old,) = deferral._tasks
+        (old,) = in_background()
         airflow.error = api_server_error() if error else None
         await asyncio.wait({old}, timeout=0.2 if error else None)
         assert old.done() is not error
@@ -332,7 +332,7 @@ def test_recycled_trigger_whose_duplicate_has_taken_over_does_not_take_the_job_b
 
     async def hand_on() -> None:
         assert (await fire(short_lived))["status"] == "recycle"
-        (old,) = deferral._tasks
+        (old,) = in_background()
         await old
 
     asyncio.run(hand_on())
@@ -365,7 +365,7 @@ def test_loop_that_fails_between_two_triggers_is_restarted(
 
     async def hand_on() -> None:
         await fire(short_lived)
-        (old,) = deferral._tasks
+        (old,) = in_background()
         fails.set()
         await wait_until_async(is_restarted, 60, "the restart of the loop", 0.02)
         assert not old.done()
@@ -391,7 +391,7 @@ def test_cancellation_that_fails_is_tried_again(
 
     async def hand_on() -> None:
         await fire(short_lived)
-        (old,) = deferral._tasks
+        (old,) = in_background()
         await old
 
     asyncio.run(hand_on())

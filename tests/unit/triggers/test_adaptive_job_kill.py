@@ -14,7 +14,7 @@ from airflow_adaptive.testing.simulation.one_job import small_job
 from airflow_adaptive.triggers import adaptive_job
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
 from tests.support.airflow.fake_supervisor import FakeComms, api_server_error
-from tests.support.airflow.published_job import cleaned_up
+from tests.support.airflow.published_job import cleaned_up, in_background
 
 TASK = {"dag_id": "d", "task_id": "t", "run_id": "r", "map_index": -1}
 
@@ -69,7 +69,7 @@ def test_end_of_a_trigger_does_not_wait_for_the_cancellation(monkeypatch: pytest
         monkeypatch.setattr(adaptive_job, "cancel_until_ended", cancel)
         await trigger.cleanup()
         is_stopped.set()
-        await asyncio.wait({*deferral._tasks}, timeout=60)
+        await asyncio.wait(in_background(), timeout=60)
 
     asyncio.run(kill())
     assert ended == ["attempt-1"]
@@ -85,7 +85,7 @@ def test_killed_trigger_of_another_version_reports_once_that_its_driver_may_stil
 
     async def kill() -> None:
         await cleaned_up(trigger)
-        assert not deferral._tasks, "no background task tries again"
+        assert not in_background(), "no background task tries again"
 
     asyncio.run(kill())
     (record,) = [record for record in caplog.records if record.name == adaptive_job.__name__]
