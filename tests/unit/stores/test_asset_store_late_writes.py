@@ -68,6 +68,14 @@ class Loops:
 
         await wait_until_async(is_true, TIMEOUT_S, what, 0.01)
 
+    async def read_every_key(self, store: AirflowJobStore) -> None:
+        """Read so often that a read contains the key of late writes."""
+        for _ in range(READS_BETWEEN + 1):
+            await self.clock.sleep(2)
+            await store.control_requests()
+            assert store._reading is not None
+            await store._reading
+
     async def published(self, store: AirflowJobStore, state: str) -> None:
         """Wait until the XComs and the documents show a state, while the loop reads its control requests."""
 
@@ -185,11 +193,7 @@ def test_loop_in_another_process_replaces_what_a_hung_write_overwrites(airflow: 
         await elsewhere.published(following, "Restarting")
         airflow.release.set()
         await loops.until(lambda: airflow.has_taken_effect, "the late write")
-        for _ in range(READS_BETWEEN + 1):
-            await elsewhere.clock.sleep(2)
-            await following.control_requests()
-            assert following._reading is not None
-            await following._reading
+        await elsewhere.read_every_key(following)
         await elsewhere.published(following, "Restarting")
 
     run(story())
@@ -221,11 +225,7 @@ def test_end_of_a_job_is_published_after_a_slow_write_unless_another_attempt_run
         await late
         if not is_superseded:
             return
-        for _ in range(READS_BETWEEN + 1):
-            await elsewhere.clock.sleep(2)
-            await following.control_requests()
-            assert following._reading is not None
-            await following._reading
+        await elsewhere.read_every_key(following)
         await elsewhere.published(following, "Restarting")
 
     run(story())
