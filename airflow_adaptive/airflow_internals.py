@@ -14,6 +14,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -243,8 +244,14 @@ def _run_on_same_version(*_: Any) -> bool:
 
 def has(name: str) -> bool:
     """Return whether Airflow has a name of `INTERNALS`."""
+    return _exists(INTERNALS[name])
+
+
+@cache
+def _exists(internal: Internal) -> bool:
+    """Return whether one of the places exists. Python would look for a module that does not exist on each import again."""
     try:
-        _find(name)
+        _first(internal)
     except ImportError:
         return False
     return True
@@ -288,6 +295,17 @@ def configure_stats(*, legacy_names: bool) -> None:
 def _find(name: str) -> Any:
     """Return a name of `INTERNALS`. Raises `ImportError` if Airflow does not have it."""
     internal = INTERNALS[name]
+    try:
+        return _first(internal)
+    except ImportError as error:
+        raise ImportError(
+            f"Airflow {version('apache-airflow-core')} has no {name}, which {internal.use} needs (Airflow has it since {internal.since}; without it, "
+            f"the feature uses {internal.instead})"
+        ) from error
+
+
+def _first(internal: Internal) -> Any:
+    """Return what the first place that exists contains. Raises `ImportError` if none exists."""
     for place in internal.places:
         module, _, attribute = place.partition(":")
         try:
@@ -295,10 +313,7 @@ def _find(name: str) -> Any:
             return getattr(found, attribute) if hasattr(found, attribute) else import_module(f"{module}.{attribute}")
         except ImportError:
             continue
-    raise ImportError(
-        f"Airflow {version('apache-airflow-core')} has no {name}, which {internal.use} needs (Airflow has it since {internal.since}; without it, the "
-        f"feature uses {internal.instead})"
-    )
+    raise ImportError
 
 
 if not TYPE_CHECKING:
