@@ -91,7 +91,7 @@ test-long: install ui ## run the other tests on real Spark, real Airflow and rea
 test-faults: install $(if $(filter kubernetes,$(CLUSTER)),kubernetes-programs) ## inject every fault at every moment on a real Spark cluster; results in docs/faults.md (hours; resumes; SHARD=1/3; RUNS=3; CLUSTER=kubernetes: on a real Kubernetes cluster)
 	$(if $(filter-out standalone kubernetes,$(CLUSTER)),$(error CLUSTER=$(CLUSTER) is not supported: use standalone or kubernetes))
 	for run in $$(seq $(or $(RUNS),1)); do \
-		RUNS=$$run $(BIN)/python -m pytest $(if $(filter kubernetes,$(CLUSTER)), tests/faults/kubernetes , tests/faults --ignore tests/faults/unit --ignore tests/faults/kubernetes ) || [ $$? -eq 5 ] || exit 1; \
+		RUNS=$$run $(BIN)/python -m pytest $(if $(filter kubernetes,$(CLUSTER)), tests/lab/faults/kubernetes , tests/lab/faults --ignore tests/lab/faults/unit --ignore tests/lab/faults/kubernetes ) || [ $$? -eq 5 ] || exit 1; \
 	done
 
 test-spark-versions: install ## run the tests of drivers, and a job under random faults, on other versions of Spark (an hour; SPARK=4.0.5 runs one version)
@@ -101,21 +101,21 @@ test-spark-versions: install ## run the tests of drivers, and a job under random
 		$(BIN)/python -m tests.support.kafka.jars && \
 		$(BIN)/python -m pytest tests/integration/spark/driver && \
 		$(BIN)/python -m pytest -m "not long" tests/integration/kafka && \
-		$(BIN)/python -m tests.faults.chaos --seed 11 --minutes 2 || exit 1; \
-		for sink in $$($(BIN)/python -m tests.faults.matrix.table_job); do \
-			$(BIN)/python -m tests.faults.chaos --seed 11 --minutes 1 --sink $$sink || exit 1; \
+		$(BIN)/python -m tests.lab.faults.chaos --seed 11 --minutes 2 || exit 1; \
+		for sink in $$($(BIN)/python -m tests.lab.faults.matrix.table_job); do \
+			$(BIN)/python -m tests.lab.faults.chaos --seed 11 --minutes 1 --sink $$sink || exit 1; \
 		done; \
 	done
 
 # The part of `test-spark-versions` that `.ci/run` runs.
 test-oldest-spark: install
-	PYTHONPATH=$$(.ci/ensure_spark.sh $(firstword $(SPARK_VERSIONS))) $(BIN)/python -m tests.faults.chaos --seed 11 --minutes 0.7
+	PYTHONPATH=$$(.ci/ensure_spark.sh $(firstword $(SPARK_VERSIONS))) $(BIN)/python -m tests.lab.faults.chaos --seed 11 --minutes 0.7
 
 test-weeks: install ## simulate three weeks of a job with a thousand rescales and failures, and check for leaks (about 15 minutes)
-	$(BIN)/python -m pytest -s tests/faults/endurance
+	$(BIN)/python -m pytest -s tests/lab/faults/endurance
 
 chaos: install ## inject random faults into one job, then count its rows (MINUTES=10; SEED=1 repeats the faults of a run; SINK=delta)
-	$(BIN)/python -m tests.faults.chaos $(if $(SEED),--seed $(SEED)) --minutes $(or $(MINUTES),10) --sink $(or $(SINK),strict)
+	$(BIN)/python -m tests.lab.faults.chaos $(if $(SEED),--seed $(SEED)) --minutes $(or $(MINUTES),10) --sink $(or $(SINK),strict)
 
 check: lint unit ## run `lint` and `unit` (a few minutes)
 
@@ -128,7 +128,7 @@ lint: install ## check style, types and layers
 
 # The tests of the scheduler are distributed by file, so that only one process explores each model.
 unit: install ## run the unit tests, and require full branch coverage of the scheduler
-	$(BIN)/python -m pytest $(PARALLEL) tests/unit tests/repository tests/benchmarks/unit tests/faults/unit --ignore tests/unit/scheduler
+	$(BIN)/python -m pytest $(PARALLEL) tests/unit tests/repository tests/lab/unit tests/lab/benchmarks/unit tests/lab/faults/unit --ignore tests/unit/scheduler
 	$(BIN)/python -m pytest tests/unit/scheduler --numprocesses auto --dist loadfile --cov --cov-report=
 	$(BIN)/coverage report --include='airflow_adaptive/scheduler/*' --fail-under=100
 
@@ -136,7 +136,7 @@ explore: install ## explore the state space of small jobs for five minutes, and 
 	$(BIN)/python -m tests.support.scheduler.exploration
 
 fleet: install ## simulate fleets of jobs from seeds, and check the invariants (SEEDS=1-1000; JOBS=300)
-	$(BIN)/python -m airflow_adaptive.testing.fleet $(or $(SEEDS),1-50) $(if $(JOBS),--jobs $(JOBS))
+	$(BIN)/python -m tests.lab.fleet $(or $(SEEDS),1-50) $(if $(JOBS),--jobs $(JOBS))
 
 fleet-long: install ## simulate the next 1,000 seeds and a fleet of 300 jobs; results in docs/faults.md (SEEDS=1000; an hour; resumes)
 	$(BIN)/python -m tests.support.fleet.long_run $(if $(SEEDS),--seeds $(SEEDS))
@@ -154,34 +154,34 @@ tables-age: install ## state below each measured table of the docs whether the t
 	$(BIN)/python -m tests.support.published_tables
 
 bench-scheduler: install ## measure a scheduler step and the load balancing with 100 to 100,000 slots (one minute)
-	$(BIN)/python -m tests.benchmarks.scheduler
+	$(BIN)/python -m tests.lab.benchmarks.scheduler
 
 bench-bodies: install ## measure the CPU time of the largest request body of the REST API (a few seconds)
-	$(BIN)/python -m tests.benchmarks.request_bodies
+	$(BIN)/python -m tests.lab.benchmarks.request_bodies
 
 bench-list: install ## measure the response time of the list of 1,000 jobs on a real PostgreSQL (two minutes)
 	.ci/ensure_postgresql.sh
-	$(BIN)/python -m tests.benchmarks.job_list
+	$(BIN)/python -m tests.lab.benchmarks.job_list
 
 bench-balance: install ## measure the balance of tasks on a real Spark cluster, without and with load balancing (at most 6 minutes)
-	$(BIN)/python -m tests.benchmarks.balance
+	$(BIN)/python -m tests.lab.benchmarks.balance
 
 bench-real-time: install ## measure the latency of Real-Time Mode around rescales, on a real broker and a real Spark cluster (about 6 minutes)
 	@$(BIN)/python -m tests.support.kafka.jars
-	$(BIN)/python -m tests.benchmarks.real_time
+	$(BIN)/python -m tests.lab.benchmarks.real_time
 
 bench-kafka: install ## run queries of Nexmark from a real broker, on Spark with fixed and adaptive parallelism, and on Flink (about 25 minutes)
 	@$(BIN)/python -m tests.support.kafka.jars
-	$(BIN)/python -m tests.benchmarks.nexmark
+	$(BIN)/python -m tests.lab.benchmarks.nexmark
 
 bench-triggerer: install ## measure a triggerer with 10, 100 and 1,000 jobs (about 15 minutes)
-	$(BIN)/python -m tests.benchmarks.triggerer
+	$(BIN)/python -m tests.lab.benchmarks.triggerer
 
 bench-outages: install ## measure a triggerer with 1,000 jobs during outages of the master, the storage and Airflow's stores (about 15 minutes)
-	$(BIN)/python -m tests.benchmarks.triggerer --section outages --jobs 1000 --runs 1 --seconds 60 --master-delay 2 --storage-delay 0.03 --store-hangs --restart
+	$(BIN)/python -m tests.lab.benchmarks.triggerer --section outages --jobs 1000 --runs 1 --seconds 60 --master-delay 2 --storage-delay 0.03 --store-hangs --restart
 
 bench-rescale: install $(if $(filter kubernetes,$(CLUSTER)),kubernetes-programs) ## measure each rescale tier on a real Spark cluster, and Flink (45 minutes; CLUSTER=kubernetes: on Kubernetes, beside a standalone cluster)
-	$(BIN)/python -m tests.benchmarks.rescale $(if $(CLUSTER),--cluster $(CLUSTER))
+	$(BIN)/python -m tests.lab.benchmarks.rescale $(if $(CLUSTER),--cluster $(CLUSTER))
 
 format: install ## format the code as `lint` requires
 	$(BIN)/ruff check --fix

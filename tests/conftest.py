@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from s3fs import S3FileSystem
 
 pytest_plugins = [
-    "airflow_adaptive.testing.fixtures",
+    "tests.lab.fixtures",
     "tests.support.databases.fixtures",
     "tests.support.airflow.airflow_app_fixtures",
     "tests.support.browser_fixture",
@@ -27,7 +27,7 @@ pytest_plugins = [
     "tests.support.kafka.fixtures",
 ]
 
-pytest.register_assert_rewrite("airflow_adaptive.testing")
+pytest.register_assert_rewrite("tests.lab")
 
 LEVELS: Mapping[str, Sequence[str]] = {
     "integration/spark": ["cluster"],
@@ -36,8 +36,8 @@ LEVELS: Mapping[str, Sequence[str]] = {
     "integration/kubernetes": ["kubernetes"],
     "integration/databases": ["databases"],
     "integration/kafka": ["kafka"],
-    "faults/unit": [],
-    "faults": ["faults"],
+    "lab/faults/unit": [],
+    "lab/faults": ["faults"],
 }
 """Directory of tests -> markers of its tests. An inner directory comes before its parent."""
 

@@ -51,8 +51,8 @@ from airflow_adaptive.scheduler.policies.known_causes import with_remedy
 from airflow_adaptive.scheduler.state import Finished
 from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddress
 from airflow_adaptive.spark.standalone.client import StandaloneCluster
-from airflow_adaptive.testing.fakes.manual_clock import START
-from airflow_adaptive.testing.simulation.one_job import Simulation
+from tests.lab.fakes.manual_clock import START
+from tests.lab.simulation.one_job import Simulation
 from tests.support.airflow.operator_fakes import TASK
 from tests.support.driver.fake_spark import Spark, Stream
 from tests.unit.job.state.test_damage import Checkpoint

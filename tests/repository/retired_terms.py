@@ -37,7 +37,7 @@ PROSE: Final = (
 )
 SUFFIXES: Final = (".py", ".ts", ".tsx", ".md", ".html", ".yml", ".yaml", ".sh", "")
 GENERATED: Final = {"node_modules", "dist", "generated", "__pycache__"}
-QUOTES: Final = ("docs/adr/0019-", "tests/repository/test_retired_terms.py")
+QUOTES: Final = ("tests/repository/test_retired_terms.py",)
 """Files that quote retired terms on purpose."""
 
 

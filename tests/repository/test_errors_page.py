@@ -16,7 +16,7 @@ from airflow_adaptive.launch.loop_events import superseded_event
 from airflow_adaptive.plugin.data import control_requests
 from airflow_adaptive.ports import DriverLog, DriverSubmission
 from airflow_adaptive.runtime.journal.journal import SupersededError
-from airflow_adaptive.testing.simulation.one_job import Simulation
+from tests.lab.simulation.one_job import Simulation
 from tests.repository.error_situations import (
     Desk,
     account_without_rights,

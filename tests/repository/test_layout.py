@@ -11,8 +11,6 @@ UNIT = ROOT / "tests" / "unit"
 
 TESTED_ELSEWHERE = {
     "scheduler/state_transitions": "The tests of the states cover every branch of the transitions (tests/unit/scheduler/states).",
-    "testing": "Tests use the fixtures and the scenarios.",
-    "testing/simulation": "The tests of the loop and of the journal run in the simulations.",
 }
 """Directories of the package without unit tests of their own, with the reason."""
 

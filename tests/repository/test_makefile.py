@@ -46,7 +46,13 @@ def test_every_module_belongs_to_a_target():
 
 
 def test_unit_tests_run_in_the_unit_target():
-    unit = [TESTS / "unit", TESTS / "repository", TESTS / "benchmarks", TESTS / "faults" / "unit"]
+    unit = [
+        TESTS / "unit",
+        TESTS / "repository",
+        TESTS / "lab" / "unit",
+        TESTS / "lab" / "benchmarks",
+        TESTS / "lab" / "faults" / "unit",
+    ]
     assert left_out(unit, directories()["unit"]) == []
 
 

@@ -64,12 +64,12 @@ TRIGGERER: Final = (
 BENCHMARKS: Final = "docs/benchmarks.md"
 
 TABLES: Final = {
-    "table": PublishedTable(page="docs/faults.md", target="test-faults", paths=(*JOB, "tests/faults")),
-    "matrix": PublishedTable(page="docs/faults.md", target="test-faults", paths=(*JOB, "tests/faults")),
+    "table": PublishedTable(page="docs/faults.md", target="test-faults", paths=(*JOB, "tests/lab/faults")),
+    "matrix": PublishedTable(page="docs/faults.md", target="test-faults", paths=(*JOB, "tests/lab/faults")),
     "kubernetes faults": PublishedTable(
         page="docs/faults.md",
         target="test-faults CLUSTER=kubernetes",
-        paths=(*JOB, "tests/faults/kubernetes", "tests/support/kubernetes"),
+        paths=(*JOB, "tests/lab/faults/kubernetes", "tests/support/kubernetes"),
     ),
     "fleets": PublishedTable(page="docs/faults.md", target="fleet-long", paths=("airflow_adaptive",)),
     "fleet defects": PublishedTable(

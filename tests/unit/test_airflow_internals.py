@@ -43,7 +43,6 @@ def test_other_modules_import_only_public_names_of_airflow_that_have_not_moved()
     found = {
         f"{path.relative_to(PACKAGE)}: {module}:{name}"
         for path in PACKAGE.rglob("*.py")
-        if "testing" not in path.parts
         for module, name in imports(path)
         if not module.startswith("airflow.providers.") and (module not in PUBLIC or f"{module}:{name}" in moved)
     }

@@ -19,7 +19,7 @@ from airflow_adaptive.local.waiting import wait_until
 from airflow_adaptive.runtime.requirements.control_requests import CALENDAR
 from airflow_adaptive.scheduler.snapshot import to_json
 from airflow_adaptive.stores.job_asset import JOBS
-from airflow_adaptive.testing.scenario import Scenario
+from tests.lab.scenario import Scenario
 from tests.support.airflow.airflow_under_test import AirflowObserver, AirflowUnderTest
 from tests.support.repository import ROOT
 

@@ -11,8 +11,8 @@ from airflow.models.asset_state_store import AssetStateStoreModel
 from playwright.sync_api import expect
 from sqlalchemy import update
 
-from airflow_adaptive.testing.scenario import Scenario
 from tests.integration.browser.conftest import Visitor
+from tests.lab.scenario import Scenario
 from tests.support.airflow import published_jobs as stories
 from tests.support.airflow.airflow_app import AirflowApp
 from tests.support.airflow.published_documents import TASK, executing, place_deleted, published

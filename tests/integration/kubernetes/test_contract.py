@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from airflow_adaptive.ports import SubmissionState
 from airflow_adaptive.spark.kubernetes.capacity import cluster_reader
-from airflow_adaptive.testing.contracts.cluster_client import (
+from tests.lab.contracts.cluster_client import (
     ClusterClientContract,
     Script,
     submission_of,

@@ -16,8 +16,8 @@ from airflow_adaptive.declaration.kubernetes import KubernetesParameters
 from airflow_adaptive.ports import MIB
 from airflow_adaptive.spark.kubernetes.capacity.planned_pod import planned_executor
 from airflow_adaptive.spark.kubernetes.capacity.quantities import whole
-from tests.faults.harness.deployment import MEMORY_MB
 from tests.integration.kubernetes.test_job_directories import driver_pod, team_of
+from tests.lab.faults.harness.deployment import MEMORY_MB
 from tests.support.kubernetes.client.api_sources import cluster_client
 from tests.support.kubernetes.client.driver_job import pod_properties
 from tests.support.kubernetes.client.streaming_job import StreamingJob

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_adaptive.testing.fleet.simulation import Outcome
+from tests.lab.fleet.simulation import Outcome
 from tests.support.fleet.long_run import Part, Results, divide
 from tests.support.fleet.record import joined, next_seed, row, rows, table
 

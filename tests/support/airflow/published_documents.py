@@ -19,9 +19,9 @@ from airflow_adaptive.scheduler.job_graph import JobGraph, JobType, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import encode
 from airflow_adaptive.stores.task_xcoms import xcoms
-from airflow_adaptive.testing.contracts.job_directory import journal_document
-from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
-from airflow_adaptive.testing.scenario import Scenario
+from tests.lab.contracts.job_directory import journal_document
+from tests.lab.fakes.job_directory import FakeJobDirectory
+from tests.lab.scenario import Scenario
 from tests.support.airflow.airflow_app import RUN, AirflowApp
 
 JOB = "departures"

@@ -16,7 +16,7 @@ from airflow_adaptive.scheduler.events import SlotOffer, SlotsChanged
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.testing.scenario import Scenario
+from tests.lab.scenario import Scenario
 from tests.support.airflow.airflow_app import AirflowApp
 from tests.support.airflow.published_documents import published, report
 

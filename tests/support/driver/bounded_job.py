@@ -22,7 +22,7 @@ from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.state import Finished
 from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddress
 from airflow_adaptive.spark.standalone.client import StandaloneCluster
-from airflow_adaptive.testing.fakes.job_store import FakeStore
+from tests.lab.fakes.job_store import FakeStore
 
 
 def end_of_job(

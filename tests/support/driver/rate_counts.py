@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from tests.faults.harness.sink_log import BatchWrite, written
+from tests.lab.faults.harness.sink_log import BatchWrite, written
 
 ROWS_PER_S: Final = 100
 

@@ -15,8 +15,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from airflow_adaptive.testing.fleet.campaign import run_seeds
-from airflow_adaptive.testing.fleet.simulation import Outcome
+from tests.lab.fleet.campaign import run_seeds
+from tests.lab.fleet.simulation import Outcome
 from tests.support.fleet.record import next_seed, row, rows, table
 from tests.support.page_sections import section
 from tests.support.published_tables import TABLES, head, publish_rows

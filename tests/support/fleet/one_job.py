@@ -14,19 +14,19 @@ from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.runtime.loop import Loop, Ports
 from airflow_adaptive.spark.standalone.address import ClusterAddress
 from airflow_adaptive.spark.standalone.client import StandaloneCluster
-from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
-from airflow_adaptive.testing.fakes.job_store import FakeStore
-from airflow_adaptive.testing.fleet import seams
-from airflow_adaptive.testing.fleet.cluster import transport
-from airflow_adaptive.testing.fleet.cluster.drivers import Drivers
-from airflow_adaptive.testing.fleet.cluster.job_model import WorkloadShape
-from airflow_adaptive.testing.fleet.cluster.masters import SimulatedMasters
-from airflow_adaptive.testing.fleet.kernel.entropy import Entropy
-from airflow_adaptive.testing.fleet.kernel.event_loop import SimulatedEventLoop
-from airflow_adaptive.testing.fleet.kernel.kernel import Kernel
-from airflow_adaptive.testing.fleet.kernel.process import SimulatedProcess
-from airflow_adaptive.testing.fleet.storage.simulated_storage import SimulatedStorage
-from airflow_adaptive.testing.simulation.one_job import MEMORY_MB, small_job
+from tests.lab.fakes.job_directory import FakeJobDirectory
+from tests.lab.fakes.job_store import FakeStore
+from tests.lab.fleet import seams
+from tests.lab.fleet.cluster import transport
+from tests.lab.fleet.cluster.drivers import Drivers
+from tests.lab.fleet.cluster.job_model import WorkloadShape
+from tests.lab.fleet.cluster.masters import SimulatedMasters
+from tests.lab.fleet.kernel.entropy import Entropy
+from tests.lab.fleet.kernel.event_loop import SimulatedEventLoop
+from tests.lab.fleet.kernel.kernel import Kernel
+from tests.lab.fleet.kernel.process import SimulatedProcess
+from tests.lab.fleet.storage.simulated_storage import SimulatedStorage
+from tests.lab.simulation.one_job import MEMORY_MB, small_job
 
 LEASE_S = 15
 JOB = "job"

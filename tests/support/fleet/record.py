@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
 
-from airflow_adaptive.testing.fleet.simulation import Outcome
+from tests.lab.fleet.simulation import Outcome
 
 HEADER: Final = "| Jobs | Seeds | Commit | Virtual hours | Facts | Violations |\n|---|---|---|---:|---:|---|"
 

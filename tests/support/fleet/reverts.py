@@ -29,7 +29,7 @@ from tests.support.repository import ROOT
 PACKAGE: Final = "airflow_adaptive"
 PATCHES: Final = Path(__file__).with_name("reverted_fixes")
 LISTED: Final = PATCHES / "defects.toml"
-SIMULATOR: Final = (sys.executable, "-m", f"{PACKAGE}.testing.fleet", "--no-shrink", "--processes", "1")
+SIMULATOR: Final = (sys.executable, "-m", "tests.lab.fleet", "--no-shrink", "--processes", "1")
 
 VIOLATED: Final = re.compile(r"seed (?P<seed>\d+): violated (?P<invariant>\S+) at (?P<seconds>[\d.]+) s: (?P<text>.*)")
 """Line of the simulator for a seed that violates an invariant."""
@@ -136,10 +136,11 @@ def _search(defect: Defect, seeds: str) -> int:
 
 @contextmanager
 def reverted(defect: Defect) -> Iterator[Path]:
-    """Copy the package to a temporary directory, and apply the patch of a defect to the copy."""
+    """Copy the package and the simulator to a temporary directory, and apply the patch of a defect to the copy."""
     with tempfile.TemporaryDirectory(prefix="airflow-adaptive-revert-") as directory:
         ignored = shutil.ignore_patterns("__pycache__", "node_modules", "ui")
-        shutil.copytree(ROOT / PACKAGE, Path(directory, PACKAGE), ignore=ignored)
+        for folder in (PACKAGE, "tests/lab"):
+            shutil.copytree(ROOT / folder, Path(directory, folder), ignore=ignored)
         environment = os.environ | {"GIT_CEILING_DIRECTORIES": str(Path(directory).parent)}
         command = ["git", "apply", str(PATCHES / defect.patch)]
         subprocess.run(command, cwd=directory, env=environment, check=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_adaptive.testing.fleet.scenario import PlannedJob, Scenario
+from tests.lab.fleet.scenario import PlannedJob, Scenario
 
 QUIET = Scenario(
     seed=1,

@@ -15,17 +15,17 @@ from airflow_adaptive.job.protocol.documents import DriverStatus
 from airflow_adaptive.runtime.requirements.control_requests import DESIRED_STATE
 from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.stores.job_asset import JOBS
-from airflow_adaptive.testing.fakes.cluster import FakeCluster
-from airflow_adaptive.testing.fakes.driver import FakeDrivers
-from airflow_adaptive.testing.fakes.master import answer
-from airflow_adaptive.testing.fleet import seams
-from airflow_adaptive.testing.fleet.airflow.job_operator import JobTask
-from airflow_adaptive.testing.fleet.airflow.simulated_airflow import SimulatedAirflow
-from airflow_adaptive.testing.fleet.kernel.entropy import Entropy
-from airflow_adaptive.testing.fleet.kernel.kernel import Kernel
-from airflow_adaptive.testing.fleet.kernel.process import SimulatedProcess
-from airflow_adaptive.testing.fleet.storage.simulated_storage import SimulatedStorage
-from airflow_adaptive.testing.simulation.one_job import small_job
+from tests.lab.fakes.cluster import FakeCluster
+from tests.lab.fakes.driver import FakeDrivers
+from tests.lab.fakes.master import answer
+from tests.lab.fleet import seams
+from tests.lab.fleet.airflow.job_operator import JobTask
+from tests.lab.fleet.airflow.simulated_airflow import SimulatedAirflow
+from tests.lab.fleet.kernel.entropy import Entropy
+from tests.lab.fleet.kernel.kernel import Kernel
+from tests.lab.fleet.kernel.process import SimulatedProcess
+from tests.lab.fleet.storage.simulated_storage import SimulatedStorage
+from tests.lab.simulation.one_job import small_job
 
 BASE = "s3://bucket/jobs"
 CONNECTION = {"conn_type": "spark", "host": "spark://fake", "port": 7077}

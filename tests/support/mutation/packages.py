@@ -52,7 +52,7 @@ PACKAGES: Final = (
             "scheduler/job_graph.py",
             "scheduler/requirements.py",
         ),
-        tests=("scheduler", "testing/conformance", "testing/replay"),
+        tests=("scheduler", "../lab/unit/conformance", "../lab/unit/replay"),
     ),
     # The modules of the job that a Python without pyspark can import.
     MutatedPackage(
@@ -73,10 +73,10 @@ PACKAGES: Final = (
             "job/queries/sources/query_plan.py",
             "job/state/damage.py",
         ),
-        tests=("job", "runtime", "launch", "testing/contracts"),
+        tests=("job", "runtime", "launch", "../lab/unit/contracts"),
     ),
-    MutatedPackage(name="runtime", modules=("runtime/**/*.py",), tests=("runtime", "testing/contracts")),
-    MutatedPackage(name="spark", modules=("spark/**/*.py",), tests=("spark", "hooks", "testing/contracts")),
+    MutatedPackage(name="runtime", modules=("runtime/**/*.py",), tests=("runtime", "../lab/unit/contracts")),
+    MutatedPackage(name="spark", modules=("spark/**/*.py",), tests=("spark", "hooks", "../lab/unit/contracts")),
     MutatedPackage(name="stores", modules=("stores/**/*.py",), tests=("stores", "launch", "triggers", "plugin/data")),
     MutatedPackage(
         name="launch", modules=("launch/**/*.py",), tests=("launch", "hooks", "operators", "sensors", "triggers")

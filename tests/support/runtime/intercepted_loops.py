@@ -6,7 +6,7 @@ import asyncio
 from datetime import datetime, timedelta
 from typing import Any
 
-from airflow_adaptive.testing.fakes.manual_clock import ManualClock
+from tests.lab.fakes.manual_clock import ManualClock
 from tests.support.runtime.loop_kill_simulation import Call
 
 CHANGES = frozenset({"create", "record", "compact", "submit", "kill", "clean_up"})

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from airflow_adaptive.job.protocol.documents import DriverPlan, DriverState, DriverStatus, JournalDocument
 from airflow_adaptive.ports import DriverSubmission, SubmissionState
-from airflow_adaptive.testing.fakes.cluster import FakeCluster
-from airflow_adaptive.testing.fakes.driver import DriverSession, FakeDrivers
-from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
+from tests.lab.fakes.cluster import FakeCluster
+from tests.lab.fakes.driver import DriverSession, FakeDrivers
+from tests.lab.fakes.job_directory import FakeJobDirectory
 
 LIVING = (SubmissionState.RUNNING, SubmissionState.UNKNOWN)
 """States of a driver whose process may live."""

@@ -19,7 +19,7 @@ from airflow_adaptive.job.protocol.conf import PREFIX
 from airflow_adaptive.ports import ControlRequests, DesiredState
 from airflow_adaptive.runtime.loop import Loop, RunLimits
 from airflow_adaptive.scheduler.state import SchedulerState
-from airflow_adaptive.testing.simulation.one_job import Simulation
+from tests.lab.simulation.one_job import Simulation
 from tests.support.runtime.leased_drivers import LeasedDrivers, UnencodedJobDirectory
 
 OPTIONS: dict[str, Any] = {

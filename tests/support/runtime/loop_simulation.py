@@ -8,7 +8,7 @@ from airflow_adaptive.ports import (
     DesiredState,
 )
 from airflow_adaptive.scheduler.state import Finished, Outcome, SchedulerState
-from airflow_adaptive.testing.simulation.one_job import Simulation
+from tests.lab.simulation.one_job import Simulation
 
 QUICK: dict[str, Any] = {
     "resource_stabilization_timeout": "2 s",

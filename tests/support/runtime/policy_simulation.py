@@ -15,8 +15,8 @@ from airflow_adaptive.runtime.loop import RunLimits
 from airflow_adaptive.runtime.publishing.documents import POLICY, SUMMARY, documents
 from airflow_adaptive.runtime.publishing.job_view import JobView
 from airflow_adaptive.scheduler.state import Executing, SchedulerState
-from airflow_adaptive.testing.fakes.manual_clock import START
-from airflow_adaptive.testing.simulation.one_job import Simulation
+from tests.lab.fakes.manual_clock import START
+from tests.lab.simulation.one_job import Simulation
 
 QUICK: dict[str, Any] = {
     "resource_stabilization_timeout": "2 s",

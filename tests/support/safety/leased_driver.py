@@ -27,8 +27,8 @@ from airflow_adaptive.job.protocol.documents import (
     QueryReport,
 )
 from airflow_adaptive.ports import SubmissionState
-from airflow_adaptive.testing.fakes.cluster import FakeCluster
-from airflow_adaptive.testing.fleet.kernel.kernel import Kernel
+from tests.lab.fakes.cluster import FakeCluster
+from tests.lab.fleet.kernel.kernel import Kernel
 from tests.support.safety.operating_system import Hosts
 from tests.support.safety.slow_directory import DriverDirectory
 

@@ -16,8 +16,8 @@ from typing import Any
 from unittest.mock import patch
 
 from airflow_adaptive.job.control import watchdog, watchdog_process
-from airflow_adaptive.testing.fleet.kernel.kernel import Kernel
-from airflow_adaptive.testing.fleet.kernel.process import SimulatedProcess
+from tests.lab.fleet.kernel.kernel import Kernel
+from tests.lab.fleet.kernel.process import SimulatedProcess
 
 ROUNDING_S = 1e-9
 

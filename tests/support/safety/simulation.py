@@ -14,12 +14,12 @@ from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive.runtime.journal.storage import Storage
 from airflow_adaptive.runtime.loop import Loop, Ports
 from airflow_adaptive.runtime.observation.driver_events import LEASE_MARGIN
-from airflow_adaptive.testing.fakes.cluster import FakeCluster
-from airflow_adaptive.testing.fakes.job_store import FakeStore
-from airflow_adaptive.testing.fleet.kernel.event_loop import SimulatedEventLoop
-from airflow_adaptive.testing.fleet.kernel.kernel import Kernel
-from airflow_adaptive.testing.fleet.kernel.process import SimulatedProcess
-from airflow_adaptive.testing.simulation.one_job import small_job
+from tests.lab.fakes.cluster import FakeCluster
+from tests.lab.fakes.job_store import FakeStore
+from tests.lab.fleet.kernel.event_loop import SimulatedEventLoop
+from tests.lab.fleet.kernel.kernel import Kernel
+from tests.lab.fleet.kernel.process import SimulatedProcess
+from tests.lab.simulation.one_job import small_job
 from tests.support.safety import leased_driver
 from tests.support.safety.leased_driver import LeasedDriver
 from tests.support.safety.operating_system import Hosts

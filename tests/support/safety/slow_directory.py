@@ -13,8 +13,8 @@ from fsspec import AbstractFileSystem
 from airflow_adaptive.job.control.interfaces import DirectoryError
 from airflow_adaptive.job.protocol.codec import journal_name, journal_number
 from airflow_adaptive.runtime.journal import storage_threads
-from airflow_adaptive.testing.fleet.kernel.kernel import Kernel
-from airflow_adaptive.testing.fleet.kernel.threads import SimulatedQueue, SimulatedThread
+from tests.lab.fleet.kernel.kernel import Kernel
+from tests.lab.fleet.kernel.threads import SimulatedQueue, SimulatedThread
 
 ROOT = "jobs"
 

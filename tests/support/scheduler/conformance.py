@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from airflow_adaptive.testing.conformance.result import Vector
-from airflow_adaptive.testing.conformance.runner import run
+from tests.lab.conformance.result import Vector
+from tests.lab.conformance.runner import run
 
 
 def outcome_of(area: str, vector: Vector) -> str:

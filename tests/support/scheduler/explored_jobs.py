@@ -25,7 +25,7 @@ from airflow_adaptive.scheduler.state import (
     SchedulerState,
     StopWithSavepoint,
 )
-from airflow_adaptive.testing.scenario import HOPELESS, START, TRANSIENT, Scenario
+from tests.lab.scenario import HOPELESS, START, TRANSIENT, Scenario
 from tests.support.scheduler.rescale_scenarios import ScenarioBuilder
 from tests.support.scheduler.scenarios_by_state import rescaling
 

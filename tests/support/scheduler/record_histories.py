@@ -1,4 +1,4 @@
-"""Records the histories again that `tests/unit/testing/replay/test_histories.py` replays.
+"""Records the histories again that `tests/lab/unit/replay/test_histories.py` replays.
 
 python -m tests.support.scheduler.record_histories             # those of the simulation
 python -m tests.support.scheduler.record_histories --cluster   # also that of a real Spark cluster on this machine; a few minutes
@@ -29,9 +29,9 @@ from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddress
 from airflow_adaptive.spark.standalone.client import StandaloneCluster
-from airflow_adaptive.testing.fakes.job_store import FakeStore
-from airflow_adaptive.testing.replay.histories import Recorder
-from airflow_adaptive.testing.simulation.one_job import Simulation
+from tests.lab.fakes.job_store import FakeStore
+from tests.lab.replay.histories import Recorder
+from tests.lab.simulation.one_job import Simulation
 
 HISTORIES = Path(__file__).with_name("recorded_histories")
 SIMULATED = "simulated cluster"

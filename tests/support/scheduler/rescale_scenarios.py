@@ -8,7 +8,7 @@ from airflow_adaptive.scheduler.timeline import (
     TerminatedReason,
     TriggerCause,
 )
-from airflow_adaptive.testing.scenario import HOPELESS, Scenario
+from tests.lab.scenario import HOPELESS, Scenario
 
 
 def history(job: Scenario) -> list[Rescale]:

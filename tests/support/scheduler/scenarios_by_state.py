@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from airflow_adaptive.scheduler.policies.rescaling import Tier
-from airflow_adaptive.testing.scenario import HOPELESS, Scenario
+from tests.lab.scenario import HOPELESS, Scenario
 
 NO_WAIT: Mapping[str, Any] = {
     "scaling_interval_min": 0,

@@ -9,9 +9,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Self
 
 from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddress
-from airflow_adaptive.testing.fakes.cluster import FakeCluster, FakeScript
-from airflow_adaptive.testing.fakes.coroutines import result_of
-from airflow_adaptive.testing.fakes.master import answer, request_kind
+from tests.lab.fakes.cluster import FakeCluster, FakeScript
+from tests.lab.fakes.coroutines import result_of
+from tests.lab.fakes.master import answer, request_kind
 
 HOST = "127.0.0.1"
 

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from airflow_adaptive.provider_info import get_provider_info
-from airflow_adaptive.testing.scenario import HOPELESS
+from tests.lab.scenario import HOPELESS
 from tests.support.airflow.airflow_app import AirflowApp
 from tests.support.airflow.published_documents import canceled, executing, place, suspended
 from tests.support.repository import ROOT

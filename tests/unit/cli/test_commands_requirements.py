@@ -9,7 +9,7 @@ import pytest
 
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.testing.scenario import Scenario
+from tests.lab.scenario import Scenario
 from tests.support.airflow.airflow_app import BODY, AirflowApp
 from tests.support.airflow.printed_jobs import properties, requirements
 from tests.support.airflow.published_documents import batch, executing, place

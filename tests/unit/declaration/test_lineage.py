@@ -20,7 +20,7 @@ from airflow_adaptive.declaration.lineage import FACET
 from airflow_adaptive.launch.loop_events import finished_event
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
 from airflow_adaptive.scheduler.state import Finished
-from airflow_adaptive.testing.scenario import Scenario
+from tests.lab.scenario import Scenario
 from tests.support.airflow.fake_supervisor import FakeComms
 from tests.support.airflow.operator_fakes import FakeInstance
 from tests.support.repository import ROOT

@@ -25,7 +25,7 @@ from airflow_adaptive.ports import JobKey
 from airflow_adaptive.scheduler.snapshot import to_json
 from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.stores.task_xcoms import TaskKey
-from airflow_adaptive.testing.scenario import Scenario
+from tests.lab.scenario import Scenario
 from tests.support.airflow.fake_supervisor import FakeComms
 
 pytestmark = pytest.mark.asyncio

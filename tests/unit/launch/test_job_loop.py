@@ -31,8 +31,8 @@ from airflow_adaptive.runtime.loop import Loop, Ports, RunLimits
 from airflow_adaptive.scheduler.timeline import ReasonCode
 from airflow_adaptive.spark.connection_fields import AddressError
 from airflow_adaptive.stores.task_xcoms import TaskKey
-from airflow_adaptive.testing.fakes.manual_clock import START
-from airflow_adaptive.testing.simulation.one_job import Simulation
+from tests.lab.fakes.manual_clock import START
+from tests.lab.simulation.one_job import Simulation
 from tests.support.airflow.fake_supervisor import FakeComms, api_server_error
 from tests.support.servers.fake_master import HOST, FakeMaster
 

@@ -9,7 +9,7 @@ import pytest
 from airflow_adaptive.launch.loop_events import finished_event
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.state import Finished
-from airflow_adaptive.testing.scenario import HOPELESS, TRANSIENT, Scenario
+from tests.lab.scenario import HOPELESS, TRANSIENT, Scenario
 
 
 @pytest.mark.parametrize(

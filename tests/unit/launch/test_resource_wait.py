@@ -14,7 +14,7 @@ from airflow_adaptive.launch.resource_wait import wait_for_slots
 from airflow_adaptive.ports import ClusterRefusedError, ClusterUnreachableError
 from airflow_adaptive.scheduler.snapshot import encode
 from airflow_adaptive.spark.standalone.client import StandaloneCluster
-from airflow_adaptive.testing.simulation.one_job import small_job
+from tests.lab.simulation.one_job import small_job
 from tests.support.servers.fake_master import HOST, FakeMaster
 
 

@@ -12,7 +12,7 @@ from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.scheduler.machine import create
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import decode, encode
-from airflow_adaptive.testing.fakes.manual_clock import START
+from tests.lab.fakes.manual_clock import START
 from tests.support.airflow.operator_fakes import TASK, FakeInstance, deferral, staged
 
 pytestmark = pytest.mark.usefixtures("spark_default")

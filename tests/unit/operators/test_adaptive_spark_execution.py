@@ -25,8 +25,8 @@ from airflow_adaptive.runtime.requirements.control_requests import DESIRED_STATE
 from airflow_adaptive.spark.connection_fields import AddressError
 from airflow_adaptive.stores.control_requests import store_request
 from airflow_adaptive.stores.task_xcoms import LINKS
-from airflow_adaptive.testing.scenario import Scenario
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
+from tests.lab.scenario import Scenario
 from tests.support.airflow.operator_fakes import TASK, FakeInstance, begin_log, deferral, staged
 
 pytestmark = pytest.mark.usefixtures("spark_default")

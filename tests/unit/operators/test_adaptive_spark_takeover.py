@@ -5,7 +5,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_adaptive.declaration.declared_job import DeclaredJob
 from airflow_adaptive.ports import JobDirectoryError
-from airflow_adaptive.testing.scenario import Scenario
+from tests.lab.scenario import Scenario
 from tests.support.airflow.fake_supervisor import api_server_error
 from tests.support.airflow.operator_fakes import FakeInstance, begin_log, deferral, staged
 

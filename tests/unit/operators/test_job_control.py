@@ -18,7 +18,7 @@ from airflow_adaptive.operators.job_control import SetResourceRequirementsOperat
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.scheduler.snapshot import to_json
 from airflow_adaptive.scheduler.state import Finished, Outcome
-from airflow_adaptive.testing.scenario import HOPELESS, Scenario
+from tests.lab.scenario import HOPELESS, Scenario
 from tests.support.airflow.fake_supervisor import FakeComms
 from tests.support.airflow.published_documents import batch, executing, published, suspended
 from tests.support.airflow.published_job import CONTEXT, SUMMARY, deferred_to, ended, fire, publish_job

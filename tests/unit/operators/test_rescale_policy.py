@@ -13,7 +13,7 @@ from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, 
 from airflow_adaptive.dag_factories import TASK_ID
 from airflow_adaptive.operators.rescale_policy import ApplyRescalePolicyOperator
 from airflow_adaptive.scheduler.snapshot import to_json
-from airflow_adaptive.testing.scenario import Scenario
+from tests.lab.scenario import Scenario
 from tests.support.airflow.fake_supervisor import FakeComms
 
 ALWAYS = scheduled_policy(zone="Europe/Berlin", windows=[window("always", (2, 3))])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from airflow_adaptive.testing.simulation.one_job import Simulation
+from tests.lab.simulation.one_job import Simulation
 from tests.support.runtime.loop_simulation import QUICK
 
 

@@ -14,9 +14,9 @@ from airflow_adaptive.scheduler.commands import SubmitDriver
 from airflow_adaptive.scheduler.events import DriverHeartbeatTimedOut
 from airflow_adaptive.scheduler.state import Finished, Outcome
 from airflow_adaptive.spark.standalone.client import REST_HINT
-from airflow_adaptive.testing.fakes.cluster import FakeCluster
-from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
-from airflow_adaptive.testing.simulation.one_job import Simulation
+from tests.lab.fakes.cluster import FakeCluster
+from tests.lab.fakes.job_directory import FakeJobDirectory
+from tests.lab.simulation.one_job import Simulation
 from tests.support.runtime.loop_simulation import newest_driver, outcome, request
 
 

@@ -5,7 +5,7 @@ from airflow_adaptive.runtime.spec import ExecutorShape
 from airflow_adaptive.scheduler.events import SlotOffer, SlotsChanged
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.testing.scenario import Scenario
+from tests.lab.scenario import Scenario
 
 NONCE = "n"
 

@@ -16,9 +16,9 @@ from airflow_adaptive.ports import (
 )
 from airflow_adaptive.runtime.loop import RunLimits
 from airflow_adaptive.scheduler.state import Outcome
-from airflow_adaptive.testing.fakes.cluster import FakeCluster
-from airflow_adaptive.testing.fakes.manual_clock import START
-from airflow_adaptive.testing.simulation.one_job import Simulation
+from tests.lab.fakes.cluster import FakeCluster
+from tests.lab.fakes.manual_clock import START
+from tests.lab.simulation.one_job import Simulation
 from tests.support.runtime.loop_simulation import QUICK, newest_driver, outcome, request
 
 

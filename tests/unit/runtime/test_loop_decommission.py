@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow_adaptive.job.protocol.documents import Decommission
 from airflow_adaptive.ports import ControlRequests, DesiredState
 from airflow_adaptive.scheduler.timeline import ReasonCode
-from airflow_adaptive.testing.simulation.one_job import MEMORY_MB, Simulation
+from tests.lab.simulation.one_job import MEMORY_MB, Simulation
 from tests.support.runtime.loop_simulation import QUICK, request
 
 WORKER = "http://10.0.0.7:8081"

@@ -15,8 +15,8 @@ from airflow_adaptive.runtime.loop import RunLimits
 from airflow_adaptive.runtime.publishing.history_records import failure_record
 from airflow_adaptive.scheduler.policies.restart_backoff import FixedDelay
 from airflow_adaptive.scheduler.state import Outcome
-from airflow_adaptive.testing.fakes.manual_clock import START
-from airflow_adaptive.testing.simulation.one_job import Simulation
+from tests.lab.fakes.manual_clock import START
+from tests.lab.simulation.one_job import Simulation
 from tests.support.runtime.loop_simulation import newest_driver, outcome, request
 
 BACKOFF = timedelta(seconds=20)

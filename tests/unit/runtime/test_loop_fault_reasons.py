@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from airflow_adaptive.ports import DesiredState, SubmissionRefusedError
-from airflow_adaptive.testing.simulation.one_job import Simulation
+from tests.lab.simulation.one_job import Simulation
 from tests.support.runtime.loop_simulation import QUICK, newest_driver, request
 
 DELETED = "driver pod job-1 was deleted (evicted: node n1 is drained)"

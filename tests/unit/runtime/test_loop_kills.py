@@ -21,7 +21,7 @@ from airflow_adaptive.ports import ControlRequests, DesiredState, PortError
 from airflow_adaptive.runtime.journal import journal
 from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.scheduler.state import SchedulerState
-from airflow_adaptive.testing.fakes.coroutines import result_of
+from tests.lab.fakes.coroutines import result_of
 from tests.support.runtime.intercepted_loops import CHANGES, Freezer, SetClock
 from tests.support.runtime.leased_drivers import EVERY_EPOCH
 from tests.support.runtime.loop_kill_simulation import Call, LoopKillSimulation

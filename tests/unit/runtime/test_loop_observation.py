@@ -17,9 +17,9 @@ from airflow_adaptive.runtime.journal import history
 from airflow_adaptive.runtime.loop import RunLimits
 from airflow_adaptive.runtime.requirements.advice import Advice, PolicyInput
 from airflow_adaptive.scheduler.state import Finished, Outcome
-from airflow_adaptive.testing.fakes.manual_clock import START
-from airflow_adaptive.testing.simulation.one_job import Simulation
-from airflow_adaptive.testing.simulation.several_jobs import Competition
+from tests.lab.fakes.manual_clock import START
+from tests.lab.simulation.one_job import Simulation
+from tests.lab.simulation.several_jobs import Competition
 from tests.support.runtime.quick_jobs import QUICK, quiet  # noqa: F401  an autouse fixture
 
 

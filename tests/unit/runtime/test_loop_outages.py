@@ -27,9 +27,9 @@ from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.runtime.loop import RunLimits
 from airflow_adaptive.scheduler.state import Finished, Outcome
 from airflow_adaptive.scheduler.timeline import ReasonCode
-from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
-from airflow_adaptive.testing.fakes.manual_clock import START
-from airflow_adaptive.testing.simulation.one_job import Simulation
+from tests.lab.fakes.job_directory import FakeJobDirectory
+from tests.lab.fakes.manual_clock import START
+from tests.lab.simulation.one_job import Simulation
 
 Refusal = Callable[[JournalDocument], bool]
 

@@ -18,8 +18,8 @@ from airflow_adaptive.runtime.cluster.shared_cluster import SharedCluster
 from airflow_adaptive.runtime.journal.journal import SupersededError
 from airflow_adaptive.runtime.loop import RunLimits
 from airflow_adaptive.scheduler.state import Executing, Finished, Outcome
-from airflow_adaptive.testing.fakes.manual_clock import START
-from airflow_adaptive.testing.simulation.one_job import Simulation
+from tests.lab.fakes.manual_clock import START
+from tests.lab.simulation.one_job import Simulation
 from tests.support.runtime.loop_simulation import QUICK, outcome, request
 
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from airflow_adaptive.runtime.rate_limit import MOST_ROUNDS, RESERVED, RateLimiter
-from airflow_adaptive.testing.fakes.manual_clock import SHORTEST, START, ManualClock
+from tests.lab.fakes.manual_clock import SHORTEST, START, ManualClock
 
 SECOND = timedelta(seconds=1)
 

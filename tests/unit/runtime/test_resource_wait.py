@@ -15,8 +15,8 @@ from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, parse_memo
 from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.testing.fakes.cluster import FakeCluster
-from airflow_adaptive.testing.fakes.manual_clock import START, ManualClock
+from tests.lab.fakes.cluster import FakeCluster
+from tests.lab.fakes.manual_clock import START, ManualClock
 
 Waiting = Callable[[], AvailableResources | None]
 

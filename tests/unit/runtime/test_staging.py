@@ -23,7 +23,7 @@ from airflow_adaptive.runtime.spec import JobSpec
 from airflow_adaptive.runtime.staging import StagingError, remove_unused_code, runtime_zip, stage
 from airflow_adaptive.scheduler import machine
 from airflow_adaptive.scheduler.state import Driver, SchedulerState
-from airflow_adaptive.testing.simulation.one_job import small_job
+from tests.lab.simulation.one_job import small_job
 
 if TYPE_CHECKING:
     from s3fs import S3FileSystem

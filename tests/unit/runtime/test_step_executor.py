@@ -13,8 +13,8 @@ from airflow_adaptive.job.protocol.documents import FailureReport
 from airflow_adaptive.runtime.loop import RunLimits
 from airflow_adaptive.scheduler.state import Executing
 from airflow_adaptive.scheduler.timeline import ReasonCode
-from airflow_adaptive.testing.fakes.manual_clock import START
-from airflow_adaptive.testing.simulation.one_job import Simulation
+from tests.lab.fakes.manual_clock import START
+from tests.lab.simulation.one_job import Simulation
 
 QUICK: dict[str, Any] = {
     "resource_stabilization_timeout": "2 s",

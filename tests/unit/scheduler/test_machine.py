@@ -16,7 +16,7 @@ from airflow_adaptive.scheduler.events import (
 )
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.testing.scenario import START, TRANSIENT, Scenario
+from tests.lab.scenario import START, TRANSIENT, Scenario
 
 
 def test_timer_of_an_older_version_is_ignored():

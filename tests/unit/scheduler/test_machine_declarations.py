@@ -8,7 +8,7 @@ from airflow_adaptive.scheduler.errors import SchedulerUsageError
 from airflow_adaptive.scheduler.events import RequirementsChanged, SlotOffer, SlotsChanged
 from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.testing.scenario import Scenario
+from tests.lab.scenario import Scenario
 
 
 def executing(**options) -> Scenario:

@@ -11,7 +11,7 @@ import pytest
 
 from airflow_adaptive.scheduler.errors import OptionError
 from airflow_adaptive.scheduler.state import Executing
-from airflow_adaptive.testing.scenario import Scenario
+from tests.lab.scenario import Scenario
 
 MIN, MAX = 30, 60
 UNSET = None

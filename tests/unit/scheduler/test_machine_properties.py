@@ -17,7 +17,7 @@ from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.policies.restart_backoff import FixedDelay
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.state import SchedulerState
-from airflow_adaptive.testing.scenario import HOPELESS, START, TRANSIENT
+from tests.lab.scenario import HOPELESS, START, TRANSIENT
 from tests.support.scheduler.invariants import check_step
 from tests.support.scheduler.scenarios_by_state import SCENARIOS
 

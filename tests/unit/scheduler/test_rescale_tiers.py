@@ -14,7 +14,7 @@ from airflow_adaptive.scheduler.policies.rescaling import Tier, cheapest_tier
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.state import Plan
 from airflow_adaptive.scheduler.timeline import TerminatedReason
-from airflow_adaptive.testing.scenario import Scenario
+from tests.lab.scenario import Scenario
 
 AT_ONCE: dict[str, Any] = {"scaling_interval_min": 0, "executing_stabilization_timeout": 0, "max_trigger_delay": 0}
 UNREPARTITIONABLE = Failure(

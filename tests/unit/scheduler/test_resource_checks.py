@@ -8,7 +8,7 @@ from airflow_adaptive.scheduler import resource_checks
 from airflow_adaptive.scheduler.events import PlanActivated
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.testing.scenario import Scenario
+from tests.lab.scenario import Scenario
 
 
 def wide(vertices: int) -> Scenario:

@@ -11,7 +11,7 @@ from airflow_adaptive.scheduler.errors import SnapshotError
 from airflow_adaptive.scheduler.snapshot import VERSION, from_json, to_json
 from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.scheduler.timeline import Timeline
-from airflow_adaptive.testing.scenario import Scenario
+from tests.lab.scenario import Scenario
 from tests.support.scheduler.scenarios_by_state import SCENARIOS
 
 DAMAGE: tuple[Any, ...] = (None, True, -1, 1e300, float("nan"), "", "moon", [], [1], {}, {"type": "Moon"})

@@ -10,7 +10,7 @@ from airflow_adaptive.scheduler.history.rescale_summary import Durations
 from airflow_adaptive.scheduler.history.rescales import MAX_STATES
 from airflow_adaptive.scheduler.snapshot import encode
 from airflow_adaptive.scheduler.timeline import ReasonCode, TerminatedReason, TriggerCause
-from airflow_adaptive.testing.scenario import Scenario
+from tests.lab.scenario import Scenario
 from tests.support.repository import ROOT
 
 PAGE = (ROOT / "docs" / "timeline.md").read_text()

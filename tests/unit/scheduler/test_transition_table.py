@@ -32,7 +32,7 @@ from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import from_json, to_json
 from airflow_adaptive.scheduler.state import Finished
 from airflow_adaptive.scheduler.transition_table import EVENTS, STATES, TRANSITIONS
-from airflow_adaptive.testing.scenario import HOPELESS, TRANSIENT, Scenario
+from tests.lab.scenario import HOPELESS, TRANSIENT, Scenario
 from tests.support.repository import ROOT
 from tests.support.scheduler.scenarios_by_state import SCENARIOS
 

@@ -31,9 +31,9 @@ from airflow_adaptive.stores.airflow_metrics import (
 from airflow_adaptive.stores.asset_store import AirflowJobStore
 from airflow_adaptive.stores.store_access import StoreAccess
 from airflow_adaptive.stores.task_xcoms import TaskKey
-from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
-from airflow_adaptive.testing.fakes.manual_clock import ManualClock
-from airflow_adaptive.testing.scenario import START, Scenario
+from tests.lab.fakes.job_directory import FakeJobDirectory
+from tests.lab.fakes.manual_clock import ManualClock
+from tests.lab.scenario import START, Scenario
 from tests.support.airflow.fake_supervisor import FakeComms
 from tests.support.repository import ROOT
 

@@ -27,9 +27,9 @@ from airflow_adaptive.stores.change_marker import MAX_MARKERS, notify, read_mark
 from airflow_adaptive.stores.control_requests import READS_BETWEEN, store_request
 from airflow_adaptive.stores.store_access import StoreAccess
 from airflow_adaptive.stores.task_xcoms import TaskKey
-from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
-from airflow_adaptive.testing.fakes.manual_clock import ManualClock
-from airflow_adaptive.testing.scenario import START, Scenario
+from tests.lab.fakes.job_directory import FakeJobDirectory
+from tests.lab.fakes.manual_clock import ManualClock
+from tests.lab.scenario import START, Scenario
 from tests.support.airflow.fake_supervisor import FakeComms, api_server_error
 
 BODY = {"job": {"parallelism": {"lowerBound": 1, "upperBound": -1}}}

@@ -21,7 +21,7 @@ from airflow_adaptive.stores.control_requests import READS_BETWEEN, end_job, sto
 from airflow_adaptive.stores.job_owner import record_attempt
 from airflow_adaptive.stores.store_access import StoreAccess
 from airflow_adaptive.stores.task_xcoms import TaskKey
-from airflow_adaptive.testing.fakes.manual_clock import ManualClock
+from tests.lab.fakes.manual_clock import ManualClock
 from tests.support.airflow.fake_supervisor import FakeComms
 from tests.unit.stores.test_asset_store import VIEW
 

@@ -10,7 +10,7 @@ from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.stores.task_xcoms import xcoms
-from airflow_adaptive.testing.scenario import Scenario
+from tests.lab.scenario import Scenario
 from tests.support.airflow.published_documents import history
 
 MOST_BYTES = 64 << 10

@@ -18,7 +18,7 @@ from airflow_adaptive.stores.change_marker import (
     read_markers,
     with_new_marker,
 )
-from airflow_adaptive.testing.fakes.manual_clock import ManualClock
+from tests.lab.fakes.manual_clock import ManualClock
 from tests.support.airflow.fake_supervisor import FakeComms
 
 

@@ -31,7 +31,7 @@ from airflow_adaptive.stores.control_requests import (
     store_request,
 )
 from airflow_adaptive.stores.job_asset import job_asset
-from airflow_adaptive.testing.scenario import START
+from tests.lab.scenario import START
 from tests.support.airflow.fake_supervisor import FakeComms
 
 ALICE = Requester(requested_by="alice", via="REST", expires_at=START + timedelta(hours=1))

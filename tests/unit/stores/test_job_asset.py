@@ -6,7 +6,7 @@ from airflow_adaptive.stores.asset_store import AirflowJobStore
 from airflow_adaptive.stores.job_asset import JobAsset, job_asset, job_name
 from airflow_adaptive.stores.store_access import StoreAccess
 from airflow_adaptive.stores.task_xcoms import TaskKey
-from airflow_adaptive.testing.fakes.manual_clock import ManualClock
+from tests.lab.fakes.manual_clock import ManualClock
 from tests.support.airflow.fake_supervisor import FakeComms
 from tests.unit.stores.test_asset_store import VIEW, access, airflow, clock, show  # noqa: F401  fixtures
 

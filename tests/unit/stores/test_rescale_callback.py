@@ -27,10 +27,10 @@ from airflow_adaptive.stores import rescale_callback
 from airflow_adaptive.stores.rescale_callback import CallbackStore, RescaleCallback
 from airflow_adaptive.stores.store_access import StoreAccess
 from airflow_adaptive.stores.task_xcoms import TaskKey
-from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
-from airflow_adaptive.testing.fakes.manual_clock import ManualClock
-from airflow_adaptive.testing.scenario import START, Scenario
-from airflow_adaptive.testing.simulation.one_job import Simulation
+from tests.lab.fakes.job_directory import FakeJobDirectory
+from tests.lab.fakes.manual_clock import ManualClock
+from tests.lab.scenario import START, Scenario
+from tests.lab.simulation.one_job import Simulation
 from tests.support.airflow.fake_supervisor import FakeComms
 
 TASK = TaskKey(dag_id="d", task_id="t", run_id="r")

@@ -16,8 +16,8 @@ from airflow_adaptive.stores.asset_store import AirflowJobStore
 from airflow_adaptive.stores.storable import REPLACEMENT, storable
 from airflow_adaptive.stores.store_access import StoreAccess
 from airflow_adaptive.stores.task_xcoms import TaskKey
-from airflow_adaptive.testing.fakes.manual_clock import ManualClock
-from airflow_adaptive.testing.scenario import Scenario
+from tests.lab.fakes.manual_clock import ManualClock
+from tests.lab.scenario import Scenario
 from tests.support.airflow.fake_supervisor import FakeComms
 from tests.support.airflow.published_documents import history
 

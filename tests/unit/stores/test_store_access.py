@@ -17,7 +17,7 @@ from airflow_adaptive.stores.asset_store import AirflowJobStore
 from airflow_adaptive.stores.job_asset import JOBS
 from airflow_adaptive.stores.store_access import THREADS, BackgroundWriter, StoreAccess
 from airflow_adaptive.stores.task_xcoms import TaskKey
-from airflow_adaptive.testing.fakes.manual_clock import ManualClock
+from tests.lab.fakes.manual_clock import ManualClock
 from tests.support.airflow.fake_supervisor import FakeComms
 
 TIMEOUT_S = 60.0

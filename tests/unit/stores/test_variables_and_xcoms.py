@@ -15,8 +15,8 @@ from airflow_adaptive.stores.job_asset import JobStateStore, job_asset, job_name
 from airflow_adaptive.stores.job_keys import ATTEMPT, BASE, OWNER
 from airflow_adaptive.stores.job_owner import GATES, claim_name, record_attempt
 from airflow_adaptive.stores.task_xcoms import TaskKey
-from airflow_adaptive.testing.fleet.airflow.database import MetadataDatabase
-from airflow_adaptive.testing.fleet.airflow.tables import TaskInstance
+from tests.lab.fleet.airflow.database import MetadataDatabase
+from tests.lab.fleet.airflow.tables import TaskInstance
 from tests.support.airflow.airflow_versions import remove_state_store
 
 EARLIER = "before 3.3"

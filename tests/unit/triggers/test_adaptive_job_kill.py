@@ -10,9 +10,9 @@ import pytest
 
 from airflow_adaptive.launch import deferral
 from airflow_adaptive.scheduler.snapshot import encode
-from airflow_adaptive.testing.simulation.one_job import small_job
 from airflow_adaptive.triggers import adaptive_job
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
+from tests.lab.simulation.one_job import small_job
 from tests.support.airflow.fake_supervisor import FakeComms, api_server_error
 from tests.support.airflow.published_job import cleaned_up, in_background
 

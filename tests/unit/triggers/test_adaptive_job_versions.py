@@ -10,8 +10,8 @@ import pytest
 
 from airflow_adaptive.launch import deferral
 from airflow_adaptive.scheduler.snapshot import encode
-from airflow_adaptive.testing.simulation.one_job import small_job
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
+from tests.lab.simulation.one_job import small_job
 
 SPEC: dict[str, Any] = encode(small_job("job", (1, 2), {}))
 TASK = {"dag_id": "d", "task_id": "t", "run_id": "r", "map_index": -1}

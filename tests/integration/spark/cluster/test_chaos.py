@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.chaos import STRICT, run
+from tests.lab.faults.chaos import STRICT, run
 
 
 @pytest.mark.long

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from airflow_adaptive.local.cluster import LocalCluster
-from tests.faults.matrix.cells import RUNS, cells, fault_of, moment_of
-from tests.faults.matrix.matrix_cluster import furnish, matrix_cluster  # noqa: F401  a fixture
-from tests.faults.matrix.matrix_job import JOB, MatrixJob
-from tests.faults.matrix.strike import strike
+from tests.lab.faults.matrix.cells import RUNS, cells, fault_of, moment_of
+from tests.lab.faults.matrix.matrix_cluster import furnish, matrix_cluster  # noqa: F401  a fixture
+from tests.lab.faults.matrix.matrix_job import JOB, MatrixJob
+from tests.lab.faults.matrix.strike import strike
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -13,8 +13,8 @@ from airflow_adaptive.local.cluster import HOST, LocalCluster, free_port
 from airflow_adaptive.ports import ClusterClient
 from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddress
 from airflow_adaptive.spark.standalone.client import StandaloneCluster
-from airflow_adaptive.testing.contracts.cluster_client import MEMORY_MB, Script
-from airflow_adaptive.testing.contracts.standalone_cluster import StandaloneClusterContract
+from tests.lab.contracts.cluster_client import MEMORY_MB, Script
+from tests.lab.contracts.standalone_cluster import StandaloneClusterContract
 from tests.support.servers.reverse_proxy import ReverseProxy
 
 SCRIPTS = {

@@ -24,7 +24,7 @@ from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddress
 from airflow_adaptive.spark.standalone.client import StandaloneCluster
-from airflow_adaptive.testing.fakes.job_store import FakeStore
+from tests.lab.fakes.job_store import FakeStore
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
 

@@ -16,8 +16,8 @@ import pytest
 from airflow_adaptive.declaration.spark_submit.dependencies import Dependencies
 from airflow_adaptive.job.protocol.documents import Action, DriverPlan, DriverState, DriverStatus
 from airflow_adaptive.local.waiting import wait_until
-from tests.faults.harness import sink_log
-from tests.faults.harness.deployment import SINK
+from tests.lab.faults.harness import sink_log
+from tests.lab.faults.harness.deployment import SINK
 from tests.support.driver.driver_on_cluster import TIMEOUT_S, DriverOnCluster, plan, rejects
 from tests.support.driver.rate_counts import KEYS, ROWS_PER_S, check_counts
 

@@ -30,7 +30,7 @@ from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.state import Executing
 from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddress
 from airflow_adaptive.spark.standalone.client import StandaloneCluster
-from airflow_adaptive.testing.fakes.job_store import FakeStore
+from tests.lab.fakes.job_store import FakeStore
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 

@@ -17,8 +17,8 @@ from airflow_adaptive.job.protocol.sources import SourceReport
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 from airflow_adaptive.scheduler.state import Outcome
-from tests.faults.matrix.matrix_job import OPTIONS, WORKER, WORKERS
-from tests.faults.matrix.table_job import MEMORY_MB, TableJob, supported_sinks, table_conf
+from tests.lab.faults.matrix.matrix_job import OPTIONS, WORKER, WORKERS
+from tests.lab.faults.matrix.table_job import MEMORY_MB, TableJob, supported_sinks, table_conf
 from tests.support.driver.bounded_job import end_of_job
 from tests.support.driver.driver_on_cluster import DriverOnCluster, committed_files, plan
 from tests.support.jars import MINOR

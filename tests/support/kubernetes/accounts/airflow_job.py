@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from airflow_adaptive.local.waiting import wait_until
 from airflow_adaptive.stores.job_asset import JOBS
-from tests.faults.harness.deployment import MEMORY_MB, OPTIONS, SCRIPT, SINK
-from tests.faults.harness.sink_log import check, read_writes, row_ids
-from tests.faults.harness.strict_sink import FOLDER
+from tests.lab.faults.harness.deployment import MEMORY_MB, OPTIONS, SCRIPT, SINK
+from tests.lab.faults.harness.sink_log import check, read_writes, row_ids
+from tests.lab.faults.harness.strict_sink import FOLDER
 from tests.support.airflow.airflow_under_test import AirflowUnderTest
 from tests.support.kubernetes.accounts.manifests import AIRFLOW, DRIVER
 from tests.support.kubernetes.client.driver_job import pod_properties

@@ -16,7 +16,7 @@ from airflow_adaptive.spark.kubernetes.api_source import ApiSource
 from airflow_adaptive.spark.kubernetes.capacity.pod_requests import is_terminal
 from airflow_adaptive.spark.kubernetes.capacity.quantities import resources
 from airflow_adaptive.spark.kubernetes.client import KubernetesCluster as Client
-from airflow_adaptive.testing.contracts.cluster_client import MEMORY_MB, Script
+from tests.lab.contracts.cluster_client import MEMORY_MB, Script
 from tests.support.kubernetes.client.api_sources import KubeconfigSource
 from tests.support.kubernetes.client.driver_job import pod_properties
 from tests.support.kubernetes.cluster import KubernetesCluster

@@ -24,11 +24,11 @@ from airflow_adaptive.scheduler.job_graph import JobGraph
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.spark.kubernetes.capacity.planned_pod import planned_driver, planned_executor
-from airflow_adaptive.testing.fakes.job_store import FakeStore
-from tests.faults.harness.deployment import JOB, MEMORY_MB, SCRIPT, SINK, deployed
-from tests.faults.harness.outcome import Outcome
-from tests.faults.harness.sink_log import read_writes, row_ids
-from tests.faults.harness.strict_sink import FOLDER
+from tests.lab.fakes.job_store import FakeStore
+from tests.lab.faults.harness.deployment import JOB, MEMORY_MB, SCRIPT, SINK, deployed
+from tests.lab.faults.harness.outcome import Outcome
+from tests.lab.faults.harness.sink_log import read_writes, row_ids
+from tests.lab.faults.harness.strict_sink import FOLDER
 
 ROWS: Final = 10
 """Rows of each input file."""

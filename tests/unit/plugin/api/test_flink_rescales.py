@@ -8,7 +8,7 @@ import pytest
 
 from airflow_adaptive.plugin.api import flink_rescales
 from airflow_adaptive.scheduler.timeline import Rescale
-from airflow_adaptive.testing.scenario import Scenario
+from tests.lab.scenario import Scenario
 from tests.support.airflow.published_documents import executing, scenario
 
 GROUPS = {"job": "default"}

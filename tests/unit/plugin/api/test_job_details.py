@@ -14,7 +14,7 @@ from airflow_adaptive.plugin.data.metadata_database.state_store import StoreKey
 from airflow_adaptive.plugin.data.published_state import PublishedState
 from airflow_adaptive.runtime.requirements import dry_run
 from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.testing.scenario import Scenario
+from tests.lab.scenario import Scenario
 from tests.support.airflow.published_documents import executing, published, reported, scenario
 
 JOB = Job(

@@ -14,7 +14,7 @@ from airflow.state.metastore import MetastoreBackend
 from sqlalchemy import select, update
 
 from airflow_adaptive.plugin.data.metadata_database.changes import Change
-from airflow_adaptive.testing.scenario import HOPELESS, Scenario
+from tests.lab.scenario import HOPELESS, Scenario
 from tests.support.airflow.airflow_app import API, RUN, AirflowApp
 from tests.support.airflow.published_documents import canceled, executing, place, published, suspended
 

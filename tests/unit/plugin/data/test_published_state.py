@@ -15,7 +15,7 @@ from airflow_adaptive.plugin.data.published_state import JOBS_PER_READ, Publishe
 from airflow_adaptive.ports import DesiredState
 from airflow_adaptive.runtime.requirements.control_requests import encode_clear, encode_requirements
 from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.testing.scenario import Scenario
+from tests.lab.scenario import Scenario
 from tests.support.airflow.published_documents import executing, published, reported, time_series
 from tests.support.airflow.rest_api import with_policy
 

@@ -15,7 +15,7 @@ from airflow_adaptive.ports import MIB, ActiveDriver, ClusterSnapshot, Resources
 from airflow_adaptive.runtime.cluster.capacity_share import SlotDemand, capacity_shares, slot_demand, unclaimed
 from airflow_adaptive.runtime.cluster.free_capacity import FreeCapacity
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
-from airflow_adaptive.testing.scenario import Scenario
+from tests.lab.scenario import Scenario
 
 EXECUTOR = ExecutorShape(cores=1, memory_mb=512)
 DRIVER = DriverShape(cores=1, memory_mb=512)

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from airflow_adaptive.testing.simulation.several_jobs import Competition
+from tests.lab.simulation.several_jobs import Competition
 from tests.support.runtime.quick_jobs import QUICK, quiet  # noqa: F401  an autouse fixture
 
 SEEDS = range(3)

@@ -10,7 +10,7 @@ from typing import Any
 from airflow_adaptive.runtime.cluster.probe import MAX_FAILURES, Probe
 from airflow_adaptive.scheduler.events import DriverSubmitted, SlotOffer, SlotsChanged
 from airflow_adaptive.scheduler.state import Deploying
-from airflow_adaptive.testing.scenario import START, Scenario
+from tests.lab.scenario import START, Scenario
 
 WAITING = Scenario(8, 8).given_waiting().state.current
 

@@ -11,10 +11,10 @@ import pytest
 
 from airflow_adaptive.ports import ClusterSnapshot, ClusterUnreachableError
 from airflow_adaptive.runtime.cluster.shared_cluster import SharedCluster
-from airflow_adaptive.testing.fakes import virtual_time
-from airflow_adaptive.testing.fakes.cluster import FakeCluster
-from airflow_adaptive.testing.fakes.virtual_time import VirtualClock
-from airflow_adaptive.testing.simulation.several_jobs import DistantCluster
+from tests.lab.fakes import virtual_time
+from tests.lab.fakes.cluster import FakeCluster
+from tests.lab.fakes.virtual_time import VirtualClock
+from tests.lab.simulation.several_jobs import DistantCluster
 
 LATENCY_S = 10
 SECOND = timedelta(seconds=1)

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from airflow_adaptive.testing.simulation.several_jobs import Competition
+from tests.lab.simulation.several_jobs import Competition
 from tests.support.runtime.quick_jobs import QUICK, quiet  # noqa: F401  an autouse fixture
 
 HOUR = timedelta(hours=1)

@@ -9,8 +9,8 @@ import pytest
 from airflow_adaptive.runtime.journal.adoption import created, started_again
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.state import Finished, Outcome
-from airflow_adaptive.testing.fakes.manual_clock import START
-from airflow_adaptive.testing.simulation.one_job import small_job
+from tests.lab.fakes.manual_clock import START
+from tests.lab.simulation.one_job import small_job
 
 DECLARED = {"job": ParallelismRange(1, 4)}
 OVERRIDE = {"job": ParallelismRange(2, 2)}

@@ -17,11 +17,11 @@ from airflow_adaptive.runtime.loop import RunLimits
 from airflow_adaptive.scheduler.history.rescale_summary import summarize
 from airflow_adaptive.scheduler.snapshot import encode
 from airflow_adaptive.scheduler.timeline import Decision, ReasonCode, Rescale
-from airflow_adaptive.testing.contracts.job_directory import journal_document
-from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
-from airflow_adaptive.testing.fakes.manual_clock import START
-from airflow_adaptive.testing.scenario import Scenario
-from airflow_adaptive.testing.simulation.one_job import Simulation
+from tests.lab.contracts.job_directory import journal_document
+from tests.lab.fakes.job_directory import FakeJobDirectory
+from tests.lab.fakes.manual_clock import START
+from tests.lab.scenario import Scenario
+from tests.lab.simulation.one_job import Simulation
 
 QUICK: dict[str, Any] = {
     "resource_stabilization_timeout": "2 s",

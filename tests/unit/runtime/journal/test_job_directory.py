@@ -12,7 +12,7 @@ from airflow_adaptive.job.protocol.codec import MAX_DOCUMENT_BYTES, encode_journ
 from airflow_adaptive.ports import ForeignDirectoryError, JobDirectoryError, OwnedJobError
 from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory, append
 from airflow_adaptive.runtime.journal.storage import Storage
-from airflow_adaptive.testing.contracts.job_directory import JOB, journal_document, status_document
+from tests.lab.contracts.job_directory import JOB, journal_document, status_document
 from tests.support.runtime.slow_storage import HangingFileSystem, LaggingFileSystem
 
 pytestmark = pytest.mark.asyncio

@@ -22,11 +22,11 @@ from airflow_adaptive.scheduler.events import CancelRequested, SchedulingStarted
 from airflow_adaptive.scheduler.state import Created, SchedulerState, WaitingForResources
 from airflow_adaptive.scheduler.state_transitions.steps import Step
 from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
-from airflow_adaptive.testing.contracts.job_directory import status_document
-from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
-from airflow_adaptive.testing.fakes.manual_clock import START
-from airflow_adaptive.testing.fakes.virtual_time import run as run_in_virtual_time
-from airflow_adaptive.testing.simulation.one_job import small_job
+from tests.lab.contracts.job_directory import status_document
+from tests.lab.fakes.job_directory import FakeJobDirectory
+from tests.lab.fakes.manual_clock import START
+from tests.lab.fakes.virtual_time import run as run_in_virtual_time
+from tests.lab.simulation.one_job import small_job
 from tests.support.runtime.slow_storage import MemoryStore, answer_in_virtual_time
 
 JOBS = 1000

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from airflow_adaptive.runtime.journal.journal import Journal, SupersededError, attempt_of
-from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
-from airflow_adaptive.testing.fakes.manual_clock import START
-from airflow_adaptive.testing.simulation.one_job import small_job
+from tests.lab.fakes.job_directory import FakeJobDirectory
+from tests.lab.fakes.manual_clock import START
+from tests.lab.simulation.one_job import small_job
 from tests.unit.runtime.journal.test_journal import documents
 
 pytestmark = pytest.mark.asyncio

@@ -24,8 +24,8 @@ from airflow_adaptive.runtime.journal.storage_threads import (
     THREADS,
     StorageThreads,
 )
-from airflow_adaptive.testing.contracts.job_directory import JOB, journal_document
-from airflow_adaptive.testing.fakes.virtual_time import run as run_in_virtual_time
+from tests.lab.contracts.job_directory import JOB, journal_document
+from tests.lab.fakes.virtual_time import run as run_in_virtual_time
 from tests.support.repository import ROOT
 from tests.support.runtime.slow_storage import HangingFileSystem, answer_in_virtual_time
 

@@ -12,7 +12,7 @@ from airflow_adaptive.runtime.driver_heartbeat import DriverHeartbeat
 from airflow_adaptive.runtime.observation.driver_events import driver_events
 from airflow_adaptive.runtime.observation.job_observation import JobObservation
 from airflow_adaptive.scheduler.events import DriverEnded, DriverHeartbeatTimedOut
-from airflow_adaptive.testing.scenario import Scenario
+from tests.lab.scenario import Scenario
 
 RUNNING = SubmissionStatus(state=SubmissionState.RUNNING)
 STOPPED = DriverStatus(job="job", epoch=1, nonce="n", sequence=1, at="", state=DriverState.STOPPED)

@@ -22,9 +22,9 @@ from airflow_adaptive.runtime.observation.job_observation import JobObservation
 from airflow_adaptive.scheduler.events import DriverSubmitted
 from airflow_adaptive.scheduler.policies.failure_handling import Failure, is_recoverable
 from airflow_adaptive.scheduler.state import Outcome
-from airflow_adaptive.testing.fakes.cluster import FakeCluster
-from airflow_adaptive.testing.scenario import Scenario
-from airflow_adaptive.testing.simulation.one_job import Simulation
+from tests.lab.fakes.cluster import FakeCluster
+from tests.lab.scenario import Scenario
+from tests.lab.simulation.one_job import Simulation
 
 LOST = Failure(error_class=DRIVER_LOST, message="the driver's process has ended (FAILED)")
 WORKER = "h1:7078"

@@ -15,9 +15,9 @@ from airflow_adaptive.runtime.observation.driver_start import DRIVER_NOT_STARTED
 from airflow_adaptive.scheduler.events import DriverEnded
 from airflow_adaptive.scheduler.policies.failure_handling import DRIVER_REFUSED, Failure
 from airflow_adaptive.scheduler.state import Outcome
-from airflow_adaptive.testing.fakes.cluster import FakeCluster
-from airflow_adaptive.testing.fakes.manual_clock import START, ManualClock
-from airflow_adaptive.testing.simulation.one_job import MEMORY_MB, Simulation
+from tests.lab.fakes.cluster import FakeCluster
+from tests.lab.fakes.manual_clock import START, ManualClock
+from tests.lab.simulation.one_job import MEMORY_MB, Simulation
 from tests.support.runtime.loop_simulation import QUICK
 
 LEASE = 4 * MAX_GRACE

@@ -23,7 +23,7 @@ from airflow_adaptive.runtime.observation.events import derive_events
 from airflow_adaptive.runtime.observation.job_observation import JobObservation
 from airflow_adaptive.runtime.spec import ExecutorShape
 from airflow_adaptive.scheduler.events import DriverEnded, PlanActivated, QueryFailed
-from airflow_adaptive.testing.scenario import UNENDED, Scenario
+from tests.lab.scenario import UNENDED, Scenario
 
 NOTE = "the script starts its queries itself"
 

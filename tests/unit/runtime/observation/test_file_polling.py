@@ -8,8 +8,8 @@ from datetime import timedelta
 from airflow_adaptive.runtime.observation.file_polling import FilePolling
 from airflow_adaptive.runtime.rate_limit import RateLimiter
 from airflow_adaptive.scheduler.events import BatchCommitted, Event, SlotsChanged
-from airflow_adaptive.testing.fakes.manual_clock import START, ManualClock
-from airflow_adaptive.testing.scenario import Scenario
+from tests.lab.fakes.manual_clock import START, ManualClock
+from tests.lab.scenario import Scenario
 
 SECOND = timedelta(seconds=1)
 

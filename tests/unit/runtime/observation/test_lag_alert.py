@@ -13,9 +13,9 @@ from airflow_adaptive.runtime.observation.known_lag import Expiry
 from airflow_adaptive.runtime.observation.lag_alert import LagAlert, LagAlerts
 from airflow_adaptive.runtime.observation.source_lag import SourceLag
 from airflow_adaptive.scheduler.timeline import Reason, ReasonCode
-from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
-from airflow_adaptive.testing.fakes.manual_clock import START
-from airflow_adaptive.testing.simulation.one_job import small_job
+from tests.lab.fakes.job_directory import FakeJobDirectory
+from tests.lab.fakes.manual_clock import START
+from tests.lab.simulation.one_job import small_job
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 THRESHOLD = timedelta(minutes=1)

@@ -17,9 +17,9 @@ from airflow_adaptive.runtime.observation.job_observation import JobObservation
 from airflow_adaptive.runtime.observation.observer import Observer
 from airflow_adaptive.runtime.rate_limit import RateLimiter
 from airflow_adaptive.scheduler.state import Driver
-from airflow_adaptive.testing.fakes.cluster import FakeCluster
-from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
-from airflow_adaptive.testing.fakes.manual_clock import START, ManualClock
+from tests.lab.fakes.cluster import FakeCluster
+from tests.lab.fakes.job_directory import FakeJobDirectory
+from tests.lab.fakes.manual_clock import START, ManualClock
 
 SECOND = timedelta(seconds=1)
 

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_adaptive.ports import MIB, DesiredState, Limit, LimitKind
 from airflow_adaptive.scheduler.timeline import ReasonCode
-from airflow_adaptive.testing.simulation.one_job import MEMORY_MB, Simulation
+from tests.lab.simulation.one_job import MEMORY_MB, Simulation
 from tests.support.runtime.loop_simulation import QUICK, request
 
 

@@ -27,7 +27,7 @@ from airflow_adaptive.runtime.requirements.advice import Advice, PolicyAdvice
 from airflow_adaptive.runtime.requirements.sources import RequirementsOrigin, RequirementsSource
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import from_json
-from airflow_adaptive.testing.scenario import START
+from tests.lab.scenario import START
 from tests.support.airflow.published_documents import canceled, executing, history, published, report
 
 TASK = {"dag_id": "d", "task_id": "t", "run_id": "r", "map_index": -1}

@@ -24,8 +24,8 @@ from airflow_adaptive.runtime.publishing.job_view import job_view
 from airflow_adaptive.runtime.publishing.urls import Urls
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.testing.fakes.job_directory import FakeJobDirectory
-from airflow_adaptive.testing.scenario import HOPELESS, Scenario
+from tests.lab.fakes.job_directory import FakeJobDirectory
+from tests.lab.scenario import HOPELESS, Scenario
 from tests.support.airflow.published_documents import history
 
 

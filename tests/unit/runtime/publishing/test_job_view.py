@@ -7,7 +7,7 @@ from airflow_adaptive.runtime.publishing.urls import Urls
 from airflow_adaptive.scheduler.job_graph import JobType
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.state import Outcome
-from airflow_adaptive.testing.scenario import HOPELESS, TRANSIENT, Scenario
+from tests.lab.scenario import HOPELESS, TRANSIENT, Scenario
 from tests.support.airflow.published_documents import batch, canceled, executing, history
 
 

@@ -22,9 +22,9 @@ from airflow_adaptive.runtime.publishing.publisher import Publisher
 from airflow_adaptive.runtime.requirements.advice import PolicyAdvice
 from airflow_adaptive.runtime.requirements.sources import DECLARED
 from airflow_adaptive.scheduler.timeline import ReasonCode
-from airflow_adaptive.testing.fakes.job_store import FakeStore
-from airflow_adaptive.testing.fakes.manual_clock import START
-from airflow_adaptive.testing.simulation.one_job import Simulation
+from tests.lab.fakes.job_store import FakeStore
+from tests.lab.fakes.manual_clock import START
+from tests.lab.simulation.one_job import Simulation
 from tests.support.airflow.published_documents import executing, history
 
 

@@ -16,7 +16,7 @@ from airflow_adaptive.runtime.observation.source_lag import SourceLag
 from airflow_adaptive.runtime.publishing.documents import DRIVER, MAX_VALUE_BYTES
 from airflow_adaptive.runtime.publishing.time_series import COLUMNS, RESOLUTIONS, JobMetrics
 from airflow_adaptive.scheduler.state import SchedulerState
-from airflow_adaptive.testing.scenario import Scenario
+from tests.lab.scenario import Scenario
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -20,8 +20,8 @@ from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.state import Canceling, Current, Failing, Finished, Outcome, Plan, StopWithSavepoint
 from airflow_adaptive.scheduler.timeline import ReasonCode
-from airflow_adaptive.testing.fakes.manual_clock import START
-from airflow_adaptive.testing.simulation.one_job import small_job
+from tests.lab.fakes.manual_clock import START
+from tests.lab.simulation.one_job import small_job
 
 DECLARED = {"job": ParallelismRange(1, 4)}
 LATER = START + timedelta(minutes=1)

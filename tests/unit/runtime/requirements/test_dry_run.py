@@ -13,7 +13,7 @@ from airflow_adaptive.scheduler.events import RequirementsChanged
 from airflow_adaptive.scheduler.machine import step
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.testing.scenario import Scenario
+from tests.lab.scenario import Scenario
 
 COOLDOWN = timedelta(seconds=30)
 

@@ -17,7 +17,7 @@ from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.timeline import Amounts, Rescale, StateSpan, TerminatedReason, TriggerCause
-from airflow_adaptive.testing.scenario import START
+from tests.lab.scenario import START
 
 BOUNDS = ParallelismRange(1, 4)
 SINGLE = JobGraph.single("departures", BOUNDS)

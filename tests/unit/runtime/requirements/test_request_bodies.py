@@ -24,7 +24,7 @@ from airflow_adaptive.scheduler.errors import RequirementsError
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobType
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.state import SchedulerState
-from airflow_adaptive.testing.scenario import HOPELESS, Scenario
+from tests.lab.scenario import HOPELESS, Scenario
 
 STATE = Scenario(1, 4).state
 BATCH = Scenario(graph=replace(JobGraph.single("job", ParallelismRange(1, 4)), job_type=JobType.BATCH))

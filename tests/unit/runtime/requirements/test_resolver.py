@@ -16,7 +16,7 @@ from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
 from airflow_adaptive.job.protocol.codec import decode_journal
 from airflow_adaptive.runtime.publishing.documents import documents
 from airflow_adaptive.scheduler.state import SchedulerState
-from airflow_adaptive.testing.fakes.manual_clock import START
+from tests.lab.fakes.manual_clock import START
 from tests.support.runtime.policy_simulation import (
     by,
     calendar,

@@ -22,8 +22,8 @@ from airflow_adaptive.ports import ControlRequests, DesiredState
 from airflow_adaptive.runtime.loop import RunLimits
 from airflow_adaptive.runtime.requirements.policy_input import ResolverInput
 from airflow_adaptive.runtime.requirements.resolver import RequirementsResolver
-from airflow_adaptive.testing.fakes.manual_clock import START
-from airflow_adaptive.testing.scenario import Scenario
+from tests.lab.fakes.manual_clock import START
+from tests.lab.scenario import Scenario
 from tests.support.runtime.policy_simulation import (
     Load,
     by,

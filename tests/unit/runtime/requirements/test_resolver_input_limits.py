@@ -12,8 +12,8 @@ from airflow_adaptive.runtime.requirements.policy_input import ResolverInput
 from airflow_adaptive.runtime.requirements.resolver import RequirementsResolver
 from airflow_adaptive.runtime.requirements.sources import ResolvedRequirements
 from airflow_adaptive.scheduler.state import Canceling, SchedulerState
-from airflow_adaptive.testing.fakes.manual_clock import START
-from airflow_adaptive.testing.scenario import Scenario
+from tests.lab.fakes.manual_clock import START
+from tests.lab.scenario import Scenario
 from tests.unit.runtime.requirements.test_advice_tracker import FixedAdvisor
 
 

@@ -11,8 +11,8 @@ import pytest
 from airflow_adaptive.autoscaling.combined import CombinedPolicy
 from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
 from airflow_adaptive.ports import ControlRequests, Requester
-from airflow_adaptive.testing.fakes.manual_clock import START
-from airflow_adaptive.testing.simulation.one_job import Simulation
+from tests.lab.fakes.manual_clock import START
+from tests.lab.simulation.one_job import Simulation
 from tests.support.runtime.policy_simulation import (
     by,
     calendar,

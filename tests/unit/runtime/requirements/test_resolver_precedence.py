@@ -21,8 +21,8 @@ from airflow_adaptive.runtime.requirements.sources import (
     latest_requirements,
 )
 from airflow_adaptive.scheduler.requirements import ParallelismRange, Requirements
-from airflow_adaptive.testing.fakes.manual_clock import START
-from airflow_adaptive.testing.scenario import Scenario
+from tests.lab.fakes.manual_clock import START
+from tests.lab.scenario import Scenario
 
 DECLARED = DeclaredRequirements(requirements={"job": ParallelismRange(1, 4)}, max_parallelism={"job": 8})
 REACTIVE = DeclaredRequirements(requirements={"job": ParallelismRange(1, 8)}, max_parallelism={"job": 8}, reactive=True)

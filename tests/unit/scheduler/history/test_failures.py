@@ -7,7 +7,7 @@ import pytest
 from airflow_adaptive.scheduler.events import CancelRequested, DriverEnded, DriverHeartbeatTimedOut, QueryFailed
 from airflow_adaptive.scheduler.history.failures import MAX_CAUSES, MAX_CONCURRENT, MAX_MESSAGE_CHARACTERS, root_cause
 from airflow_adaptive.scheduler.policies.failure_handling import Failure, FailureRecord
-from airflow_adaptive.testing.scenario import HOPELESS, START, TRANSIENT, Scenario
+from tests.lab.scenario import HOPELESS, START, TRANSIENT, Scenario
 from tests.support.scheduler.scenarios_by_state import rescaling
 
 

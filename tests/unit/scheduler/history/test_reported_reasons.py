@@ -7,7 +7,7 @@ from airflow_adaptive.scheduler.events import SlotsChanged
 from airflow_adaptive.scheduler.history.reported_reasons import MAX_REPORTED
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.testing.scenario import Scenario
+from tests.lab.scenario import Scenario
 from tests.support.scheduler.rescale_scenarios import (
     idle,
 )

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from airflow_adaptive.scheduler.history.rescale_summary import Durations, RescaleSummary, summarize
 from airflow_adaptive.scheduler.timeline import Amounts, Rescale, TerminatedReason, TriggerCause
-from airflow_adaptive.testing.scenario import START
+from tests.lab.scenario import START
 
 NOTHING = Amounts(desired={}, sufficient={})
 

@@ -10,7 +10,7 @@ from airflow_adaptive.scheduler.timeline import (
     TerminatedReason,
     TriggerCause,
 )
-from airflow_adaptive.testing.scenario import TRANSIENT, Scenario
+from tests.lab.scenario import TRANSIENT, Scenario
 from tests.support.scheduler.rescale_scenarios import history, idle, newest, required
 
 SECOND = timedelta(seconds=1)

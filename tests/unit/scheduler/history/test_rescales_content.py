@@ -18,7 +18,7 @@ from airflow_adaptive.scheduler.timeline import (
     Amounts,
     Rescale,
 )
-from airflow_adaptive.testing.scenario import Scenario
+from tests.lab.scenario import Scenario
 from tests.support.scheduler.rescale_scenarios import ENDS, history, idle, newest, redeploying, scheduled
 
 SECOND = timedelta(seconds=1)

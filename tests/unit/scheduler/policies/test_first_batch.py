@@ -11,8 +11,8 @@ from airflow_adaptive.scheduler.events import BatchCommitted
 from airflow_adaptive.scheduler.policies.failure_handling import Failure, is_outage
 from airflow_adaptive.scheduler.policies.first_batch import MAX_KINDS, DeploymentRecord
 from airflow_adaptive.scheduler.state import Failing, Finished
-from airflow_adaptive.testing.scenario import START, TRANSIENT, Scenario
-from airflow_adaptive.testing.simulation.one_job import Simulation
+from tests.lab.scenario import START, TRANSIENT, Scenario
+from tests.lab.simulation.one_job import Simulation
 
 BROKEN = Failure(
     error_class="java.lang.AssertionError", message="assertion failed: file /in/part-0 of 2026-11-01T10:00:00Z"

@@ -5,7 +5,7 @@ import pytest
 from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.scheduler.policies.known_causes import NEWEST_SPARK, name_artifact, with_remedy
 from airflow_adaptive.scheduler.state import Failing, Finished
-from airflow_adaptive.testing.scenario import Scenario
+from tests.lab.scenario import Scenario
 from tests.support.tables.jars import FORMATS
 
 BASE_PATH = "Wrong basePath file:/in/2026-11-02 for the root path: file:///in/2026-11-01"

@@ -19,7 +19,7 @@ from airflow_adaptive.scheduler.policies.restart_backoff import (
     can_restart,
     notify,
 )
-from airflow_adaptive.testing.scenario import START
+from tests.lab.scenario import START
 
 SECOND = timedelta(seconds=1)
 NO_JITTER = 0.5

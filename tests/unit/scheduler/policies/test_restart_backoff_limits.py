@@ -13,7 +13,7 @@ from airflow_adaptive.scheduler.policies.restart_backoff import (
     backoff,
     notify,
 )
-from airflow_adaptive.testing.scenario import START
+from tests.lab.scenario import START
 from tests.support.patterns import exactly
 
 MS = timedelta(milliseconds=1)

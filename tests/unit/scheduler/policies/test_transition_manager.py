@@ -12,7 +12,7 @@ from airflow_adaptive.scheduler.policies.transition_manager import (
     Resources,
     TransitionManager,
 )
-from airflow_adaptive.testing.scenario import START
+from tests.lab.scenario import START
 
 
 def seconds(number: float) -> timedelta:

@@ -11,7 +11,7 @@ from airflow_adaptive.scheduler.policies.transition_manager import (
     Resources,
     TransitionManager,
 )
-from airflow_adaptive.testing.scenario import START
+from tests.lab.scenario import START
 from tests.support.patterns import exactly
 
 MS = timedelta(milliseconds=1)

@@ -2,7 +2,7 @@
 
 from airflow_adaptive.scheduler.commands import SubmitDriver
 from airflow_adaptive.scheduler.events import SchedulingStarted
-from airflow_adaptive.testing.scenario import Scenario
+from tests.lab.scenario import Scenario
 
 
 def test_scheduling_waits_for_resources_when_started():

@@ -12,7 +12,7 @@ from airflow_adaptive.scheduler.events import (
     TimerName,
 )
 from airflow_adaptive.scheduler.policies.failure_handling import SUBMISSION_REFUSED, Failure
-from airflow_adaptive.testing.scenario import HOPELESS, Scenario
+from tests.lab.scenario import HOPELESS, Scenario
 
 GANG = Failure(error_class="REAL_TIME_MODE_SLOTS", message="the gang needs 3 slots")
 

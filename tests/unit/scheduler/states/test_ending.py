@@ -3,7 +3,7 @@
 import pytest
 
 from airflow_adaptive.scheduler.commands import KillDriver
-from airflow_adaptive.testing.scenario import HOPELESS, Scenario
+from tests.lab.scenario import HOPELESS, Scenario
 
 KILLED_LATE = KillDriver(epoch=1, submission_id=None, cause="TimerFired")
 

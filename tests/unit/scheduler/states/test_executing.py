@@ -6,7 +6,7 @@ import pytest
 
 from airflow_adaptive.scheduler.commands import KillDriver
 from airflow_adaptive.scheduler.state import Executing
-from airflow_adaptive.testing.scenario import HOPELESS, UNENDED, Scenario
+from tests.lab.scenario import HOPELESS, UNENDED, Scenario
 
 NO_COOLDOWN: dict[str, Any] = {"scaling_interval_min": 0}
 AT_ONCE: dict[str, Any] = {"scaling_interval_min": 0, "executing_stabilization_timeout": 0, "max_trigger_delay": 0}

@@ -10,7 +10,7 @@ from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.state import Deploying, Restarting
 from airflow_adaptive.scheduler.timeline import ReasonCode, TerminatedReason
-from airflow_adaptive.testing.scenario import HOPELESS, TRANSIENT, Scenario
+from tests.lab.scenario import HOPELESS, TRANSIENT, Scenario
 from tests.support.scheduler.rescale_scenarios import newest
 from tests.support.scheduler.scenarios_by_state import rescaling
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from airflow_adaptive.scheduler.commands import KillDriver
 from airflow_adaptive.scheduler.events import TimerFired, TimerName
-from airflow_adaptive.testing.scenario import HOPELESS, Scenario
+from tests.lab.scenario import HOPELESS, Scenario
 
 
 def recovering(**options: Any) -> Scenario:

@@ -4,7 +4,7 @@ from typing import Any
 
 from airflow_adaptive.scheduler.commands import KillDriver
 from airflow_adaptive.scheduler.state import Restarting
-from airflow_adaptive.testing.scenario import HOPELESS, UNENDED, Scenario
+from tests.lab.scenario import HOPELESS, UNENDED, Scenario
 
 KILLED_LATE = KillDriver(epoch=1, submission_id=None, cause="TimerFired")
 

@@ -1,7 +1,7 @@
 """WaitingForResources: at once, after stabilisation, after the wait, or without end."""
 
 from airflow_adaptive.scheduler.commands import KillDriver, SubmitDriver
-from airflow_adaptive.testing.scenario import Scenario
+from tests.lab.scenario import Scenario
 
 
 def test_deploys_at_once_when_all_desired_slots_are_there():

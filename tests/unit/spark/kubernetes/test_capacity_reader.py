@@ -15,7 +15,7 @@ from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
 from airflow_adaptive.spark.kubernetes.api.requests import KubernetesApi
 from airflow_adaptive.spark.kubernetes.capacity.cluster_reader import ClusterReader
 from airflow_adaptive.spark.kubernetes.capacity_reader import INTERVAL_S, ApiLists, CapacityReader
-from airflow_adaptive.testing.fakes.manual_clock import ManualClock
+from tests.lab.fakes.manual_clock import ManualClock
 from tests.support.kubernetes.client.fake_api import FakeApi, failure
 
 ROOT = "/api/v1/namespaces/team-a"

@@ -14,7 +14,7 @@ import pytest_asyncio
 from airflow_adaptive.ports import SubmissionState, SubmissionStatus
 from airflow_adaptive.spark.kubernetes.api.requests import KubernetesApi
 from airflow_adaptive.spark.kubernetes.driver_events import INTERVAL_S, LONGEST_WAIT_S, DriverEvents
-from airflow_adaptive.testing.fakes.manual_clock import ManualClock
+from tests.lab.fakes.manual_clock import ManualClock
 from tests.support.kubernetes.client.fake_api import FakeApi, failure
 
 pytestmark = pytest.mark.asyncio

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_adaptive.plugin.api.feed import Feed
-from airflow_adaptive.testing.scenario import Scenario
+from tests.lab.scenario import Scenario
 from tests.support.airflow.airflow_app import API, AirflowApp
 from tests.support.airflow.published_documents import executing, place, published, suspended, time_series
 

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_adaptive.runtime.requirements.control_requests import decode_bounds
 from airflow_adaptive.scheduler.events import SlotOffer, SlotsChanged
-from airflow_adaptive.testing.scenario import Scenario
+from tests.lab.scenario import Scenario
 from tests.support.airflow.airflow_app import API, AirflowApp
 from tests.support.airflow.published_documents import executing, place, published
 from tests.support.airflow.rest_api import bounds

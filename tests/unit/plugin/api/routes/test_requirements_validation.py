@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.testing.scenario import HOPELESS, Scenario
+from tests.lab.scenario import HOPELESS, Scenario
 from tests.support.airflow.airflow_app import API, AirflowApp
 from tests.support.airflow.published_documents import batch, executing, place, suspended
 from tests.support.airflow.rest_api import bounds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_adaptive.testing.scenario import Scenario
+from tests.lab.scenario import Scenario
 from tests.support.airflow.airflow_app import API, AirflowApp
 from tests.support.airflow.published_documents import executing, place, suspended
 from tests.support.airflow.rest_api import get

@@ -8,7 +8,7 @@ import pytest
 from airflow.models.callback import Callback
 from sqlalchemy import select
 
-from airflow_adaptive.testing.scenario import Scenario
+from tests.lab.scenario import Scenario
 from tests.support.airflow.airflow_app import API, AirflowApp
 from tests.support.airflow.published_documents import TASK, canceled, executing, place, place_deleted, suspended
 

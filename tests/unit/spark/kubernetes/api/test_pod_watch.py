@@ -17,7 +17,7 @@ from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.spark.kubernetes.api import pod_watch
 from airflow_adaptive.spark.kubernetes.api.pod_watch import PodWatch
 from airflow_adaptive.spark.kubernetes.api.requests import KubernetesApi
-from airflow_adaptive.testing.fakes.manual_clock import ManualClock
+from tests.lab.fakes.manual_clock import ManualClock
 from tests.support.kubernetes.client.fake_api import FakeApi, failure
 
 SHORT_TIMEOUT_S = 1.0

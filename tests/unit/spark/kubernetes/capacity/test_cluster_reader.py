@@ -21,7 +21,7 @@ from airflow_adaptive.spark.kubernetes.capacity.cluster_reader import (
     ForbiddenError,
 )
 from airflow_adaptive.spark.kubernetes.capacity.workers import Usage
-from airflow_adaptive.testing.fakes.manual_clock import ManualClock
+from tests.lab.fakes.manual_clock import ManualClock
 
 pytestmark = pytest.mark.asyncio
 

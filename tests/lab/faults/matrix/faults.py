@@ -1,0 +1,142 @@
+"""The faults: what each breaks, and how it is put right again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+
+import psutil
+
+from tests.lab.faults.harness import disk
+from tests.lab.faults.harness.job_under_fault import LEASE_S
+from tests.lab.faults.harness.master_process import kill_master, restart_master, wait_for_workers
+from tests.lab.faults.matrix.matrix_job import WORKER, MatrixJob
+
+SHORT_S = LEASE_S / 4
+"""For so long a disk is broken."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """One way to break something.
+
+    Attributes:
+        name: as the table has it.
+        strikes: context manager of the fault: entering it injects the fault, and leaving it ends the fault.
+        there: whether there is something to break.
+        words: pattern of what names the fault in a failure record.
+    """
+
+    name: str
+    strikes: Callable[[MatrixJob], AbstractContextManager[None]]
+    words: str
+    there: Callable[[MatrixJob], bool] = lambda job: True
+
+
+def kill(processes: list[psutil.Process]) -> None:
+    """-9, to those that still live."""
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+def is_jvm(process: psutil.Process) -> bool:
+    """Of a driver, else it is its Python."""
+    with suppress(psutil.NoSuchProcess):
+        return process.name() == "java"
+    return False
+
+
+def jvm(job: MatrixJob) -> list[psutil.Process]:
+    """Of all drivers that live."""
+    return [process for process in job.drivers_left() if is_jvm(process)]
+
+
+def python(job: MatrixJob) -> list[psutil.Process]:
+    """Of all drivers that live."""
+    return [process for process in job.drivers_left() if not is_jvm(process)]
+
+
+@contextmanager
+def executor_dies(job: MatrixJob) -> Iterator[None]:
+    """One of them."""
+    kill(job.executors()[-1:])
+    yield
+
+
+@contextmanager
+def worker_dies(job: MatrixJob) -> Iterator[None]:
+    """With an executor on it if there is one, and without the driver; another one comes."""
+    job.cluster.kill_worker(job.worker_to_lose())
+    yield
+    job.cluster.add_worker(**WORKER)
+
+
+@contextmanager
+def driver_jvm_dies(job: MatrixJob) -> Iterator[None]:
+    """Its Python is left behind."""
+    kill(jvm(job))
+    yield
+
+
+@contextmanager
+def driver_python_dies(job: MatrixJob) -> Iterator[None]:
+    """Its JVM is left behind."""
+    kill(python(job))
+    yield
+
+
+@contextmanager
+def master_dies(job: MatrixJob) -> Iterator[None]:
+    """Another one comes, with its memory."""
+    kill_master(job.cluster)
+    yield
+    restart_master(job.cluster)
+    wait_for_workers(job.cluster)
+
+
+@contextmanager
+def loop_dies(job: MatrixJob) -> Iterator[None]:
+    """As with the triggerer's process; another one comes."""
+    job.lose_loop()
+    yield
+    job.look_after()
+
+
+@contextmanager
+def directory_full(job: MatrixJob) -> Iterator[None]:
+    """For a while."""
+    with disk.full(job.base):
+        yield
+        job.last(SHORT_S)
+
+
+@contextmanager
+def directory_read_only(job: MatrixJob) -> Iterator[None]:
+    """For a while."""
+    with disk.read_only(job.base):
+        yield
+        job.last(SHORT_S)
+
+
+LOST_EXECUTOR = (
+    r"ExecutorLostFailure|[Ll]ost executor|executor \S+ (?:was )?lost|Connection (?:refused|reset)|FetchFailed"
+)
+DRIVER_GONE = r"DRIVER_LOST: .*\(FAILED\)|DRIVER_HEARTBEAT_TIMEOUT|SPARK_CONTEXT_STOPPED"
+NO_MASTER = r"[Mm]aster|cluster does not answer"
+NOTHING = r"(?!)"
+"""A fault that no failure may follow."""
+
+EXECUTOR = Fault(name="executor", strikes=executor_dies, words=LOST_EXECUTOR, there=lambda job: bool(job.executors()))
+WORKER_FAULT = Fault(name="worker", strikes=worker_dies, words=LOST_EXECUTOR)
+DRIVER_JVM = Fault(name="driver JVM", strikes=driver_jvm_dies, words=DRIVER_GONE, there=lambda job: bool(jvm(job)))
+DRIVER_PYTHON = Fault(
+    name="driver Python", strikes=driver_python_dies, words=DRIVER_GONE, there=lambda job: bool(python(job))
+)
+MASTER = Fault(name="master", strikes=master_dies, words=NO_MASTER)
+LOOP = Fault(name="triggerer (loop's process)", strikes=loop_dies, words=NOTHING)
+FULL = Fault(name="job directory full", strikes=directory_full, words=r"No space left on device")
+READ_ONLY = Fault(name="job directory read-only", strikes=directory_read_only, words=r"Read-only file system")
+
+FAULTS = (EXECUTOR, WORKER_FAULT, DRIVER_JVM, DRIVER_PYTHON, MASTER, LOOP, FULL, READ_ONLY)

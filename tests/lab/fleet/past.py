@@ -1,0 +1,40 @@
+"""The past of a job that ran before the simulation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from airflow_adaptive.job.protocol.codec import encode_journal, journal_name
+from airflow_adaptive.job.protocol.documents import JournalDocument
+from airflow_adaptive.runtime.driver_heartbeat import HeartbeatMonitor
+from airflow_adaptive.runtime.journal.adoption import created
+from airflow_adaptive.runtime.journal.step_document import step_document
+from airflow_adaptive.runtime.requirements.resolver import RequirementsResolver
+from airflow_adaptive.runtime.spec import JobSpec
+from airflow_adaptive.scheduler.state import SchedulerState
+from airflow_adaptive.scheduler.state_transitions.steps import Step
+from tests.lab.fleet.kernel.process import START
+from tests.lab.fleet.storage.files import Files
+
+
+def write_journal(files: Files, directory: str, spec: JobSpec, documents: int) -> None:
+    """Write the journal of a job that has not started yet.
+
+    Args:
+        files: files of the storage.
+        directory: path of the job directory.
+        spec: the job.
+        documents: number of journal documents.
+    """
+    document = earlier_document(spec, created(spec))
+    for number in range(1, documents + 1):
+        path = f"{directory}/journal/{journal_name(number)}"
+        files.write(path, encode_journal(replace(document, number=number)), 0.0)
+
+
+def earlier_document(spec: JobSpec, state: SchedulerState) -> JournalDocument:
+    """Return a journal document that an earlier loop wrote, without its number."""
+    heartbeat = HeartbeatMonitor()
+    heartbeat.restore({}, state.epoch, START)
+    document = step_document(Step(state=state), spec, "earlier", RequirementsResolver(), heartbeat, {})
+    return replace(document, at=START.isoformat(), owner="earlier#loop")
