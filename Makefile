@@ -17,7 +17,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install ui ui-check demo playground test test-airflow test-spark test-kubernetes test-kubernetes-long kubernetes-programs test-kafka test-databases test-postgresql test-long test-faults test-spark-versions test-oldest-spark test-weeks chaos check lint format unit explore fleet fleet-long mutants mutants-full fleet-defects tables-age bench-scheduler bench-bodies bench-list bench-balance bench-triggerer bench-outages bench-rescale bench-real-time bench-kafka clean
+.PHONY: help install ui ui-check demo playground test test-airflow test-spark test-kubernetes test-kubernetes-long kubernetes-programs test-kafka test-databases test-postgresql test-long test-faults test-spark-versions test-oldest-spark test-weeks chaos check lint format unit explore fleet fleet-long mutants fleet-defects tables-age bench-scheduler bench-bodies bench-list bench-balance bench-triggerer bench-outages bench-rescale bench-real-time bench-kafka clean
 
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -141,11 +141,9 @@ fleet: install ## simulate fleets of jobs from seeds, and check the invariants (
 fleet-long: install ## simulate the next 1,000 seeds and a fleet of 300 jobs; results in docs/faults.md (SEEDS=1000; an hour; resumes)
 	$(BIN)/python -m tests.support.fleet.long_run $(if $(SEEDS),--seeds $(SEEDS))
 
-mutants: install ## mutate a sample of the code of each package, and check that the tests detect the mutants (hours; resumes; PACKAGES="spark stores")
-	$(BIN)/python -m tests.support.mutation.mutants $(PACKAGES)
-
-mutants-full: install ## mutate all code of these packages (days; resumes; SHARD=1/4)
-	$(BIN)/python -m tests.support.mutation.mutants --all $(if $(SHARD),--shard $(SHARD)) $(PACKAGES)
+mutants: install ## mutate code, and list the mutants that no test detects (hours; resumes; MODULES="airflow_adaptive.scheduler.*")
+	$(BIN)/mutmut run $(foreach module,$(MODULES),"$(module)")
+	$(BIN)/mutmut results
 
 fleet-defects: install ## bring fixed defects back, and check that the fleet simulator finds each of them by its named seed; results in docs/proof.md (minutes)
 	$(BIN)/python -m tests.support.fleet.reverts
@@ -189,5 +187,5 @@ format: install ## format the code as `lint` requires
 	$(BIN)/python airflow_adaptive/plugin/ui/build.py format
 
 clean: ## delete .venv and all files of the tools and the demo
-	rm -rf .venv .bench .demo .faults .fleet .mutants .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf .venv .bench .demo .faults .fleet mutants .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
 	cd airflow_adaptive/plugin/ui && rm -rf dist node_modules src/generated

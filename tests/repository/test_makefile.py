@@ -1,4 +1,4 @@
-"""The targets of the Makefile run every test, and the tests may run beside other programs."""
+"""The targets of the Makefile run every test, and the nightly run calls every target that measures."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import re
 from pathlib import Path
 
 import yaml
-from hypothesis import HealthCheck, settings
 
-from tests.support.published_tables import TABLES
 from tests.support.repository import ROOT
 
 TESTS = ROOT / "tests"
@@ -45,25 +43,6 @@ def test_every_module_belongs_to_a_target():
     assert left_out([TESTS], [path for paths in directories().values() for path in paths]) == []
 
 
-def test_unit_tests_run_in_the_unit_target():
-    unit = [
-        TESTS / "unit",
-        TESTS / "repository",
-        TESTS / "lab" / "unit",
-        TESTS / "lab" / "benchmarks",
-        TESTS / "lab" / "faults" / "unit",
-    ]
-    assert left_out(unit, directories()["unit"]) == []
-
-
-def test_integration_tests_run_in_the_targets_of_make_test_or_on_real_servers():
-    targets = directories()
-    names = ("test-airflow", "test-spark", "test-kubernetes", "test-postgresql", "test-kafka")
-    folders = [folder for name in names for folder in targets[name]]
-    assert left_out([TESTS / "integration"], folders) == []
-    assert left_out([TESTS / "integration"], targets["test-long"]) == []
-
-
 def nightly_commands() -> set[str]:
     """Return the targets that the nightly run calls, with their arguments."""
     matrix = yaml.safe_load(NIGHTLY)["jobs"]["test"]["strategy"]["matrix"]
@@ -75,20 +54,3 @@ def test_nightly_run_calls_every_target_that_other_runs_do_not_call():
     targets = set(MEASURING.findall((ROOT / "Makefile").read_text()))
     called = {*re.findall(r"^make ([a-z-]+)", CI, re.MULTILINE), "fleet"}  # `make test` includes `fleet`
     assert targets - called - {command.partition(" ")[0] for command in nightly_commands()} == set()
-
-
-def test_nightly_run_measures_every_published_table():
-    commands = "".join(f"{command} \n" for command in nightly_commands())
-    assert [table.target for table in TABLES.values() if f"{table.target} " not in commands] == []
-
-
-def test_shards_of_the_nightly_run_are_complete():
-    shards: dict[str, set[int]] = {}
-    for number, count in re.findall(r"(\d+)/(\d+)", NIGHTLY):
-        shards.setdefault(count, set()).add(int(number))
-    assert shards == {count: set(range(1, int(count) + 1)) for count in shards}
-
-
-def test_examples_of_hypothesis_have_no_time_limit():
-    assert settings().deadline is None
-    assert HealthCheck.too_slow in settings().suppress_health_check

@@ -87,7 +87,6 @@ TABLES: Final = {
     ),
     "real-time mode": PublishedTable(page=BENCHMARKS, target="bench-real-time", paths=JOB),
     "nexmark": PublishedTable(page=BENCHMARKS, target="bench-kafka", paths=JOB),
-    "mutants": PublishedTable(page="docs/proof.md", target="mutants", paths=("airflow_adaptive", "tests/unit")),
 }
 """By the names of the sections that contain the tables."""
 
