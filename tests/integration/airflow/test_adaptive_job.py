@@ -26,7 +26,7 @@ from tests.support.servers.statsd_server import Statsd
 
 pytestmark = pytest.mark.timeout(500)
 
-TIMEOUT_S = 120.0
+TIMEOUT_S = 240.0
 TASK = "job"
 BOUNDS_OF_ONE = {"job": {"lower": 1, "upper": 1}}
 COOLDOWN = timedelta(seconds=10)

@@ -18,7 +18,7 @@ from airflow_adaptive.local.airflow_api import AirflowApi
 from airflow_adaptive.local.waiting import wait_until
 from tests.support.airflow.airflow_under_test import AirflowUnderTest
 
-TIMEOUT_S = 90
+TIMEOUT_S = 240.0
 
 ECHO = dedent(
     """

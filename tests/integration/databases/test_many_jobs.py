@@ -23,7 +23,7 @@ JOBS = 1000
 
 CHANGES = 40
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 240.0
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from tests.support.kafka.cluster import KafkaCluster
 
 pytestmark = pytest.mark.timeout(600)
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 240.0
 
 
 def connection(kafka: KafkaCluster, password: str) -> str:

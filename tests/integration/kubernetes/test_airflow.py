@@ -31,7 +31,7 @@ from tests.support.kubernetes.namespace import Namespace, created_namespace
 
 pytestmark = pytest.mark.timeout(900)
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 240.0
 
 FAILING = """
 import os

@@ -25,7 +25,7 @@ from airflow_adaptive.ports import (
     Worker,
 )
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 240.0
 
 MEMORY_MB = 512
 """Heap of each driver and executor, in MiB. Spark requires at least 450 MiB."""

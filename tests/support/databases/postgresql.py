@@ -38,7 +38,7 @@ INSTALL: Final = (
     "The tests on PostgreSQL need the program {program}: run .ci/ensure_postgresql.sh, or make test-databases."
 )
 
-START_TIMEOUT_S: Final = 60.0
+START_TIMEOUT_S: Final = 240.0
 
 STOP_GRACE_S: Final = 10.0
 

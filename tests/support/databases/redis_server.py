@@ -29,7 +29,7 @@ INSTALL: Final = (
     "The tests of Airflow's CeleryExecutor need redis-server: run .ci/ensure_redis.sh, or make test-databases."
 )
 
-START_TIMEOUT_S: Final = 60.0
+START_TIMEOUT_S: Final = 240.0
 
 STOP_GRACE_S: Final = 5.0
 

@@ -26,7 +26,7 @@ from tests.support.kafka.clients import KafkaClients
 from tests.support.kafka.jars import broker_classpath
 from tests.support.kubernetes.certificates import ClusterCertificates
 
-START_TIMEOUT_S: Final = 60.0
+START_TIMEOUT_S: Final = 240.0
 
 
 class KafkaCluster:

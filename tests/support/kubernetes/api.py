@@ -14,7 +14,7 @@ from airflow_adaptive.local.waiting import wait_until
 
 Json = Mapping[str, Any]
 
-TIMEOUT_S: Final = 60.0
+TIMEOUT_S: Final = 240.0
 
 NOT_FOUND: Final = 404
 

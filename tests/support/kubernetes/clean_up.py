@@ -35,7 +35,7 @@ from tests.support.kubernetes.host import (
 )
 from tests.support.kubernetes.processes import kill_all, processes_of
 
-TIMEOUT_S: Final = 60.0
+TIMEOUT_S: Final = 240.0
 
 LOCK: Final = "lock"
 """The owner of a cluster and its guardian hold the lock of this file until the cluster is removed."""

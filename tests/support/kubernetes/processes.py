@@ -18,7 +18,7 @@ from tests.support.kubernetes.requirements import SYSTEM_PATH
 
 FOLDER_VARIABLE: Final = "AIRFLOW_ADAPTIVE_TEST_CLUSTER"
 
-START_TIMEOUT_S: Final = 60.0
+START_TIMEOUT_S: Final = 240.0
 
 LOG_TAIL_LINES: Final = 15
 

@@ -130,7 +130,7 @@ def rates(spark, parallelism):
 
 AdaptiveJob(rates).run()
 """
-TIMEOUT_S = 120.0
+TIMEOUT_S = 240.0
 
 
 class ScenarioBuilder:

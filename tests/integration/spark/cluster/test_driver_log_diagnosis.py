@@ -18,7 +18,7 @@ from airflow_adaptive.spark.standalone.client import StandaloneCluster
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
 
-TIMEOUT_S = 90.0
+TIMEOUT_S = 240.0
 MEMORY_MB = 512
 
 CASES = {

@@ -18,7 +18,7 @@ from airflow_adaptive.local.cluster import HOST, LocalCluster
 from airflow_adaptive.local.errors import LocalClusterError
 from airflow_adaptive.local.waiting import wait_until
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 240.0
 
 
 def alive(cluster: LocalCluster) -> set[str]:

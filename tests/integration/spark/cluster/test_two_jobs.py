@@ -36,7 +36,7 @@ AdaptiveJob(lambda spark, parallelism: spark.readStream.format("rate").load().wr
 
 CORES = 5
 MEMORY_MB = 512
-TIMEOUT_S = 150.0
+TIMEOUT_S = 240.0
 
 
 class Job:

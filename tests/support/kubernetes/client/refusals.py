@@ -16,7 +16,7 @@ from tests.support.kubernetes.client.streaming_job import NO_PARAMETERS, Streami
 from tests.support.kubernetes.control_plane import ControlPlane
 from tests.support.kubernetes.namespace import Namespace
 
-TIMEOUT_S: Final = 90.0
+TIMEOUT_S: Final = 240.0
 """Less than `deploy_timeout` of the jobs."""
 
 
