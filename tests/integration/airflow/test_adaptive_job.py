@@ -24,8 +24,6 @@ from tests.support.airflow.airflow_under_test import AirflowUnderTest
 from tests.support.servers.smtp_server import SmtpServer
 from tests.support.servers.statsd_server import Statsd
 
-pytestmark = pytest.mark.timeout(500)
-
 TIMEOUT_S = 240.0
 TASK = "job"
 BOUNDS_OF_ONE = {"job": {"lower": 1, "upper": 1}}

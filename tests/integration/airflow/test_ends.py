@@ -14,7 +14,7 @@ from tests.integration.airflow.conftest import SECRET
 from tests.integration.airflow.test_adaptive_job import Run
 from tests.support.airflow.airflow_under_test import AirflowUnderTest
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(500)]
+pytestmark = pytest.mark.long
 
 
 TIMEOUT_S = 240.0

@@ -57,7 +57,6 @@ def run_to_its_end(api: AirflowApi, conf: dict[str, object]) -> tuple[str, str]:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 class TestRunningAirflow:
     def test_run_succeeds_with_its_xcom_and_log(self, airflow: AirflowUnderTest) -> None:
         run_id, state = run_to_its_end(airflow.api, {})
@@ -97,7 +96,6 @@ class TestRunningAirflow:
         assert state == "success"
 
 
-@pytest.mark.timeout(300)
 def test_component_that_does_not_start_is_reported_with_its_log_and_nothing_is_left(tmp_path: Path) -> None:
     broken = AirflowUnderTest(tmp_path / "home", tmp_path, config={"core": {"executor": "NoSuchExecutor"}})
     with pytest.raises(LocalAirflowError, match="NoSuchExecutor"):

@@ -19,8 +19,6 @@ from tests.support.airflow.airflow_under_test import AirflowUnderTest
 from tests.support.browser_fixture import TIMEOUT_MS
 from tests.support.repository import ROOT
 
-pytestmark = pytest.mark.timeout(500)
-
 PICTURES = ROOT / "docs" / "pictures"
 
 

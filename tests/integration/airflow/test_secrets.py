@@ -20,8 +20,6 @@ from tests.integration.airflow.test_adaptive_job import TIMEOUT_S, Run, no_drive
 from tests.support.airflow.airflow_under_test import AirflowUnderTest
 from tests.support.servers.smtp_server import SmtpServer
 
-pytestmark = pytest.mark.timeout(500)
-
 JOB = "secretive"
 
 SCRIPT = dedent(

@@ -20,7 +20,7 @@ from tests.support.kubernetes.namespace import Namespace, cordon
 
 MIB = 1024 * 1024
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.asyncio
 
 
 class ApiLists:

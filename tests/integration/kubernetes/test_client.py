@@ -26,7 +26,7 @@ from tests.support.kubernetes.namespace import Namespace
 POD = DriverIdentity("departures", 1, "n").pod
 PODS_ONLY = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["create", "list", "watch", "delete"]}]
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.asyncio
 
 
 def submission(epoch: int = 1, template: dict[str, Any] | None = None, **parts: Any) -> DriverSubmission:

@@ -44,7 +44,6 @@ session.stop()
 CODE = {f"{ABSENT}/run.py": SCRIPT.encode(), f"{ABSENT}/doubling.py": b"def double(number):\n    return 2 * number\n"}
 
 
-@pytest.mark.timeout(240)
 class TestKubernetesCluster(ClusterClientContract):
     @pytest_asyncio.fixture
     async def cluster(

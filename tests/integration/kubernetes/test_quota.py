@@ -14,8 +14,6 @@ from tests.support.kubernetes.capacity.executor_pods import allowed, create_pods
 from tests.support.kubernetes.cluster import KubernetesCluster
 from tests.support.kubernetes.namespace import Namespace
 
-pytestmark = pytest.mark.timeout(240)
-
 MANY = 12
 
 

@@ -22,8 +22,6 @@ from tests.support.kubernetes.api import Json
 from tests.support.kubernetes.cluster import KubernetesCluster
 from tests.support.kubernetes.namespace import Namespace
 
-pytestmark = pytest.mark.timeout(240)
-
 PYTHON = {"spark.kubernetes.resource.type": "python", "spark.kubernetes.memoryOverheadFactor": "0.4"}
 """What spark-submit passes to the driver of a Python application."""
 

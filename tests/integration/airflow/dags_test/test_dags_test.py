@@ -16,7 +16,7 @@ from airflow_adaptive.local.airflow import as_text, default_config
 from airflow_adaptive.local.cluster import LocalCluster
 from tests.support.servers.reverse_proxy import ReverseProxy
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.long
 
 
 ON_KUBERNETES = """

@@ -13,8 +13,6 @@ from airflow_adaptive.local.airflow import as_text, default_config
 from airflow_adaptive.local.cluster import LocalCluster
 from tests.integration.airflow.dags_test.test_dags_test import airflow
 
-pytestmark = pytest.mark.timeout(400)
-
 FLEET = """
     import os.path
 

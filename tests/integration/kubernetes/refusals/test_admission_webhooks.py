@@ -20,7 +20,7 @@ from tests.support.kubernetes.cluster import KubernetesCluster
 from tests.support.kubernetes.namespace import Namespace, created_namespace
 from tests.support.servers.tls_server import TlsServer
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.asyncio
 
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 

@@ -17,7 +17,7 @@ from tests.support.kubernetes.cluster import KubernetesCluster
 from tests.support.kubernetes.images import SPARK
 from tests.support.kubernetes.namespace import Namespace
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.asyncio
 
 PULL_EACH_TIME = {"spark.kubernetes.container.image.pullPolicy": "Always"}
 """The kubelet contacts the registry for each pod, also if its node has the image."""

@@ -30,7 +30,7 @@ from tests.support.kubernetes.images import SPARK
 from tests.support.kubernetes.namespace import Namespace
 from tests.support.servers.empty_registry import empty_registry
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.asyncio
 
 IMAGE = "spark.kubernetes.container.image"
 CLAIM = "spark.kubernetes.driver.volumes.persistentVolumeClaim.data"

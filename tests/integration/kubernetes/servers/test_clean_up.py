@@ -70,7 +70,6 @@ def folder_of(owner: subprocess.Popen[str]) -> Path:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(240)
 def test_nothing_remains_after_the_end(before: set[Path], owner: subprocess.Popen[str]):
     folder = folder_of(owner)
     owner.communicate("end\n")
@@ -81,7 +80,6 @@ def test_nothing_remains_after_the_end(before: set[Path], owner: subprocess.Pope
     assert list(Path("/sys/fs/cgroup").glob(f"**/{folder.name}")) == []
 
 
-@pytest.mark.timeout(240)
 def test_nothing_remains_after_the_owner_was_killed(owner: subprocess.Popen[str]):
     folder = folder_of(owner)
     owner.kill()
@@ -90,7 +88,6 @@ def test_nothing_remains_after_the_owner_was_killed(owner: subprocess.Popen[str]
 
 
 @pytest.mark.long
-@pytest.mark.timeout(240)
 def test_the_next_cluster_removes_what_a_killed_owner_and_a_killed_guardian_left(owner: subprocess.Popen[str]):
     folder = folder_of(owner)
     remove_abandoned()

@@ -55,7 +55,6 @@ def own(kubernetes_cluster: KubernetesCluster):
         yield created
 
 
-@pytest.mark.timeout(500)
 def test_a_driver_pod_runs_tasks_on_executor_pods_that_it_owns(kubernetes_cluster: KubernetesCluster, own: Namespace):
     create_job(own, kubernetes_cluster.control_plane.url, SUM, executors=2)
     wait_until(lambda: "sum 4950" in log_of(own, "job"), TIMEOUT_S, "result of the job")
@@ -70,7 +69,6 @@ def test_a_driver_pod_runs_tasks_on_executor_pods_that_it_owns(kubernetes_cluste
 
 
 @pytest.mark.long
-@pytest.mark.timeout(500)
 def test_a_driver_continues_on_a_node_that_is_not_ready(kubernetes_cluster: KubernetesCluster, own: Namespace):
     create_job(own, kubernetes_cluster.control_plane.url, SUM, executors=2)
     wait_until(lambda: "sum 4950" in log_of(own, "job"), TIMEOUT_S, "result of the job")

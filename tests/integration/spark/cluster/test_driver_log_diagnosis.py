@@ -16,7 +16,7 @@ from airflow_adaptive.scheduler.policies.failure_handling import Failure
 from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddress
 from airflow_adaptive.spark.standalone.client import StandaloneCluster
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.long
 
 TIMEOUT_S = 240.0
 MEMORY_MB = 512

@@ -12,8 +12,6 @@ from tests.lab.faults.matrix.matrix_cluster import furnish, matrix_cluster  # no
 from tests.lab.faults.matrix.matrix_job import JOB, MatrixJob
 from tests.lab.faults.matrix.strike import strike
 
-pytestmark = pytest.mark.timeout(300)
-
 TELLING = """
 executor                   | Executing
 executor                   | tier 0 up

@@ -7,10 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-pytestmark = pytest.mark.timeout(400)
-
 HOUR_MS = 3_600_000
 
 # Rows whose ages are 1 to 100 hours, and a row without a time. Ages of hours let a slow machine change nothing.

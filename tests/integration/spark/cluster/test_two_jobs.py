@@ -26,7 +26,7 @@ from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddr
 from airflow_adaptive.spark.standalone.client import StandaloneCluster
 from tests.lab.fakes.job_store import FakeStore
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.long
 
 SCRIPT = """
 from airflow_adaptive.job import AdaptiveJob

@@ -17,7 +17,7 @@ from airflow_adaptive.runtime.staging import MAIN_PROGRAM, runtime_zip
 from airflow_adaptive.scheduler.policies.failure_handling import Failure, is_recoverable
 from tests.support.driver.dependencies import ivy_properties
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.long
 
 SCRIPT = """\
 import routes

@@ -7,8 +7,6 @@ import pytest
 from tests.support.driver import batch_boundary_experiment
 from tests.support.driver.experiment import run_experiment
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.fixture(scope="module")
 def trials(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:

@@ -10,7 +10,7 @@ import pytest
 from airflow_adaptive.job.protocol.documents import Action, DriverState
 from tests.support.driver.driver_on_cluster import JOB, DriverOnCluster, plan
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.long
 
 TASKS = 4
 

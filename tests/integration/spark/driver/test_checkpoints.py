@@ -16,7 +16,7 @@ from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.scheduler.state import Finished, Outcome
 from tests.support.driver.bounded_job import end_of_job
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.long
 
 SCRIPT = dedent(
     """

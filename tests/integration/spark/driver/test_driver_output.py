@@ -12,7 +12,7 @@ from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 from tests.support.driver.driver_on_cluster import TIMEOUT_S, DriverOnCluster, plan
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.long
 
 LINE = "x" * 1023
 

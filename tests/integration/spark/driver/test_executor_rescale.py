@@ -21,7 +21,7 @@ from tests.lab.faults.harness.deployment import SINK
 from tests.support.driver.driver_on_cluster import TIMEOUT_S, DriverOnCluster, plan, rejects
 from tests.support.driver.rate_counts import KEYS, ROWS_PER_S, check_counts
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(480)]
+pytestmark = pytest.mark.long
 
 SOURCE_PARTITIONS = 2
 PARTITIONS = 4

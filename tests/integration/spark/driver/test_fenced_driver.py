@@ -12,8 +12,6 @@ from airflow_adaptive.job.protocol.documents import Action, DriverState
 from airflow_adaptive.local.waiting import wait_until
 from tests.support.driver.driver_on_cluster import TIMEOUT_S, DriverOnCluster, Input, plan
 
-pytestmark = pytest.mark.timeout(300)
-
 LEASE_S = 10
 
 # The second call is an operation that never ends: its thread runs one Spark job after the other.

@@ -32,7 +32,7 @@ from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddr
 from airflow_adaptive.spark.standalone.client import StandaloneCluster
 from tests.lab.fakes.job_store import FakeStore
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(2400)]
 
 SCRIPT = """
 import sys
@@ -57,6 +57,9 @@ LOW, HIGH = 3, 25
 SWINGS = 2
 SPIKE = 200
 """Rows at once."""
+
+LIMIT_S = 400.0
+"""Longest wait for each reaction of the job, on a busy machine."""
 
 POLICY = LoadPolicy(up_delay=timedelta(seconds=5), down_delay=timedelta(minutes=1))
 """A rise waits for executors and for a batch to end, half a minute in all: what saves less than that is not done."""
@@ -133,20 +136,20 @@ async def test_job_follows_a_load_that_swings_and_loses_nothing(spark_cluster: L
 
         return is_so
 
-    await wait_until_async(running_on(SLOTS), 180, "a job that runs on all that there is")
-    await wait_until_async(running_on(1, 2), 200, "the job gives back what a small load does not take")
+    await wait_until_async(running_on(SLOTS), LIMIT_S, "a job that runs on all that there is")
+    await wait_until_async(running_on(1, 2), LIMIT_S, "the job gives back what a small load does not take")
     for _ in range(SWINGS):
         source.rate = HIGH
-        await wait_until_async(running_on(3, 4), 150, "the job grows with the load")
+        await wait_until_async(running_on(3, 4), LIMIT_S, "the job grows with the load")
         source.rate = LOW
-        await wait_until_async(running_on(1, 2), 150, "the job shrinks with the load")
+        await wait_until_async(running_on(1, 2), LIMIT_S, "the job shrinks with the load")
     source.put(SPIKE)
     writing.cancel()
 
     async def all_came() -> bool:
         return len(arrived(tmp_path / "out")) == source.written
 
-    await wait_until_async(all_came, 90, "every row")
+    await wait_until_async(all_came, LIMIT_S, "every row")
     store.requests = ControlRequests(desired_state=DesiredState.CANCELED)
     assert (await end).name == "Finished"
     assert set(arrived(tmp_path / "out").values()) == {1}, "no row came twice"

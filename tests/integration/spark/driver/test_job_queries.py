@@ -13,7 +13,7 @@ from airflow_adaptive.local.waiting import wait_until
 from tests.support.driver.driver_on_cluster import TIMEOUT_S, DriverOnCluster, Input, rejects, sink_rows
 from tests.support.driver.spark_version import NEEDS_REPARTITION
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(480)]
+pytestmark = pytest.mark.long
 
 FIRST_BATCH_S = 2 * TIMEOUT_S
 """Of two queries that begin at once."""
