@@ -24,6 +24,7 @@ from airflow_adaptive.job.protocol.codec import encode_journal, journal_name
 from airflow_adaptive.job.protocol.conf import NotSubmittedError, read_settings
 from airflow_adaptive.job.protocol.documents import Action, Directive, JournalDocument
 from airflow_adaptive.job.queries.script_queries import ScriptQueries
+from airflow_adaptive.job.queries.sources.table_commits import TableReplacedError
 from airflow_adaptive.job.queries.sources.topic_ids import FILE, KnownTopics, TopicGuard, TopicRecreatedError
 from airflow_adaptive.job.queries.writers import (
     AdaptiveJobError,
@@ -263,6 +264,13 @@ def damaged_checkpoint() -> str:
         with pytest.raises(DamagedCheckpointError) as raised:
             require_sound_logs(checkpoint)
     return f"DamagedCheckpointError: {raised.value}"
+
+
+def table_created_again() -> str:
+    error = TableReplacedError(
+        "s3a://lake/flights", "5b0fd6f6-d70c-49ab-8a88-0ce0af0bd1a3", "e1b1c1b6-3ac1-4a44-8b0e-3a0d5d7a2f55"
+    )
+    return with_remedy(Failure(error_class=type(error).__name__, message=str(error))).summary
 
 
 def account_without_rights() -> str:

@@ -47,6 +47,7 @@ from tests.repository.error_situations import (
     returned_nothing,
     returned_other_queries,
     started_a_query,
+    table_created_again,
     too_small,
     topic_created_again,
     with_driver,
@@ -254,6 +255,11 @@ def in_the_driver() -> list[Row]:
             "topic of Kafka that was created again",
             topic_created_again(),
             "Decide how to continue. The job does not restart. See [lost records](kafka.md#lost-records).",
+        ),
+        Row(
+            "table of Delta Lake that was created again",
+            table_created_again(),
+            "Rename the query or the job. The job does not restart. See [tables as sources](sinks-and-sources.md#tables-as-sources).",
         ),
         Row(
             "missing or damaged file of a checkpoint",

@@ -68,6 +68,12 @@ class TableError(Exception):
 class TableReplacedError(Exception):
     """A table was deleted and created again. A restart cannot help."""
 
+    def __init__(self, table: str, read: str, found: str) -> None:
+        """Name the table, the id that the query has read, and the id that was found."""
+        super().__init__(
+            f"the table {table} was deleted and created again: the query has read the table with the id {read}, and now there is one with the id {found}"
+        )
+
 
 class Table(Protocol):
     """The commits of one table. `poll` may take long, and raises the exceptions of the JVM."""
@@ -103,10 +109,7 @@ class DeltaTable:
         defaults = [getattr(log, f"update$default${number}")() for number in (1, 2, 3)]
         found_id, read_id = str(log.update(*defaults).metadata().id()), str(offset["reservoirId"])
         if found_id != read_id:
-            raise TableReplacedError(
-                f"the table {self._folder.removesuffix('/_delta_log')} was deleted and created again: the query has read the table with the id "
-                f"{read_id}, and now there is one with the id {found_id}"
-            )
+            raise TableReplacedError(self._folder.removesuffix("/_delta_log"), read_id, found_id)
         known = [commit for commit in self._polled.commits if commit.number >= first]
         while len(known) < MAX_COMMITS and (found := self._commit(known[-1].number + 1 if known else first)):
             known.append(found)
