@@ -78,6 +78,11 @@ if TYPE_CHECKING:  # where the newest version has the names, for type checkers
     from airflow.sdk.exceptions import AirflowSensorTimeout as AirflowSensorTimeout
     from airflow.sdk.exceptions import AirflowSkipException as AirflowSkipException
     from airflow.sdk.exceptions import AirflowTaskTimeout as AirflowTaskTimeout
+    from airflow.sdk.execution_time import task_runner as task_runner
+    from airflow.sdk.execution_time.comms import DeleteVariable as DeleteVariable
+    from airflow.sdk.execution_time.comms import ErrorResponse as ErrorResponse
+    from airflow.sdk.execution_time.comms import GetVariable as GetVariable
+    from airflow.sdk.execution_time.comms import PutVariable as PutVariable
     from airflow.sdk.execution_time.context import AssetStateStoreAccessor as AssetStateStoreAccessor
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance as RuntimeTaskInstance
     from airflow.sdk.execution_time.xcom import XCom as XCom
@@ -157,6 +162,10 @@ INTERNALS: Final[dict[str, Internal]] = {
     **_same(_STORE, "airflow.sdk.execution_time.context", "AssetStateStoreAccessor", since="3.3", instead=_VARIABLES),
     **_same("XComs of other tasks", "airflow.sdk.execution_time.xcom", "XCom"),
     **_same("XComs with documents, which no backend of XComs may move", "airflow.sdk.bases.xcom", "BaseXCom"),
+    **_same(_VARIABLES, "airflow.sdk.execution_time", "task_runner"),
+    **_same(
+        _VARIABLES, "airflow.sdk.execution_time.comms", "DeleteVariable", "ErrorResponse", "GetVariable", "PutVariable"
+    ),
     **_same("the states of other tasks", "airflow.sdk.execution_time.task_runner", "RuntimeTaskInstance"),
     **_same("masked secrets", "airflow.sdk.log", "mask_secret"),
     "amask_secret": Internal(

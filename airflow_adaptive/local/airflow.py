@@ -79,6 +79,7 @@ class LocalAirflow:
         home: the AIRFLOW_HOME, with `airflow.cfg`, the database, and a log of each component in `logs/`.
         url: address of the web UI and the REST API.
         password: password of the only user, `admin`.
+        python: interpreter that runs Airflow.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class LocalAirflow:
         self.home = home.resolve()
         self.url = f"http://{HOST}:{free_port()}"
         self.password = secrets.token_urlsafe()
+        self.python = sys.executable
         self._config = merged(default_config(self.home, dags_folder.resolve(), self.url), config or {})
         self._extra_environment = dict(env or {})
         self._mark = uuid.uuid4().hex
@@ -192,7 +194,7 @@ class LocalAirflow:
 
     def _run(self, command: str, *arguments: str) -> subprocess.Popen[bytes]:
         with self._log(command).open("ab") as log:
-            return spawn([sys.executable, "-m", "airflow", command, *arguments], log, self._environment, self.home)
+            return spawn([self.python, "-m", "airflow", command, *arguments], log, self._environment, self.home)
 
     def _wait_until_healthy(self, *components: Component) -> None:
         def healthy_or_ended() -> bool:

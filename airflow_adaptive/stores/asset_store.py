@@ -25,7 +25,7 @@ from airflow_adaptive.runtime.requirements.control_requests import CALENDAR
 from airflow_adaptive.stores.airflow_metrics import AirflowMetrics
 from airflow_adaptive.stores.control_requests import ControlRequestReader
 from airflow_adaptive.stores.job_asset import job_asset
-from airflow_adaptive.stores.job_owner import recorded_attempt
+from airflow_adaptive.stores.job_owner import record_attempt, recorded_attempt
 from airflow_adaptive.stores.storable import storable
 from airflow_adaptive.stores.store_access import (
     AIRFLOW,
@@ -236,6 +236,9 @@ class AirflowJobStore:
             return True
         self._airflow_metrics.send_view(view)
         try:
+            # A downgrade of Airflow loses the record, without which the API server finds no published document before Airflow 3.3.
+            if not stored and recorded_attempt(self._job) is None:
+                record_attempt(self._job, view.attempt)
             if self._owns_task(view):
                 _write_changes(xcoms(view), pushed, self._task.push, is_abandoned)
             _write_changes(documents(view, asdict(self._task)), stored, self._accessor.set, is_abandoned)

@@ -4,6 +4,8 @@ Theory: a request must survive a cleared task, a new DAG run and `airflow db cle
 of its own. There are three or four of them for each job, and one more for each request. What a loop publishes is a copy of the journal and much larger.
 It is in the XComs of the task instance that runs the job, which the Variable `ATTEMPT` names, and each loop publishes it again.
 
+The Task SDK's own `Variable` is not used. It returns "no Variable" if Airflow does not answer, and reads from the secrets backend of the worker first.
+
 A key has the same form in both, so that the REST API reads either with one statement. After an upgrade to Airflow 3.3, the task and the loop
 of a job move its Variables into the state store (`stores.job_asset`).
 """
@@ -16,10 +18,17 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from airflow.sdk import Variable
+from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 
-from airflow_adaptive.airflow_internals import BaseXCom
-from airflow_adaptive.ports import SEPARATOR
+from airflow_adaptive.airflow_internals import (
+    BaseXCom,
+    DeleteVariable,
+    ErrorResponse,
+    GetVariable,
+    PutVariable,
+    task_runner,
+)
+from airflow_adaptive.ports import SEPARATOR, StoreUnavailableError
 from airflow_adaptive.runtime.publishing.documents import is_published
 from airflow_adaptive.stores.job_keys import ATTEMPT
 from airflow_adaptive.stores.task_xcoms import TaskKey
@@ -57,18 +66,28 @@ def xcom_key(key: str) -> str:
     return f"{PREFIX}{SEPARATOR}{key}"
 
 
-def encode(document: Any) -> str:
-    """Return the text of a Variable with a document, and the time of this write: Variables have no time."""
-    return json.dumps({"at": datetime.now(UTC).isoformat(), "document": document})
+def encode(key: str, document: Any) -> str:
+    """Return the text of the Variable of a key with a document, and the time of this write: Variables have no time."""
+    return json.dumps({"key": key, "at": datetime.now(UTC).isoformat(), "document": document})
 
 
-def decode(text: str | None) -> tuple[Any, datetime] | None:
-    """Return the document of a Variable and the time of its write; None for a text that is not such a Variable."""
+def decode(key: str, text: str | None) -> tuple[Any, datetime]:
+    """Return the document of the Variable of a key, and the time of its write.
+
+    Raises:
+        StoreUnavailableError: the text was written for another key, or is none of this module.
+    """
     try:
         found = json.loads(text or "")
-        return found["document"], datetime.fromisoformat(found["at"])
+        if found["key"] == key:
+            return found["document"], datetime.fromisoformat(found["at"])
     except (LookupError, RecursionError, TypeError, ValueError):
-        return None
+        pass
+    raise StoreUnavailableError(
+        f"Variable {key!r} has another value than airflow-adaptive has written: exclude keys that begin with '{PREFIX}{SEPARATOR}' from the secrets "
+        "backend of the API server (option [secrets] backend_kwargs, field variables_lookup_pattern in most backends), remove AIRFLOW_VAR_... from its "
+        "environment, or delete the Variable if a user has edited it"
+    )
 
 
 class VariablesAndXComs:
@@ -92,8 +111,9 @@ class VariablesAndXComs:
     def get(self, key: str, default: Any = None) -> Any:
         """Return the document of a key, or the default if it does not exist."""
         if not is_published(key):
-            found = decode(Variable.get(self._variable(key), default=None))
-            return default if found is None else found[0]
+            name = self._variable(key)
+            answer = _send(GetVariable(key=name))
+            return default if isinstance(answer, ErrorResponse) else decode(name, answer.value)[0]
         task = self._task or TaskKey.of_attempt(str(self.get(ATTEMPT)))
         found = None if task is None else BaseXCom.get_one(key=xcom_key(f"{self._prefix}{key}"), **asdict(task))
         return default if found is None else found
@@ -101,7 +121,8 @@ class VariablesAndXComs:
     def set(self, key: str, document: Any) -> None:
         """Set the document of a key. Only the loop of the job, which knows its task, sets published documents."""
         if not is_published(key):
-            Variable.set(self._variable(key), encode(document), description=DESCRIPTION)
+            name = self._variable(key)
+            _send(PutVariable(key=name, value=encode(name, document), description=DESCRIPTION))
             return
         if self._task is None:
             raise TypeError(f"only the task of the job publishes {key!r}")
@@ -109,7 +130,7 @@ class VariablesAndXComs:
 
     def delete(self, key: str) -> None:
         """Delete the Variable of a key, if it exists."""
-        Variable.delete(self._variable(key))
+        _send(DeleteVariable(key=self._variable(key)))
 
     def take(self, keys: Iterable[str]) -> Iterator[tuple[str, Any]]:
         """Yield the documents of some keys, and delete each Variable after the caller has stored its document."""
@@ -120,3 +141,18 @@ class VariablesAndXComs:
 
     def _variable(self, key: str) -> str:
         return variable_key(self._asset, f"{self._prefix}{key}")
+
+
+def _send(message: Any) -> Any:
+    """Return the answer of the supervisor; an `ErrorResponse` means that the Variable does not exist.
+
+    Raises:
+        AirflowRuntimeError: Airflow does not answer.
+    """
+    try:
+        answer = task_runner.SUPERVISOR_COMMS.send(message)
+    except AirflowRuntimeError as error:
+        answer = error.error
+    if isinstance(answer, ErrorResponse) and answer.error is not ErrorType.VARIABLE_NOT_FOUND:
+        raise AirflowRuntimeError(answer)
+    return answer

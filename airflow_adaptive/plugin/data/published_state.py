@@ -27,7 +27,7 @@ from airflow_adaptive.plugin.data.documents import (
     Transition,
     Urls,
 )
-from airflow_adaptive.plugin.data.metadata_database import state_store
+from airflow_adaptive.plugin.data.metadata_database import state_store, variables_and_xcoms
 from airflow_adaptive.plugin.data.metadata_database.jobs import Job, release, task_states
 from airflow_adaptive.ports import ControlRequests, DesiredState, Requester
 from airflow_adaptive.runtime.publishing.documents import (
@@ -147,7 +147,10 @@ class PublishedState:
     @property
     def problem(self) -> str | None:
         """The reason why the published documents cannot be read, None if they can be read, or if there are none."""
-        if not any(isinstance(it, Mapping) and state_store.REFERENCE in it for it in self.documents.values()):
+        found = [it for it in self.documents.values() if isinstance(it, Mapping)]
+        if unreadable := next((it for it in found if variables_and_xcoms.UNREADABLE in it), None):
+            return str(unreadable[variables_and_xcoms.UNREADABLE])
+        if not any(state_store.REFERENCE in it for it in found):
             return None
         return (
             "The option [workers] state_store_backend moves the state of this job to a storage that the API server does not read. Remove "

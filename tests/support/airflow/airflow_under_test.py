@@ -94,6 +94,17 @@ class AirflowUnderTest(LocalAirflow):
         """A logged-in client of the REST API."""
         return AirflowObserver(super().api)
 
+    def downgrade(self, target: str) -> None:
+        """Give the database the tables of an earlier version of Airflow. Airflow must be stopped.
+
+        Raises:
+            LocalAirflowError: the command fails. The message contains the end of its log.
+        """
+        command = [self.python, "-m", "airflow", "db", "downgrade", "--to-version", target, "--yes"]
+        ran = subprocess.run(command, env=self._environment, check=False, capture_output=True, text=True)
+        if ran.returncode:
+            raise LocalAirflowError(f"the database cannot be downgraded:\n{ran.stdout[-2000:]}{ran.stderr[-2000:]}")
+
     def kill(self, component: Component) -> None:
         """Kill a component and its child processes (SIGKILL), as if the container of the component died."""
         process = self._process(component)

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 from airflow.sdk.execution_time import task_runner
+from airflow.sdk.execution_time.comms import ErrorResponse
 
+from airflow_adaptive.ports import StoreUnavailableError
+from airflow_adaptive.runtime.journal.history import History
 from airflow_adaptive.runtime.publishing.documents import METRICS, SUMMARY
+from airflow_adaptive.runtime.publishing.job_view import job_view
+from airflow_adaptive.runtime.publishing.urls import Urls
 from airflow_adaptive.runtime.requirements.control_requests import DESIRED_STATE, HANDLED, REQUIREMENTS
+from airflow_adaptive.stores.asset_store import AirflowJobStore
 from airflow_adaptive.stores.job_asset import JobStateStore, job_asset, job_name
 from airflow_adaptive.stores.job_keys import ATTEMPT, BASE, OWNER
-from airflow_adaptive.stores.job_owner import GATES, claim_name, record_attempt
+from airflow_adaptive.stores.job_owner import GATES, claim_name, record_attempt, recorded_attempt
+from airflow_adaptive.stores.store_access import StoreAccess
 from airflow_adaptive.stores.task_xcoms import TaskKey
+from airflow_adaptive.stores.variables_and_xcoms import variable_key
+from tests.lab.fakes.job_directory import FakeJobDirectory
+from tests.lab.fakes.manual_clock import ManualClock
 from tests.lab.fleet.airflow.database import MetadataDatabase
 from tests.lab.fleet.airflow.tables import TaskInstance
+from tests.lab.scenario import Scenario
 from tests.support.airflow.airflow_versions import remove_state_store
 
 EARLIER = "before 3.3"
@@ -130,6 +143,66 @@ def test_upgrade_that_is_interrupted_loses_nothing(monkeypatch: pytest.MonkeyPat
             job_asset("departures").move_into_state_store()
     assert airflow.asset_states["adaptive://job/departures"] == {DESIRED_STATE: REQUEST, ATTEMPT: f"{SINGLE}/1"}
     assert not airflow.variables
+
+
+@pytest.mark.parametrize("other", [None, "42", '{"at": "2026-01-31T17:00:00+00:00", "document": {}}', "of another job"])
+def test_value_of_a_secrets_backend_of_the_api_server_is_no_document(
+    monkeypatch: pytest.MonkeyPatch, other: str | None
+) -> None:
+    airflow = database(monkeypatch)
+    remove_state_store(monkeypatch)
+    for found in (store("departures", SINGLE), store("arrivals", SINGLE)):
+        found.set(DESIRED_STATE, REQUEST)
+    (key,) = [key for key in airflow.variables if key.endswith(f"arrivals:{DESIRED_STATE}")]
+    airflow.variables[variable_key("adaptive://job/departures", DESIRED_STATE)] = (
+        airflow.variables[key] if other == "of another job" else other
+    )
+    with pytest.raises(StoreUnavailableError, match=r"departures:desired_state'.*variables_lookup_pattern"):
+        job_asset("departures").store.get(DESIRED_STATE)
+
+
+def test_secrets_backend_of_a_worker_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    database(monkeypatch)
+    remove_state_store(monkeypatch)
+    monkeypatch.setattr("airflow.sdk.execution_time.supervisor.ensure_secrets_backend_loaded", pytest.fail)
+    found = store("departures", SINGLE)
+    found.set(DESIRED_STATE, REQUEST)
+    assert found.get(DESIRED_STATE) == REQUEST
+
+
+@pytest.mark.parametrize("is_raised", [False, True])
+def test_variable_that_airflow_cannot_read_now_is_not_missing(monkeypatch: pytest.MonkeyPatch, is_raised: bool) -> None:
+    remove_state_store(monkeypatch)
+
+    def answer(_: Any) -> ErrorResponse:
+        error = ErrorResponse(error=ErrorType.API_SERVER_ERROR)
+        if is_raised:
+            raise AirflowRuntimeError(error)
+        return error
+
+    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", SimpleNamespace(send=answer), raising=False)
+    with pytest.raises(AirflowRuntimeError):
+        job_asset("departures").store.get(DESIRED_STATE)
+
+
+def test_loop_publishes_again_after_a_downgrade_that_lost_all_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    airflow = database(monkeypatch)
+    remove_state_store(monkeypatch)
+    clock = ManualClock()
+
+    async def publish() -> None:
+        loop = AirflowJobStore("departures", SINGLE, clock, StoreAccess(clock))
+        history = History(FakeJobDirectory(), "departures", 10)
+        await loop.publish(job_view(Scenario().given_executing(2).state, history, Urls(), f"{SINGLE}/1"))
+        await loop.finish()
+        loop.close()
+
+    asyncio.run(publish())
+    assert job_asset("departures").store.get(SUMMARY)["state"] == "Executing"
+    record_attempt("departures", f"{SINGLE}/2")
+    asyncio.run(publish())
+    assert recorded_attempt("departures") == f"{SINGLE}/2", "a newer attempt was recorded"
+    assert len(airflow.variables) == 1
 
 
 def test_ids_that_are_too_long_for_a_variable_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,9 +30,10 @@ from airflow_adaptive.ports import SEPARATOR, JobKey
 from airflow_adaptive.runtime.publishing.documents import SUMMARY
 from airflow_adaptive.runtime.requirements.control_requests import DESIRED_STATE, HANDLED
 from airflow_adaptive.stores.job_asset import FLEETS, JOBS, JobAsset, job_asset
+from airflow_adaptive.stores.job_keys import ATTEMPT
 
-MADE_BY_A_JOB: Final = (SUMMARY, DESIRED_STATE, HANDLED)
-"""Keys of the documents that identify a job. The state store has at least one of them after the first run of the job."""
+MADE_BY_A_JOB: Final = (SUMMARY, DESIRED_STATE, HANDLED, ATTEMPT)
+"""Keys of the documents that identify a job. There is at least one of them after the first run of the job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from cryptography.fernet import InvalidToken
@@ -12,7 +12,8 @@ from sqlalchemy import ColumnElement, Row, or_, select
 from sqlalchemy.orm import Session
 
 from airflow_adaptive.airflow_internals import AssetModel, VariableModel, XComModel, get_fernet
-from airflow_adaptive.ports import SEPARATOR
+from airflow_adaptive.ports import SEPARATOR, StoreUnavailableError
+from airflow_adaptive.runtime.once_logger import OnceLogger
 from airflow_adaptive.runtime.publishing.documents import is_published
 from airflow_adaptive.stores.job_keys import ATTEMPT
 from airflow_adaptive.stores.storable import storable
@@ -26,13 +27,24 @@ from airflow_adaptive.stores.variables_and_xcoms import (
     xcom_key,
 )
 
-log = logging.getLogger(__name__)
+_WARNINGS: Final = OnceLogger(logging.getLogger(__name__), logging.ERROR)
 
 Place = tuple[int, str]
 """Asset of a job, and the prefix of its keys."""
 
 ANY: Final = f"{PREFIX}{SEPARATOR}"
 """Prefix of the keys of all Variables and XComs with documents."""
+
+UNREADABLE: Final = "__airflow_adaptive_unreadable__"
+"""Field of what takes the place of a document that cannot be read: the reason, for the page."""
+
+NEVER: Final = datetime.min.replace(tzinfo=UTC)
+"""Time of the write of a document that cannot be read."""
+
+OTHER_FERNET_KEY: Final = (
+    "The documents of jobs in Airflow's Variables are encrypted with a key that [core] fernet_key does not contain. The jobs continue. Append the "
+    "earlier key after a comma, restart Airflow's components, and run `airflow rotate-fernet-key` before you remove the earlier key again."
+)
 
 NEWEST: Final = ("step", "columns", "newest")
 """Fields of a page of metrics without its other points, of which the database reads the rest only if it is needed."""
@@ -75,7 +87,7 @@ def keys(
 def read(
     places: Collection[Place], keys: Iterable[str] | None, session: Session, time_series: Collection[str] = ()
 ) -> Iterator[Found]:
-    """Yield documents of jobs. A document that cannot be decrypted is an error in the log of Airflow, and is omitted.
+    """Yield documents of jobs. `UNREADABLE` takes the place of a document that cannot be read.
 
     Args:
         places: the jobs.
@@ -86,7 +98,7 @@ def read(
     selected = None if keys is None else {*keys}
     tasks: dict[Place, TaskKey] = {}
     for found in _variables(places, None if selected is None else {*selected, ATTEMPT}, session):
-        if found.key == ATTEMPT and (task := TaskKey.of_attempt(str(found.document))) is not None:
+        if found.key == ATTEMPT and (task := _task(found)) is not None:
             tasks[found.place] = task
         if selected is None or found.key in selected:
             yield found
@@ -108,7 +120,7 @@ def read(
 def revisions(place: Place, session: Session) -> dict[str, datetime]:
     """Key -> time of the last write of each document of a job. Reads no published document."""
     found = {found.key: found for found in _variables([place], None, session)}
-    task = TaskKey.of_attempt(str(found[ATTEMPT].document)) if ATTEMPT in found else None
+    task = _task(found[ATTEMPT]) if ATTEMPT in found else None
     published = (
         () if task is None else _xcoms({place: task}, XComModel.key.startswith(ANY, autoescape=True), [], session)
     )
@@ -122,7 +134,12 @@ def write(place: Place, key: str, document: Any, session: Session) -> None:
     if found is None:
         found = VariableModel(key=full_key, description=DESCRIPTION)  # type: ignore[no-untyped-call]
         session.add(found)
-    found.set_val(encode(document))
+    found.set_val(encode(full_key, document))
+
+
+def _task(attempt: Found) -> TaskKey | None:
+    """Return the task instance that an attempt names."""
+    return TaskKey.of_attempt(attempt.document) if isinstance(attempt.document, str) else None
 
 
 def _names(places: Collection[Place], session: Session) -> dict[int, str]:
@@ -142,18 +159,25 @@ def _variables(places: Collection[Place], keys: set[str] | None, session: Sessio
         where = model.key.in_([f"{base}{key}" for base in bases for key in keys if not is_published(key)])
     for full_key, text, is_encrypted in session.execute(select(model.key, model._val, model.is_encrypted).where(where)):
         base, separator, key = full_key.rpartition(SEPARATOR)
-        stored = decode(_decrypted(full_key, text) if is_encrypted else text)
-        if stored is not None and (place := bases.get(f"{base}{separator}")) is not None:
-            yield Found(place, key, storable(stored[0]), stored[1])
+        if (place := bases.get(f"{base}{separator}")) is None:
+            continue
+        try:
+            document, at = decode(full_key, _decrypted(text) if is_encrypted else text)
+        except StoreUnavailableError as error:
+            _WARNINGS.report(str(error))
+            document, at = {UNREADABLE: str(error)}, NEVER
+        yield Found(place, key, storable(document), at)
 
 
-def _decrypted(key: str, text: str) -> str:
-    """Return the text of a Variable; an empty text if Airflow's Fernet keys cannot decrypt it."""
+def _decrypted(text: str) -> str:
+    """Return the text of an encrypted Variable. Raises `StoreUnavailableError` if Airflow's Fernet keys cannot decrypt it."""
+    fernet = get_fernet()
     try:
-        return str(get_fernet().decrypt(text.encode()).decode())
+        if fernet.is_encrypted:  # Without a key, Airflow returns the encrypted text.
+            return str(fernet.decrypt(text.encode()).decode())
     except InvalidToken:
-        log.error("Variable %r is ignored, because no key of [core] fernet_key decrypts it: add the earlier key", key)  # noqa: TRY400
-        return ""
+        pass
+    raise StoreUnavailableError(OTHER_FERNET_KEY)
 
 
 def _xcoms(

@@ -1,0 +1,81 @@
+"""Airflow's API server, and the supervisor of the triggers, answer nothing for a minute while jobs run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from airflow_adaptive.local.airflow import Component
+from airflow_adaptive.local.cluster import LocalCluster
+from airflow_adaptive.local.waiting import wait_until
+from airflow_adaptive.scheduler.snapshot import from_json
+from tests.support.airflow.airflow_of_versions import JOBS, NEWEST, TIMEOUT_S, CopyJob, create_airflow, drivers
+from tests.support.airflow.airflow_under_test import AirflowUnderTest
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
+
+HANG_S = 70.0
+"""Longer than the timeouts of Airflow's clients and of the loops."""
+
+DECISION_S = 25.0
+"""Longest time until a loop uses a new slot. A loop that waited for Airflow would wait for a timeout of at least 30 s."""
+
+
+@contextmanager
+def hanging_supervisor(airflow: AirflowUnderTest) -> Iterator[None]:
+    """Stop the process that answers the triggers; the process of the triggers continues."""
+    supervisor = airflow._process(Component.TRIGGERER).pid
+    os.kill(supervisor, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(supervisor, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("what", ["API server", "supervisor"])
+@pytest.mark.parametrize("version", ["3.1.8", "3.2.2", NEWEST])
+def test_loops_decide_in_time_while_airflow_hangs_and_publish_afterwards(
+    version: str, what: str, spark_cluster: LocalCluster, spark_connection: dict[str, str], tmp_path: Path
+) -> None:
+    for _ in JOBS:
+        spark_cluster.add_worker(cores=2, memory_mb=1024)
+    with create_airflow(tmp_path, version, spark_connection) as airflow:
+        jobs = [CopyJob(airflow, tmp_path, name) for name in JOBS]
+        for job in jobs:
+            job.begin()
+        for job in jobs:
+            job.until_executing(1)
+            job.until_displayed("Executing", 1)
+        started, owners = drivers(spark_cluster), [job.journal().owner for job in jobs]
+        with airflow.hanging(Component.API_SERVER) if what == "API server" else hanging_supervisor(airflow):
+            delays, until = [], time.monotonic() + HANG_S
+            for _ in range(3):
+                worker = spark_cluster.add_worker(cores=1, memory_mb=1024)
+                offered_at = time.monotonic()
+                wait_until(lambda: not all(job.is_executing(1) for job in jobs), DECISION_S, "the decision to rescale")
+                delays.append(time.monotonic() - offered_at)
+                wait_until(lambda: any(job.is_executing(2) for job in jobs), TIMEOUT_S, "a job at 2")
+                spark_cluster.remove_worker(worker)
+                wait_until(lambda: all(job.is_executing(1) for job in jobs), TIMEOUT_S, "all jobs at 1")
+            for job in jobs:
+                job.until_row_passes()
+            wait_until(lambda: time.monotonic() >= until, 2 * HANG_S, "the end of the hang")
+            assert [job.journal().owner for job in jobs] == owners
+        sys.stdout.write(f"Airflow {version} without its {what} decides after {delays}\n")
+        for job in jobs:
+            displayed = job.until_displayed("Executing", 1)
+            assert displayed["rescales"] == from_json(job.journal().scheduler).num_rescales
+            job.until_row_passes()
+        assert drivers(spark_cluster) == started
+        for job in jobs:
+            job.post("cancel")
+            job.until_task("failed")
+            assert job.rows() == job.expected_rows
+        assert "out of order" not in (airflow.home / "logs" / "triggerer.log").read_text()
