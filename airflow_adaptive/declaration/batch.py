@@ -13,9 +13,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import BaseHook
 
 from airflow_adaptive.declaration.spark_submit.dependencies import Dependencies
@@ -25,6 +24,9 @@ from airflow_adaptive.local.errors import LocalClusterError
 from airflow_adaptive.ports import is_secret
 from airflow_adaptive.runtime.directive import executors
 from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape
+
+if TYPE_CHECKING:
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 PYTHON_VARIABLES = ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")
 """Environment variables that select the Python interpreter of the driver, by precedence."""
@@ -76,6 +78,7 @@ class BatchSubmission:
         """Run the batch to its end. The log of the task contains the output.
 
         Raises:
+            ValueError: Airflow's Spark provider is not installed.
             AddressError: the connection does not describe a standalone cluster.
             AirflowException: spark-submit failed. The message contains the end of the output.
         """
@@ -100,7 +103,7 @@ class BatchSubmission:
     def _submit(self, conf: Mapping[str, str], env: Mapping[str, str], properties_file: str | None) -> None:
         batch, needed = self._batch, self._batch.dependencies
         lists: dict[str, Any] = {name: ",".join(items) or None for name, items in needed.lists().items()}
-        self._hook = SparkSubmitHook(
+        self._hook = submit_hook()(
             **lists,
             conf=dict(conf),
             conn_id=batch.conn_id,
@@ -117,6 +120,17 @@ class BatchSubmission:
             deploy_mode="client",
         )
         self._hook.submit(batch.application)
+
+
+def submit_hook() -> type[SparkSubmitHook]:
+    """Return the hook that `SparkSubmitOperator` uses. Raises `ValueError` if Airflow's Spark provider is not installed."""
+    try:
+        from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook  # noqa: PLC0415  The provider is optional.
+    except ImportError as error:
+        raise ValueError(
+            f"batches need Airflow's Spark provider: install 'airflow-adaptive[batch]' on the workers ({error})"
+        ) from error
+    return SparkSubmitHook
 
 
 def spark_submit(conn_id: str) -> str | None:

@@ -487,10 +487,11 @@ class AdaptiveSparkOperator(BaseOperator):
 
     def _run_batch(self, context: Context) -> dict[str, Any]:
         """Submit the script with spark-submit: like Flink's, the adaptive scheduler runs streaming jobs only."""
-        from airflow_adaptive.declaration.batch import BatchSubmission  # noqa: PLC0415  Only batches need the imports.
+        from airflow_adaptive.declaration.batch import BatchSubmission, submit_hook  # noqa: PLC0415  Only batches need the imports.
 
         with validation.airflow_errors(self._name):
             batch = self._declared.batch()
+            submit_hook()
         self.log.warning(
             "Job %r is declared BATCH. The adaptive scheduler runs streaming jobs only, so the job is submitted with spark-submit,"
             " as by SparkSubmitOperator, on at most %s core(s). Options of the scheduler without effect: %s",

@@ -1,5 +1,7 @@
 """A job that is declared as a batch."""
 
+import sys
+
 import pytest
 from airflow.providers.openlineage.utils import spark as openlineage
 from airflow.sdk.exceptions import AirflowFailException
@@ -116,3 +118,11 @@ def test_running_job_is_not_turned_into_a_batch_by_a_new_deployment(make, make_b
     }
     redeployed = make_batch()._redeployed(event, TASK, {"ti": FakeInstance()})
     assert redeployed == (decode(JobSpec, event["spec"]), ConnectionIds("spark_default"), "file:///jobs")
+
+
+def test_batch_without_spark_provider_names_the_extra(make_batch, monkeypatch):
+    monkeypatch.setitem(sys.modules, "airflow.providers.apache.spark.hooks.spark_submit", None)
+    with pytest.raises(
+        AirflowFailException, match=r"job 'departures': batches need .*: install 'airflow-adaptive\[batch\]'"
+    ):
+        make_batch().execute({"ti": FakeInstance()})

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Checks the limits of the requirements. The packages that existed when a version of Airflow was released satisfy them, and so do the packages of its
+# official image. With the lowest versions that they allow, an environment is consistent, and the tests at the edge of Airflow pass.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+readonly UV=.venv/bin/uv LOWEST=.airflow/lowest EXTRAS=(batch kafka kubernetes local openlineage plots) STORAGES=(abfs gcs s3)
+readonly TESTS=(cli decorators hooks links operators plugin provider_info sensors stores timetables triggers)
+declare -rA RELEASED=([3.1.0]=2025-09-26 [3.2.0]=2026-04-15 [3.3.0]=2026-07-10) # the day after the release
+
+for version in 3.1.0 3.2.0 3.3.0; do
+  # shellcheck disable=SC2046
+  "$UV" pip compile --quiet --python .venv/bin/python --exclude-newer "${RELEASED[$version]}" --output-file /dev/null pyproject.toml \
+    $(printf -- '--extra %s ' "${EXTRAS[@]}" "${STORAGES[@]}") --constraint <(echo "apache-airflow==$version")
+  echo "The packages of the day when Airflow $version was released satisfy the requirements."
+done
+
+"$UV" venv --quiet --clear --python .venv/bin/python "$LOWEST"
+extras=$(IFS=,; echo "${EXTRAS[*]}")
+"$UV" pip install --quiet --python "$LOWEST" --resolution lowest-direct --exclude-newer "${RELEASED[3.1.0]}" --editable ".[$extras]"
+"$UV" pip check --python "$LOWEST"
+"$UV" pip install --quiet --python "$LOWEST" "apache-airflow==3.1.0" greenlet hypothesis moto[server] pytest pytest-asyncio pytest-timeout s3fs schemathesis
+"$LOWEST/bin/python" -m pytest -q "${TESTS[@]/#/tests/unit/}"
+.venv/bin/python -m pip check # the newest versions
