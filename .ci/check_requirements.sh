@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 readonly UV=.venv/bin/uv LOWEST=.airflow/lowest EXTRAS=(batch kafka kubernetes local openlineage plots) STORAGES=(abfs gcs s3)
-readonly TESTS=(cli decorators hooks links operators plugin provider_info sensors stores timetables triggers)
+readonly TESTS=(cli decorators hooks links operators plugin sensors stores timetables triggers)
 declare -rA RELEASED=([3.1.0]=2025-09-26 [3.2.0]=2026-04-15 [3.3.0]=2026-07-10) # the day after the release
 
 for version in 3.1.0 3.2.0 3.3.0; do

@@ -12,14 +12,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, requires, version
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from asgiref.sync import SyncToAsync
+
+from airflow_adaptive import __version__
 
 if TYPE_CHECKING:  # where the newest version has the names, for type checkers
     from airflow._shared.state import AssetStateStoreWriterKind as AssetStateStoreWriterKind
@@ -239,6 +242,72 @@ INTERNALS: Final[dict[str, Internal]] = {
 """Name in this module -> the name in Airflow."""
 
 
+class UnsupportedAirflowError(ImportError):
+    """The installed Airflow is older than this package supports."""
+
+
+def require_airflow() -> None:
+    """Raise `UnsupportedAirflowError` if Airflow is too old. The packages that DAG files and Airflow import call this before they import Airflow."""
+    if problem := unsupported_airflow():
+        raise UnsupportedAirflowError(problem)
+
+
+def unsupported_airflow() -> str:
+    """Return why the installed Airflow is too old, and the remedy; "" if it is not."""
+    if not _is(">=", lambda found, limit: found < limit):
+        return ""
+    limits = " or later, before ".join(
+        re.findall(r"\d+\.\d+", supported_range())[::-1]
+    )  # Airflow removes < and > from descriptions.
+    return (
+        f"airflow-adaptive {__version__} needs Airflow {limits}, and Airflow {installed_airflow()} is installed: upgrade Airflow, or "
+        "uninstall airflow-adaptive"
+    )
+
+
+def untested_airflow() -> str:
+    """Return that the installed Airflow is newer than the tests of this package, and the remedy; "" if it is not."""
+    if not _is("<", lambda found, limit: found >= limit):
+        return ""
+    return (
+        f"airflow-adaptive {__version__} is tested with {supported_range()} only, because it uses internals of Airflow, and Airflow "
+        f"{installed_airflow()} is installed. A feature whose internals have changed is disabled with a message. Install a newer "
+        "airflow-adaptive, or a tested version of Airflow"
+    )
+
+
+@cache
+def supported_range() -> str:
+    """Return the versions of Airflow in the metadata of this package."""
+    try:
+        found = [one for one in requires("airflow-adaptive") or [] if re.match(r"apache-airflow[<>=]", one)]
+    except PackageNotFoundError:
+        found = []
+    return found[0] if found else "another version of Airflow"
+
+
+@cache
+def installed_airflow() -> str:
+    """Return the version of Airflow, which was one package before Airflow 3."""
+    for package in ("apache-airflow-core", "apache-airflow"):
+        try:
+            return version(package)
+        except PackageNotFoundError:
+            continue
+    return "of an unknown version"
+
+
+def _is(operator: str, beyond: Callable[[tuple[int, ...], tuple[int, ...]], bool]) -> bool:
+    """Return whether the minor version of Airflow is beyond a limit of the supported range. An unknown version is not."""
+    limit = re.search(rf"{operator}(\d+)\.(\d+)", supported_range())
+    found = re.match(r"(\d+)\.(\d+)", installed_airflow())
+    return bool(limit and found) and beyond(_numbers(found), _numbers(limit))
+
+
+def _numbers(match: re.Match[str] | None) -> tuple[int, ...]:
+    return () if match is None else tuple(map(int, match.groups()))
+
+
 class _NeverRaised(Exception):
     """Takes the place of an exception that Airflow does not have."""
 
@@ -308,7 +377,7 @@ def _find(name: str) -> Any:
         return _first(internal)
     except ImportError as error:
         raise ImportError(
-            f"Airflow {version('apache-airflow-core')} has no {name}, which {internal.use} needs (Airflow has it since {internal.since}; without it, "
+            f"Airflow {installed_airflow()} has no {name}, which {internal.use} needs (Airflow has it since {internal.since}; without it, "
             f"the feature uses {internal.instead})"
         ) from error
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_adaptive.hooks.connection_form import connection_type
+from airflow_adaptive.airflow_internals import unsupported_airflow
 from airflow_adaptive.scheduler.config.options import OPTIONS
 
 INTEGRATION = "Adaptive Spark"
@@ -13,13 +13,18 @@ INTEGRATION = "Adaptive Spark"
 def get_provider_info() -> dict[str, Any]:
     """Return the metadata for the entry point `apache_airflow_provider`.
 
-    The connections of the types `spark` and `kubernetes`, which the hooks also read, belong to other providers.
+    The connections of the types `spark` and `kubernetes`, which the hooks also read, belong to other providers. With a version of Airflow that is
+    too old, the provider offers nothing and its description names the remedy, because an exception here would end every command of Airflow.
 
     Source: Airflow's `provider_info.schema.json`.
     """
+    names = {"package-name": "airflow-adaptive", "name": "Adaptive Spark"}
+    if problem := unsupported_airflow():
+        return {**names, "description": f"{problem}."}
+    from airflow_adaptive.hooks.connection_form import connection_type  # noqa: PLC0415  The package requires a supported Airflow.
+
     return {
-        "package-name": "airflow-adaptive",
-        "name": "Adaptive Spark",
+        **names,
         "description": "Adaptive scheduler for Spark Structured Streaming jobs.",
         "integrations": [{"integration-name": INTEGRATION, "tags": ["apache"]}],
         "operators": [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from airflow_adaptive.airflow_internals import require_airflow
 from airflow_adaptive.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
@@ -14,5 +15,7 @@ if TYPE_CHECKING:
     )
     from airflow_adaptive.operators.job_control import StopAdaptiveJobOperator as StopAdaptiveJobOperator
     from airflow_adaptive.operators.rescale_policy import ApplyRescalePolicyOperator as ApplyRescalePolicyOperator
+
+require_airflow()
 
 __all__, __getattr__ = lazy_exports(__name__, __file__)

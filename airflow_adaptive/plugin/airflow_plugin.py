@@ -1,6 +1,6 @@
 """The Airflow plugin (entry point `airflow.plugins`). Every Airflow process loads this module, so its imports must be cheap.
 
-Only the API server reads `fastapi_apps`.
+Only the API server reads `fastapi_apps`. With a version of Airflow that is too old, the plugin offers nothing, and each process logs one line.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from functools import cached_property
 from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
+
+from airflow_adaptive.airflow_internals import UnsupportedAirflowError, unsupported_airflow, untested_airflow
 
 log = logging.getLogger(__name__)
 
@@ -43,12 +45,22 @@ class AdaptivePlugin(AirflowPlugin):
         },
     ]
 
+    @classmethod
+    def on_load(cls, *_: Any, **__: Any) -> None:
+        """Report a version of Airflow that is not supported."""
+        if problem := unsupported_airflow():
+            log.error("%s.", problem)
+        elif problem := untested_airflow():
+            log.warning("%s.", problem)
+
     @cached_property
     def timetables(self) -> list[Any]:  # type: ignore[override]
         """The timetable of rescale policies, which only the processes that parse and schedule DAGs import.
 
         An error must not stop Airflow's scheduler. Without the timetable, only the DAGs that use it cannot be loaded.
         """
+        if unsupported_airflow():
+            return []
         try:
             from airflow_adaptive.timetables.rescale_policy import RescalePolicyTimetable  # noqa: PLC0415  other processes do not need it
         except Exception:
@@ -67,6 +79,10 @@ class AdaptivePlugin(AirflowPlugin):
 
 
 def _app() -> Any:
+    if problem := unsupported_airflow():
+        from airflow_adaptive.plugin import unavailable  # noqa: PLC0415  other processes do not need Starlette
+
+        return unavailable.create_app(UnsupportedAirflowError(problem))
     try:
         from airflow_adaptive.plugin.api.app import create_app  # noqa: PLC0415  other processes do not need FastAPI
 

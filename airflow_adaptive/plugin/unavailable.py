@@ -1,14 +1,12 @@
 """The app that replaces the REST API and the page if they cannot be imported, for example with an untested version of Airflow.
 
-The API server must start in any case, so this module imports nothing of Airflow and nothing of this package but its version.
+The API server must start in any case, so this module imports nothing of Airflow and of this package only what knows versions.
 """
 
 from __future__ import annotations
 
-import re
 from html import escape
 from http import HTTPStatus
-from importlib.metadata import PackageNotFoundError, requires, version
 from typing import Final
 
 from starlette.applications import Starlette
@@ -17,6 +15,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from airflow_adaptive import __version__
+from airflow_adaptive.airflow_internals import installed_airflow, supported_range
 
 KIND: Final = "urn:airflow-adaptive:problem:unavailable"
 
@@ -42,8 +41,8 @@ def create_app(error: Exception) -> Starlette:
         error: error of the import. The response contains its class only, because its text can contain paths of the server.
     """
     detail = (
-        f"airflow-adaptive {__version__} could not be loaded ({type(error).__name__}). It is tested with {tested_range()}, and this API "
-        f"server runs Airflow {_airflow_version()}. Install versions that fit together, then restart the API server. The log of the API "
+        f"airflow-adaptive {__version__} could not be loaded ({type(error).__name__}). It is tested with {supported_range()}, and this API "
+        f"server runs Airflow {installed_airflow()}. Install versions that fit together, then restart the API server. The log of the API "
         "server contains the error. Running jobs continue, and their control loops are not affected."
     )
 
@@ -61,19 +60,3 @@ def create_app(error: Exception) -> Starlette:
         return JSONResponse(content, status, HEADERS, "application/problem+json")
 
     return Starlette(routes=[Route("/{path:path}", respond, methods=["GET", "POST", "PUT", "DELETE"])])
-
-
-def tested_range() -> str:
-    """Return the versions of Airflow in the metadata of this package."""
-    try:
-        found = [one for one in requires("airflow-adaptive") or [] if re.match(r"apache-airflow[<>=]", one)]
-    except PackageNotFoundError:
-        found = []
-    return found[0] if found else "another version of Airflow"
-
-
-def _airflow_version() -> str:
-    try:
-        return version("apache-airflow-core")
-    except PackageNotFoundError:
-        return "of an unknown version"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from airflow_adaptive.airflow_internals import require_airflow
 from airflow_adaptive.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
@@ -12,5 +13,7 @@ if TYPE_CHECKING:
     from airflow_adaptive.triggers.job_state import AdaptiveJobEventTrigger as AdaptiveJobEventTrigger
     from airflow_adaptive.triggers.job_state import JobStateTrigger as JobStateTrigger
     from airflow_adaptive.triggers.spark_resources import SparkResourcesTrigger as SparkResourcesTrigger
+
+require_airflow()
 
 __all__, __getattr__ = lazy_exports(__name__, __file__)

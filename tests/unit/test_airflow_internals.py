@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ import pytest
 import airflow_adaptive
 from airflow_adaptive import airflow_internals
 from airflow_adaptive.airflow_internals import INTERNALS, Internal
+from airflow_adaptive.plugin.airflow_plugin import AdaptivePlugin
+from airflow_adaptive.provider_info import get_provider_info
 
 PACKAGE = Path(airflow_adaptive.__file__).parent
 
@@ -76,3 +79,75 @@ def test_missing_name_is_reported_with_its_use_and_its_version(monkeypatch: pyte
 def test_name_that_has_moved_is_found_in_its_earlier_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(INTERNALS, "Moved", Internal(("airflow.nowhere:DAG", "airflow.sdk:DAG"), "the page"))
     assert airflow_internals.has("Moved")
+
+
+# ---- versions of Airflow --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    monkeypatch.setattr(airflow_internals, "supported_range", lambda: "apache-airflow<3.4,>=3.1")
+    return lambda version: monkeypatch.setattr(airflow_internals, "installed_airflow", lambda: version)
+
+
+@pytest.mark.parametrize(
+    ("requirements", "found"),
+    [
+        (["httpx>=0.28", "apache-airflow-providers-x>=6.3", "apache-airflow<3.4,>=3.3"], "apache-airflow<3.4,>=3.3"),
+        ([], "another version of Airflow"),
+        (None, "another version of Airflow"),
+    ],
+)
+def test_range_of_versions_is_that_of_the_package(
+    monkeypatch: pytest.MonkeyPatch, requirements: list[str] | None, found: str
+) -> None:
+    monkeypatch.setattr(airflow_internals, "requires", lambda _: requirements)
+    assert airflow_internals.supported_range.__wrapped__() == found
+
+
+@pytest.mark.parametrize("version", ["3.1.0", "3.2.2", "3.3.0rc1", "3.3.99", "of an unknown version"])
+def test_supported_version_is_accepted(
+    install: Callable[[str], None], caplog: pytest.LogCaptureFixture, version: str
+) -> None:
+    install(version)
+    airflow_internals.require_airflow()
+    AdaptivePlugin.on_load()
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("version", ["2.11.0", "3.0.6"])
+def test_older_version_is_refused_once_with_the_remedy(
+    install: Callable[[str], None], caplog: pytest.LogCaptureFixture, version: str
+) -> None:
+    install(version)
+    message = (
+        f"needs Airflow 3.1 or later, before 3.4, and Airflow {version} is installed: upgrade Airflow, or uninstall"
+    )
+    with pytest.raises(ImportError, match=message):
+        airflow_internals.require_airflow()
+    assert message in get_provider_info()["description"]
+    assert set(get_provider_info()) == {"package-name", "name", "description"}
+    assert AdaptivePlugin().timetables == []
+    assert [app["app"].routes[0].path for app in AdaptivePlugin().fastapi_apps] == ["/{path:path}"]
+    AdaptivePlugin.on_load()
+    (record,) = caplog.records
+    assert (record.levelno, record.exc_info) == (logging.ERROR, None)
+    assert message in record.getMessage()
+
+
+@pytest.mark.parametrize("version", ["3.4.0", "3.4.0.dev0", "4.0.0"])
+def test_newer_version_is_accepted_with_a_warning(
+    install: Callable[[str], None], caplog: pytest.LogCaptureFixture, version: str
+) -> None:
+    install(version)
+    airflow_internals.require_airflow()
+    AdaptivePlugin.on_load()
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert f"Airflow {version} is installed" in record.getMessage()
+    assert "uses internals of Airflow" in record.getMessage()
+
+
+def test_packages_that_users_import_refuse_an_old_airflow_before_they_import_it() -> None:
+    public = ("decorators", "hooks", "links", "operators", "sensors", "timetables", "triggers")
+    assert all("\nrequire_airflow()" in (PACKAGE / name / "__init__.py").read_text(encoding="utf-8") for name in public)

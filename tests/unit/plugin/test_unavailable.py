@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from starlette.testclient import TestClient
 
 from airflow_adaptive.plugin import unavailable
@@ -17,21 +16,3 @@ def test_error_text_is_not_published() -> None:
     assert "ImportError" in page.text
     assert "secret" not in page.text
     assert page.headers["content-security-policy"].startswith("default-src 'none'")
-
-
-@pytest.mark.parametrize(
-    ("requirements", "found"),
-    [
-        (
-            ["httpx>=0.28", "apache-airflow-providers-apache-spark>=6.3", "apache-airflow<3.4,>=3.3"],
-            "apache-airflow<3.4,>=3.3",
-        ),
-        ([], "another version of Airflow"),
-        (None, "another version of Airflow"),
-    ],
-)
-def test_range_of_versions_is_that_of_the_package(
-    monkeypatch: pytest.MonkeyPatch, requirements: list[str] | None, found: str
-) -> None:
-    monkeypatch.setattr(unavailable, "requires", lambda _: requirements)
-    assert unavailable.tested_range() == found
