@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Prints the folder of a virtual environment with another version of Airflow and this checkout, and creates it if it is missing. uv resolves the
+# packages, because pip needs many minutes for an older Airflow.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+readonly VERSION="$1" FOLDER="$PWD/.airflow/$1"
+# FastAPI 0.137 and SQLAlchemy 2.1 are newer than what these versions of Airflow were released with.
+readonly RELEASED_WITH=("apache-airflow==$VERSION" "fastapi<0.137")
+if [[ ! -e "$FOLDER/.installed" ]]; then
+  echo "Installing Airflow $VERSION into $FOLDER." >&2
+  rm -rf "$FOLDER"
+  .venv/bin/uv venv --quiet --python .venv/bin/python "$FOLDER" >&2
+  # As in install.sh, pyspark comes last, because pyspark-client overwrites its files.
+  .venv/bin/uv pip install --quiet --python "$FOLDER" --editable '.[dev,demo]' "${RELEASED_WITH[@]}" >&2
+  .venv/bin/uv pip install --quiet --python "$FOLDER" --reinstall --no-deps "$(.venv/bin/python -m pip freeze | grep '^pyspark==')" >&2
+  touch "$FOLDER/.installed"
+fi
+echo "$FOLDER"
