@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, requires, version
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -313,7 +313,7 @@ class _NeverRaised(Exception):
 
 
 async def _mask_secret_in_thread(secret: str) -> None:
-    await asyncio.to_thread(_find("mask_secret"), secret)
+    await asyncio.to_thread(on_this_loop(partial(_find("mask_secret"), secret)))
 
 
 def _run_on_same_version(*_: Any) -> bool:
@@ -335,15 +335,21 @@ def _exists(internal: Internal) -> bool:
     return True
 
 
-def on_loop_of_triggers(loop: asyncio.AbstractEventLoop, work: Callable[[], Result]) -> Result:
-    """Run blocking work of a thread, whose calls of the Task SDK then run on the event loop of the triggers.
+def on_this_loop(work: Callable[[], Result]) -> Callable[[], Result]:
+    """Return blocking work for a thread, whose calls of the Task SDK run on this event loop. All work that may call the Task SDK needs this.
 
     From 3.2 on, the Task SDK does this itself. In 3.1 it calls `async_to_sync`, which would start an event loop of its own in the thread, where the
-    channel to the supervisor cannot be used. The name of the loop is what `sync_to_async` leaves in its threads.
+    channel to the supervisor cannot be used: the triggerer ends, because it reads responses of other requests. The name of the loop is what
+    `sync_to_async` leaves in its threads.
     """
-    local = SyncToAsync.threadlocal
-    local.main_event_loop, local.main_event_loop_pid = loop, os.getpid()
-    return work()
+    loop = asyncio.get_running_loop()
+
+    def work_on_loop() -> Result:
+        local = SyncToAsync.threadlocal
+        local.main_event_loop, local.main_event_loop_pid = loop, os.getpid()
+        return work()
+
+    return work_on_loop
 
 
 def teams_of_dags(dag_ids: list[str], session: Session) -> Mapping[str, str | None]:

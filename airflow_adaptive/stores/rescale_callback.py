@@ -18,6 +18,7 @@ from typing import Any
 
 from airflow.sdk import BaseNotifier
 
+from airflow_adaptive.airflow_internals import on_this_loop
 from airflow_adaptive.ports import Clock, PortError
 from airflow_adaptive.runtime.journal.history import JobHistory
 from airflow_adaptive.runtime.journal.storage_threads import StorageThreads
@@ -157,7 +158,7 @@ async def call(callback: Mapping[str, Any], context: dict[str, Any], threads: St
     called = function(**callback["kwargs"], **extra)
     if isinstance(called, BaseNotifier) and type(called).notify is not BaseNotifier.notify:
         # Airflow's blocking calls work in all processes; the awaitable calls do not.
-        await threads.call(partial(called, context), 2 * CALL_TIMEOUT.total_seconds())
+        await threads.call(on_this_loop(partial(called, context)), 2 * CALL_TIMEOUT.total_seconds())
     else:
         await called
 

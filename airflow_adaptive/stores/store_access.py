@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from functools import partial
 from typing import Final, Generic, TypeVar
 
-from airflow_adaptive.airflow_internals import on_loop_of_triggers
+from airflow_adaptive.airflow_internals import on_this_loop
 from airflow_adaptive.ports import Clock, StoreUnavailableError
 from airflow_adaptive.runtime.journal.storage_threads import StorageThreads
 from airflow_adaptive.runtime.rate_limit import RateLimiter
@@ -81,7 +80,7 @@ class StoreAccess:
 
         Raises `StoreUnavailableError`, and the exceptions of the read.
         """
-        return await self._reads.call(_on_this_loop(work), READ_TIMEOUT.total_seconds(), urgent=urgent)
+        return await self._reads.call(on_this_loop(work), READ_TIMEOUT.total_seconds(), urgent=urgent)
 
     async def read_connection(self, name: str, work: Callable[[], Result]) -> Result:
         """Run a blocking read of connections, whose backend may be another one.
@@ -92,16 +91,11 @@ class StoreAccess:
 
         Raises as `read`.
         """
-        return await self._connections.call(_on_this_loop(work), READ_TIMEOUT.total_seconds(), part=name)
+        return await self._connections.call(on_this_loop(work), READ_TIMEOUT.total_seconds(), part=name)
 
     async def write(self, work: Callable[[], Result]) -> Result:
         """Run a blocking write in a thread for writes. Raises `StoreUnavailableError`, and the exceptions of the write."""
-        return await self._writes.call(_on_this_loop(work), WRITE_TIMEOUT.total_seconds())
-
-
-def _on_this_loop(work: Callable[[], Result]) -> Callable[[], Result]:
-    """Return the work for a thread, whose calls of the Task SDK run on this event loop."""
-    return partial(on_loop_of_triggers, asyncio.get_running_loop(), work)
+        return await self._writes.call(on_this_loop(work), WRITE_TIMEOUT.total_seconds())
 
 
 class BackgroundWriter(Generic[Content]):

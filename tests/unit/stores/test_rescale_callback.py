@@ -15,8 +15,9 @@ from unittest.mock import patch
 
 import pytest
 from airflow.sdk import BaseNotifier
-from airflow.sdk.definitions.callback import AsyncCallback
+from asgiref.sync import async_to_sync
 
+from airflow_adaptive.airflow_internals import AsyncCallback
 from airflow_adaptive.ports import JobDirectoryError
 from airflow_adaptive.runtime.journal.history import History, JobHistory
 from airflow_adaptive.runtime.loop import Loop, RunLimits
@@ -50,6 +51,16 @@ class BlockingNotifier(BaseNotifier):
 
     def notify(self, context: Any) -> None:
         received.append(self.text)
+
+
+class SendingNotifier(BlockingNotifier):
+    """One that calls the Task SDK, which Airflow 3.1 does by `async_to_sync`."""
+
+    def notify(self, context: Any) -> None:
+        async def send() -> None:
+            received.append(str(id(asyncio.get_running_loop())))
+
+        async_to_sync(send)()
 
 
 class AsyncNotifier(BlockingNotifier):
@@ -133,6 +144,17 @@ def test_notifier_is_rendered_with_what_happened(notifier: type[BaseNotifier]) -
     assert after(reporter(notifier, text=text), [], [rescale(1)]) == [
         "d 1: job 'departures' was rescaled from 1 to 2: the available slots changed"
     ]
+
+
+def test_notifier_in_a_thread_calls_the_task_sdk_on_the_event_loop_of_the_triggers() -> None:
+    async def run() -> None:
+        callback = reporter(SendingNotifier, text="")
+        for rescales in ([], [rescale(1)]):
+            callback.report(JobHistory(rescales=rescales))
+        await callback.finish()
+        assert received == [str(id(asyncio.get_running_loop()))]
+
+    asyncio.run(run())
 
 
 def test_function_is_called_with_the_context_if_it_takes_one() -> None:
