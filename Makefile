@@ -2,6 +2,7 @@
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 SPARK_VERSIONS := 4.0.5 4.1.4 4.2.1
+AIRFLOW_VERSIONS := 3.1.8 3.2.2 3.3.2
 PARALLEL := --numprocesses auto --dist worksteal
 
 DEMO := airflow_adaptive.local demo
@@ -17,7 +18,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install ui ui-check demo playground test test-airflow test-spark test-kubernetes test-kubernetes-long kubernetes-programs test-kafka test-databases test-postgresql test-long test-faults test-spark-versions test-oldest-spark test-weeks chaos check lint format unit explore fleet fleet-long mutants fleet-defects tables-age bench-scheduler bench-bodies bench-list bench-balance bench-triggerer bench-outages bench-rescale bench-real-time bench-kafka clean
+.PHONY: help install ui ui-check demo playground test test-airflow test-spark test-kubernetes test-kubernetes-long kubernetes-programs test-kafka test-databases test-postgresql test-long test-faults test-spark-versions test-oldest-spark test-airflow-versions test-oldest-airflow test-weeks chaos check lint format unit explore fleet fleet-long mutants fleet-defects tables-age bench-scheduler bench-bodies bench-list bench-balance bench-triggerer bench-outages bench-rescale bench-real-time bench-kafka clean
 
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -111,6 +112,23 @@ test-spark-versions: install ## run the tests of drivers, and a job under random
 test-oldest-spark: install
 	PYTHONPATH=$$(.ci/ensure_spark.sh $(firstword $(SPARK_VERSIONS))) $(BIN)/python -m tests.lab.faults.chaos --seed 11 --minutes 0.7
 
+# Documents of jobs, everything that Airflow loads, real processes of Airflow, and the page in a browser. Results are not published.
+AIRFLOW_TESTS := tests/unit/stores tests/unit/triggers tests/unit/operators tests/unit/sensors tests/unit/plugin tests/unit/test_airflow_internals.py
+AIRFLOW_FAULTS := $(addprefix tests/lab/faults/airflow/,test_several_faults.py test_triggerer.py test_runs.py test_requirements.py)
+
+test-airflow-versions: install ui ## run the tests of all that uses Airflow, also under faults and in a browser, on other versions of Airflow (hours; AIRFLOW=3.1.8 runs one version)
+	.ci/ensure_chromium.sh
+	for version in $(or $(AIRFLOW),$(AIRFLOW_VERSIONS)); do \
+		environment=$$(.ci/ensure_airflow.sh $$version) && \
+		$$environment/bin/python -m pytest $(PARALLEL) $(AIRFLOW_TESTS) && \
+		$$environment/bin/python -m pytest tests/integration/airflow tests/integration/browser --ignore tests/integration/airflow/test_wheel.py && \
+		$$environment/bin/python -m pytest $(AIRFLOW_FAULTS) || exit 1; \
+	done
+
+# The part of `test-airflow-versions` that `.ci/run` runs.
+test-oldest-airflow: install
+	environment=$$(.ci/ensure_airflow.sh $(firstword $(AIRFLOW_VERSIONS))) && $$environment/bin/python -m pytest $(firstword $(AIRFLOW_FAULTS))
+
 test-weeks: install ## simulate three weeks of a job with a thousand rescales and failures, and check for leaks (about 15 minutes)
 	$(BIN)/python -m pytest -s tests/lab/faults/endurance
 
@@ -187,5 +205,5 @@ format: install ## format the code as `lint` requires
 	$(BIN)/python airflow_adaptive/plugin/ui/build.py format
 
 clean: ## delete .venv and all files of the tools and the demo
-	rm -rf .venv .bench .demo .faults .fleet mutants .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf .venv .airflow .bench .demo .faults .fleet mutants .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
 	cd airflow_adaptive/plugin/ui && rm -rf dist node_modules src/generated

@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 from tests.support.airflow.airflow_app import AirflowApp
-from tests.support.airflow.airflow_versions import remove_state_store
+from tests.support.airflow.airflow_versions import EARLIER, remove_state_store, stores
 from tests.support.databases.fixtures import SQLITE
 
 ENVIRONMENT = {
@@ -52,8 +52,8 @@ def airflow_app(shared_airflow_app: AirflowApp) -> Iterator[AirflowApp]:
     shared_airflow_app.clean()
 
 
-@pytest.fixture(params=["3.3", "before 3.3"])
+@pytest.fixture(params=stores())
 def either_store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Documents of jobs in the state store of Assets, and in Variables and XComs."""
-    if request.param != "3.3":
+    if request.param == EARLIER:
         remove_state_store(monkeypatch)

@@ -9,8 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from airflow_adaptive.airflow_internals import has
 from airflow_adaptive.local.airflow import Component, LocalAirflow, LocalAirflowError
 from airflow_adaptive.local.airflow_api import AirflowApi, _task
+from airflow_adaptive.runtime.publishing.documents import is_published
+from airflow_adaptive.stores.job_keys import ATTEMPT
+from airflow_adaptive.stores.task_xcoms import TaskKey
+from airflow_adaptive.stores.variables_and_xcoms import decode, encode, variable_key, xcom_key
 
 RESTART_GRACE_S = 30.0
 """Time for a component to end by itself. The triggerer needs 10 s to stop its triggers."""
@@ -59,11 +64,21 @@ class AirflowObserver(AirflowApi):
     def asset_state(self, asset: str, key: str) -> Any:
         """Return the value of a key in an asset's state store, None if the key does not exist.
 
+        Before Airflow 3.3, the value is the document of a job in a Variable, or in an XCom of the task of the job.
+
         Raises:
             LookupError: no DAG names the asset.
         """
-        entry = self._find(f"/api/v2/assets/{self._asset_id(asset)}/state-store/{key}")
-        return None if entry is None else entry["value"]
+        asset_id = self._asset_id(asset)
+        if has("AssetStateStoreAccessor"):
+            entry = self._find(f"/api/v2/assets/{asset_id}/state-store/{key}")
+            return None if entry is None else entry["value"]
+        if not is_published(key):
+            entry = self._find(_variable(asset, key))
+            decoded = None if entry is None else decode(variable_key(asset, key), entry["value"])
+            return None if decoded is None else decoded[0]
+        task = TaskKey.of_attempt(str(self.asset_state(asset, ATTEMPT)))
+        return None if task is None else self.xcom(task.dag_id, task.run_id, task.task_id, xcom_key(key))
 
     def asset_events(self, dag_id: str) -> list[str]:
         """Return the URIs of the Assets for which tasks of a DAG have emitted events."""
@@ -71,12 +86,20 @@ class AirflowObserver(AirflowApi):
         return [str(event["uri"]) for event in found]
 
     def set_asset_state(self, asset: str, key: str, value: Any) -> None:
-        """Write a JSON value other than null to an asset's state store.
+        """Write a JSON value other than null to an asset's state store; before Airflow 3.3, to the Variable of a request.
 
         Raises:
             LookupError: no DAG names the asset.
         """
-        self._request("PUT", f"/api/v2/assets/{self._asset_id(asset)}/state-store/{key}", {"value": value})
+        asset_id = self._asset_id(asset)
+        if has("AssetStateStoreAccessor"):
+            self._request("PUT", f"/api/v2/assets/{asset_id}/state-store/{key}", {"value": value})
+            return
+        variable = {"key": variable_key(asset, key), "value": encode(variable_key(asset, key), value)}
+        if self._find(_variable(asset, key)) is None:
+            self._request("POST", "/api/v2/variables", variable)
+        else:
+            self._request("PATCH", _variable(asset, key), variable)
 
     def _asset_id(self, name: str) -> int:
         found = self._request("GET", f"/api/v2/assets?name_pattern={name}")["assets"]
@@ -84,6 +107,10 @@ class AirflowObserver(AirflowApi):
             if asset["name"] == name:
                 return int(asset["id"])
         raise LookupError(f"no asset {name!r} on {self.url}: it must be an inlet or outlet of a task of an active DAG")
+
+
+def _variable(asset: str, key: str) -> str:
+    return f"/api/v2/variables/{variable_key(asset, key)}"
 
 
 class AirflowUnderTest(LocalAirflow):

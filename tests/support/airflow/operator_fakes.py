@@ -4,7 +4,6 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from airflow.sdk.exceptions import TaskDeferred
 
 from airflow_adaptive.job.protocol.codec import encode_journal, journal_name
 from airflow_adaptive.job.protocol.documents import Action, Directive, JournalDocument
@@ -14,6 +13,7 @@ from airflow_adaptive.scheduler.snapshot import to_json
 from airflow_adaptive.scheduler.state import SchedulerState
 from airflow_adaptive.stores.task_xcoms import TaskKey
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
+from tests.support.airflow.airflow_versions import TaskDeferred
 
 TASK = TaskKey(dag_id="d", task_id="departures", run_id="r")
 """The task instance of `FakeInstance`."""

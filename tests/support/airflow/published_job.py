@@ -8,14 +8,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import TaskDeferred
-from airflow.sdk.serde import deserialize, serialize
 
 from airflow_adaptive.launch import deferral, job_state
 from airflow_adaptive.launch.published_summary import PublishedSummary, decode_summary
 from airflow_adaptive.scheduler.snapshot import to_json
 from airflow_adaptive.triggers import job_state as job_state_triggers
 from tests.lab.scenario import Scenario
+from tests.support.airflow.airflow_versions import TaskDeferred, deserialize, serialize
 from tests.support.airflow.fake_supervisor import FakeComms
 
 SUMMARY: dict[str, Any] = {

@@ -11,8 +11,8 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException
 
+from airflow_adaptive.airflow_internals import AirflowException
 from airflow_adaptive.declaration import batch as batches
 from airflow_adaptive.declaration.batch import (
     Batch,

@@ -12,10 +12,10 @@ import pytest
 from airflow.providers.openlineage.extractors import OperatorLineage
 from airflow.providers.openlineage.extractors.manager import ExtractorManager
 from airflow.sdk import Asset
-from airflow.sdk.exceptions import AirflowException
 from airflow.utils.state import TaskInstanceState
 from openlineage.client.serde import Serde
 
+from airflow_adaptive.airflow_internals import AirflowException
 from airflow_adaptive.declaration.lineage import FACET
 from airflow_adaptive.launch.loop_events import finished_event
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG, Asset, task
-from airflow.sdk.exceptions import AirflowFailException
 from airflow.serialization.serialized_objects import DagSerialization
 
+from airflow_adaptive.airflow_internals import AirflowFailException
 from airflow_adaptive.declaration.validation import DeclarationError
 from airflow_adaptive.decorators.adaptive_spark import AdaptiveSparkDecoratedOperator, adaptive_spark_task
 from airflow_adaptive.graph import JobGraph, JobVertex, ParallelismRange

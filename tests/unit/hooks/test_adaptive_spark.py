@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from airflow.sdk._shared.secrets_masker import redact
-from airflow.sdk.exceptions import AirflowSecretsBackendAccessDenied
 
+from airflow_adaptive.airflow_internals import AirflowSecretsBackendAccessDenied
 from airflow_adaptive.hooks import adaptive_spark
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
 from airflow_adaptive.ports import ClusterRefusedError

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from airflow.sdk import ObjectStoragePath
-from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSecretsBackendAccessDenied
 from airflow.sdk.io import fs
 from fsspec.implementations.memory import MemoryFileSystem
 
+from airflow_adaptive.airflow_internals import AirflowNotFoundException, AirflowSecretsBackendAccessDenied
 from airflow_adaptive.hooks.object_storage import object_storage_path
 from airflow_adaptive.ports import UnavailableError
 from airflow_adaptive.spark.connection_fields import AddressError, UndefinedConnectionError

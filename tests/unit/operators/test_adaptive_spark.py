@@ -3,9 +3,8 @@ from datetime import timedelta
 import pytest
 from airflow.providers.smtp.notifications.smtp import SmtpNotifier
 from airflow.sdk import Asset
-from airflow.sdk.definitions.callback import AsyncCallback
-from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_adaptive.airflow_internals import AirflowFailException, AsyncCallback
 from airflow_adaptive.declaration.validation import DeclarationError
 from airflow_adaptive.runtime.cluster.capacity_share import slot_demand
 from airflow_adaptive.runtime.spec import JobSpec

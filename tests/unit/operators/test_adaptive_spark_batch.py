@@ -4,8 +4,8 @@ import sys
 
 import pytest
 from airflow.providers.openlineage.utils import spark as openlineage
-from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_adaptive.airflow_internals import AirflowFailException
 from airflow_adaptive.declaration import batch
 from airflow_adaptive.declaration.batch import Batch
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds

@@ -11,8 +11,8 @@ import pytest
 from airflow.providers.openlineage.utils import spark as openlineage
 from airflow.sdk import Asset
 from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout, TaskDeferralError
 
+from airflow_adaptive.airflow_internals import AirflowException, AirflowFailException, AirflowTaskTimeout
 from airflow_adaptive.declaration.declared_job import DeclaredJob
 from airflow_adaptive.launch import job_loop
 from airflow_adaptive.launch.job_control import JobControl
@@ -27,6 +27,7 @@ from airflow_adaptive.stores.control_requests import store_request
 from airflow_adaptive.stores.task_xcoms import LINKS
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
 from tests.lab.scenario import Scenario
+from tests.support.airflow.airflow_versions import TaskDeferralError
 from tests.support.airflow.operator_fakes import TASK, FakeInstance, begin_log, deferral, staged
 
 pytestmark = pytest.mark.usefixtures("spark_default")

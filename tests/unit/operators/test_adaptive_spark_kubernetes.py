@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_adaptive.airflow_internals import AirflowFailException
 from airflow_adaptive.operators.adaptive_spark import KUBERNETES, AdaptiveSparkOperator
 from tests.support.airflow.operator_fakes import TASK, FakeInstance, deferral, staged
 

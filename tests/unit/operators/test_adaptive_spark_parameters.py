@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from airflow.sdk import DAG, Asset, task_group
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from airflow_adaptive.airflow_internals import AirflowException, AirflowFailException
 from airflow_adaptive.autoscaling.advisor import advisor, policy_from_text
 from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
 from airflow_adaptive.autoscaling.combined import CombinedPolicy

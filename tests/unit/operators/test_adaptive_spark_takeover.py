@@ -1,8 +1,8 @@
 """Two tasks, or two tries of a task, that run the same job."""
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_adaptive.airflow_internals import AirflowFailException
 from airflow_adaptive.declaration.declared_job import DeclaredJob
 from airflow_adaptive.ports import JobDirectoryError
 from tests.lab.scenario import Scenario

@@ -9,11 +9,8 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import (
-    AirflowException,
-    AirflowFailException,
-)
 
+from airflow_adaptive.airflow_internals import AirflowException, AirflowFailException
 from airflow_adaptive.operators.job_control import SetResourceRequirementsOperator, StopAdaptiveJobOperator
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.scheduler.snapshot import to_json

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from airflow_adaptive.airflow_internals import AirflowFailException, AirflowSkipException
 from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
 from airflow_adaptive.dag_factories import TASK_ID
 from airflow_adaptive.operators.rescale_policy import ApplyRescalePolicyOperator

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, AirflowSkipException
 
+from airflow_adaptive.airflow_internals import AirflowFailException, AirflowSensorTimeout, AirflowSkipException
 from airflow_adaptive.sensors.adaptive_job import AdaptiveJobSensor
 from tests.support.airflow.fake_supervisor import FakeComms
 from tests.support.airflow.published_job import CONTEXT, deferred_to, fire, publish_job

@@ -7,14 +7,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import (
+
+from airflow_adaptive.airflow_internals import (
     AirflowException,
     AirflowFailException,
     AirflowSensorTimeout,
     AirflowSkipException,
-    TaskDeferred,
 )
-
 from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
 from airflow_adaptive.runtime.spec import ExecutorShape
 from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
@@ -22,6 +21,7 @@ from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.snapshot import decode
 from airflow_adaptive.sensors.spark_resources import SparkResourcesSensor
 from airflow_adaptive.triggers.spark_resources import SparkResourcesTrigger
+from tests.support.airflow.airflow_versions import TaskDeferred
 from tests.support.airflow.fake_supervisor import FakeComms, api_server_error
 
 pytestmark = pytest.mark.usefixtures("spark_default")

@@ -22,8 +22,11 @@ from airflow_adaptive.stores.job_owner import record_attempt
 from airflow_adaptive.stores.store_access import StoreAccess
 from airflow_adaptive.stores.task_xcoms import TaskKey
 from tests.lab.fakes.manual_clock import ManualClock
+from tests.support.airflow.airflow_versions import needs_state_store
 from tests.support.airflow.fake_supervisor import FakeComms
 from tests.unit.stores.test_asset_store import VIEW
+
+pytestmark = needs_state_store
 
 TIMEOUT_S = 60.0
 

@@ -30,15 +30,14 @@ from tests.lab.fakes.manual_clock import ManualClock
 from tests.lab.fleet.airflow.database import MetadataDatabase
 from tests.lab.fleet.airflow.tables import TaskInstance
 from tests.lab.scenario import Scenario
-from tests.support.airflow.airflow_versions import remove_state_store
+from tests.support.airflow.airflow_versions import EARLIER, needs_state_store, remove_state_store, stores
 
-EARLIER = "before 3.3"
 REQUEST = {"value": "suspended", "by": "alice", "via": "REST", "at": "2026-01-31T17:00:00+00:00"}
 SINGLE = TaskKey(dag_id="flights", task_id="stream", run_id="r/1")
 MAPPED = [TaskKey(dag_id="flights", task_id="copies", run_id="r/1", map_index=index) for index in range(2)]
 
 
-@pytest.fixture(params=["3.3", EARLIER])
+@pytest.fixture(params=stores())
 def airflow(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> MetadataDatabase:
     """The metadata database of an Airflow in which three tasks run."""
     found = database(monkeypatch)
@@ -101,6 +100,7 @@ def test_claim_leaves_only_the_owner(airflow: MetadataDatabase) -> None:
     assert (found.get(OWNER), [found.get(gate) for gate in GATES]) == ("flights/stream", [None] * len(GATES))
 
 
+@needs_state_store
 def test_upgrade_to_airflow_3_3_keeps_requests_and_records(monkeypatch: pytest.MonkeyPatch) -> None:
     airflow = database(monkeypatch)
     with monkeypatch.context() as earlier:
@@ -124,6 +124,7 @@ def test_upgrade_to_airflow_3_3_keeps_requests_and_records(monkeypatch: pytest.M
     assert not airflow.variables
 
 
+@needs_state_store
 def test_upgrade_that_is_interrupted_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     airflow = database(monkeypatch)
     with monkeypatch.context() as earlier:

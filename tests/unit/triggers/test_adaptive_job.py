@@ -8,7 +8,6 @@ from typing import Any
 from unittest.mock import AsyncMock
 
 import pytest
-from airflow.sdk.serde import deserialize, serialize
 
 from airflow_adaptive.launch import deferral, job_loop
 from airflow_adaptive.launch.job_loop import cancel_job, run_job_loop
@@ -30,6 +29,7 @@ from airflow_adaptive.stores.task_xcoms import TaskKey
 from airflow_adaptive.triggers import adaptive_job
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
 from airflow_adaptive.triggers.spark_resources import SparkResourcesTrigger
+from tests.support.airflow.airflow_versions import deserialize, serialize
 from tests.support.airflow.fake_supervisor import FakeComms, api_server_error
 from tests.support.airflow.published_job import cleaned_up, in_background
 

@@ -10,15 +10,17 @@ from typing import Any
 
 import pytest
 from airflow.sdk import Asset
-from airflow.sdk.execution_time.comms import GetAssetStateStoreByName, SetAssetStateStoreByName
-from airflow.sdk.execution_time.context import AssetStateStoreAccessors
+from airflow.sdk.execution_time import comms
 
 from airflow_adaptive.launch.job_events import event_position
 from airflow_adaptive.local.waiting import wait_until_async
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.triggers.job_state import AdaptiveJobEventTrigger, JobStateTrigger
+from tests.support.airflow.airflow_versions import needs_state_store
 from tests.support.airflow.fake_supervisor import FakeComms, api_server_error
 from tests.support.airflow.published_job import SUMMARY, decoded, ended, fire, publish_job
+
+pytestmark = needs_state_store
 
 
 @pytest.fixture
@@ -85,6 +87,8 @@ def test_watcher_fires_for_any_number_of_assets(
     airflow: FakeComms, monkeypatch: pytest.MonkeyPatch, assets: list[str]
 ) -> None:
     """Airflow creates one trigger for equal watchers of several Assets."""
+    from airflow.sdk.execution_time.context import AssetStateStoreAccessors  # noqa: PLC0415
+
     trigger = watch(["FAILED"])
     trigger.asset_state_store = AssetStateStoreAccessors(inlets=[Asset(name) for name in assets])
     airflow.asset_states["position/FAILED"] = event_position(decoded(SUMMARY))
@@ -105,7 +109,7 @@ class UnreliableComms(FakeComms):
 
     def __init__(self) -> None:
         super().__init__()
-        self.failures: set[type] = {GetAssetStateStoreByName, SetAssetStateStoreByName}
+        self.failures: set[type] = {comms.GetAssetStateStoreByName, comms.SetAssetStateStoreByName}
 
     def send(self, message: Any) -> Any:
         if type(message) in self.failures and message.key == POSITION:
@@ -129,7 +133,7 @@ def test_watcher_outlives_a_state_store_that_fails(monkeypatch: pytest.MonkeyPat
     assert airflow.failures == set()
 
 
-@pytest.mark.parametrize("operation", [GetAssetStateStoreByName, SetAssetStateStoreByName])
+@pytest.mark.parametrize("operation", [comms.GetAssetStateStoreByName, comms.SetAssetStateStoreByName])
 def test_watchers_leave_the_threads_of_the_event_loop_to_others_while_the_state_store_hangs(
     monkeypatch: pytest.MonkeyPatch, operation: type
 ) -> None:

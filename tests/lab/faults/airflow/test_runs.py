@@ -33,8 +33,12 @@ ENDS: dict[str, Callable[[AirflowJob], None]] = {
 }
 
 
+END_S = 90.0
+"""Longest time until a user's action has ended the driver: 30 s, and more on a busy machine."""
+
+
 def wait_driver_gone(job: AirflowJob) -> None:
-    job.wait_for("the end of the driver", lambda: not job.cluster.state()["activedrivers"])
+    job.wait_for("the end of the driver", lambda: not job.cluster.state()["activedrivers"], END_S)
 
 
 @pytest.mark.parametrize("end", ENDS)

@@ -49,6 +49,22 @@ def second(job: AirflowJob) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
         process.wait()
 
 
+def test_triggerer_that_ends_and_hands_its_triggers_over(
+    job: AirflowJob, record: Record, second: Callable[[], subprocess.Popen[bytes]]
+) -> None:
+    job.begin()
+    owner = job.owner()
+    second()
+    job.fault()
+    job.airflow._processes[Component.TRIGGERER].terminate()
+    job.wait_loop(owner)
+    job.recover()
+    assert (job.epoch(), job.task_state()) == (1, "deferred")
+    outcome = job.suspend()
+    job.airflow.restart(Component.TRIGGERER)
+    record("Airflow's triggerer is ended", "another triggerer takes over", outcome)
+
+
 def test_triggerer_that_thaws_when_another_has_taken_over(
     job: AirflowJob, record: Record, second: Callable[[], subprocess.Popen[bytes]]
 ) -> None:

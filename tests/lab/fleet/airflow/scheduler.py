@@ -6,14 +6,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from airflow.sdk.bases.operator import ExecutorSafeguard
-from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, TaskDeferred
+from airflow.sdk.exceptions import AirflowRuntimeError
 
+from airflow_adaptive.airflow_internals import AirflowFailException
 from tests.lab.fleet.airflow.api_server import ApiServer, Record
 from tests.lab.fleet.airflow.job_operator import JobOperator, JobTask, WorkerTaskInstance
 from tests.lab.fleet.airflow.tables import TaskInstance, TaskState
 from tests.lab.fleet.kernel.entropy import Entropy
 from tests.lab.fleet.kernel.kernel import Action, Kernel
 from tests.lab.fleet.kernel.process import SimulatedProcess
+from tests.support.airflow.airflow_versions import TaskDeferred
 
 START_DELAY_S = (0.5, 4.0)
 """Shortest and longest time from the moment when a task can run to its start in a worker."""
