@@ -163,7 +163,9 @@ def test_queries_go_on_when_the_function_misbehaves_and_fail_together_when_one_d
     driver.submit(UNBOUNDED, executors=1)
     driver.wait_status("batches of both", lambda now: min(committed(now), default=0) >= 1, FIRST_BATCH_S)
 
-    for version, (sign, error) in enumerate({"one": "'copied' is missing", "starts": "'mine'"}.items(), start=2):
+    for version, (sign, error) in enumerate(
+        {"one": "'copied' is missing", "starts": "called start()"}.items(), start=2
+    ):
         (tmp_path / sign).touch()
         driver.direct(Action.RUN, version, plan(version, 1))
         status = driver.wait_status("the rejection", rejects(version))
