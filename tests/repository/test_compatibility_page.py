@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 
+from airflow_adaptive.airflow_internals import INTERNALS
 from airflow_adaptive.job.protocol.documents import Capability
 from airflow_adaptive.job.python_version import OLDEST_PYTHON
 from airflow_adaptive.job.spark_internals import report_spark
@@ -49,8 +50,20 @@ package. See [sinks and sources](sinks-and-sources.md).
 | Airflow's database | PostgreSQL; MySQL (expected); SQLite for development only | PostgreSQL 15, SQLite; see [databases](runbook.md#choose-airflows-database) |
 | Executors | all | LocalExecutor, CeleryExecutor |
 
-Airflow 3.1 and 3.2 have no state store of Assets. There, the control requests of a job are in Variables whose keys begin with `airflow_adaptive:`; do not edit them. After an
-upgrade to Airflow 3.3, a job keeps its requests. Airflow 3.1 cannot cancel a job whose task ended while no triggerer ran: run its DAG again, and cancel the job then.
+Airflow 3.1 and 3.2 have no state store of Assets. There, the control requests of a job are in Variables whose keys begin with `airflow_adaptive:`; do not edit them, and exclude
+these keys from the secrets backend of the API server, which would be searched at each read. After an upgrade to Airflow 3.3, a job keeps its requests. Airflow 3.1 cannot cancel a job whose task ended while no triggerer ran: run its DAG again, and cancel the job then.
+
+A job runs on while Airflow is upgraded or downgraded: its driver processes rows, and the next control loop continues with its journal, its bounds and its driver. Give the task
+`retries`, because the scheduler can start a task before the API server answers, and because a migration on SQLite deletes the task instances that wait for a trigger, which
+Airflow then starts again. `airflow db downgrade` from 3.3 deletes the state store of Assets. The bounds and their requester survive in the journal. Requests that the loop has
+not read yet are lost, and the page of a job that does not run has no history until its next run.
+
+If you change `[core] fernet_key`, append the earlier key to the new one, separated by a comma, until `airflow rotate-fernet-key` has encrypted the Variables again. Without the
+earlier key, the jobs run on, and the page names the problem.
+
+{airflow_lacks}
+An Airflow before {oldest} is refused with one message. The package is not tested with Airflow {excluded}, which keeps its attempts and XComs in other tables:
+[ADR 27](adr/0027-airflow-3-4.md) lists what changes for the package. See [Deployment](deployment.md) for the Helm chart and managed services.
 
 ## Cluster managers and platforms
 
@@ -111,6 +124,20 @@ def lacking() -> str:
     return "".join(f"Spark before {version} cannot {', or '.join(them)}.\n" for version, them in since.items())
 
 
+def airflow_lacks(airflow: str) -> str:
+    """Return the table of the features that some supported versions of Airflow lack."""
+    (oldest, excluded) = (int(minor) for minor in re.findall(r"3\.(\d+)", airflow))
+    since: dict[tuple[str, str, str], None] = {}
+    for internal in INTERNALS.values():
+        since[internal.since, internal.use, internal.instead] = None
+    rows = [
+        f"| {', '.join(f'3.{minor}' for minor in range(oldest, int(first.removeprefix('3.'))))} | {use} | {instead} |\n"
+        for first, use, instead in sorted(since)
+        if int(first.removeprefix("3.")) in range(oldest + 1, excluded)
+    ]
+    return "| Airflow | Lacks what this needs | Instead |\n|---|---|---|\n" + "".join(rows)
+
+
 def page() -> str:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     (airflow,) = [
@@ -122,6 +149,9 @@ def page() -> str:
         lacks=lacking(),
         iceberg=newest_iceberg,
         airflow=airflow.replace(",", ", "),
+        airflow_lacks=airflow_lacks(airflow),
+        oldest=airflow.partition(",")[0].removeprefix(">="),
+        excluded=airflow.rpartition("<")[2],
         airflow_tested=_pinned("apache-airflow"),
         airflow_python=project["requires-python"].replace(",", ", "),
         kubernetes=kubernetes,
