@@ -114,6 +114,10 @@ DAGS = dedent(
     with DAG("bounded", schedule=None):
         SparkResourcesSensor(task_id="resources", parallelism=(1, 2), **SMALL) >> job("bounded", "bounded")
 
+    for size in (10, 100):
+        with DAG(f"short_{{size}}", schedule=None):
+            SparkResourcesSensor.partial(task_id="wait", deferrable=True, **SMALL).expand_kwargs([{{"parallelism": 1}}] * size)
+
     with DAG("endless", schedule=None):
         job(
             "endless",

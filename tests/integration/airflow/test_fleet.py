@@ -105,18 +105,20 @@ def test_clear_with_another_list_adopts_jobs_that_move_and_cancels_those_that_le
         wait_until(partial(fleet.executes, name), 3 * TIMEOUT_S, f"job {name} executes")
     restarts = [(fleet.published(name)["restarts"], fleet.published(name)["urls"]["driver"]) for name in ("fa", "fc")]
 
-    names.write_text(json.dumps(["fc", "fa"]))
+    names.write_text(json.dumps(["fd", "fc", "fa"]))
     clear = {"dry_run": False, "dag_run_id": fleet.run, "only_failed": False, "reset_dag_runs": True}
     fleet.api._request("POST", "/api/v2/dags/changing/clearTaskInstances", clear)
     wait_until(
         lambda: fleet.published("fb")["outcome"] == "CANCELED", 3 * TIMEOUT_S, "the end of the job without an item"
     )
-    for index, name in enumerate(("fc", "fa")):
+    for index, name in enumerate(("fd", "fc", "fa")):
         wait_until(partial(fleet.has_xcom, index, "state", "Executing"), 3 * TIMEOUT_S, f"job {name} executes again")
+        (job,) = fleet.api._find(f"{JOBS}?dag_id=changing&task_id=job&map_index={index}")["jobs"]
+        assert job["job"] == f"changing:job:{name}"
     assert [
         (fleet.published(name)["restarts"], fleet.published(name)["urls"]["driver"]) for name in ("fa", "fc")
     ] == restarts
-    for name in ("fa", "fc"):
+    for name in ("fa", "fc", "fd"):
         fleet.request(name, "cancel")
-    for index in range(2):
+    for index in range(3):
         wait_until(partial(fleet.is_in, index, "failed"), TIMEOUT_S, f"the end of job {index}")
