@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from airflow_adaptive.airflow_internals import has
-from airflow_adaptive.local.airflow import Component, LocalAirflow, LocalAirflowError
+from airflow_adaptive.local.airflow import Component, Config, LocalAirflow, LocalAirflowError, merged
 from airflow_adaptive.local.airflow_api import AirflowApi, _task
 from airflow_adaptive.runtime.publishing.documents import is_published
 from airflow_adaptive.stores.job_keys import ATTEMPT
@@ -121,16 +121,20 @@ class AirflowUnderTest(LocalAirflow):
         """A logged-in client of the REST API."""
         return AirflowObserver(super().api)
 
-    def downgrade(self, target: str) -> None:
-        """Give the database the tables of an earlier version of Airflow. Airflow must be stopped.
+    def configure(self, config: Config) -> None:
+        """Change options of `airflow.cfg` for the next start."""
+        self._config = merged(self._config, config)
+
+    def command(self, *words: str) -> None:
+        """Run a command of Airflow's command line, such as `db clean`.
 
         Raises:
-            LocalAirflowError: the command fails. The message contains the end of its log.
+            LocalAirflowError: the command fails. The message contains the end of its output.
         """
-        command = [self.python, "-m", "airflow", "db", "downgrade", "--to-version", target, "--yes"]
+        command = [self.python, "-m", "airflow", *words]
         ran = subprocess.run(command, env=self._environment, check=False, capture_output=True, text=True)
         if ran.returncode:
-            raise LocalAirflowError(f"the database cannot be downgraded:\n{ran.stdout[-2000:]}{ran.stderr[-2000:]}")
+            raise LocalAirflowError(f"{' '.join(words)} failed:\n{ran.stdout[-2000:]}{ran.stderr[-2000:]}")
 
     def kill(self, component: Component) -> None:
         """Kill a component and its child processes (SIGKILL), as if the container of the component died."""

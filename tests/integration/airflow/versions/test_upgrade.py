@@ -38,7 +38,7 @@ def test_job_keeps_bounds_history_driver_and_rows_when_the_version_of_airflow_ch
 
         airflow.stop()
         if before > after:
-            airflow.downgrade(after)
+            airflow.command("db", "downgrade", "--to-version", after, "--yes")
         airflow.python = interpreter
         airflow.start()
         later = job.until_displayed("Executing", 1)
