@@ -4,10 +4,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 readonly VERSION="$1" FOLDER="$PWD/.airflow/$1"
-# FastAPI 0.137 and SQLAlchemy 2.1 are newer than what these versions of Airflow were released with.
+# FastAPI 0.137 is newer than what these versions of Airflow were released with.
 readonly RELEASED_WITH=("apache-airflow==$VERSION" "fastapi<0.137")
 export UV_SYSTEM_CERTS=1 UV_HTTP_TIMEOUT=180  # as pip: the certificates of the machine, and a slow network
-if [[ ! -e "$FOLDER/.installed" ]]; then
+if [[ ! "$FOLDER/.installed" -nt pyproject.toml ]]; then
   echo "Installing Airflow $VERSION into $FOLDER." >&2
   rm -rf "$FOLDER"
   .venv/bin/uv venv --quiet --python .venv/bin/python "$FOLDER" >&2

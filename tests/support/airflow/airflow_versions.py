@@ -18,7 +18,7 @@ else:  # Airflow 3.1
     from airflow.exceptions import TaskDeferralError, TaskDeferred
     from airflow.serialization.serde import deserialize, serialize
 
-__all__ = ["TaskDeferralError", "TaskDeferred", "deserialize", "remove_state_store", "serialize", "stores"]
+__all__ = ["TaskDeferralError", "TaskDeferred", "comms", "deserialize", "remove_state_store", "serialize", "stores"]
 
 STATE_STORE = (
     "AssetScope",

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
-from airflow.sdk.execution_time import comms, task_runner
+from airflow.sdk.execution_time import task_runner
 
 from airflow_adaptive.runtime.requirements.control_requests import KEYS, decode_desired_state
+from tests.support.airflow.airflow_versions import comms
 
 
 class FakeComms:

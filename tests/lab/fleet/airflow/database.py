@@ -9,10 +9,10 @@ from itertools import count
 from typing import Any
 
 from airflow.sdk.exceptions import ErrorType
-from airflow.sdk.execution_time import comms
 
 from airflow_adaptive.stores.task_xcoms import TaskKey
 from tests.lab.fleet.airflow.tables import TaskInstance, TaskState, Trigger
+from tests.support.airflow.airflow_versions import comms
 
 NO_FIELDS: dict[str, Any] = dict.fromkeys(("host", "schema", "login", "password", "extra"))
 """Fields of a connection that may be missing."""
