@@ -117,6 +117,7 @@ AIRFLOW_TESTS := tests/unit/stores tests/unit/test_airflow_internals.py
 AIRFLOW_FAULTS := $(addprefix tests/lab/faults/airflow/,test_several_faults.py test_triggerer.py test_runs.py test_requirements.py)
 
 test-airflow-versions: install ui ## run the tests of all that uses Airflow, also under faults and in a browser, on other versions of Airflow (hours; AIRFLOW=3.1.8 runs one version)
+	.ci/check_requirements.sh
 	.ci/ensure_chromium.sh
 	for version in $(or $(AIRFLOW),$(AIRFLOW_VERSIONS)); do \
 		environment=$$(.ci/ensure_airflow.sh $$version) && \
