@@ -122,9 +122,10 @@ test-airflow-versions: install ui ## run the tests of all that uses Airflow, als
 	for version in $(or $(AIRFLOW),$(AIRFLOW_VERSIONS)); do \
 		environment=$$(.ci/ensure_airflow.sh $$version) && \
 		$$environment/bin/python -m pytest $(PARALLEL) $(AIRFLOW_TESTS) && \
-		$$environment/bin/python -m pytest tests/integration/airflow tests/integration/browser --ignore tests/integration/airflow/test_wheel.py && \
+		$$environment/bin/python -m pytest tests/integration/airflow tests/integration/browser --ignore tests/integration/airflow/test_wheel.py --ignore tests/integration/airflow/versions && \
 		$$environment/bin/python -m pytest $(AIRFLOW_FAULTS) || exit 1; \
 	done
+	$(BIN)/python -m pytest tests/integration/airflow/versions
 
 # The part of `test-airflow-versions` that `.ci/run` runs.
 test-oldest-airflow: install

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from airflow import settings
-from airflow.api_fastapi.execution_api.app import InProcessExecutionAPI
 from airflow.sdk.api.client import Client
 from airflow.sdk.execution_time import comms, task_runner
 from sqlalchemy import event
@@ -24,7 +23,7 @@ from airflow_adaptive.stores.store_access import StoreAccess
 from airflow_adaptive.stores.task_xcoms import TaskKey
 from tests.lab.fakes.manual_clock import ManualClock
 from tests.support.airflow.airflow_app import AirflowApp
-from tests.support.airflow.airflow_versions import remove_state_store
+from tests.support.airflow.airflow_versions import needs_state_store, remove_state_store
 from tests.support.airflow.rest_api import get
 from tests.unit.stores.test_asset_store import VIEW, after_reads
 
@@ -41,6 +40,8 @@ class Supervisor:
     """
 
     def __init__(self) -> None:
+        from airflow.api_fastapi.execution_api.app import InProcessExecutionAPI  # noqa: PLC0415  Airflow 3.1 warns when it is imported.
+
         self.calls = 0
         self._client = Client(
             base_url="http://in-process.invalid./", token="", transport=InProcessExecutionAPI().transport
@@ -120,6 +121,7 @@ async def run_for_two_minutes(supervisor: Supervisor) -> tuple[int, int]:
     return supervisor.calls, statements.total()
 
 
+@needs_state_store
 def test_documents_cost_at_most_twice_as_much_as_in_the_state_store(
     airflow_app: AirflowApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from airflow.models.crypto import get_fernet
+from airflow.models import crypto
 from airflow.models.variable import Variable
 from cryptography.fernet import Fernet
 from sqlalchemy import select
@@ -25,13 +25,19 @@ def before_3_3(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     remove_state_store(monkeypatch)
     use_keys(monkeypatch, FIRST)
     yield
-    get_fernet.cache_clear()
+    forget_keys(monkeypatch)
 
 
 def use_keys(monkeypatch: pytest.MonkeyPatch, *keys: str) -> None:
     """Start Airflow with these Fernet keys."""
     monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", ",".join(keys))
-    get_fernet.cache_clear()
+    forget_keys(monkeypatch)
+
+
+def forget_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Airflow read its Fernet keys again. Airflow 3.1 keeps them in a variable of the module."""
+    monkeypatch.setattr(crypto, "_fernet", None, raising=False)
+    getattr(crypto.get_fernet, "cache_clear", lambda: None)()
 
 
 @pytest.mark.parametrize("keys", [(SECOND,), ()], ids=["another key", "no key"])
