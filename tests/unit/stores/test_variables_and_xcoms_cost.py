@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -32,6 +33,14 @@ MOST = 2.0
 """Cost of the documents before Airflow 3.3, of one on 3.3."""
 
 
+@cache
+def api_server() -> Any:
+    """Return the transport to the API server of this process, which stays until the end of the process: Airflow does not close its sockets."""
+    from airflow.api_fastapi.execution_api.app import InProcessExecutionAPI  # noqa: PLC0415  Airflow 3.1 warns when it is imported.
+
+    return InProcessExecutionAPI().transport
+
+
 class Supervisor:
     """Executes the calls of the Task SDK on the API server.
 
@@ -40,12 +49,8 @@ class Supervisor:
     """
 
     def __init__(self) -> None:
-        from airflow.api_fastapi.execution_api.app import InProcessExecutionAPI  # noqa: PLC0415  Airflow 3.1 warns when it is imported.
-
         self.calls = 0
-        self._client = Client(
-            base_url="http://in-process.invalid./", token="", transport=InProcessExecutionAPI().transport
-        )
+        self._client = Client(base_url="http://in-process.invalid./", token="", transport=api_server())
         self._lock = threading.Lock()
 
     def send(self, message: Any) -> Any:
