@@ -144,6 +144,8 @@ _PAGE: Final = "the REST API and the page"
 _CLI: Final = "the command line"
 _STORE: Final = "the documents of jobs in the state store of Assets"
 _VARIABLES: Final = "Variables and XComs of tasks"
+_METRICS: Final = "the configuration of Airflow's metrics"
+_OWN_METRICS: Final = "nothing, because Airflow 3.1 configures its metrics itself"
 
 INTERNALS: Final[dict[str, Internal]] = {
     # Tasks and triggers
@@ -178,13 +180,8 @@ INTERNALS: Final[dict[str, Internal]] = {
         "`mask_secret` in a thread",
     ),
     "Stats": Internal(("airflow.sdk.observability.stats:Stats", "airflow.stats:Stats"), "Airflow's metrics"),
-    "stats_of_task_sdk": Internal(
-        ("airflow.sdk._shared.observability.metrics:stats",),
-        "the configuration of Airflow's metrics",
-        "3.2",
-        "nothing, because Airflow 3.1 configures its metrics itself",
-    ),
-    **_same("the configuration of Airflow's metrics", "airflow.sdk.observability.metrics", "stats_utils", since="3.2"),
+    "stats_of_task_sdk": Internal(("airflow.sdk._shared.observability.metrics:stats",), _METRICS, "3.2", _OWN_METRICS),
+    **_same(_METRICS, "airflow.sdk.observability.metrics", "stats_utils", since="3.2", instead=_OWN_METRICS),
     # DAG files
     **_same(_DECORATOR, "airflow.sdk.bases.decorator", "DecoratedOperator", "TaskDecorator", "_TaskDecorator"),
     **_same(_DECORATOR, "airflow.sdk.definitions._internal.expandinput", "ExpandInput"),

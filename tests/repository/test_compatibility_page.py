@@ -51,7 +51,9 @@ package. See [sinks and sources](sinks-and-sources.md).
 | Executors | all | LocalExecutor, CeleryExecutor |
 
 Airflow 3.1 and 3.2 have no state store of Assets. There, the control requests of a job are in Variables whose keys begin with `airflow_adaptive:`; do not edit them, and exclude
-these keys from the secrets backend of the API server, which would be searched at each read. After an upgrade to Airflow 3.3, a job keeps its requests. Airflow 3.1 cannot cancel a job whose task ended while no triggerer ran: run its DAG again, and cancel the job then.
+these keys from the secrets backend of the API server, which would be searched at each read. After an upgrade to Airflow 3.3, a job keeps its requests. Airflow 3.1
+cannot cancel a job whose task ended while no triggerer ran: run its DAG again, and cancel the job then. It also logs each read of a request that does not exist as the
+error "Variable not found" in the log of the triggerer.
 
 A job runs on while Airflow is upgraded or downgraded: its driver processes rows, and the next control loop continues with its journal, its bounds and its driver. Give the task
 `retries`, because the scheduler can start a task before the API server answers, and because a migration on SQLite deletes the task instances that wait for a trigger, which
