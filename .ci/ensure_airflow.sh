@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 readonly VERSION="$1" FOLDER="$PWD/.airflow/$1"
 # FastAPI 0.137 is newer than what these versions of Airflow were released with.
-readonly RELEASED_WITH=("apache-airflow==$VERSION" "fastapi<0.137")
+readonly RELEASED_WITH=("apache-airflow==$VERSION" "fastapi<0.137" "sqlalchemy<2.1")
 export UV_SYSTEM_CERTS=1 UV_HTTP_TIMEOUT=180  # as pip: the certificates of the machine, and a slow network
 if [[ ! "$FOLDER/.installed" -nt pyproject.toml ]]; then
   echo "Installing Airflow $VERSION into $FOLDER." >&2
