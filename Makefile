@@ -114,7 +114,7 @@ test-oldest-spark: install
 
 # Documents of jobs, real processes of Airflow, and the page in a browser. Results are not published.
 AIRFLOW_TESTS := tests/unit/stores tests/unit/triggers tests/unit/test_airflow_internals.py
-AIRFLOW_FAULTS := $(addprefix tests/lab/faults/airflow/,test_several_faults.py test_triggerer.py test_runs.py test_requirements.py)
+AIRFLOW_FAULTS := $(addprefix tests/lab/faults/airflow/,test_several_faults.py test_triggerer.py test_runs.py test_requirements.py test_database.py)
 
 test-airflow-versions: install ui ## run the tests of all that uses Airflow, also under faults and in a browser, on other versions of Airflow (hours; AIRFLOW=3.1.8 runs one version)
 	.ci/check_requirements.sh
