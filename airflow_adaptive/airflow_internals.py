@@ -251,7 +251,7 @@ def require_airflow() -> None:
 
 def unsupported_airflow() -> str:
     """Return why the installed Airflow is too old, and the remedy; "" if it is not."""
-    if not _is(">=", lambda found, limit: found < limit):
+    if not () < _minor(installed_airflow()) < _minor(supported_range(), ">="):
         return ""
     limits = " or later, before ".join(
         re.findall(r"\d+\.\d+", supported_range())[::-1]
@@ -264,7 +264,7 @@ def unsupported_airflow() -> str:
 
 def untested_airflow() -> str:
     """Return that the installed Airflow is newer than the tests of this package, and the remedy; "" if it is not."""
-    if not _is("<", lambda found, limit: found >= limit):
+    if not () < _minor(supported_range(), "<") <= _minor(installed_airflow()):
         return ""
     return (
         f"airflow-adaptive {__version__} is tested with {supported_range()} only, because it uses internals of Airflow, and Airflow "
@@ -294,15 +294,10 @@ def installed_airflow() -> str:
     return "of an unknown version"
 
 
-def _is(operator: str, beyond: Callable[[tuple[int, ...], tuple[int, ...]], bool]) -> bool:
-    """Return whether the minor version of Airflow is beyond a limit of the supported range. An unknown version is not."""
-    limit = re.search(rf"{operator}(\d+)\.(\d+)", supported_range())
-    found = re.match(r"(\d+)\.(\d+)", installed_airflow())
-    return bool(limit and found) and beyond(_numbers(found), _numbers(limit))
-
-
-def _numbers(match: re.Match[str] | None) -> tuple[int, ...]:
-    return () if match is None else tuple(map(int, match.groups()))
+def _minor(text: str, operator: str = "") -> tuple[int, ...]:
+    """Return the first minor version after an operator in a text; () without one."""
+    found = re.search(rf"{operator}(\d+)\.(\d+)", text)
+    return () if found is None else tuple(map(int, found.groups()))
 
 
 class _NeverRaised(Exception):
