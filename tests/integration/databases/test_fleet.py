@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_adaptive.local.cluster import LocalCluster
+from airflow_adaptive.local.demo.sink import committed_files
 from airflow_adaptive.local.waiting import wait_until
 from tests.integration.airflow.test_adaptive_job import TIMEOUT_S
 from tests.integration.databases.conftest import FLEET
 from tests.support.airflow.rest_api import bounds
 from tests.support.databases.replicas import ReplicatedAirflow
-from tests.support.driver.driver_on_cluster import committed_files
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(5400)]
 

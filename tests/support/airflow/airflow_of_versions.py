@@ -5,7 +5,6 @@ Other versions of Airflow are in `.airflow` (`.ci/ensure_airflow.sh`). A test th
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Mapping
@@ -14,7 +13,6 @@ from importlib.metadata import version
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
-from urllib.parse import urlsplit
 
 import pyarrow.parquet
 import pytest
@@ -23,6 +21,7 @@ from airflow_adaptive.job.protocol.codec import decode_journal
 from airflow_adaptive.job.protocol.documents import JournalDocument
 from airflow_adaptive.local.airflow import Config
 from airflow_adaptive.local.cluster import LocalCluster
+from airflow_adaptive.local.demo.sink import committed_files
 from airflow_adaptive.local.waiting import wait_until
 from airflow_adaptive.scheduler.snapshot import from_json
 from airflow_adaptive.scheduler.state import Executing
@@ -180,9 +179,7 @@ class CopyJob:
 
     def rows(self) -> Counter[str]:
         """Count the rows of the files that Spark has committed."""
-        logs = (self._directory / self.name / "output" / "_spark_metadata").glob("[0-9]*")
-        lines = [line for log in logs for line in log.read_text().splitlines()[1:]]
-        files = {urlsplit(json.loads(line)["path"]).path for line in lines}
+        files = committed_files(self._directory / self.name / "output")
         return Counter(row for file in files for row in pyarrow.parquet.read_table(file)["value"].to_pylist())
 
     @property

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import httpx
 import psutil
@@ -20,6 +18,7 @@ from airflow_adaptive.declaration.spark_submit.dependencies import Dependencies
 from airflow_adaptive.job.protocol.codec import DocumentError, decode_status, encode_journal, journal_name
 from airflow_adaptive.job.protocol.documents import Action, Directive, DriverPlan, DriverStatus, JournalDocument
 from airflow_adaptive.local.cluster import LocalCluster
+from airflow_adaptive.local.demo.sink import committed_files
 from airflow_adaptive.local.waiting import wait_until
 from airflow_adaptive.ports import DriverSubmission
 from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
@@ -230,20 +229,3 @@ def _arguments(process: psutil.Process) -> list[str]:
 def sink_rows(sink: Path) -> list[Any]:
     """The rows of a file sink of JSON in its committed files."""
     return [json.loads(line) for file in committed_files(sink) for line in file.read_text().splitlines()]
-
-
-def committed_files(sink: Path) -> list[Path]:
-    """The files of a file sink, as its own metadata has them: files of batches that were cut do not count."""
-    log = {
-        name: file
-        for file in (sink / "_spark_metadata").iterdir()
-        if re.fullmatch(r"\d+(\.compact)?", name := file.name)
-    }
-    compact = max((int(name.partition(".")[0]) for name in log if name.endswith(".compact")), default=-1)
-    entries = [
-        json.loads(line)
-        for name, file in log.items()
-        if int(name.partition(".")[0]) > compact or name == f"{compact}.compact"
-        for line in file.read_text().splitlines()[1:]
-    ]
-    return [Path(unquote(urlsplit(entry["path"]).path)) for entry in entries]
