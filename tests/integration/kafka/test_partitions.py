@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.scheduler.requirements import ParallelismRange
+from tests.support.driver.driver_on_cluster import sink_rows
 from tests.support.kafka.cluster import KafkaCluster
 from tests.support.kafka.looped_job import MEMORY_MB, LoopedJob
 
@@ -31,9 +31,7 @@ AdaptiveJob(values).run()
 
 def values(output: Path) -> list[str]:
     """Return the values that the committed batches have written, sorted."""
-    logs = (line for log in (output / "_spark_metadata").glob("[0-9]*") for line in log.read_text().splitlines())
-    names = [Path(json.loads(line)["path"]).name for line in logs if line.startswith("{")]
-    return sorted(json.loads(row)["value"] for name in set(names) for row in (output / name).read_text().splitlines())
+    return sorted(row["value"] for row in sink_rows(output))
 
 
 @pytest.mark.asyncio
