@@ -1,4 +1,4 @@
-"""The tables in the docs that programs measure, and the statement of each table's age: `make tables-age`.
+"""The tables in the docs that programs measure, and the statement of each table's age: `make lab TASK=tables-age`.
 
 A published table names the commit at which it was measured, and the paths that it describes. If the paths have changed since, committed or
 not, `python -m tests.support.published_tables` adds below the table that the table is older than the code. With `--check`, the command
@@ -40,12 +40,12 @@ class PublishedTable:
 
     Attributes:
         page: path of the page.
-        target: of the Makefile that measures the table.
+        task: of the laboratory that measures the table.
         paths: that the table describes.
     """
 
     page: str
-    target: str
+    task: str
     paths: tuple[str, ...]
 
 
@@ -64,29 +64,29 @@ TRIGGERER: Final = (
 BENCHMARKS: Final = "docs/benchmarks.md"
 
 TABLES: Final = {
-    "table": PublishedTable(page="docs/faults.md", target="test-faults", paths=(*JOB, "tests/lab/faults")),
-    "matrix": PublishedTable(page="docs/faults.md", target="test-faults", paths=(*JOB, "tests/lab/faults")),
+    "table": PublishedTable(page="docs/faults.md", task="faults", paths=(*JOB, "tests/lab/faults")),
+    "matrix": PublishedTable(page="docs/faults.md", task="faults", paths=(*JOB, "tests/lab/faults")),
     "kubernetes faults": PublishedTable(
         page="docs/faults.md",
-        target="test-faults CLUSTER=kubernetes",
+        task="faults-on-kubernetes",
         paths=(*JOB, "tests/lab/faults/kubernetes", "tests/support/kubernetes"),
     ),
-    "fleets": PublishedTable(page="docs/faults.md", target="fleet-long", paths=("airflow_adaptive",)),
+    "fleets": PublishedTable(page="docs/faults.md", task="fleet-long", paths=("airflow_adaptive",)),
     "fleet defects": PublishedTable(
-        page="docs/proof.md", target="fleet-defects", paths=("airflow_adaptive", "tests/support/fleet")
+        page="docs/proof.md", task="fleet-defects", paths=("airflow_adaptive", "tests/support/fleet")
     ),
-    "scheduler": PublishedTable(page=BENCHMARKS, target="bench-scheduler", paths=("airflow_adaptive/scheduler",)),
-    "request bodies": PublishedTable(page=BENCHMARKS, target="bench-bodies", paths=("airflow_adaptive/plugin",)),
-    "job list": PublishedTable(page=BENCHMARKS, target="bench-list", paths=("airflow_adaptive/plugin",)),
-    "balance": PublishedTable(page=BENCHMARKS, target="bench-balance", paths=JOB),
-    "triggerer": PublishedTable(page=BENCHMARKS, target="bench-triggerer", paths=TRIGGERER),
-    "outages": PublishedTable(page=BENCHMARKS, target="bench-outages", paths=TRIGGERER),
-    "rescale": PublishedTable(page=BENCHMARKS, target="bench-rescale", paths=JOB),
+    "scheduler": PublishedTable(page=BENCHMARKS, task="bench-scheduler", paths=("airflow_adaptive/scheduler",)),
+    "request bodies": PublishedTable(page=BENCHMARKS, task="bench-bodies", paths=("airflow_adaptive/plugin",)),
+    "job list": PublishedTable(page=BENCHMARKS, task="bench-list", paths=("airflow_adaptive/plugin",)),
+    "balance": PublishedTable(page=BENCHMARKS, task="bench-balance", paths=JOB),
+    "triggerer": PublishedTable(page=BENCHMARKS, task="bench-triggerer", paths=TRIGGERER),
+    "outages": PublishedTable(page=BENCHMARKS, task="bench-outages", paths=TRIGGERER),
+    "rescale": PublishedTable(page=BENCHMARKS, task="bench-rescale", paths=JOB),
     "rescale on Kubernetes": PublishedTable(
-        page=BENCHMARKS, target="bench-rescale CLUSTER=kubernetes", paths=(*JOB, "tests/support/kubernetes")
+        page=BENCHMARKS, task="bench-rescale-on-kubernetes", paths=(*JOB, "tests/support/kubernetes")
     ),
-    "real-time mode": PublishedTable(page=BENCHMARKS, target="bench-real-time", paths=JOB),
-    "nexmark": PublishedTable(page=BENCHMARKS, target="bench-kafka", paths=JOB),
+    "real-time mode": PublishedTable(page=BENCHMARKS, task="bench-real-time", paths=JOB),
+    "nexmark": PublishedTable(page=BENCHMARKS, task="bench-kafka", paths=JOB),
 }
 """By the names of the sections that contain the tables."""
 
@@ -134,7 +134,7 @@ def publish_rows(name: str, body: str) -> None:
 def age(table: PublishedTable, commit: str) -> str:
     """The line below a table: its commit, its paths, and whether one of the paths has changed since."""
     paths = ", ".join(f"`{path}`" for path in table.paths)
-    line = f"Measured at commit `{commit}` ({date_of(commit)}) by `make {table.target}`; describes {paths}."
+    line = f"Measured at commit `{commit}` ({date_of(commit)}) by `make lab TASK={table.task}`; describes {paths}."
     return f"{line} {OLDER}" if _has_changed(commit, table.paths) else line
 
 
@@ -169,7 +169,7 @@ def main() -> None:
         if body is not None and not checks:
             replace_section(ROOT / table.page, name, body)
         if body is not None:
-            print(f"{table.page}, table {name!r}: {'run `make tables-age`' if checks else 'updated'}")
+            print(f"{table.page}, table {name!r}: {'run `make lab TASK=tables-age`' if checks else 'updated'}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The latency of a job in Real-Time Mode before, during and after rescales: `make bench-real-time`.
+"""The latency of a job in Real-Time Mode before, during and after rescales: `make lab TASK=bench-real-time`.
 
 One job on an embedded cluster and a real broker, while records arrive at a constant rate. The latencies come from the output: each row contains
 the time of its record and the time at which the row left the query.

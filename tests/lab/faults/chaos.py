@@ -211,7 +211,7 @@ def run(seed: int, minutes: float, sink: str, folder: Path) -> bool:
         try:
             outcome = chaos.run(deeds)
         except AssertionError as error:
-            again = f"make chaos SEED={seed} MINUTES={minutes:g} SINK={sink}"
+            again = f"make lab TASK='chaos --seed {seed} --minutes {minutes:g} --sink {sink}'"
             write_line(f"{table(chaos)}\n\n{error}\n\nFAILED; once more: {again}")
             return False
         write_line(f"\n{table(chaos)}\n\n{sentence(outcome)}")

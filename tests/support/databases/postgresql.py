@@ -34,9 +34,7 @@ ACCOUNTS: Final = ("postgres", "daemon")
 PACKAGED: Final = Path("/usr/lib/postgresql")
 """Folder of the programs of Debian and Ubuntu. It is not in the PATH."""
 
-INSTALL: Final = (
-    "The tests on PostgreSQL need the program {program}: run .ci/ensure_postgresql.sh, or make test-databases."
-)
+INSTALL: Final = "The tests on PostgreSQL need the program {program}: run .ci/ensure_postgresql.sh, or make test-servers SERVERS=postgresql."
 
 START_TIMEOUT_S: Final = 240.0
 

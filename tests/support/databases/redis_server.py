@@ -25,9 +25,7 @@ from airflow_adaptive.local.guard import Guard, spawn
 from airflow_adaptive.local.waiting import wait_until
 from tests.support.databases.postgresql import MissingProgramError
 
-INSTALL: Final = (
-    "The tests of Airflow's CeleryExecutor need redis-server: run .ci/ensure_redis.sh, or make test-databases."
-)
+INSTALL: Final = "The tests of Airflow's CeleryExecutor need redis-server: run .ci/ensure_redis.sh, or make test-servers SERVERS=postgresql."
 
 START_TIMEOUT_S: Final = 240.0
 

@@ -1,4 +1,4 @@
-"""Brings fixed defects back, and checks that the fleet simulator finds each of them by its named seed: `make fleet-defects`.
+"""Brings fixed defects back, and checks that the fleet simulator finds each of them by its named seed: `make lab TASK=fleet-defects`.
 
     python -m tests.support.fleet.reverts                         # run all named seeds, and publish the table
     python -m tests.support.fleet.reverts 4 7                     # run the seeds of two defects

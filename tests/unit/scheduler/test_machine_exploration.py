@@ -1,4 +1,4 @@
-"""All histories of small jobs up to a depth; `make explore` goes further."""
+"""All histories of small jobs up to a depth; `make lab TASK=explore` goes further."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A short run of `make chaos`."""
+"""A short run of `make lab TASK=chaos`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs the benchmark: `make bench-kafka`."""
+"""Runs the benchmark: `make lab TASK=bench-kafka`."""
 
 from __future__ import annotations
 

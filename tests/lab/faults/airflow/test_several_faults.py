@@ -1,4 +1,4 @@
-"""One job from its start to its end while each process that runs it is killed once, as `make test-oldest-airflow` runs it."""
+"""One job from its start to its end while each process that runs it is killed once, as `make test-jobs` runs it."""
 
 from __future__ import annotations
 

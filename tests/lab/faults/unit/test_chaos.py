@@ -1,4 +1,4 @@
-"""What `make chaos` does is known beforehand, and it tells what came of it."""
+"""What `make lab TASK=chaos` does is known beforehand, and it tells what came of it."""
 
 from __future__ import annotations
 
