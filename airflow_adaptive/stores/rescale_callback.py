@@ -37,6 +37,9 @@ CALL_TIMEOUT = timedelta(minutes=1)
 BLOCKING_CALLS = 2
 """Concurrent calls of a blocking notifier of a job. A notifier that hangs occupies only threads of its job."""
 
+AWAITED_CALLS = 16
+"""Calls of an awaitable callback of a job that have not ended, including those that took longer than `CALL_TIMEOUT`."""
+
 CAUSES = {
     TriggerCause.UPDATE_REQUIREMENT: "the requirements changed",
     TriggerCause.NEW_RESOURCE_AVAILABLE: "the available slots changed",
@@ -71,6 +74,7 @@ class RescaleCallback:
         self._task = task
         self._last_number: int | None = None
         self._calls: set[asyncio.Task[None]] = set()
+        self._awaited: set[asyncio.Future[Any]] = set()
         self._threads = StorageThreads(BLOCKING_CALLS, "the rescale callback", PortError)
 
     def report(self, history: JobHistory) -> None:
@@ -91,7 +95,7 @@ class RescaleCallback:
             await asyncio.wait(self._calls)
 
     def close(self) -> None:
-        """Cancel the running calls."""
+        """Stop waiting for the running calls."""
         for call in self._calls:
             call.cancel()
 
@@ -105,7 +109,7 @@ class RescaleCallback:
     async def _call(self, context: dict[str, Any]) -> None:
         try:
             async with asyncio.timeout(CALL_TIMEOUT.total_seconds()):
-                await call(self._callback, context, self._threads)
+                await call(self._callback, context, self._threads, self._awaited)
         except Exception as error:  # noqa: BLE001  The callback is the code of the DAG author.
             log.warning("on_rescale_callback %s failed: %s: %s", self._callback["path"], type(error).__name__, error)
 
@@ -129,7 +133,7 @@ class CallbackStore(AirflowJobStore):
         await self._callback.finish()
 
     def close(self) -> None:
-        """Cancel writes and calls."""
+        """Cancel writes, and stop waiting for calls."""
         super().close()
         self._callback.close()
 
@@ -141,26 +145,38 @@ def message(job: str, rescale: Rescale) -> str:
     return f"job {job!r} {result}{change}: {cause}" + (f" ({rescale.failure})" if rescale.failure else "")
 
 
-async def call(callback: Mapping[str, Any], context: dict[str, Any], threads: StorageThreads) -> None:
+async def call(
+    callback: Mapping[str, Any], context: dict[str, Any], threads: StorageThreads, awaited: set[asyncio.Future[Any]]
+) -> None:
     """Call a callback like Airflow's `CallbackTrigger`. A notifier that implements only the blocking `notify` runs in a thread.
+
+    A call is never canceled, as a thread cannot be: on Airflow 3.1, the answer to a call of the Task SDK that is canceled is read by the next
+    call of any trigger, and the triggerer ends.
 
     Args:
         callback: `path` and `kwargs` of an `AsyncCallback`.
         context: context of the call.
         threads: threads for blocking notifiers.
+        awaited: calls of awaitable callbacks that have not ended. This call is added, and removed at its end.
 
     Raises:
         ImportError: the callback cannot be imported in this process.
+        PortError: too many earlier calls have not ended.
         Exception: the callback raised the exception.
     """
+    if len(awaited) >= AWAITED_CALLS:
+        raise PortError(f"{len(awaited)} earlier calls have not ended: give the callback a timeout of its own")
     function: Callable[..., Any] = resolve_name(callback["path"])
     extra = {"context": context} if _accepts_context(function) else {}
     called = function(**callback["kwargs"], **extra)
     if isinstance(called, BaseNotifier) and type(called).notify is not BaseNotifier.notify:
         # Airflow's blocking calls work in all processes; the awaitable calls do not.
         await threads.call(on_this_loop(partial(called, context)), 2 * CALL_TIMEOUT.total_seconds())
-    else:
-        await called
+        return
+    answer = asyncio.ensure_future(called)
+    awaited.add(answer)
+    answer.add_done_callback(awaited.discard)
+    await asyncio.shield(answer)
 
 
 def _accepts_context(function: Callable[..., Any]) -> bool:

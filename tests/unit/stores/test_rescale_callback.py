@@ -88,6 +88,28 @@ async def endless(**_: Any) -> None:
     await asyncio.Event().wait()
 
 
+class Channel:
+    """As the channel from a trigger to its supervisor in Airflow 3.1: the next caller reads an answer that its caller did not read."""
+
+    def __init__(self) -> None:
+        self.is_used = asyncio.Event()
+        self.answers: asyncio.Queue[int] = asyncio.Queue()
+        self._lock = asyncio.Lock()
+
+    async def asend(self) -> int:
+        async with self._lock:
+            self.is_used.set()
+            return await self.answers.get()
+
+
+channels: list[Channel] = []
+"""The newest one is in use."""
+
+
+async def asking(**_: Any) -> None:
+    received.append(str(await channels[-1].asend()))
+
+
 @pytest.fixture(autouse=True)
 def forget() -> None:
     received.clear()
@@ -223,6 +245,36 @@ def test_notifiers_that_hang_leave_the_threads_of_the_event_loop_to_others(monke
         assert asyncio.run(run()) == 42
     finally:
         release.set()
+
+
+@pytest.mark.parametrize("end", ["timeout", "close"])
+def test_call_of_the_task_sdk_in_flight_is_not_canceled(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> int:
+        channels.append(channel := Channel())
+        callback = reporter(asking)
+        for rescales in ([], [rescale(1)]):
+            callback.report(JobHistory(rescales=rescales))
+        await asyncio.wait_for(channel.is_used.wait(), 60)
+        if end == "timeout":
+            await callback.finish()
+        callback.close()
+        other = asyncio.create_task(channel.asend())
+        for answer in (1, 2):
+            await asyncio.sleep(0)
+            channel.answers.put_nowait(answer)
+        return await asyncio.wait_for(other, 60)
+
+    monkeypatch.setattr(rescale_callback, "CALL_TIMEOUT", rescale_callback.CALL_TIMEOUT / 6000)
+    assert asyncio.run(run()) == 2
+    assert received == ["1"]
+
+
+def test_callback_that_always_hangs_is_not_called_without_limit(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(rescale_callback, "CALL_TIMEOUT", rescale_callback.CALL_TIMEOUT / 6000)
+    after(reporter(endless), [], [rescale(number) for number in range(1, rescale_callback.AWAITED_CALLS + 2)])
+    assert "16 earlier calls have not ended" in caplog.text
 
 
 def test_callback_that_is_not_there_is_a_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
