@@ -104,14 +104,16 @@ def _documents(task: TaskKey, rows: Mapping[str, Any]) -> tuple[dict[str, Any], 
     values = {key: row.value for key, row in rows.items()}
     jobs = [row for key, row in rows.items() if key.startswith(OF_JOBS)]
     job = max(jobs, key=lambda row: row.timestamp).value if jobs else None
-    state = values.get(XCOM_STATE)
+    state, parallelism = values.get(XCOM_STATE), values.get(XCOM_PARALLELISM)
     has_end = state in [*Outcome]
+    if state not in [*SchedulerStateName]:  # A custom backend of XComs may keep a value elsewhere.
+        state = SchedulerStateName.FINISHED if has_end else SchedulerStateName.UNKNOWN
     documents = {
         SUMMARY: {
             "format": FORMAT,
-            "state": SchedulerStateName.FINISHED if has_end else state or SchedulerStateName.UNKNOWN,
-            "outcome": state if has_end else None,
-            "parallelism": values.get(XCOM_PARALLELISM),
+            "state": state,
+            "outcome": values.get(XCOM_STATE) if has_end else None,
+            "parallelism": parallelism if isinstance(parallelism, Mapping) else None,
             "attempt": values.get(XCOM_ATTEMPT),
             "task": task.model_dump(),
             "urls": {name: values.get(key) for key, name in LINKS.items()},

@@ -100,6 +100,19 @@ def test_xcom_of_another_origin_names_no_job(airflow_app: AirflowApp, xcom: Any)
     assert (listed(airflow_app), status(airflow_app)) == ([], 404)
 
 
+@pytest.mark.parametrize(
+    ("moved", "state"),
+    [(["transitions", "decisions", "parallelism", "spark_driver_url"], "Executing"), (["state"], "unknown")],
+)
+def test_job_is_displayed_without_what_a_backend_of_xcoms_keeps_elsewhere(
+    airflow_app: AirflowApp, moved: list[str], state: str
+) -> None:
+    place_deleted(airflow_app, executing())
+    airflow_app.push(dict.fromkeys(moved, "s3://bucket/reference"), TASK)
+    assert [(item["state"], item["abandoned"]) for item in listed(airflow_app)] == [(state, True)]
+    assert [airflow_app.client().get(f"{PATH}{part}").status_code for part in ("", "/transitions")] == [200, 200]
+
+
 def test_job_of_a_fleet_is_left_too(airflow_app: AirflowApp) -> None:
     """The task instance ran a single job before, so it has two XComs; the newest one counts."""
     place_deleted(airflow_app, executing())
