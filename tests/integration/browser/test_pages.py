@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from airflow.models.asset_state_store import AssetStateStoreModel
 from playwright.sync_api import expect
-from sqlalchemy import update
 
 from tests.integration.browser.conftest import Visitor
 from tests.lab.scenario import Scenario
@@ -103,8 +101,7 @@ def test_jobs_that_no_control_loop_confirms_are_marked(airflow_app: AirflowApp, 
     stale = stories.rescaled_twice("arrivals")
     summary = {**published(stale)["summary"], "task": {**TASK, "run_id": "later"}}
     airflow_app.show(stories.place(airflow_app, stale), {"summary": summary})
-    with airflow_app.session() as session:
-        session.execute(update(AssetStateStoreModel).values(updated_at=datetime.now(UTC) - timedelta(minutes=3)))
+    airflow_app.age(timedelta(minutes=3))
     marks = {"deleted": "No control loop", "departures": "No control loop", "arrivals": "Stale"}
     for name, mark in marks.items():
         page = visitor.open()

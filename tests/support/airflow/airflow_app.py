@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any, cast
 
@@ -144,6 +145,20 @@ class AirflowApp:
                     state_store.write(StoreKey(asset_id, prefix), key, value, session)
         if not state_store.has_state_store():
             self._publish_xcoms(asset_id, [document for document in documents if is_published(document[1])])
+
+    def age(self, age: timedelta) -> None:
+        """Let all loops have published their documents some time ago."""
+        from sqlalchemy import update  # noqa: PLC0415
+
+        from airflow_adaptive import airflow_internals  # noqa: PLC0415
+        from airflow_adaptive.plugin.data.metadata_database import state_store  # noqa: PLC0415
+
+        at = datetime.now(UTC) - age
+        with self.session() as session:
+            if state_store.has_state_store():
+                session.execute(update(airflow_internals.AssetStateStoreModel).values(updated_at=at))
+            else:
+                session.execute(update(airflow_internals.XComModel).values(timestamp=at))
 
     def _publish_xcoms(self, asset_id: int, documents: list[tuple[str, str, Any]]) -> None:
         """Set the XComs of a loop. The attempt is one of a DAG run of its own, so that tests can create the run that the documents name."""

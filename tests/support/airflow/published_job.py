@@ -49,7 +49,11 @@ def publish_job(monkeypatch: pytest.MonkeyPatch) -> FakeComms:
     fake = FakeComms.install(monkeypatch)
     job = Scenario()
     job.given_executing(2)
-    fake.asset_states = {"summary": SUMMARY, "scheduler": json.loads(json.dumps(to_json(job.state)))}
+    fake.asset_states = {
+        "attempt": SUMMARY["attempt"],
+        "summary": SUMMARY,
+        "scheduler": json.loads(json.dumps(to_json(job.state))),
+    }
     return fake
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
-from airflow.models.asset_state_store import AssetStateStoreModel
 from airflow.utils import yaml
-from sqlalchemy import update
 
 from tests.support.airflow.airflow_app import AirflowApp
 from tests.support.airflow.printed_jobs import properties
@@ -76,8 +74,7 @@ def test_state_that_no_control_loop_confirms_is_marked(
 ) -> None:
     place(airflow_app, executing())
     airflow_app.run(state=state)
-    with airflow_app.session() as session:
-        session.execute(update(AssetStateStoreModel).values(updated_at=datetime.now(UTC) - timedelta(minutes=3)))
+    airflow_app.age(timedelta(minutes=3))
     assert properties(run("show", "departures").out)["state"].startswith(f"Executing {mark}")
     assert f"Executing {mark}" in " ".join(run("jobs", "-o", "plain").out.split())
 

@@ -130,7 +130,7 @@ def test_job_that_has_ended_takes_no_bounds(airflow: FakeComms) -> None:
 def test_job_that_can_not_have_other_bounds_gives_the_reason_in_the_words_of_the_rest_api(
     airflow: FakeComms, job: Callable[[], Scenario], message: str
 ) -> None:
-    airflow.asset_states = published(job())
+    airflow.asset_states |= published(job())
     with pytest.raises(AirflowFailException) as refused:
         SetResourceRequirementsOperator(task_id="t", job="departures", parallelism=1).execute(CONTEXT)
     assert str(refused.value) == message
@@ -138,7 +138,7 @@ def test_job_that_can_not_have_other_bounds_gives_the_reason_in_the_words_of_the
 
 
 def test_suspended_job_takes_the_bounds_that_it_is_resumed_with(airflow: FakeComms) -> None:
-    airflow.asset_states = published(suspended())
+    airflow.asset_states |= published(suspended())
     body = SetResourceRequirementsOperator(task_id="t", job="departures", parallelism=(2, 3)).execute(CONTEXT)
     assert airflow.requests["requirements"] == body == {"job": {"parallelism": {"lowerBound": 2, "upperBound": 3}}}
 

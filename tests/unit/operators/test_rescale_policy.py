@@ -34,7 +34,8 @@ def airflow(monkeypatch: pytest.MonkeyPatch) -> FakeComms:
     job = Scenario()
     job.given_executing(2)
     summary = {"state": "Executing", "outcome": None, "requirements": {"job": {"lower": 1, "upper": 4}}}
-    fake.asset_states = {"summary": summary, "scheduler": json.loads(json.dumps(to_json(job.state)))}
+    scheduler = json.loads(json.dumps(to_json(job.state)))
+    fake.asset_states = {"attempt": "d/t/r/1", "summary": summary, "scheduler": scheduler}
     return fake
 
 

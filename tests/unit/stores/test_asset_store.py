@@ -30,10 +30,7 @@ from airflow_adaptive.stores.task_xcoms import TaskKey
 from tests.lab.fakes.job_directory import FakeJobDirectory
 from tests.lab.fakes.manual_clock import ManualClock
 from tests.lab.scenario import START, Scenario
-from tests.support.airflow.airflow_versions import needs_state_store
 from tests.support.airflow.fake_supervisor import FakeComms, api_server_error
-
-pytestmark = needs_state_store
 
 BODY = {"job": {"parallelism": {"lowerBound": 1, "upperBound": -1}}}
 EXECUTING = Scenario().given_executing(2)

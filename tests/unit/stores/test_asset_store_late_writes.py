@@ -22,11 +22,8 @@ from airflow_adaptive.stores.job_owner import record_attempt
 from airflow_adaptive.stores.store_access import StoreAccess
 from airflow_adaptive.stores.task_xcoms import TaskKey
 from tests.lab.fakes.manual_clock import ManualClock
-from tests.support.airflow.airflow_versions import needs_state_store
-from tests.support.airflow.fake_supervisor import FakeComms
+from tests.support.airflow.fake_supervisor import Document, FakeComms
 from tests.unit.stores.test_asset_store import VIEW
-
-pytestmark = needs_state_store
 
 TIMEOUT_S = 60.0
 
@@ -43,8 +40,9 @@ class LateComms(FakeComms):
         self.release = threading.Event()
 
     def send(self, message: Any) -> Any:
-        key = getattr(message, "key", None)
-        if key not in self.late or not isinstance(message, comms.SetXCom | comms.SetAssetStateStoreByName):
+        document = Document.of(message)
+        key = getattr(message, "key", "") if document is None else document.key
+        if key not in self.late or not (document.is_set if document else isinstance(message, comms.SetXCom)):
             return super().send(message)
         self.late.remove(key)
         self.hangs = True

@@ -7,7 +7,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from airflow.sdk.execution_time import comms
 
 from airflow_adaptive.ports import DesiredState, Requester
 from airflow_adaptive.runtime.requirements.control_requests import (
@@ -32,10 +31,7 @@ from airflow_adaptive.stores.control_requests import (
 )
 from airflow_adaptive.stores.job_asset import job_asset
 from tests.lab.scenario import START
-from tests.support.airflow.airflow_versions import needs_state_store
-from tests.support.airflow.fake_supervisor import FakeComms
-
-pytestmark = needs_state_store
+from tests.support.airflow.fake_supervisor import Document, FakeComms
 
 ALICE = Requester(requested_by="alice", via="REST", expires_at=START + timedelta(hours=1))
 RUSH_HOUR = Requester(requested_by="rush_hour/set/r", via="task")
@@ -78,7 +74,7 @@ class WritingComms(FakeComms):
 
     def send(self, message: Any) -> Any:
         answer = super().send(message)
-        if isinstance(message, comms.SetAssetStateStoreByName) and self.other is not None:
+        if self.other is not None and (document := Document.of(message)) is not None and document.is_set:
             other, self.other = self.other, None
             other()
         return answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -148,6 +149,9 @@ class _Claim:
 
 
 def _without_time(value: Any) -> Any:
+    """Return what a claim compares of the value of a document, or of a Variable with a document."""
+    if isinstance(value, str) and value.startswith("{"):
+        value = json.loads(value)["document"]
     return value["task"] if isinstance(value, dict) else value
 
 

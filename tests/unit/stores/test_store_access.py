@@ -18,13 +18,13 @@ from airflow_adaptive.stores.job_asset import JOBS
 from airflow_adaptive.stores.store_access import THREADS, BackgroundWriter, StoreAccess
 from airflow_adaptive.stores.task_xcoms import TaskKey
 from tests.lab.fakes.manual_clock import ManualClock
-from tests.support.airflow.fake_supervisor import FakeComms
+from tests.support.airflow.fake_supervisor import Document, FakeComms
 
 TIMEOUT_S = 60.0
 
 
 class HangingComms(FakeComms):
-    """A supervisor that does not answer messages about some assets until `release` is set."""
+    """A supervisor that does not answer messages about documents of some jobs until `release` is set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,7 +33,8 @@ class HangingComms(FakeComms):
 
     def send(self, message: Any) -> Any:
         answer = super().send(message)
-        if str(getattr(message, "name", "")).removeprefix(JOBS) in self.hanging:
+        document = Document.of(message)
+        if document is not None and {document.asset.removeprefix(JOBS), getattr(message, "task_id", "")} & self.hanging:
             self.release.wait(2 * TIMEOUT_S)
         return answer
 
@@ -55,7 +56,7 @@ class Jobs:
         self.access = StoreAccess(self.clock)
 
     def store(self, job: str) -> AirflowJobStore:
-        return AirflowJobStore(job, TaskKey(dag_id="d", task_id="t", run_id="r"), self.clock, self.access)
+        return AirflowJobStore(job, TaskKey(dag_id="d", task_id=job, run_id="r"), self.clock, self.access)
 
     async def read_later(self, store: AirflowJobStore) -> ControlRequests:
         """The control requests after the next read."""

@@ -10,17 +10,14 @@ from typing import Any
 
 import pytest
 from airflow.sdk import Asset
-from airflow.sdk.execution_time import comms
 
 from airflow_adaptive.launch.job_events import event_position
 from airflow_adaptive.local.waiting import wait_until_async
 from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.triggers.job_state import AdaptiveJobEventTrigger, JobStateTrigger
 from tests.support.airflow.airflow_versions import needs_state_store
-from tests.support.airflow.fake_supervisor import FakeComms, api_server_error
+from tests.support.airflow.fake_supervisor import Document, FakeComms, api_server_error
 from tests.support.airflow.published_job import SUMMARY, decoded, ended, fire, publish_job
-
-pytestmark = needs_state_store
 
 
 @pytest.fixture
@@ -82,6 +79,7 @@ def test_watchers_with_other_kinds_of_events_have_positions_of_their_own(
     assert fire(watch(["FAILED"]))["event"] == "FAILED"
 
 
+@needs_state_store
 @pytest.mark.parametrize("assets", [[], ["a"], ["a", "b"]])
 def test_watcher_fires_for_any_number_of_assets(
     airflow: FakeComms, monkeypatch: pytest.MonkeyPatch, assets: list[str]
@@ -104,16 +102,24 @@ def test_watcher_begins_again_after_a_position_that_cannot_be_decoded(
     assert fire_after(monkeypatch, airflow, RESCALED, "RESCALED") == "RESCALED"
 
 
+def operation_on_position(message: Any) -> str:
+    """Return "read" or "write" for a message about the position, "" for another message."""
+    document = Document.of(message)
+    if document is None or document.key != POSITION:
+        return ""
+    return "write" if document.is_set else "read"
+
+
 class UnreliableComms(FakeComms):
     """A supervisor for which the first read and the first write of a position fail."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.failures: set[type] = {comms.GetAssetStateStoreByName, comms.SetAssetStateStoreByName}
+        self.failures = {"read", "write"}
 
     def send(self, message: Any) -> Any:
-        if type(message) in self.failures and message.key == POSITION:
-            self.failures.remove(type(message))
+        if (operation := operation_on_position(message)) in self.failures:
+            self.failures.remove(operation)
             raise api_server_error()
         return super().send(message)
 
@@ -122,7 +128,7 @@ def test_watcher_outlives_a_state_store_that_fails(monkeypatch: pytest.MonkeyPat
     """Airflow's API server is down when the watcher starts, and again when the watcher stores its first position."""
     airflow = UnreliableComms.install(monkeypatch)
     assert isinstance(airflow, UnreliableComms)
-    airflow.asset_states["summary"] = SUMMARY
+    airflow.asset_states = {"attempt": SUMMARY["attempt"], "summary": SUMMARY}
 
     async def rescale(clock: SystemClock, seconds: float) -> None:
         if not airflow.failures:
@@ -133,15 +139,15 @@ def test_watcher_outlives_a_state_store_that_fails(monkeypatch: pytest.MonkeyPat
     assert airflow.failures == set()
 
 
-@pytest.mark.parametrize("operation", [comms.GetAssetStateStoreByName, comms.SetAssetStateStoreByName])
+@pytest.mark.parametrize("operation", ["read", "write"])
 def test_watchers_leave_the_threads_of_the_event_loop_to_others_while_the_state_store_hangs(
-    monkeypatch: pytest.MonkeyPatch, operation: type
+    monkeypatch: pytest.MonkeyPatch, operation: str
 ) -> None:
     """Two watchers wait for a state store that does not answer; the event loop has one thread and runs other blocking work."""
     hangs, released, airflow = threading.Event(), threading.Event(), publish_job(monkeypatch)
 
     def send(message: Any) -> Any:
-        if type(message) is operation and getattr(message, "key", None) == POSITION:
+        if operation_on_position(message) == operation:
             hangs.set()
             released.wait()
         return FakeComms.send(airflow, message)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from airflow.models.asset_state_store import AssetStateStoreModel
 from airflow.models.callback import Callback
 from airflow.state import AssetScope
 from airflow.state.metastore import MetastoreBackend
-from sqlalchemy import select, update
+from sqlalchemy import select
 
 from airflow_adaptive.plugin.data.metadata_database.changes import Change
 from tests.lab.scenario import HOPELESS, Scenario
@@ -303,16 +302,12 @@ def test_job_that_ends_while_a_user_resumes_it_refuses_the_request(
 
 @pytest.mark.parametrize(("age", "is_stale"), [(timedelta(seconds=100), False), (timedelta(seconds=140), True)])
 def test_published_state_that_is_old_is_stale(airflow_app: AirflowApp, age: timedelta, is_stale: bool) -> None:
-    asset = place(airflow_app, executing())
-    with airflow_app.session() as session:
-        old = update(AssetStateStoreModel).where(AssetStateStoreModel.asset_id == asset)
-        session.execute(old.values(updated_at=datetime.now(UTC) - age))
+    place(airflow_app, executing())
+    airflow_app.age(age)
     assert details(airflow_app)[3] is is_stale
 
 
 def test_job_that_has_ended_is_never_stale(airflow_app: AirflowApp) -> None:
-    asset = place(airflow_app, suspended())
-    with airflow_app.session() as session:
-        old = update(AssetStateStoreModel).where(AssetStateStoreModel.asset_id == asset)
-        session.execute(old.values(updated_at=datetime.now(UTC) - timedelta(days=1)))
+    place(airflow_app, suspended())
+    airflow_app.age(timedelta(days=1))
     assert not details(airflow_app)[3]
