@@ -124,8 +124,8 @@ lint: install ## check style, types and layers
 
 # The tests of the scheduler are distributed by file, so that only one process explores each model.
 unit: install ## run the unit tests, and require full branch coverage of the scheduler
-	$(BIN)/python -m pytest $(PARALLEL) tests/unit tests/repository tests/lab/unit tests/lab/faults/unit --ignore tests/unit/scheduler
-	$(BIN)/python -m pytest tests/unit/scheduler --numprocesses auto --dist loadfile --cov --cov-report=
+	$(BIN)/python -m pytest -m "not long" $(PARALLEL) tests/unit tests/repository tests/lab/unit tests/lab/faults/unit --ignore tests/unit/scheduler
+	$(BIN)/python -m pytest -m "not long" tests/unit/scheduler --numprocesses auto --dist loadfile --cov --cov-report=
 	$(BIN)/coverage report --include='airflow_adaptive/scheduler/*' --fail-under=100
 
 lab: install ## run a task of the laboratory (benchmarks, faults, fleets, mutants): TASK='chaos --minutes 1'; without TASK, list the tasks

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, settings
 
+from tests.support.examples import register_profiles
 from tests.support.java_options import use_short_lived_jvms
 from tests.support.repository import ROOT
 
@@ -45,12 +45,8 @@ _buckets = itertools.count(1)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep Airflow away from the home directory, and from the configuration that its user may have there.
-
-    Examples of Hypothesis have no time limit, because other programs may use the machine.
-    """
-    settings.register_profile("busy", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    settings.load_profile("busy")
+    """Keep Airflow away from the home directory, and from the configuration that its user may have there."""
+    register_profiles()
     use_short_lived_jvms()
     os.environ["AIRFLOW_HOME"] = str(config.cache.mkdir("airflow"))
 

@@ -60,6 +60,10 @@ TASKS: Final = {
         "bring fixed defects back, and check that a named seed finds each; results in docs/proof.md",
         "tests.support.fleet.reverts",
     ),
+    "unit": Task(
+        "run the unit tests with all examples, and those that `make check` leaves out (half an hour)",
+        "pytest --hypothesis-profile nightly --numprocesses auto --dist worksteal tests/unit tests/lab/unit",
+    ),
     "explore": Task("explore the state space of small jobs for five minutes", "tests.support.scheduler.exploration"),
     "mutants": Task(
         "mutate code, and find the mutants that no test detects: 'mutants run airflow_adaptive.scheduler.*', then 'mutants results' (hours; resumes)",

@@ -13,6 +13,7 @@ from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until, wait_until_async
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from tests.support.driver.driver_on_cluster import JOB, TIMEOUT_S
+from tests.support.driver.spark_version import NEEDS_REAL_TIME_MODE
 from tests.support.kafka.cluster import KafkaCluster, running_kafka
 from tests.support.kafka.driver_on_kafka import DriverOnKafka
 from tests.support.kafka.looped_job import MEMORY_MB, LoopedJob
@@ -110,6 +111,7 @@ AdaptiveJob(copy).run()
 """
 
 
+@NEEDS_REAL_TIME_MODE
 @pytest.mark.asyncio
 async def test_records_that_were_deleted_end_a_job_in_real_time_mode(
     spark_cluster: LocalCluster, kafka: KafkaCluster, topic: str, tmp_path: Path

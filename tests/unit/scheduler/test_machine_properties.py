@@ -18,6 +18,7 @@ from airflow_adaptive.scheduler.policies.restart_backoff import FixedDelay
 from airflow_adaptive.scheduler.requirements import ParallelismRange
 from airflow_adaptive.scheduler.state import SchedulerState
 from tests.lab.scenario import HOPELESS, START, TRANSIENT
+from tests.support.examples import examples
 from tests.support.scheduler.invariants import check_step
 from tests.support.scheduler.scenarios_by_state import SCENARIOS
 
@@ -233,5 +234,5 @@ class Scheduler(RuleBasedStateMachine):
             assert state == self.state
 
 
-Scheduler.TestCase.settings = settings(max_examples=250, stateful_step_count=50)
+Scheduler.TestCase.settings = settings(max_examples=examples(250), stateful_step_count=50)
 TestScheduler = pytest.mark.timeout(900)(pytest.mark.no_cover(Scheduler.TestCase))

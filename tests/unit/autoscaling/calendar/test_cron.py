@@ -8,6 +8,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from airflow_adaptive.autoscaling.calendar.cron import parse_cron
+from tests.support.examples import examples
 
 NUMBERED = {"5#3", "l5"}
 FIELDS = st.tuples(
@@ -19,7 +20,7 @@ FIELDS = st.tuples(
 ).filter(lambda fields: fields[2] == "*" or fields[4] not in NUMBERED)
 
 
-@settings(max_examples=60, phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink))
+@settings(max_examples=examples(60), phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink))
 @given(FIELDS.map(" ".join), st.dates(date(2000, 1, 1), date(2050, 1, 1)))
 def test_expression_fires_at_the_minutes_at_which_croniter_reports_it(expression, day):
     cron = parse_cron(expression)

@@ -25,6 +25,7 @@ from airflow_adaptive.autoscaling.policy import RescalePolicyError
 from airflow_adaptive.runtime.requirements.advice import Advice, PolicyInput, VertexLimits
 from airflow_adaptive.scheduler.policies.rescaling import Tier
 from airflow_adaptive.scheduler.requirements import ParallelismRange
+from tests.support.examples import examples
 
 DAYS = [
     ("Europe/Berlin", date(2026, 3, 29)),
@@ -137,7 +138,7 @@ def advice_at(policy: ScheduledPolicy, at: datetime, cost: dict[Tier, timedelta]
 
 @pytest.mark.parametrize(("zone", "day"), DAYS)
 def test_bounds_are_what_the_oracle_states_in_each_step_and_hold_until_they_are_stated_to_change(zone, day):
-    @settings(max_examples=20, phases=PHASES)
+    @settings(max_examples=examples(20), phases=PHASES)
     @given(policies(zone, day), st.sampled_from([1, 9]))
     def check(policy: ScheduledPolicy, steps: int) -> None:
         begin = datetime.combine(day - timedelta(days=2), datetime.min.time(), UTC) + timedelta(hours=12)
@@ -170,7 +171,7 @@ def test_bounds_are_what_the_oracle_states_in_each_step_and_hold_until_they_are_
     check()
 
 
-@settings(max_examples=40, phases=PHASES)
+@settings(max_examples=examples(40), phases=PHASES)
 @given(
     st.lists(st.tuples(times, times, weekdays).filter(lambda each: each[0] != each[1]), min_size=2, max_size=3),
     st.sampled_from(["Europe/Berlin", "Australia/Lord_Howe", "Asia/Beirut", "Africa/Casablanca"]),

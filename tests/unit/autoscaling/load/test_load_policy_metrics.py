@@ -15,6 +15,7 @@ from airflow_adaptive.runtime.requirements.advice import QueryMetrics
 from airflow_adaptive.scheduler import snapshot
 from tests.support.autoscaling.load_policy_inputs import QUERY, START, VERTEX, bounds, query_metrics, seen
 from tests.support.autoscaling.observed_load_policy import POLICY, watched
+from tests.support.examples import examples
 
 
 @pytest.mark.parametrize(
@@ -135,7 +136,7 @@ nonsense = st.builds(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     polls=st.lists(st.tuples(nonsense, st.integers(-60, 900), st.integers(1, 20)), max_size=25),
     lower=st.integers(1, 20),
@@ -159,7 +160,7 @@ def test_no_metrics_lead_out_of_the_bounds_or_by_more_than_a_factor(
         before = upper if QUERY in memory.queries and memory.queries[QUERY].target is not None else before
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(bad=nonsense)
 def test_nonsense_for_one_observation_never_changes_a_job_whose_load_is_steady(bad: QueryMetrics):
     """It may be believed, but a single look is not enough."""
@@ -177,7 +178,7 @@ def test_query_that_reports_nothing_for_a_while_keeps_its_advice():
     assert memory.queries == job.memory.queries
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(rate=st.floats(1, 1300), slots=st.integers(1, 20))
 def test_steady_load_comes_to_rest_within_the_band_and_stays_there(rate: float, slots: int):
     job = watched(slots=slots).watch(rate, minutes=90)

@@ -32,6 +32,7 @@ from airflow_adaptive.autoscaling.simulation.simulated_query import Batches, Que
 from airflow_adaptive.autoscaling.simulation.trace import Trace, read_trace
 from airflow_adaptive.scheduler.config.options import Options
 from airflow_adaptive.scheduler.policies.rescaling import Tier
+from tests.support.examples import examples
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 QUERY = QueryModel(slot_rate=100.0, fixed=0.5, trigger=10.0, most_rows=1e9)
@@ -102,7 +103,7 @@ def test_job_without_rows_runs_no_batch():
     assert set(batches.lags) == {0.0}
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     rates=st.lists(st.floats(0, 2500), min_size=2, max_size=8).filter(lambda rates: max(rates) > 1),
     tier=st.sampled_from(list(Tier)),

@@ -41,9 +41,6 @@ CHECKS = [
 
 OPERATIONS = 19
 
-EXAMPLES = 100
-"""Of each operation."""
-
 
 @pytest.fixture
 def document(airflow_app: AirflowApp) -> dict[str, Any]:
@@ -141,7 +138,6 @@ def _try(operation: Any, authorization: dict[str, str]) -> None:
     """Make requests; half of them about a job that there is."""
 
     @settings(
-        max_examples=EXAMPLES,
         derandomize=True,
         database=None,
         phases=[Phase.explicit, Phase.generate],

@@ -24,6 +24,7 @@ from airflow_adaptive.runtime.requirements.policy_input import ResolverInput
 from airflow_adaptive.runtime.requirements.resolver import RequirementsResolver
 from tests.lab.fakes.manual_clock import START
 from tests.lab.scenario import Scenario
+from tests.support.examples import examples
 from tests.support.runtime.policy_simulation import (
     Load,
     by,
@@ -182,7 +183,7 @@ def test_suspended_job_is_resumed_within_what_the_policy_requests():
 VALUES = st.one_of(st.none(), st.floats(), st.integers(), st.booleans(), st.text(max_size=3))
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     reports=st.lists(
         st.dictionaries(
