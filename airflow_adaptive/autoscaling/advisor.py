@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from airflow_adaptive._core.requirements.advice import Advice, PolicyInput, limits_of
+from airflow_adaptive._core.scheduler.errors import SnapshotError
+from airflow_adaptive._core.scheduler.job_graph import JobGraph
+from airflow_adaptive._core.scheduler.snapshot import decode, encode
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledMemory, ScheduledPolicy
 from airflow_adaptive.autoscaling.combined import CombinedMemory, CombinedPolicy
 from airflow_adaptive.autoscaling.load.load_policy import LoadMemory, LoadPolicy
 from airflow_adaptive.autoscaling.policy import RescalePolicyError
-from airflow_adaptive.runtime.requirements.advice import Advice, PolicyInput, limits_of
-from airflow_adaptive.scheduler.errors import SnapshotError
-from airflow_adaptive.scheduler.job_graph import JobGraph
-from airflow_adaptive.scheduler.snapshot import decode, encode
 
 Policy = ScheduledPolicy | LoadPolicy | CombinedPolicy
 
@@ -83,10 +83,9 @@ def require(policy: object, graph: JobGraph, *, reactive: bool = False) -> None:
 
 
 class PolicyAdvisor:
-    """Advisor (`runtime.requirements.advice.Advisor`) that consults a policy."""
+    """Advisor (`_core.requirements.advice.Advisor`) that consults a policy."""
 
     def __init__(self, policy: Policy) -> None:
-        """Start with an empty memory."""
         self._policy: Any = policy
         self._memory: Any = policy.remember()
         self._consulted_at: datetime | None = None

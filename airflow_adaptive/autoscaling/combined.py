@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from airflow_adaptive._core.requirements.advice import Advice, PolicyInput, VertexLimits
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange, Requirements
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import CALENDAR, ScheduledMemory, ScheduledPolicy
 from airflow_adaptive.autoscaling.load.load_policy import LoadMemory, LoadPolicy, override
 from airflow_adaptive.autoscaling.policy import RescalePolicyError, dry_run_violations
-from airflow_adaptive.runtime.requirements.advice import Advice, PolicyInput, VertexLimits
-from airflow_adaptive.scheduler.requirements import ParallelismRange, Requirements
 
 BOTH = "calendar and load"
 

@@ -1,7 +1,7 @@
 """Interface of rescale policies: a policy derives advised bounds from the observed job and from its own memory.
 
 A policy sets resource requirements and nothing else: the scheduler owns cooldown, stabilization, rescale tiers and safety. A policy is
-pure: it uses no clock, no I/O and no randomness. Policies and their memories are frozen dataclasses, which `scheduler.snapshot.encode`
+pure: it uses no clock, no I/O and no randomness. Policies and their memories are frozen dataclasses, which `_core.scheduler.snapshot.encode`
 and `decode` convert for the arguments of a trigger and for the journal.
 """
 
@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from airflow_adaptive.runtime.requirements.advice import Advice, PolicyInput, VertexLimits
-from airflow_adaptive.scheduler.requirements import RESET_TO_DEFAULT, ParallelismRange, Requirements, expand
+from airflow_adaptive._core.requirements.advice import Advice, PolicyInput, VertexLimits
+from airflow_adaptive._core.scheduler.requirements import RESET_TO_DEFAULT, ParallelismRange, Requirements, expand
 
 EVERY_VERTEX = "*"
 """Key in `Bounds` of the bounds for every vertex without a key of its own."""

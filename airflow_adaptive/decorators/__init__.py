@@ -1,5 +1,5 @@
 """The task decorator `@task.adaptive_spark`."""
 
-from airflow_adaptive.airflow_internals import require_airflow
+from airflow_adaptive._airflow.internals import require_airflow
 
 require_airflow()

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 import attrs
 from airflow.sdk import XComArg
 
-from airflow_adaptive.airflow_internals import KNOWN_CONTEXT_KEYS, DecoratedOperator, TaskDecorator, _TaskDecorator
-from airflow_adaptive.declaration import validation
-from airflow_adaptive.declaration.job_assets import arguments_of_items, name_fleet
-from airflow_adaptive.declaration.validation import DeclarationError
-from airflow_adaptive.decorators.function_script import PARAMETERS, FunctionScript
+from airflow_adaptive._airflow.declaration import validation
+from airflow_adaptive._airflow.declaration.function_script import PARAMETERS, FunctionScript
+from airflow_adaptive._airflow.declaration.job_assets import arguments_of_items, name_fleet
+from airflow_adaptive._airflow.declaration.validation import DeclarationError
+from airflow_adaptive._airflow.internals import KNOWN_CONTEXT_KEYS, DecoratedOperator, TaskDecorator, _TaskDecorator
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
 
 if TYPE_CHECKING:
-    from airflow_adaptive.airflow_internals import ExpandInput, MappedOperator
-    from airflow_adaptive.declaration.placement import RunningJob
-    from airflow_adaptive.runtime.spec import JobSpec
-    from airflow_adaptive.stores.task_xcoms import TaskKey
+    from airflow_adaptive._airflow.declaration.placement import RunningJob
+    from airflow_adaptive._airflow.internals import ExpandInput, MappedOperator
+    from airflow_adaptive._airflow.store.task_xcoms import TaskKey
+    from airflow_adaptive._engine.spec import JobSpec
 
 JOB = "job"
 """Parameter of the function that receives the id of the job. The call in the DAG, or each item of a mapped task, then determines the id."""
@@ -65,7 +65,6 @@ class AdaptiveSparkDecoratedOperator(DecoratedOperator, AdaptiveSparkOperator):
         op_kwargs: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Read the function, and assign."""
         named = dict(op_kwargs or {})
         self._script = FunctionScript.of(python_callable)
         _require_arguments(python_callable, op_args, named, kwargs)

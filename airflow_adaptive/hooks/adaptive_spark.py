@@ -9,14 +9,14 @@ from typing import ClassVar
 
 from airflow.sdk import BaseHook, Connection
 
-from airflow_adaptive.airflow_internals import AirflowNotFoundException, AirflowSecretsBackendAccessDenied, mask_secret
-from airflow_adaptive.hooks.connection_form import CONNECTION_TYPE, HOOK_NAME
+from airflow_adaptive._airflow.internals import AirflowNotFoundException, AirflowSecretsBackendAccessDenied, mask_secret
+from airflow_adaptive._clusters.connection_fields import AddressError, UndefinedConnectionError
+from airflow_adaptive._clusters.connection_form import CONNECTION_TYPE, HOOK_NAME
+from airflow_adaptive._clusters.kubernetes.address import PREFIX, SCHEME, KubernetesAddress, parse_kubernetes_address
+from airflow_adaptive._clusters.secrets import masked
+from airflow_adaptive._clusters.standalone.address import ClusterAddress, parse_address
+from airflow_adaptive._core.ports import PortError
 from airflow_adaptive.hooks.connection_report import report
-from airflow_adaptive.ports import PortError
-from airflow_adaptive.spark.connection_fields import AddressError, UndefinedConnectionError
-from airflow_adaptive.spark.kubernetes.address import PREFIX, SCHEME, KubernetesAddress, parse_kubernetes_address
-from airflow_adaptive.spark.secrets import masked
-from airflow_adaptive.spark.standalone.address import ClusterAddress, parse_address
 
 URI_FORMS = "write adaptive-spark://host:7077 (a hyphen), spark://h1%3A7077%2Ch2%3A7077 for several masters, or k8s://https://host:6443 for Kubernetes"
 """The URIs of connections that Airflow reads. The host of a URI with a second colon or a second scheme must be encoded."""
@@ -61,7 +61,6 @@ class AdaptiveSparkHook(BaseHook):
     conn_types: ClassVar[tuple[str, ...]] = (CONNECTION_TYPE, "spark", SCHEME)
 
     def __init__(self, spark_conn_id: str = default_conn_name) -> None:
-        """Assign. `address` reads the connection."""
         super().__init__()
         self.spark_conn_id = spark_conn_id
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+from airflow_adaptive._clusters.connection_fields import AddressError
+from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
+from airflow_adaptive._clusters.standalone import connection_report
+from airflow_adaptive._clusters.standalone.address import ClusterAddress
+from airflow_adaptive._engine.clock import SystemClock
 from airflow_adaptive.hooks.kubernetes import INSTALL, KubernetesConnectionHook
-from airflow_adaptive.runtime.clock import SystemClock
-from airflow_adaptive.spark.connection_fields import AddressError
-from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
-from airflow_adaptive.spark.standalone import connection_report
-from airflow_adaptive.spark.standalone.address import ClusterAddress
 
 
 async def report(address: ClusterAddress | KubernetesAddress) -> str:
@@ -27,8 +27,8 @@ async def report(address: ClusterAddress | KubernetesAddress) -> str:
 async def _kubernetes(address: KubernetesAddress) -> str:
     """Check the namespace with the default connection of type `kubernetes`, because a connection names no other."""
     try:
-        from airflow_adaptive.hooks.kubernetes_api import ConnectionApiSource  # noqa: PLC0415  optional libraries
-        from airflow_adaptive.spark.kubernetes.client import KubernetesCluster  # noqa: PLC0415
+        from airflow_adaptive._airflow.kubernetes_api import ConnectionApiSource  # noqa: PLC0415  optional libraries
+        from airflow_adaptive._clusters.kubernetes.client import KubernetesCluster  # noqa: PLC0415
     except ImportError as error:
         raise AddressError(f"the host names a Kubernetes cluster: {INSTALL} ({error})") from error
     hook = KubernetesConnectionHook()

@@ -16,9 +16,11 @@ from airflow.providers.apache.kafka.hooks.base import KafkaBaseHook
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from airflow_adaptive.airflow_internals import AirflowException, AirflowNotFoundException, mask_secret
-from airflow_adaptive.ports import Clock, KafkaSource, SourceUnreachableError, is_secret, redact
-from airflow_adaptive.ports.errors import PortError
+from airflow_adaptive._airflow.internals import AirflowException, AirflowNotFoundException, mask_secret
+from airflow_adaptive._core.ports import Clock, PortError, SourceUnreachableError
+from airflow_adaptive._core.protocol.failures import redact
+from airflow_adaptive._core.protocol.secret_names import is_secret
+from airflow_adaptive._core.protocol.sources import KafkaSource
 
 REQUEST_TIMEOUT_S: Final = 10.0
 """Limit for each of the requests of a read, including the search for the broker that leads a partition."""
@@ -47,7 +49,6 @@ class KafkaAdminHook(KafkaBaseHook):
     """Reads a connection as Airflow's Kafka provider does: the extra field contains the configuration of `confluent-kafka`."""
 
     def __init__(self, conn_id: str) -> None:
-        """Read nothing yet."""
         super().__init__(conn_id)
 
     def _get_client(self, config: dict[str, Any]) -> AdminClient:
@@ -86,7 +87,7 @@ class Request:
 
 
 class KafkaBrokers:
-    """The brokers of one connection, which all loops of a process share (`ports.SourceOffsets`).
+    """The brokers of one connection, which all loops of a process share (`_core.ports.SourceOffsets`).
 
     At most one read is in progress. The next read covers all sources that the loops have requested in the meantime, so that the number of
     requests does not grow with the number of jobs. The loops share its result, also if it is an error. No call blocks the event loop.

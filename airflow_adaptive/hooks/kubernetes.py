@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import yaml
 from airflow.sdk import BaseHook
 
-from airflow_adaptive.airflow_internals import AirflowNotFoundException, AirflowSecretsBackendAccessDenied, mask_secret
-from airflow_adaptive.spark.connection_fields import AddressError, UndefinedConnectionError
+from airflow_adaptive._airflow.internals import AirflowNotFoundException, AirflowSecretsBackendAccessDenied, mask_secret
+from airflow_adaptive._clusters.connection_fields import AddressError, UndefinedConnectionError
 
 CREDENTIALS = ("in_cluster", "kube_config_path", "kube_config")
 """Fields that select the credentials, in the order of Airflow's hook. Each connection needs exactly one."""
@@ -45,7 +45,6 @@ class KubernetesConnectionHook(BaseHook):
     conn_type: ClassVar[str] = "kubernetes"
 
     def __init__(self, kubernetes_conn_id: str = default_conn_name) -> None:
-        """Assign. `fields` reads the connection."""
         super().__init__()
         self.kubernetes_conn_id = kubernetes_conn_id
 

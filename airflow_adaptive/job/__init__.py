@@ -1,6 +1,6 @@
 """The code that runs in the Spark driver. It ships to the cluster as a zip file and requires pyspark only.
 
-A job script imports `AdaptiveJob` and `observe_latency` from this package. Code outside the driver imports `job.protocol`, which requires the
+A job script imports `AdaptiveJob` and `observe_latency` from this package. Code outside the driver imports `_core.protocol`, which requires the
 standard library only. Therefore this package imports pyspark only when a script accesses one of them.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_adaptive.job.python_version import require_python
+from airflow_adaptive._core.python_version import require_python
 
 if TYPE_CHECKING:
     from airflow_adaptive.job.entry.adaptive_job import AdaptiveJob

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow_adaptive.job.protocol.documents import Capability, SparkReport
-from airflow_adaptive.job.python_version import UnsupportedVersionError
+from airflow_adaptive._core.protocol.documents import Capability, SparkReport
+from airflow_adaptive._core.python_version import UnsupportedVersionError
 
 if TYPE_CHECKING:  # the launcher uses this module before it knows whether the driver has pyspark
     from pyspark.sql import SparkSession

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 from airflow.sdk import BaseOperatorLink
 
-from airflow_adaptive.airflow_internals import XCom
-from airflow_adaptive.runtime.publishing.urls import is_web_address
-from airflow_adaptive.stores.task_xcoms import (
+from airflow_adaptive._airflow.internals import XCom
+from airflow_adaptive._airflow.store.task_xcoms import (
     XCOM_DRIVER_URL,
     XCOM_EXECUTORS_URL,
     XCOM_MASTER_URL,
     XCOM_STDERR_URL,
     XCOM_STDOUT_URL,
 )
+from airflow_adaptive._core.view import is_web_address
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator

@@ -16,44 +16,50 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowRuntimeError
 from jinja2.nativetypes import NativeEnvironment
 
-from airflow_adaptive.airflow_internals import AirflowException, AsyncCallback
-from airflow_adaptive.declaration import validation
-from airflow_adaptive.declaration.airflow_config import is_deferral_off
-from airflow_adaptive.declaration.declared_job import DeclaredJob
-from airflow_adaptive.declaration.job_assets import FleetPartial, assets_of_task, require_only_task
-from airflow_adaptive.declaration.kubernetes import KubernetesParameters
-from airflow_adaptive.declaration.operator_arguments import REQUIRED, OperatorArguments, accepts_options, pop_options
-from airflow_adaptive.declaration.placement import RunningJob
-from airflow_adaptive.declaration.rendered import native, with_numbers, with_texts
-from airflow_adaptive.declaration.spark_submit.dependencies import Dependencies, Items
-from airflow_adaptive.declaration.spark_submit.other_parameters import INSTEAD
-from airflow_adaptive.declaration.spark_submit.spark_lineage import PARENT, TRANSPORT, is_on, with_lineage
-from airflow_adaptive.launch.abandoned_jobs import canceling_abandoned_jobs
-from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
-from airflow_adaptive.launch.job_loop import cancel_until_ended, kill_driver, run_job_loop
-from airflow_adaptive.launch.loop_events import deployed_spec, end_summary, superseded_event
-from airflow_adaptive.launch.task_result import OnSuspend, task_result
-from airflow_adaptive.links.spark import ALL_LINKS
-from airflow_adaptive.ports import DesiredState, JobDirectoryError, PortError
-from airflow_adaptive.runtime.journal.journal import SupersededError
-from airflow_adaptive.runtime.loop import RunLimits
-from airflow_adaptive.runtime.requirements.control_requests import (
+from airflow_adaptive._airflow.declaration import validation
+from airflow_adaptive._airflow.declaration.airflow_config import is_deferral_off
+from airflow_adaptive._airflow.declaration.declared_job import DeclaredJob
+from airflow_adaptive._airflow.declaration.job_assets import FleetPartial, assets_of_task, require_only_task
+from airflow_adaptive._airflow.declaration.kubernetes import KubernetesParameters
+from airflow_adaptive._airflow.declaration.operator_arguments import (
+    REQUIRED,
+    OperatorArguments,
+    accepts_options,
+    pop_options,
+)
+from airflow_adaptive._airflow.declaration.placement import RunningJob
+from airflow_adaptive._airflow.declaration.rendered import native, with_numbers, with_texts
+from airflow_adaptive._airflow.declaration.spark_submit.dependencies import Dependencies, Items
+from airflow_adaptive._airflow.declaration.spark_submit.other_parameters import INSTEAD
+from airflow_adaptive._airflow.declaration.spark_submit.spark_lineage import PARENT, TRANSPORT, is_on, with_lineage
+from airflow_adaptive._airflow.internals import AirflowException, AsyncCallback
+from airflow_adaptive._airflow.process.abandoned_jobs import canceling_abandoned_jobs
+from airflow_adaptive._airflow.process.cluster.connection_ids import ConnectionIds
+from airflow_adaptive._airflow.process.job_loop import cancel_until_ended, kill_driver, run_job_loop
+from airflow_adaptive._airflow.process.loop_events import deployed_spec, end_summary, superseded_event
+from airflow_adaptive._airflow.process.task_result import OnSuspend, task_result
+from airflow_adaptive._airflow.store.control_requests import begin_job, end_job, read_desired_state
+from airflow_adaptive._airflow.store.job_asset import job_asset, job_name, job_xcom
+from airflow_adaptive._airflow.store.job_owner import deployed_base, record_attempt, record_base
+from airflow_adaptive._airflow.store.task_xcoms import LINKS, XCOM_ATTEMPT, XCOM_STATE, TaskKey
+from airflow_adaptive._core.ports import JobDirectoryError, PortError
+from airflow_adaptive._core.requirements.control_requests import (
+    DesiredState,
     decode_desired_state,
     is_job_running,
     retried_task,
     without_open,
 )
-from airflow_adaptive.runtime.spec import JobSpec
-from airflow_adaptive.scheduler.config.durations import format_duration
-from airflow_adaptive.scheduler.config.options import OPTIONS
-from airflow_adaptive.scheduler.errors import SnapshotError
-from airflow_adaptive.scheduler.job_graph import JobGraph
-from airflow_adaptive.scheduler.snapshot import encode
-from airflow_adaptive.scheduler.state import Outcome
-from airflow_adaptive.stores.control_requests import begin_job, end_job, read_desired_state
-from airflow_adaptive.stores.job_asset import job_asset, job_name, job_xcom
-from airflow_adaptive.stores.job_owner import deployed_base, record_attempt, record_base
-from airflow_adaptive.stores.task_xcoms import LINKS, XCOM_ATTEMPT, XCOM_STATE, TaskKey
+from airflow_adaptive._core.scheduler.config.durations import format_duration
+from airflow_adaptive._core.scheduler.config.options import OPTIONS
+from airflow_adaptive._core.scheduler.errors import SnapshotError
+from airflow_adaptive._core.scheduler.job_graph import JobGraph
+from airflow_adaptive._core.scheduler.snapshot import encode
+from airflow_adaptive._core.scheduler.state import Outcome
+from airflow_adaptive._engine.journal.journal import SupersededError
+from airflow_adaptive._engine.loop import RunLimits
+from airflow_adaptive._engine.spec import JobSpec
+from airflow_adaptive.links.spark import ALL_LINKS
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
 
 if TYPE_CHECKING:
@@ -61,10 +67,10 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
     from jinja2 import Environment
 
+    from airflow_adaptive._airflow.declaration.batch import BatchSubmission
     from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPolicy
     from airflow_adaptive.autoscaling.combined import CombinedPolicy
     from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
-    from airflow_adaptive.declaration.batch import BatchSubmission
 
 KUBERNETES = tuple(field.name for field in fields(KubernetesParameters))
 """Names of the parameters that apply on Kubernetes only."""
@@ -243,7 +249,6 @@ class AdaptiveSparkOperator(BaseOperator):
         deferrable: bool | None = None,
         **kwargs: Unpack[OperatorArguments],
     ) -> None:
-        """Only assign. `execute` validates the rendered parameters."""
         arguments = cast(dict[str, Any], kwargs)
         options = pop_options(arguments)
         given: dict[str, object] = {"job": job, "application": application, "job_directory": job_directory}
@@ -413,7 +418,7 @@ class AdaptiveSparkOperator(BaseOperator):
 
     def get_openlineage_facets_on_start(self) -> OperatorLineage[Any, Any]:
         """Return the facets of the job. Only Airflow's OpenLineage provider calls this method."""
-        from airflow_adaptive.declaration.lineage import lineage  # noqa: PLC0415  The provider is optional.
+        from airflow_adaptive._airflow.declaration.lineage import lineage  # noqa: PLC0415  The provider is optional.
 
         return lineage(self._declared, self._event)
 
@@ -487,7 +492,7 @@ class AdaptiveSparkOperator(BaseOperator):
 
     def _run_batch(self, context: Context) -> dict[str, Any]:
         """Submit the script with spark-submit: like Flink's, the adaptive scheduler runs streaming jobs only."""
-        from airflow_adaptive.declaration.batch import BatchSubmission, submit_hook  # noqa: PLC0415  Only batches need the imports.
+        from airflow_adaptive._airflow.declaration.batch import BatchSubmission, submit_hook  # noqa: PLC0415  Only batches need the imports.
 
         with validation.airflow_errors(self._name):
             batch = self._declared.batch()

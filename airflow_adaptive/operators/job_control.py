@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
-from airflow_adaptive.airflow_internals import AirflowException, AirflowFailException
-from airflow_adaptive.launch.job_control import Bounds, JobControl
-from airflow_adaptive.launch.job_state import ENDED, wait_for_state
-from airflow_adaptive.ports import DesiredState
-from airflow_adaptive.runtime.requirements.request_bodies import NotRescalableError
-from airflow_adaptive.scheduler.config.durations import positive
-from airflow_adaptive.stores.task_xcoms import TaskKey
+from airflow_adaptive._airflow.internals import AirflowException, AirflowFailException
+from airflow_adaptive._airflow.process.job_control import Bounds, JobControl
+from airflow_adaptive._airflow.process.job_state import ENDED, wait_for_state
+from airflow_adaptive._airflow.store.task_xcoms import TaskKey
+from airflow_adaptive._core.requirements.control_requests import DesiredState
+from airflow_adaptive._core.requirements.request_bodies import NotRescalableError
+from airflow_adaptive._core.scheduler.config.durations import positive
 from airflow_adaptive.triggers.job_state import JobStateTrigger
 
 if TYPE_CHECKING:
@@ -52,7 +52,6 @@ class SetResourceRequirementsOperator(BaseOperator):
         duration: timedelta | float | str | None = None,
         **kwargs: Any,
     ) -> None:
-        """Only assign."""
         super().__init__(**kwargs)
         self.job = job
         self.parallelism = parallelism
@@ -108,7 +107,6 @@ class StopAdaptiveJobOperator(BaseOperator):
         deferrable: bool = True,
         **kwargs: Any,
     ) -> None:
-        """Only assign."""
         super().__init__(**kwargs)
         self.job = job
         self.cancel = cancel

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_adaptive.airflow_internals import require_airflow
-from airflow_adaptive.lazy_exports import lazy_exports
+from airflow_adaptive._airflow.internals import require_airflow
+from airflow_adaptive._core.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from airflow_adaptive.sensors.adaptive_job import AdaptiveJobSensor as AdaptiveJobSensor

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseSensorOperator
 
-from airflow_adaptive.airflow_internals import AirflowFailException, AirflowSensorTimeout, AirflowSkipException
-from airflow_adaptive.declaration import validation
-from airflow_adaptive.launch.job_state import ENDED, wait_for_state
-from airflow_adaptive.runtime.publishing.job_view import STATE_NAMES
+from airflow_adaptive._airflow.declaration import validation
+from airflow_adaptive._airflow.internals import AirflowFailException, AirflowSensorTimeout, AirflowSkipException
+from airflow_adaptive._airflow.process.job_state import ENDED, wait_for_state
+from airflow_adaptive._core.view import STATE_NAMES
 from airflow_adaptive.triggers.job_state import JobStateTrigger
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ class AdaptiveJobSensor(BaseSensorOperator):
     def __init__(
         self, *, job: str, states: Sequence[str] = ("Executing",), deferrable: bool = True, **kwargs: Any
     ) -> None:
-        """Only assign."""
         super().__init__(**kwargs)
         self.job = job
         self.states = states

@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseSensorOperator
 
-from airflow_adaptive.airflow_internals import (
+from airflow_adaptive._airflow.declaration import validation
+from airflow_adaptive._airflow.declaration.kubernetes import KubernetesParameters
+from airflow_adaptive._airflow.declaration.placement import check_requested, cluster, requested
+from airflow_adaptive._airflow.internals import (
     AirflowException,
     AirflowFailException,
     AirflowSensorTimeout,
     AirflowSkipException,
 )
-from airflow_adaptive.declaration import validation
-from airflow_adaptive.declaration.kubernetes import KubernetesParameters
-from airflow_adaptive.declaration.placement import check_requested, cluster, requested
-from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
-from airflow_adaptive.launch.resource_wait import wait_for_slots
-from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, parse_memory
-from airflow_adaptive.scheduler.config.options import Options
-from airflow_adaptive.scheduler.job_graph import JobGraph
-from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.scheduler.snapshot import encode
+from airflow_adaptive._airflow.process.cluster.connection_ids import ConnectionIds
+from airflow_adaptive._airflow.process.resource_wait import wait_for_slots
+from airflow_adaptive._core.scheduler.config.options import Options
+from airflow_adaptive._core.scheduler.job_graph import JobGraph
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
+from airflow_adaptive._core.scheduler.snapshot import encode
+from airflow_adaptive._engine.spec import DriverShape, ExecutorShape, parse_memory
 from airflow_adaptive.triggers.spark_resources import SparkResourcesTrigger
 
 if TYPE_CHECKING:
@@ -85,7 +85,6 @@ class SparkResourcesSensor(BaseSensorOperator):
         deferrable: bool = True,
         **kwargs: Any,
     ) -> None:
-        """Only assign. `execute` validates the parameters."""
         super().__init__(**kwargs)
         self.parallelism = parallelism
         self.job_graph = job_graph

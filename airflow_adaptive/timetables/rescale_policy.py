@@ -9,10 +9,10 @@ from typing import Any
 import pendulum
 from airflow.timetables.base import DagRunInfo, DataInterval, TimeRestriction, Timetable
 
-from airflow_adaptive.airflow_internals import AirflowTimetableInvalid
+from airflow_adaptive._airflow.internals import AirflowTimetableInvalid
+from airflow_adaptive._core.scheduler.snapshot import decode, encode
 from airflow_adaptive.autoscaling.calendar.changes import last_change, upcoming_changes
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPolicy
-from airflow_adaptive.scheduler.snapshot import decode, encode
 
 LONGEST_LEAD = timedelta(days=1)
 

@@ -10,19 +10,19 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_adaptive.launch.abandoned_jobs import canceling_abandoned_jobs
-from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
-from airflow_adaptive.launch.deferral import finish_in_background, with_minimum_deferral
-from airflow_adaptive.launch.job_loop import cancel_until_ended, run_job_loop
-from airflow_adaptive.launch.loop_events import deployed_spec, error_event, recycle_event, superseded_event
-from airflow_adaptive.launch.process_resources import ProcessResources
-from airflow_adaptive.launch.task_state import Fate, fate_of
-from airflow_adaptive.runtime.journal.journal import SupersededError
-from airflow_adaptive.runtime.loop import RunLimits
-from airflow_adaptive.runtime.spec import JobSpec
-from airflow_adaptive.scheduler.errors import SnapshotError
-from airflow_adaptive.stores.task_xcoms import TaskKey
-from airflow_adaptive.triggers.serialization import SerializedByAttributes, event_of
+from airflow_adaptive._airflow.process.abandoned_jobs import canceling_abandoned_jobs
+from airflow_adaptive._airflow.process.cluster.connection_ids import ConnectionIds
+from airflow_adaptive._airflow.process.deferral import finish_in_background, with_minimum_deferral
+from airflow_adaptive._airflow.process.job_loop import cancel_until_ended, run_job_loop
+from airflow_adaptive._airflow.process.loop_events import deployed_spec, error_event, recycle_event, superseded_event
+from airflow_adaptive._airflow.process.process_resources import ProcessResources
+from airflow_adaptive._airflow.process.serialization import SerializedByAttributes, event_of
+from airflow_adaptive._airflow.process.task_state import Fate, fate_of
+from airflow_adaptive._airflow.store.task_xcoms import TaskKey
+from airflow_adaptive._core.scheduler.errors import SnapshotError
+from airflow_adaptive._engine.journal.journal import SupersededError
+from airflow_adaptive._engine.loop import RunLimits
+from airflow_adaptive._engine.spec import JobSpec
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,6 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
         cancel_at: str | None = None,
         on_rescale: dict[str, Any] | None = None,
     ) -> None:
-        """Only assign. Workers create the object, too."""
         super().__init__()
         self.spec = spec
         self.connections = connections

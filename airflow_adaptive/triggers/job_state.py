@@ -9,15 +9,21 @@ from typing import Any, Final
 
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
-from airflow_adaptive.launch.deferral import with_minimum_deferral
-from airflow_adaptive.launch.job_control import JobControl
-from airflow_adaptive.launch.job_events import JobEvent, event_payload, event_position, events_since, is_position
-from airflow_adaptive.launch.job_state import POLL_INTERVAL, read_summary, wait_for_state
-from airflow_adaptive.launch.process_resources import ProcessResources
-from airflow_adaptive.runtime.clock import SystemClock
-from airflow_adaptive.stores.job_asset import JobStateStore, job_asset
-from airflow_adaptive.stores.store_access import StoreAccess
-from airflow_adaptive.triggers.serialization import SerializedByAttributes, event_of
+from airflow_adaptive._airflow.process.deferral import with_minimum_deferral
+from airflow_adaptive._airflow.process.job_control import JobControl
+from airflow_adaptive._airflow.process.job_events import (
+    JobEvent,
+    event_payload,
+    event_position,
+    events_since,
+    is_position,
+)
+from airflow_adaptive._airflow.process.job_state import POLL_INTERVAL, read_summary, wait_for_state
+from airflow_adaptive._airflow.process.process_resources import ProcessResources
+from airflow_adaptive._airflow.process.serialization import SerializedByAttributes, event_of
+from airflow_adaptive._airflow.store.job_asset import JobStateStore, job_asset
+from airflow_adaptive._airflow.store.store_access import StoreAccess
+from airflow_adaptive._engine.clock import SystemClock
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +41,6 @@ class JobStateTrigger(SerializedByAttributes, BaseTrigger):
     """
 
     def __init__(self, job: str, states: Sequence[str], until: str) -> None:
-        """Only assign. Workers create the object, too."""
         super().__init__()
         self.job = job
         self.states = list(states)

@@ -7,10 +7,10 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
-from airflow_adaptive.launch.deferral import with_minimum_deferral
-from airflow_adaptive.launch.resource_wait import wait_for_slots
-from airflow_adaptive.triggers.serialization import SerializedByAttributes, event_of
+from airflow_adaptive._airflow.process.cluster.connection_ids import ConnectionIds
+from airflow_adaptive._airflow.process.deferral import with_minimum_deferral
+from airflow_adaptive._airflow.process.resource_wait import wait_for_slots
+from airflow_adaptive._airflow.process.serialization import SerializedByAttributes, event_of
 
 
 class SparkResourcesTrigger(SerializedByAttributes, BaseTrigger):
@@ -23,7 +23,6 @@ class SparkResourcesTrigger(SerializedByAttributes, BaseTrigger):
     """
 
     def __init__(self, wanted: dict[str, Any], connections: dict[str, str], until: str) -> None:
-        """Only assign. Workers create the object, too."""
         super().__init__()
         self.wanted = wanted
         self.connections = connections

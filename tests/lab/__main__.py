@@ -66,7 +66,7 @@ TASKS: Final = {
     ),
     "explore": Task("explore the state space of small jobs for five minutes", "tests.support.scheduler.exploration"),
     "mutants": Task(
-        "mutate code, and find the mutants that no test detects: 'mutants run airflow_adaptive.scheduler.*', then 'mutants results' (hours; resumes)",
+        "mutate code, and find the mutants that no test detects: 'mutants run airflow_adaptive._core.scheduler.*', then 'mutants results' (hours; resumes)",
         "mutmut",
     ),
     "tables-age": Task(

@@ -16,13 +16,31 @@ from airflow.sdk.exceptions import AirflowException
 from fsspec.implementations.local import LocalFileSystem
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from airflow_adaptive._airflow.process.loop_events import finished_event
+from airflow_adaptive._airflow.process.task_result import task_result
+from airflow_adaptive._clusters.standalone.address import ClusterAddress, MasterAddress
+from airflow_adaptive._clusters.standalone.client import StandaloneCluster
+from airflow_adaptive._core.ports import ClusterUnreachableError, DriverLog, JobDirectoryError, OwnedJobError, PortError
+from airflow_adaptive._core.protocol.codec import encode_journal, journal_name
+from airflow_adaptive._core.protocol.conf import NotSubmittedError, read_settings
+from airflow_adaptive._core.protocol.documents import Action, Directive, JournalDocument
+from airflow_adaptive._core.scheduler.policies.failure_handling import Failure
+from airflow_adaptive._core.scheduler.policies.first_batch import gave_up
+from airflow_adaptive._core.scheduler.policies.known_causes import with_remedy
+from airflow_adaptive._core.scheduler.state import Finished
+from airflow_adaptive._engine.directory_outage import DirectoryOutage
+from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory
+from airflow_adaptive._engine.journal.storage import Storage
+from airflow_adaptive._engine.journal.storage_threads import StorageThreads
+from airflow_adaptive._engine.observation.driver_log_diagnosis import explain
+from airflow_adaptive._web.data.errors import RequestRefusedError
+from airflow_adaptive._web.data.metadata_database.jobs import Job
+from airflow_adaptive._web.data.metadata_database.state_store import StoreKey
+from airflow_adaptive._web.data.published_state import PublishedState
 from airflow_adaptive.job.entry import unmanaged_script
 from airflow_adaptive.job.entry.checkpoint_location import QueryStart, TransientFolders
 from airflow_adaptive.job.entry.submitted_session import SubmittedSession
 from airflow_adaptive.job.entry.unmanaged_script import UnmanagedScript
-from airflow_adaptive.job.protocol.codec import encode_journal, journal_name
-from airflow_adaptive.job.protocol.conf import NotSubmittedError, read_settings
-from airflow_adaptive.job.protocol.documents import Action, Directive, JournalDocument
 from airflow_adaptive.job.queries.script_queries import ScriptQueries
 from airflow_adaptive.job.queries.sources.table_commits import TableReplacedError
 from airflow_adaptive.job.queries.sources.topic_ids import FILE, KnownTopics, TopicGuard, TopicRecreatedError
@@ -33,25 +51,7 @@ from airflow_adaptive.job.queries.writers import (
     starts_rejected,
 )
 from airflow_adaptive.job.state.damage import DamagedCheckpointError, require_sound_logs
-from airflow_adaptive.launch.loop_events import finished_event
-from airflow_adaptive.launch.task_result import task_result
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
-from airflow_adaptive.plugin.data.errors import RequestRefusedError
-from airflow_adaptive.plugin.data.metadata_database.jobs import Job
-from airflow_adaptive.plugin.data.metadata_database.state_store import StoreKey
-from airflow_adaptive.plugin.data.published_state import PublishedState
-from airflow_adaptive.ports import ClusterUnreachableError, DriverLog, JobDirectoryError, OwnedJobError, PortError
-from airflow_adaptive.runtime.directory_outage import DirectoryOutage
-from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
-from airflow_adaptive.runtime.journal.storage import Storage
-from airflow_adaptive.runtime.journal.storage_threads import StorageThreads
-from airflow_adaptive.runtime.observation.driver_log_diagnosis import explain
-from airflow_adaptive.scheduler.policies.failure_handling import Failure
-from airflow_adaptive.scheduler.policies.first_batch import gave_up
-from airflow_adaptive.scheduler.policies.known_causes import with_remedy
-from airflow_adaptive.scheduler.state import Finished
-from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddress
-from airflow_adaptive.spark.standalone.client import StandaloneCluster
 from tests.lab.fakes.manual_clock import START
 from tests.lab.simulation.one_job import Simulation
 from tests.support.airflow.operator_fakes import TASK

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import tomllib
 
-from airflow_adaptive.airflow_internals import INTERNALS
-from airflow_adaptive.job.protocol.documents import Capability
-from airflow_adaptive.job.python_version import OLDEST_PYTHON
+from airflow_adaptive._airflow.internals import INTERNALS
+from airflow_adaptive._core.protocol.documents import Capability
+from airflow_adaptive._core.python_version import OLDEST_PYTHON
 from airflow_adaptive.job.spark_internals import report_spark
 from tests.support.kafka.jars import BROKER, CONNECTORS
 from tests.support.repository import ROOT

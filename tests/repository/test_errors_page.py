@@ -10,12 +10,12 @@ from typing import NamedTuple
 import httpx
 import pytest
 
+from airflow_adaptive._airflow.process.loop_events import superseded_event
+from airflow_adaptive._core.ports import DriverLog, DriverSubmission
+from airflow_adaptive._core.protocol.documents import FORMATS
+from airflow_adaptive._engine.journal.journal import SupersededError
+from airflow_adaptive._web.data import control_requests
 from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
-from airflow_adaptive.job.protocol.documents import FORMATS
-from airflow_adaptive.launch.loop_events import superseded_event
-from airflow_adaptive.plugin.data import control_requests
-from airflow_adaptive.ports import DriverLog, DriverSubmission
-from airflow_adaptive.runtime.journal.journal import SupersededError
 from tests.lab.simulation.one_job import Simulation
 from tests.repository.error_situations import (
     Desk,
@@ -54,7 +54,7 @@ from tests.repository.error_situations import (
     without_loop,
 )
 from tests.support.repository import ROOT
-from tests.unit.runtime.observation.test_driver_log_diagnosis import (
+from tests.unit._engine.observation.test_driver_log_diagnosis import (
     IMPORT_ERROR,
     NO_EXECUTORS,
     NO_MASTER,

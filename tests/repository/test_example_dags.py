@@ -12,7 +12,7 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.serialization.serialized_objects import DagSerialization
 
 from airflow_adaptive.autoscaling.calendar.changes import upcoming_changes
-from airflow_adaptive.dag_factories import TASK_ID
+from airflow_adaptive.operators.rescale_policy import TASK_ID
 from tests.support.repository import ROOT
 
 DAGS = ROOT / "dags"

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
 
-from airflow_adaptive.declaration.validation import DeclarationError
-from airflow_adaptive.decorators.function_script import FunctionScript
+from airflow_adaptive._airflow.declaration.function_script import FunctionScript
+from airflow_adaptive._airflow.declaration.validation import DeclarationError
 
 Load = Callable[..., Any]
 
@@ -41,3 +44,21 @@ def run(script: FunctionScript, monkeypatch: pytest.MonkeyPatch, **arguments: An
     monkeypatch.setattr(sys.modules["airflow_adaptive.job"], "AdaptiveJob", RecordedJob, raising=False)
     exec(compile(script.text(arguments), "script.py", "exec"), {"__name__": "__main__"})
     return RecordedJob.built
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Load:
+    """Return the function `build` of a DAG file with this text."""
+
+    def load(text: str, name: str = "build", **names: Any) -> Any:
+        file = tmp_path / "dag_file.py"
+        file.write_text(dedent(text))
+        spec = importlib.util.spec_from_file_location("dag_file", file)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        vars(module).update(names)
+        spec.loader.exec_module(module)
+        return getattr(module, name)
+
+    return load

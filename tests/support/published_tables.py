@@ -51,14 +51,14 @@ class PublishedTable:
 
 JOB: Final = (
     "airflow_adaptive/job",
-    "airflow_adaptive/runtime",
-    "airflow_adaptive/scheduler",
-    "airflow_adaptive/spark",
+    "airflow_adaptive/_engine",
+    "airflow_adaptive/_core/scheduler",
+    "airflow_adaptive/_clusters",
 )
 TRIGGERER: Final = (
-    "airflow_adaptive/launch",
-    "airflow_adaptive/runtime",
-    "airflow_adaptive/stores",
+    "airflow_adaptive/_airflow/process",
+    "airflow_adaptive/_engine",
+    "airflow_adaptive/_airflow/store",
     "airflow_adaptive/triggers",
 )
 BENCHMARKS: Final = "docs/benchmarks.md"
@@ -75,9 +75,9 @@ TABLES: Final = {
     "fleet defects": PublishedTable(
         page="docs/proof.md", task="fleet-defects", paths=("airflow_adaptive", "tests/support/fleet")
     ),
-    "scheduler": PublishedTable(page=BENCHMARKS, task="bench-scheduler", paths=("airflow_adaptive/scheduler",)),
-    "request bodies": PublishedTable(page=BENCHMARKS, task="bench-bodies", paths=("airflow_adaptive/plugin",)),
-    "job list": PublishedTable(page=BENCHMARKS, task="bench-list", paths=("airflow_adaptive/plugin",)),
+    "scheduler": PublishedTable(page=BENCHMARKS, task="bench-scheduler", paths=("airflow_adaptive/_core/scheduler",)),
+    "request bodies": PublishedTable(page=BENCHMARKS, task="bench-bodies", paths=("airflow_adaptive/_web",)),
+    "job list": PublishedTable(page=BENCHMARKS, task="bench-list", paths=("airflow_adaptive/_web",)),
     "balance": PublishedTable(page=BENCHMARKS, task="bench-balance", paths=JOB),
     "triggerer": PublishedTable(page=BENCHMARKS, task="bench-triggerer", paths=TRIGGERER),
     "outages": PublishedTable(page=BENCHMARKS, task="bench-outages", paths=TRIGGERER),

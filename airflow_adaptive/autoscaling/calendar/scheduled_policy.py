@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 
+from airflow_adaptive._core.requirements.advice import Advice, PolicyInput, VertexLimits
+from airflow_adaptive._core.scheduler.policies.rescaling import Tier
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange, Requirements
 from airflow_adaptive.autoscaling.calendar.period import Period, Span, days_of, read_dates
 from airflow_adaptive.autoscaling.calendar.schedule import Schedule, ScheduleAt, Segment, merged_spans, schedule
 from airflow_adaptive.autoscaling.calendar.wall_clock import Repeated, WallClock, to_utc
 from airflow_adaptive.autoscaling.policy import Bounds, RescalePolicyError, dry_run_violations
-from airflow_adaptive.runtime.requirements.advice import Advice, PolicyInput, VertexLimits
-from airflow_adaptive.scheduler.policies.rescaling import Tier
-from airflow_adaptive.scheduler.requirements import ParallelismRange, Requirements
 
 CALENDAR = "calendar"
 """Name of this policy in advice."""

@@ -13,6 +13,7 @@ from enum import StrEnum
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
+from airflow_adaptive._core.scheduler.errors import did_you_mean
 from airflow_adaptive.autoscaling.calendar.cron import parse_cron
 from airflow_adaptive.autoscaling.calendar.period import (
     MIDNIGHT,
@@ -28,7 +29,6 @@ from airflow_adaptive.autoscaling.calendar.period import (
 )
 from airflow_adaptive.autoscaling.calendar.wall_clock import Repeated, known_zones
 from airflow_adaptive.autoscaling.policy import Bounds
-from airflow_adaptive.scheduler.errors import did_you_mean
 
 if TYPE_CHECKING:
     from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPolicy, Window

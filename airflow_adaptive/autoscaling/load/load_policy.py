@@ -14,6 +14,11 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from airflow_adaptive._core.requirements.advice import Advice, PolicyInput, QueryMetrics
+from airflow_adaptive._core.scheduler.config.durations import parse_duration
+from airflow_adaptive._core.scheduler.errors import did_you_mean
+from airflow_adaptive._core.scheduler.policies.rescaling import Tier
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive.autoscaling.load.query_load import (
     QueryInput,
     QueryMemory,
@@ -23,11 +28,6 @@ from airflow_adaptive.autoscaling.load.query_load import (
 )
 from airflow_adaptive.autoscaling.load.settings import LoadSettings, setting_violations
 from airflow_adaptive.autoscaling.policy import RescalePolicyError, dry_run_violations
-from airflow_adaptive.runtime.requirements.advice import Advice, PolicyInput, QueryMetrics
-from airflow_adaptive.scheduler.config.durations import parse_duration
-from airflow_adaptive.scheduler.errors import did_you_mean
-from airflow_adaptive.scheduler.policies.rescaling import Tier
-from airflow_adaptive.scheduler.requirements import ParallelismRange
 
 SOURCE = "load"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from airflow_adaptive.runtime.requirements.advice import QueryMetrics
+from airflow_adaptive._core.requirements.advice import QueryMetrics
 
 MAX_VALUE = 1e15
 """Largest plausible value, in rows or rows per second."""

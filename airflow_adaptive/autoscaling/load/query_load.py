@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from airflow_adaptive._core.requirements.advice import QueryMetrics
 from airflow_adaptive.autoscaling.load.batch_cost import BatchCost, aligned, effective
 from airflow_adaptive.autoscaling.load.metrics_check import AcceptedMetrics, accepted, implausibilities, is_unchanged
 from airflow_adaptive.autoscaling.load.settings import LoadSettings
-from airflow_adaptive.runtime.requirements.advice import QueryMetrics
 
 BUCKETS = 8
 """Number of maxima that cover the needs of `down_delay`."""

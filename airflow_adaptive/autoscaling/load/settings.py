@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from datetime import timedelta
 
-from airflow_adaptive.scheduler.config.durations import LONGEST
+from airflow_adaptive._core.scheduler.config.durations import LONGEST
 
 NO_TIME = timedelta(0)
 

@@ -10,6 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from airflow_adaptive._core.scheduler.config.options import Options
+from airflow_adaptive._core.scheduler.errors import AdaptiveSchedulerError
+from airflow_adaptive._core.scheduler.policies.rescaling import Tier
 from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPolicy
 from airflow_adaptive.autoscaling.combined import CombinedPolicy
@@ -33,9 +36,6 @@ from airflow_adaptive.autoscaling.simulation.report import (
 )
 from airflow_adaptive.autoscaling.simulation.simulated_query import QueryModel
 from airflow_adaptive.autoscaling.simulation.trace import Trace, read_trace
-from airflow_adaptive.scheduler.config.options import Options
-from airflow_adaptive.scheduler.errors import AdaptiveSchedulerError
-from airflow_adaptive.scheduler.policies.rescaling import Tier
 
 DAY = 86400.0
 

@@ -10,9 +10,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from airflow_adaptive._core.requirements.advice import Advice, PolicyInput, QueryMetrics
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive.autoscaling.load.batch_cost import MAX_SLOTS, effective
-from airflow_adaptive.runtime.requirements.advice import Advice, PolicyInput, QueryMetrics
-from airflow_adaptive.scheduler.requirements import ParallelismRange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

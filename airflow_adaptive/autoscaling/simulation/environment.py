@@ -14,14 +14,11 @@ from functools import partial
 from itertools import count
 from typing import Any, Generic, TypeVar
 
-from airflow_adaptive.autoscaling.policy import RescalePolicy
-from airflow_adaptive.autoscaling.simulation.simulated_query import Batches, QueryModel
-from airflow_adaptive.autoscaling.simulation.trace import Trace
-from airflow_adaptive.runtime.requirements.advice import PolicyInput, QueryMetrics, limits_of
-from airflow_adaptive.scheduler import machine
-from airflow_adaptive.scheduler.commands import KillDriver, SubmitDriver
-from airflow_adaptive.scheduler.config.options import Options
-from airflow_adaptive.scheduler.events import (
+from airflow_adaptive._core.requirements.advice import PolicyInput, QueryMetrics, limits_of
+from airflow_adaptive._core.scheduler import machine
+from airflow_adaptive._core.scheduler.commands import KillDriver, SubmitDriver
+from airflow_adaptive._core.scheduler.config.options import Options
+from airflow_adaptive._core.scheduler.events import (
     BatchCommitted,
     DriverEnded,
     DriverSubmitted,
@@ -34,12 +31,15 @@ from airflow_adaptive.scheduler.events import (
     SlotsChanged,
     TimerFired,
 )
-from airflow_adaptive.scheduler.job_graph import DEFAULT_SLOT_SHARING_GROUP, DEFAULT_VERTEX, JobGraph, JobVertex
-from airflow_adaptive.scheduler.policies.failure_handling import Failure
-from airflow_adaptive.scheduler.policies.rescaling import Tier
-from airflow_adaptive.scheduler.policies.transition_manager import Phase
-from airflow_adaptive.scheduler.requirements import ParallelismRange, Requirements
-from airflow_adaptive.scheduler.state import Deploying, Executing, Restarting, SchedulerState
+from airflow_adaptive._core.scheduler.job_graph import DEFAULT_SLOT_SHARING_GROUP, DEFAULT_VERTEX, JobGraph, JobVertex
+from airflow_adaptive._core.scheduler.policies.failure_handling import Failure
+from airflow_adaptive._core.scheduler.policies.rescaling import Tier
+from airflow_adaptive._core.scheduler.policies.transition_manager import Phase
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange, Requirements
+from airflow_adaptive._core.scheduler.state import Deploying, Executing, Restarting, SchedulerState
+from airflow_adaptive.autoscaling.policy import RescalePolicy
+from airflow_adaptive.autoscaling.simulation.simulated_query import Batches, QueryModel
+from airflow_adaptive.autoscaling.simulation.trace import Trace
 
 EXECUTOR_START = 10.0
 """Seconds from the request for an executor until its slots are available."""
@@ -112,7 +112,6 @@ class SimulatedJob(Generic[Memory]):
     """One job under one policy."""
 
     def __init__(self, shape: SimulationShape, trace: Trace, policy: RescalePolicy[Memory]) -> None:
-        """Create the job; `run` starts it."""
         self.shape, self.trace, self.policy = shape, trace, policy
         self.batches = Batches(shape.query, trace)
         self.memory = policy.remember()

@@ -45,7 +45,6 @@ class Batches:
     """The batches of a query under a load."""
 
     def __init__(self, query: QueryModel, trace: Trace) -> None:
-        """Start without slots."""
         self.query, self.trace = query, trace
         self.now = 0.0
         self.working = 0.0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from airflow_adaptive._core.protocol.documents import DriverState, DriverStatus, FailureReport
 from airflow_adaptive.job.control.downtime import Downtime
 from airflow_adaptive.job.control.interfaces import DriverInterfaces
-from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus, FailureReport
 
 
 class CurrentStatus:

@@ -20,14 +20,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
-from airflow_adaptive.job.control.current_status import CurrentStatus
-from airflow_adaptive.job.control.downtime import Downtime
-from airflow_adaptive.job.control.executor_rescale import ExecutorRescale
-from airflow_adaptive.job.control.fence import Fence, FencedError
-from airflow_adaptive.job.control.interfaces import DriverInterfaces, MissingSlotsError, QueryStillRunsError
-from airflow_adaptive.job.control.scheduler_link import SchedulerLink, SupersededDirectiveError
-from airflow_adaptive.job.protocol.conf import DriverSettings
-from airflow_adaptive.job.protocol.documents import (
+from airflow_adaptive._core.protocol.conf import DriverSettings
+from airflow_adaptive._core.protocol.documents import (
     Action,
     Directive,
     DriverPlan,
@@ -35,7 +29,13 @@ from airflow_adaptive.job.protocol.documents import (
     DriverStatus,
     FailureReport,
 )
-from airflow_adaptive.job.protocol.failures import SPARK_CONTEXT_STOPPED, report_build_failure, report_exception
+from airflow_adaptive._core.protocol.failures import SPARK_CONTEXT_STOPPED, report_build_failure, report_exception
+from airflow_adaptive.job.control.current_status import CurrentStatus
+from airflow_adaptive.job.control.downtime import Downtime
+from airflow_adaptive.job.control.executor_rescale import ExecutorRescale
+from airflow_adaptive.job.control.fence import Fence, FencedError
+from airflow_adaptive.job.control.interfaces import DriverInterfaces, MissingSlotsError, QueryStillRunsError
+from airflow_adaptive.job.control.scheduler_link import SchedulerLink, SupersededDirectiveError
 
 CONTEXT_STOPPED: Final = FailureReport(
     error_class=SPARK_CONTEXT_STOPPED,

@@ -7,11 +7,11 @@ import math
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from airflow_adaptive._core.protocol.conf import DriverSettings
+from airflow_adaptive._core.protocol.documents import DriverState, DriverStatus
 from airflow_adaptive.job.control.driver_loop import DriverLoop
 from airflow_adaptive.job.control.fence import Fence
 from airflow_adaptive.job.control.interfaces import DriverInterfaces
-from airflow_adaptive.job.protocol.conf import DriverSettings
-from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus
 
 log = logging.getLogger(__name__)
 

@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from airflow_adaptive._core.protocol.conf import DriverSettings
+from airflow_adaptive._core.protocol.documents import TASKS, DriverPlan, ExecutorReport
 from airflow_adaptive.job.control.downtime import Downtime
 from airflow_adaptive.job.control.interfaces import DriverInterfaces
-from airflow_adaptive.job.protocol.conf import DriverSettings
-from airflow_adaptive.job.protocol.documents import TASKS, DriverPlan, ExecutorReport
 
 EXIT_TIMEOUT_S: Final = 30.0
 """Time in seconds after which a released executor has exited: a worker kills it after ten seconds

@@ -14,7 +14,7 @@ import math
 import time
 from collections.abc import Callable
 
-from airflow_adaptive.job.protocol.documents import Directive
+from airflow_adaptive._core.protocol.documents import Directive
 
 
 def boot_time() -> float:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from airflow_adaptive.job.protocol.documents import (
+from airflow_adaptive._core.protocol.documents import (
     Decommission,
     Directive,
     DriverPlan,

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final, Protocol
 
+from airflow_adaptive._core.protocol.codec import DocumentError, NewerFormatError, decode_journal
+from airflow_adaptive._core.protocol.documents import Action, Directive, JournalDocument
 from airflow_adaptive.job.control.fence import FencedError
-from airflow_adaptive.job.protocol.codec import DocumentError, NewerFormatError, decode_journal
-from airflow_adaptive.job.protocol.documents import Action, Directive, JournalDocument
 
 LISTING_INTERVAL_S: Final = 10.0
 """Interval between listings of the journal, in seconds. The reader polls the next document number more often, but a

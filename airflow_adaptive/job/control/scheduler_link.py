@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable
 from typing import TypeVar, cast
 
+from airflow_adaptive._core.protocol.conf import DriverSettings
+from airflow_adaptive._core.protocol.documents import Directive
 from airflow_adaptive.job.control.current_status import CurrentStatus
 from airflow_adaptive.job.control.fence import Fence
 from airflow_adaptive.job.control.interfaces import DirectoryError, DriverInterfaces, Operation
-from airflow_adaptive.job.protocol.conf import DriverSettings
-from airflow_adaptive.job.protocol.documents import Directive
 
 Result = TypeVar("Result")
 

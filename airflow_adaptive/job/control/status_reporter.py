@@ -7,10 +7,10 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Protocol
 
+from airflow_adaptive._core.protocol.codec import DocumentError, decode_status, encode_status
+from airflow_adaptive._core.protocol.documents import DriverState, DriverStatus
+from airflow_adaptive._core.python_version import UTC
 from airflow_adaptive.job.control.interfaces import DirectoryError
-from airflow_adaptive.job.protocol.codec import DocumentError, decode_status, encode_status
-from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus
-from airflow_adaptive.job.python_version import UTC
 
 
 class StatusFile(Protocol):

@@ -8,11 +8,11 @@ import sys
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from airflow_adaptive._core.protocol.conf import read_settings
+from airflow_adaptive._core.protocol.documents import DriverState
 from airflow_adaptive.job.control.driver_run import EXIT_FAILED
 from airflow_adaptive.job.entry import unmanaged_script
 from airflow_adaptive.job.entry.driver import Driver
-from airflow_adaptive.job.protocol.conf import read_settings
-from airflow_adaptive.job.protocol.documents import DriverState
 from airflow_adaptive.job.queries.batch_query import BatchQuery
 from airflow_adaptive.job.queries.job_queries import JobQueries
 from airflow_adaptive.job.queries.sources.query_sources import require_known_topics

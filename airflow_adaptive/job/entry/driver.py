@@ -12,6 +12,8 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from airflow_adaptive._core.protocol.conf import DriverSettings
+from airflow_adaptive._core.protocol.documents import FORMATS, SUBMISSION_ID_VARIABLE, DriverState, DriverStatus
 from airflow_adaptive.job.control.driver_run import run_driver
 from airflow_adaptive.job.control.fence import boot_time
 from airflow_adaptive.job.control.interfaces import DriverInterfaces, ExecutorPool, Journal, Workload
@@ -24,8 +26,6 @@ from airflow_adaptive.job.entry.operation_thread import OperationThread
 from airflow_adaptive.job.executors.executor_pool import SparkExecutorPool
 from airflow_adaptive.job.executors.task_balancer import LocalityBalancer, SparkPlacement
 from airflow_adaptive.job.hadoop_directory import HadoopJobDirectory
-from airflow_adaptive.job.protocol.conf import DriverSettings
-from airflow_adaptive.job.protocol.documents import FORMATS, SUBMISSION_ID_VARIABLE, DriverState, DriverStatus
 from airflow_adaptive.job.spark_internals import report_spark, require_supported, separate_task_ids
 
 log = logging.getLogger(__name__)

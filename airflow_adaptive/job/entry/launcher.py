@@ -15,10 +15,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from airflow_adaptive._core.protocol.documents import SECRET_CONF_VARIABLE, SECRET_ENV_VARIABLE
+from airflow_adaptive._core.protocol.failures import register_secrets
+from airflow_adaptive._core.python_version import UnsupportedVersionError
 from airflow_adaptive.job.entry import packages
-from airflow_adaptive.job.protocol.documents import SECRET_CONF_VARIABLE, SECRET_ENV_VARIABLE
-from airflow_adaptive.job.protocol.failures import register_secrets
-from airflow_adaptive.job.python_version import UnsupportedVersionError
 from airflow_adaptive.job.spark_internals import require_supported
 
 if TYPE_CHECKING:

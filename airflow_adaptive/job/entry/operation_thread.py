@@ -15,7 +15,6 @@ class OperationThread(Future[Result]):
     """An operation in a thread with the Spark properties of the thread that starts the operation; see `interfaces.Operation`."""
 
     def __init__(self, act: Callable[[], Result]) -> None:
-        """Start the operation."""
         super().__init__()
         InheritableThread(target=self._run, args=(act,), name="long-operation", daemon=True).start()
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any, Final
 
-from airflow_adaptive.job.protocol.conf import PACKAGES_PROPERTY
+from airflow_adaptive._core.protocol.conf import PACKAGES_PROPERTY
 from airflow_adaptive.job.spark_internals import class_name
 
 GATEWAY_VARIABLE: Final = "PYSPARK_GATEWAY_PORT"
@@ -61,7 +61,6 @@ class Ivy:
     """Ivy in the JVM of the driver, with the settings of the Spark properties `spark.jars.*`."""
 
     def __init__(self, jvm: Any) -> None:
-        """Read the properties."""
         self._jvm = jvm
         self._exclusions = self._property("excludes")
         self._repositories = self._property("repositories")

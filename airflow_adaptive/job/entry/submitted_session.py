@@ -24,13 +24,13 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql import utils as sql_utils
 
-from airflow_adaptive.job.entry.method_hooks import replace_methods, replacement
-from airflow_adaptive.job.protocol.reserved import (
+from airflow_adaptive._core.protocol.reserved import (
     KUBERNETES_DETERMINED,
     KUBERNETES_PARAMETERS,
     KUBERNETES_PREFIXES,
     PARAMETERS,
 )
+from airflow_adaptive.job.entry.method_hooks import replace_methods, replacement
 from airflow_adaptive.job.queries.writers import AdaptiveJobError
 
 MASTER: Final = "spark.master"
@@ -57,7 +57,6 @@ class SubmittedSession:
     """
 
     def __init__(self) -> None:
-        """Create an object that knows no submission and therefore refuses nothing."""
         self.refusal: AdaptiveJobError | None = None
         self._submitted: Mapping[str, str] = {}
         self._has_context = False

@@ -20,7 +20,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from airflow_adaptive.job.protocol.documents import Capability, Decommission, ExecutorReport
+from airflow_adaptive._core.protocol.documents import Capability, Decommission, ExecutorReport
 from airflow_adaptive.job.spark_internals import empty_scala_map, from_scala, report_spark, scala_seq
 
 REQUEST_INTERVAL_S: Final = 10.0

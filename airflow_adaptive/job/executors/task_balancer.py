@@ -25,8 +25,8 @@ from typing import Any, Final, Protocol
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from airflow_adaptive._core.protocol.documents import ExecutorReport
 from airflow_adaptive.job.control.interfaces import StatefulRun
-from airflow_adaptive.job.protocol.documents import ExecutorReport
 from airflow_adaptive.job.spark_internals import from_scala
 
 MAX_BATCHES: Final = 4

@@ -16,9 +16,9 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrameWriter, SparkSession
 
+from airflow_adaptive._core.protocol.documents import DriverPlan, FailureReport, QueryReport
+from airflow_adaptive._core.protocol.failures import report_exception
 from airflow_adaptive.job.control.interfaces import BatchStillRunsError, StatefulRun
-from airflow_adaptive.job.protocol.documents import DriverPlan, FailureReport, QueryReport
-from airflow_adaptive.job.protocol.failures import report_exception
 
 CHECK_INTERVAL_S: Final = 0.1
 """Interval in seconds between checks whether the thread of an interrupted batch has ended."""

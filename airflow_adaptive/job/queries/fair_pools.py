@@ -31,7 +31,6 @@ class FairPools:
     """The pools of the queries of one session; a single query has no pool."""
 
     def __init__(self, spark: SparkSession) -> None:
-        """Create an object without pools."""
         self._spark = spark
         self._context = spark.sparkContext
         self._pools: dict[str, Any] = {}

@@ -9,8 +9,8 @@ from typing import Final
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from airflow_adaptive._core.protocol.documents import DriverPlan, FailureReport, QueryReport
 from airflow_adaptive.job.control.interfaces import QueryStillRunsError, StatefulRun, StateRepartitioner
-from airflow_adaptive.job.protocol.documents import DriverPlan, FailureReport, QueryReport
 from airflow_adaptive.job.queries.batch_boundary import act_between_batches, end_at_boundary
 from airflow_adaptive.job.queries.fair_pools import FairPools
 from airflow_adaptive.job.queries.job_query import (

@@ -18,9 +18,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from airflow_adaptive._core.protocol.documents import FailureReport, QueryReport
+from airflow_adaptive._core.protocol.failures import report_exception, report_throwable
 from airflow_adaptive.job.control.interfaces import StatefulRun
-from airflow_adaptive.job.protocol.documents import FailureReport, QueryReport
-from airflow_adaptive.job.protocol.failures import report_exception, report_throwable
 from airflow_adaptive.job.queries.batch_boundary import BatchBoundary, stop_in_threads
 from airflow_adaptive.job.queries.progress import ProgressCounter
 from airflow_adaptive.job.queries.sources.query_sources import QuerySources

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from airflow_adaptive.job.protocol.documents import LatencyReport
+from airflow_adaptive._core.protocol.documents import LatencyReport
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -15,7 +15,7 @@ from typing import Final
 
 from pyspark.sql.streaming.listener import SourceProgress, StreamingQueryProgress
 
-from airflow_adaptive.job.protocol.documents import QueryReport
+from airflow_adaptive._core.protocol.documents import QueryReport
 from airflow_adaptive.job.queries.latency import read_latency
 from airflow_adaptive.job.queries.sources.source_report import backlog_of, report_at_batch
 
@@ -27,7 +27,6 @@ class ProgressCounter:
     """Counts the committed batches of a query over all its runs in this driver."""
 
     def __init__(self) -> None:
-        """Start at zero."""
         self._last_batch: int | None = None
         self.report: QueryReport | None = None
         self.state_partitions: int | None = None

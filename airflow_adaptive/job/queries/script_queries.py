@@ -18,8 +18,8 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from airflow_adaptive._core.protocol.documents import DriverPlan, FailureReport, QueryReport
 from airflow_adaptive.job.control.interfaces import StatefulRun
-from airflow_adaptive.job.protocol.documents import DriverPlan, FailureReport, QueryReport
 from airflow_adaptive.job.queries.batch_boundary import CHECK_INTERVAL_S, act_between_batches, end_at_boundary
 from airflow_adaptive.job.queries.job_query import (
     JobQuery,

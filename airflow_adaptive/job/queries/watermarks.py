@@ -37,7 +37,6 @@ class OperatorWatermarks:
     """The watermarks of the operators of one query, in the order of its plan."""
 
     def __init__(self, spark: SparkSession) -> None:
-        """Know no watermark yet."""
         self._spark = spark
         self._kept: Sequence[Any] = ()
         """The `Option[Long]` of each operator at the end of the last run, until the new run has it."""

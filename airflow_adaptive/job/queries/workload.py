@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 
 from pyspark.sql import DataFrameWriter
 
+from airflow_adaptive._core.protocol.documents import DriverPlan, FailureReport, QueryReport
 from airflow_adaptive.job.control.interfaces import RunningWorkload, StatefulRun
-from airflow_adaptive.job.protocol.documents import DriverPlan, FailureReport, QueryReport
 from airflow_adaptive.job.queries.batch_query import BatchQuery
 from airflow_adaptive.job.queries.job_queries import JobQueries
 from airflow_adaptive.job.queries.writers import Streams, Writers

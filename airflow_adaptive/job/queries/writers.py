@@ -47,7 +47,6 @@ class PlannedParallelism(Mapping[str, int]):
     """
 
     def __init__(self, planned: Mapping[str, int]) -> None:
-        """Create a mapping from which nothing was read."""
         self._planned = dict(planned)
         self.vertices_read: set[str] = set()
 

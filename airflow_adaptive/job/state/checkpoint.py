@@ -72,7 +72,6 @@ class Checkpoint:
     """The checkpoint of one query."""
 
     def __init__(self, spark: SparkSession, uri: str) -> None:
-        """Refer to a checkpoint; nothing is read yet."""
         self._spark = spark
         self.uri = uri
 

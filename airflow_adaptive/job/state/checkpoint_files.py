@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from airflow_adaptive.job.protocol.documents import FailureReport
+from airflow_adaptive._core.protocol.documents import FailureReport
 from airflow_adaptive.job.spark_internals import java_class, spark_object, writer_option
 from airflow_adaptive.job.state.damage import (
     DamagedCheckpointError,
@@ -50,7 +50,6 @@ class CheckpointFiles:
     """The files of one checkpoint; see `damage.Files`."""
 
     def __init__(self, spark: SparkSession, uri: str) -> None:
-        """Refer to a checkpoint; nothing is read yet."""
         self._spark = spark
         self._path_class = java_class(spark, "org.apache.hadoop.fs.Path")
         self._root = self._path_class(uri)

@@ -36,8 +36,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
-from airflow_adaptive.job.protocol.documents import Capability
-from airflow_adaptive.job.protocol.failures import CONDITION, report_exception
+from airflow_adaptive._core.protocol.documents import Capability
+from airflow_adaptive._core.protocol.failures import CONDITION, report_exception
 from airflow_adaptive.job.spark_internals import report_spark, set_private_field, writer_field
 from airflow_adaptive.job.state.checkpoint import Checkpoint, CheckpointHead, StateStore
 from airflow_adaptive.job.state.checkpoint_files import CheckpointFiles
@@ -82,7 +82,6 @@ class CheckpointRepartitioner:
     """Repartitions the state of queries that do not run; see `interfaces.StateRepartitioner`."""
 
     def __init__(self, spark: SparkSession) -> None:
-        """Create a repartitioner; nothing is read yet."""
         self._spark = spark
 
     def state_partitions(self, checkpoint: str) -> int | None:

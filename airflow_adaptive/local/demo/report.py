@@ -17,7 +17,6 @@ class Reporter:
     """Prints lines with the time since the start of the demo."""
 
     def __init__(self) -> None:
-        """Start the clock."""
         self._started = time.monotonic()
 
     def report(self, text: str) -> None:

@@ -35,7 +35,6 @@ class Scenario:
     """Runs the steps in an environment and checks the result."""
 
     def __init__(self, environment: DemoEnvironment, reporter: Reporter) -> None:
-        """Trigger the DAG while the cluster has no slot."""
         self._environment = environment
         self._reporter = reporter
         self._job = environment.trigger_job()

@@ -84,7 +84,7 @@ DAGS = dedent(
     from airflow.providers.standard.operators.empty import EmptyOperator
     import json
     from airflow.sdk import DAG, Asset, AssetWatcher, task
-    from airflow_adaptive.airflow_internals import AsyncCallback
+    from airflow_adaptive._airflow.internals import AsyncCallback
     from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
     from airflow_adaptive.operators import AdaptiveSparkOperator, SetResourceRequirementsOperator, StopAdaptiveJobOperator
     from airflow_adaptive.sensors.adaptive_job import AdaptiveJobSensor

@@ -16,11 +16,11 @@ import httpx
 import pytest
 from airflow.providers_manager import ProvidersManager
 
-from airflow_adaptive.job.protocol.codec import decode_journal, decode_status
-from airflow_adaptive.job.protocol.documents import DriverStatus
+from airflow_adaptive._airflow.store.job_asset import JOBS
+from airflow_adaptive._core.protocol.codec import decode_journal, decode_status
+from airflow_adaptive._core.protocol.documents import DriverStatus
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
-from airflow_adaptive.stores.job_asset import JOBS
 from tests.support.airflow.airflow_under_test import AirflowUnderTest
 from tests.support.servers.smtp_server import SmtpServer
 from tests.support.servers.statsd_server import Statsd
@@ -152,7 +152,12 @@ def no_driver_runs(cluster: LocalCluster) -> bool:
 
 def adaptive(airflow: AirflowUnderTest, *words: str) -> str:
     """What `airflow adaptive ...` prints on a machine of this Airflow, or the module of the commands before Airflow has commands of providers."""
-    command = [sys.executable, "-m", *(("airflow", "adaptive") if HAS_COMMANDS else ("airflow_adaptive.cli",)), *words]
+    command = [
+        sys.executable,
+        "-m",
+        *(("airflow", "adaptive") if HAS_COMMANDS else ("airflow_adaptive._web.cli",)),
+        *words,
+    ]
     ran = subprocess.run(
         command, env=airflow._environment, check=True, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S
     )

@@ -9,10 +9,10 @@ from textwrap import dedent
 import psutil
 import pytest
 
+from airflow_adaptive._core.scheduler.snapshot import from_json
 from airflow_adaptive.local.airflow import Component
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
-from airflow_adaptive.scheduler.snapshot import from_json
 from tests.integration.airflow.test_adaptive_job import TIMEOUT_S, Begin, adaptive, begin, no_driver_runs  # noqa: F401  a fixture
 from tests.support.airflow.airflow_under_test import AirflowUnderTest
 

@@ -14,11 +14,11 @@ from typing import Any
 import pendulum
 import pytest
 
-from airflow_adaptive.dag_factories import TASK_ID
+from airflow_adaptive._airflow.store.job_asset import JOBS
+from airflow_adaptive._core.requirements.control_requests import CALENDAR
+from airflow_adaptive._core.scheduler.snapshot import to_json
 from airflow_adaptive.local.waiting import wait_until
-from airflow_adaptive.runtime.requirements.control_requests import CALENDAR
-from airflow_adaptive.scheduler.snapshot import to_json
-from airflow_adaptive.stores.job_asset import JOBS
+from airflow_adaptive.operators.rescale_policy import TASK_ID
 from tests.lab.scenario import Scenario
 from tests.support.airflow.airflow_under_test import AirflowObserver, AirflowUnderTest
 from tests.support.repository import ROOT
@@ -35,9 +35,9 @@ DAGS = dedent(
 
     from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
     from airflow_adaptive.operators import rescale_policy_dag
-    from airflow_adaptive.stores.job_asset import job_asset
-    from airflow_adaptive.stores.job_keys import ATTEMPT
-    from airflow_adaptive.stores.task_xcoms import TaskKey
+    from airflow_adaptive._airflow.store.job_asset import job_asset
+    from airflow_adaptive._airflow.store.job_keys import ATTEMPT
+    from airflow_adaptive._airflow.store.task_xcoms import TaskKey
 
     SINCE = datetime(2026, 1, 1, tzinfo=UTC)
 

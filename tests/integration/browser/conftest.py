@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.plugin.api.ui_files import DIST
+from airflow_adaptive._web.api.ui_files import DIST
 from tests.support.airflow.airflow_app import AirflowApp
 from tests.support.browser_fixture import TIMEOUT_MS
 

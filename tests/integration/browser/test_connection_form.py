@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import expect
 
+from airflow_adaptive._clusters.standalone.address import parse_address
 from airflow_adaptive.local.cluster import LocalCluster
-from airflow_adaptive.spark.standalone.address import parse_address
 from tests.integration.browser.conftest import Visitor
 from tests.support.airflow.airflow_app import AirflowApp
 

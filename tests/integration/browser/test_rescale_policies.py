@@ -12,8 +12,8 @@ from typing import Any
 
 from playwright.sync_api import expect
 
-from airflow_adaptive.runtime.publishing.documents import HISTORY, POLICY, SUMMARY
-from airflow_adaptive.runtime.requirements.control_requests import REQUIREMENTS
+from airflow_adaptive._core.requirements.control_requests import REQUIREMENTS
+from airflow_adaptive._core.view import HISTORY, POLICY, SUMMARY
 from tests.integration.browser.conftest import Visitor
 from tests.integration.browser.test_pages import editor_of, overflow
 from tests.support.airflow import published_jobs as stories

@@ -8,9 +8,9 @@ from typing import Final
 
 import pytest
 
+from airflow_adaptive._engine.journal.journal import attempt_of
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
-from airflow_adaptive.runtime.journal.journal import attempt_of
 from tests.integration.airflow.test_adaptive_job import TIMEOUT_S, Run, no_driver_runs
 from tests.integration.databases.test_outages import API, requested_upper, rows
 from tests.support.airflow.rest_api import bounds

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from airflow_adaptive.stores.storable import storable
+from airflow_adaptive._airflow.store.storable import storable
 from tests.support.airflow.airflow_app import API, RUN, AirflowApp
 from tests.support.airflow.published_documents import executing, published
 from tests.support.airflow.rest_api import bounds

@@ -26,12 +26,12 @@ TRIGGERERS = {"triggerer-1", "triggerer-2"}
 NEWER = dedent(
     """
     from pathlib import Path
-    from airflow_adaptive.job.protocol import documents
+    from airflow_adaptive._core.protocol import documents
 
     documents.FORMATS = (1, 2)
 
-    from airflow_adaptive.job.protocol.codec import FORMATS as read
-    from airflow_adaptive.runtime.journal.step_document import FORMATS as written
+    from airflow_adaptive._core.protocol.codec import FORMATS as read
+    from airflow_adaptive._engine.journal.step_document import FORMATS as written
 
     Path(__file__).with_name("formats").write_text(f"{read} {written}")
     """

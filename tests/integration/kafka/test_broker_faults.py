@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_adaptive.job.protocol.documents import DriverStatus
+from airflow_adaptive._core.protocol.documents import DriverStatus
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 from tests.support.driver.driver_on_cluster import TIMEOUT_S

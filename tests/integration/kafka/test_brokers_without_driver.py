@@ -9,10 +9,10 @@ from contextlib import suppress
 
 import pytest
 
-from airflow_adaptive.job.protocol.sources import KafkaSource
-from airflow_adaptive.launch.process_resources import ProcessResources
+from airflow_adaptive._airflow.process.process_resources import ProcessResources
+from airflow_adaptive._core.ports import SourceUnreachableError
+from airflow_adaptive._core.protocol.sources import KafkaSource
 from airflow_adaptive.local.waiting import wait_until
-from airflow_adaptive.ports import SourceUnreachableError
 from tests.support.kafka.broker import USER
 from tests.support.kafka.cluster import KafkaCluster
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from airflow_adaptive.declaration.spark_submit.dependencies import Dependencies
-from airflow_adaptive.job.protocol.documents import Action
-from airflow_adaptive.job.protocol.failures import last_python_error
+from airflow_adaptive._airflow.declaration.spark_submit.dependencies import Dependencies
+from airflow_adaptive._core.protocol.documents import Action
+from airflow_adaptive._core.protocol.failures import last_python_error
+from airflow_adaptive._core.scheduler.state import Outcome
 from airflow_adaptive.local.cluster import LocalCluster
-from airflow_adaptive.scheduler.state import Outcome
 from tests.support.driver.bounded_job import end_of_job
 from tests.support.driver.driver_on_cluster import DriverOnCluster, plan, sink_rows
 from tests.support.kafka.cluster import KafkaCluster

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_adaptive.job.protocol.documents import DriverStatus
-from airflow_adaptive.job.protocol.sources import Shuffle
+from airflow_adaptive._core.protocol.documents import DriverStatus
+from airflow_adaptive._core.protocol.sources import Shuffle
 from airflow_adaptive.local.cluster import LocalCluster
 from tests.support.driver.driver_on_cluster import TIMEOUT_S
 from tests.support.kafka.cluster import KafkaCluster

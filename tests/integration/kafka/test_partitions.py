@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive.local.cluster import LocalCluster
-from airflow_adaptive.scheduler.requirements import ParallelismRange
 from tests.support.driver.driver_on_cluster import sink_rows
 from tests.support.kafka.cluster import KafkaCluster
 from tests.support.kafka.looped_job import MEMORY_MB, LoopedJob

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_adaptive.job.protocol.documents import FailureReport
+from airflow_adaptive._core.protocol.documents import FailureReport
+from airflow_adaptive._core.scheduler.policies.failure_handling import Failure, is_recoverable
 from airflow_adaptive.job.queries.sources.topic_ids import FILE
 from airflow_adaptive.local.cluster import LocalCluster
-from airflow_adaptive.scheduler.policies.failure_handling import Failure, is_recoverable
 from tests.support.driver.driver_on_cluster import JOB, TIMEOUT_S
 from tests.support.kafka.cluster import KafkaCluster
 from tests.support.kafka.driver_on_kafka import DriverOnKafka

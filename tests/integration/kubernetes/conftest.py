@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import pytest_asyncio
 
-from airflow_adaptive.spark.kubernetes.client import KubernetesCluster as Client
+from airflow_adaptive._clusters.kubernetes.client import KubernetesCluster as Client
 from tests.support.kubernetes.client.api_sources import cluster_client
 from tests.support.kubernetes.cluster import KubernetesCluster
 from tests.support.kubernetes.fixtures import stays_in_namespace

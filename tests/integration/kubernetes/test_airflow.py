@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from airflow_adaptive._core.ports import ClusterClient, DriverSubmission
 from airflow_adaptive.local.waiting import wait_until, wait_until_async
-from airflow_adaptive.ports import ClusterClient, DriverSubmission
 from tests.support.airflow.airflow_under_test import AirflowUnderTest
 from tests.support.kubernetes.accounts.airflow_job import SECRET, AirflowJob
 from tests.support.kubernetes.accounts.audit import requested

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from airflow_adaptive._clusters.kubernetes.capacity.quantities import resources
+from airflow_adaptive._core.ports import MIB
 from airflow_adaptive.local.waiting import wait_until_async
-from airflow_adaptive.ports import MIB
-from airflow_adaptive.spark.kubernetes.capacity.quantities import resources
 from tests.support.kubernetes.api import KubernetesApi
 from tests.support.kubernetes.client.api_sources import cluster_client
 from tests.support.kubernetes.client.driver_job import pod_properties

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 import httpx
 import pytest
 
-from airflow_adaptive.ports import Request
-from airflow_adaptive.runtime.clock import SystemClock
-from airflow_adaptive.spark.kubernetes.capacity.capacity import Capacity, NamespaceObjects, capacity
-from airflow_adaptive.spark.kubernetes.capacity.cluster_reader import ClusterReader
-from airflow_adaptive.spark.kubernetes.capacity.planned_pod import planned_executor
+from airflow_adaptive._clusters.kubernetes.capacity.capacity import Capacity, NamespaceObjects, capacity
+from airflow_adaptive._clusters.kubernetes.capacity.cluster_reader import ClusterReader
+from airflow_adaptive._clusters.kubernetes.capacity.planned_pod import planned_executor
+from airflow_adaptive._core.ports import Request
+from airflow_adaptive._engine.clock import SystemClock
 from tests.support.kubernetes.api import Json, KubernetesApi
 from tests.support.kubernetes.capacity.executor_pods import bound, create_pods, fitting, namespace_without_kubelets
 from tests.support.kubernetes.capacity.plain_nodes import PlainNodes, kept_ready

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.local.waiting import wait_until, wait_until_async
-from airflow_adaptive.ports import (
+from airflow_adaptive._clusters.kubernetes.client import KubernetesCluster as Client
+from airflow_adaptive._clusters.kubernetes.driver.names import DriverIdentity
+from airflow_adaptive._core.ports import (
     ClusterUnreachableError,
     DriverSubmission,
     NotSubmittedError,
     SubmissionRefusedError,
     SubmissionState,
 )
-from airflow_adaptive.spark.kubernetes.client import KubernetesCluster as Client
-from airflow_adaptive.spark.kubernetes.driver.names import DriverIdentity
+from airflow_adaptive.local.waiting import wait_until, wait_until_async
 from tests.support.kubernetes.client.api_sources import cluster_client
 from tests.support.kubernetes.cluster import KubernetesCluster
 from tests.support.kubernetes.images import SPARK

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from airflow_adaptive.ports import SubmissionState
-from airflow_adaptive.spark.kubernetes.capacity import cluster_reader
+from airflow_adaptive._clusters.kubernetes.capacity import cluster_reader
+from airflow_adaptive._core.ports import SubmissionState
 from tests.lab.contracts.cluster_client import (
     ClusterClientContract,
     Script,

@@ -11,10 +11,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from airflow_adaptive.job.protocol.documents import Action, DriverPlan, DriverState
+from airflow_adaptive._clusters.kubernetes.client import KubernetesCluster as Client
+from airflow_adaptive._core.ports import LogPages, SubmissionState
+from airflow_adaptive._core.protocol.documents import Action, DriverPlan, DriverState
 from airflow_adaptive.local.waiting import wait_until, wait_until_async
-from airflow_adaptive.ports import LogPages, SubmissionState
-from airflow_adaptive.spark.kubernetes.client import KubernetesCluster as Client
 from tests.support.driver.dependencies import FOUND, SCRIPT, dependencies_in, ivy_properties
 from tests.support.driver.driver_on_cluster import sink_rows
 from tests.support.kubernetes.client.api_sources import cluster_client

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from airflow_adaptive._engine.journal.storage import Storage
+from airflow_adaptive._engine.loop import Loop
 from airflow_adaptive.local.waiting import wait_until, wait_until_async
-from airflow_adaptive.runtime.journal.storage import Storage
-from airflow_adaptive.runtime.loop import Loop
 from tests.support.kubernetes.client.api_sources import cluster_client
 from tests.support.kubernetes.client.driver_job import pod_properties
 from tests.support.kubernetes.client.streaming_job import TIMEOUT_S, StreamingJob

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from airflow_adaptive.ports import Request
-from airflow_adaptive.spark.kubernetes.capacity.planned_pod import planned_executor
-from airflow_adaptive.spark.kubernetes.capacity.quota import Cap, limits_of
+from airflow_adaptive._clusters.kubernetes.capacity.planned_pod import planned_executor
+from airflow_adaptive._clusters.kubernetes.capacity.quota import Cap, limits_of
+from airflow_adaptive._core.ports import Request
 from tests.support.kubernetes.api import Json
 from tests.support.kubernetes.capacity.executor_pods import allowed, create_pods, namespace_without_kubelets
 from tests.support.kubernetes.cluster import KubernetesCluster

@@ -14,10 +14,10 @@ import pyspark
 import pytest
 import yaml
 
+from airflow_adaptive._clusters.kubernetes.capacity.planned_pod import planned_driver, planned_executor
+from airflow_adaptive._clusters.kubernetes.capacity.pod_requests import pod_request
+from airflow_adaptive._core.ports import Request, Resources
 from airflow_adaptive.local.waiting import wait_until
-from airflow_adaptive.ports import Request, Resources
-from airflow_adaptive.spark.kubernetes.capacity.planned_pod import planned_driver, planned_executor
-from airflow_adaptive.spark.kubernetes.capacity.pod_requests import pod_request
 from tests.support.kubernetes.api import Json
 from tests.support.kubernetes.cluster import KubernetesCluster
 from tests.support.kubernetes.namespace import Namespace

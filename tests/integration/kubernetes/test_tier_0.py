@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_adaptive.job.protocol.documents import Action, DriverPlan
+from airflow_adaptive._clusters.kubernetes.driver.properties import PENDING_TIMEOUT
+from airflow_adaptive._core.ports import SubmissionState
+from airflow_adaptive._core.protocol.documents import Action, DriverPlan
 from airflow_adaptive.local.waiting import wait_until
-from airflow_adaptive.ports import SubmissionState
-from airflow_adaptive.spark.kubernetes.driver.properties import PENDING_TIMEOUT
 from tests.support.kubernetes.client.api_sources import cluster_client
 from tests.support.kubernetes.client.driver_job import TIMEOUT_S, DriverJob
 from tests.support.kubernetes.cluster import KubernetesCluster

@@ -16,12 +16,12 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-from airflow_adaptive.plugin.api.request_body import MAX_BODY_BYTES
-from airflow_adaptive.runtime.requirements import dry_run, request_bodies
-from airflow_adaptive.runtime.requirements.control_requests import encode_requirements
-from airflow_adaptive.scheduler.errors import RequirementsError
-from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
-from airflow_adaptive.scheduler.requirements import ParallelismRange
+from airflow_adaptive._core.requirements import dry_run, request_bodies
+from airflow_adaptive._core.requirements.control_requests import encode_requirements
+from airflow_adaptive._core.scheduler.errors import RequirementsError
+from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobVertex
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
+from airflow_adaptive._web.api.request_body import MAX_BODY_BYTES
 from tests.lab.benchmarks.scheduler import machine_line
 from tests.lab.scenario import Scenario
 from tests.support.published_tables import publish

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from airflow_adaptive.scheduler.config.options import DEFAULTS
+from airflow_adaptive._core.scheduler.config.options import DEFAULTS
 from tests.lab.conformance.result import Comparison, Vector
 from tests.lab.conformance.subjects.conditions import Conditions, Phrase
 

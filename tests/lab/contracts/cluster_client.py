@@ -10,8 +10,7 @@ from typing import Protocol
 
 import pytest
 
-from airflow_adaptive.local.waiting import wait_until_async
-from airflow_adaptive.ports import (
+from airflow_adaptive._core.ports import (
     MIB,
     ClusterClient,
     ClusterSnapshot,
@@ -24,6 +23,7 @@ from airflow_adaptive.ports import (
     SubmissionStatus,
     Worker,
 )
+from airflow_adaptive.local.waiting import wait_until_async
 
 TIMEOUT_S = 240.0
 

@@ -11,8 +11,9 @@ from typing import Any, Protocol
 
 import pytest
 
-from airflow_adaptive.job.protocol.codec import MAX_DOCUMENT_BYTES, encode_journal, encode_rescale, encode_status
-from airflow_adaptive.job.protocol.documents import (
+from airflow_adaptive._core.ports import JobDirectory, JobDirectoryError
+from airflow_adaptive._core.protocol.codec import MAX_DOCUMENT_BYTES, encode_journal, encode_rescale, encode_status
+from airflow_adaptive._core.protocol.documents import (
     Action,
     Directive,
     DriverPlan,
@@ -22,8 +23,7 @@ from airflow_adaptive.job.protocol.documents import (
     QueryReport,
     RescaleDocument,
 )
-from airflow_adaptive.ports import JobDirectory, JobDirectoryError
-from airflow_adaptive.runtime.journal.job_directory import append
+from airflow_adaptive._engine.journal.job_directory import append
 
 JOB = "flights"
 CREATORS = 20

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_adaptive.ports import SubmissionState
+from airflow_adaptive._core.ports import SubmissionState
 from tests.lab.contracts.cluster_client import (
     Cluster,
     ClusterClientContract,

@@ -6,7 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from airflow_adaptive.ports import (
+from airflow_adaptive._clusters.properties import check_submission
+from airflow_adaptive._clusters.standalone.rest import LOST_WORKER
+from airflow_adaptive._clusters.standalone.sent_submissions import SentSubmissions
+from airflow_adaptive._clusters.standalone.worker_log import log_pages
+from airflow_adaptive._core.ports import (
     MIB,
     ActiveDriver,
     ClusterRefusedError,
@@ -22,10 +26,6 @@ from airflow_adaptive.ports import (
     SubmissionStatus,
     Worker,
 )
-from airflow_adaptive.spark.properties import check_submission
-from airflow_adaptive.spark.standalone.rest import LOST_WORKER
-from airflow_adaptive.spark.standalone.sent_submissions import SentSubmissions
-from airflow_adaptive.spark.standalone.worker_log import log_pages
 
 MASTER_URL = "spark://fake:7077"
 UI_URL = "http://fake:8080"

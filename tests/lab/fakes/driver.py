@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_adaptive.job.control.fence import Fence, FencedError
-from airflow_adaptive.job.protocol.codec import decode_journal
-from airflow_adaptive.job.protocol.conf import read_settings
-from airflow_adaptive.job.protocol.documents import (
+from airflow_adaptive._core.ports import DriverSubmission, SubmissionState
+from airflow_adaptive._core.protocol.codec import decode_journal
+from airflow_adaptive._core.protocol.conf import read_settings
+from airflow_adaptive._core.protocol.documents import (
     FORMATS,
     Action,
     Decommission,
@@ -22,7 +22,7 @@ from airflow_adaptive.job.protocol.documents import (
     JournalDocument,
     QueryReport,
 )
-from airflow_adaptive.ports import DriverSubmission, SubmissionState
+from airflow_adaptive.job.control.fence import Fence, FencedError
 from tests.lab.fakes.cluster import FakeCluster
 from tests.lab.fakes.job_directory import FakeJobDirectory
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from airflow_adaptive.job.protocol.codec import (
+from airflow_adaptive._core.ports import JobDirectoryError
+from airflow_adaptive._core.protocol.codec import (
     DocumentError,
     NewerFormatError,
     decode_journal,
@@ -15,8 +16,7 @@ from airflow_adaptive.job.protocol.codec import (
     encode_rescale,
     encode_status,
 )
-from airflow_adaptive.job.protocol.documents import DriverStatus, JournalDocument, RescaleDocument
-from airflow_adaptive.ports import JobDirectoryError
+from airflow_adaptive._core.protocol.documents import DriverStatus, JournalDocument, RescaleDocument
 
 Document = TypeVar("Document", JournalDocument, RescaleDocument, DriverStatus)
 

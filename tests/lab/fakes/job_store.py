@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_adaptive.ports import ControlRequests
-from airflow_adaptive.runtime.publishing.job_view import JobView
+from airflow_adaptive._core.requirements.control_requests import ControlRequests
+from airflow_adaptive._core.view import JobView
 
 
 class FakeStore:

@@ -7,16 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from airflow_adaptive.ports import (
-    MIB,
-    SECRET_CONF_VARIABLE,
-    ClusterSnapshot,
-    DriverSubmission,
-    SubmissionState,
-    SubmissionStatus,
-)
-from airflow_adaptive.spark.properties import ALLOCATION
-from airflow_adaptive.spark.standalone.rest import LOST_WORKER, NOT_LEADING
+from airflow_adaptive._clusters.properties import ALLOCATION
+from airflow_adaptive._clusters.standalone.rest import LOST_WORKER, NOT_LEADING
+from airflow_adaptive._core.ports import MIB, ClusterSnapshot, DriverSubmission, SubmissionState, SubmissionStatus
+from airflow_adaptive._core.protocol.documents import SECRET_CONF_VARIABLE
 from tests.lab.fakes.cluster import FakeCluster
 
 STANDBY = "STANDBY"

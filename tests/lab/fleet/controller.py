@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_adaptive.scheduler.requirements import Parallelism
+from airflow_adaptive._core.scheduler.requirements import Parallelism
 
 
 class FleetController:

@@ -11,12 +11,12 @@ from functools import partial
 from typing import Any, Final
 from unittest.mock import patch
 
+from airflow_adaptive._airflow.process import process_resources
+from airflow_adaptive._airflow.store.job_asset import job_asset
+from airflow_adaptive._core.view import SUMMARY
+from airflow_adaptive._engine.spec import JobSpec
 from airflow_adaptive.autoscaling.advisor import policy_to_text
 from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
-from airflow_adaptive.launch import process_resources
-from airflow_adaptive.runtime.publishing.documents import SUMMARY
-from airflow_adaptive.runtime.spec import JobSpec
-from airflow_adaptive.stores.job_asset import job_asset
 from tests.lab.fleet.airflow.job_operator import JobTask
 from tests.lab.fleet.airflow.simulated_airflow import SimulatedAirflow
 from tests.lab.fleet.airflow.tables import TaskState

@@ -7,16 +7,16 @@ from datetime import timedelta
 from functools import partial
 from typing import Final, TypeVar
 
-from airflow_adaptive.job.protocol.documents import FailureReport
-from airflow_adaptive.ports import MIB
-from airflow_adaptive.runtime.requirements.control_requests import (
+from airflow_adaptive._core.ports import MIB
+from airflow_adaptive._core.protocol.documents import FailureReport
+from airflow_adaptive._core.requirements.control_requests import (
     CALENDAR,
     DESIRED_STATE,
     REQUIREMENTS,
     encode_requirements,
 )
-from airflow_adaptive.scheduler.job_graph import DEFAULT_VERTEX
-from airflow_adaptive.scheduler.requirements import ParallelismRange
+from airflow_adaptive._core.scheduler.job_graph import DEFAULT_VERTEX
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from tests.lab.fleet.airflow.tables import TaskState
 from tests.lab.fleet.airflow.triggerer import SimulatedTriggerer
 from tests.lab.fleet.cluster.driver import SimulatedDriver

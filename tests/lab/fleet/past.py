@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_adaptive.job.protocol.codec import encode_journal, journal_name
-from airflow_adaptive.job.protocol.documents import JournalDocument
-from airflow_adaptive.runtime.driver_heartbeat import HeartbeatMonitor
-from airflow_adaptive.runtime.journal.adoption import created
-from airflow_adaptive.runtime.journal.step_document import step_document
-from airflow_adaptive.runtime.requirements.resolver import RequirementsResolver
-from airflow_adaptive.runtime.spec import JobSpec
-from airflow_adaptive.scheduler.state import SchedulerState
-from airflow_adaptive.scheduler.state_transitions.steps import Step
+from airflow_adaptive._core.protocol.codec import encode_journal, journal_name
+from airflow_adaptive._core.protocol.documents import JournalDocument
+from airflow_adaptive._core.requirements.resolver import RequirementsResolver
+from airflow_adaptive._core.scheduler.state import SchedulerState
+from airflow_adaptive._core.scheduler.state_transitions.steps import Step
+from airflow_adaptive._engine.driver_heartbeat import HeartbeatMonitor
+from airflow_adaptive._engine.journal.adoption import created
+from airflow_adaptive._engine.journal.step_document import step_document
+from airflow_adaptive._engine.spec import JobSpec
 from tests.lab.fleet.kernel.process import START
 from tests.lab.fleet.storage.files import Files
 

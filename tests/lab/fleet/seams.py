@@ -19,10 +19,10 @@ from unittest.mock import patch
 
 import structlog
 
+from airflow_adaptive._core.protocol.codec import decode_journal
+from airflow_adaptive._engine import clock
+from airflow_adaptive._engine.journal import job_directory, storage_threads
 from airflow_adaptive.job.control import status_reporter
-from airflow_adaptive.job.protocol.codec import decode_journal
-from airflow_adaptive.runtime import clock
-from airflow_adaptive.runtime.journal import job_directory, storage_threads
 from tests.lab.fleet.kernel.entropy import Entropy
 from tests.lab.fleet.kernel.event_loop import SimulatedEventLoop
 from tests.lab.fleet.kernel.kernel import Kernel

@@ -15,14 +15,14 @@ from types import TracebackType
 from typing import Any, Self
 from unittest import mock
 
-from airflow_adaptive.scheduler import machine, snapshot
-from airflow_adaptive.scheduler.config.options import Options
-from airflow_adaptive.scheduler.errors import AdaptiveSchedulerError, SnapshotError
-from airflow_adaptive.scheduler.events import Event
-from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
-from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.scheduler.state import Finished, SchedulerState
-from airflow_adaptive.scheduler.state_transitions.steps import Step
+from airflow_adaptive._core.scheduler import machine, snapshot
+from airflow_adaptive._core.scheduler.config.options import Options
+from airflow_adaptive._core.scheduler.errors import AdaptiveSchedulerError, SnapshotError
+from airflow_adaptive._core.scheduler.events import Event
+from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobVertex
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
+from airflow_adaptive._core.scheduler.state import Finished, SchedulerState
+from airflow_adaptive._core.scheduler.state_transitions.steps import Step
 
 
 class HistoryError(AdaptiveSchedulerError):

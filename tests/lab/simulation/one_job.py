@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from airflow_adaptive._core.scheduler.config.options import Options
+from airflow_adaptive._core.scheduler.job_graph import JobGraph
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
+from airflow_adaptive._core.scheduler.state import Finished, SchedulerState
+from airflow_adaptive._core.scheduler.timeline import Transition
+from airflow_adaptive._engine.loop import Loop, Ports, RunLimits
+from airflow_adaptive._engine.spec import DriverShape, ExecutorShape, JobSpec
 from airflow_adaptive.autoscaling.advisor import Policy, advisor, policy_to_text
-from airflow_adaptive.runtime.loop import Loop, Ports, RunLimits
-from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
-from airflow_adaptive.scheduler.config.options import Options
-from airflow_adaptive.scheduler.job_graph import JobGraph
-from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.scheduler.state import Finished, SchedulerState
-from airflow_adaptive.scheduler.timeline import Transition
 from tests.lab.fakes.cluster import FakeCluster
 from tests.lab.fakes.driver import FakeDrivers
 from tests.lab.fakes.job_directory import FakeJobDirectory

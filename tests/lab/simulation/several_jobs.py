@@ -9,23 +9,17 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from random import Random
 
-from airflow_adaptive.job.protocol.documents import JournalDocument
-from airflow_adaptive.ports import (
-    ClusterSnapshot,
-    ControlRequests,
-    DriverLog,
-    DriverSubmission,
-    Request,
-    SubmissionStatus,
-)
-from airflow_adaptive.runtime.cluster.shared_cluster import SharedCluster
-from airflow_adaptive.runtime.loop import Loop, Ports
-from airflow_adaptive.runtime.observation.file_polling import FILE_POLLS_PER_SECOND
-from airflow_adaptive.runtime.rate_limit import RateLimiter
-from airflow_adaptive.runtime.spec import JobSpec
-from airflow_adaptive.scheduler.allocator.slot_sharing import minimum_slots
-from airflow_adaptive.scheduler.machine import default_requirements
-from airflow_adaptive.scheduler.state import SchedulerState
+from airflow_adaptive._core.ports import ClusterSnapshot, DriverLog, DriverSubmission, Request, SubmissionStatus
+from airflow_adaptive._core.protocol.documents import JournalDocument
+from airflow_adaptive._core.requirements.control_requests import ControlRequests
+from airflow_adaptive._core.scheduler.allocator.slot_sharing import minimum_slots
+from airflow_adaptive._core.scheduler.machine import default_requirements
+from airflow_adaptive._core.scheduler.state import SchedulerState
+from airflow_adaptive._engine.cluster.shared_cluster import SharedCluster
+from airflow_adaptive._engine.loop import Loop, Ports
+from airflow_adaptive._engine.observation.file_polling import FILE_POLLS_PER_SECOND
+from airflow_adaptive._engine.rate_limit import RateLimiter
+from airflow_adaptive._engine.spec import JobSpec
 from tests.lab.fakes.cluster import FakeCluster
 from tests.lab.fakes.driver import FakeDrivers
 from tests.lab.fakes.job_directory import FakeJobDirectory

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-from airflow_adaptive.declaration.kubernetes import KubernetesParameters
+from airflow_adaptive._airflow.declaration.kubernetes import KubernetesParameters
+from airflow_adaptive._airflow.process.cluster.connection_ids import ConnectionIds
+from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
+from airflow_adaptive._clusters.kubernetes.driver.manifests import driver_manifests
+from airflow_adaptive._core.ports import DriverSubmission
 from airflow_adaptive.hooks.kubernetes import KubernetesConnectionHook
-from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
-from airflow_adaptive.ports import DriverSubmission
-from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
-from airflow_adaptive.spark.kubernetes.driver.manifests import driver_manifests
 from tests.support.repository import ROOT
 
 PAGE = ROOT / "docs" / "kubernetes.md"

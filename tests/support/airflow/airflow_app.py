@@ -9,14 +9,14 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any, cast
 
-from airflow_adaptive.plugin.data.metadata_database.state_store import StoreKey
-from airflow_adaptive.ports import SEPARATOR
-from airflow_adaptive.runtime.publishing.documents import is_published
-from airflow_adaptive.runtime.requirements.control_requests import HANDLED, encode_handled, requested_value
-from airflow_adaptive.stores.job_asset import JOBS
-from airflow_adaptive.stores.job_keys import ATTEMPT
-from airflow_adaptive.stores.task_xcoms import TaskKey
-from airflow_adaptive.stores.variables_and_xcoms import xcom_key
+from airflow_adaptive._airflow.store.job_asset import JOBS
+from airflow_adaptive._airflow.store.job_keys import ATTEMPT
+from airflow_adaptive._airflow.store.task_xcoms import TaskKey
+from airflow_adaptive._airflow.store.variables_and_xcoms import xcom_key
+from airflow_adaptive._core.ports import SEPARATOR
+from airflow_adaptive._core.requirements.control_requests import HANDLED, encode_handled, requested_value
+from airflow_adaptive._core.view import is_published
+from airflow_adaptive._web.data.metadata_database.state_store import StoreKey
 
 API = "/adaptive/api/v1"
 
@@ -132,7 +132,7 @@ class AirflowApp:
 
     def show(self, asset_id: int, published: Mapping[str, Any]) -> None:
         """Store documents of jobs of an Asset, as loops and tasks do. The keys contain the prefixes of the jobs."""
-        from airflow_adaptive.plugin.data.metadata_database import state_store  # noqa: PLC0415
+        from airflow_adaptive._web.data.metadata_database import state_store  # noqa: PLC0415
 
         documents = [
             (f"{job}{separator}", key, value)
@@ -150,8 +150,8 @@ class AirflowApp:
         """Let all loops have published their documents some time ago."""
         from sqlalchemy import update  # noqa: PLC0415
 
-        from airflow_adaptive import airflow_internals  # noqa: PLC0415
-        from airflow_adaptive.plugin.data.metadata_database import state_store  # noqa: PLC0415
+        from airflow_adaptive._airflow import internals as airflow_internals  # noqa: PLC0415
+        from airflow_adaptive._web.data.metadata_database import state_store  # noqa: PLC0415
 
         at = datetime.now(UTC) - age
         with self.session() as session:
@@ -162,7 +162,7 @@ class AirflowApp:
 
     def _publish_xcoms(self, asset_id: int, documents: list[tuple[str, str, Any]]) -> None:
         """Set the XComs of a loop. The attempt is one of a DAG run of its own, so that tests can create the run that the documents name."""
-        from airflow_adaptive.plugin.data.metadata_database import state_store  # noqa: PLC0415
+        from airflow_adaptive._web.data.metadata_database import state_store  # noqa: PLC0415
 
         if not documents:
             return
@@ -189,7 +189,7 @@ class AirflowApp:
             return session.scalar(select(DagRun.id).where(DagRun.run_id == run_id)) is not None
 
     def stored(self, asset_id: int, key: str) -> Any:
-        from airflow_adaptive.plugin.data.metadata_database import state_store  # noqa: PLC0415
+        from airflow_adaptive._web.data.metadata_database import state_store  # noqa: PLC0415
 
         prefix, separator, name = key.rpartition(SEPARATOR)
         store = StoreKey(asset_id, f"{prefix}{separator}")

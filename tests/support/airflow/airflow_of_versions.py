@@ -17,14 +17,14 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 
-from airflow_adaptive.job.protocol.codec import decode_journal
-from airflow_adaptive.job.protocol.documents import JournalDocument
+from airflow_adaptive._core.protocol.codec import decode_journal
+from airflow_adaptive._core.protocol.documents import JournalDocument
+from airflow_adaptive._core.scheduler.snapshot import from_json
+from airflow_adaptive._core.scheduler.state import Executing
 from airflow_adaptive.local.airflow import Config
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.demo.sink import committed_files
 from airflow_adaptive.local.waiting import wait_until
-from airflow_adaptive.scheduler.snapshot import from_json
-from airflow_adaptive.scheduler.state import Executing
 from tests.support.airflow.airflow_under_test import AirflowUnderTest
 from tests.support.repository import ROOT
 

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from airflow_adaptive.airflow_internals import has
+from airflow_adaptive._airflow.internals import has
+from airflow_adaptive._airflow.store.job_keys import ATTEMPT
+from airflow_adaptive._airflow.store.task_xcoms import TaskKey
+from airflow_adaptive._airflow.store.variables_and_xcoms import decode, encode, variable_key, xcom_key
+from airflow_adaptive._core.view import is_published
 from airflow_adaptive.local.airflow import Component, Config, LocalAirflow, LocalAirflowError, merged
 from airflow_adaptive.local.airflow_api import AirflowApi, _task
-from airflow_adaptive.runtime.publishing.documents import is_published
-from airflow_adaptive.stores.job_keys import ATTEMPT
-from airflow_adaptive.stores.task_xcoms import TaskKey
-from airflow_adaptive.stores.variables_and_xcoms import decode, encode, variable_key, xcom_key
 
 RESTART_GRACE_S = 30.0
 """Time for a component to end by itself. The triggerer needs 10 s to stop its triggers."""

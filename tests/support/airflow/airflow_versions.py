@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from airflow.sdk.execution_time import comms
 
-from airflow_adaptive import airflow_internals
-from airflow_adaptive.airflow_internals import INTERNALS, Internal, has
+from airflow_adaptive._airflow import internals as airflow_internals
+from airflow_adaptive._airflow.internals import INTERNALS, Internal, has
 
 if TYPE_CHECKING or find_spec("airflow.sdk.serde"):
     from airflow.sdk.exceptions import TaskDeferralError, TaskDeferred

@@ -9,9 +9,9 @@ import pytest
 from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 from airflow.sdk.execution_time import task_runner
 
-from airflow_adaptive.airflow_internals import has
-from airflow_adaptive.runtime.requirements.control_requests import KEYS, decode_desired_state
-from airflow_adaptive.stores.variables_and_xcoms import PREFIX, decode, encode
+from airflow_adaptive._airflow.internals import has
+from airflow_adaptive._airflow.store.variables_and_xcoms import PREFIX, decode, encode
+from airflow_adaptive._core.requirements.control_requests import KEYS, decode_desired_state
 from tests.support.airflow.airflow_versions import comms
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.unit.cli.conftest import Run
+from tests.unit._web.cli.conftest import Run
 
 
 def properties(out: str) -> dict[str, str]:

@@ -7,18 +7,17 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus, ExecutorReport, QueryReport
-from airflow_adaptive.runtime.journal.history import History
-from airflow_adaptive.runtime.observation.source_lag import SourceLag
-from airflow_adaptive.runtime.publishing.documents import DRIVER, METRICS, documents, driver_document
-from airflow_adaptive.runtime.publishing.job_view import JobView, job_view
-from airflow_adaptive.runtime.publishing.time_series import RESOLUTIONS, Gauge, Series
-from airflow_adaptive.runtime.publishing.urls import Urls
-from airflow_adaptive.scheduler.events import SlotOffer, SlotsChanged
-from airflow_adaptive.scheduler.job_graph import JobGraph, JobType, JobVertex
-from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.scheduler.snapshot import encode
-from airflow_adaptive.stores.task_xcoms import xcoms
+from airflow_adaptive._airflow.store.task_xcoms import xcoms
+from airflow_adaptive._core.protocol.documents import DriverState, DriverStatus, ExecutorReport, QueryReport
+from airflow_adaptive._core.scheduler.events import SlotOffer, SlotsChanged
+from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobType, JobVertex
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
+from airflow_adaptive._core.scheduler.snapshot import encode
+from airflow_adaptive._core.view import DRIVER, METRICS, JobView, Urls, documents, driver_document
+from airflow_adaptive._engine.journal.history import History
+from airflow_adaptive._engine.observation.source_lag import SourceLag
+from airflow_adaptive._engine.publishing.publisher import job_view
+from airflow_adaptive._engine.publishing.time_series import RESOLUTIONS, Gauge, Series
 from tests.lab.contracts.job_directory import journal_document
 from tests.lab.fakes.job_directory import FakeJobDirectory
 from tests.lab.scenario import Scenario

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.launch import deferral, job_state
-from airflow_adaptive.launch.published_summary import PublishedSummary, decode_summary
-from airflow_adaptive.scheduler.snapshot import to_json
+from airflow_adaptive._airflow.process import deferral, job_state
+from airflow_adaptive._airflow.process.published_summary import PublishedSummary, decode_summary
+from airflow_adaptive._core.scheduler.snapshot import to_json
 from airflow_adaptive.triggers import job_state as job_state_triggers
 from tests.lab.scenario import Scenario
 from tests.support.airflow.airflow_versions import TaskDeferred, deserialize, serialize

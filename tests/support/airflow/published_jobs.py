@@ -8,14 +8,14 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from airflow_adaptive.job.protocol.documents import ExecutorReport
-from airflow_adaptive.runtime.publishing.documents import DRIVER, METRICS, driver_document
-from airflow_adaptive.runtime.publishing.time_series import RESOLUTIONS, Point, Series
-from airflow_adaptive.scheduler.allocator.slot_sharing import minimum_slots, required_slots
-from airflow_adaptive.scheduler.events import SlotOffer, SlotsChanged
-from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
-from airflow_adaptive.scheduler.policies.failure_handling import Failure
-from airflow_adaptive.scheduler.requirements import ParallelismRange
+from airflow_adaptive._core.protocol.documents import ExecutorReport
+from airflow_adaptive._core.scheduler.allocator.slot_sharing import minimum_slots, required_slots
+from airflow_adaptive._core.scheduler.events import SlotOffer, SlotsChanged
+from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobVertex
+from airflow_adaptive._core.scheduler.policies.failure_handling import Failure
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
+from airflow_adaptive._core.view import DRIVER, METRICS, driver_document
+from airflow_adaptive._engine.publishing.time_series import RESOLUTIONS, Point, Series
 from tests.lab.scenario import Scenario
 from tests.support.airflow.airflow_app import AirflowApp
 from tests.support.airflow.published_documents import published, report

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from airflow_adaptive._core.requirements.advice import PolicyInput, VertexLimits
+from airflow_adaptive._core.scheduler.policies.rescaling import Tier
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive.autoscaling.calendar import declaration
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import LookAhead, ScheduledPolicy, Window
-from airflow_adaptive.runtime.requirements.advice import PolicyInput, VertexLimits
-from airflow_adaptive.scheduler.policies.rescaling import Tier
-from airflow_adaptive.scheduler.requirements import ParallelismRange
 
 window: Callable[..., Window] = declaration.window
 scheduled_policy: Callable[..., ScheduledPolicy] = declaration.scheduled_policy

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from airflow_adaptive._core.requirements.advice import Advice, PolicyInput, QueryMetrics, VertexLimits
+from airflow_adaptive._core.scheduler.policies.rescaling import Tier
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive.autoscaling.load.batch_cost import effective
 from airflow_adaptive.autoscaling.load.load_policy import LoadMemory, LoadPolicy
-from airflow_adaptive.runtime.requirements.advice import Advice, PolicyInput, QueryMetrics, VertexLimits
-from airflow_adaptive.scheduler.policies.rescaling import Tier
-from airflow_adaptive.scheduler.requirements import ParallelismRange
 
 START = datetime(2030, 1, 7, tzinfo=UTC)
 QUERY = "default"

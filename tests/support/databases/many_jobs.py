@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from airflow_adaptive.stores.job_asset import JOBS
+from airflow_adaptive._airflow.store.job_asset import JOBS
 from tests.support.airflow.airflow_app import AirflowApp
 from tests.support.airflow.published_documents import published, reported
 from tests.support.airflow.published_jobs import rescaled_twice, time_series

@@ -26,7 +26,7 @@ EXECUTING: Final = frozenset({"execute", "scalar", "scalars", "get", "flush", "q
 SDK: Final = "airflow.sdk"
 """The Task SDK calls the API server, and executes no statements."""
 
-INTERNALS: Final = "airflow_adaptive.airflow_internals"
+INTERNALS: Final = "airflow_adaptive._airflow.internals"
 """The module from which the plugin imports Airflow's code."""
 
 MODELS_WITHOUT_SESSION: Final = frozenset({"VariableModel"})

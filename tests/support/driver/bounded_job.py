@@ -9,19 +9,19 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
 
+from airflow_adaptive._clusters.standalone.address import ClusterAddress, MasterAddress
+from airflow_adaptive._clusters.standalone.client import StandaloneCluster
+from airflow_adaptive._core.scheduler.config.options import Options
+from airflow_adaptive._core.scheduler.job_graph import JobGraph
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
+from airflow_adaptive._core.scheduler.state import Finished
+from airflow_adaptive._engine.clock import SystemClock
+from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory
+from airflow_adaptive._engine.journal.storage import Storage
+from airflow_adaptive._engine.loop import Loop, Ports
+from airflow_adaptive._engine.spec import DriverShape, ExecutorShape, JobSpec
+from airflow_adaptive._engine.staging import stage
 from airflow_adaptive.local.cluster import HOST, LocalCluster
-from airflow_adaptive.runtime.clock import SystemClock
-from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
-from airflow_adaptive.runtime.journal.storage import Storage
-from airflow_adaptive.runtime.loop import Loop, Ports
-from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
-from airflow_adaptive.runtime.staging import stage
-from airflow_adaptive.scheduler.config.options import Options
-from airflow_adaptive.scheduler.job_graph import JobGraph
-from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.scheduler.state import Finished
-from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddress
-from airflow_adaptive.spark.standalone.client import StandaloneCluster
 from tests.lab.fakes.job_store import FakeStore
 
 

@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from airflow_adaptive.job.protocol.failures import report_exception, report_throwable
+from airflow_adaptive._core.protocol.failures import report_exception, report_throwable
 from airflow_adaptive.job.state.checkpoint_files import explain_by_damage, require_sound_checkpoint
 from airflow_adaptive.job.state.damage import DamagedCheckpointError
 from airflow_adaptive.job.state.repartition import ROCKSDB

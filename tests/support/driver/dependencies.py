@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 from typing import Final
 
-from airflow_adaptive.declaration.spark_submit.dependencies import Dependencies
+from airflow_adaptive._airflow.declaration.spark_submit.dependencies import Dependencies
 
 SCRIPT: Final = """
 import sys
@@ -49,7 +49,7 @@ FOUND: Final = ("fleet.jar 1.1 approach TXL-MUC+0", "Lufthansa approach 1.1 TXL-
 """What the driver and the executors read."""
 
 LARGE_BYTES: Final = 1_000_000
-"""More than a ConfigMap of a driver holds (`spark.kubernetes.driver.code.MOST_BYTES`)."""
+"""More than a ConfigMap of a driver holds (`_clusters.kubernetes.driver.code.MOST_BYTES`)."""
 
 PACKAGE: Final = "org.example:routes:1.1"
 

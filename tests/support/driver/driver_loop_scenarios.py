@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_adaptive.job.protocol.documents import Action
+from airflow_adaptive._core.protocol.documents import Action
 from tests.support.driver.simulated_driver import SimulatedDriver, directive, plan
 
 

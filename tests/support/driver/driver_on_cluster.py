@@ -14,17 +14,17 @@ from typing import Any
 import httpx
 import psutil
 
-from airflow_adaptive.declaration.spark_submit.dependencies import Dependencies
-from airflow_adaptive.job.protocol.codec import DocumentError, decode_status, encode_journal, journal_name
-from airflow_adaptive.job.protocol.documents import Action, Directive, DriverPlan, DriverStatus, JournalDocument
+from airflow_adaptive._airflow.declaration.spark_submit.dependencies import Dependencies
+from airflow_adaptive._clusters.standalone.rest import create_request
+from airflow_adaptive._core.ports import DriverSubmission
+from airflow_adaptive._core.protocol.codec import DocumentError, decode_status, encode_journal, journal_name
+from airflow_adaptive._core.protocol.documents import Action, Directive, DriverPlan, DriverStatus, JournalDocument
+from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory
+from airflow_adaptive._engine.journal.storage import Storage
+from airflow_adaptive._engine.staging import stage
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.demo.sink import committed_files
 from airflow_adaptive.local.waiting import wait_until
-from airflow_adaptive.ports import DriverSubmission
-from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
-from airflow_adaptive.runtime.journal.storage import Storage
-from airflow_adaptive.runtime.staging import stage
-from airflow_adaptive.spark.standalone.rest import create_request
 
 JOB = "departures"
 SCRIPT = "departures.py"

@@ -18,11 +18,11 @@ import psutil
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from airflow_adaptive._engine.command_executor import DRIVER_DEFAULTS
 from airflow_adaptive.job.queries.batch_boundary import end_at_boundary
 from airflow_adaptive.job.queries.job_query import JobQuery, boundaries
 from airflow_adaptive.job.spark_internals import java_class
 from airflow_adaptive.local.waiting import wait_until
-from airflow_adaptive.runtime.command_executor import DRIVER_DEFAULTS
 
 RESULT = "memory.json"
 TIMEOUT_S = 300.0

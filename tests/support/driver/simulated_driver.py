@@ -7,12 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_adaptive.job.control.driver_loop import DriverLoop
-from airflow_adaptive.job.control.fence import Fence
-from airflow_adaptive.job.control.interfaces import DriverInterfaces, StatefulRun
-from airflow_adaptive.job.entry.operation_thread import OperationThread
-from airflow_adaptive.job.protocol.conf import DriverSettings
-from airflow_adaptive.job.protocol.documents import (
+from airflow_adaptive._core.protocol.conf import DriverSettings
+from airflow_adaptive._core.protocol.documents import (
     Action,
     Decommission,
     Directive,
@@ -23,6 +19,10 @@ from airflow_adaptive.job.protocol.documents import (
     FailureReport,
     QueryReport,
 )
+from airflow_adaptive.job.control.driver_loop import DriverLoop
+from airflow_adaptive.job.control.fence import Fence
+from airflow_adaptive.job.control.interfaces import DriverInterfaces, StatefulRun
+from airflow_adaptive.job.entry.operation_thread import OperationThread
 
 EPOCH = 3
 NONCE = "n1"

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 from pyspark import __version__
 
-from airflow_adaptive.job.protocol.documents import Capability
+from airflow_adaptive._core.protocol.documents import Capability
 from airflow_adaptive.job.spark_internals import report_spark
 
 

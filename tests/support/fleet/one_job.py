@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from airflow_adaptive.job.protocol.documents import JournalDocument
-from airflow_adaptive.ports import ControlRequests
-from airflow_adaptive.runtime.clock import SystemClock
-from airflow_adaptive.runtime.loop import Loop, Ports
-from airflow_adaptive.spark.standalone.address import ClusterAddress
-from airflow_adaptive.spark.standalone.client import StandaloneCluster
+from airflow_adaptive._clusters.standalone.address import ClusterAddress
+from airflow_adaptive._clusters.standalone.client import StandaloneCluster
+from airflow_adaptive._core.protocol.documents import JournalDocument
+from airflow_adaptive._core.requirements.control_requests import ControlRequests
+from airflow_adaptive._engine.clock import SystemClock
+from airflow_adaptive._engine.loop import Loop, Ports
 from tests.lab.fakes.job_directory import FakeJobDirectory
 from tests.lab.fakes.job_store import FakeStore
 from tests.lab.fleet import seams

@@ -10,11 +10,11 @@ from unittest.mock import patch
 
 import httpx
 
-from airflow_adaptive.job.protocol.codec import encode_status, journal_number
-from airflow_adaptive.job.protocol.documents import DriverStatus
-from airflow_adaptive.runtime.requirements.control_requests import DESIRED_STATE
-from airflow_adaptive.runtime.spec import JobSpec
-from airflow_adaptive.stores.job_asset import JOBS
+from airflow_adaptive._airflow.store.job_asset import JOBS
+from airflow_adaptive._core.protocol.codec import encode_status, journal_number
+from airflow_adaptive._core.protocol.documents import DriverStatus
+from airflow_adaptive._core.requirements.control_requests import DESIRED_STATE
+from airflow_adaptive._engine.spec import JobSpec
 from tests.lab.fakes.cluster import FakeCluster
 from tests.lab.fakes.driver import FakeDrivers
 from tests.lab.fakes.master import answer

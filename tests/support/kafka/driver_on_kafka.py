@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from airflow_adaptive.job.protocol.documents import Action, DriverStatus
-from airflow_adaptive.job.protocol.sources import SourceReport
+from airflow_adaptive._core.protocol.documents import Action, DriverStatus
+from airflow_adaptive._core.protocol.sources import SourceReport
 from airflow_adaptive.local.cluster import LocalCluster
 from tests.support.driver.driver_on_cluster import DriverOnCluster, plan
 from tests.support.kafka.cluster import KafkaCluster

@@ -9,8 +9,8 @@ from typing import Any
 
 import psutil
 
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive.local.cluster import LocalCluster
-from airflow_adaptive.scheduler.requirements import ParallelismRange
 from tests.support.kafka.cluster import KafkaCluster
 from tests.support.kafka.looped_job import JOB, LoopedJob
 

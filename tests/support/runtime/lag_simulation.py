@@ -15,15 +15,15 @@ from datetime import timedelta
 from random import Random
 from typing import Final
 
-from airflow_adaptive.job.protocol.documents import DriverStatus, QueryReport
-from airflow_adaptive.job.protocol.sources import KafkaSource, SourceReport
+from airflow_adaptive._core.ports import SourceUnreachableError
+from airflow_adaptive._core.protocol.documents import DriverStatus, QueryReport
+from airflow_adaptive._core.protocol.sources import KafkaSource, SourceReport
+from airflow_adaptive._engine.observation.lag_alert import LagAlerts
+from airflow_adaptive._engine.observation.source_lag import SourceLag, SourceLagMonitor
 from airflow_adaptive.job.queries.sources.end_offsets import EndOffsetHistory
 from airflow_adaptive.job.queries.sources.offsets import Offsets, Partition, unread_rows
 from airflow_adaptive.job.queries.sources.source_monitor import MAX_POLL_AGE_S, POLL_INTERVAL_S, Lag
 from airflow_adaptive.job.queries.sources.source_report import report_polled
-from airflow_adaptive.ports import SourceUnreachableError
-from airflow_adaptive.runtime.observation.lag_alert import LagAlerts
-from airflow_adaptive.runtime.observation.source_lag import SourceLag, SourceLagMonitor
 from tests.support.runtime.source_statuses import KAFKA, after, status
 
 QUERIES: Final = ("a", "b")

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from airflow_adaptive.job.protocol.documents import DriverPlan, DriverState, DriverStatus, JournalDocument
-from airflow_adaptive.ports import DriverSubmission, SubmissionState
+from airflow_adaptive._core.ports import DriverSubmission, SubmissionState
+from airflow_adaptive._core.protocol.documents import DriverPlan, DriverState, DriverStatus, JournalDocument
 from tests.lab.fakes.cluster import FakeCluster
 from tests.lab.fakes.driver import DriverSession, FakeDrivers
 from tests.lab.fakes.job_directory import FakeJobDirectory

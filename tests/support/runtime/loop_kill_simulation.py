@@ -15,10 +15,10 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Self
 
-from airflow_adaptive.job.protocol.conf import PREFIX
-from airflow_adaptive.ports import ControlRequests, DesiredState
-from airflow_adaptive.runtime.loop import Loop, RunLimits
-from airflow_adaptive.scheduler.state import SchedulerState
+from airflow_adaptive._core.protocol.conf import PREFIX
+from airflow_adaptive._core.requirements.control_requests import ControlRequests, DesiredState
+from airflow_adaptive._core.scheduler.state import SchedulerState
+from airflow_adaptive._engine.loop import Loop, RunLimits
 from tests.lab.simulation.one_job import Simulation
 from tests.support.runtime.leased_drivers import LeasedDrivers, UnencodedJobDirectory
 

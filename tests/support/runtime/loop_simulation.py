@@ -3,11 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from airflow_adaptive.ports import (
-    ControlRequests,
-    DesiredState,
-)
-from airflow_adaptive.scheduler.state import Finished, Outcome, SchedulerState
+from airflow_adaptive._core.requirements.control_requests import ControlRequests, DesiredState
+from airflow_adaptive._core.scheduler.state import Finished, Outcome, SchedulerState
 from tests.lab.simulation.one_job import Simulation
 
 QUICK: dict[str, Any] = {

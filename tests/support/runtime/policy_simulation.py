@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from airflow_adaptive._core.protocol.codec import decode_journal
+from airflow_adaptive._core.requirements.control_requests import ControlRequests, Requester
+from airflow_adaptive._core.scheduler.state import Executing, SchedulerState
+from airflow_adaptive._core.view import POLICY, SUMMARY, JobView, documents
+from airflow_adaptive._engine.loop import RunLimits
 from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPolicy
-from airflow_adaptive.job.protocol.codec import decode_journal
-from airflow_adaptive.ports import ControlRequests, Requester
-from airflow_adaptive.runtime.loop import RunLimits
-from airflow_adaptive.runtime.publishing.documents import POLICY, SUMMARY, documents
-from airflow_adaptive.runtime.publishing.job_view import JobView
-from airflow_adaptive.scheduler.state import Executing, SchedulerState
 from tests.lab.fakes.manual_clock import START
 from tests.lab.simulation.one_job import Simulation
 

@@ -9,7 +9,7 @@ from typing import Any
 from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
-from airflow_adaptive.runtime.journal.storage_threads import StorageThreads
+from airflow_adaptive._engine.journal.storage_threads import StorageThreads
 
 
 class HangingFileSystem(LocalFileSystem):

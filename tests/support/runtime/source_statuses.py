@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
-from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus, QueryReport
-from airflow_adaptive.job.protocol.sources import NO_RETENTION, KafkaSource, SourceReport, TopicReport
-from airflow_adaptive.ports import SourceUnreachableError
-from airflow_adaptive.runtime.observation.source_lag import SourceLag, SourceLagMonitor
+from airflow_adaptive._core.ports import SourceUnreachableError
+from airflow_adaptive._core.protocol.documents import DriverState, DriverStatus, QueryReport
+from airflow_adaptive._core.protocol.sources import NO_RETENTION, KafkaSource, SourceReport, TopicReport
+from airflow_adaptive._engine.observation.source_lag import SourceLag, SourceLagMonitor
 
 KAFKA = KafkaSource(cluster="x")
 

@@ -13,11 +13,9 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from airflow_adaptive.job.control.interfaces import Journal
-from airflow_adaptive.job.entry import driver as driver_module
-from airflow_adaptive.job.entry.driver import Driver
-from airflow_adaptive.job.protocol.conf import read_settings
-from airflow_adaptive.job.protocol.documents import (
+from airflow_adaptive._core.ports import SubmissionState
+from airflow_adaptive._core.protocol.conf import read_settings
+from airflow_adaptive._core.protocol.documents import (
     Decommission,
     Directive,
     DriverPlan,
@@ -26,7 +24,9 @@ from airflow_adaptive.job.protocol.documents import (
     FailureReport,
     QueryReport,
 )
-from airflow_adaptive.ports import SubmissionState
+from airflow_adaptive.job.control.interfaces import Journal
+from airflow_adaptive.job.entry import driver as driver_module
+from airflow_adaptive.job.entry.driver import Driver
 from tests.lab.fakes.cluster import FakeCluster
 from tests.lab.fleet.kernel.kernel import Kernel
 from tests.support.safety.operating_system import Hosts

@@ -8,12 +8,12 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from airflow_adaptive.job.protocol.documents import DriverState
-from airflow_adaptive.ports import SubmissionState
-from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
-from airflow_adaptive.runtime.journal.storage import Storage
-from airflow_adaptive.runtime.loop import Loop, Ports
-from airflow_adaptive.runtime.observation.driver_events import LEASE_MARGIN
+from airflow_adaptive._core.ports import SubmissionState
+from airflow_adaptive._core.protocol.documents import DriverState
+from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory
+from airflow_adaptive._engine.journal.storage import Storage
+from airflow_adaptive._engine.loop import Loop, Ports
+from airflow_adaptive._engine.observation.driver_events import LEASE_MARGIN
 from tests.lab.fakes.cluster import FakeCluster
 from tests.lab.fakes.job_store import FakeStore
 from tests.lab.fleet.kernel.event_loop import SimulatedEventLoop

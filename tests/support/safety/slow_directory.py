@@ -10,9 +10,9 @@ from unittest.mock import patch
 
 from fsspec import AbstractFileSystem
 
+from airflow_adaptive._core.protocol.codec import journal_name, journal_number
+from airflow_adaptive._engine.journal import storage_threads
 from airflow_adaptive.job.control.interfaces import DirectoryError
-from airflow_adaptive.job.protocol.codec import journal_name, journal_number
-from airflow_adaptive.runtime.journal import storage_threads
 from tests.lab.fleet.kernel.kernel import Kernel
 from tests.lab.fleet.kernel.threads import SimulatedQueue, SimulatedThread
 

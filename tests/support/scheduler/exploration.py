@@ -14,13 +14,13 @@ from datetime import datetime
 from itertools import repeat
 from time import monotonic
 
-from airflow_adaptive.scheduler import machine
-from airflow_adaptive.scheduler.events import Event
-from airflow_adaptive.scheduler.policies.transition_manager import Resources
-from airflow_adaptive.scheduler.resource_checks import executing_resources
-from airflow_adaptive.scheduler.state import Executing, Finished, SchedulerState
-from airflow_adaptive.scheduler.state_transitions.steps import Step
-from airflow_adaptive.scheduler.transition_table import TRANSITIONS
+from airflow_adaptive._core.scheduler import machine
+from airflow_adaptive._core.scheduler.events import Event
+from airflow_adaptive._core.scheduler.policies.transition_manager import Resources
+from airflow_adaptive._core.scheduler.resource_checks import executing_resources
+from airflow_adaptive._core.scheduler.state import Executing, Finished, SchedulerState
+from airflow_adaptive._core.scheduler.state_transitions.steps import Step
+from airflow_adaptive._core.scheduler.transition_table import TRANSITIONS
 from tests.support.scheduler.explored_jobs import MODELS, Model, Place, helped, possible_events
 from tests.support.scheduler.invariants import check_edge, check_state
 

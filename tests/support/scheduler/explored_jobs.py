@@ -6,14 +6,14 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
-from airflow_adaptive.scheduler import events, machine
-from airflow_adaptive.scheduler.config.options import Options
-from airflow_adaptive.scheduler.events import REPARTITION_ERROR, Event
-from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
-from airflow_adaptive.scheduler.policies.failure_handling import Failure
-from airflow_adaptive.scheduler.policies.restart_backoff import RestartRecord
-from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.scheduler.state import (
+from airflow_adaptive._core.scheduler import events, machine
+from airflow_adaptive._core.scheduler.config.options import Options
+from airflow_adaptive._core.scheduler.events import REPARTITION_ERROR, Event
+from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobVertex
+from airflow_adaptive._core.scheduler.policies.failure_handling import Failure
+from airflow_adaptive._core.scheduler.policies.restart_backoff import RestartRecord
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
+from airflow_adaptive._core.scheduler.state import (
     Canceling,
     Created,
     Deploying,

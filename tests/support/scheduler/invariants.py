@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from airflow_adaptive.scheduler import machine, rescale_tiers, resource_checks
-from airflow_adaptive.scheduler.allocator.slot_sharing import used_slots
-from airflow_adaptive.scheduler.commands import KillDriver, SubmitDriver
-from airflow_adaptive.scheduler.config.options import BelowLowerBound
-from airflow_adaptive.scheduler.events import (
+from airflow_adaptive._core.scheduler import machine, rescale_tiers, resource_checks
+from airflow_adaptive._core.scheduler.allocator.slot_sharing import used_slots
+from airflow_adaptive._core.scheduler.commands import KillDriver, SubmitDriver
+from airflow_adaptive._core.scheduler.config.options import BelowLowerBound
+from airflow_adaptive._core.scheduler.events import (
     CancelRequested,
     DriverEnded,
     DriverHeartbeatTimedOut,
@@ -20,13 +20,13 @@ from airflow_adaptive.scheduler.events import (
     TimerFired,
     TimerName,
 )
-from airflow_adaptive.scheduler.policies.failure_handling import Failure, is_recoverable
-from airflow_adaptive.scheduler.policies.rescaling import Tier
-from airflow_adaptive.scheduler.policies.restart_backoff import ExponentialDelay, FixedDelay, NoRestart
-from airflow_adaptive.scheduler.policies.transition_manager import CooldownExtension, Phase
-from airflow_adaptive.scheduler.requirements import Parallelism
-from airflow_adaptive.scheduler.snapshot import from_json, to_json
-from airflow_adaptive.scheduler.state import (
+from airflow_adaptive._core.scheduler.policies.failure_handling import Failure, is_recoverable
+from airflow_adaptive._core.scheduler.policies.rescaling import Tier
+from airflow_adaptive._core.scheduler.policies.restart_backoff import ExponentialDelay, FixedDelay, NoRestart
+from airflow_adaptive._core.scheduler.policies.transition_manager import CooldownExtension, Phase
+from airflow_adaptive._core.scheduler.requirements import Parallelism
+from airflow_adaptive._core.scheduler.snapshot import from_json, to_json
+from airflow_adaptive._core.scheduler.state import (
     Canceling,
     Created,
     Current,
@@ -41,10 +41,10 @@ from airflow_adaptive.scheduler.state import (
     StopWithSavepoint,
     WaitingForResources,
 )
-from airflow_adaptive.scheduler.state_transitions.steps import Step
-from airflow_adaptive.scheduler.states.deploying import DEPLOY_TIMEOUT
-from airflow_adaptive.scheduler.timeline import ReasonCode
-from airflow_adaptive.scheduler.transition_table import TRANSITIONS
+from airflow_adaptive._core.scheduler.state_transitions.steps import Step
+from airflow_adaptive._core.scheduler.states.deploying import DEPLOY_TIMEOUT
+from airflow_adaptive._core.scheduler.timeline import ReasonCode
+from airflow_adaptive._core.scheduler.transition_table import TRANSITIONS
 from tests.support.scheduler.rescale_invariants import check_rescales
 
 RUNNING = Executing | RestartingLocally | StopWithSavepoint | Canceling | Failing

@@ -2,9 +2,9 @@
 
 from itertools import pairwise
 
-from airflow_adaptive.scheduler.history.reported_reasons import MAX_REPORTED
-from airflow_adaptive.scheduler.history.rescales import MAX_STATES
-from airflow_adaptive.scheduler.state import (
+from airflow_adaptive._core.scheduler.history.reported_reasons import MAX_REPORTED
+from airflow_adaptive._core.scheduler.history.rescales import MAX_STATES
+from airflow_adaptive._core.scheduler.state import (
     Canceling,
     Created,
     Deploying,
@@ -15,8 +15,8 @@ from airflow_adaptive.scheduler.state import (
     SchedulerState,
     WaitingForResources,
 )
-from airflow_adaptive.scheduler.state_transitions.steps import Step
-from airflow_adaptive.scheduler.timeline import Rescale, TriggerCause
+from airflow_adaptive._core.scheduler.state_transitions.steps import Step
+from airflow_adaptive._core.scheduler.timeline import Rescale, TriggerCause
 
 UNDER_WAY = WaitingForResources | Deploying | Restarting | RestartingLocally
 """States of a job that is on its way to a plan."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from airflow_adaptive.scheduler.timeline import (
+from airflow_adaptive._core.scheduler.timeline import (
     Rescale,
     TerminatedReason,
     TriggerCause,

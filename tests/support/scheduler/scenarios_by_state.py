@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from airflow_adaptive.scheduler.policies.rescaling import Tier
+from airflow_adaptive._core.scheduler.policies.rescaling import Tier
 from tests.lab.scenario import HOPELESS, Scenario
 
 NO_WAIT: Mapping[str, Any] = {

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Self
 
-from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddress
+from airflow_adaptive._clusters.standalone.address import ClusterAddress, MasterAddress
 from tests.lab.fakes.cluster import FakeCluster, FakeScript
 from tests.lab.fakes.coroutines import result_of
 from tests.lab.fakes.master import answer, request_kind

@@ -8,6 +8,10 @@ from typing import Any
 
 import pytest
 
+from airflow_adaptive._core.requirements.advice import PolicyInput, QueryMetrics, limits_of
+from airflow_adaptive._core.scheduler.job_graph import JobGraph
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
+from airflow_adaptive._core.scheduler.snapshot import encode
 from airflow_adaptive.autoscaling import advisor as advisors
 from airflow_adaptive.autoscaling.advisor import (
     PolicyAdvisor,
@@ -20,10 +24,6 @@ from airflow_adaptive.autoscaling.calendar.declaration import period, scheduled_
 from airflow_adaptive.autoscaling.combined import CombinedPolicy
 from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
 from airflow_adaptive.autoscaling.policy import RescalePolicyError
-from airflow_adaptive.runtime.requirements.advice import PolicyInput, QueryMetrics, limits_of
-from airflow_adaptive.scheduler.job_graph import JobGraph
-from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.scheduler.snapshot import encode
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 BEFORE_THE_WINDOW = datetime(2026, 6, 1, 5, 58, 30, tzinfo=UTC)

@@ -7,14 +7,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from airflow_adaptive._core.requirements.advice import Advice, Override
+from airflow_adaptive._core.scheduler import snapshot
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive.autoscaling.calendar.declaration import period, scheduled_policy, window
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPolicy
 from airflow_adaptive.autoscaling.combined import CombinedMemory, CombinedPolicy
 from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
 from airflow_adaptive.autoscaling.policy import RescalePolicyError
-from airflow_adaptive.runtime.requirements.advice import Advice, Override
-from airflow_adaptive.scheduler import snapshot
-from airflow_adaptive.scheduler.requirements import ParallelismRange
 from tests.support.autoscaling.load_policy_inputs import QUERY, VERTEX, query_metrics, seen
 
 MONDAY = datetime(2030, 1, 7, tzinfo=UTC)

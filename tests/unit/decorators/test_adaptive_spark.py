@@ -10,12 +10,12 @@ import pytest
 from airflow.sdk import DAG, Asset, task
 from airflow.serialization.serialized_objects import DagSerialization
 
-from airflow_adaptive.airflow_internals import AirflowFailException
-from airflow_adaptive.declaration.validation import DeclarationError
+from airflow_adaptive._airflow.declaration.validation import DeclarationError
+from airflow_adaptive._airflow.internals import AirflowFailException
+from airflow_adaptive._core.scheduler.job_graph import JobType
+from airflow_adaptive._engine.spec import JobSpec
 from airflow_adaptive.decorators.adaptive_spark import AdaptiveSparkDecoratedOperator, adaptive_spark_task
 from airflow_adaptive.graph import JobGraph, JobVertex, ParallelismRange
-from airflow_adaptive.runtime.spec import JobSpec
-from airflow_adaptive.scheduler.job_graph import JobType
 from tests.support.airflow.fake_supervisor import FakeComms
 from tests.support.airflow.operator_fakes import FakeInstance, deferral
 

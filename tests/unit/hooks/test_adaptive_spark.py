@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from airflow.sdk._shared.secrets_masker import redact
 
-from airflow_adaptive.airflow_internals import AirflowSecretsBackendAccessDenied
+from airflow_adaptive._airflow.internals import AirflowSecretsBackendAccessDenied
+from airflow_adaptive._clusters.connection_fields import AddressError, UndefinedConnectionError
+from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
+from airflow_adaptive._clusters.standalone.address import ClusterAddress
+from airflow_adaptive._clusters.standalone.client import StandaloneCluster
+from airflow_adaptive._core.ports import ClusterRefusedError
 from airflow_adaptive.hooks import adaptive_spark
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
-from airflow_adaptive.ports import ClusterRefusedError
-from airflow_adaptive.spark.connection_fields import AddressError, UndefinedConnectionError
-from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
-from airflow_adaptive.spark.standalone.address import ClusterAddress
-from airflow_adaptive.spark.standalone.client import StandaloneCluster
 
 
 @pytest.fixture

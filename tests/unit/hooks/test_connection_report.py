@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
+from airflow_adaptive._clusters.connection_fields import AddressError
+from airflow_adaptive._clusters.kubernetes import client
+from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
+from airflow_adaptive._clusters.standalone import connection_report
+from airflow_adaptive._clusters.standalone.address import ClusterAddress, parse_address
+from airflow_adaptive._core.ports import ClusterRefusedError
 from airflow_adaptive.hooks.connection_report import report
-from airflow_adaptive.ports import ClusterRefusedError
-from airflow_adaptive.spark.connection_fields import AddressError
-from airflow_adaptive.spark.kubernetes import client
-from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
-from airflow_adaptive.spark.standalone import connection_report
-from airflow_adaptive.spark.standalone.address import ClusterAddress, parse_address
 
 NAMESPACE = KubernetesAddress(server="https://api:6443", namespace="team-a")
 
@@ -77,6 +77,6 @@ async def test_namespace_that_accepts_no_driver_is_an_error(credentials: None, m
 
 @pytest.mark.asyncio
 async def test_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "airflow_adaptive.spark.kubernetes.client", None)
+    monkeypatch.setitem(sys.modules, "airflow_adaptive._clusters.kubernetes.client", None)
     with pytest.raises(AddressError, match=r"install 'airflow-adaptive\[kubernetes\]'"):
         await report(NAMESPACE)

@@ -11,7 +11,7 @@ PROGRAM = """
 import sys
 sys.modules["kubernetes"] = sys.modules["kubernetes_asyncio"] = None  # a name whose module is None cannot be imported
 import airflow_adaptive.operators.adaptive_spark, airflow_adaptive.sensors.spark_resources, airflow_adaptive.triggers.adaptive_job
-import airflow_adaptive.launch.job_loop, airflow_adaptive.declaration.placement, airflow_adaptive.hooks.kubernetes
+import airflow_adaptive._airflow.process.job_loop, airflow_adaptive._airflow.declaration.placement, airflow_adaptive.hooks.kubernetes
 print("imported")
 """
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 from airflow.sdk._shared.secrets_masker import redact
 
+from airflow_adaptive._clusters.connection_fields import AddressError
 from airflow_adaptive.hooks.kubernetes import KubernetesConnectionHook
-from airflow_adaptive.spark.connection_fields import AddressError
 
 Define = Callable[..., KubernetesConnectionHook]
 

@@ -9,7 +9,8 @@ from pkgutil import walk_packages
 from typing import Final
 
 import airflow_adaptive
-from airflow_adaptive.job import control, protocol
+from airflow_adaptive._core import protocol
+from airflow_adaptive.job import control
 
 ROOT: Final = Path(airflow_adaptive.__file__).parents[1]
 

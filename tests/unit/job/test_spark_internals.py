@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.job.protocol.documents import Capability
-from airflow_adaptive.job.python_version import UnsupportedVersionError, require_python
+from airflow_adaptive._core.protocol.documents import Capability
+from airflow_adaptive._core.python_version import UnsupportedVersionError, require_python
 from airflow_adaptive.job.spark_internals import (
     checkpoint_log,
     class_name,

@@ -9,10 +9,10 @@ import pytest
 from airflow.sdk import BaseOperatorLink
 from airflow.sdk.types import TaskInstanceKey
 
+from airflow_adaptive._airflow.store.task_xcoms import LINKS
 from airflow_adaptive.links.spark import ALL_LINKS
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
 from airflow_adaptive.provider_info import get_provider_info
-from airflow_adaptive.stores.task_xcoms import LINKS
 from tests.support.airflow.fake_supervisor import FakeComms, api_server_error
 
 KEY = TaskInstanceKey(dag_id="d", task_id="t", run_id="r", map_index=-1)

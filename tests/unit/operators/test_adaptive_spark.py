@@ -4,13 +4,13 @@ import pytest
 from airflow.providers.smtp.notifications.smtp import SmtpNotifier
 from airflow.sdk import Asset
 
-from airflow_adaptive.airflow_internals import AirflowFailException, AsyncCallback
-from airflow_adaptive.declaration.validation import DeclarationError
-from airflow_adaptive.runtime.cluster.capacity_share import slot_demand
-from airflow_adaptive.runtime.spec import JobSpec
-from airflow_adaptive.scheduler.machine import create
-from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.scheduler.snapshot import decode, encode
+from airflow_adaptive._airflow.declaration.validation import DeclarationError
+from airflow_adaptive._airflow.internals import AirflowFailException, AsyncCallback
+from airflow_adaptive._core.scheduler.machine import create
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
+from airflow_adaptive._core.scheduler.snapshot import decode, encode
+from airflow_adaptive._engine.cluster.capacity_share import slot_demand
+from airflow_adaptive._engine.spec import JobSpec
 from tests.lab.fakes.manual_clock import START
 from tests.support.airflow.operator_fakes import TASK, FakeInstance, deferral, staged
 

@@ -5,14 +5,14 @@ import sys
 import pytest
 from airflow.providers.openlineage.utils import spark as openlineage
 
-from airflow_adaptive.airflow_internals import AirflowFailException
-from airflow_adaptive.declaration import batch
-from airflow_adaptive.declaration.batch import Batch
-from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
-from airflow_adaptive.runtime.spec import JobSpec
-from airflow_adaptive.scheduler.job_graph import JobGraph, JobType, JobVertex
-from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.scheduler.snapshot import decode, encode
+from airflow_adaptive._airflow.declaration import batch
+from airflow_adaptive._airflow.declaration.batch import Batch
+from airflow_adaptive._airflow.internals import AirflowFailException
+from airflow_adaptive._airflow.process.cluster.connection_ids import ConnectionIds
+from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobType, JobVertex
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
+from airflow_adaptive._core.scheduler.snapshot import decode, encode
+from airflow_adaptive._engine.spec import JobSpec
 from tests.support.airflow.operator_fakes import TASK, FakeInstance, staged
 
 pytestmark = pytest.mark.usefixtures("spark_default")

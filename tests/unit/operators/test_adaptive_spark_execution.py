@@ -12,19 +12,19 @@ from airflow.providers.openlineage.utils import spark as openlineage
 from airflow.sdk import Asset
 from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR
 
-from airflow_adaptive.airflow_internals import AirflowException, AirflowFailException, AirflowTaskTimeout
-from airflow_adaptive.declaration.declared_job import DeclaredJob
-from airflow_adaptive.launch import job_loop
-from airflow_adaptive.launch.job_control import JobControl
-from airflow_adaptive.launch.job_loop import cancel_job
-from airflow_adaptive.launch.loop_events import recycle_event
+from airflow_adaptive._airflow.declaration.declared_job import DeclaredJob
+from airflow_adaptive._airflow.internals import AirflowException, AirflowFailException, AirflowTaskTimeout
+from airflow_adaptive._airflow.process import job_loop
+from airflow_adaptive._airflow.process.job_control import JobControl
+from airflow_adaptive._airflow.process.job_loop import cancel_job
+from airflow_adaptive._airflow.process.loop_events import recycle_event
+from airflow_adaptive._airflow.store.control_requests import store_request
+from airflow_adaptive._airflow.store.task_xcoms import LINKS
+from airflow_adaptive._clusters.connection_fields import AddressError
+from airflow_adaptive._core.ports import ClusterUnreachableError, JobDirectoryError
+from airflow_adaptive._core.requirements.control_requests import DESIRED_STATE, ControlRequest, Requester
+from airflow_adaptive._engine.journal.journal import SupersededError
 from airflow_adaptive.operators import adaptive_spark
-from airflow_adaptive.ports import ClusterUnreachableError, JobDirectoryError, Requester
-from airflow_adaptive.runtime.journal.journal import SupersededError
-from airflow_adaptive.runtime.requirements.control_requests import DESIRED_STATE, ControlRequest
-from airflow_adaptive.spark.connection_fields import AddressError
-from airflow_adaptive.stores.control_requests import store_request
-from airflow_adaptive.stores.task_xcoms import LINKS
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
 from tests.lab.scenario import Scenario
 from tests.support.airflow.airflow_versions import TaskDeferralError

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from airflow_adaptive.airflow_internals import AirflowFailException
+from airflow_adaptive._airflow.internals import AirflowFailException
 from airflow_adaptive.operators.adaptive_spark import KUBERNETES, AdaptiveSparkOperator
 from tests.support.airflow.operator_fakes import TASK, FakeInstance, deferral, staged
 

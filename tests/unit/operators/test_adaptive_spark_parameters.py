@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 from airflow.sdk import DAG, Asset, task_group
 
-from airflow_adaptive.airflow_internals import AirflowException, AirflowFailException
+from airflow_adaptive._airflow.internals import AirflowException, AirflowFailException
+from airflow_adaptive._core.protocol.codec import encode_journal, journal_name
+from airflow_adaptive._core.protocol.conf import PACKAGES_PROPERTY
+from airflow_adaptive._core.protocol.documents import FORMATS, Action, Directive, JournalDocument
+from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobVertex
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
+from airflow_adaptive._core.scheduler.snapshot import decode, encode
+from airflow_adaptive._engine.spec import JobSpec
 from airflow_adaptive.autoscaling.advisor import advisor, policy_from_text
 from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
 from airflow_adaptive.autoscaling.combined import CombinedPolicy
 from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
-from airflow_adaptive.job.protocol.codec import encode_journal, journal_name
-from airflow_adaptive.job.protocol.conf import PACKAGES_PROPERTY
-from airflow_adaptive.job.protocol.documents import FORMATS, Action, Directive, JournalDocument
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
-from airflow_adaptive.runtime.spec import JobSpec
-from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
-from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.scheduler.snapshot import decode, encode
 from tests.support.airflow.operator_fakes import TASK, staged
 
 pytestmark = pytest.mark.usefixtures("spark_default")

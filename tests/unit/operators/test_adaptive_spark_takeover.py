@@ -2,9 +2,9 @@
 
 import pytest
 
-from airflow_adaptive.airflow_internals import AirflowFailException
-from airflow_adaptive.declaration.declared_job import DeclaredJob
-from airflow_adaptive.ports import JobDirectoryError
+from airflow_adaptive._airflow.declaration.declared_job import DeclaredJob
+from airflow_adaptive._airflow.internals import AirflowFailException
+from airflow_adaptive._core.ports import JobDirectoryError
 from tests.lab.scenario import Scenario
 from tests.support.airflow.fake_supervisor import api_server_error
 from tests.support.airflow.operator_fakes import FakeInstance, begin_log, deferral, staged

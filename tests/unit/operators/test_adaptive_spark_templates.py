@@ -4,9 +4,9 @@ import pytest
 from airflow.sdk import DAG
 from jinja2 import UndefinedError
 
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive.autoscaling.advisor import policy_to_text
 from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
-from airflow_adaptive.scheduler.requirements import ParallelismRange
 from tests.support.airflow.operator_fakes import FakeInstance, deferral, staged
 
 pytestmark = pytest.mark.usefixtures("spark_default")

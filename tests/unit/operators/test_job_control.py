@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 
-from airflow_adaptive.airflow_internals import AirflowException, AirflowFailException
+from airflow_adaptive._airflow.internals import AirflowException, AirflowFailException
+from airflow_adaptive._core.scheduler.snapshot import to_json
+from airflow_adaptive._core.scheduler.state import Finished, Outcome
+from airflow_adaptive._engine.clock import SystemClock
 from airflow_adaptive.operators.job_control import SetResourceRequirementsOperator, StopAdaptiveJobOperator
-from airflow_adaptive.runtime.clock import SystemClock
-from airflow_adaptive.scheduler.snapshot import to_json
-from airflow_adaptive.scheduler.state import Finished, Outcome
 from tests.lab.scenario import HOPELESS, Scenario
 from tests.support.airflow.fake_supervisor import FakeComms
 from tests.support.airflow.published_documents import batch, executing, published, suspended

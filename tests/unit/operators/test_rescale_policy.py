@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.airflow_internals import AirflowFailException, AirflowSkipException
+from airflow_adaptive._airflow.internals import AirflowFailException, AirflowSkipException
+from airflow_adaptive._core.scheduler.snapshot import to_json
 from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
-from airflow_adaptive.dag_factories import TASK_ID
-from airflow_adaptive.operators.rescale_policy import ApplyRescalePolicyOperator
-from airflow_adaptive.scheduler.snapshot import to_json
+from airflow_adaptive.operators.rescale_policy import TASK_ID, ApplyRescalePolicyOperator
 from tests.lab.scenario import Scenario
 from tests.support.airflow.fake_supervisor import FakeComms
 

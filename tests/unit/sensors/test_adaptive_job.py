@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.airflow_internals import AirflowFailException, AirflowSensorTimeout, AirflowSkipException
+from airflow_adaptive._airflow.internals import AirflowFailException, AirflowSensorTimeout, AirflowSkipException
 from airflow_adaptive.sensors.adaptive_job import AdaptiveJobSensor
 from tests.support.airflow.fake_supervisor import FakeComms
 from tests.support.airflow.published_job import CONTEXT, deferred_to, fire, publish_job

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.airflow_internals import (
+from airflow_adaptive._airflow.internals import (
     AirflowException,
     AirflowFailException,
     AirflowSensorTimeout,
     AirflowSkipException,
 )
-from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds
-from airflow_adaptive.runtime.spec import ExecutorShape
-from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
-from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.scheduler.snapshot import decode
+from airflow_adaptive._airflow.process.cluster.connection_ids import ConnectionIds
+from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobVertex
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
+from airflow_adaptive._core.scheduler.snapshot import decode
+from airflow_adaptive._engine.spec import ExecutorShape
 from airflow_adaptive.sensors.spark_resources import SparkResourcesSensor
 from airflow_adaptive.triggers.spark_resources import SparkResourcesTrigger
 from tests.support.airflow.airflow_versions import TaskDeferred

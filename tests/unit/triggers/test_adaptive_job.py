@@ -9,23 +9,23 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from airflow_adaptive.launch import deferral, job_loop
-from airflow_adaptive.launch.job_loop import cancel_job, run_job_loop
+from airflow_adaptive._airflow.process import deferral, job_loop
+from airflow_adaptive._airflow.process.job_loop import cancel_job, run_job_loop
+from airflow_adaptive._airflow.store.asset_store import AirflowJobStore
+from airflow_adaptive._airflow.store.task_xcoms import TaskKey
+from airflow_adaptive._clusters.connection_fields import AddressError
+from airflow_adaptive._core.scheduler.config.options import Options
+from airflow_adaptive._core.scheduler.job_graph import JobGraph
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
+from airflow_adaptive._core.scheduler.snapshot import encode, from_json
+from airflow_adaptive._core.scheduler.state import Finished, Outcome
+from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory
+from airflow_adaptive._engine.journal.journal import SupersededError
+from airflow_adaptive._engine.journal.storage import Storage
+from airflow_adaptive._engine.loop import RunLimits
+from airflow_adaptive._engine.publishing import time_series
+from airflow_adaptive._engine.spec import JobSpec
 from airflow_adaptive.local.waiting import wait_until_async
-from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
-from airflow_adaptive.runtime.journal.journal import SupersededError
-from airflow_adaptive.runtime.journal.storage import Storage
-from airflow_adaptive.runtime.loop import RunLimits
-from airflow_adaptive.runtime.publishing import time_series
-from airflow_adaptive.runtime.spec import JobSpec
-from airflow_adaptive.scheduler.config.options import Options
-from airflow_adaptive.scheduler.job_graph import JobGraph
-from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.scheduler.snapshot import encode, from_json
-from airflow_adaptive.scheduler.state import Finished, Outcome
-from airflow_adaptive.spark.connection_fields import AddressError
-from airflow_adaptive.stores.asset_store import AirflowJobStore
-from airflow_adaptive.stores.task_xcoms import TaskKey
 from airflow_adaptive.triggers import adaptive_job
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
 from airflow_adaptive.triggers.spark_resources import SparkResourcesTrigger

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.launch import deferral
-from airflow_adaptive.scheduler.snapshot import encode
+from airflow_adaptive._airflow.process import deferral
+from airflow_adaptive._core.scheduler.snapshot import encode
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
 from tests.lab.simulation.one_job import small_job
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from airflow.sdk import Asset
 
-from airflow_adaptive.launch.job_events import event_position
+from airflow_adaptive._airflow.process.job_events import event_position
+from airflow_adaptive._engine.clock import SystemClock
 from airflow_adaptive.local.waiting import wait_until_async
-from airflow_adaptive.runtime.clock import SystemClock
 from airflow_adaptive.triggers.job_state import AdaptiveJobEventTrigger, JobStateTrigger
 from tests.support.airflow.airflow_versions import needs_state_store
 from tests.support.airflow.fake_supervisor import Document, FakeComms, api_server_error

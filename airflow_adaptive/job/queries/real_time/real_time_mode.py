@@ -14,8 +14,8 @@ from typing import Final
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from airflow_adaptive._core.protocol.documents import DriverPlan
 from airflow_adaptive.job.control.interfaces import MissingSlotsError, StateRepartitioner
-from airflow_adaptive.job.protocol.documents import DriverPlan
 from airflow_adaptive.job.queries.real_time.gang import Gang, shuffles_of
 from airflow_adaptive.job.queries.real_time.preconditions import (
     OLDEST_FORMAT,

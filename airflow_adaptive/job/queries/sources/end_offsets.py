@@ -35,7 +35,6 @@ class EndOffsetHistory:
     """The end offsets of each partition over time, while a query may not have read their rows."""
 
     def __init__(self) -> None:
-        """Start without records."""
         self._records: dict[Partition, deque[tuple[float, int]]] = {}
         self._restored_at: float | None = None
 

@@ -16,8 +16,8 @@ from py4j.java_gateway import get_java_class
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from airflow_adaptive.job.protocol.failures import redact
-from airflow_adaptive.job.protocol.sources import NO_RETENTION, KafkaSource
+from airflow_adaptive._core.protocol.failures import redact
+from airflow_adaptive._core.protocol.sources import NO_RETENTION, KafkaSource
 from airflow_adaptive.job.queries.sources.input_limit import Division
 from airflow_adaptive.job.queries.sources.offsets import Offsets, read_offsets
 from airflow_adaptive.job.queries.sources.topic_ids import NO_ID, TopicGuard, TopicIds

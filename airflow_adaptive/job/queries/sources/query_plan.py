@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from airflow_adaptive.job.protocol.sources import Shuffle
+from airflow_adaptive._core.protocol.sources import Shuffle
 
 EXCHANGE: Final = re.compile(r"(?<![A-Za-z])Exchange ")
 

@@ -15,9 +15,9 @@ from pyspark.sql.streaming.listener import SourceProgress
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from airflow_adaptive.job.protocol.documents import FailureReport, QueryReport
-from airflow_adaptive.job.protocol.kafka_errors import CONDITION
-from airflow_adaptive.job.protocol.sources import Shuffle, SourceReport, TopicReport
+from airflow_adaptive._core.protocol.documents import FailureReport, QueryReport
+from airflow_adaptive._core.protocol.kafka_errors import CONDITION
+from airflow_adaptive._core.protocol.sources import Shuffle, SourceReport, TopicReport
 from airflow_adaptive.job.queries.sources.kafka_topics import KafkaSourceError, KafkaTopics, kafka_relations
 from airflow_adaptive.job.queries.sources.offsets import read_offsets, unread_rows
 from airflow_adaptive.job.queries.sources.query_plan import shuffle_of

@@ -14,8 +14,8 @@ from typing import Any, Final, Protocol
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from airflow_adaptive.job.protocol.failures import redact
-from airflow_adaptive.job.protocol.sources import KafkaSource, Shuffle
+from airflow_adaptive._core.protocol.failures import redact
+from airflow_adaptive._core.protocol.sources import KafkaSource, Shuffle
 from airflow_adaptive.job.queries.sources.end_offsets import Age, EndOffsetHistory
 from airflow_adaptive.job.queries.sources.input_limit import Division
 from airflow_adaptive.job.queries.sources.offsets import Offsets, Partition, unread_rows

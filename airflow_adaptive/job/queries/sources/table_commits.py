@@ -25,7 +25,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import SourceProgress
 
-from airflow_adaptive.job.protocol.sources import SourceReport
+from airflow_adaptive._core.protocol.sources import SourceReport
 from airflow_adaptive.job.queries.sources.offsets import parse_offset
 from airflow_adaptive.job.queries.sources.source_monitor import MAX_POLL_AGE_S, POLL_INTERVAL_S, error_text
 from airflow_adaptive.job.queries.sources.source_report import kind_of
@@ -69,7 +69,6 @@ class TableReplacedError(Exception):
     """A table was deleted and created again. A restart cannot help."""
 
     def __init__(self, table: str, read: str, found: str) -> None:
-        """Name the table, the id that the query has read, and the id that was found."""
         super().__init__(
             f"the table {table} was deleted and created again: the query has read the table with the id {read}, and now there is one with the id {found}"
         )
@@ -96,7 +95,6 @@ class DeltaTable:
     """A Delta table, by the files of its log."""
 
     def __init__(self, spark: SparkSession, source: Any) -> None:
-        """Describe the table of a `DeltaSource`."""
         self._path = java_class(spark, "org.apache.hadoop.fs.Path")
         self._folder = str(source.toString()).partition("[")[2].removesuffix("]") + "/_delta_log"
         self._log = source.deltaLog()
@@ -137,7 +135,6 @@ class IcebergTable:
     """An Iceberg table, by its snapshots."""
 
     def __init__(self, _: SparkSession, source: Any) -> None:
-        """Describe the table of a `SparkMicroBatchStream`."""
         self._table = private_field(source, "table")
         self._polled = Unread(())
         """The snapshot that was read, and its successors that append rows. `is_minimum`: only the newest successors."""

@@ -16,7 +16,7 @@ from typing import Any, Final
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from airflow_adaptive.job.protocol.sources import SourceReport
+from airflow_adaptive._core.protocol.sources import SourceReport
 from airflow_adaptive.job.queries.sources.source_monitor import error_text
 from airflow_adaptive.job.spark_internals import from_scala, private_field
 

@@ -27,7 +27,6 @@ class KafkaDemo(StandaloneDemo):
     dag = "flight_departures_kafka"
 
     def __init__(self, directory: Path, bootstrap_servers: str) -> None:
-        """Describe the cluster, whose logs and work files are in a directory, and the brokers, which run already."""
         super().__init__(directory)
         self._servers = bootstrap_servers
         self._topic = f"flights-{uuid4().hex[:8]}"

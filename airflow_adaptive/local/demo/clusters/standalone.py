@@ -18,7 +18,6 @@ class StandaloneDemo:
     dag = "flight_departures"
 
     def __init__(self, directory: Path) -> None:
-        """Describe the cluster, whose logs and work files are in a directory."""
         self._cluster = LocalCluster(directory)
         self._workers: list[LocalWorker] = []
 

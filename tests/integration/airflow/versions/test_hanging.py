@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from airflow_adaptive._core.scheduler.snapshot import from_json
 from airflow_adaptive.local.airflow import Component
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
-from airflow_adaptive.scheduler.snapshot import from_json
 from tests.support.airflow.airflow_of_versions import JOBS, NEWEST, TIMEOUT_S, CopyJob, create_airflow, drivers
 from tests.support.airflow.airflow_under_test import AirflowUnderTest
 

@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 
 import pytest
 
+from airflow_adaptive._clusters.kubernetes.client import KubernetesCluster as Client
+from airflow_adaptive._core.ports import DriverSubmission, NotSubmittedError, SubmissionRefusedError
 from airflow_adaptive.local.waiting import wait_until
-from airflow_adaptive.ports import DriverSubmission, NotSubmittedError, SubmissionRefusedError
-from airflow_adaptive.spark.kubernetes.client import KubernetesCluster as Client
 from tests.support.kubernetes.client.refusals import accepts_driver
 from tests.support.kubernetes.cluster import KubernetesCluster
 from tests.support.kubernetes.namespace import Namespace, created_namespace

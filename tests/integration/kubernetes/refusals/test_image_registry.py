@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_adaptive.declaration.kubernetes import IMAGE, KubernetesParameters
+from airflow_adaptive._airflow.declaration.kubernetes import IMAGE, KubernetesParameters
 from airflow_adaptive.local.waiting import wait_until_async
 from tests.support.image_registry import PASSWORD, USER, ImageRegistry
 from tests.support.kubernetes.client.api_sources import cluster_client

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_adaptive.scheduler.history.failures import root_cause
+from airflow_adaptive._core.scheduler.history.failures import root_cause
 from tests.support.kubernetes.client.api_sources import cluster_client
 from tests.support.kubernetes.client.driver_job import pod_properties
 from tests.support.kubernetes.client.streaming_job import StreamingJob

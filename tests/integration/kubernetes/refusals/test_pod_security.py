@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 
-from airflow_adaptive.declaration.kubernetes import KubernetesParameters
-from airflow_adaptive.scheduler.history.failures import root_cause
+from airflow_adaptive._airflow.declaration.kubernetes import KubernetesParameters
+from airflow_adaptive._core.scheduler.history.failures import root_cause
 from tests.integration.kubernetes.test_job_directories import CLAIM, lose_a_driver, shared_volume
 from tests.support.kubernetes.accounts.manifests import FOLDER
 from tests.support.kubernetes.client.api_sources import cluster_client

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.declaration.kubernetes import KubernetesParameters
-from airflow_adaptive.hooks.kubernetes_api import ConnectionApiSource
+from airflow_adaptive._airflow.declaration.kubernetes import KubernetesParameters
+from airflow_adaptive._airflow.kubernetes_api import ConnectionApiSource
+from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
+from airflow_adaptive._clusters.kubernetes.client import KubernetesCluster as Client
+from airflow_adaptive._clusters.kubernetes.prerequisites import PERMISSIONS
+from airflow_adaptive._core.ports import ClusterRefusedError, ClusterUnreachableError
+from airflow_adaptive._engine.clock import SystemClock
 from airflow_adaptive.local.waiting import wait_until, wait_until_async
-from airflow_adaptive.ports import ClusterRefusedError, ClusterUnreachableError
-from airflow_adaptive.runtime.clock import SystemClock
-from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
-from airflow_adaptive.spark.kubernetes.client import KubernetesCluster as Client
-from airflow_adaptive.spark.kubernetes.prerequisites import PERMISSIONS
 from tests.support.kubernetes.accounts.manifests import AIRFLOW
 from tests.support.kubernetes.client.api_sources import cluster_client
 from tests.support.kubernetes.client.driver_job import pod_properties

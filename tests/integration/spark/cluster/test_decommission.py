@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from airflow_adaptive._clusters.standalone.client import StandaloneCluster
+from airflow_adaptive._core.requirements.control_requests import ControlRequests, DesiredState
+from airflow_adaptive._core.scheduler.state import Executing
+from airflow_adaptive._core.scheduler.timeline import ReasonCode
+from airflow_adaptive._engine.clock import SystemClock
+from airflow_adaptive._engine.cluster.shared_cluster import SharedCluster
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until_async
-from airflow_adaptive.ports import ControlRequests, DesiredState
-from airflow_adaptive.runtime.clock import SystemClock
-from airflow_adaptive.runtime.cluster.shared_cluster import SharedCluster
-from airflow_adaptive.scheduler.state import Executing
-from airflow_adaptive.scheduler.timeline import ReasonCode
-from airflow_adaptive.spark.standalone.client import StandaloneCluster
 from tests.integration.spark.cluster.test_two_jobs import MEMORY_MB, Job, address, job
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]

@@ -7,14 +7,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from airflow_adaptive._clusters.standalone.address import ClusterAddress, MasterAddress
+from airflow_adaptive._clusters.standalone.client import StandaloneCluster
+from airflow_adaptive._core.ports import DriverSubmission, SubmissionState
+from airflow_adaptive._core.scheduler.policies.failure_handling import Failure
+from airflow_adaptive._engine.observation.driver_events import DRIVER_LOST
+from airflow_adaptive._engine.observation.driver_log_diagnosis import explain
 from airflow_adaptive.local.cluster import HOST, LocalCluster
 from airflow_adaptive.local.waiting import wait_until_async
-from airflow_adaptive.ports import DriverSubmission, SubmissionState
-from airflow_adaptive.runtime.observation.driver_events import DRIVER_LOST
-from airflow_adaptive.runtime.observation.driver_log_diagnosis import explain
-from airflow_adaptive.scheduler.policies.failure_handling import Failure
-from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddress
-from airflow_adaptive.spark.standalone.client import StandaloneCluster
 
 pytestmark = pytest.mark.long
 

@@ -12,24 +12,24 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from airflow_adaptive._clusters.standalone.address import ClusterAddress, MasterAddress
+from airflow_adaptive._clusters.standalone.client import StandaloneCluster
+from airflow_adaptive._core.requirements.control_requests import ControlRequests, DesiredState
+from airflow_adaptive._core.scheduler.config.options import Options
+from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobVertex
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
+from airflow_adaptive._core.scheduler.state import Executing
+from airflow_adaptive._engine.clock import SystemClock
+from airflow_adaptive._engine.cluster.shared_cluster import SharedCluster
+from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory
+from airflow_adaptive._engine.journal.storage import Storage
+from airflow_adaptive._engine.loop import Loop, Ports
+from airflow_adaptive._engine.spec import DriverShape, ExecutorShape, JobSpec
+from airflow_adaptive._engine.staging import stage
 from airflow_adaptive.autoscaling.advisor import PolicyAdvisor
 from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
 from airflow_adaptive.local.cluster import HOST, LocalCluster
 from airflow_adaptive.local.waiting import wait_until_async
-from airflow_adaptive.ports import ControlRequests, DesiredState
-from airflow_adaptive.runtime.clock import SystemClock
-from airflow_adaptive.runtime.cluster.shared_cluster import SharedCluster
-from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
-from airflow_adaptive.runtime.journal.storage import Storage
-from airflow_adaptive.runtime.loop import Loop, Ports
-from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
-from airflow_adaptive.runtime.staging import stage
-from airflow_adaptive.scheduler.config.options import Options
-from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
-from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.scheduler.state import Executing
-from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddress
-from airflow_adaptive.spark.standalone.client import StandaloneCluster
 from tests.lab.fakes.job_store import FakeStore
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(2400)]

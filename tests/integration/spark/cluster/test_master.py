@@ -13,19 +13,19 @@ from pathlib import Path
 import psutil
 import pytest
 
-from airflow_adaptive.local.cluster import LocalCluster
-from airflow_adaptive.local.waiting import wait_until
-from airflow_adaptive.ports import (
-    SECRET_CONF_VARIABLE,
+from airflow_adaptive._clusters.standalone.address import ClusterAddress, parse_address
+from airflow_adaptive._clusters.standalone.client import StandaloneCluster
+from airflow_adaptive._clusters.standalone.connection_report import report
+from airflow_adaptive._core.ports import (
     ClusterRefusedError,
     ClusterUnreachableError,
     DriverSubmission,
     SubmissionRefusedError,
     SubmissionState,
 )
-from airflow_adaptive.spark.standalone.address import ClusterAddress, parse_address
-from airflow_adaptive.spark.standalone.client import StandaloneCluster
-from airflow_adaptive.spark.standalone.connection_report import report
+from airflow_adaptive._core.protocol.documents import SECRET_CONF_VARIABLE
+from airflow_adaptive.local.cluster import LocalCluster
+from airflow_adaptive.local.waiting import wait_until
 
 TIMEOUT_S = 60.0
 

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 import pytest
 import pytest_asyncio
 
+from airflow_adaptive._clusters.standalone.address import ClusterAddress, MasterAddress
+from airflow_adaptive._clusters.standalone.client import StandaloneCluster
+from airflow_adaptive._core.ports import ClusterClient
 from airflow_adaptive.local.cluster import HOST, LocalCluster, free_port
-from airflow_adaptive.ports import ClusterClient
-from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddress
-from airflow_adaptive.spark.standalone.client import StandaloneCluster
 from tests.lab.contracts.cluster_client import MEMORY_MB, Script
 from tests.lab.contracts.standalone_cluster import StandaloneClusterContract
 from tests.support.servers.reverse_proxy import ReverseProxy

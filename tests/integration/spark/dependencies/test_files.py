@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_adaptive.job.protocol.documents import Action
+from airflow_adaptive._core.protocol.documents import Action
 from airflow_adaptive.local.cluster import LocalCluster
 from tests.support.driver.dependencies import FOUND, SCRIPT, dependencies_in, ivy_properties
 from tests.support.driver.driver_on_cluster import DriverOnCluster, Input, plan, sink_rows

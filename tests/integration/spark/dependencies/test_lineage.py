@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_adaptive.declaration.spark_submit.dependencies import Dependencies
-from airflow_adaptive.job.protocol.documents import Action
+from airflow_adaptive._airflow.declaration.spark_submit.dependencies import Dependencies
+from airflow_adaptive._core.protocol.documents import Action
 from airflow_adaptive.local.cluster import LocalCluster
 from tests.support.driver.driver_on_cluster import DriverOnCluster, Input, plan
 from tests.support.jars import OPENLINEAGE

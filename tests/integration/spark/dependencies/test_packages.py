@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from airflow_adaptive.job.protocol.conf import PACKAGES_PROPERTY
-from airflow_adaptive.job.protocol.failures import last_python_error
+from airflow_adaptive._core.protocol.conf import PACKAGES_PROPERTY
+from airflow_adaptive._core.protocol.failures import last_python_error
+from airflow_adaptive._core.scheduler.policies.failure_handling import Failure, is_recoverable
+from airflow_adaptive._engine.staging import MAIN_PROGRAM, runtime_zip
 from airflow_adaptive.local.distribution import find_java, find_spark
-from airflow_adaptive.runtime.staging import MAIN_PROGRAM, runtime_zip
-from airflow_adaptive.scheduler.policies.failure_handling import Failure, is_recoverable
 from tests.support.driver.dependencies import ivy_properties
 
 pytestmark = pytest.mark.long

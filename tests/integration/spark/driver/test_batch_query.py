@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_adaptive.job.protocol.documents import Action, DriverState
+from airflow_adaptive._core.protocol.documents import Action, DriverState
 from tests.support.driver.driver_on_cluster import JOB, DriverOnCluster, plan
 
 pytestmark = pytest.mark.long

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.job.protocol.codec import decode_status
+from airflow_adaptive._core.protocol.codec import decode_status
+from airflow_adaptive._core.scheduler.state import Finished, Outcome
 from airflow_adaptive.local.cluster import LocalCluster
-from airflow_adaptive.scheduler.state import Finished, Outcome
 from tests.support.driver.bounded_job import end_of_job
 
 pytestmark = pytest.mark.long

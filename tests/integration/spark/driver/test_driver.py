@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_adaptive.job.protocol.documents import Action, DriverState, DriverStatus
-from airflow_adaptive.job.protocol.sources import SourceReport
+from airflow_adaptive._core.protocol.documents import Action, DriverState, DriverStatus
+from airflow_adaptive._core.protocol.sources import SourceReport
 from airflow_adaptive.local.waiting import wait_until
 from tests.support.driver.driver_on_cluster import JOB, ROWS, TIMEOUT_S, DriverOnCluster, Input, plan, sink_rows
 from tests.support.driver.spark_version import NEEDS_REPARTITION

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_adaptive.job.protocol.documents import Action, DriverPlan, DriverState, DriverStatus
+from airflow_adaptive._core.protocol.documents import Action, DriverPlan, DriverState, DriverStatus
 from airflow_adaptive.local.waiting import wait_until
 from tests.support.driver.driver_on_cluster import TIMEOUT_S, DriverOnCluster, Input, rejects, sink_rows
 from tests.support.driver.spark_version import NEEDS_REPARTITION

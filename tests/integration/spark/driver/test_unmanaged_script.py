@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from airflow_adaptive._core.protocol.documents import Action, DriverState, DriverStatus
 from airflow_adaptive.job.entry.unmanaged_script import NO_CHECKPOINT, NOTE
-from airflow_adaptive.job.protocol.documents import Action, DriverState, DriverStatus
 from airflow_adaptive.local.guardian import kill
 from airflow_adaptive.local.waiting import wait_until
 from tests.support.driver.driver_on_cluster import SCRIPT, TIMEOUT_S, DriverOnCluster, Input, plan, sink_rows

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive.local.cluster import LocalCluster
-from airflow_adaptive.scheduler.requirements import ParallelismRange
 from tests.lab.benchmarks.rescale.flink.installation import Flink, find
 from tests.support.jars import Packages
 from tests.support.kafka.looped_job import MEMORY_MB, LoopedJob

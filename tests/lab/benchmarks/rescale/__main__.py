@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Final
 
 import tests.lab.benchmarks.rescale
+from airflow_adaptive._core.scheduler.policies.rescaling import Tier
 from airflow_adaptive.local.distribution import find_java
-from airflow_adaptive.scheduler.policies.rescaling import Tier
 from tests.lab.benchmarks.rescale.case import Case, Found, files_within, first_line
 from tests.lab.benchmarks.rescale.flink.flink_case import FlinkCase
 from tests.lab.benchmarks.rescale.flink.installation import VERSION, install

@@ -1,6 +1,6 @@
 """What one triggerer needs for 10, 100 and 1,000 jobs.
 
-Real loops over the real composition root (`launch.job_ports`): the HTTP client, job directories on this machine's disk, asset state
+Real loops over the real composition root (`_airflow.process.job_ports`): the HTTP client, job directories on this machine's disk, asset state
 store and XComs. The cluster is the fake of the contract suite behind HTTP in a process of its own, with drivers that read the
 log and report; every few seconds a worker dies and another one joins. Airflow's supervisor is a stub that answers one question at a
 time, each in 15 ms.

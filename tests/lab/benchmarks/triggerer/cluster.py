@@ -10,10 +10,10 @@ from collections import defaultdict
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from airflow_adaptive.job.protocol.codec import encode_status
-from airflow_adaptive.job.protocol.documents import DriverStatus
-from airflow_adaptive.ports import SubmissionState
-from airflow_adaptive.runtime.journal.job_directory import JOURNAL, STATUS
+from airflow_adaptive._core.ports import SubmissionState
+from airflow_adaptive._core.protocol.codec import encode_status
+from airflow_adaptive._core.protocol.documents import DriverStatus
+from airflow_adaptive._engine.journal.job_directory import JOURNAL, STATUS
 from tests.lab.benchmarks.triggerer import HEARTBEAT_S, MEMORY_MB, Outages, name_of
 from tests.lab.fakes.driver import FakeDrivers
 from tests.lab.fakes.job_directory import FakeJobDirectory

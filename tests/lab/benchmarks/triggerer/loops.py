@@ -18,14 +18,14 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from airflow_adaptive._core.scheduler.config.options import Options
+from airflow_adaptive._core.scheduler.job_graph import JobGraph
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
+from airflow_adaptive._core.scheduler.state import Executing
+from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory
+from airflow_adaptive._engine.loop import Loop
+from airflow_adaptive._engine.spec import DriverShape, ExecutorShape, JobSpec
 from airflow_adaptive.local.waiting import wait_until_async
-from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
-from airflow_adaptive.runtime.loop import Loop
-from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
-from airflow_adaptive.scheduler.config.options import Options
-from airflow_adaptive.scheduler.job_graph import JobGraph
-from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.scheduler.state import Executing
 from tests.lab.benchmarks.triggerer import HEARTBEAT_S, MEMORY_MB, Measurements, Outages, name_of
 from tests.lab.benchmarks.triggerer.cluster import CHURN, REQUESTS, SLOW
 from tests.lab.benchmarks.triggerer.waits import Waits, slow_storage
@@ -170,10 +170,10 @@ class Triggerer:
         return self._waits.status_readers == len(self._jobs)
 
     async def _run(self, name: str) -> None:
-        from airflow_adaptive.launch.cluster.connection_ids import ConnectionIds  # noqa: PLC0415
-        from airflow_adaptive.launch.job_ports import job_ports  # noqa: PLC0415
-        from airflow_adaptive.launch.takeover import may_run  # noqa: PLC0415
-        from airflow_adaptive.stores.task_xcoms import TaskKey  # noqa: PLC0415  see `run_triggerer`
+        from airflow_adaptive._airflow.process.cluster.connection_ids import ConnectionIds  # noqa: PLC0415
+        from airflow_adaptive._airflow.process.job_ports import job_ports  # noqa: PLC0415
+        from airflow_adaptive._airflow.process.takeover import may_run  # noqa: PLC0415
+        from airflow_adaptive._airflow.store.task_xcoms import TaskKey  # noqa: PLC0415  see `run_triggerer`
 
         spec = self._spec(name)
         task = TaskKey(dag_id="bench", task_id=name, run_id="run")
@@ -217,12 +217,12 @@ class Triggerer:
 
     async def _desired_state_delay(self) -> float:
         """Seconds from asking a job to suspend until its loop follows."""
-        from airflow_adaptive.ports import DesiredState  # noqa: PLC0415
-        from airflow_adaptive.runtime.requirements.control_requests import (  # noqa: PLC0415
+        from airflow_adaptive._airflow.store.control_requests import store_request  # noqa: PLC0415  see `run_triggerer`
+        from airflow_adaptive._core.requirements.control_requests import (  # noqa: PLC0415
             DESIRED_STATE,
             ControlRequest,
+            DesiredState,
         )
-        from airflow_adaptive.stores.control_requests import store_request  # noqa: PLC0415  see `run_triggerer`
 
         name = self._jobs[len(self._jobs) // 2]
         begin = time.monotonic()

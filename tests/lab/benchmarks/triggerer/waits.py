@@ -10,9 +10,9 @@ from functools import wraps
 from typing import Any
 from unittest.mock import patch
 
-from airflow_adaptive.runtime.cluster.shared_cluster import Participant
-from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
-from airflow_adaptive.runtime.journal.storage import Storage
+from airflow_adaptive._engine.cluster.shared_cluster import Participant
+from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory
+from airflow_adaptive._engine.journal.storage import Storage
 from tests.lab.benchmarks.triggerer import Measurements
 
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from airflow_adaptive.scheduler.policies.failure_handling import Failure
+from airflow_adaptive._core.scheduler.policies.failure_handling import Failure
 from tests.lab.conformance.result import NotApplicableError
 from tests.lab.scenario import HOPELESS, TRANSIENT
 

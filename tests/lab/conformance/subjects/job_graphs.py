@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_adaptive.scheduler.job_graph import DEFAULT_SLOT_SHARING_GROUP, JobGraph, JobVertex
-from airflow_adaptive.scheduler.requirements import ParallelismRange, Requirements
+from airflow_adaptive._core.scheduler.job_graph import DEFAULT_SLOT_SHARING_GROUP, JobGraph, JobVertex
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange, Requirements
 
 JOB = "vector"
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 
-from airflow_adaptive.scheduler import machine
-from airflow_adaptive.scheduler.config.options import OPTIONS, Options
-from airflow_adaptive.scheduler.job_graph import JobGraph
-from airflow_adaptive.scheduler.policies.restart_backoff import MILLISECOND
-from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.scheduler.resource_checks import max_trigger_delay
+from airflow_adaptive._core.scheduler import machine
+from airflow_adaptive._core.scheduler.config.options import OPTIONS, Options
+from airflow_adaptive._core.scheduler.job_graph import JobGraph
+from airflow_adaptive._core.scheduler.policies.restart_backoff import MILLISECOND
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
+from airflow_adaptive._core.scheduler.resource_checks import max_trigger_delay
 from tests.lab.conformance.result import (
     Comparison,
     Vector,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-from airflow_adaptive.scheduler import machine
-from airflow_adaptive.scheduler.config.options import Options
-from airflow_adaptive.scheduler.events import RequirementsChanged
-from airflow_adaptive.scheduler.job_graph import JobGraph, default_max_parallelism
-from airflow_adaptive.scheduler.requirements import ParallelismRange, accept, violations
+from airflow_adaptive._core.scheduler import machine
+from airflow_adaptive._core.scheduler.config.options import Options
+from airflow_adaptive._core.scheduler.events import RequirementsChanged
+from airflow_adaptive._core.scheduler.job_graph import JobGraph, default_max_parallelism
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange, accept, violations
 from tests.lab.conformance.result import (
     Comparison,
     NotApplicableError,

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from airflow_adaptive.scheduler import machine
-from airflow_adaptive.scheduler.policies.rescaling import MinimalIncrease, parallelism_changed, should_rescale
-from airflow_adaptive.scheduler.policies.restart_backoff import MILLISECOND
-from airflow_adaptive.scheduler.policies.transition_manager import Phase
-from airflow_adaptive.scheduler.requirements import Parallelism, ParallelismRange
-from airflow_adaptive.scheduler.state import Executing, Restarting
+from airflow_adaptive._core.scheduler import machine
+from airflow_adaptive._core.scheduler.policies.rescaling import MinimalIncrease, parallelism_changed, should_rescale
+from airflow_adaptive._core.scheduler.policies.restart_backoff import MILLISECOND
+from airflow_adaptive._core.scheduler.policies.transition_manager import Phase
+from airflow_adaptive._core.scheduler.requirements import Parallelism, ParallelismRange
+from airflow_adaptive._core.scheduler.state import Executing, Restarting
 from tests.lab.conformance.result import (
     Comparison,
     NotApplicableError,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from airflow_adaptive.scheduler.config.options import OPTIONS, Options
-from airflow_adaptive.scheduler.config.restart_strategies import parse_restart_strategy
-from airflow_adaptive.scheduler.policies.restart_backoff import (
+from airflow_adaptive._core.scheduler.config.options import OPTIONS, Options
+from airflow_adaptive._core.scheduler.config.restart_strategies import parse_restart_strategy
+from airflow_adaptive._core.scheduler.policies.restart_backoff import (
     MILLISECOND,
     ExponentialDelay,
     RestartRecord,

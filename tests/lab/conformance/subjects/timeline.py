@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from airflow_adaptive.scheduler import resource_checks
-from airflow_adaptive.scheduler.config.options import DEFAULTS
-from airflow_adaptive.scheduler.policies.transition_manager import Resources
-from airflow_adaptive.scheduler.state import Deploying, Executing, Restarting, WaitingForResources
-from airflow_adaptive.scheduler.timeline import Amounts, Rescale
+from airflow_adaptive._core.scheduler import resource_checks
+from airflow_adaptive._core.scheduler.config.options import DEFAULTS
+from airflow_adaptive._core.scheduler.policies.transition_manager import Resources
+from airflow_adaptive._core.scheduler.state import Deploying, Executing, Restarting, WaitingForResources
+from airflow_adaptive._core.scheduler.timeline import Amounts, Rescale
 from tests.lab.conformance.result import (
     DESCRIPTION,
     Comparison,

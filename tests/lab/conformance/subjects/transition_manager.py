@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from airflow_adaptive.scheduler.policies.restart_backoff import MILLISECOND
-from airflow_adaptive.scheduler.policies.transition_manager import Phase, Resources, TransitionManager
+from airflow_adaptive._core.scheduler.policies.restart_backoff import MILLISECOND
+from airflow_adaptive._core.scheduler.policies.transition_manager import Phase, Resources, TransitionManager
 from tests.lab.conformance.result import (
     Comparison,
     NotApplicableError,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from airflow_adaptive.scheduler.events import QueryFailed, RequirementsChanged, SchedulingStarted
-from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.scheduler.state import Executing, StopWithSavepoint, WaitingForResources
+from airflow_adaptive._core.scheduler.events import QueryFailed, RequirementsChanged, SchedulingStarted
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
+from airflow_adaptive._core.scheduler.state import Executing, StopWithSavepoint, WaitingForResources
 from tests.lab.conformance.result import NotApplicableError
 from tests.lab.conformance.subjects.conditions import DESIRED, NONE, SUFFICIENT, Conditions, Phrase
 from tests.lab.scenario import Scenario

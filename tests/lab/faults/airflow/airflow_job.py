@@ -15,10 +15,10 @@ from typing import Any
 import httpx
 import psutil
 
+from airflow_adaptive._airflow.store.job_asset import JOBS
 from airflow_adaptive.local.airflow import Component
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
-from airflow_adaptive.stores.job_asset import JOBS
 from tests.lab.faults.harness.deployment import CONF, OPTIONS, SINK
 from tests.lab.faults.harness.job_under_fault import JobUnderFault
 from tests.lab.faults.harness.outcome import Outcome

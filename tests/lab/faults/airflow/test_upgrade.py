@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 import airflow_adaptive
+from airflow_adaptive._engine.journal.journal import attempt_of
 from airflow_adaptive.local.airflow import Component
-from airflow_adaptive.runtime.journal.journal import attempt_of
 from tests.lab.faults.airflow.airflow_job import AirflowJob
 from tests.lab.faults.harness.outcome import Outcome
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from airflow_adaptive._engine.spec import DriverShape
 from airflow_adaptive.local.cluster import LocalCluster, LocalWorker
-from airflow_adaptive.runtime.spec import DriverShape
 from tests.lab.faults.conftest import WORKER
 from tests.lab.faults.harness.job_under_fault import JobUnderFault
 from tests.lab.faults.harness.outcome import Outcome

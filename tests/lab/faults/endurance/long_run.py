@@ -22,13 +22,14 @@ from typing import Any
 
 import psutil
 
-from airflow_adaptive.job.protocol.codec import decode_journal
-from airflow_adaptive.ports import ControlRequests, SubmissionState
-from airflow_adaptive.runtime.journal.job_directory import HISTORY, JOURNAL, FsspecJobDirectory
-from airflow_adaptive.runtime.journal.storage import Storage
-from airflow_adaptive.runtime.loop import RunLimits
-from airflow_adaptive.runtime.publishing.job_view import JobView
-from airflow_adaptive.stores.task_xcoms import xcoms
+from airflow_adaptive._airflow.store.task_xcoms import xcoms
+from airflow_adaptive._core.ports import SubmissionState
+from airflow_adaptive._core.protocol.codec import decode_journal
+from airflow_adaptive._core.requirements.control_requests import ControlRequests
+from airflow_adaptive._core.view import JobView
+from airflow_adaptive._engine.journal.job_directory import HISTORY, JOURNAL, FsspecJobDirectory
+from airflow_adaptive._engine.journal.storage import Storage
+from airflow_adaptive._engine.loop import RunLimits
 from tests.lab.benchmarks.triggerer.cluster import DiskJobDirectory
 from tests.lab.fakes.job_store import FakeStore
 from tests.lab.fakes.manual_clock import START, ManualClock

@@ -22,9 +22,9 @@ from typing import Any
 
 import httpx
 
-from airflow_adaptive.job.protocol.documents import JournalDocument
-from airflow_adaptive.runtime.journal import storage
-from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
+from airflow_adaptive._core.protocol.documents import JournalDocument
+from airflow_adaptive._engine.journal import storage
+from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory
 
 CALLS = {"submit": "/create", "kill": "/kill/"}
 """Calls to the master, by a part of their path."""

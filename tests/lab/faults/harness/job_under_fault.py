@@ -18,10 +18,10 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
-from airflow_adaptive.runtime.journal.storage import Storage
-from airflow_adaptive.runtime.staging import stage
-from airflow_adaptive.scheduler.snapshot import encode
+from airflow_adaptive._core.scheduler.snapshot import encode
+from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory
+from airflow_adaptive._engine.journal.storage import Storage
+from airflow_adaptive._engine.staging import stage
 from tests.lab.faults.harness.deployment import JOB, LEASE_S, OPTIONS, SCRIPT, SINK, deployed
 from tests.lab.faults.harness.loop_process import SUPERSEDED
 from tests.lab.faults.harness.outcome import Outcome

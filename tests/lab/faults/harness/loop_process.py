@@ -16,19 +16,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from airflow_adaptive.ports import ClusterClient, ControlRequests, DesiredState
-from airflow_adaptive.runtime.clock import SystemClock
-from airflow_adaptive.runtime.cluster.shared_cluster import SharedCluster
-from airflow_adaptive.runtime.journal import journal
-from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
-from airflow_adaptive.runtime.journal.journal import SupersededError
-from airflow_adaptive.runtime.journal.storage import Storage
-from airflow_adaptive.runtime.loop import Loop, Ports, RunLimits
-from airflow_adaptive.runtime.publishing.job_view import JobView
-from airflow_adaptive.runtime.spec import JobSpec
-from airflow_adaptive.scheduler.snapshot import decode
-from airflow_adaptive.spark.standalone.address import parse_address
-from airflow_adaptive.spark.standalone.client import StandaloneCluster
+from airflow_adaptive._clusters.standalone.address import parse_address
+from airflow_adaptive._clusters.standalone.client import StandaloneCluster
+from airflow_adaptive._core.ports import ClusterClient
+from airflow_adaptive._core.requirements.control_requests import ControlRequests, DesiredState
+from airflow_adaptive._core.scheduler.snapshot import decode
+from airflow_adaptive._core.view import JobView
+from airflow_adaptive._engine.clock import SystemClock
+from airflow_adaptive._engine.cluster.shared_cluster import SharedCluster
+from airflow_adaptive._engine.journal import journal
+from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory
+from airflow_adaptive._engine.journal.journal import SupersededError
+from airflow_adaptive._engine.journal.storage import Storage
+from airflow_adaptive._engine.loop import Loop, Ports, RunLimits
+from airflow_adaptive._engine.spec import JobSpec
 from tests.lab.faults.harness.death import Death
 
 log = logging.getLogger(__name__)

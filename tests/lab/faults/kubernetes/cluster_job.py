@@ -12,9 +12,9 @@ from typing import Any, Final, TypeVar
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
+from airflow_adaptive._core.scheduler.state import SchedulerState
+from airflow_adaptive._engine.loop import Loop
 from airflow_adaptive.local.waiting import wait_until
-from airflow_adaptive.runtime.loop import Loop
-from airflow_adaptive.scheduler.state import SchedulerState
 from tests.lab.faults.harness.outcome import Outcome
 from tests.support.kubernetes.client.api_sources import cluster_client
 from tests.support.kubernetes.client.driver_job import pod_properties

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from airflow_adaptive.job.protocol.documents import Action
+from airflow_adaptive._core.protocol.documents import Action
 from airflow_adaptive.local.cluster import LocalCluster, LocalWorker
 from tests.lab.faults.harness.deployment import MEMORY_MB
 from tests.lab.faults.harness.job_under_fault import JobUnderFault, start_loops

@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 
 import psutil
 
+from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobVertex
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive.local.cluster import LocalWorker
 from airflow_adaptive.local.waiting import wait_until
-from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
-from airflow_adaptive.scheduler.requirements import ParallelismRange
 from tests.lab.faults.harness.job_under_fault import ROWS, JobUnderFault
 
 SCRIPT = Path(__file__).with_name("job_script.py")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from airflow_adaptive.job.protocol.documents import DriverState
-from airflow_adaptive.scheduler.policies.rescaling import Tier
+from airflow_adaptive._core.protocol.documents import DriverState
+from airflow_adaptive._core.scheduler.policies.rescaling import Tier
 from tests.lab.faults.matrix.matrix_job import FEW_PARTITIONS, MORE_SLOTS_THAN_AVAILABLE, MatrixJob, backs_off, where
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final
 
-from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape
+from airflow_adaptive._engine.spec import DriverShape, ExecutorShape
 from tests.lab.faults.harness import table_sink
 from tests.lab.faults.harness.outcome import Outcome
 from tests.lab.faults.harness.sink_log import row_violations

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_adaptive.declaration.placement import RunningJob
+from airflow_adaptive._airflow.declaration.placement import RunningJob
+from airflow_adaptive._airflow.store.job_owner import claim_name, record_base
+from airflow_adaptive._airflow.store.task_xcoms import TaskKey
+from airflow_adaptive._engine.spec import JobSpec
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
-from airflow_adaptive.runtime.spec import JobSpec
-from airflow_adaptive.stores.job_owner import claim_name, record_base
-from airflow_adaptive.stores.task_xcoms import TaskKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
-from airflow_adaptive.launch import process_resources
-from airflow_adaptive.launch.process_resources import ProcessResources
-from airflow_adaptive.runtime.journal import storage_threads
-from airflow_adaptive.runtime.journal.storage_threads import StorageThreads
-from airflow_adaptive.stores import store_access
+from airflow_adaptive._airflow.process import process_resources
+from airflow_adaptive._airflow.process.process_resources import ProcessResources
+from airflow_adaptive._airflow.store import store_access
+from airflow_adaptive._engine.journal import storage_threads
+from airflow_adaptive._engine.journal.storage_threads import StorageThreads
 from tests.lab.fleet.kernel.event_loop import SimulatedEventLoop
 
 ROUNDING = 1e-6

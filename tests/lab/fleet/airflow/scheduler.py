@@ -8,7 +8,7 @@ from typing import Any
 from airflow.sdk.bases.operator import ExecutorSafeguard
 from airflow.sdk.exceptions import AirflowRuntimeError
 
-from airflow_adaptive.airflow_internals import AirflowFailException
+from airflow_adaptive._airflow.internals import AirflowFailException
 from tests.lab.fleet.airflow.api_server import ApiServer, Record
 from tests.lab.fleet.airflow.job_operator import JobOperator, JobTask, WorkerTaskInstance
 from tests.lab.fleet.airflow.tables import TaskInstance, TaskState

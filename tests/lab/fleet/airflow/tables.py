@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from airflow_adaptive.stores.task_xcoms import TaskKey
+from airflow_adaptive._airflow.store.task_xcoms import TaskKey
 
 
 class TaskState(StrEnum):

@@ -9,10 +9,9 @@ from typing import Any
 
 from airflow.sdk.exceptions import AirflowRuntimeError
 
-from airflow_adaptive.ports import Requester
-from airflow_adaptive.runtime.requirements.control_requests import ControlRequest
-from airflow_adaptive.stores.control_requests import store_request
-from airflow_adaptive.stores.job_asset import job_asset
+from airflow_adaptive._airflow.store.control_requests import store_request
+from airflow_adaptive._airflow.store.job_asset import job_asset
+from airflow_adaptive._core.requirements.control_requests import ControlRequest, Requester
 from tests.lab.fleet.airflow.api_server import ApiServer, Record
 from tests.lab.fleet.airflow.scheduler import Scheduler
 from tests.lab.fleet.airflow.tables import TaskState
@@ -55,7 +54,7 @@ class Users:
 
         Args:
             job: id of the job.
-            key: what is requested (`runtime.requirements.control_requests.KEYS`).
+            key: what is requested (`_core.requirements.control_requests.KEYS`).
             value: encoded value of the request.
             expires_at: when the request expires.
         """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from airflow_adaptive.ports import DriverSubmission, SubmissionState
+from airflow_adaptive._core.ports import DriverSubmission, SubmissionState
 from tests.lab.fakes.cluster import FakeCluster
 from tests.lab.fakes.coroutines import result_of
 from tests.lab.fleet.kernel.entropy import Entropy

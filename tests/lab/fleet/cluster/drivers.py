@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from airflow_adaptive.job.protocol.conf import PREFIX
-from airflow_adaptive.job.protocol.documents import DriverState
+from airflow_adaptive._core.protocol.conf import PREFIX
+from airflow_adaptive._core.protocol.documents import DriverState
 from tests.lab.fleet.cluster.cluster import SimulatedCluster
 from tests.lab.fleet.cluster.driver import DriverTimes, SimulatedDriver
 from tests.lab.fleet.cluster.job_model import JobModel, WorkloadShape

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from airflow_adaptive._core.protocol.documents import Decommission, ExecutorReport
 from airflow_adaptive.job.control.interfaces import StatefulRun
-from airflow_adaptive.job.protocol.documents import Decommission, ExecutorReport
 from tests.lab.fleet.kernel.kernel import Kernel
 
 if TYPE_CHECKING:

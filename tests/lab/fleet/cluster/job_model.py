@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from airflow_adaptive.job.protocol.documents import FailureReport
+from airflow_adaptive._core.protocol.documents import FailureReport
 from tests.lab.fleet.cluster.checkpoint import Batch, Head
 from tests.lab.fleet.kernel.kernel import Action, Kernel
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddress
+from airflow_adaptive._clusters.standalone.address import ClusterAddress, MasterAddress
 from tests.lab.fakes.coroutines import result_of
 from tests.lab.fakes.master import answer, request_kind, standby_answer
 from tests.lab.fleet.cluster.cluster import SimulatedCluster

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from airflow_adaptive.job.protocol.documents import FailureReport
+from airflow_adaptive._core.protocol.documents import FailureReport
 from tests.lab.fleet.cluster.checkpoint import Batch, Head, SimulatedCheckpoint
 from tests.lab.fleet.cluster.job_model import JobModel
 from tests.lab.fleet.kernel.kernel import Action, Kernel

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import httpx
 
-from airflow_adaptive.spark.standalone.http import MAX_CONNECTIONS
+from airflow_adaptive._clusters.standalone.http import MAX_CONNECTIONS
 from tests.lab.fleet.cluster.masters import Request, Response, SimulatedMasters, request_of
 from tests.lab.fleet.kernel.kernel import Kernel
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Generic, TypeVar
 
+from airflow_adaptive._core.protocol.documents import DriverPlan, FailureReport, QueryReport
 from airflow_adaptive.job.control.interfaces import StatefulRun
-from airflow_adaptive.job.protocol.documents import DriverPlan, FailureReport, QueryReport
 from tests.lab.fleet.cluster.checkpoint import SimulatedCheckpoint
 from tests.lab.fleet.cluster.executors import SimulatedExecutors
 from tests.lab.fleet.cluster.job_model import JobModel

@@ -5,9 +5,9 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import Final
 
-from airflow_adaptive.job.protocol.codec import decode_journal
-from airflow_adaptive.scheduler.snapshot import from_json
-from airflow_adaptive.scheduler.state import Finished
+from airflow_adaptive._core.protocol.codec import decode_journal
+from airflow_adaptive._core.scheduler.snapshot import from_json
+from airflow_adaptive._core.scheduler.state import Finished
 from tests.lab.fleet.airflow.tables import TaskState
 from tests.lab.fleet.airflow.triggerer import SimulatedTriggerer
 from tests.lab.fleet.environment import Environment

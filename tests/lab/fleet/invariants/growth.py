@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_adaptive.ports import MIB, Resources
-from airflow_adaptive.scheduler.job_graph import DEFAULT_VERTEX
+from airflow_adaptive._core.ports import MIB, Resources
+from airflow_adaptive._core.scheduler.job_graph import DEFAULT_VERTEX
 from tests.lab.fleet.cluster.driver import SimulatedDriver
 from tests.lab.fleet.environment import Environment
 from tests.lab.fleet.invariants.violation import ViolationError

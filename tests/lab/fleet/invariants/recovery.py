@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from airflow_adaptive.ports import DesiredState
-from airflow_adaptive.runtime.command_executor import SUBMISSION_REFUSED
-from airflow_adaptive.runtime.requirements.control_requests import (
+from airflow_adaptive._airflow.store.job_asset import job_asset
+from airflow_adaptive._airflow.store.store_access import CONNECTION_STORE
+from airflow_adaptive._core.requirements.control_requests import (
     CALENDAR,
     DESIRED_STATE,
     REQUIREMENTS,
+    DesiredState,
     decode_bounds,
     requested_value,
 )
-from airflow_adaptive.stores.job_asset import job_asset
-from airflow_adaptive.stores.store_access import CONNECTION_STORE
+from airflow_adaptive._engine.command_executor import SUBMISSION_REFUSED
 from tests.lab.fleet.airflow.tables import TaskState
 from tests.lab.fleet.airflow.users import MadeRequest
 from tests.lab.fleet.environment import Environment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from airflow_adaptive.job.protocol.documents import DriverState
+from airflow_adaptive._core.protocol.documents import DriverState
 from tests.lab.fleet.environment import Environment
 from tests.lab.fleet.invariants.violation import ViolationError
 

@@ -10,7 +10,7 @@ from tests.lab.fleet.storage.simulated_storage import SimulatedStorage
 
 
 class SimulatedFileSystem(AbstractFileSystem):
-    """The calls that `runtime.journal.storage.Storage` makes. All calls block in virtual time."""
+    """The calls that `_engine.journal.storage.Storage` makes. All calls block in virtual time."""
 
     cachable = False
 

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from airflow_adaptive._clusters.standalone.address import ClusterAddress, MasterAddress
+from airflow_adaptive._clusters.standalone.client import StandaloneCluster
+from airflow_adaptive._core.ports import ClusterClient, DriverLog, SubmissionState
 from airflow_adaptive.local.cluster import HOST, free_port
-from airflow_adaptive.ports import ClusterClient, DriverLog, SubmissionState
-from airflow_adaptive.spark.standalone.address import ClusterAddress, MasterAddress
-from airflow_adaptive.spark.standalone.client import StandaloneCluster
 from tests.lab.contracts.cluster_client import MEMORY_MB, Script
 from tests.lab.contracts.standalone_cluster import StandaloneClusterContract
 from tests.lab.fakes.cluster import FakeCluster, FakeScript

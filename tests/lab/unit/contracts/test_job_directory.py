@@ -9,10 +9,10 @@ from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
 from s3fs import S3FileSystem
 
-from airflow_adaptive.job.protocol.codec import journal_name
-from airflow_adaptive.ports import JobDirectory
-from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
-from airflow_adaptive.runtime.journal.storage import Storage
+from airflow_adaptive._core.ports import JobDirectory
+from airflow_adaptive._core.protocol.codec import journal_name
+from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory
+from airflow_adaptive._engine.journal.storage import Storage
 from tests.lab.contracts.job_directory import JOB, JobDirectoryContract
 from tests.lab.fakes.job_directory import FakeJobDirectory
 

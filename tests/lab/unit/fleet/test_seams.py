@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pytest
 
-from airflow_adaptive.runtime.clock import SystemClock
+from airflow_adaptive._engine.clock import SystemClock
 from tests.lab.fleet import seams
 from tests.lab.fleet.kernel.entropy import Entropy
 from tests.lab.fleet.kernel.kernel import Kernel

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from airflow_adaptive.scheduler import machine
-from airflow_adaptive.scheduler.config.options import Options
-from airflow_adaptive.scheduler.events import CancelRequested, SchedulingStarted
-from airflow_adaptive.scheduler.job_graph import JobGraph, JobVertex
-from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.scheduler.state import Finished
+from airflow_adaptive._core.scheduler import machine
+from airflow_adaptive._core.scheduler.config.options import Options
+from airflow_adaptive._core.scheduler.events import CancelRequested, SchedulingStarted
+from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobVertex
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
+from airflow_adaptive._core.scheduler.state import Finished
 from tests.lab.replay.__main__ import main
 from tests.lab.replay.histories import History, HistoryError, Recorder, decode_event, replay
 from tests.support.repository import ROOT

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from airflow_adaptive._airflow.store.job_asset import JOBS
 from airflow_adaptive.local.waiting import wait_until
-from airflow_adaptive.stores.job_asset import JOBS
 from tests.lab.faults.harness.deployment import MEMORY_MB, OPTIONS, SCRIPT, SINK
 from tests.lab.faults.harness.sink_log import check, read_writes, row_ids
 from tests.lab.faults.harness.strict_sink import FOLDER

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from airflow_adaptive._core.ports import Limit, Request, Worker
 from airflow_adaptive.local.waiting import wait_until
-from airflow_adaptive.ports import Limit, Request, Worker
 from tests.support.kubernetes.api import ApiError, Json, KubernetesApi
 from tests.support.kubernetes.namespace import Namespace, created_namespace
 

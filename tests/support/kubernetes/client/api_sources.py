@@ -10,9 +10,9 @@ from typing import Any
 from kubernetes_asyncio import config
 from kubernetes_asyncio.client import ApiClient
 
-from airflow_adaptive.runtime.clock import SystemClock
-from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
-from airflow_adaptive.spark.kubernetes.client import KubernetesCluster
+from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
+from airflow_adaptive._clusters.kubernetes.client import KubernetesCluster
+from airflow_adaptive._engine.clock import SystemClock
 from tests.support.kubernetes.control_plane import ControlPlane, Credentials
 
 TLS_SHUTDOWN_S = 0.5

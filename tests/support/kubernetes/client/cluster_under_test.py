@@ -7,15 +7,15 @@ from typing import Final
 
 from kubernetes_asyncio.client import ApiClient, Configuration
 
+from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
+from airflow_adaptive._clusters.kubernetes.api_source import ApiSource
+from airflow_adaptive._clusters.kubernetes.capacity.pod_requests import is_terminal
+from airflow_adaptive._clusters.kubernetes.capacity.quantities import resources
+from airflow_adaptive._clusters.kubernetes.client import KubernetesCluster as Client
+from airflow_adaptive._core.ports import MIB, Resources
+from airflow_adaptive._engine.clock import SystemClock
 from airflow_adaptive.local.cluster import HOST, free_port
 from airflow_adaptive.local.waiting import wait_until
-from airflow_adaptive.ports import MIB, Resources
-from airflow_adaptive.runtime.clock import SystemClock
-from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
-from airflow_adaptive.spark.kubernetes.api_source import ApiSource
-from airflow_adaptive.spark.kubernetes.capacity.pod_requests import is_terminal
-from airflow_adaptive.spark.kubernetes.capacity.quantities import resources
-from airflow_adaptive.spark.kubernetes.client import KubernetesCluster as Client
 from tests.lab.contracts.cluster_client import MEMORY_MB, Script
 from tests.support.kubernetes.client.api_sources import KubeconfigSource
 from tests.support.kubernetes.client.driver_job import pod_properties

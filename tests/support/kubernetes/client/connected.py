@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from airflow_adaptive.ports import DriverSubmission
-from airflow_adaptive.runtime.clock import SystemClock
-from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
-from airflow_adaptive.spark.kubernetes.client import KubernetesCluster
+from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
+from airflow_adaptive._clusters.kubernetes.client import KubernetesCluster
+from airflow_adaptive._core.ports import DriverSubmission
+from airflow_adaptive._engine.clock import SystemClock
 from tests.support.kubernetes.client.fake_api import FakeApi
 
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from airflow_adaptive.job.protocol.codec import DocumentError, decode_status, encode_journal, journal_name
-from airflow_adaptive.job.protocol.documents import Action, Directive, DriverPlan, DriverStatus, JournalDocument
+from airflow_adaptive._core.ports import DriverSubmission
+from airflow_adaptive._core.protocol.codec import DocumentError, decode_status, encode_journal, journal_name
+from airflow_adaptive._core.protocol.documents import Action, Directive, DriverPlan, DriverStatus, JournalDocument
+from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory
+from airflow_adaptive._engine.journal.storage import Storage
+from airflow_adaptive._engine.staging import stage
 from airflow_adaptive.local.waiting import wait_until_async
-from airflow_adaptive.ports import DriverSubmission
-from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
-from airflow_adaptive.runtime.journal.storage import Storage
-from airflow_adaptive.runtime.staging import stage
 from tests.support.kubernetes.images import SPARK
 
 TIMEOUT_S = 180.0

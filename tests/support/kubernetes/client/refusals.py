@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from airflow_adaptive.declaration.kubernetes import KubernetesParameters
-from airflow_adaptive.scheduler.history.failures import root_cause
+from airflow_adaptive._airflow.declaration.kubernetes import KubernetesParameters
+from airflow_adaptive._core.scheduler.history.failures import root_cause
 from tests.support.kubernetes.api import ApiError
 from tests.support.kubernetes.client.api_sources import cluster_client
 from tests.support.kubernetes.client.driver_job import pod_properties

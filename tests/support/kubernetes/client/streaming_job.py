@@ -10,20 +10,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from airflow_adaptive.declaration.kubernetes import KubernetesParameters
-from airflow_adaptive.declaration.spark_submit.dependencies import Dependencies
+from airflow_adaptive._airflow.declaration.kubernetes import KubernetesParameters
+from airflow_adaptive._airflow.declaration.spark_submit.dependencies import Dependencies
+from airflow_adaptive._clusters.kubernetes.capacity.planned_pod import planned_driver, planned_executor
+from airflow_adaptive._core.ports import ClusterClient, ClusterUnreachableError
+from airflow_adaptive._core.requirements.control_requests import DesiredState
+from airflow_adaptive._core.scheduler.job_graph import JobGraph
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
+from airflow_adaptive._core.scheduler.state import SchedulerState
+from airflow_adaptive._engine.clock import SystemClock
+from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory
+from airflow_adaptive._engine.journal.storage import Storage
+from airflow_adaptive._engine.loop import Loop, Ports
+from airflow_adaptive._engine.spec import DriverShape, ExecutorShape, JobSpec
+from airflow_adaptive._engine.staging import stage
 from airflow_adaptive.local.waiting import wait_until_async
-from airflow_adaptive.ports import ClusterClient, ClusterUnreachableError, DesiredState
-from airflow_adaptive.runtime.clock import SystemClock
-from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
-from airflow_adaptive.runtime.journal.storage import Storage
-from airflow_adaptive.runtime.loop import Loop, Ports
-from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape, JobSpec
-from airflow_adaptive.runtime.staging import stage
-from airflow_adaptive.scheduler.job_graph import JobGraph
-from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.scheduler.state import SchedulerState
-from airflow_adaptive.spark.kubernetes.capacity.planned_pod import planned_driver, planned_executor
 from tests.lab.fakes.job_store import FakeStore
 from tests.lab.faults.harness.deployment import JOB, MEMORY_MB, SCRIPT, SINK, deployed
 from tests.lab.faults.harness.outcome import Outcome

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive.autoscaling.calendar import declaration
 from airflow_adaptive.autoscaling.calendar.changes import last_change, upcoming_changes
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import Window
-from airflow_adaptive.scheduler.requirements import ParallelismRange
 from tests.support.autoscaling.calendar_policies import LIMITS, at, office
 
 window: Callable[..., Window] = declaration.window

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
+from airflow_adaptive._core.scheduler.policies.rescaling import Tier
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
+from airflow_adaptive._core.scheduler.snapshot import decode, encode
 from airflow_adaptive.autoscaling.calendar import declaration
 from airflow_adaptive.autoscaling.calendar.changes import bounds_at, upcoming_changes
 from airflow_adaptive.autoscaling.calendar.declaration import period
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import LookAhead, ScheduledMemory, ScheduledPolicy, Window
 from airflow_adaptive.autoscaling.policy import RescalePolicyError
-from airflow_adaptive.scheduler.policies.rescaling import Tier
-from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.scheduler.snapshot import decode, encode
 from tests.support.autoscaling.calendar_policies import LIMITS, advice, at, office, read
 
 window: Callable[..., Window] = declaration.window

@@ -8,12 +8,12 @@ from datetime import timedelta
 
 import pytest
 
+from airflow_adaptive._core.requirements.advice import Override
+from airflow_adaptive._core.scheduler import snapshot
+from airflow_adaptive._core.scheduler.policies.rescaling import Tier
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive.autoscaling.load.load_policy import LoadMemory, LoadPolicy
 from airflow_adaptive.autoscaling.policy import RescalePolicyError
-from airflow_adaptive.runtime.requirements.advice import Override
-from airflow_adaptive.scheduler import snapshot
-from airflow_adaptive.scheduler.policies.rescaling import Tier
-from airflow_adaptive.scheduler.requirements import ParallelismRange
 from tests.support.autoscaling.load_policy_inputs import QUERY, START, VERTEX, Watched, bounds, query_metrics
 from tests.support.autoscaling.observed_load_policy import POLICY, watched
 

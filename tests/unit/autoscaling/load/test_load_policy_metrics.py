@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_adaptive.runtime.requirements.advice import QueryMetrics
-from airflow_adaptive.scheduler import snapshot
+from airflow_adaptive._core.requirements.advice import QueryMetrics
+from airflow_adaptive._core.scheduler import snapshot
 from tests.support.autoscaling.load_policy_inputs import QUERY, START, VERTEX, bounds, query_metrics, seen
 from tests.support.autoscaling.observed_load_policy import POLICY, watched
 from tests.support.examples import examples

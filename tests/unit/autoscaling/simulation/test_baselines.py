@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from airflow_adaptive._core.requirements.advice import QueryMetrics
 from airflow_adaptive.autoscaling.simulation.baselines import (
     DoublingRule,
     DS2Rule,
@@ -14,7 +15,6 @@ from airflow_adaptive.autoscaling.simulation.baselines import (
     DynamicAllocationRule,
     StaticRule,
 )
-from airflow_adaptive.runtime.requirements.advice import QueryMetrics
 from tests.support.autoscaling.load_policy_inputs import QUERY, START, VERTEX, query_metrics, seen
 
 

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from airflow_adaptive._core.scheduler.config.options import Options
+from airflow_adaptive._core.scheduler.policies.rescaling import Tier
 from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
 from airflow_adaptive.autoscaling.policy import RescalePolicyError
 from airflow_adaptive.autoscaling.simulation.baselines import DS2Rule, StaticRule
@@ -30,8 +32,6 @@ from airflow_adaptive.autoscaling.simulation.report import (
 )
 from airflow_adaptive.autoscaling.simulation.simulated_query import Batches, QueryModel
 from airflow_adaptive.autoscaling.simulation.trace import Trace, read_trace
-from airflow_adaptive.scheduler.config.options import Options
-from airflow_adaptive.scheduler.policies.rescaling import Tier
 from tests.support.examples import examples
 
 START = datetime(2030, 1, 1, tzinfo=UTC)

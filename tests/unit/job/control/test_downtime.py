@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_adaptive.job.protocol.documents import Action, DriverState, FailureReport
+from airflow_adaptive._core.protocol.documents import Action, DriverState, FailureReport
 from tests.support.driver.driver_loop_scenarios import running
 from tests.support.driver.simulated_driver import POLL_S, plan
 

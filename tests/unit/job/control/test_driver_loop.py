@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from airflow_adaptive._core.protocol.documents import Action, Directive, DriverState, FailureReport
+from airflow_adaptive._core.protocol.failures import BUILD_FUNCTION_ERROR
 from airflow_adaptive.job.control.interfaces import MissingSlotsError
-from airflow_adaptive.job.protocol.documents import Action, Directive, DriverState, FailureReport
-from airflow_adaptive.job.protocol.failures import BUILD_FUNCTION_ERROR
 from airflow_adaptive.local.waiting import wait_until
 from tests.support.driver.driver_loop_scenarios import running
 from tests.support.driver.simulated_driver import POLL_S, SimulatedDriver, directive, plan

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_adaptive.job.protocol.documents import Action, DriverState, FailureReport
-from airflow_adaptive.job.protocol.failures import BUILD_FUNCTION_ERROR
+from airflow_adaptive._core.protocol.documents import Action, DriverState, FailureReport
+from airflow_adaptive._core.protocol.failures import BUILD_FUNCTION_ERROR
 from tests.support.driver.driver_loop_scenarios import break_down, running
 from tests.support.driver.simulated_driver import plan
 

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
+from airflow_adaptive._core.protocol.documents import Action, DriverState
 from airflow_adaptive.job.control.interfaces import DirectoryError, QueryStillRunsError
-from airflow_adaptive.job.protocol.documents import Action, DriverState
 from airflow_adaptive.local.waiting import wait_until
 from tests.support.driver.driver_loop_scenarios import running
 from tests.support.driver.simulated_driver import EPOCH, LEASE_S, NONCE, POLL_S, SimulatedDriver, directive, plan

@@ -13,10 +13,8 @@ from typing import Any
 import psutil
 import pytest
 
-from airflow_adaptive.job.control.journal_reader import JournalReader
-from airflow_adaptive.job.control.status_reporter import FileStatusReporter
-from airflow_adaptive.job.protocol.codec import encode_journal
-from airflow_adaptive.job.protocol.documents import (
+from airflow_adaptive._core.protocol.codec import encode_journal
+from airflow_adaptive._core.protocol.documents import (
     Action,
     Directive,
     DriverState,
@@ -25,6 +23,8 @@ from airflow_adaptive.job.protocol.documents import (
     JournalDocument,
     QueryReport,
 )
+from airflow_adaptive.job.control.journal_reader import JournalReader
+from airflow_adaptive.job.control.status_reporter import FileStatusReporter
 from airflow_adaptive.job.queries.progress import ProgressCounter
 from tests.support.driver.simulated_driver import SimulatedDriver, directive, plan
 

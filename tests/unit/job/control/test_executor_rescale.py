@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from airflow_adaptive._core.protocol.documents import TASKS, Action, DriverState
 from airflow_adaptive.job.control.interfaces import DirectoryError
-from airflow_adaptive.job.protocol.documents import TASKS, Action, DriverState
 from tests.support.driver.driver_loop_scenarios import running
 from tests.support.driver.simulated_driver import EPOCH, directive, plan
 

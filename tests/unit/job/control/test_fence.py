@@ -4,8 +4,8 @@ import time
 
 import pytest
 
+from airflow_adaptive._core.protocol.documents import Action
 from airflow_adaptive.job.control.fence import Fence, FencedError, boot_time
-from airflow_adaptive.job.protocol.documents import Action
 from tests.support.driver.simulated_driver import EPOCH, NONCE, directive
 
 

@@ -4,10 +4,10 @@ import math
 
 import pytest
 
+from airflow_adaptive._core.protocol.codec import encode_journal
+from airflow_adaptive._core.protocol.documents import FORMATS, Action, JournalDocument
 from airflow_adaptive.job.control.fence import FencedError
 from airflow_adaptive.job.control.journal_reader import LISTING_INTERVAL_S, JournalReader
-from airflow_adaptive.job.protocol.codec import encode_journal
-from airflow_adaptive.job.protocol.documents import FORMATS, Action, JournalDocument
 from tests.support.driver.simulated_driver import directive, plan
 
 FORMAT = FORMATS[-1]

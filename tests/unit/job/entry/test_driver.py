@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
+from airflow_adaptive._core.protocol.conf import DriverSettings
+from airflow_adaptive._core.protocol.documents import FORMATS, SUBMISSION_ID_VARIABLE, DriverState, DriverStatus
+from airflow_adaptive._core.python_version import UnsupportedVersionError
 from airflow_adaptive.job.control import driver_run
 from airflow_adaptive.job.control.driver_run import EXIT_FAILED, EXIT_FENCED
 from airflow_adaptive.job.control.fence import Fence, FencedError
 from airflow_adaptive.job.control.interfaces import DriverInterfaces
 from airflow_adaptive.job.entry import driver as driver_module
 from airflow_adaptive.job.entry.driver import Driver
-from airflow_adaptive.job.protocol.conf import DriverSettings
-from airflow_adaptive.job.protocol.documents import FORMATS, SUBMISSION_ID_VARIABLE, DriverState, DriverStatus
-from airflow_adaptive.job.python_version import UnsupportedVersionError
 from airflow_adaptive.job.spark_internals import report_spark
 
 

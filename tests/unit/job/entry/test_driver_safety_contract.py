@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from airflow_adaptive._core.protocol.documents import DriverState
+from airflow_adaptive._core.requirements.control_requests import ControlRequests, DesiredState
+from airflow_adaptive._engine.observation.driver_events import LEASE_MARGIN
 from airflow_adaptive.job.control.watchdog import WATCHDOG_GRACE_S
 from airflow_adaptive.job.control.watchdog_process import CHECK_INTERVAL_S
 from airflow_adaptive.job.entry.driver_process import OUTPUT_TIMEOUT_S
-from airflow_adaptive.job.protocol.documents import DriverState
-from airflow_adaptive.ports import ControlRequests, DesiredState
-from airflow_adaptive.runtime.observation.driver_events import LEASE_MARGIN
 from tests.support.safety.leased_driver import EXIT_S
 from tests.support.safety.simulation import SafetySimulation
 

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from airflow_adaptive._core.protocol.failures import last_python_error
+from airflow_adaptive._engine.staging import MAIN_PROGRAM, runtime_zip
 from airflow_adaptive.job.entry import unmanaged_script
 from airflow_adaptive.job.entry.launcher import launch
-from airflow_adaptive.job.protocol.failures import last_python_error
 from airflow_adaptive.job.queries.writers import AdaptiveJobError
-from airflow_adaptive.runtime.staging import MAIN_PROGRAM, runtime_zip
 
 WITH_PYSPARK, WITHOUT = ("-W", "error"), ("-S", "-W", "error")
 
@@ -101,7 +101,7 @@ def test_launcher_waits_for_the_threads_of_the_script(run):
 
 
 def test_script_reads_secret_variables_and_reports_do_not_contain_their_values(run):
-    source = "import os\nfrom airflow_adaptive.job.protocol.failures import redact\nprint(redact('login ' + os.environ['DB_LOGIN']))\n"
+    source = "import os\nfrom airflow_adaptive._core.protocol.failures import redact\nprint(redact('login ' + os.environ['DB_LOGIN']))\n"
     ran = run(source, DB_LOGIN="hush-hush", AIRFLOW_ADAPTIVE_SECRET_ENV='["DB_LOGIN", "GONE"]')
     assert (ran.returncode, ran.stdout) == (0, "login ***\n")
 
@@ -142,5 +142,5 @@ def test_an_old_spark_ends_the_driver_before_the_script_runs(run, tmp_path):
     raised = last_python_error(ran.stderr)
     assert (ran.returncode, ran.stdout) == (1, "")
     assert raised is not None
-    assert raised.name == "airflow_adaptive.job.python_version.UnsupportedVersionError"
+    assert raised.name == "airflow_adaptive._core.python_version.UnsupportedVersionError"
     assert raised.message.startswith("the driver runs Spark 3.5.6, and airflow-adaptive supports Spark 4.0 and later")

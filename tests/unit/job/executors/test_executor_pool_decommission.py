@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from airflow_adaptive._core.protocol.documents import Decommission, ExecutorReport
 from airflow_adaptive.job.executors import executor_pool
 from airflow_adaptive.job.executors.executor_pool import HOLD_INTERVAL_S, SparkExecutorPool
-from airflow_adaptive.job.protocol.documents import Decommission, ExecutorReport
 from tests.support.driver.fake_spark import Maybe
 
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_adaptive._core.protocol.documents import ExecutorReport
 from airflow_adaptive.job.executors.executor_pool import surplus
-from airflow_adaptive.job.protocol.documents import ExecutorReport
 
 
 def executors(workers: str) -> list[ExecutorReport]:

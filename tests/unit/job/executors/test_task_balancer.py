@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_adaptive._core.protocol.documents import ExecutorReport
 from airflow_adaptive.job.control.interfaces import StatefulRun
 from airflow_adaptive.job.executors.task_balancer import MAX_BATCHES, TIMEOUT_S, LocalityBalancer, is_balanced
-from airflow_adaptive.job.protocol.documents import ExecutorReport
 
 PILED = {"0": 12}
 EVEN = {"0": 5, "1": 4, "2": 3}

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrameWriter
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from airflow_adaptive.job.protocol.documents import DriverPlan
+from airflow_adaptive._core.protocol.documents import DriverPlan
 from airflow_adaptive.job.queries.job_queries import JobQueries
 from airflow_adaptive.job.queries.writers import AdaptiveJobError
 from airflow_adaptive.job.state.repartition import RepartitionError

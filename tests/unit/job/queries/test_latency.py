@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from airflow_adaptive.job.protocol.documents import LatencyReport
+from airflow_adaptive._core.protocol.documents import LatencyReport
 from airflow_adaptive.job.queries.latency import METRIC, read_latency
 
 

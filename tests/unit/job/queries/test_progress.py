@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import Row
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
-from airflow_adaptive.job.protocol.documents import LatencyReport, QueryReport
+from airflow_adaptive._core.protocol.documents import LatencyReport, QueryReport
 from airflow_adaptive.job.queries.latency import METRIC
 from airflow_adaptive.job.queries.progress import NO_WATERMARK, ProgressCounter
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.job.protocol.documents import FailureReport
+from airflow_adaptive._core.protocol.documents import FailureReport
 from airflow_adaptive.job.queries import script_queries
 from airflow_adaptive.job.queries.script_queries import NEVER_STARTED, ScriptQueries, ScriptStoppedError
 from airflow_adaptive.job.state.repartition import RepartitionError

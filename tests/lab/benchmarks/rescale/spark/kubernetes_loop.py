@@ -13,11 +13,11 @@ from typing import Any
 from kubernetes_asyncio import config as kubeconfig
 from kubernetes_asyncio.client import ApiClient
 
-from airflow_adaptive.runtime.clock import SystemClock
-from airflow_adaptive.runtime.cluster.shared_cluster import SharedCluster
-from airflow_adaptive.runtime.journal.journal import SupersededError
-from airflow_adaptive.spark.kubernetes.address import KubernetesAddress
-from airflow_adaptive.spark.kubernetes.client import KubernetesCluster
+from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
+from airflow_adaptive._clusters.kubernetes.client import KubernetesCluster
+from airflow_adaptive._engine.clock import SystemClock
+from airflow_adaptive._engine.cluster.shared_cluster import SharedCluster
+from airflow_adaptive._engine.journal.journal import SupersededError
 from tests.lab.faults.harness.death import Death
 from tests.lab.faults.harness.loop_process import SUPERSEDED, run_one
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
+from airflow_adaptive._clusters.kubernetes.capacity.planned_pod import planned_driver, planned_executor
+from airflow_adaptive._engine.spec import DriverShape, ExecutorShape
 from airflow_adaptive.local.cluster import LocalCluster
-from airflow_adaptive.runtime.spec import DriverShape, ExecutorShape
-from airflow_adaptive.spark.kubernetes.capacity.planned_pod import planned_driver, planned_executor
 from tests.support.kubernetes.client.driver_job import pod_properties
 from tests.support.kubernetes.cluster import KubernetesCluster, running_cluster
 from tests.support.kubernetes.namespace import Namespace, created_namespace

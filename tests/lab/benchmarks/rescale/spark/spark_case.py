@@ -13,16 +13,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus, JournalDocument
-from airflow_adaptive.runtime.journal.job_directory import FsspecJobDirectory
-from airflow_adaptive.runtime.journal.storage import Storage
-from airflow_adaptive.runtime.spec import JobSpec
-from airflow_adaptive.runtime.staging import stage
-from airflow_adaptive.scheduler.config.options import Options
-from airflow_adaptive.scheduler.job_graph import JobGraph
-from airflow_adaptive.scheduler.policies.rescaling import Tier
-from airflow_adaptive.scheduler.requirements import ParallelismRange
-from airflow_adaptive.scheduler.snapshot import encode
+from airflow_adaptive._core.protocol.documents import DriverState, DriverStatus, JournalDocument
+from airflow_adaptive._core.scheduler.config.options import Options
+from airflow_adaptive._core.scheduler.job_graph import JobGraph
+from airflow_adaptive._core.scheduler.policies.rescaling import Tier
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
+from airflow_adaptive._core.scheduler.snapshot import encode
+from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory
+from airflow_adaptive._engine.journal.storage import Storage
+from airflow_adaptive._engine.spec import JobSpec
+from airflow_adaptive._engine.staging import stage
 from tests.lab.benchmarks.rescale import processes
 from tests.lab.benchmarks.rescale.case import SLOTS, Case, Found, Subject, all_measured, ended, journal, measure, seed
 from tests.lab.benchmarks.rescale.measurements import Order, Repeat, longest_pause, missed, period, worst_delay

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from airflow_adaptive.launch.process_resources import ProcessResources
-from airflow_adaptive.runtime.cluster.shared_cluster import SharedCluster
-from airflow_adaptive.runtime.journal.storage_threads import StorageThreads
+from airflow_adaptive._airflow.process.process_resources import ProcessResources
+from airflow_adaptive._engine.cluster.shared_cluster import SharedCluster
+from airflow_adaptive._engine.journal.storage_threads import StorageThreads
 from tests.support.fleet.small_fleet import SmallFleet
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_adaptive.job.protocol.documents import FailureReport
-from airflow_adaptive.ports import ControlRequests, DesiredState
+from airflow_adaptive._core.protocol.documents import FailureReport
+from airflow_adaptive._core.requirements.control_requests import ControlRequests, DesiredState
 from tests.lab.fleet.cluster.job_model import WorkloadShape
 from tests.lab.fleet.cluster.masters import MasterFault
 from tests.support.fleet.one_job import JOB, LEASE_S, OneJobFleet

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_adaptive.ports import MIB, Resources
+from airflow_adaptive._core.ports import MIB, Resources
 from tests.lab.fleet.cluster.executors import LOSS_S
 from tests.lab.fleet.cluster.job_model import WorkloadShape
 from tests.support.fleet.one_job import JOB, OneJobFleet

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.job.protocol.codec import encode_journal, journal_name
-from airflow_adaptive.runtime.journal.adoption import created
-from airflow_adaptive.scheduler.state import Finished, Outcome
+from airflow_adaptive._core.protocol.codec import encode_journal, journal_name
+from airflow_adaptive._core.scheduler.state import Finished, Outcome
+from airflow_adaptive._engine.journal.adoption import created
 from tests.lab.fleet.environment import Environment
 from tests.lab.fleet.invariants.activity import BOUND_S, PUBLICATION_S, TOKEN_S, Activity
 from tests.lab.fleet.invariants.violation import ViolationError

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.runtime.requirements.control_requests import (
+from airflow_adaptive._core.requirements.control_requests import (
     CALENDAR,
     DESIRED_STATE,
     REQUIREMENTS,
     encode_requirements,
 )
-from airflow_adaptive.scheduler.requirements import ParallelismRange
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from tests.lab.fleet.airflow.tables import TaskState
 from tests.lab.fleet.environment import Environment
 from tests.lab.fleet.faults import Faults

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_adaptive._core.ports import JobDirectoryError
+from airflow_adaptive._engine.journal.storage import Storage
 from airflow_adaptive.job.control.interfaces import DirectoryError
-from airflow_adaptive.ports import JobDirectoryError
-from airflow_adaptive.runtime.journal.storage import Storage
 from tests.lab.fleet.kernel.entropy import Entropy
 from tests.lab.fleet.kernel.kernel import Kernel
 from tests.lab.fleet.kernel.process import SimulatedProcess

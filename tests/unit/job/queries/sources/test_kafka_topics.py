@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from airflow_adaptive.job.protocol.sources import NO_RETENTION, KafkaSource
+from airflow_adaptive._core.protocol.sources import NO_RETENTION, KafkaSource
 from airflow_adaptive.job.queries.sources import kafka_topics
 from airflow_adaptive.job.queries.sources.kafka_topics import RETENTION_POLLS, KafkaSourceError, KafkaTopics
 from airflow_adaptive.job.queries.sources.topic_ids import KnownTopics, TopicRecreatedError

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JError
 
-from airflow_adaptive.job.protocol.documents import FailureReport, QueryReport
-from airflow_adaptive.job.protocol.sources import KafkaSource, SourceReport, TopicReport
+from airflow_adaptive._core.protocol.documents import FailureReport, QueryReport
+from airflow_adaptive._core.protocol.sources import KafkaSource, SourceReport, TopicReport
 from airflow_adaptive.job.queries.sources import query_sources
 from airflow_adaptive.job.queries.sources.input_limit import Division
 from airflow_adaptive.job.queries.sources.kafka_topics import KafkaSourceError

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JError
 
-from airflow_adaptive.job.protocol.sources import KafkaSource, Shuffle
+from airflow_adaptive._core.protocol.sources import KafkaSource, Shuffle
 from airflow_adaptive.job.queries.sources.end_offsets import Age
 from airflow_adaptive.job.queries.sources.input_limit import Division
 from airflow_adaptive.job.queries.sources.offsets import Offsets

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.listener import SourceProgress
 
-from airflow_adaptive.job.protocol.codec import MAX_DOCUMENT_BYTES, encode_status
-from airflow_adaptive.job.protocol.documents import DriverState, DriverStatus, QueryReport
-from airflow_adaptive.job.protocol.sources import KafkaSource, PartitionLag, SourceReport, TopicReport
+from airflow_adaptive._core.protocol.codec import MAX_DOCUMENT_BYTES, encode_status
+from airflow_adaptive._core.protocol.documents import DriverState, DriverStatus, QueryReport
+from airflow_adaptive._core.protocol.sources import KafkaSource, PartitionLag, SourceReport, TopicReport
 from airflow_adaptive.job.queries.sources.end_offsets import Age
 from airflow_adaptive.job.queries.sources.input_limit import Division
 from airflow_adaptive.job.queries.sources.source_monitor import Lag

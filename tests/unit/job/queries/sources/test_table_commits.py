@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JError
 
-from airflow_adaptive.job.protocol.sources import SourceReport
+from airflow_adaptive._core.protocol.sources import SourceReport
 from airflow_adaptive.job.queries.sources import table_commits
 from airflow_adaptive.job.queries.sources.table_commits import (
     MAX_COMMITS,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JError
 
-from airflow_adaptive.job.protocol.sources import SourceReport
+from airflow_adaptive._core.protocol.sources import SourceReport
 from airflow_adaptive.job.queries.sources import unread_files
 from airflow_adaptive.job.queries.sources.unread_files import KIND, FileSources, UnreadFiles, report_files
 

@@ -1,0 +1,171 @@
+"""Submits a declared batch with spark-submit, through the hook that `SparkSubmitOperator` uses.
+
+The driver runs in client mode on the Airflow worker, because `spark-submit --deploy-mode cluster` rejects Python applications on a standalone
+cluster. Secret properties come from the connection. A file that only its owner can read passes them to spark-submit, because every
+user of the host can list command lines.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseHook
+
+from airflow_adaptive._airflow.declaration.spark_submit.dependencies import Dependencies
+from airflow_adaptive._core.protocol.secret_names import is_secret
+from airflow_adaptive._engine.directive import executors
+from airflow_adaptive._engine.spec import DriverShape, ExecutorShape
+from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
+from airflow_adaptive.local.distribution import find_spark
+from airflow_adaptive.local.errors import LocalClusterError
+
+if TYPE_CHECKING:
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+
+PYTHON_VARIABLES = ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")
+"""Environment variables that select the Python interpreter of the driver, by precedence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """A batch for spark-submit.
+
+    Attributes:
+        job: id of the job, and name of the Spark application.
+        conn_id: Airflow connection of the cluster.
+        application: path of the PySpark script.
+        slots: largest number of slots.
+        args: arguments of the script.
+        dependencies: jars, packages, files, archives and Python modules.
+        conf: Spark properties, without secrets.
+        env: environment of spark-submit and of the driver.
+        driver: size of the driver. The driver uses cores of the Airflow worker.
+        executor: size of an executor.
+    """
+
+    job: str
+    conn_id: str
+    application: str
+    slots: int
+    args: Sequence[str] = ()
+    dependencies: Dependencies = Dependencies()
+    conf: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    driver: DriverShape = DriverShape()
+    executor: ExecutorShape = ExecutorShape()
+
+    @property
+    def cores(self) -> int:
+        """Cores of all executors. The number is a multiple of the cores of an executor, because Spark starts whole executors only."""
+        return executors(self.slots, self.executor) * self.executor.cores
+
+
+class BatchSubmission:
+    """Runs and kills one batch."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+        self._hook: SparkSubmitHook | None = None
+
+    def run(self) -> None:
+        """Run the batch to its end. The log of the task contains the output.
+
+        Raises:
+            ValueError: Airflow's Spark provider is not installed.
+            AddressError: the connection does not describe a standalone cluster.
+            AirflowException: spark-submit failed. The message contains the end of the output.
+        """
+        address = AdaptiveSparkHook(self._batch.conn_id).address()
+        properties, env = address.conf, {**address.secret_env, **self._batch.env}
+        names = address.secret_names
+        secret = {name: value for name, value in properties.items() if name in names or is_secret(name, value)}
+        conf = {name: value for name, value in properties.items() if name not in secret} | dict(self._batch.conf)
+        if not secret:
+            self._submit(conf, env, None)
+            return
+        with tempfile.NamedTemporaryFile("w", prefix="spark-", suffix=".conf", encoding="utf-8") as file:
+            file.write(default_properties(os.environ | self._batch.env) + as_properties(secret))
+            file.flush()
+            self._submit(conf, env, file.name)
+
+    def kill(self) -> None:
+        """Kill spark-submit and the driver."""
+        if self._hook is not None:
+            self._hook.on_kill()
+
+    def _submit(self, conf: Mapping[str, str], env: Mapping[str, str], properties_file: str | None) -> None:
+        batch, needed = self._batch, self._batch.dependencies
+        lists: dict[str, Any] = {name: ",".join(items) or None for name, items in needed.lists().items()}
+        self._hook = submit_hook()(
+            **lists,
+            conf=dict(conf),
+            conn_id=batch.conn_id,
+            name=needed.name or batch.job,
+            driver_class_path=needed.driver_class_path,
+            application_args=list(batch.args),
+            env_vars=environment(env),
+            total_executor_cores=batch.cores,
+            executor_cores=batch.executor.cores,
+            executor_memory=f"{batch.executor.memory_mb}m",
+            driver_memory=f"{batch.driver.memory_mb}m",
+            spark_binary=spark_submit(batch.conn_id),
+            properties_file=properties_file,
+            deploy_mode="client",
+        )
+        self._hook.submit(batch.application)
+
+
+def submit_hook() -> type[SparkSubmitHook]:
+    """Return the hook that `SparkSubmitOperator` uses. Raises `ValueError` if Airflow's Spark provider is not installed."""
+    try:
+        from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook  # noqa: PLC0415  The provider is optional.
+    except ImportError as error:
+        raise ValueError(
+            f"batches need Airflow's Spark provider: install 'airflow-adaptive[batch]' on the workers ({error})"
+        ) from error
+    return SparkSubmitHook
+
+
+def spark_submit(conn_id: str) -> str | None:
+    """Return the path of spark-submit in the pyspark package of this environment.
+
+    None means that the connection names a spark-submit, or that PATH contains one.
+    """
+    if "spark-binary" in BaseHook.get_connection(conn_id).extra_dejson:
+        return None
+    try:
+        return str(find_spark().home / "bin" / "spark-submit")
+    except LocalClusterError:  # pyspark is not installed, or is installed without the jars of Spark
+        return None
+
+
+def environment(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of the task. Unless a variable selects another interpreter, the driver uses the interpreter of this process."""
+    chosen = any(name in env or name in os.environ for name in PYTHON_VARIABLES)
+    return dict(env) if chosen else {PYTHON_VARIABLES[0]: sys.executable, **env}
+
+
+def default_properties(env: Mapping[str, str]) -> str:
+    """Return the text of spark-defaults.conf. spark-submit does not read this file when it receives another properties file."""
+    home = env.get("SPARK_HOME")
+    folder = env.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else None)
+    file = None if folder is None else Path(folder, "spark-defaults.conf")
+    return f"{file.read_text(encoding='utf-8')}\n" if file is not None and file.is_file() else ""
+
+
+def as_properties(properties: Mapping[str, str]) -> str:
+    """Return properties in the format of `java.util.Properties.load`."""
+    return "".join(f"{_escaped(name, ' :=#!')}={_escaped(value, ' ')}\n" for name, value in properties.items())
+
+
+def _escaped(text: str, special: str) -> str:
+    text = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    for character in special:
+        text = text.replace(character, f"\\{character}")
+    return text

@@ -1,0 +1,368 @@
+"""A job as its DAG declares it: validation, staging, and conversion to the specification of the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from airflow_adaptive._airflow.declaration import validation
+from airflow_adaptive._airflow.declaration.airflow_config import configured_options
+from airflow_adaptive._airflow.declaration.kubernetes import KubernetesParameters
+from airflow_adaptive._airflow.declaration.placement import RunningJob, check_requested, cluster, requested, unmoved
+from airflow_adaptive._airflow.declaration.rendered import COLLECTIONS, TEXTS
+from airflow_adaptive._airflow.declaration.spark_submit.application import application_path, check_script
+from airflow_adaptive._airflow.declaration.spark_submit.dependencies import Dependencies, Items
+from airflow_adaptive._airflow.declaration.spark_submit.properties_file import read_properties
+from airflow_adaptive._airflow.process.cluster.brokers import require_kafka
+from airflow_adaptive._airflow.process.cluster.connection_ids import ConnectionIds
+from airflow_adaptive._airflow.process.job_ports import job_directory
+from airflow_adaptive._airflow.process.task_result import OnSuspend
+from airflow_adaptive._airflow.store.job_asset import job_asset
+from airflow_adaptive._airflow.store.job_owner import claim_name, require_owner
+from airflow_adaptive._core.ports import JobDirectoryError
+from airflow_adaptive._core.scheduler.allocator.slot_sharing import required_slots
+from airflow_adaptive._core.scheduler.config.options import Options
+from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobType
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
+from airflow_adaptive._core.scheduler.snapshot import from_json
+from airflow_adaptive._core.scheduler.state import Finished, Outcome
+from airflow_adaptive._engine.journal.journal import attempt_of
+from airflow_adaptive._engine.spec import DriverShape, ExecutorShape, JobSpec, parse_memory
+from airflow_adaptive._engine.staging import check_code, remove_unused_code, stage
+from airflow_adaptive.autoscaling.advisor import policy_from_text, policy_to_text
+from airflow_adaptive.autoscaling.advisor import require as require_policy
+from airflow_adaptive.autoscaling.policy import RescalePolicyError
+
+if TYPE_CHECKING:
+    from airflow_adaptive._airflow.declaration.batch import Batch
+    from airflow_adaptive._airflow.internals import AsyncCallback
+    from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPolicy
+    from airflow_adaptive.autoscaling.combined import CombinedPolicy
+    from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredJob:
+    """The rendered parameters of `AdaptiveSparkOperator`, with the name of the job. The methods `batch` and `check` validate the parameters."""
+
+    job: str
+    moved_from: str | None
+    application: str | PurePath
+    job_directory: str
+    parallelism: int | tuple[int, int]
+    max_parallelism: int | None
+    job_graph: JobGraph | None
+    job_type: str
+    priority: int
+    conn_id: str
+    kubernetes_conn_id: str
+    namespace: str | None
+    kafka_conn_id: str | None
+    application_args: Sequence[str] | None
+    conf: Mapping[str, str] | None
+    properties_file: str | None
+    env_vars: Mapping[str, str] | None
+    jars: Items
+    packages: Items
+    exclude_packages: Items
+    repositories: Items
+    files: Items
+    archives: Items
+    py_files: Items
+    driver_class_path: str | None
+    name: str | None
+    not_secret: Sequence[str]
+    image: str | None
+    service_account_name: str | None
+    driver_pod_template: str | Mapping[str, Any] | None
+    executor_pod_template: str | Mapping[str, Any] | None
+    node_selector: Mapping[str, str] | None
+    tolerations: Sequence[Any] | None
+    labels: Mapping[str, str] | None
+    annotations: Mapping[str, str] | None
+    priority_class_name: str | None
+    image_pull_secrets: Sequence[Any] | None
+    driver_cores: int
+    driver_memory: str
+    executor_cores: int
+    executor_memory: str
+    rescale_policy: ScheduledPolicy | LoadPolicy | CombinedPolicy | str | None
+    on_rescale_callback: AsyncCallback | None
+    on_suspend: str
+    options: Mapping[str, Any]
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether the operator or the graph declares the job BATCH."""
+        graph = self.job_graph
+        return str(self.job_type).upper() == JobType.BATCH or (graph is not None and graph.job_type is JobType.BATCH)
+
+    @property
+    def connections(self) -> ConnectionIds:
+        """The connections of the cluster."""
+        return ConnectionIds(
+            str(self.conn_id), str(self.kubernetes_conn_id), self.namespace or "", self.kafka_conn_id or ""
+        )
+
+    @property
+    def kubernetes(self) -> KubernetesParameters:
+        """The parameters that apply on Kubernetes only."""
+        return KubernetesParameters(**{field.name: getattr(self, field.name) for field in fields(KubernetesParameters)})
+
+    @property
+    def dependencies(self) -> Dependencies:
+        """What the script needs beside itself."""
+        return Dependencies(**{field.name: getattr(self, field.name) for field in fields(Dependencies)})
+
+    def properties(self) -> dict[str, str]:
+        """Return the Spark properties of the user. Raises `ValueError` if `properties_file` cannot be read."""
+        return read_properties(self.properties_file) | _text_values(self.conf)
+
+    def batch(self) -> Batch:
+        """Validate the job, and return the batch for spark-submit.
+
+        Raises:
+            DeclarationError: the declaration is invalid. The message lists all violations.
+        """
+        from airflow_adaptive._airflow.declaration.batch import Batch  # noqa: PLC0415  Only batches need the imports.
+
+        self._check(streaming=False)
+        graph, (driver, executor) = self.graph(), self._shapes()
+        return Batch(
+            job=self.job,
+            conn_id=self.conn_id,
+            application=str(self.application),
+            slots=required_slots(graph, graph.requirements),
+            args=tuple(self.application_args or ()),
+            dependencies=self.dependencies,
+            conf=self.properties(),
+            env=_text_values(self.env_vars),
+            driver=driver,
+            executor=executor,
+        )
+
+    def check(self) -> None:
+        """Validate the job without a request to the cluster.
+
+        Raises:
+            DeclarationError: the declaration is invalid. The message lists all violations.
+        """
+        if self.is_batch:
+            raise ValueError("a streaming job cannot become BATCH while it runs")
+        self._check()
+
+    async def claim(self, task: str) -> None:
+        """Let the name and the directory of the job belong to a task. Only the name of a job of a task can belong to another one.
+
+        Args:
+            task: the task, as `<DAG id>/<task id>`.
+
+        Raises:
+            OwnedJobError: the job belongs to another task.
+            JobDirectoryError: the job directory cannot be used, or belongs to another job.
+            UnavailableError: another task claims the job at the same moment.
+        """
+        directory = job_directory(self.job_directory, self.job)
+        await directory.newest()  # The directory of another job gets no owner.
+        job_asset(self.job).move_into_state_store()
+        require_owner(self.job, task, self.moved_from)
+        await directory.claim(task, self.moved_from, asdict(self.connections))
+        claim_name(self.job, task, self.moved_from)
+
+    async def stage(self, attempt: str, running: RunningJob | None = None) -> JobSpec:
+        """Copy the code of a job that was checked to the job directory.
+
+        Args:
+            attempt: token of the attempt that deploys the job.
+            running: the running job that is deployed again; None for a new attempt.
+
+        Raises:
+            DeclarationError: the declaration would move the running job.
+            JobDirectoryError: the job directory cannot be used.
+            SnapshotError: a newer version of airflow-adaptive wrote the journal.
+        """
+        driver, executor = self._requested(self.kubernetes)
+        directory = job_directory(self.job_directory, self.job)
+        if running is not None:
+            unmoved(running, self.connections, directory.uri)
+        newest = await directory.newest()
+        if newest is None and running is not None:
+            raise JobDirectoryError(f"{directory.uri}/journal has disappeared: restore the directory of the job")
+        # Rejects a newer format before a running job loses its loop.
+        state = None if newest is None else from_json(newest.scheduler)
+        needed = self.dependencies
+        code = await stage(
+            directory, application_path(str(self.application)), needed.local_py_files, needed.local_files
+        )
+        spec = JobSpec(
+            graph=self.graph(),
+            options=self._options(),
+            directory=directory.uri,
+            script=code.script,
+            py_files=(*code.py_files, *needed.remote_py_files),
+            args=tuple(self.application_args or ()),
+            conf=self.kubernetes.conf() | needed.properties(self.properties(), code.files),
+            env=_text_values(self.env_vars),
+            driver=driver,
+            executor=executor,
+            driver_template=self.kubernetes.driver_template(),
+            executor_template=self.kubernetes.executor_template(),
+            attempt=attempt,
+            priority=self.priority,
+            rescale_policy=None if (policy := self._policy()) is None else policy_to_text(policy),
+        )
+        await remove_unused_code(directory, spec, state, datetime.now(UTC).date())
+        return spec
+
+    async def require_unmoved(self, base: str | None) -> None:
+        """Refuse another job directory while the job runs in the directory in which it was deployed last.
+
+        Args:
+            base: folder of the directory in which the job was deployed last, None for a job that was not deployed yet.
+
+        Raises:
+            DeclarationError: the job runs in another directory. The message explains how to move the job.
+            JobDirectoryError: the other directory cannot be read, so the job may still run there.
+        """
+        if base is None or base == self.job_directory:
+            return
+        previous, declared = job_directory(base, self.job), job_directory(self.job_directory, self.job)
+        newest = None if previous.uri == declared.uri else await previous.newest()
+        if newest is not None and not isinstance(from_json(newest.scheduler).current, Finished):
+            running = RunningJob(connections=self.connections, directory=previous.uri)
+            unmoved(running, self.connections, declared.uri)
+
+    async def last_attempt(self) -> str | None:
+        """Return the attempt that wrote the newest document of the journal, None without a journal.
+
+        Raises:
+            JobDirectoryError: the job directory cannot be used.
+            ValueError: the URI of the job directory is not absolute.
+        """
+        newest = await job_directory(self.job_directory, self.job).newest()
+        return None if newest is None else attempt_of(newest.owner)
+
+    async def finished_attempt(self) -> str | None:
+        """Return the attempt under which the job has finished, None for a job that has not finished. Raises as `last_attempt`."""
+        newest = await job_directory(self.job_directory, self.job).newest()
+        current = None if newest is None else from_json(newest.scheduler).current
+        is_finished = isinstance(current, Finished) and current.outcome is Outcome.FINISHED
+        return attempt_of(newest.owner) if newest is not None and is_finished else None
+
+    async def running_attempt(self) -> str | None:
+        """Return the attempt that controls the job while the job runs, None for a job that does not run. Raises as `last_attempt`."""
+        newest = await job_directory(self.job_directory, self.job).newest()
+        is_running = newest is not None and not isinstance(from_json(newest.scheduler).current, Finished)
+        return attempt_of(newest.owner) if newest is not None and is_running else None
+
+    def _check(self, *, streaming: bool = True) -> None:
+        """Validate the parameters without a request to the cluster. Raises `DeclarationError`."""
+        needed, file_properties = self.dependencies, self._readable_file()
+        properties = file_properties | _text_values(self.conf)
+        managed = self._calls_adaptive_job()
+        streaming_checks = (
+            self._options,
+            lambda: job_directory(str(self.job_directory), self.job).uri,
+            self._check_code,
+        )
+        validation.require(
+            [
+                lambda: validation.one_of(JobType, job_type=self.job_type),
+                lambda: validation.one_of(OnSuspend, on_suspend=self.on_suspend),
+                lambda: validation.priority(self.priority),
+                lambda: validation.texts(
+                    conn_id=self.conn_id, kubernetes_conn_id=self.kubernetes_conn_id, job_directory=self.job_directory
+                ),
+                self._check_kafka,
+                lambda: validation.lists(application_args=self.application_args or (), not_secret=self.not_secret),
+                lambda: validation.mappings(conf=self.conf, env_vars=self.env_vars),
+                lambda: validation.items(**{name: getattr(self, name) for name in COLLECTIONS}),
+                lambda: validation.optional_texts(**{name: getattr(self, name) for name in TEXTS}),
+                self.properties,
+                lambda: check_script(str(self.application)),
+                lambda: validation.dependencies(needed, properties),
+                lambda: validation.no_secrets(
+                    conf=self.conf,
+                    properties_file=file_properties,
+                    env_vars=self.env_vars,
+                    labels=self.labels,
+                    annotations=self.annotations,
+                    arguments={"application_args": self.application_args, **needed.lists()},
+                    not_secret=self.not_secret,
+                ),
+                lambda: validation.no_overridden_properties(
+                    streaming=streaming, managed=managed, conf=self.conf, properties_file=file_properties
+                ),
+                lambda: validation.graph(self.graph),
+                lambda: validation.size(DriverShape, "driver", self.driver_cores, self.driver_memory),
+                lambda: validation.size(ExecutorShape, "executor", self.executor_cores, self.executor_memory),
+                lambda: self._check_policy(streaming),
+                lambda: validation.callback(on_rescale_callback=self.on_rescale_callback, not_secret=self.not_secret),
+                lambda: cluster(self.connections, self.kubernetes, properties, streaming=streaming, managed=managed),
+                lambda: check_requested(self._requested, self.kubernetes),
+                *(streaming_checks if streaming else ()),
+            ]
+        )
+
+    def _readable_file(self) -> dict[str, str]:
+        """Return the Spark properties in `properties_file`; none if the file cannot be read."""
+        try:
+            return read_properties(self.properties_file)
+        except ValueError:
+            return {}
+
+    def _calls_adaptive_job(self) -> bool:
+        """Return whether the script names `AdaptiveJob`; True for a script that cannot be read, which another check reports."""
+        try:
+            return b"AdaptiveJob" in application_path(str(self.application)).read_bytes()
+        except Exception:  # noqa: BLE001  The libraries of object stores raise exceptions of any class.
+            return True
+
+    def _check_kafka(self) -> None:
+        """Reject a connection to brokers without the libraries that it needs. Raises `MissingKafkaError`."""
+        if self.kafka_conn_id:
+            require_kafka(self.kafka_conn_id)
+
+    def _check_code(self) -> None:
+        """Reject code and files that cannot be staged. Raises as `check_code`."""
+        needed = self.dependencies
+        check_code(application_path(str(self.application)), needed.local_py_files, needed.local_files)
+
+    def _check_policy(self, streaming: bool) -> None:
+        """Reject a rescale policy that does not fit the job. Raises `RescalePolicyError`, and the errors of graph and options."""
+        if self.rescale_policy is None:
+            return
+        if not streaming:
+            raise RescalePolicyError("batch", ["rescale_policy has no effect on a batch: leave it out"])
+        validation.graph(self.graph)
+        require_policy(self._policy(), self.graph(), reactive=self._options().reactive)
+
+    def _policy(self) -> Any:
+        """Return the rescale policy, which a template renders as JSON. Raises `RescalePolicyError` for JSON of another object."""
+        policy = self.rescale_policy
+        return policy_from_text(policy) if isinstance(policy, str) and policy.startswith("{") else policy
+
+    def _options(self) -> Options:
+        return Options.of(self.options, configured_options())
+
+    def graph(self) -> JobGraph:
+        """Return the vertices of the job with their bounds. Raises `ValueError` or `AdaptiveSchedulerError` for invalid bounds."""
+        if self.job_graph is not None:
+            return replace(self.job_graph, job=self.job)
+        return JobGraph.single(self.job, ParallelismRange.of(self.parallelism), self.max_parallelism)
+
+    def _requested(self, kubernetes: KubernetesParameters) -> tuple[DriverShape, ExecutorShape]:
+        """Return the sizes with what a driver and an executor take from the cluster. Raises as `requested`."""
+        return requested(self.connections, kubernetes, self._readable_file() | _text_values(self.conf), *self._shapes())
+
+    def _shapes(self) -> tuple[DriverShape, ExecutorShape]:
+        driver = DriverShape(cores=self.driver_cores, memory_mb=parse_memory(self.driver_memory))
+        return driver, ExecutorShape(cores=self.executor_cores, memory_mb=parse_memory(self.executor_memory))
+
+
+def _text_values(values: object) -> dict[str, str]:
+    """Return a mapping of texts. The checks `mappings` and `items` reject all other values."""
+    return {key: str(value) for key, value in values.items()} if isinstance(values, Mapping) else {}

@@ -1,0 +1,262 @@
+"""Runs and cancels the control loop of a job in an Airflow process, and kills drivers that no loop will stop.
+
+Operators and triggers share these functions: the loop runs in the triggerer for deferrable tasks, and in the worker for all others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import PurePath
+from typing import Any
+
+from airflow_adaptive._airflow.process.cluster.connection_ids import ConnectionIds
+from airflow_adaptive._airflow.process.job_ports import job_directory, job_ports
+from airflow_adaptive._airflow.process.loop_events import error_event, finished_event, recycle_event
+from airflow_adaptive._airflow.process.process_resources import ProcessResources
+from airflow_adaptive._airflow.process.takeover import may_end, may_run
+from airflow_adaptive._airflow.store.task_xcoms import TaskKey
+from airflow_adaptive._core.ports import ClusterRefusedError, ClusterUnreachableError, JobDirectory, JobDirectoryError
+from airflow_adaptive._core.scheduler.config.durations import format_duration
+from airflow_adaptive._core.scheduler.errors import SnapshotError
+from airflow_adaptive._core.scheduler.snapshot import from_json
+from airflow_adaptive._core.scheduler.state import Finished, SchedulerState
+from airflow_adaptive._engine.journal.journal import SupersededError, attempt_of
+from airflow_adaptive._engine.loop import Loop, Ports, RunLimits
+from airflow_adaptive._engine.spec import JobSpec
+from airflow_adaptive.autoscaling.advisor import advisor
+
+log = logging.getLogger(__name__)
+
+KILL_GRACE = timedelta(seconds=10)
+"""Longest graceful stop of a killed task. Airflow gives `on_kill` 30 s (`[triggerer] on_kill_timeout`)."""
+
+CANCEL_RETRY_INTERVAL = timedelta(seconds=10)
+"""Delay before a cancellation that failed is tried again."""
+
+FIRST_RESTART_DELAY = timedelta(seconds=1)
+MAX_RESTART_DELAY = timedelta(minutes=1)
+"""Delay before a failed loop is restarted; each further failure doubles the delay. A loop that runs for longer resets the delay."""
+
+
+class NotCanceledError(Exception):
+    """A job did not end in the time that a cancellation has."""
+
+
+class OverdueError(Exception):
+    """The execution timeout of a job has passed, each loop failed before it could cancel the job, and no driver is left."""
+
+    def __init__(self, failure: str) -> None:
+        super().__init__(
+            f"execution_timeout has passed, and the control loop fails before it can cancel the job, so its driver was killed: {failure}"
+        )
+
+
+async def run_job_loop(
+    spec: JobSpec,
+    connections: ConnectionIds,
+    base: str,
+    task: TaskKey,
+    limits: RunLimits | None = None,
+    on_rescale: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Run the loop of a job until the loop ends, and return the event that resumes the task (see `loop_events`).
+
+    A loop that fails is restarted with backoff, because the driver of the job must not run without a loop. The loop ends with an
+    error only if a restart cannot help: another version owns the journal, the job directory is lost, the job was never deployed, the
+    cluster accepts no driver and none runs, or the driver was killed because each loop failed after the execution timeout.
+
+    Raises:
+        SupersededError: another loop has taken the job over.
+    """
+    restarts, clock = _Restarts(), ProcessResources.current().clock
+    while True:
+        began_at, loop = clock.now(), None
+        try:
+            rule, period = may_run(task, spec.attempt), spec.options.deploy_timeout
+            async with job_ports(connections, base, spec.graph.job, task, rule, period, on_rescale) as ports:
+                await _require_cluster(ports, spec)
+                loop = Loop(spec, ports, limits, advisor(spec.rescale_policy), restarts.failure)
+                return _loop_event(spec, connections, base, limits, loop, await loop.run())
+        except SupersededError:
+            raise
+        except (ClusterRefusedError, JobDirectoryError, SnapshotError) as error:
+            return _failure_event(error, loop)
+        except Exception as error:
+            if loop is None and not await _is_deployed(base, spec.graph.job):
+                return error_event(error, None)
+            log.exception("The control loop of job %s failed. It is restarted.", spec.graph.job)
+            place = _location(error)
+        if _is_overdue(spec, limits, began_at, clock.now()) and await _is_driver_killed(spec, connections, base, task):
+            return error_event(OverdueError(place), None)
+        await clock.sleep(restarts.delay_s(place, has_run=clock.now() - began_at > MAX_RESTART_DELAY))
+
+
+async def _require_cluster(ports: Ports, spec: JobSpec) -> None:
+    """Raise `ClusterRefusedError` if the cluster accepts no driver, or never has room for the job.
+
+    A driver that runs keeps its loop in any case. Nodes and limits of a job that has begun may come back, so its sizes are not checked.
+    """
+    try:
+        newest = await ports.directory.newest()
+        state = None if newest is None else from_json(newest.scheduler)
+        has_begun = state is not None and not isinstance(state.current, Finished)
+        may_have_driver = state is not None and state.driver is not None
+    except (JobDirectoryError, SnapshotError):  # The loop reports the error.
+        has_begun = may_have_driver = True
+    try:
+        await ports.cluster.check(*(() if has_begun else (spec.driver.request, spec.executor.request)))
+    except ClusterUnreachableError as error:
+        log.info("The cluster cannot be checked now: %s", error)
+    except ClusterRefusedError as error:
+        if not may_have_driver:
+            raise
+        log.warning("The cluster accepts no other driver: %s", error)
+
+
+class _Restarts:
+    """Restarts of a loop: the failure that the next loop reports, and the delay before its start."""
+
+    def __init__(self) -> None:
+        self._delay = FIRST_RESTART_DELAY
+        self._previous = ""
+        self.failure: str | None = None
+
+    def delay_s(self, place: str, *, has_run: bool) -> float:
+        """Record the failure of a loop, and return the delay before its restart. A failure that repeats is reported once."""
+        self.failure = place if has_run or place != self._previous else None
+        self._previous = place
+        delay = FIRST_RESTART_DELAY if has_run else self._delay
+        self._delay = min(2 * delay, MAX_RESTART_DELAY)
+        return delay.total_seconds()
+
+
+def _is_overdue(spec: JobSpec, limits: RunLimits | None, began_at: datetime, now: datetime) -> bool:
+    """Whether a loop failed that had to cancel the job, and the time for a graceful cancellation has passed."""
+    cancel_at = None if limits is None else limits.cancel_at
+    return cancel_at is not None and cancel_at <= began_at and cancel_at + 2 * spec.options.stop_timeout <= now
+
+
+async def _is_driver_killed(spec: JobSpec, connections: ConnectionIds, base: str, task: TaskKey) -> bool:
+    """Kill the driver of a job whose loop cannot cancel the job. Return whether no driver of the job runs any more.
+
+    Raises:
+        SupersededError: another attempt has taken the job over.
+    """
+    try:
+        await _kill_driver_of(spec, connections, base, task)
+    except SupersededError:
+        raise
+    except Exception:
+        log.exception(
+            "The execution timeout of job %s has passed, but the job cannot be canceled, and its driver cannot be killed now. Both are "
+            "tried again. To end the job now, kill the driver in the web UI of its master, and mark the task as failed.",
+            spec.graph.job,
+        )
+        return False
+    return True
+
+
+async def _kill_driver_of(spec: JobSpec, connections: ConnectionIds, base: str, task: TaskKey) -> None:
+    """Kill the driver that the journal names, unless the driver belongs to another attempt that may continue the job.
+
+    Raises `SupersededError`, and the exceptions of Airflow, of the storage and of the cluster.
+    """
+    directory = await _directory(base, spec.graph.job)
+    newest, allowed = await directory.newest(), spec.attempt
+    while newest is not None and (other := attempt_of(newest.owner)) not in (spec.attempt, allowed):
+        if not await may_end(task, spec.attempt)(other):
+            raise SupersededError(newest.number, newest.owner)
+        newest, allowed = await directory.newest(), other  # Airflow may have answered late.
+    if newest is None:
+        return
+    driver = from_json(newest.scheduler).driver
+    if driver is None:
+        return
+    if driver.submission_id is None:
+        raise LookupError("the cluster has not reported the id of the driver yet")
+    await kill_driver(connections, driver.submission_id)
+
+
+def _failure_event(error: Exception, loop: Loop | None) -> dict[str, Any]:
+    """Return the event of an error that a restart of the loop cannot correct. Only a loop that has read the journal knows the driver."""
+    if loop is not None and loop.has_claimed:
+        return error_event(error, loop.driver)
+    return error_event(error, None, is_driver_known=isinstance(error, ClusterRefusedError))
+
+
+def _loop_event(
+    spec: JobSpec, connections: ConnectionIds, base: str, limits: RunLimits | None, loop: Loop, state: SchedulerState
+) -> dict[str, Any]:
+    cancel_at = None if limits is None else limits.cancel_at
+    if isinstance(state.current, Finished):
+        return finished_event(state, state.current, cancel_at, loop.last_error)
+    return recycle_event(spec, connections, base, cancel_at)
+
+
+async def _is_deployed(base: str, job: str) -> bool:
+    """Whether the job has a journal, so that a driver may run. An unreadable journal may exist."""
+    try:
+        return await (await _directory(base, job)).newest() is not None
+    except Exception as error:  # noqa: BLE001  The libraries of storages raise exceptions of any class.
+        log.warning("The job directory cannot be read, so a driver of the job may run: %s", error)
+        return True
+
+
+async def _directory(base: str, job: str) -> JobDirectory:
+    return await ProcessResources.current().store_access.read_connection(base, lambda: job_directory(base, job))
+
+
+def _location(error: Exception) -> str:
+    """The class and the place of an exception. Its message may contain a secret, and the timeline is not masked."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{PurePath(frame.filename).name}, line {frame.lineno}"
+    return f"{type(error).__name__} at {place}; the log of the task contains the details"
+
+
+async def cancel_until_ended(spec: JobSpec, connections: ConnectionIds, base: str, task: TaskKey) -> None:
+    """Cancel a job whose task has ended. A cancellation that fails is repeated, because no loop monitors the driver any more."""
+    job = spec.graph.job
+    while True:
+        try:
+            return await cancel_job(spec, connections, base, task)
+        except SupersededError as error:
+            return log.info("Another attempt has taken job %s over: %s", job, error)
+        except Exception:
+            log.exception("Job %s cannot be canceled now. The cancellation is tried again.", job)
+            await asyncio.sleep(CANCEL_RETRY_INTERVAL.total_seconds())
+
+
+async def cancel_job(spec: JobSpec, connections: ConnectionIds, base: str, task: TaskKey) -> None:
+    """Take a job over and cancel it, within at most twice `KILL_GRACE`.
+
+    Raises:
+        SupersededError: another attempt runs the job, or takes the job over during the cancellation.
+        NotCanceledError: the job has not ended in this time, for example because the job directory is not available.
+    """
+    options = replace(spec.options, stop_timeout=min(spec.options.stop_timeout, KILL_GRACE))
+    async with job_ports(connections, base, spec.graph.job, task, may_end(task, spec.attempt), KILL_GRACE) as ports:
+        policy = advisor(spec.rescale_policy)  # The loop writes the state of the policy into the journal.
+        loop = Loop(replace(spec, options=options), ports, advisor=policy)
+        state = await loop.cancel()
+    if not isinstance(state.current, Finished):
+        cause = loop.last_error or f"its state is {state.name}"
+        time = format_duration(2 * options.stop_timeout)
+        raise NotCanceledError(f"job {spec.graph.job!r} has not ended within {time}: {cause}")
+
+
+async def kill_driver(connections: ConnectionIds, driver: str) -> None:
+    """Kill a driver through its cluster.
+
+    Raises:
+        PortError: the cluster refuses the request or does not answer.
+        AddressError: the connection does not exist or does not describe a cluster.
+    """
+    process = ProcessResources.current()
+    address = await process.store_access.read_connection(connections.spark, connections.address)
+    async with process.cluster(connections, address) as (client, _):
+        await client.kill(driver)

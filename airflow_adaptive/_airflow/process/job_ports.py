@@ -1,0 +1,167 @@
+"""The composition root: builds the ports of a job's loop from Airflow's connections and stores."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from airflow_adaptive._airflow.internals import connection_of
+from airflow_adaptive._airflow.object_storage import object_storage_path
+from airflow_adaptive._airflow.process.cluster.connection_ids import ConnectionIds
+from airflow_adaptive._airflow.process.deferral import finish_in_background
+from airflow_adaptive._airflow.process.process_resources import ProcessResources
+from airflow_adaptive._airflow.store.asset_store import AirflowJobStore
+from airflow_adaptive._airflow.store.rescale_callback import CallbackStore
+from airflow_adaptive._airflow.store.task_xcoms import TaskKey
+from airflow_adaptive._clusters.connection_fields import AddressError
+from airflow_adaptive._core.ports import FOLDER_SEPARATOR, JOB_ID, JobKey, StoreUnavailableError
+from airflow_adaptive._engine.clock import SystemClock
+from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory
+from airflow_adaptive._engine.journal.journal import MayTakeOver
+from airflow_adaptive._engine.journal.storage import Storage
+from airflow_adaptive._engine.journal.storage_threads import StorageThreads
+from airflow_adaptive._engine.loop import Ports
+
+Result = TypeVar("Result")
+
+log = logging.getLogger(__name__)
+
+RETRY_INTERVAL = timedelta(seconds=5)
+"""Interval between two attempts to read the connections."""
+
+LIST_TIMEOUT_S: Final = 60.0
+"""Seconds that the list of the directories of a fleet may take."""
+
+LOCAL_SCHEMES: Final = ("file", "local")
+"""Schemes of paths on this machine, whose URIs have no host (fsspec)."""
+
+
+def job_directory(base: str, job: str) -> FsspecJobDirectory:
+    """Return the directory of a job; blocks on Airflow's connections.
+
+    Args:
+        base: URI of the folder of all job directories, for example `s3://connection@bucket/folder`.
+        job: name of the job.
+
+    Raises:
+        AddressError: Airflow does not find the connection in the URI, or refuses access to the connection.
+        ValueError: the URI is not absolute, or Airflow has no access to the file system.
+    """
+    return FsspecJobDirectory(_storage(base), job)
+
+
+async def all_jobs(base: str, known: JobKey) -> list[str]:
+    """Return the names of the jobs that have a directory. Raises as `job_directory`, and `JobDirectoryError`.
+
+    A folder of another fleet whose name is a hash names no task, so its jobs are left out.
+
+    Args:
+        base: URI of the folder of all job directories.
+        known: a job in the folder.
+    """
+    access = ProcessResources.current().store_access
+    storage = await access.read_connection(base, lambda: _storage(base))
+    threads = StorageThreads.of(storage.location)
+    jobs, own = [], known.folder.rpartition("/")[0]
+    for folder in sorted(await threads.call(lambda: storage.names(""), LIST_TIMEOUT_S, urgent=False)):
+        dag_id, is_fleet, task_id = folder.partition(FOLDER_SEPARATOR)
+        if folder == own:
+            dag_id, task_id = known.dag_id, known.task_id
+        if not is_fleet:
+            jobs += [folder] if JOB_ID.fullmatch(folder) else []
+        elif dag_id and task_id:
+            names = await threads.call(partial(storage.names, folder), LIST_TIMEOUT_S, urgent=False)
+            jobs += [JobKey(name, dag_id, task_id).name for name in sorted(names) if JOB_ID.fullmatch(name)]
+    return jobs
+
+
+def _storage(base: str) -> Storage:
+    """Return the storage of a folder of job directories. Raises as `job_directory`."""
+    scheme, separator, rest = base.partition("://")
+    is_local = not separator or scheme in LOCAL_SCHEMES
+    if is_local and not (rest if separator else base).startswith("/"):
+        # Worker, triggerer and cluster would each use a different folder.
+        raise ValueError(f"job_directory {base!r} is not absolute: write file:///folder, or s3://bucket/folder")
+    path = object_storage_path(base)
+    return Storage(path.fs, path.path, connection_of(path))
+
+
+@asynccontextmanager
+async def job_ports(
+    connections: ConnectionIds,
+    base: str,
+    job: str,
+    task: TaskKey,
+    may_take_over: MayTakeOver,
+    retry_period: timedelta,
+    on_rescale: Mapping[str, Any] | None = None,
+) -> AsyncIterator[Ports]:
+    """Open the ports of a loop, and close the ports after the loop.
+
+    Args:
+        connections: Airflow connections of the cluster.
+        base: URI of the folder of all job directories.
+        job: name of the job.
+        task: task instance that owns the XComs of the job.
+        may_take_over: decides whether the loop may take the job over from another attempt.
+        retry_period: time during which the connections are read again after an error. Airflow reports a connection as not defined also
+            when its API server does not answer.
+        on_rescale: `path` and `kwargs` of the rescale callback; None without a callback.
+
+    Raises:
+        AddressError: the connection does not exist or does not describe a cluster.
+        StoreUnavailableError: Airflow does not return the connections.
+    """
+    process = ProcessResources.current()
+    address, storage = await _retry(
+        retry_period, process, connections, base, lambda: (connections.address(), _storage(base))
+    )
+    store = _job_store(job, task, process, on_rescale)
+    try:
+        async with (
+            process.cluster(connections, address) as (cluster, shared),
+            process.brokers(connections.kafka) as brokers,
+        ):
+            yield Ports(
+                cluster=cluster,
+                directory=FsspecJobDirectory(storage, job),
+                store=store,
+                clock=SystemClock(),
+                shared=shared,
+                files=process.files,
+                brokers=brokers,
+                may_take_over=may_take_over,
+            )
+        await store.finish()
+        finish_in_background(store.publish_end())
+    finally:
+        store.close()
+
+
+def _job_store(
+    job: str, task: TaskKey, process: ProcessResources, on_rescale: Mapping[str, Any] | None
+) -> AirflowJobStore:
+    arguments = (job, task, process.clock, process.store_access)
+    return AirflowJobStore(*arguments) if on_rescale is None else CallbackStore(*arguments, on_rescale)
+
+
+async def _retry(
+    period: timedelta, process: ProcessResources, connections: ConnectionIds, base: str, read: Callable[[], Result]
+) -> Result:
+    """Return the result of a blocking read, which other loops share. Its errors are raised only after the period."""
+    deadline = process.clock.now() + period
+    while True:
+        try:
+            return await process.connection_reads.join(
+                (connections, base),
+                lambda: process.store_access.read_connection(f"{connections.spark}, {base}", read),
+            )
+        except (AddressError, StoreUnavailableError) as error:
+            if process.clock.now() >= deadline:
+                raise
+            log.warning("The connection cannot be used. It is read again in %s: %s", RETRY_INTERVAL, error)
+            await process.clock.sleep(RETRY_INTERVAL.total_seconds())

@@ -1,0 +1,148 @@
+"""Control requests in the asset state store of the Task SDK, for tasks and triggers. All calls block.
+
+The metadata database stores the same documents for the REST API and the command line (`_web.data.metadata_database`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from airflow_adaptive._airflow.store.change_marker import notify
+from airflow_adaptive._airflow.store.job_asset import JobStateStore, job_asset
+from airflow_adaptive._airflow.store.storable import storable
+from airflow_adaptive._core.requirements.control_requests import (
+    CANCELLATION_OF_TASKS,
+    DESIRED_STATE,
+    DESIRED_STATE_KEYS,
+    DESIRED_STATE_OF_TASKS,
+    HANDLED,
+    KEYS,
+    REQUIREMENTS,
+    RESTORED,
+    ControlRequest,
+    ControlRequests,
+    DesiredState,
+    Requester,
+    decode,
+    encode_handled,
+    open_requests,
+    validate,
+    with_restored,
+    without_open,
+)
+from airflow_adaptive._engine.clock import SystemClock
+from airflow_adaptive._engine.once_logger import OnceLogger
+
+log = logging.getLogger(__name__)
+
+READS_BETWEEN: Final = 4
+"""Number of reads that skip the requests of tasks, such as those of a calendar, which change rarely."""
+
+
+class ControlRequestReader:
+    """Reads the control requests of one job again and again. An invalid request leaves the last valid request unchanged.
+
+    A read may run in any thread, and may end late or never. Only `accept` changes the known requests.
+    """
+
+    def __init__(self, store: JobStateStore) -> None:
+        """Create the reader; read nothing yet.
+
+        Args:
+            store: state store of the job.
+        """
+        self._store = store
+        self._documents: dict[str, Any] = {}
+        self._reads_left = 0
+        self._warnings = OnceLogger(log)
+        self.requests = ControlRequests(is_read=False)
+        """Control requests as they were last read."""
+
+    def next_keys(self, *, every: bool) -> tuple[str, ...]:
+        """Return the keys that the next read must contain: every key if asked for, or after some reads of the other keys."""
+        self._reads_left = READS_BETWEEN if every or self._reads_left <= 0 else self._reads_left - 1
+        return KEYS if self._reads_left == READS_BETWEEN else (DESIRED_STATE, REQUIREMENTS)
+
+    def read(self, keys: Iterable[str] = KEYS) -> tuple[dict[str, Any], bool]:
+        """Return the documents of some keys, None for a key without a document, and whether the state store was emptied; blocks.
+
+        Airflow deletes an asset that no active DAG references, and its state store with it. The known requests are then stored again, under
+        a key that only loops write: a request that is accepted in the meantime takes precedence.
+        """
+        documents: dict[str, Any] = {key: self._store.get(key) for key in keys}
+        missing = [key for key, document in documents.items() if document is None]
+        if not missing:
+            return documents, False
+        found = documents[RESTORED] if RESTORED in documents else self._store.get(RESTORED)
+        restored: Mapping[str, Any] = found if isinstance(found, Mapping) else {}
+        is_emptied = any(key in self._documents and key not in restored for key in missing if key != RESTORED)
+        if is_emptied:
+            restored = {key: document for key, document in self._documents.items() if key != RESTORED}
+            self._store.set(RESTORED, restored)
+        return {**documents, **with_restored({**documents, RESTORED: restored})}, is_emptied
+
+    def accept(self, documents: Mapping[str, Any]) -> None:
+        """Replace the known requests by those that were read."""
+        known = {key: document for key, document in self._documents.items() if key not in documents}
+        self._documents = known | self._valid(documents)
+        self.requests = decode(self._documents)
+
+    def _valid(self, documents: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the documents, with the last valid document in place of an invalid one; without keys that have no document."""
+        found: dict[str, Any] = {}
+        for key, document in documents.items():
+            try:
+                if document is not None:
+                    validate(key, document)
+                found[key] = document
+            except ValueError as error:
+                self._warnings.report(f"Key {key!r} of {self._store} is ignored: {error}")
+                found[key] = self._documents.get(key)
+        return {key: document for key, document in found.items() if document is not None}
+
+
+def store_request(job: str, request: ControlRequest) -> None:
+    """Store a control request with its requester in one write, and notify the loop of the job with this name."""
+    job_asset(job).store.set(request.key, request.document(SystemClock().now()))
+    notify(job)
+
+
+def request_desired_state(job: str, desired_state: DesiredState, requester: Requester) -> None:
+    """Request a desired state on behalf of the task of another DAG. A request of such a task to cancel the job is not replaced."""
+    key = CANCELLATION_OF_TASKS if desired_state is DesiredState.CANCELED else DESIRED_STATE_OF_TASKS
+    store_request(job, ControlRequest(key=key, value=desired_state.value, requester=requester))
+
+
+def read_desired_state(job: str) -> Mapping[str, Any]:
+    """Return the documents that determine the desired state of a job, by key."""
+    store = job_asset(job).store
+    return with_restored({key: store.get(key) for key in DESIRED_STATE_KEYS})
+
+
+def begin_job(job: str, documents: Mapping[str, Any]) -> None:
+    """Record that the task of the job starts the job, so the requests in these documents have no effect any more."""
+    job_asset(job).store.set(HANDLED, encode_handled(documents, None))
+
+
+def end_job(job: str, end: Mapping[str, Any], retried: str | None = None) -> bool:
+    """Record that the task of the job reports the end of the job, so the requests until now have no effect any more.
+
+    The requests are read again after the record. A request that is accepted before this read is not lost, and the API server refuses later
+    requests because of the record.
+
+    Args:
+        job: name of the job.
+        end: fields of the summary of the job at its end.
+        retried: the task instance that Airflow retries, so that open requests apply to its next try; None without a retry.
+
+    Returns:
+        Whether a user or the task of another DAG has resumed the job.
+    """
+    documents = read_desired_state(job)
+    handled = documents if retried is None else without_open(documents)
+    job_asset(job).store.set(HANDLED, encode_handled(handled, storable(end), retried))
+    later = open_requests(read_desired_state(job))
+    newest = [*open_requests(documents), *later][-1:]
+    return any(document["value"] == DesiredState.RUNNING for document in newest)

@@ -1,0 +1,157 @@
+"""The limits of a namespace: its quotas, its limit ranges, and the static cap of the connection. Pure.
+
+Theory: the API server refuses a pod that exceeds a quota, and Spark repeats the request forever, so an executor beyond the quota must never
+be planned. A quota counts a pod from its creation, also while the pod waits for a node, and counts only the pods of its scopes. A
+quota of a resource also refuses each pod that has a container without a value for the resource, unless a limit range adds the value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cache, partial
+from typing import Final
+
+from airflow_adaptive._clusters.kubernetes.capacity.limit_range import forbidding_limits, with_defaults
+from airflow_adaptive._clusters.kubernetes.capacity.planned_pod import spec_of
+from airflow_adaptive._clusters.kubernetes.capacity.pod_requests import is_terminal, pod_limit, pod_request
+from airflow_adaptive._clusters.kubernetes.capacity.quantities import MUCH, Json, amount, containers_of
+from airflow_adaptive._clusters.kubernetes.capacity.scopes import is_in_scope
+from airflow_adaptive._core.ports import Limit, LimitKind, Request, Resources
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """A maximum for all drivers and executors in the namespace, which the connection sets.
+
+    Attributes:
+        cpu_millicores: maximum of the CPU requests, None without one.
+        memory_bytes: maximum of the memory requests, None without one.
+    """
+
+    cpu_millicores: int | None = None
+    memory_bytes: int | None = None
+
+    def __bool__(self) -> bool:
+        """Return whether there is any maximum."""
+        return self.cpu_millicores is not None or self.memory_bytes is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Totals:
+    """What a quota sums up: the requests or the limits of pods.
+
+    Attributes:
+        field: field of a container's resources.
+        cpu_names: names of the CPU total in a quota.
+        memory_names: names of the memory total in a quota.
+        count_names: names of the number of pods in a quota.
+        of_pod: returns the sum of a pod.
+    """
+
+    field: str
+    cpu_names: Sequence[str]
+    memory_names: Sequence[str]
+    count_names: Sequence[str]
+    of_pod: Callable[[Json], Resources]
+
+
+_REQUESTS: Final = _Totals(
+    "requests", ("cpu", "requests.cpu"), ("memory", "requests.memory"), ("pods", "count/pods"), pod_request
+)
+_LIMITS: Final = _Totals("limits", ("limits.cpu",), ("limits.memory",), (), pod_limit)
+
+
+def limits_of(
+    quotas: Iterable[Json], limit_ranges: Sequence[Json], cap: Cap, own_pods: Iterable[Json]
+) -> tuple[Limit, ...]:
+    """Return the limits of a namespace, in the order in which they are reported.
+
+    Args:
+        quotas: all ResourceQuotas of the namespace.
+        limit_ranges: all LimitRanges of the namespace.
+        cap: static cap of the connection.
+        own_pods: drivers and executors in the namespace.
+    """
+    of_quotas = [limit for quota in quotas for limit in _of_quota(quota, limit_ranges)]
+    of_cap = [_of_cap(cap, own_pods)] if cap else []
+    return (*of_quotas, *forbidding_limits(limit_ranges), *of_cap)
+
+
+def unused(quota: Json) -> Json:
+    """Return a quota as if no pod used it."""
+    hard = quota["spec"].get("hard") or {}
+    return {**quota, "status": {"hard": hard, "used": dict.fromkeys(hard, "0")}}
+
+
+def is_bounding(limit: Limit) -> bool:
+    """Return whether a limit bounds anything."""
+    return (limit.cpu_millicores, limit.memory_bytes, limit.count) != (None, None, None)
+
+
+def _of_cap(cap: Cap, own_pods: Iterable[Json]) -> Limit:
+    """Return the cap. As in a quota, a pod that is being deleted does not count: on a lost node, it stays until the node returns."""
+    held = (pod for pod in own_pods if not is_terminal(pod) and not pod["metadata"].get("deletionTimestamp"))
+    used = sum(map(pod_request, held), Resources())
+    return Limit(
+        kind=LimitKind.CAP,
+        cpu_millicores=_left(cap.cpu_millicores, used.cpu_millicores),
+        memory_bytes=_left(cap.memory_bytes, used.memory_bytes),
+    )
+
+
+def _left(cap: int | None, used: int) -> int | None:
+    return None if cap is None else max(cap - used, 0)
+
+
+def _of_quota(quota: Json, limit_ranges: Sequence[Json]) -> list[Limit]:
+    """Return the limits of a quota: one for requests and the number of pods, one for limits."""
+    room = _room(quota)
+    limits = (_of_totals(quota, room, limit_ranges, totals) for totals in (_REQUESTS, _LIMITS))
+    return [limit for limit in limits if is_bounding(limit)]
+
+
+def _of_totals(quota: Json, room: Mapping[str, Decimal], limit_ranges: Sequence[Json], totals: _Totals) -> Limit:
+    count = _least(room, totals.count_names, 1)
+    cpu, memory = _least(room, totals.cpu_names, 1000), _least(room, totals.memory_names, 1)
+    tracked = [resource for resource, value in (("cpu", cpu), ("memory", memory)) if value is not None]
+    charge = cache(partial(_charge, quota, limit_ranges, totals, tracked))
+    name = quota["metadata"]["name"]
+    return Limit(kind=LimitKind.QUOTA, name=name, cpu_millicores=cpu, memory_bytes=memory, count=count, charge=charge)
+
+
+def _room(quota: Json) -> Mapping[str, Decimal]:
+    """Return what the quota allows more, by name. A quota whose usage is not known yet allows nothing, as the API server decides."""
+    status, wanted = quota.get("status") or {}, quota["spec"].get("hard") or {}
+    hard, used = status.get("hard") or {}, status.get("used") or {}
+    return {
+        name: max(amount(hard[name]) - amount(used[name]), Decimal()) if name in hard and name in used else Decimal()
+        for name in wanted
+    }
+
+
+def _least(room: Mapping[str, Decimal], names: Iterable[str], scale: int) -> int | None:
+    return min((int(room[name] * scale) for name in names if name in room), default=None)
+
+
+def _charge(
+    quota: Json,
+    limit_ranges: Sequence[Json],
+    totals: _Totals,
+    tracked: Sequence[str],
+    request: Request,
+) -> Resources | None:
+    """Return what a driver or an executor takes from a quota. None if the quota does not count it, MUCH if the quota refuses it."""
+    if not request.placement:
+        return request
+    spec = with_defaults(spec_of(request.placement), limit_ranges)
+    if not is_in_scope(quota["spec"], spec):
+        return None
+    has_all = all(_has(container, totals.field, tracked) for container in containers_of(spec))
+    return totals.of_pod({"spec": spec}) if has_all else Resources(MUCH, MUCH)
+
+
+def _has(container: Json, field: str, tracked: Iterable[str]) -> bool:
+    values = (container.get("resources") or {}).get(field) or {}
+    return all(resource in values for resource in tracked)

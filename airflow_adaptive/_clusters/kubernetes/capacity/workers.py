@@ -1,0 +1,112 @@
+"""The nodes of a cluster, or its namespace, as workers. Pure.
+
+Theory: a node has room for a pod if the pod's request fits into what is allocatable minus the requests of all pods that are bound to the
+node. The phase of these pods does not matter until all their containers have ended, and pods of other namespaces count, too. A client
+that cannot read all of them therefore knows nothing about the nodes. For such a client, the namespace is one worker, and its limits
+decide what fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Final
+
+from airflow_adaptive._clusters.kubernetes.capacity.node_constraints import admits, is_ready
+from airflow_adaptive._clusters.kubernetes.capacity.planned_pod import spec_of
+from airflow_adaptive._clusters.kubernetes.capacity.pod_requests import is_terminal, pod_request
+from airflow_adaptive._clusters.kubernetes.capacity.quantities import MUCH, Json, resources, whole
+from airflow_adaptive._core.ports import Limit, Request, Resources, Worker
+
+AUTOSCALED: Final = "node-autoscaling"
+"""Id of the worker that stands for nodes that an autoscaler may add. No node has this id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What pods hold of a node.
+
+    Attributes:
+        requested: sum of the requests of the pods.
+        pods: number of pods.
+    """
+
+    requested: Resources = Resources()
+    pods: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(self.requested + other.requested, self.pods + other.pods)
+
+
+def usage_by_node(pods: Iterable[Json]) -> Mapping[str, Usage]:
+    """Return what the pods hold of each node. Pods that wait for a node, and pods that have ended, hold nothing."""
+    usages: dict[str, Usage] = {}
+    for pod in pods:
+        node = pod["spec"].get("nodeName")
+        if node and not is_terminal(pod):
+            usages[node] = usages.get(node, Usage()) + Usage(pod_request(pod), 1)
+    return usages
+
+
+def node_workers(nodes: Iterable[Json], usages: Mapping[str, Usage]) -> tuple[Worker, ...]:
+    """Return the nodes as workers, ordered by name.
+
+    Args:
+        nodes: all nodes of the cluster.
+        usages: node -> what the pods of all namespaces hold of the node.
+    """
+    workers = [_worker(node, usages.get(node["metadata"]["name"], Usage())) for node in nodes]
+    return tuple(sorted(workers, key=lambda worker: worker.worker_id))
+
+
+def namespace_worker(namespace: str, limits: Sequence[Limit], own_pods: Iterable[Json]) -> Worker:
+    """Return the namespace as one worker, on which everything fits that its limits allow.
+
+    The worker takes only drivers and executors that a limit bounds: for others, the capacity is unknown. The nodes may have less than the
+    limits allow, so a job learns by a probe what it gets.
+
+    Args:
+        namespace: name of the namespace.
+        limits: limits of the namespace.
+        own_pods: drivers and executors in the namespace.
+    """
+    used = sum(usage_by_node(own_pods).values(), Usage()).requested
+    free = Resources(MUCH, MUCH)
+    accepts = cache(partial(_is_bounded, limits))
+    return Worker(
+        worker_id=namespace, address=namespace, total=free + used, free=free, accepts=accepts, is_on_demand=True
+    )
+
+
+def autoscaled_worker(limits: Sequence[Limit]) -> Worker:
+    """Return the nodes that an autoscaler may add as one worker, on which everything fits that the limits of the namespace allow.
+
+    The size of these nodes is unknown, and the autoscaler may have limits of its own, so a job learns by a probe what it gets.
+    """
+    free = Resources(MUCH, MUCH)
+    accepts = cache(partial(_is_bounded, limits))
+    return Worker(worker_id=AUTOSCALED, address=AUTOSCALED, total=free, free=free, accepts=accepts, is_on_demand=True)
+
+
+def _is_bounded(limits: Sequence[Limit], placement: str) -> bool:
+    return any(limit.charge(Request(placement=placement)) is not None for limit in limits)
+
+
+def _worker(node: Json, usage: Usage) -> Worker:
+    name: str = node["metadata"]["name"]
+    allocatable = (node.get("status") or {}).get("allocatable") or {}
+    total = resources(allocatable)
+    free = total - usage.requested
+    return Worker(
+        worker_id=name,
+        address=name,
+        total=total,
+        free=Resources(max(free.cpu_millicores, 0), max(free.memory_bytes, 0)),
+        count=max(whole(allocatable.get("pods", 0)) - usage.pods, 0),
+        accepts=cache(partial(_accepts, node)),
+    )
+
+
+def _accepts(node: Json, placement: str) -> bool:
+    return is_ready(node) and admits(node, spec_of(placement))

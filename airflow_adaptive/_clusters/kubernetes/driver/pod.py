@@ -1,0 +1,193 @@
+"""The pod of a driver. Pure.
+
+The arguments follow the entry point of Spark's image (`driver ...`), so any image of Spark works. No Service is needed: executors reach the
+driver at the address of the pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from airflow_adaptive._clusters.kubernetes.driver.names import APPLICATION, ROLE, DriverIdentity
+from airflow_adaptive._clusters.kubernetes.driver.pod_template import (
+    RESTART_POLICY,
+    literal,
+    merged_env,
+    read_template,
+    spark_container,
+)
+from airflow_adaptive._clusters.kubernetes.driver.properties import FOLDER, PROPERTIES_FILE, TEMPLATE_FILE
+from airflow_adaptive._clusters.kubernetes.driver.status import CONTAINER
+from airflow_adaptive._clusters.kubernetes.driver.volumes import driver_volumes
+from airflow_adaptive._core.ports import DriverSubmission, Resources, SubmissionRefusedError
+from airflow_adaptive._core.protocol.documents import SUBMISSION_ID_VARIABLE
+
+ADDRESS_VARIABLE: Final = "SPARK_DRIVER_BIND_ADDRESS"
+"""The entry point of Spark's image requires this variable."""
+
+NAME_VARIABLE: Final = "AIRFLOW_ADAPTIVE_POD_NAME"
+UID_VARIABLE: Final = "AIRFLOW_ADAPTIVE_POD_UID"
+"""Names that jobs do not use: `env_vars` and pod templates often have a variable POD_NAME."""
+
+FILES: Final = "airflow-adaptive-files"
+LOCAL: Final = "airflow-adaptive-local"
+LOCAL_FOLDER: Final = "/var/data/airflow-adaptive"
+
+USER_VOLUMES: Final = "spark-local-dir-"
+"""Volumes of the user with this prefix replace the driver's local folder, as in Spark."""
+
+Json = Mapping[str, Any]
+
+
+def driver_pod(
+    submission: DriverSubmission,
+    properties: Mapping[str, str],
+    request: Resources,
+    secret_keys: Sequence[str],
+    code_paths: Mapping[str, str],
+) -> Json:
+    """Return the pod of a driver.
+
+    Args:
+        submission: the driver.
+        properties: all Spark properties of the driver.
+        request: CPU and memory of the driver's container.
+        secret_keys: keys of the Secret of the driver: variables of its environment, and possibly the file of the properties.
+        code_paths: key of the ConfigMap of the driver -> path of this code in `FOLDER`.
+
+    Raises:
+        SubmissionRefusedError: a property or the pod template is not valid.
+    """
+    identity = DriverIdentity(submission.name, submission.epoch, submission.nonce)
+    template = read_template("driver", submission.driver_template)
+    given = template.get("spec") or {}
+    secret_names = [key for key in secret_keys if key != PROPERTIES_FILE]
+    own, others = spark_container("driver", template, properties)
+    volumes, mounts = driver_volumes(properties)
+    local = [mount["mountPath"] for mount in mounts if mount["name"].startswith(USER_VOLUMES)]
+    if not local:
+        volumes, mounts = (
+            [*volumes, {"name": LOCAL, "emptyDir": {}}],
+            [*mounts, {"name": LOCAL, "mountPath": LOCAL_FOLDER}],
+        )
+    container = {
+        **own,
+        "name": CONTAINER,
+        **_image(properties, own),
+        "args": _arguments(submission),
+        "env": merged_env(own.get("env") or (), _env(submission, identity, local or [LOCAL_FOLDER], secret_names)),
+        "resources": _resources(properties, own.get("resources") or {}, request),
+        "volumeMounts": [
+            *(own.get("volumeMounts") or ()),
+            *mounts,
+            {"name": FILES, "mountPath": FOLDER, "readOnly": True},
+        ],
+    }
+    spec = {
+        **given,
+        **_placement(properties, given),
+        "restartPolicy": RESTART_POLICY,
+        "containers": [container, *others],
+        "volumes": [*(given.get("volumes") or ()), *volumes, _files(identity, secret_keys, code_paths)],
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": _metadata(identity, properties, template), "spec": spec}
+
+
+def _metadata(identity: DriverIdentity, properties: Mapping[str, str], template: Json) -> Json:
+    given = template.get("metadata") or {}
+    return {
+        "name": identity.pod,
+        "labels": {
+            **(given.get("labels") or {}),
+            **_with_prefix(properties, "spark.kubernetes.driver.label."),
+            **identity.labels,
+            ROLE: "driver",
+            APPLICATION: identity.pod,
+        },
+        "annotations": {
+            **(given.get("annotations") or {}),
+            **_with_prefix(properties, "spark.kubernetes.driver.annotation."),
+            **identity.annotations,
+        },
+    }
+
+
+def _arguments(submission: DriverSubmission) -> list[str]:
+    return [
+        "driver",
+        "--properties-file",
+        f"{FOLDER}/{PROPERTIES_FILE}",
+        "--conf",
+        f"spark.driver.host=$({ADDRESS_VARIABLE})",
+        "--class",
+        "org.apache.spark.deploy.PythonRunner",
+        *(literal(text) for text in (submission.script, *submission.args)),
+    ]
+
+
+def _env(
+    submission: DriverSubmission, identity: DriverIdentity, local: Sequence[str], secret_names: Sequence[str]
+) -> list[Json]:
+    fields = {NAME_VARIABLE: "metadata.name", UID_VARIABLE: "metadata.uid", ADDRESS_VARIABLE: "status.podIP"}
+    return [
+        *({"name": name, "value": literal(value)} for name, value in submission.env.items()),
+        {"name": "SPARK_LOCAL_DIRS", "value": literal(",".join(local))},
+        *({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()),
+        {"name": SUBMISSION_ID_VARIABLE, "value": f"$({NAME_VARIABLE})@$({UID_VARIABLE})"},
+        *(
+            {"name": name, "valueFrom": {"secretKeyRef": {"name": identity.pod, "key": name}}}
+            for name in secret_names
+        ),
+    ]  # fmt: skip
+
+
+def _image(properties: Mapping[str, str], own: Json) -> dict[str, str]:
+    names = ("spark.kubernetes.driver.container.image", "spark.kubernetes.container.image")
+    image = next((properties[name] for name in names if properties.get(name)), own.get("image"))
+    if not image:
+        raise SubmissionRefusedError(
+            "the image is missing: set the parameter `image`, or spark.kubernetes.container.image in `conf`"
+        )
+    policy = properties.get("spark.kubernetes.container.image.pullPolicy")
+    return {"image": image} | ({"imagePullPolicy": policy} if policy else {})
+
+
+def _resources(properties: Mapping[str, str], given: Json, request: Resources) -> Json:
+    memory = str(request.memory_bytes)
+    cpu_limit = properties.get("spark.kubernetes.driver.limit.cores")
+    return {
+        **given,
+        "requests": {**(given.get("requests") or {}), "cpu": f"{request.cpu_millicores}m", "memory": memory},
+        "limits": {**(given.get("limits") or {}), "memory": memory} | ({"cpu": cpu_limit} if cpu_limit else {}),
+    }
+
+
+def _placement(properties: Mapping[str, str], given: Json) -> dict[str, Any]:
+    selector = {
+        **(given.get("nodeSelector") or {}),
+        **_with_prefix(properties, "spark.kubernetes.node.selector."),
+        **_with_prefix(properties, "spark.kubernetes.driver.node.selector."),
+    }
+    account = properties.get("spark.kubernetes.authenticate.driver.serviceAccountName")
+    scheduler = properties.get("spark.kubernetes.scheduler.name")
+    fields = {"nodeSelector": selector, "serviceAccountName": account, "schedulerName": scheduler}
+    return {name: value for name, value in fields.items() if value}
+
+
+def _files(identity: DriverIdentity, secret_keys: Sequence[str], code_paths: Mapping[str, str]) -> Json:
+    """Return the volume of the driver's files. The pod waits until the ConfigMap and the Secret exist, so no partial driver starts."""
+    has_secret_file = PROPERTIES_FILE in secret_keys
+    config = {name: name for name in (TEMPLATE_FILE, *(() if has_secret_file else (PROPERTIES_FILE,)))}
+    sources: list[Json] = [{"configMap": _projection(identity, {**config, **code_paths})}]
+    if has_secret_file:
+        sources.append({"secret": _projection(identity, {PROPERTIES_FILE: PROPERTIES_FILE})})
+    return {"name": FILES, "projected": {"sources": sources}}
+
+
+def _projection(identity: DriverIdentity, paths: Mapping[str, str]) -> Json:
+    return {"name": identity.pod, "items": [{"key": key, "path": path} for key, path in paths.items()]}
+
+
+def _with_prefix(properties: Mapping[str, str], prefix: str) -> dict[str, str]:
+    return {name.removeprefix(prefix): value for name, value in properties.items() if name.startswith(prefix)}

@@ -1,0 +1,130 @@
+"""The pod templates of a job: what they may contain, and what the client adds. Pure.
+
+The API server validates the complete pod of a driver strictly. The checks here are those that the API server does not make.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from airflow_adaptive._core.ports import SubmissionRefusedError
+
+Json = Mapping[str, Any]
+
+RESTART_POLICY: Final = "Never"
+
+RESTARTS: Final = ("restartPolicy", "restartPolicyRules")
+"""Fields with which the kubelet restarts a single container. A terminated container would then not prove the end of a driver."""
+
+NODE_ATTRIBUTE: Final = "SPARK_EXECUTOR_ATTRIBUTE_NODE_NAME"
+POD_ATTRIBUTE: Final = "SPARK_EXECUTOR_ATTRIBUTE_POD_NAME"
+"""Spark publishes environment variables with this prefix as attributes of an executor."""
+
+POD_PATTERN: Final = "{{POD_NAME}}"
+"""Name of an executor's pod in `spark.ui.custom.executor.log.url`."""
+
+EXECUTOR_CONTAINER: Final = "spark-kubernetes-executor"
+
+CONTAINERS: Final = ("initContainers", "containers")
+
+LAST_OUTPUT: Final = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+"""The status of a container that fails contains the end of its output. Spark deletes the pod of an executor, with its log, when it has failed."""
+
+NO_VARIABLES: Final[Mapping[str, str]] = {}
+
+
+def read_template(role: str, text: str | None) -> dict[str, Any]:
+    """Return the pod template of a driver or an executor, empty without one.
+
+    Args:
+        role: "driver" or "executor", for messages.
+        text: template, in JSON.
+
+    Raises:
+        SubmissionRefusedError: the text is no pod template, or the kubelet would restart a driver without the scheduler.
+    """
+    template = _parsed(text or "{}")
+    parts = [template.get(name) for name in ("metadata", "spec")] if isinstance(template, dict) else [text]
+    if not isinstance(template, dict) or not all(part is None or isinstance(part, dict) for part in parts):
+        raise SubmissionRefusedError(f"the pod template of the {role} is not a mapping with metadata and spec")
+    spec = template.get("spec") or {}
+    policy = spec.get("restartPolicy", RESTART_POLICY)
+    if policy != RESTART_POLICY:
+        raise SubmissionRefusedError(
+            f"the pod template of the {role} has restartPolicy {policy!r}: use {RESTART_POLICY!r}, because the scheduler restarts the driver"
+        )
+    for name in CONTAINERS:
+        given = spec.get(name, [])
+        if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
+            raise SubmissionRefusedError(
+                f"the pod template of the {role} has spec.{name} that is not a list of mappings"
+            )
+    if any({*RESTARTS} & {*each} for each in spec.get("containers", [])):
+        raise SubmissionRefusedError(
+            f"the pod template of the {role} has {' or '.join(RESTARTS)} in a container: remove it, because the scheduler restarts the driver"
+        )
+    return template
+
+
+def spark_container(role: str, template: Json, conf: Mapping[str, str]) -> tuple[Json, list[Json]]:
+    """Return Spark's container of a template, and the other containers, as Spark selects it.
+
+    Raises:
+        SubmissionRefusedError: the template has no container with the name that a property selects.
+    """
+    containers = [*((template.get("spec") or {}).get("containers") or ())]
+    selector = f"spark.kubernetes.{role}.podTemplateContainerName"
+    if selector not in conf:
+        return (containers[0], containers[1:]) if containers else ({}, [])
+    own = [each for each in containers if each.get("name") == conf[selector]]
+    if not own:
+        raise SubmissionRefusedError(f"{selector}: the pod template of the {role} has no container {conf[selector]!r}")
+    return own[0], [each for each in containers if each is not own[0]]
+
+
+def merged_env(given: Iterable[Json], own: Iterable[Json]) -> list[Json]:
+    """Return environment variables. Own variables replace given ones, and come last, because they may refer to given ones."""
+    named = {each["name"]: each for each in own}
+    return [*(each for each in given if each.get("name") not in named), *named.values()]
+
+
+def literal(text: str) -> str:
+    """Return an argument, or the value of an environment variable, that arrives in the container as the text.
+
+    The kubelet replaces `$(NAME)`, and `$$` by `$` (`third_party/forked/golang/expansion` of Kubernetes).
+    """
+    return text.replace("$", "$$")
+
+
+def executor_template(
+    text: str | None, conf: Mapping[str, str], variables: Mapping[str, str] = NO_VARIABLES
+) -> dict[str, Any]:
+    """Return the pod template that Spark reads for executors. Each executor reports its pod, and the node on which it runs.
+
+    Args:
+        text: template of the user, in JSON; None without one.
+        conf: Spark properties of the driver.
+        variables: environment variables of the executors, in addition to those that Spark sets.
+
+    Raises:
+        SubmissionRefusedError: see `read_template` and `spark_container`.
+    """
+    template = read_template("executor", text)
+    container, others = spark_container("executor", template, conf)
+    fields = {NODE_ATTRIBUTE: "spec.nodeName", POD_ATTRIBUTE: "metadata.name"}
+    attributes = [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()]
+    literals = [{"name": name, "value": literal(value)} for name, value in variables.items()]
+    env = merged_env(container.get("env") or (), [*literals, *attributes])
+    own = {"name": EXECUTOR_CONTAINER, **container, "env": env}
+    spec = {**(template.get("spec") or {}), "containers": [own, *others]}
+    parts = {name: [{**LAST_OUTPUT, **each} for each in spec[name]] for name in CONTAINERS if spec.get(name)}
+    return {"apiVersion": "v1", "kind": "Pod", **template, "spec": {**spec, **parts}}
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None

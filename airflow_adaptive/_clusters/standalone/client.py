@@ -1,0 +1,198 @@
+"""Client of a Spark standalone cluster, over the HTTP endpoints of its masters.
+
+Workers and grants come from `/json/` of the web UI. The REST submission server, which must be on
+(`spark.master.rest.enabled=true`), submits, observes and kills drivers. Source: Spark's "Standalone Mode" page and
+`StandaloneRestServer`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import TypeVar
+from urllib.parse import quote
+
+import httpx
+
+from airflow_adaptive._clusters.secrets import masked
+from airflow_adaptive._clusters.standalone.address import ClusterAddress, MasterAddress
+from airflow_adaptive._clusters.standalone.credentials import Credentials, Renew
+from airflow_adaptive._clusters.standalone.errors import ForeignAnswerError, MasterError, NoAnswerError, RefusalError
+from airflow_adaptive._clusters.standalone.http import Http
+from airflow_adaptive._clusters.standalone.rest import (
+    create_request,
+    read_kill,
+    read_state,
+    read_status,
+    read_submission,
+)
+from airflow_adaptive._clusters.standalone.sent_submissions import SentSubmissions
+from airflow_adaptive._clusters.standalone.worker_log import MAX_BYTES, log_url, read_log
+from airflow_adaptive._core.ports import (
+    ClusterSnapshot,
+    ClusterUnreachableError,
+    DriverLog,
+    DriverSubmission,
+    NotSubmittedError,
+    Request,
+    SubmissionRefusedError,
+    SubmissionStatus,
+)
+
+Answer = TypeVar("Answer")
+
+UI_HINT = "check that the master is running, and that this is its web UI (extra `ui-port`, `ui-scheme`)"
+REST_HINT = (
+    "check that its REST submission server is on (spark.master.rest.enabled=true), and that this is its port (extra `rest-port`, "
+    "`rest-scheme`)"
+)
+WORKER_HINT = "check that this machine can reach the web UI of the worker"
+
+
+class NoLeaderError(ClusterUnreachableError):
+    """No master accepted the request."""
+
+
+class StandaloneCluster:
+    """A `ClusterClient` for Spark standalone. The leading master answers each request."""
+
+    def __init__(
+        self,
+        address: ClusterAddress,
+        *,
+        renew: Renew | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        """Create a client; it sends nothing yet.
+
+        Args:
+            address: masters, and the options of their connections.
+            renew: reads the address again after a master has refused the token, see `Credentials`.
+            transport: replacement for the network.
+        """
+        self._address = address
+        self._credentials = Credentials(address, renew)
+        self._http = Http(address, self._credentials, transport)
+        self._ui_http = Http(address, self._credentials, transport)
+        """Connections of its own for the state of the cluster, which must not wait for the requests of single drivers."""
+        self._last_leader = address.masters[0]
+        self._sent = SentSubmissions()
+        self._log_listing: asyncio.Task[ClusterSnapshot] | None = None
+        """Snapshot with the pages of all logs, which loops that read logs at the same time share."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._address.master_url!r})"
+
+    async def check(self, driver: Request | None = None, executor: Request | None = None) -> None:
+        """Do nothing: a master accepts each driver, or refuses it with a message."""
+
+    async def snapshot(self) -> ClusterSnapshot:
+        """Return the living workers and the grants, according to the leader. Raises `ClusterUnreachableError`."""
+        return await self._request_leader(self._state)
+
+    async def submit(self, submission: DriverSubmission) -> str:
+        """Start a driver and return its submission id; a repeated submission returns the id of the same driver.
+
+        The client recognizes a submission that the same process repeats; `SentSubmissions` explains why this is sufficient.
+
+        Raises `NotSubmittedError`, `ClusterUnreachableError` (whether it was accepted is unknown) or
+        `SubmissionRefusedError`.
+        """
+        return await self._sent.send_once(submission, lambda: self._create(submission))
+
+    async def _create(self, submission: DriverSubmission) -> str:
+        """Let the leading master create a driver. Raises as `submit`."""
+        address = self._address
+        secret_env = {name: value for name, value in address.secret_env.items() if name not in submission.env}
+        conf = {**address.conf, **submission.conf}
+        submission = replace(submission, conf=conf, secret_names=address.secret_names, secret_env=secret_env)
+        request = create_request(submission, self._address.master_url)
+
+        async def create(master: MasterAddress) -> str:
+            try:
+                return await self._http.request(
+                    "POST", _submissions(master, "create"), read_submission, REST_HINT, request
+                )
+            except (ForeignAnswerError, RefusalError) as error:
+                raise SubmissionRefusedError(str(error)) from error
+            except NoAnswerError as error:  # the master may have accepted it, so do not try another master
+                raise ClusterUnreachableError(str(error)) from error
+
+        try:
+            return await self._request_leader(create)
+        except NoLeaderError as error:
+            raise NotSubmittedError(str(error)) from error
+
+    async def status(self, submission_id: str) -> SubmissionStatus:
+        """Return the state of a driver, according to the leader. Raises `ClusterUnreachableError`."""
+        return await self._request_leader(
+            lambda master: self._http.request(
+                "GET", _submissions(master, "status", submission_id), read_status, REST_HINT
+            )
+        )
+
+    async def kill(self, submission_id: str) -> None:
+        """Kill a driver. A repeated request, or one for a driver that has ended, is not an error.
+
+        Raises `ClusterUnreachableError`.
+        """
+        await self._request_leader(
+            lambda master: self._http.request("POST", _submissions(master, "kill", submission_id), read_kill, REST_HINT)
+        )
+
+    async def driver_log(self, submission_id: str) -> DriverLog:
+        """Return the end of a driver's output, as its worker publishes it; see `ClusterClient.driver_log`."""
+        if self._log_listing is None or self._log_listing.done():
+            self._log_listing = asyncio.create_task(self.snapshot())
+            self._log_listing.add_done_callback(_retrieve_error)
+        pages = (await asyncio.shield(self._log_listing)).log_pages.get(submission_id)
+        if pages is None:
+            return DriverLog()
+        return DriverLog(stdout=await self._output(pages.stdout), stderr=await self._output(pages.stderr))
+
+    async def clean_up(self, job: str) -> None:
+        """Forget the submission of a job. The master and its workers remove what drivers leave (`spark.worker.cleanup.enabled`)."""
+        self._sent.forget(job)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.close()
+        await self._ui_http.close()
+
+    async def _output(self, page: str) -> str:
+        try:
+            text = await self._http.text(log_url(page), read_log, WORKER_HINT, limit=2 * MAX_BYTES)
+        except MasterError as error:
+            raise ClusterUnreachableError(str(error)) from error
+        return masked(text, (*self._address.secrets, *self._credentials.used))
+
+    async def _state(self, master: MasterAddress) -> ClusterSnapshot:
+        def read(answer: object) -> ClusterSnapshot:
+            return read_state(answer, f"spark://{master.location}", master.ui_url)
+
+        return await self._ui_http.request("GET", f"{master.ui_url}/json/", read, UI_HINT)
+
+    async def _request_leader(self, request: Callable[[MasterAddress], Awaitable[Answer]]) -> Answer:
+        """Return the response of the first leading master, starting with the last known leader."""
+        others = [master for master in self._address.masters if master != self._last_leader]
+        reasons = []
+        for master in (self._last_leader, *others):
+            try:
+                answer = await request(master)
+            except MasterError as error:
+                reasons.append(str(error))
+            else:
+                self._last_leader = master
+                return answer
+        raise NoLeaderError(f"no master of {self._address.master_url} accepts requests: {'; '.join(reasons)}")
+
+
+def _retrieve_error(listing: asyncio.Task[ClusterSnapshot]) -> None:
+    """Otherwise asyncio logs the error of a snapshot for which no loop waits any more."""
+    if not listing.cancelled():
+        listing.exception()
+
+
+def _submissions(master: MasterAddress, *path: str) -> str:
+    return "/".join([f"{master.rest_url}/v1/submissions", *(quote(part, safe="") for part in path)])

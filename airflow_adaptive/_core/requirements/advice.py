@@ -1,0 +1,185 @@
+"""Interface between a loop and the rescale policy of its job: the input of the policy, and its advice.
+
+The loop knows only an `Advisor` and no policy. The policies (`airflow_adaptive.autoscaling`) know no loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from airflow_adaptive._core.scheduler.job_graph import JobGraph
+from airflow_adaptive._core.scheduler.policies.rescaling import Tier
+from airflow_adaptive._core.scheduler.requirements import Parallelism, ParallelismRange, Requirements
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VertexLimits:
+    """Limits that a job sets for one of its vertices.
+
+    Attributes:
+        max_parallelism: maximum parallelism of the vertex, in subtasks.
+        declared: bounds without a user and a policy: those of a calendar in a DAG of its own, else those of the job's DAG.
+    """
+
+    max_parallelism: int
+    declared: ParallelismRange
+
+
+def limits_of(graph: JobGraph, declared: Requirements) -> Mapping[str, VertexLimits]:
+    """Return the limits of every vertex of a job.
+
+    Args:
+        graph: graph of the job.
+        declared: bounds of every vertex without a user and a policy.
+    """
+    return {
+        vertex.name: VertexLimits(max_parallelism=vertex.effective_max_parallelism, declared=declared[vertex.name])
+        for vertex in graph.vertices
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """Advice of a policy.
+
+    Attributes:
+        bounds: advised bounds of every vertex of the job.
+        reason: human-readable reason.
+        next_at: time of the next change of the advice that needs no new metrics, None if there is none.
+        source: human-readable source of the bounds: "calendar", "load", "calendar and load", or the name of the user.
+        dry_run: whether the advice is only reported, and never followed.
+    """
+
+    bounds: Requirements
+    reason: str
+    next_at: datetime | None = None
+    source: str = ""
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyAdvice:
+    """Result of the last consultation of a job's rescale policy.
+
+    Attributes:
+        policy: class name of the policy.
+        dry_run: whether the advice is only reported, and never followed.
+        advice: advice of the policy, None if the policy has no advice yet or has a problem.
+        advised_at: time of the last consultation.
+        advised_since: time from which the policy has advised the same bounds.
+        problem: reason why the policy is not followed, None without a problem.
+    """
+
+    policy: str
+    dry_run: bool = False
+    advice: Advice | None = None
+    advised_at: datetime | None = None
+    advised_since: datetime | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryMetrics:
+    """Metrics of a query, as the driver measured them. The values are not validated.
+
+    Attributes:
+        vertices: names of the vertices of the query.
+        input_rate: input rate, in rows per second.
+        busy_rate: rows per second that the query processes while it is busy.
+        backlog: rows that the query had not read when the newest batch began, None if its sources do not report a backlog.
+        unread: rows that the query has not committed yet, None if its sources do not report them.
+        busy: share of the time in which the query is busy, from 0 to 1.
+        batch_duration: duration of the last batches, in ms.
+        trigger_interval: interval between the starts of two batches, in ms; None if batches follow each other without a pause.
+        epoch: epoch of the driver that measured the metrics.
+        sequence: sequence number of the driver status within the epoch; it stays the same while the metrics are frozen.
+        running: time for which the current batch has been running, in ms; None without a current batch or if it is unknown.
+        is_real_time: whether the query runs in Real-Time Mode. Each of its batches then lasts for its interval, whatever the load, so
+            `busy` and `busy_rate` are None.
+    """
+
+    vertices: tuple[str, ...]
+    input_rate: float | None
+    busy_rate: float | None
+    backlog: float | None
+    busy: float | None
+    batch_duration: float | None
+    trigger_interval: float | None
+    epoch: int
+    sequence: int
+    running: float | None = None
+    unread: float | None = None
+    is_real_time: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Override:
+    """Override of a user, which has precedence over a policy.
+
+    Attributes:
+        by: human-readable name of the user.
+        until: expiry of the override, None if the override applies until it is cleared.
+    """
+
+    by: str
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyInput:
+    """Input of a policy: a job at one point in time.
+
+    Attributes:
+        at: time of the input, with a time zone.
+        requirements: active bounds of every vertex.
+        limits: limits of every vertex.
+        parallelism: active parallelism of every vertex, None while the job does not run.
+        queries: metrics per query (slot sharing group).
+        rescale_costs: measured time from the cause of a rescale until its parallelism was active, per rescale tier.
+        state_partitions: partitions of the state, per query (slot sharing group).
+        override: override of a user, None without an override.
+        tier: rescale tier that a change of parallelism takes, None if it is unknown.
+    """
+
+    at: datetime
+    requirements: Requirements
+    limits: Mapping[str, VertexLimits]
+    parallelism: Parallelism | None = None
+    queries: Mapping[str, QueryMetrics] = field(default_factory=dict)
+    rescale_costs: Mapping[Tier, timedelta] = field(default_factory=dict)
+    state_partitions: Mapping[str, int] = field(default_factory=dict)
+    override: Override | None = None
+    tier: Tier | None = None
+
+
+class Advisor(Protocol):
+    """A rescale policy with the memory that it has of one job."""
+
+    @property
+    def kind(self) -> str:
+        """Class name of the policy."""
+        ...
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether the advice is only reported, and never followed."""
+        ...
+
+    def restore(self, snapshot: Any) -> str | None:
+        """Continue with the memory of an earlier loop; return why the memory is invalid, None if it is valid or missing."""
+        ...
+
+    def to_snapshot(self) -> Mapping[str, Any]:
+        """Return the memory for the next loop, JSON-compatible."""
+        ...
+
+    def advise(self, policy_input: PolicyInput) -> Advice | None:
+        """Return the advice, None if the policy has no advice yet.
+
+        Raises:
+            ValueError: the job cannot have the bounds that the policy wants. A policy may raise any other exception, too.
+        """
+        ...

@@ -1,0 +1,304 @@
+"""Shares the free capacity of a cluster among the jobs that use the cluster. Pure.
+
+Theory: free cores are not available to every job. Another job may have planned on the cores before its executors have started, and
+two jobs that observe the same free cores would both plan on them. So each job states its slot demand: the executors of its plan, the
+executors without which it cannot run, and the executors that it can use. Each poll of the cluster shares all free capacity again, in
+three rounds:
+
+1. The executors that are planned and not granted yet, oldest plan first, because the master serves applications in that order. Drivers
+   that wait for a worker get their cores, foreign drivers too.
+2. The minimum of each job below its minimum, with a worker for its driver: the whole minimum or nothing.
+3. The rest, for the jobs that can use more executors. No job grows while another job waits for its minimum, because slots that become
+   free one by one would never suffice for the minimum. The wait is limited by `SlotDemand.growth_block_timeout`.
+
+In the second and third round, jobs with a higher priority come first, and the name decides between equal priorities. No job has to
+return what it holds. Flink's session clusters do not require that either.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Container, Hashable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from airflow_adaptive._core.ports import ClusterSnapshot, Request, SubmissionState
+from airflow_adaptive._core.protocol.documents import Action
+from airflow_adaptive._core.scheduler.allocator.slot_sharing import minimum_slots, required_slots
+from airflow_adaptive._core.scheduler.state import (
+    Canceling,
+    Created,
+    Failing,
+    Finished,
+    SchedulerState,
+    StopWithSavepoint,
+)
+from airflow_adaptive._engine.cluster.free_capacity import Executors, FreeCapacity
+from airflow_adaptive._engine.cluster.open_limits import Shortage
+from airflow_adaptive._engine.directive import action, executors
+from airflow_adaptive._engine.spec import DriverShape, ExecutorShape, JobSpec
+
+Key = TypeVar("Key", bound=Hashable)
+
+FOREVER = timedelta(days=36_500)
+
+_WITHOUT_DEMAND = (Created, StopWithSavepoint, Canceling, Failing, Finished)
+"""States in which a job needs no executors beyond its plan."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotDemand:
+    """Executors that a job has planned, and executors that the job needs or can use.
+
+    Attributes:
+        job: id of the job.
+        application_name: name of the Spark application, "" for the id of the job.
+        executor: size of an executor.
+        driver: size of the driver.
+        priority: priority of the job; a higher priority comes first.
+        has_driver: whether the job has a driver, or is about to submit a driver.
+        submission_id: submission id of the driver, None if it is unknown.
+        application_id: application id of the driver, None if it is unknown.
+        planned: executors of the plan.
+        minimum: executors without which the job cannot run.
+        maximum: executors that the job can use.
+        age: time for which the job has had its plan, or has waited; a duration, because the clocks of two jobs may differ.
+        growth_block_timeout: longest time for which other jobs must not grow while this job waits for its minimum.
+        may_probe: whether the job is offered slots that may not exist (`_engine.cluster.probe`).
+    """
+
+    job: str
+    application_name: str = ""
+    executor: ExecutorShape = ExecutorShape()
+    driver: DriverShape = DriverShape()
+    priority: int = 1
+    has_driver: bool = False
+    submission_id: str | None = None
+    application_id: str | None = None
+    planned: int = 0
+    minimum: int = 0
+    maximum: int = 0
+    age: timedelta = FOREVER
+    growth_block_timeout: timedelta = timedelta(0)
+    may_probe: bool = False
+
+    @property
+    def executor_request(self) -> Request:
+        """Request of an executor."""
+        return replace(self.executor.request, may_probe=True) if self.may_probe else self.executor.request
+
+    @property
+    def driver_request(self) -> Request:
+        """Request of the driver."""
+        return replace(self.driver.request, may_probe=True) if self.may_probe else self.driver.request
+
+    def exceeds(self, other: SlotDemand) -> bool:
+        """Return whether this demand plans a driver or executors that the other demand does not plan."""
+        return (self.has_driver and not other.has_driver) or self.planned > other.planned
+
+    def aged(self, seconds: float) -> SlotDemand:
+        """Return the demand after some seconds."""
+        return replace(self, age=self.age + timedelta(seconds=seconds))
+
+    def as_planned(self) -> SlotDemand:
+        """Return the demand without the executors beyond the plan."""
+        return replace(self, minimum=0, maximum=0)
+
+
+def slot_demand(spec: JobSpec, state: SchedulerState, now: datetime, *, may_probe: bool = False) -> SlotDemand:
+    """Return the demand of a job in a scheduler state; `now` is the time of its journal."""
+    driver, plan, options = state.driver, state.plan, state.options
+    stops = driver is not None and action(state) is Action.STOP
+    has_demand = not stops and not isinstance(state.current, _WITHOUT_DEMAND)
+    has_driver = driver is not None and not stops
+    minimum, maximum = minimum_slots(state.job, state.requirements), required_slots(state.job, state.requirements)
+    return SlotDemand(
+        job=spec.graph.job,
+        application_name=spec.application_name,
+        executor=spec.executor,
+        driver=spec.driver,
+        priority=spec.priority,
+        has_driver=has_driver,
+        submission_id=None if driver is None else driver.submission_id,
+        application_id=None if driver is None else driver.application_id,
+        planned=0 if plan is None or not has_driver else executors(plan.slots, spec.executor),
+        minimum=executors(minimum, spec.executor) if has_demand else 0,
+        maximum=executors(maximum, spec.executor) if has_demand else 0,
+        age=max(now - getattr(state.current, "since", now - FOREVER), timedelta(0)),
+        growth_block_timeout=options.resource_wait_timeout or options.deploy_timeout,
+        may_probe=may_probe,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityShare:
+    """The share of one job in the free capacity, in addition to its driver.
+
+    Attributes:
+        executors: executors by worker.
+        shortage: why the job gets fewer executors than it can use; None if it gets them all, if it must not grow because another job
+            waits, or if the cluster has no limits.
+    """
+
+    executors: Executors = field(default_factory=dict)
+    shortage: Shortage | None = None
+
+
+def capacity_shares(demands: Mapping[Key, SlotDemand], cluster: ClusterSnapshot) -> dict[Key, CapacityShare]:
+    """Return the share of each job in the free capacity.
+
+    No capacity belongs to two shares, with one exception: the share of a job that waits for its minimum contains all free capacity,
+    which does not suffice for the job.
+    """
+    capacity, claims = FreeCapacity(cluster.workers, cluster.limits), _claims(demands, cluster)
+    ranked = _serve_plans_and_minimums(capacity, claims.values(), cluster)
+    if not any(claim.blocks_growth for claim in ranked):
+        for claim in ranked:
+            if not claim.waits:
+                _take(capacity, claim, claim.growth)
+    return {key: CapacityShare(claim.share, claim.shortage) for key, claim in claims.items()}
+
+
+def unclaimed(demands: Mapping[Key, SlotDemand], cluster: ClusterSnapshot) -> ClusterSnapshot:
+    """Return the cluster with the capacity that is left after all plans and minimums."""
+    capacity, claims = FreeCapacity(cluster.workers, cluster.limits), _claims(demands, cluster)
+    _serve_plans_and_minimums(capacity, claims.values(), cluster)
+    return replace(cluster, workers=capacity.workers, limits=capacity.limits)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Claim:
+    """Claim of one job on the free capacity of a cluster, and the share that the job has got.
+
+    Attributes:
+        demand: slot demand of the job.
+        needs_driver_worker: whether a submitted driver, or a driver that is about to be submitted, waits for a worker.
+        lacks_driver: whether the job needs a driver and has none.
+        is_driver_charged: whether the limits of the cluster count the driver already.
+        ungranted: executors that are planned and not granted yet.
+        charged: number of the ungranted executors that the limits of the cluster count already.
+        missing: executors that are missing to the minimum, beyond the plan.
+        growth: executors that the job could use in addition.
+        waits: whether the minimum was not available.
+        share: executors by worker; all free executors for a job that waits.
+        shortage: why the job got fewer executors than it can use, as far as the limits of the cluster are the reason.
+    """
+
+    demand: SlotDemand
+    needs_driver_worker: bool
+    lacks_driver: bool
+    is_driver_charged: bool
+    ungranted: int
+    charged: int
+    missing: int
+    growth: int
+    waits: bool = False
+    share: Counter[str] = field(default_factory=Counter)
+    shortage: Shortage | None = None
+
+    @property
+    def blocks_growth(self) -> bool:
+        """Return whether other jobs must not grow, because this job waits for its minimum."""
+        return self.waits and self.demand.age < self.demand.growth_block_timeout
+
+
+def _by_age(claim: _Claim) -> tuple[timedelta, str]:
+    return -claim.demand.age, claim.demand.job
+
+
+def _by_rank(claim: _Claim) -> tuple[int, str]:
+    return -claim.demand.priority, claim.demand.job
+
+
+# ---- claims ---------------------------------------------------------------------------------------------------------
+
+
+def _claims(demands: Mapping[Key, SlotDemand], cluster: ClusterSnapshot) -> dict[Key, _Claim]:
+    applications = {job: application for application, job in cluster.names.items()}
+    return {key: _claim(demand, cluster, applications) for key, demand in demands.items()}
+
+
+def _claim(demand: SlotDemand, cluster: ClusterSnapshot, applications: Mapping[str, str]) -> _Claim:
+    """Return the claim of a job.
+
+    Args:
+        demand: slot demand of the job.
+        cluster: state of the cluster.
+        applications: application ids by name; a driver that has just started has not reported its application id.
+    """
+    application = demand.application_id or applications.get(demand.application_name or demand.job, "")
+    granted = cluster.granted.get(application, 0) // demand.executor.cores if demand.has_driver else 0
+    base = max(granted, demand.planned)
+    missing = max(demand.minimum - base, 0)
+    is_registered = application in cluster.granted
+    return _Claim(
+        demand=demand,
+        needs_driver_worker=demand.has_driver and not is_registered and not _has_worker(demand, cluster),
+        lacks_driver=not demand.has_driver and demand.maximum > 0,
+        is_driver_charged=demand.submission_id in cluster.drivers,
+        ungranted=max(demand.planned - granted, 0),
+        charged=cluster.pending.get(application, 0) // demand.executor.cores,
+        missing=missing,
+        growth=max(demand.maximum - base - missing, 0),
+    )
+
+
+def _has_worker(demand: SlotDemand, cluster: ClusterSnapshot) -> bool:
+    driver = cluster.drivers.get(demand.submission_id or "")
+    return driver is not None and driver.state is not SubmissionState.SUBMITTED
+
+
+# ---- rounds ---------------------------------------------------------------------------------------------------------
+
+
+def _serve_plans_and_minimums(
+    capacity: FreeCapacity, claims: Collection[_Claim], cluster: ClusterSnapshot
+) -> list[_Claim]:
+    """Serve the first two rounds; return the claims by rank."""
+    _place_foreign_drivers(capacity, cluster, {claim.demand.submission_id for claim in claims})
+    for claim in sorted(claims, key=_by_age):
+        _serve_plan(capacity, claim)
+    ranked = sorted(claims, key=_by_rank)
+    for claim in ranked:
+        _serve_minimum(capacity, claim)
+    return ranked
+
+
+def _place_foreign_drivers(capacity: FreeCapacity, cluster: ClusterSnapshot, own: Container[str | None]) -> None:
+    """Reserve capacity for the drivers of other applications that wait for a worker."""
+    for submission_id, driver in cluster.drivers.items():
+        if driver.state is SubmissionState.SUBMITTED and submission_id not in own:
+            request = Request(max(driver.request.cpu_millicores, 1), max(driver.request.memory_bytes, 1))
+            capacity.place(request, ExecutorShape().request, is_charged=True)
+
+
+def _serve_plan(capacity: FreeCapacity, claim: _Claim) -> None:
+    demand = claim.demand
+    if claim.needs_driver_worker:
+        capacity.place(demand.driver_request, demand.executor_request, is_charged=claim.is_driver_charged)
+    _take(capacity, claim, claim.ungranted, claim.charged)
+
+
+def _serve_minimum(capacity: FreeCapacity, claim: _Claim) -> None:
+    if not claim.missing:
+        return
+    executor = claim.demand.executor_request
+    driver = claim.demand.driver_request if claim.lacks_driver else None
+    claim.waits = not capacity.fits(claim.missing, executor, driver)
+    if claim.waits:
+        claim.share.update(capacity.executors(executor, driver))
+        claim.shortage = capacity.shortage(executor, driver)
+        return
+    if driver is not None:
+        capacity.place(driver, executor)
+    _take(capacity, claim, claim.missing)
+
+
+def _take(capacity: FreeCapacity, claim: _Claim, count: int, charged: int = 0) -> None:
+    """Let a claim take executors, as many as fit; see `FreeCapacity.take`."""
+    executor = claim.demand.executor_request
+    taken = capacity.take(count, executor, charged)
+    claim.share.update(taken)
+    if sum(taken.values()) < count:
+        claim.shortage = capacity.shortage(executor)

@@ -1,0 +1,143 @@
+"""Derives events from an observation: compares the external systems with the state of the scheduler.
+
+The derivation is level-triggered: a loop that restarts polls the same systems and derives the same events. The only input that
+does not come from a poll is the heartbeat (`_engine.driver_heartbeat`), which each journal document contains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from airflow_adaptive._core.requirements.control_requests import ControlRequests, DesiredState
+from airflow_adaptive._core.requirements.sources import THE_DAG, ResolvedRequirements
+from airflow_adaptive._core.scheduler import events
+from airflow_adaptive._core.scheduler.errors import RequirementsError
+from airflow_adaptive._core.scheduler.events import Event
+from airflow_adaptive._core.scheduler.machine import default_requirements
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange, Requirements, accept
+from airflow_adaptive._core.scheduler.state import Canceling, Created, Finished, SchedulerState, StopWithSavepoint
+from airflow_adaptive._engine.driver_heartbeat import DriverHeartbeat
+from airflow_adaptive._engine.observation.driver_events import driver_events, may_be_dead
+from airflow_adaptive._engine.observation.job_observation import JobObservation
+from airflow_adaptive._engine.observation.slot_offers import slot_offers
+from airflow_adaptive._engine.spec import ExecutorShape
+
+MAX_REQUEST_AGE = timedelta(minutes=5)
+"""Age of the control requests that is reported. With 1,000 jobs in a process, each job reads its requests every two minutes."""
+
+
+def first_events(
+    state: SchedulerState, deployment: str, redeclared: Requirements | None, now: datetime
+) -> Iterator[Event]:
+    """Yield the first events of a run: the start of scheduling, or the changes of the declaration since the journal was written.
+
+    Args:
+        state: state that the journal contained.
+        deployment: fingerprint of the job as deployed now.
+        redeclared: requirements that the declaration sets again, None if the persisted ones stay.
+        now: time of the events.
+    """
+    if isinstance(state.current, Created):
+        yield events.SchedulingStarted(at=now)
+        return
+    if deployment != state.deployment:
+        yield events.JobRedeployed(at=now, deployment=deployment)
+    if redeclared is not None and redeclared != state.requirements:
+        yield events.RequirementsChanged(at=now, requirements=redeclared, by=THE_DAG)
+
+
+def derive_events(
+    state: SchedulerState,
+    observation: JobObservation,
+    requirements: ResolvedRequirements | None,
+    heartbeat: DriverHeartbeat,
+    now: datetime,
+    executor: ExecutorShape,
+) -> Iterator[Event]:
+    """Yield the events that happened since the previous observation, in the order in which the scheduler takes them.
+
+    Args:
+        state: state of the scheduler.
+        observation: what the external systems report.
+        requirements: the resolved requirements, None if the job keeps the requirements that it has.
+        heartbeat: before this observation.
+        now: time of the events.
+        executor: size of an executor.
+    """
+    is_held = observation.status is not None and observation.status.decommission.held
+    # The slots of a held application come back with its executors: until then, nothing is decided on slots and bounds.
+    is_frozen = is_held and not observation.is_driver_over
+    slots = [] if is_frozen else list(_slot_events(state, observation, heartbeat, now, executor))
+    driver = list(driver_events(state, observation, heartbeat, now))
+    changed = None if requirements is None or is_frozen else requirements.event(state, now)
+    if state.plan is None and changed is not None:
+        yield changed  # the first plan is made within the new requirements
+    # The end of a driver comes before the loss of its slots, which follows from the end. Otherwise slots come first, so that
+    # the scheduler decides on the slots that exist when the events about the driver lead to a plan.
+    yield from driver + slots if observation.is_driver_over else slots + driver
+    yield from _desired_state_events(state, observation.control_requests, now)
+    if state.plan is not None and changed is not None:
+        yield changed
+
+
+def _slot_events(
+    state: SchedulerState,
+    observation: JobObservation,
+    heartbeat: DriverHeartbeat,
+    now: datetime,
+    executor: ExecutorShape,
+) -> Iterator[Event]:
+    has_driver = state.driver is not None and not observation.is_driver_over
+    # Without a driver status the slots that the driver holds are unknown, which is not the same as none. A driver that the cluster lost
+    # may be dead, and its slots follow from its end: they count only if the driver still reports.
+    is_lost = may_be_dead(state, observation, heartbeat)
+    is_unknown = has_driver and (observation.status is None or is_lost) and state.held_slots > 0
+    if observation.cluster is None or is_unknown:
+        return
+    status = observation.status if has_driver else None
+    offers = slot_offers(observation.cluster, observation.share.executors, status, executor)
+    if offers != state.offers:
+        yield events.SlotsChanged(at=now, offers=offers)
+
+
+def _desired_state_events(state: SchedulerState, control_requests: ControlRequests, now: datetime) -> Iterator[Event]:
+    match control_requests.desired_state:
+        case DesiredState.CANCELED if not isinstance(state.current, Canceling | Finished):
+            yield events.CancelRequested(at=now)
+        case DesiredState.SUSPENDED if not isinstance(state.current, StopWithSavepoint | Canceling | Finished):
+            yield events.SuspendRequested(at=now)
+        case _:
+            pass
+
+
+def with_requirements(state: SchedulerState, requirements: ResolvedRequirements | None) -> SchedulerState:
+    """Return the state with the resolved requirements, for the slot demand: the job demands slots for them before it declares them."""
+    return state if requirements is None else replace(state, requirements=requirements.requirements)
+
+
+def ignored_overrides(state: SchedulerState, control_requests: ControlRequests) -> str | None:
+    """Why requested requirements cannot apply, None if they can. The author of the request did not get an answer."""
+    try:
+        for requested in (control_requests.requirements, control_requests.calendar):
+            _require_acceptable(state, requested)
+    except RequirementsError as error:
+        return f"{error} They are ignored."
+    return None
+
+
+def outdated_requests(control_requests: ControlRequests) -> str | None:
+    """Return why the job may not follow the newest control requests, None if they are known."""
+    if control_requests.age <= MAX_REQUEST_AGE:
+        return None
+    return (
+        f"the control requests were not read for {MAX_REQUEST_AGE}, because Airflow's API server, or the metadata database behind it, does "
+        "not answer: check both. The job continues with the requests that it knows, and publishes its state when they answer again"
+    )
+
+
+def _require_acceptable(state: SchedulerState, requested: Mapping[str, tuple[int, int]]) -> None:
+    bounds = {name: ParallelismRange(lower, upper) for name, (lower, upper) in requested.items()}
+    if bounds:
+        accept(bounds, default_requirements(state.job, state.options), state.job.max_parallelism)

@@ -1,0 +1,155 @@
+"""Polls the external systems of one job: the driver status, the slots of the cluster and the driver process."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from airflow_adaptive._core.ports import (
+    ClusterClient,
+    ClusterSnapshot,
+    ClusterUnreachableError,
+    JobDirectory,
+    SubmissionState,
+    SubmissionStatus,
+)
+from airflow_adaptive._core.protocol.documents import DriverState, DriverStatus
+from airflow_adaptive._core.scheduler.state import Driver
+from airflow_adaptive._engine.cluster.capacity_share import SlotDemand
+from airflow_adaptive._engine.cluster.shared_cluster import Participant
+from airflow_adaptive._engine.observation.driver_events import GRACE_PERIOD
+from airflow_adaptive._engine.observation.file_polling import FilePolling
+from airflow_adaptive._engine.observation.job_observation import JobObservation
+from airflow_adaptive._engine.once_logger import OnceLogger
+
+log = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer")
+
+
+class Observer:
+    """Observes one job for one loop."""
+
+    def __init__(
+        self, cluster: ClusterClient, directory: JobDirectory, participant: Participant, file_polling: FilePolling
+    ) -> None:
+        """Create the observer; poll nothing yet.
+
+        Args:
+            cluster: client of the cluster, for the state of a driver that the shared snapshot does not contain.
+            directory: the job directory.
+            participant: the job at the shared cluster.
+            file_polling: decides whether a cycle reads files.
+        """
+        self._cluster = cluster
+        self._directory = directory
+        self._participant = participant
+        self._file_polling = file_polling
+        self._readable_since: datetime | None = None
+        self._status: DriverStatus | None = None
+        self._last_error: str | None = None
+        self._unaccounted: tuple[str | None, datetime] | None = None
+        """Driver that the cluster cannot account for, and since when; None while it can."""
+        self._errors = OnceLogger(log, logging.INFO)
+
+    @property
+    def status(self) -> DriverStatus | None:
+        """Newest driver status, of any epoch.
+
+        A read that finds no status keeps the previous one, because Hadoop's local file system deletes a file before it replaces it.
+        """
+        return self._status
+
+    @property
+    def last_error(self) -> str | None:
+        """The reason why the newest poll of the cluster failed, None if the poll succeeded."""
+        return self._last_error
+
+    @property
+    def has_read_status(self) -> bool:
+        """Whether the newest poll could read the driver status."""
+        return self._readable_since is not None
+
+    def interrupt(self) -> None:
+        """Record an outage of the job directory. A missing heartbeat is not evidence of a dead driver until the directory is readable again."""
+        self._readable_since = None
+
+    async def read_status(self, now: datetime) -> datetime | None:
+        """Read the driver status if file polling is due.
+
+        Returns:
+            The time of the read. None if the poll cannot decide whether the driver has missed its heartbeat: after a start and after an
+            outage, the driver first gets a grace period in which to write a status.
+
+        Raises:
+            JobDirectoryError: the status cannot be read.
+        """
+        if not self._file_polling.is_due:
+            return None
+        await self.read_last_status()
+        self._readable_since = self._readable_since or now
+        return now if now - self._readable_since >= GRACE_PERIOD else None
+
+    async def read_last_status(self) -> None:
+        """Read the driver status. Raises `JobDirectoryError`.
+
+        A driver that the cluster reports as ended may have written its last status after the read of this cycle.
+        """
+        self._status = await self._directory.status() or self._status
+
+    async def observe_cluster(
+        self, observation: JobObservation, demand: SlotDemand, driver: Driver | None, max_age: timedelta, now: datetime
+    ) -> JobObservation:
+        """Add the cluster, the capacity share and the state of the driver process to an observation.
+
+        Args:
+            observation: without these parts.
+            demand: slots that the job demands.
+            driver: driver of the job, None without one.
+            max_age: greatest age of the shared cluster snapshot.
+            now: time of the poll.
+        """
+        self._last_error = None
+        view = await self._answer(self._participant.observe(demand, max_age))
+        submission = await self._submission(driver, None if view is None else view.cluster, observation.status)
+        self._errors.report(self._last_error)
+        unaccounted_for = self._unaccounted_for(driver, submission, now)
+        observed = replace(
+            observation, submission=submission, cluster_error=self._last_error, unaccounted_for=unaccounted_for
+        )
+        return observed if view is None else replace(observed, cluster=view.cluster, share=view.share)
+
+    def _unaccounted_for(
+        self, driver: Driver | None, submission: SubmissionStatus | None, now: datetime
+    ) -> timedelta | None:
+        if driver is None or submission is None or submission.state is not SubmissionState.UNKNOWN:
+            self._unaccounted = None
+            return None
+        if self._unaccounted is None or self._unaccounted[0] != driver.submission_id:
+            self._unaccounted = driver.submission_id, now
+        return now - self._unaccounted[1]
+
+    async def _submission(
+        self, driver: Driver | None, cluster: ClusterSnapshot | None, status: DriverStatus | None
+    ) -> SubmissionStatus | None:
+        """Return the state of the driver process: a running driver appears in the shared snapshot; for any other driver, query the master.
+
+        A shared snapshot may be older than the failure that a driver reports because others end it.
+        """
+        if driver is None or driver.submission_id is None or (cluster is None and not self._file_polling.is_due):
+            return None
+        running = None if cluster is None else cluster.drivers.get(driver.submission_id)
+        if running is not None and (status is None or status.state is not DriverState.FAILED):
+            return SubmissionStatus(state=running.state, message=running.message, can_start=running.can_start)
+        return await self._answer(self._cluster.status(driver.submission_id))
+
+    async def _answer(self, question: Awaitable[Answer]) -> Answer | None:
+        """Return the answer of the cluster, None without one. The first error of a poll is the one that is reported."""
+        try:
+            return await question
+        except ClusterUnreachableError as error:
+            self._last_error = self._last_error or f"the cluster does not answer: {error}"
+            return None

@@ -1,0 +1,177 @@
+"""Publishes the state of a job when the state has changed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from airflow_adaptive._core.ports import JobStore
+from airflow_adaptive._core.protocol.documents import DriverStatus
+from airflow_adaptive._core.requirements.advice import PolicyAdvice
+from airflow_adaptive._core.requirements.resolver import RequirementsResolver
+from airflow_adaptive._core.requirements.sources import RequirementsSource
+from airflow_adaptive._core.scheduler.history.failures import root_cause
+from airflow_adaptive._core.scheduler.state import Finished, SchedulerState
+from airflow_adaptive._core.view import MAX_FAILURES, POLICY, JobView, LagAlert, SlotCounts, Urls, policy_document
+from airflow_adaptive._engine.journal.history import History
+from airflow_adaptive._engine.observation.job_observation import JobObservation
+from airflow_adaptive._engine.observation.lag_alert import LagAlerts
+from airflow_adaptive._engine.observation.source_lag import SourceLag
+from airflow_adaptive._engine.publishing.time_series import JobMetrics
+
+
+class Publisher:
+    """Owns what one loop has published: the job view, the job metrics and the URLs."""
+
+    def __init__(
+        self, store: JobStore, resolver: RequirementsResolver, history: History, attempt: str, alerts: LagAlerts
+    ) -> None:
+        """Create the publisher; publish nothing yet.
+
+        Args:
+            store: receives the job view and the job metrics.
+            resolver: supplies the source of the requirements and the advice of the rescale policy.
+            history: the past of the job.
+            attempt: attempt of the task that runs the job.
+            alerts: supplies the alert about the lag.
+        """
+        self._store = store
+        self._resolver = resolver
+        self._history = history
+        self._attempt = attempt
+        self._alerts = alerts
+        self._metrics = JobMetrics()
+        self._restoring: asyncio.Task[None] | None = None
+        self._is_restored = False
+        self._urls = Urls()
+        self._lag_unknown_since: datetime | None = None
+        self._source_problem: str | None = None
+        self._published: tuple[object, ...] | None = None
+        self._policy: PolicyAdvice | None = None
+
+    async def restore(self) -> None:
+        """Read the job metrics that an earlier loop published, in the background. Until then no metrics are published."""
+        self._restoring = asyncio.create_task(self._restore())
+        await asyncio.sleep(0)
+
+    async def _restore(self) -> None:
+        self._metrics.restore(await self._store.published_metrics())
+        self._is_restored = True
+
+    def close(self) -> None:
+        """Stop reading."""
+        if self._restoring is not None:
+            self._restoring.cancel()
+
+    def record_metrics(self, state: SchedulerState, status: DriverStatus | None, lag: SourceLag, now: datetime) -> None:
+        """Add a point to the job metrics; see `Gauge.read`."""
+        self._lag_unknown_since, self._source_problem = lag.unknown_since, lag.problem
+        self._metrics.record(state, status, lag, now)
+
+    def update_urls(self, observation: JobObservation, submission_id: str | None) -> None:
+        """Update the URLs from an observation; `submission_id` identifies the newest driver."""
+        self._urls = updated_urls(self._urls, observation, submission_id)
+
+    async def publish(self, state: SchedulerState) -> None:
+        """Publish the job view and the job metrics, as far as they have changed.
+
+        The view of a job that has not ended waits until the history is read.
+        """
+        if isinstance(state.current, Finished):
+            await self._history.wait()
+        requirements_source = self._resolver.requirements_source
+        lag = (self._alerts.current, self._lag_unknown_since, self._source_problem)
+        content = (state, self._urls, requirements_source, self._history.revision, *lag)
+        if content != self._published and not self._history.is_pending:
+            self._published = content
+            self._policy = self._resolver.policy
+            await self._store.publish(
+                job_view(
+                    state,
+                    self._history,
+                    self._urls,
+                    self._attempt,
+                    driver=self._metrics.status,
+                    requirements_source=requirements_source,
+                    policy=self._policy,
+                    lag_alert=self._alerts.current,
+                    lag_unknown_since=self._lag_unknown_since,
+                    source_problem=self._source_problem,
+                )
+            )
+        if self._is_restored and (changed := self._metrics.changed_documents()) is not None:
+            await self._store.publish_metrics({**changed, **self._changed_advice(requirements_source)})
+
+    def _changed_advice(self, source: RequirementsSource | None) -> Mapping[str, Any]:
+        """The document of the rescale policy if its content has changed; a new time alone is no change."""
+        policy = self._resolver.policy
+        if policy is None or (
+            self._policy is not None and policy == replace(self._policy, advised_at=policy.advised_at)
+        ):
+            return {}
+        self._policy = policy
+        return {POLICY: policy_document(policy, source)}
+
+
+def job_view(
+    state: SchedulerState,
+    history: History,
+    urls: Urls,
+    attempt: str,
+    driver: DriverStatus | None = None,
+    requirements_source: RequirementsSource | None = None,
+    policy: PolicyAdvice | None = None,
+    lag_alert: LagAlert | None = None,
+    lag_unknown_since: datetime | None = None,
+    source_problem: str | None = None,
+) -> JobView:
+    """Return the view of a job in this state; the arguments are described at `JobView`."""
+    return JobView(
+        job=state.job.job,
+        job_type=state.job.job_type,
+        attempt=attempt,
+        state=state.name,
+        since=getattr(state.current, "since", None),
+        outcome=state.current.outcome if isinstance(state.current, Finished) else None,
+        cause=root_cause(state),
+        parallelism=None if state.plan is None else state.plan.parallelism,
+        requirements=state.requirements,
+        requirements_source=requirements_source,
+        policy=policy,
+        slots=SlotCounts(held=state.held_slots, available=state.available_slots),
+        epoch=state.epoch,
+        submission_id=None if state.driver is None else state.driver.submission_id,
+        restarts=state.num_restarts,
+        rescales=state.num_rescales,
+        urls=urls,
+        history=history.at(state),
+        failures=tuple(state.failures[-MAX_FAILURES:]),
+        scheduler=state,
+        driver=driver,
+        lag_alert=lag_alert,
+        lag_unknown_since=lag_unknown_since,
+        source_problem=source_problem,
+    )
+
+
+def updated_urls(urls: Urls, observation: JobObservation, submission_id: str | None) -> Urls:
+    """Return the addresses of Spark's web pages after an observation.
+
+    Args:
+        urls: the addresses before it.
+        observation: observation of the job.
+        submission_id: identifies the newest driver, None without one.
+    """
+    driver = None if observation.status is None else observation.status.ui_url
+    cluster = observation.cluster
+    pages = None if cluster is None else cluster.log_pages.get(submission_id or "")
+    return Urls(
+        master=urls.master if cluster is None else cluster.ui_url,
+        driver=driver,
+        executors=f"{driver}/executors/" if driver else None,
+        stdout=urls.stdout if pages is None else pages.stdout,
+        stderr=urls.stderr if pages is None else pages.stderr,
+    )

@@ -1,0 +1,243 @@
+"""Job metrics over time, in three resolutions: one hour in steps of 10 s, eight hours in minutes, three days in steps of 10 minutes.
+
+All metrics come from the driver status. Each resolution is a page of bounded size in the store. A loop that takes over continues
+the published pages.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, NamedTuple, TypeVar, get_type_hints
+
+from airflow_adaptive._core.protocol.documents import DriverStatus, QueryReport
+from airflow_adaptive._core.scheduler.allocator.slot_sharing import minimum_slots, required_slots
+from airflow_adaptive._core.scheduler.snapshot import decode
+from airflow_adaptive._core.scheduler.state import SchedulerState
+from airflow_adaptive._core.view import DRIVER, METRICS, driver_document
+from airflow_adaptive._engine.observation.source_lag import SourceLag
+
+Number = TypeVar("Number", int, float)
+
+FINEST: Final = 10
+"""Step of the finest resolution, seconds."""
+
+RESOLUTIONS: Final = {FINEST: 360, 60: 480, 600: 432}
+"""Step in seconds -> number of points; a page stays below 40 KB."""
+
+PAGES: Final = tuple(f"{METRICS}{step}" for step in RESOLUTIONS)
+"""Keys of the pages in the store."""
+
+
+class Point(NamedTuple):
+    """The job during one step.
+
+    Attributes:
+        at: start of the step, or time of the measurement, seconds since the Unix epoch.
+        slots: slots of the newest plan, 0 without a plan.
+        lower: slots for the lower bounds of the job.
+        upper: slots for the upper bounds of the job.
+        input: rows read per second; None without a driver status.
+        processed: rows processed per second during a batch; None without a batch.
+        batch_ms: duration of the newest batch, ms; of several queries, the longest duration. None without a batch.
+        backlog: rows that wait at the sources, None if no source reports the number.
+        state: name of the scheduler's state at the end of the step.
+        lag_s: age of the oldest unread row at the sources in seconds, None if no source reports the age.
+    """
+
+    at: int
+    slots: int
+    lower: int
+    upper: int
+    input: float | None
+    processed: float | None
+    batch_ms: int | None
+    backlog: int | None
+    state: str
+    lag_s: float | None = None
+
+
+COLUMNS: Final = Point._fields
+
+_TYPES: Final = get_type_hints(Point)
+
+
+@dataclass(frozen=True, slots=True)
+class _Count:
+    """Rows that a driver had read at a moment; each driver counts from zero.
+
+    Attributes:
+        driver: nonce of the driver.
+        at: the moment, seconds since the Unix epoch.
+        rows: number of rows.
+    """
+
+    driver: str
+    at: float
+    rows: int
+
+
+class Gauge:
+    """Measures a job: turns driver statuses into points."""
+
+    def __init__(self) -> None:
+        self._before: _Count | None = None
+
+    def read(self, state: SchedulerState, status: DriverStatus | None, lag: SourceLag, now: datetime) -> Point:
+        """Return the point of this moment.
+
+        Args:
+            state: state of the scheduler.
+            status: status of the driver of the current epoch, None without one.
+            lag: lag of the job, which is also known without a driver if the loop polls the brokers.
+            now: the time.
+        """
+        queries = () if status is None else status.queries
+        return Point(
+            at=int(now.timestamp()),
+            slots=0 if state.plan is None else state.plan.slots,
+            lower=minimum_slots(state.job, state.requirements),
+            upper=required_slots(state.job, state.requirements),
+            input=self._input(status, now.timestamp()),
+            processed=sum(_processed(query) for query in queries if query.batch_duration_ms) or None,
+            batch_ms=max((query.batch_duration_ms for query in queries), default=0) or None,
+            backlog=_total(queries) if lag.rows is None else lag.rows,
+            state=state.name,
+            lag_s=lag.seconds,
+        )
+
+    def _input(self, status: DriverStatus | None, at: float) -> float | None:
+        if status is None:
+            self._before = None
+            return None
+        rows = sum(query.input_rows for query in status.queries)
+        before, self._before = self._before, _Count(status.nonce, at, rows)
+        if before is None or before.driver != status.nonce or at <= before.at or rows < before.rows:
+            return None
+        return round((rows - before.rows) / (at - before.at), 2)
+
+
+class JobMetrics:
+    """The metrics of one job, as one loop collects them."""
+
+    def __init__(self) -> None:
+        self._gauge = Gauge()
+        self._series = Series()
+        self._published_steps = dict.fromkeys(RESOLUTIONS, 0)
+        self._newest = 0
+        self._status: DriverStatus | None = None
+
+    @property
+    def status(self) -> DriverStatus | None:
+        """Status of the driver of the current epoch at the newest point, None without one."""
+        return self._status
+
+    def restore(self, published: Mapping[str, Any]) -> None:
+        """Continue the pages that another loop published."""
+        self._series.restore(published)
+
+    def record(self, state: SchedulerState, status: DriverStatus | None, lag: SourceLag, now: datetime) -> None:
+        """Add a point; the arguments are those of `Gauge.read`."""
+        point = self._gauge.read(state, status, lag, now)
+        self._series.add(point)
+        self._newest = point.at
+        self._status = status
+
+    def changed_documents(self) -> Mapping[str, Any] | None:
+        """Return the documents to publish, None without any: a page changes once in each of its steps."""
+        begun = {step: self._newest // step for step in RESOLUTIONS}
+        changed = [step for step in RESOLUTIONS if begun[step] != self._published_steps[step]]
+        self._published_steps = begun
+        if not changed:
+            return None
+        return {DRIVER: driver_document(self._status)} | {
+            f"{METRICS}{step}": self._series.page(step) for step in changed
+        }
+
+
+class Series:
+    """The points of a job in all resolutions. The newest step of a resolution changes until the next step begins."""
+
+    def __init__(self) -> None:
+        self._points = {step: deque[Point](maxlen=most) for step, most in RESOLUTIONS.items()}
+        self._merged = dict.fromkeys(RESOLUTIONS, 0)
+
+    def add(self, point: Point) -> None:
+        """Add a point. A point that is older than the newest step is dropped."""
+        for step, points in self._points.items():
+            begun = point._replace(at=point.at - point.at % step)
+            if not points or begun.at > points[-1].at:
+                points.append(begun)
+                self._merged[step] = int(point.input is not None)
+            elif begun.at == points[-1].at:
+                self._merged[step] += point.input is not None
+                points[-1] = _merged(points[-1], begun, self._merged[step])
+
+    def page(self, step: int) -> dict[str, Any]:
+        """Return the page of a resolution: its `step` in seconds, its `columns`, and its `points` with one value per column.
+
+        The `newest` point comes before the other points, so that a list of many jobs reads only the begin of each page.
+        """
+        # Lists, because Airflow's state store does not accept a tuple as a JSON value.
+        points = [[*point] for point in self._points[step]]
+        return {"step": step, "columns": [*COLUMNS], "newest": points[-1] if points else [], "points": points}
+
+    def restore(self, pages: Mapping[str, Any]) -> None:
+        """Continue published pages, also after new points were added; invalid pages are ignored."""
+        for step, points in self._points.items():
+            added = [*points]
+            published = _points(pages.get(f"{METRICS}{step}"))
+            points.clear()
+            points.extend(point for point in published if not added or point.at < added[0].at)
+            points.extend(added)
+
+
+def _processed(query: QueryReport) -> float:
+    return round(query.batch_rows * 1000 / query.batch_duration_ms, 2)
+
+
+def _total(queries: Sequence[QueryReport]) -> int | None:
+    """Return the sum over the queries that report a backlog; None if no query does, or if one cannot report it now."""
+    known = [query.unread_rows for query in queries if query.unread_rows is not None]
+    is_unknown = any(source.is_lag_unknown for query in queries for source in query.sources)
+    return sum(known) if known and not is_unknown else None
+
+
+def _merged(step: Point, point: Point, points: int) -> Point:
+    """Merge a point into its step: rates are averaged; of the other values the step keeps the newest or the worst.
+
+    Args:
+        step: the step without the point.
+        point: the point.
+        points: number of merged points that have a rate, including this point.
+    """
+    return point._replace(
+        input=_mean(step.input, point.input, points),
+        processed=_mean(step.processed, point.processed, points),
+        batch_ms=_worst(step.batch_ms, point.batch_ms),
+        backlog=_worst(step.backlog, point.backlog),
+        lag_s=_worst(step.lag_s, point.lag_s),
+    )
+
+
+def _mean(before: float | None, now: float | None, points: int) -> float | None:
+    if before is None or now is None:
+        return before if now is None else now
+    return round(before + (now - before) / max(points, 1), 2)
+
+
+def _worst(before: Number | None, now: Number | None) -> Number | None:
+    if before is None or now is None:
+        return before if now is None else now
+    return max(before, now)
+
+
+def _points(page: Any) -> list[Point]:
+    """The points of a published page; none if the page is invalid. The store may contain anything."""
+    try:
+        rows = [dict(zip(page["columns"], row, strict=True)) for row in page["points"]]
+        return [Point(**{name: decode(_TYPES[name], value) for name, value in row.items()}) for row in rows]
+    except (LookupError, TypeError, ValueError):
+        return []

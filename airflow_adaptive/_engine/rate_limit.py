@@ -1,0 +1,122 @@
+"""Rate limit of the reads that the loops of one process share.
+
+A few loops read as often as their own interval allows. Many loops read in turn, so that all loops together stay below the limit.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow_adaptive._core.ports import Clock
+
+GOLDEN_RATIO = 0.618
+"""Multiples of the golden ratio modulo 1 are spread evenly, so members that join together read at different times later."""
+
+RESERVED = 0.25
+"""Part of the limit that urgent reads leave to the other reads."""
+
+MOST_ROUNDS = 2
+"""Rounds after which a read of a member is allowed in any case: members that ask in a fixed order must not take the tokens of the last one."""
+
+
+class RateLimiter:
+    """Number of reads per second that the loops of one process share (a token bucket).
+
+    A read that is refused is only delayed: every read returns levels and not edges. The limiter measures the time itself, because
+    the clocks of the loops may differ.
+    """
+
+    def __init__(self, per_second: float, clock: Clock) -> None:
+        """Start with all tokens.
+
+        Args:
+            per_second: limit for the reads of all members together, urgent reads excepted.
+            clock: measures the time between reads.
+        """
+        self.per_second = per_second
+        self.clock = clock
+        self.members = 0
+        self.urgent_per_second = 0.0
+        """Reads per second of the members whose reads are urgent."""
+        self._joined = 0
+        self._tokens = self._urgent_tokens = per_second
+        self._refilled_s = clock.elapsed
+
+    def join(self) -> RateLimiterMember:
+        """Add a member."""
+        self.members += 1
+        self._joined += 1
+        return RateLimiterMember(self, phase=self._joined * GOLDEN_RATIO % 1)
+
+    @property
+    def round(self) -> timedelta:
+        """Time in which every member can read once, beside the urgent reads."""
+        left = max(self.per_second - self.urgent_per_second, RESERVED * self.per_second)
+        return timedelta(seconds=self.members / left)
+
+    def take(self, *, urgent: bool) -> bool:
+        """Take a token; return whether the read is allowed.
+
+        An urgent read is always allowed. Urgent reads delay later reads, but take at most a part of the tokens.
+        """
+        self._refill()
+        if not urgent:
+            is_allowed = self._tokens >= 1
+            self._tokens -= is_allowed
+            return is_allowed
+        if self._urgent_tokens >= 1:
+            self._urgent_tokens -= 1
+            self._tokens -= 1
+        return True
+
+    def _refill(self) -> None:
+        tokens = (self.clock.elapsed - self._refilled_s) * self.per_second
+        self._refilled_s = self.clock.elapsed
+        self._tokens = min(self._tokens + tokens, self.per_second)
+        self._urgent_tokens = min(self._urgent_tokens + tokens * (1 - RESERVED), self.per_second)
+
+
+class RateLimiterMember:
+    """One member of a `RateLimiter`, for example the loop of one job."""
+
+    def __init__(self, limiter: RateLimiter, phase: float) -> None:
+        """Use `RateLimiter.join`.
+
+        Args:
+            limiter: limiter that the members share.
+            phase: part of a round, in [0, 1), that passes between the first read and the second read.
+        """
+        self._limiter = limiter
+        self._phase = phase
+        self._read_s: float | None = None
+        self._urgent_per_second = 0.0
+
+    def due(self, interval: timedelta, *, urgent: bool = False) -> bool:
+        """Return whether the member may read now; if so, the read counts.
+
+        Args:
+            interval: interval between two reads of this member. The interval grows if a round takes longer.
+            urgent: whether the read cannot wait. The first read of a member is always urgent.
+        """
+        now, interval_s = self._limiter.clock.elapsed, interval.total_seconds()
+        longer_s = max(interval, self._limiter.round).total_seconds()
+        if self._read_s is None:
+            self._read_s = now - (1 - self._phase) * (longer_s - interval_s)
+            return self._limiter.take(urgent=True)
+        self._set_urgent(1 / interval_s if urgent else 0.0)
+        waited_s = now - self._read_s
+        if not urgent and waited_s < longer_s:
+            return False
+        if not self._limiter.take(urgent=urgent or waited_s >= MOST_ROUNDS * longer_s):
+            return False
+        self._read_s = now
+        return True
+
+    def unregister(self) -> None:
+        """Remove the member from the limiter."""
+        self._set_urgent(0.0)
+        self._limiter.members -= 1
+
+    def _set_urgent(self, per_second: float) -> None:
+        self._limiter.urgent_per_second += per_second - self._urgent_per_second
+        self._urgent_per_second = per_second

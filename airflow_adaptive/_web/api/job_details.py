@@ -1,0 +1,186 @@
+"""Converts the published state of a job to the bodies of the REST API, with functions of the scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from airflow_adaptive._core.requirements import control_requests
+from airflow_adaptive._core.requirements.control_requests import encode_requirements
+from airflow_adaptive._core.requirements.dry_run import Preview
+from airflow_adaptive._core.scheduler import machine
+from airflow_adaptive._core.scheduler.allocator.assignment import Assignment, assign
+from airflow_adaptive._core.scheduler.allocator.slot_sharing import minimum_slots, required_slots, used_slots
+from airflow_adaptive._core.scheduler.snapshot import encode
+from airflow_adaptive._core.scheduler.state import Plan, Restarting, SchedulerState
+from airflow_adaptive._core.view import METRICS, POLICY, SCHEDULER, SUMMARY
+from airflow_adaptive._engine.publishing.time_series import FINEST
+from airflow_adaptive._web.api import schemas
+from airflow_adaptive._web.data import documents
+from airflow_adaptive._web.data.metadata_database.jobs import Job
+from airflow_adaptive._web.data.published_state import PublishedState
+
+ITEM_KEYS: Final = (SUMMARY, *control_requests.DESIRED_STATE_KEYS, f"{METRICS}{FINEST}")
+"""Documents that a job in a list needs."""
+
+KEYS: Final = (*control_requests.KEYS, SUMMARY, SCHEDULER, POLICY, f"{METRICS}{FINEST}")
+"""Documents that the details of a job need."""
+
+MAX_SUBTASKS: Final = 5000
+"""Maximum number of subtasks that the plan lists. A larger plan contains slots and loads of workers without subtasks."""
+
+MAX_SLOTS: Final = 100_000
+"""Maximum number of slots of a plan that contains workers."""
+
+
+def item(job: Job, published: PublishedState) -> schemas.JobItem:
+    """Return a job in a list."""
+    return schemas.JobItem(**_item(job, published))
+
+
+def details(job: Job, published: PublishedState, *, editable: bool | None = None) -> schemas.JobDetails:
+    """Return all details of a job. `editable` is whether the user may change the job."""
+    state = published.state
+    return schemas.JobDetails(
+        **_item(job, published),
+        **({} if state is None else _of_scheduler(state)),
+        requesters=published.requesters,
+        policy=published.policy,
+        editable=editable,
+    )
+
+
+def plan(state: SchedulerState, published: PublishedState) -> schemas.Plan:
+    """Return the placement of the subtasks of a job."""
+    current, driver = state.plan, published.driver_status
+    assignment = None if current is None else _assignment(state, current)
+    return schemas.Plan(
+        version=None if current is None else current.version,
+        reported_at=None if driver is None else driver.at,
+        load_balance_mode=state.options.load_balance_mode.value,
+        vertices=_planned_vertices(state, {} if driver is None else driver.parallelism),
+        slots=schemas.PlannedSlots(
+            planned=None if current is None else current.slots,
+            kept=None if current is None else current.retained_slots,
+            held=state.held_slots,
+            available=state.available_slots,
+            minimum=minimum_slots(state.job, state.requirements),
+            maximum=required_slots(state.job, state.requirements),
+        ),
+        executors=[] if driver is None else driver.executors,
+        queries=[] if driver is None else driver.queries,
+        workers=[] if assignment is None else _workers(state, assignment),
+        imbalance=None if assignment is None else assignment.imbalance,
+    )
+
+
+def preview(result: Preview, state: SchedulerState) -> schemas.Preview:
+    """Return the result of a dry run. `state` is the current state of the scheduler."""
+    return schemas.Preview(
+        consequence=result.consequence,
+        reason=result.reason,
+        requirements={
+            vertex: schemas.VertexRequirements.model_validate(item)
+            for vertex, item in encode_requirements(result.requirements).items()
+        },
+        before=None if result.before is None else dict(result.before),
+        after=None if result.after is None else dict(result.after),
+        tier=None if result.tier is None else result.tier.name,
+        cooldown_until=result.held_back_until,
+        at=result.at,
+        slots=schemas.PreviewedSlots(
+            available=state.available_slots,
+            minimum=minimum_slots(state.job, result.requirements),
+            maximum=required_slots(state.job, result.requirements),
+            missing=result.missing_slots,
+        ),
+        decisions=[documents.Decision.model_validate(decision) for decision in result.decisions],
+    )
+
+
+def failures(state: SchedulerState | None) -> list[schemas.FailureEntry]:
+    """Return recent failures, oldest first; empty if the state of the scheduler is unknown."""
+    return [schemas.FailureEntry.model_validate(record) for record in (() if state is None else state.failures)]
+
+
+def _item(job: Job, published: PublishedState) -> dict[str, Any]:
+    return {
+        **vars(published.summary),
+        "job": job.name,
+        "dag_ids": sorted(job.dag_ids),
+        "desired_state": published.desired_state,
+        "published_at": published.published_at,
+        "stale": published.is_stale(datetime.now(UTC)),
+        "abandoned": published.is_abandoned,
+        "metrics": published.current_metrics,
+        "problem": published.problem,
+    }
+
+
+def _of_scheduler(state: SchedulerState) -> dict[str, Any]:
+    return {
+        "reactive": state.options.reactive,
+        "pending_requirements": None if state.pending_requirements is None else state.pending_requirements.requirements,
+        "deadlines": machine.timers(state),
+        "waiting": getattr(state.current, "manager", None),
+        "backoff": _backoff(state),
+        "vertices": state.job.vertices,
+        "options": {name: value for name, value in encode(state.options).items() if name != "type"},
+    }
+
+
+def _backoff(state: SchedulerState) -> schemas.Backoff | None:
+    current = state.current
+    if not isinstance(current, Restarting) or not current.backoff:
+        return None
+    ends: datetime | None = None if current.stopped_at is None else current.stopped_at + current.backoff
+    return schemas.Backoff(seconds=current.backoff.total_seconds(), ends=ends)
+
+
+def _planned_vertices(state: SchedulerState, effective: Mapping[str, int]) -> list[schemas.PlannedVertex]:
+    planned = {} if state.plan is None else state.plan.parallelism
+    return [
+        schemas.PlannedVertex(
+            name=vertex.name,
+            planned=planned.get(vertex.name),
+            effective=effective.get(vertex.name),
+            lower=state.requirements[vertex.name].lower,
+            upper=state.requirements[vertex.name].upper,
+            max_parallelism=vertex.effective_max_parallelism,
+            slot_sharing_group=vertex.slot_sharing_group,
+            stateful=vertex.stateful,
+        )
+        for vertex in state.job.vertices
+    ]
+
+
+def _assignment(state: SchedulerState, current: Plan) -> Assignment | None:
+    """Return the placement of the subtasks, None while the job does not hold all slots of the plan, or if the plan is too large."""
+    slots = used_slots(state.job, current.parallelism)
+    if slots > min(state.held_slots, MAX_SLOTS):
+        return None
+    held = [replace(offer, free=0) for offer in state.offers if offer.held]
+    return assign(state.job, current.parallelism, held, state.options.load_balance_mode)
+
+
+def _workers(state: SchedulerState, assignment: Assignment) -> list[schemas.PlannedWorker]:
+    addresses = {offer.worker: offer.address for offer in state.offers}
+    subtasks = sum(len(slots) for group in assignment.groups for slots in group.slots_of.values())
+    contents = assignment.contents() if subtasks <= MAX_SUBTASKS else None
+    loads = assignment.load_per_worker
+    return [
+        schemas.PlannedWorker(
+            worker=worker,
+            address=addresses.get(worker, ""),
+            slots=None if contents is None else [_subtasks(slot) for slot in contents.get(worker, [])],
+            slot_count=count,
+            load=loads[worker],
+        )
+        for worker, count in sorted(assignment.slots_per_worker.items())
+    ]
+
+
+def _subtasks(slot: list[tuple[str, int]]) -> list[schemas.Subtask]:
+    return [schemas.Subtask(vertex=vertex, index=index) for vertex, index in slot]

@@ -1,0 +1,58 @@
+"""Plan, metrics, transitions and failures of a job."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from airflow_adaptive._core.view import DRIVER, HISTORY, METRICS, SCHEDULER
+from airflow_adaptive._web.api import job_details, schemas
+from airflow_adaptive._web.api.routes.common import published_state
+from airflow_adaptive._web.api.security import LogsJob, MessagesJob, ReadableJob, SessionDep
+from airflow_adaptive._web.data.documents import Metrics
+from airflow_adaptive._web.data.published_state import read_published
+
+router = APIRouter(tags=["Observations"], prefix="/jobs/{job}")
+
+
+@router.get("/plan", operation_id="get_plan", summary="Get the placement of the subtasks")
+def get_plan(job: ReadableJob, session: SessionDep) -> schemas.Plan:
+    """Get the planned and effective parallelism, the slots, the executors and the placement of the subtasks."""
+    published = read_published(job, session, (SCHEDULER, DRIVER))
+    return job_details.plan(published_state(job, published), published)
+
+
+@router.get("/metrics", operation_id="get_metrics", summary="Get metrics over time")
+def get_metrics(
+    job: ReadableJob,
+    session: SessionDep,
+    step: Annotated[
+        schemas.Step, Query(description="Resolution in seconds. The retention is 1 hour, 8 hours or 3 days.")
+    ] = (schemas.Step.TEN_SECONDS),
+    since: Annotated[
+        int,
+        Query(ge=0, le=1 << 40, description="Only steps that began at or after this time, in seconds since the epoch."),
+    ] = 0,
+) -> Metrics:
+    """Get the metrics of the job, oldest first; empty if the job has not published metrics."""
+    page = read_published(job, session, (f"{METRICS}{step.value}",)).metrics(step.value)
+    if since and "at" in page.columns:
+        at = page.columns.index("at")
+        page.points = [point for point in page.points if isinstance(point[at], int) and point[at] >= since]
+    return page
+
+
+@router.get("/transitions", operation_id="get_transitions", summary="Get transitions and decisions")
+def get_transitions(job: MessagesJob, session: SessionDep) -> schemas.Timeline:
+    """Get the state transitions and the decisions of the scheduler with their reasons, newest first."""
+    published = read_published(job, session, (HISTORY,))
+    return schemas.Timeline(transitions=published.transitions[::-1], decisions=published.decisions[::-1])
+
+
+@router.get("/failures", operation_id="get_failures", summary="Get failures")
+def get_failures(job: LogsJob, session: SessionDep) -> schemas.Failures:
+    """Get the recent failures with their root causes, newest first."""
+    state = read_published(job, session, (SCHEDULER,)).state
+    failures = job_details.failures(state)[::-1]
+    return schemas.Failures(failures=failures, total_entries=len(failures))

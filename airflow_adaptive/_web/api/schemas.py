@@ -1,0 +1,289 @@
+"""Bodies of the REST API. Bodies of FLIP-291 keep Flink's names (for FLIP-487, see `rescale_schemas`).
+
+The models of values that the scheduler has, too, read them from attributes.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import IntEnum
+from typing import Any
+
+from pydantic import AliasPath, BaseModel, ConfigDict, Field
+
+from airflow_adaptive._core.requirements.control_requests import DesiredState
+from airflow_adaptive._core.requirements.dry_run import Consequence
+from airflow_adaptive._web.data.documents import (
+    CurrentMetrics,
+    Decision,
+    Document,
+    Executor,
+    Policy,
+    Query,
+    Range,
+    RequestRecord,
+    Summary,
+    Transition,
+)
+
+# ---- jobs -----------------------------------------------------------------------------------------------------------
+
+
+class Step(IntEnum):
+    """Resolution of metrics, in seconds."""
+
+    TEN_SECONDS = 10
+    MINUTE = 60
+    TEN_MINUTES = 600
+
+
+class JobItem(Summary):
+    """A job in a list."""
+
+    job: str = Field(examples=["departures"])
+    dag_ids: list[str] = Field(description="DAGs that name the Asset of the job and that you may read.")
+    desired_state: DesiredState | None = Field(description="Last requested state.")
+    published_at: datetime | None = Field(description="Time of the last publication of the job; null if there is none.")
+    stale: bool = Field(
+        default=False,
+        description="Whether the published state is older than two minutes, so the job may have another state: no control loop publishes it.",
+    )
+    abandoned: bool = Field(
+        default=False,
+        description="Whether the task has ended or was removed without the end of the job: no control loop controls the driver, which may run.",
+    )
+    metrics: CurrentMetrics | None = None
+    problem: str | None = Field(default=None, description="Reason why the server cannot read the published state.")
+
+
+class JobCollection(Document):
+    """One page of the list of jobs."""
+
+    jobs: list[JobItem]
+    total_entries: int = Field(description="Number of jobs on all pages.")
+    problem: str | None = Field(default=None, description="Reason why the server cannot read the state of jobs.")
+
+
+class Deadline(Document):
+    """A deadline of the scheduler."""
+
+    name: str = Field(examples=["TRANSITION"])
+    due: datetime
+
+
+class Waiting(Document):
+    """Phase of the scheduler while it handles a change of resources (Flink's state transition manager)."""
+
+    phase: str = Field(description="Cooldown, Idling, Stabilizing, Stabilized or Transitioning.")
+    cooldown_ends: datetime
+    first_change: datetime | None
+
+
+class Backoff(Document):
+    """The delay before a restart."""
+
+    seconds: float
+    ends: datetime | None = Field(description="End of the delay; null until the driver has stopped.")
+
+
+class Vertex(Document):
+    """A vertex of the job graph."""
+
+    name: str
+    lower: int = Field(validation_alias=AliasPath("parallelism", "lower"), description="Declared lower bound.")
+    upper: int = Field(validation_alias=AliasPath("parallelism", "upper"), description="Declared upper bound.")
+    max_parallelism: int = Field(validation_alias="effective_max_parallelism")
+    stateful: bool
+    slot_sharing_group: str
+    inputs: list[str]
+
+
+class JobDetails(JobItem):
+    """A job with all of its details."""
+
+    requesters: dict[str, RequestRecord] = Field(
+        description="Kind of control request -> requester of the newest request."
+    )
+    policy: Policy | None = Field(default=None, description="Rescale policy of the job; null without a policy.")
+    editable: bool | None = Field(description="Whether you may change the job.")
+    reactive: bool | None = None
+    pending_requirements: dict[str, Range] | None = Field(
+        default=None, description="Requested bounds that are not active yet."
+    )
+    deadlines: list[Deadline] = Field(default=[])
+    waiting: Waiting | None = None
+    backoff: Backoff | None = None
+    vertices: list[Vertex] = Field(default=[])
+    options: dict[str, Any] = Field(default={}, description="Options of the scheduler, with durations in seconds.")
+
+
+class Timeline(Document):
+    """Transitions and decisions of the scheduler with their reasons, newest first."""
+
+    transitions: list[Transition]
+    decisions: list[Decision]
+
+
+# ---- the plan -------------------------------------------------------------------------------------------------------
+
+
+class PlannedVertex(Document):
+    """Planned and effective parallelism of a vertex."""
+
+    name: str
+    planned: int | None
+    effective: int | None = Field(description="Parallelism that the driver reports.")
+    lower: int
+    upper: int
+    max_parallelism: int
+    slot_sharing_group: str
+    stateful: bool
+
+
+class PlannedSlots(Document):
+    """Slots of a plan."""
+
+    planned: int | None
+    kept: int | None = Field(
+        description="Slots that the driver may hold. Slots beyond the plan are idle until the job releases them."
+    )
+    held: int
+    available: int
+    minimum: int
+    maximum: int
+
+
+class Subtask(Document):
+    """A subtask in a slot."""
+
+    vertex: str
+    index: int
+
+
+class PlannedWorker(Document):
+    """A worker with the slots that the job uses there."""
+
+    worker: str
+    address: str
+    slots: list[list[Subtask]] | None = Field(
+        description="Subtasks of each slot; null if the plan is too large to list them."
+    )
+    slot_count: int
+    load: float
+
+
+class Plan(Document):
+    """Placement of the subtasks of a job."""
+
+    version: int | None
+    reported_at: datetime | None = Field(description="Time of the driver status.")
+    load_balance_mode: str
+    vertices: list[PlannedVertex]
+    slots: PlannedSlots
+    executors: list[Executor]
+    queries: list[Query] = Field(
+        default=[], description="Queries of the job with their sources, as the driver reports them."
+    )
+    workers: list[PlannedWorker]
+    imbalance: float | None = Field(description="Largest load of a worker as a multiple of the average.")
+
+
+# ---- failures -------------------------------------------------------------------------------------------------------
+
+
+class Failure(Document):
+    """A failure with its causes."""
+
+    error_class: str
+    message: str
+    causes: list[str] = Field(default=[])
+
+
+class FailureEntry(Document):
+    """A failure, the decision of the scheduler, and concurrent failures."""
+
+    at: datetime
+    state: str
+    failure: Failure
+    decision: str
+    concurrent: list[Failure] = Field(default=[])
+
+
+class Failures(Document):
+    """Recent failures, newest first."""
+
+    failures: list[FailureEntry]
+    total_entries: int
+
+
+# ---- resource requirements (FLIP-291) -------------------------------------------------------------------------------
+
+VERTEX = "job"
+"""Vertex of the examples: the name of the only vertex of a job without a graph."""
+
+
+class Bounds(BaseModel):
+    """Bounds of the parallelism of a vertex. -1 resets a bound to its default."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    lowerBound: int = Field(ge=-1, le=(1 << 31) - 1, examples=[1])
+    upperBound: int = Field(ge=-1, le=(1 << 31) - 1, examples=[4])
+
+
+class VertexRequirements(BaseModel):
+    """Resource requirements of a vertex."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    parallelism: Bounds
+
+
+Requirements = dict[str, VertexRequirements]
+"""FLIP-291's `JobResourceRequirementsBody`: the resource requirements of every vertex of the job."""
+
+REQUIREMENTS_EXAMPLE: dict[str, Any] = {VERTEX: {"parallelism": {"lowerBound": 1, "upperBound": 4}}}
+
+
+class PreviewedSlots(Document):
+    """Slots in a preview."""
+
+    available: int = Field(description="Slots that the job holds or was offered. The cluster may have more slots.")
+    minimum: int = Field(description="Minimum number of slots to run with the new requirements.")
+    maximum: int = Field(description="Maximum number of slots that the job uses with the new requirements.")
+    missing: int = Field(description="Number of slots that the job would wait for.")
+
+
+class Preview(Document):
+    """Consequence of new resource requirements at this moment."""
+
+    consequence: Consequence
+    reason: str = Field(description="Human-readable reason.")
+    requirements: Requirements = Field(description="Complete requirements, without -1.")
+    before: dict[str, int] | None = Field(description="Active parallelism, null without an active plan.")
+    after: dict[str, int] | None = Field(
+        description="Parallelism after the change, once the slots are available; null if the parallelism does not change."
+    )
+    tier: str | None = Field(description="Rescale tier: EXECUTORS, QUERY, STATE or DRIVER.")
+    cooldown_until: datetime | None = Field(description="End of the cooldown that delays the rescale, or null.")
+    at: datetime | None = Field(
+        description="Latest time of the change without other events. A committed batch may cause the change earlier."
+    )
+    slots: PreviewedSlots
+    decisions: list[Decision] = Field(description="Decisions of the scheduler in the dry run.")
+
+
+# ---- errors ---------------------------------------------------------------------------------------------------------
+
+
+class Problem(Document):
+    """Problem details of an error (RFC 9457)."""
+
+    type: str = Field(description="Kind of problem, for programs.", examples=["urn:airflow-adaptive:problem:not-found"])
+    title: str = Field(description="Reason phrase of the HTTP status.", examples=["Not Found"])
+    status: int = Field(examples=[404])
+    detail: str = Field(
+        description="Description of the problem and of its fix.", examples=["There is no adaptive job 'arivals'."]
+    )
+    instance: str = Field(description="Path of the request.", examples=["/adaptive/api/v1/jobs/arivals"])
+    errors: list[str] = Field(default=[], description="All violations, if the request has several.")

@@ -1,0 +1,261 @@
+"""Implementation of the commands `airflow adaptive`, with the functions of the REST API.
+
+The commands need access to Airflow's metadata database, as Airflow's other commands do. Every user who can run the commands has all
+permissions. Each change adds an entry with the user of the operating system to Airflow's event log. The commands write errors to the
+standard error stream. The exit code is 1 after an error, and 2 after a usage error.
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from functools import wraps
+from typing import Any, Final, NoReturn
+
+from pydantic import BaseModel
+
+from airflow_adaptive._airflow.internals import (
+    AirflowConsole,
+    action_cli,
+    getuser,
+    providers_configuration_loaded,
+    suppress_logs_and_warning,
+)
+from airflow_adaptive._core.requirements.control_requests import Requester, encode_requirements
+from airflow_adaptive._core.requirements.dry_run import preview
+from airflow_adaptive._core.requirements.request_bodies import version_of
+from airflow_adaptive._core.scheduler.requirements import Requirements
+from airflow_adaptive._core.scheduler.state import SchedulerState
+from airflow_adaptive._web.api import flink_rescales, job_details
+from airflow_adaptive._web.cli import bounds, tables
+from airflow_adaptive._web.data import control_requests
+from airflow_adaptive._web.data.documents import SchedulerStateName
+from airflow_adaptive._web.data.errors import RequestRefusedError, not_found
+from airflow_adaptive._web.data.metadata_database.jobs import Job, find_job, find_jobs, reading
+from airflow_adaptive._web.data.published_state import PublishedState, read_all_published, read_published
+
+VIA: Final = "CLI"
+"""Interface of the requests."""
+
+BAD_USAGE: Final = 2
+"""Exit code after a usage error, as of argparse."""
+
+HISTORY_ROWS: Final[Mapping[str, Callable[[Any], tables.Row]]] = {
+    "transitions": tables.transition,
+    "decisions": tables.decision,
+    "rescales": tables.rescale,
+    "failures": tables.failure,
+}
+"""Kind of history -> function that converts an item to a row."""
+
+Command = Callable[[Namespace], None]
+
+
+def _reads(command: Command) -> Command:
+    """Wrap a command that changes nothing."""
+    return suppress_logs_and_warning(providers_configuration_loaded(_with_errors(command)))
+
+
+def _changes(command: Command) -> Command:
+    """Wrap a command that changes a job. Airflow logs the call."""
+    changes: Command = action_cli(_reads(command))
+    return changes
+
+
+def _with_errors(command: Command) -> Command:
+    """Wrap a command so that it writes errors to the standard error stream, one line per violation."""
+
+    @wraps(command)
+    def wrapped(args: Namespace) -> None:
+        try:
+            command(args)
+        except RequestRefusedError as error:
+            _fail(error.violations or [error.detail], 1)
+        except bounds.BoundsError as error:
+            _fail(error.violations, BAD_USAGE)
+
+    return wrapped
+
+
+# ---- reading --------------------------------------------------------------------------------------------------------
+
+
+@_reads
+def list_jobs(args: Namespace) -> None:
+    """List all jobs, sorted by name."""
+    unknown = [state for state in args.state or [] if state not in {*SchedulerStateName}]
+    if unknown:
+        known = ", ".join(SchedulerStateName)
+        _fail([f"There is no state {state!r}. The states are {known}." for state in unknown], BAD_USAGE)
+    with reading() as session:
+        jobs = [job for job in find_jobs(session) if args.dag_id is None or args.dag_id in job.dag_ids]
+        states = read_all_published(jobs, session, job_details.ITEM_KEYS)
+        items = [job_details.item(job, published) for job, published in zip(jobs, states, strict=True)]
+    found = [item for item in items if args.state is None or item.state in args.state]
+    _print(args, found, map(tables.job, found))
+
+
+@_reads
+def show_job(args: Namespace) -> None:
+    """Show all details of a job."""
+    job = _job(args.job)
+    found = job_details.details(job, _published(job))
+    _print(args, found, tables.details(found))
+
+
+@_reads
+def show_history(args: Namespace) -> None:
+    """Show transitions, decisions, rescales or failures of a job, newest first."""
+    job = _job(args.job)
+    published = _published(job)
+    items = tables.newest(
+        job_details.failures(published.state) if args.of == "failures" else getattr(published, args.of), args.limit
+    )
+    data = flink_rescales.history(job.name, items[::-1], published.groups) if args.of == "rescales" else items
+    _print(args, data, map(HISTORY_ROWS[args.of], items))
+
+
+@_reads
+def get_requirements(args: Namespace) -> None:
+    """Show the bounds of every vertex, as set by a user, the rescale policy, a calendar or the DAG, in this order."""
+    job = _job(args.job)
+    published = _published(job)
+    state = control_requests.known_state(job, published)
+    _print_requirements(args, published.resolved_requirements(state, datetime.now(UTC)), state)
+
+
+# ---- changing -------------------------------------------------------------------------------------------------------
+
+
+@_changes
+def set_requirements(args: Namespace) -> None:
+    """Set the bounds of every vertex, or preview the consequence."""
+    job = _job(args.job)
+    published = _published(job)
+    state = control_requests.known_state(job, published)
+    body = bounds.body_of(args.bounds, [vertex.name for vertex in state.job.vertices])
+    if args.preview:
+        state = control_requests.check_rescalable(job, published)
+        result = job_details.preview(
+            preview(state, control_requests.resolved_override(body, state, published), datetime.now(UTC)), state
+        )
+        _print(args, result, tables.preview(result))
+        return
+    expires_at = control_requests.expiry_of(args.duration, args.until)
+    with reading() as session:
+        requirements = control_requests.set_requirements(
+            job, _requester(), session, body, lambda version: args.if_version in (None, version), expires_at
+        )
+    _print_requirements(args, requirements, state)
+
+
+@_changes
+def clear_requirements(args: Namespace) -> None:
+    """Clear the requirements override of a job."""
+    job = _job(args.job)
+    with reading() as session:
+        control_requests.clear_requirements(job, _requester(), session)
+    _write(
+        f"The requirements override of job {job.name!r} is cleared. Its policy, a calendar or its DAG sets the bounds."
+    )
+
+
+@_changes
+def cancel_job(args: Namespace) -> None:
+    """Cancel a job permanently."""
+    job = _job(args.job)
+    if not (args.yes or _is_confirmed(f"Cancel job {job.name!r} permanently? [y/N] ")):
+        _fail(
+            [f"Job {job.name!r} was not canceled, because the cancellation was not confirmed. Use --yes to confirm."], 1
+        )
+    with reading() as session:
+        control_requests.cancel(job, _requester(), session)
+    _write(f"Requested that job {job.name!r} stops permanently at a batch boundary.")
+
+
+@_changes
+def suspend_job(args: Namespace) -> None:
+    """Suspend a job with a savepoint."""
+    job = _job(args.job)
+    with reading() as session:
+        control_requests.suspend(job, _requester(), session)
+    _write(f"Requested that job {job.name!r} stops with a savepoint.")
+
+
+@_changes
+def resume_job(args: Namespace) -> None:
+    """Resume a suspended job."""
+    job = _job(args.job)
+    with reading() as session:
+        control_requests.resume(job, _requester(), session)
+    _write(f"Requested that job {job.name!r} continues from its last checkpoint.")
+
+
+# ---- helper functions -----------------------------------------------------------------------------------------------
+
+
+def _job(name: str) -> Job:
+    """Return the job with this name.
+
+    Raises:
+        RequestRefusedError: the job does not exist.
+    """
+    with reading() as session:
+        found = find_job(name, session)
+    if found is None:
+        raise not_found(
+            f"There is no adaptive job {name!r}. `airflow adaptive jobs` lists all jobs. A job exists after its first run."
+        )
+    return found
+
+
+def _published(job: Job) -> PublishedState:
+    """Read the published state of a job."""
+    with reading() as session:
+        return read_published(job, session)
+
+
+def _requester() -> Requester:
+    return Requester(requested_by=getuser(), via=VIA)
+
+
+def _is_confirmed(question: str) -> bool:
+    try:
+        return input(question).strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
+def _print_requirements(args: Namespace, requirements: Requirements, state: SchedulerState) -> None:
+    version = version_of(requirements)
+    data = {"version": version, "requirements": encode_requirements(requirements)}
+    _print(args, data, tables.requirements(requirements, state, version))
+
+
+def _print(args: Namespace, data: Any, rows: Iterable[tables.Row]) -> None:
+    """Print the response body of the REST API as JSON or YAML, or rows as a table, according to the option --output."""
+    console = AirflowConsole()
+    match args.output:
+        case "json":
+            console.print_as_json(_jsonable(data))
+        case "yaml":
+            console.print_as_yaml(_jsonable(data))
+        case output:
+            console.print_as([*rows], output)
+
+
+def _jsonable(data: Any) -> Any:
+    if isinstance(data, BaseModel):
+        return data.model_dump(mode="json")
+    return [_jsonable(item) for item in data] if isinstance(data, list) else data
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+
+
+def _fail(violations: Iterable[str], code: int) -> NoReturn:
+    sys.stderr.writelines(f"{violation}\n" for violation in violations)
+    sys.exit(code)

@@ -1,0 +1,227 @@
+"""Rows of the tables that the commands print. The outputs JSON and YAML contain the response bodies of the REST API instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from airflow_adaptive._core.scheduler.policies.rescaling import Tier
+from airflow_adaptive._core.scheduler.requirements import Requirements
+from airflow_adaptive._core.scheduler.state import SchedulerState
+from airflow_adaptive._core.scheduler.timeline import Rescale
+from airflow_adaptive._web.api import schemas
+from airflow_adaptive._web.data import documents
+
+NOTHING: Final = "-"
+
+Row = dict[str, str]
+
+
+def job(item: schemas.JobItem) -> Row:
+    """Return a job in a list."""
+    metrics = item.metrics
+    return {
+        "job": item.job,
+        "state": _state(item),
+        "parallelism": _parallelism(item.parallelism),
+        "bounds": _bounds(item.requirements),
+        "slots": NOTHING if item.slots is None else f"{item.slots.held}/{item.slots.available}",
+        "rows_per_s": _text(None if metrics is None else metrics.input),
+        "backlog": _text(None if metrics is None else metrics.backlog),
+        "restarts": str(item.restarts),
+        "rescales": str(item.rescales),
+        "since": _moment(item.since),
+    }
+
+
+def details(found: schemas.JobDetails) -> list[Row]:
+    """Return the details of a job, one row per property."""
+    return [{"property": name, "value": value} for name, value in _properties(found)]
+
+
+def _properties(found: schemas.JobDetails) -> Iterator[tuple[str, str]]:
+    yield "job", found.job
+    yield "type", found.job_type
+    yield "state", f"{_state(found)} since {_moment(found.since)}"
+    if found.problem:
+        yield "problem", found.problem
+    if found.cause:
+        yield "cause", found.cause
+    yield "desired state", _text(found.desired_state)
+    for key, requester in found.requesters.items():
+        until = "" if requester.until is None else f" until {_moment(requester.until)}"
+        yield f"requested ({key})", f"by {requester.by} via {requester.via} at {_moment(requester.at)}{until}"
+    if found.task is not None:
+        yield "task", f"{found.task.dag_id} / {found.task.task_id} / {found.task.run_id}"
+    yield "dags", ", ".join(found.dag_ids)
+    yield "parallelism", _parallelism(found.parallelism)
+    yield "bounds", _bounds(found.requirements)
+    yield from _bounds_and_policy(found)
+    if found.pending_requirements is not None:
+        yield "requested bounds", _bounds(found.pending_requirements)
+    if found.slots is not None:
+        yield "slots", f"{found.slots.held} held, {found.slots.available} held or offered"
+    yield "restarts", str(found.restarts)
+    yield "rescales", str(found.rescales)
+    yield "failures", str(found.failures)
+    yield from _metrics(found.metrics)
+    yield from _waits(found)
+    if found.last_transition is not None:
+        yield "last transition", f"{_moment(found.last_transition.at)} {_transition(found.last_transition)}"
+    yield from ((f"{name} page", url) for name, url in found.urls if url)
+    yield "published at", _moment(found.published_at)
+
+
+def _bounds_and_policy(found: schemas.JobDetails) -> Iterator[tuple[str, str]]:
+    """Yield the source of the bounds, and the advice of the policy."""
+    source, policy = found.requirements_source, found.policy
+    if source is not None:
+        until = "" if source.until is None else f" until {_moment(source.until)}"
+        yield "bounds by", f"{source.name} since {_moment(source.since)}{until}"
+    if policy is None:
+        return
+    yield (
+        "rescale policy",
+        f"{policy.kind}, {'a dry run' if policy.dry_run else 'active' if policy.active else 'inactive'}",
+    )
+    if policy.problem is not None:
+        yield "policy problem", policy.problem
+    if policy.advice is not None:
+        yield "policy advice", f"{_bounds(policy.advice.bounds)}: {policy.advice.reason}"
+        yield "next change of advice", _moment(policy.advice.next_at)
+
+
+def _metrics(metrics: documents.CurrentMetrics | None) -> Iterator[tuple[str, str]]:
+    if metrics is not None:
+        yield "rows read per s", _text(metrics.input)
+        yield "rows processed per s", _text(metrics.processed)
+        yield "batch duration", NOTHING if metrics.batch_ms is None else f"{metrics.batch_ms} ms"
+        yield "backlog", _text(metrics.backlog)
+
+
+def _waits(found: schemas.JobDetails) -> Iterator[tuple[str, str]]:
+    """Yield the phase, the backoff and the deadlines of the scheduler."""
+    if found.waiting is not None:
+        yield "phase", f"{found.waiting.phase}, cooldown until {_moment(found.waiting.cooldown_ends)}"
+    if found.backoff is not None:
+        yield "backoff", f"{found.backoff.seconds:g} s, until {_moment(found.backoff.ends)}"
+    yield from ((f"deadline {deadline.name}", _moment(deadline.due)) for deadline in found.deadlines)
+
+
+def requirements(bounds_of: Requirements, state: SchedulerState, version: str) -> list[Row]:
+    """Return the bounds, one row per vertex."""
+    declared, maximum = state.job.requirements, state.job.max_parallelism
+    return [
+        {
+            "vertex": vertex,
+            "lower": str(bounds.lower),
+            "upper": str(bounds.upper),
+            "declared": f"{declared[vertex].lower}:{declared[vertex].upper}",
+            "max_parallelism": str(maximum[vertex]),
+            "version": version,
+        }
+        for vertex, bounds in bounds_of.items()
+    ]
+
+
+def preview(result: schemas.Preview) -> list[Row]:
+    """Return the result of a preview."""
+    slots = result.slots
+    rows = {
+        "consequence": result.consequence.value,
+        "reason": result.reason,
+        "parallelism": f"{_parallelism(result.before)} -> {_parallelism(result.after)}",
+        "tier": _text(result.tier),
+        "at the latest": _moment(result.at),
+        "cooldown until": _moment(result.cooldown_until),
+        "slots": f"{slots.available} held or offered, {slots.minimum} to {slots.maximum} required, {slots.missing} missing",
+    }
+    return [{"property": name, "value": value} for name, value in rows.items()]
+
+
+def transition(item: documents.Transition) -> Row:
+    """Return a state transition."""
+    return {
+        "at": _moment(item.at),
+        "from": item.source,
+        "to": item.target,
+        "parallelism": f"{_parallelism(item.before)} -> {_parallelism(item.after)}",
+        "tier": NOTHING if item.tier is None else Tier(item.tier).name,
+        "reason": item.reason,
+    }
+
+
+def decision(item: documents.Decision) -> Row:
+    """Return a decision."""
+    return {"at": _moment(item.at), "state": item.state, "reason": item.reason}
+
+
+def rescale(item: Rescale) -> Row:
+    """Return a rescale."""
+    amounts = item.vertices
+    return {
+        "number": str(item.number),
+        "start": _moment(item.start),
+        "cause": item.trigger_cause.value,
+        "parallelism": f"{_parallelism(amounts.before)} -> {_parallelism(amounts.after)}",
+        "tier": NOTHING if item.tier is None else item.tier.name,
+        "downtime": _duration(item.downtime),
+        "duration": NOTHING if item.end is None else _duration(item.end - item.start),
+        "end": "in progress" if item.terminated_reason is None else item.terminated_reason.value,
+    }
+
+
+def failure(item: schemas.FailureEntry) -> Row:
+    """Return a failure, and the decision of the scheduler."""
+    root = item.failure
+    return {
+        "at": _moment(item.at),
+        "state": item.state,
+        "failure": f"{root.error_class}: {' '.join(root.message.split())}",
+        "cause": root.causes[-1] if root.causes else NOTHING,
+        "decision": item.decision,
+    }
+
+
+def newest(items: Iterable[Any], limit: int) -> Sequence[Any]:
+    """Return the newest items, newest first. In `items`, the oldest item is the first."""
+    return [*items][::-1][:limit]
+
+
+def _transition(item: documents.Transition) -> str:
+    return f"{item.source} -> {item.target}: {item.reason}"
+
+
+def _state(item: schemas.JobItem) -> str:
+    stale = f" (stale, published at {_moment(item.published_at)})" if item.stale else ""
+    stale = " (no control loop)" if item.abandoned else stale
+    return f"{item.state.value}{stale}" if item.outcome is None else f"{item.state.value} ({item.outcome})"
+
+
+def _parallelism(parallelism: Mapping[str, int] | None) -> str:
+    """`job=2, sink=1`, or only the number for a job with one vertex."""
+    if not parallelism:
+        return NOTHING
+    if len(parallelism) == 1:
+        return str(next(iter(parallelism.values())))
+    return ", ".join(f"{vertex}={count}" for vertex, count in parallelism.items())
+
+
+def _bounds(ranges: Mapping[str, documents.Range]) -> str:
+    texts = {vertex: f"{bounds.lower}:{bounds.upper}" for vertex, bounds in ranges.items()}
+    if len(texts) == 1:
+        return next(iter(texts.values()))
+    return ", ".join(f"{vertex}={text}" for vertex, text in texts.items()) or NOTHING
+
+
+def _moment(moment: datetime | None) -> str:
+    return NOTHING if moment is None else moment.isoformat(timespec="seconds")
+
+
+def _duration(duration: timedelta | None) -> str:
+    return NOTHING if duration is None else f"{duration.total_seconds():.1f} s"
+
+
+def _text(value: Any) -> str:
+    return NOTHING if value is None else str(value)

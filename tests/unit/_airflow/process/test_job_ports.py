@@ -1,0 +1,111 @@
+"""The composition root: the job directory that a URI names, and the ports of a loop."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_adaptive._airflow.process import job_ports as composition
+from airflow_adaptive._airflow.process.cluster.connection_ids import ConnectionIds
+from airflow_adaptive._airflow.process.job_ports import job_directory, job_ports
+from airflow_adaptive._airflow.store.task_xcoms import TaskKey
+from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
+from airflow_adaptive._clusters.standalone.address import ClusterAddress
+from airflow_adaptive._core.ports import StoreUnavailableError
+from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
+
+
+@pytest.mark.parametrize("base", ["jobs", "./jobs", "file://jobs", "local://host/jobs", ""])
+def test_directory_that_is_not_absolute_is_refused(base: str) -> None:
+    """Worker, triggerer and cluster would each use a different folder."""
+    with pytest.raises(ValueError, match="is not absolute: write file:///folder"):
+        job_directory(base, "departures")
+
+
+def test_directory_of_a_job_is_a_folder_of_its_base(tmp_path: Path) -> None:
+    uris = {job_directory(base, "departures").uri for base in (f"file://{tmp_path}", str(tmp_path))}
+    assert uris == {f"file://{tmp_path}/departures"}
+
+
+def test_loops_that_start_at_the_same_time_read_their_connection_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark_default: None
+) -> None:
+    """After a restart of 1,000 jobs, Airflow answered one read of the connection after the other, before any loop could claim its journal."""
+    reads: list[str] = []
+    address = AdaptiveSparkHook.address
+
+    def counted(hook: AdaptiveSparkHook) -> ClusterAddress | KubernetesAddress:
+        reads.append(hook.spark_conn_id)
+        return address(hook)
+
+    monkeypatch.setattr(AdaptiveSparkHook, "address", counted)
+
+    async def directory_of(job: str) -> str:
+        task = TaskKey(dag_id="flights", task_id=job, run_id="run")
+        async with job_ports(
+            ConnectionIds("spark_default"), f"file://{tmp_path}", job, task, allow, timedelta(0)
+        ) as ports:
+            await asyncio.sleep(0)
+            directory: Any = ports.directory
+            return str(directory.uri)
+
+    async def start(jobs: list[str]) -> list[str]:
+        return await asyncio.gather(*map(directory_of, jobs))
+
+    assert asyncio.run(start(["a", "b", "c"])) == [f"file://{tmp_path}/{job}" for job in "abc"]
+    assert reads == ["spark_default"]
+
+
+def test_a_loop_that_starts_while_airflow_does_not_answer_reads_its_connection_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark_default: None
+) -> None:
+    """The task of a new job failed after one slow read. Found by the fleet simulator: slow Airflow, many jobs that start."""
+    errors: list[Exception] = [StoreUnavailableError("the store of Airflow's connections did not answer within 30 s")]
+    address = AdaptiveSparkHook.address
+
+    def failing_once(hook: AdaptiveSparkHook) -> ClusterAddress | KubernetesAddress:
+        if errors:
+            raise errors.pop()
+        return address(hook)
+
+    monkeypatch.setattr(AdaptiveSparkHook, "address", failing_once)
+    monkeypatch.setattr(composition, "RETRY_INTERVAL", timedelta(0))
+
+    async def start() -> None:
+        task = TaskKey(dag_id="flights", task_id="a", run_id="run")
+        async with job_ports(
+            ConnectionIds("spark_default"), f"file://{tmp_path}", "a", task, allow, timedelta(minutes=1)
+        ):
+            await asyncio.sleep(0)
+
+    asyncio.run(start())
+    assert errors == []
+
+
+def test_jobs_with_other_credentials_for_the_same_cluster_have_their_own_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields = '{"conn_type": "spark", "host": "k8s://https://127.0.0.1:1", "extra": {"namespace": "team-a"}}'
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_K8S", fields)
+
+    async def client_of(kubernetes: str) -> Any:
+        task = TaskKey(dag_id="flights", task_id="a", run_id="run")
+        connections = ConnectionIds("spark_k8s", kubernetes=kubernetes)
+        async with job_ports(connections, f"file://{tmp_path}", "a", task, allow, timedelta(0)) as ports:
+            await asyncio.sleep(0)
+            return ports.cluster
+
+    async def start(*names: str) -> list[Any]:
+        return await asyncio.gather(*map(client_of, names))
+
+    team, same, other = asyncio.run(start("team", "team", "other"))
+    assert (team is same, team is other) == (True, False)
+
+
+async def allow(_: str) -> bool:
+    """Return that the loop may take every job over."""
+    return True

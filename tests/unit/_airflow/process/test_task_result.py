@@ -1,0 +1,55 @@
+"""The result of a task, from the event of its control loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_adaptive._airflow.internals import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+    AirflowTaskTimeout,
+)
+from airflow_adaptive._airflow.process.task_result import OnSuspend, task_result
+
+
+@pytest.mark.parametrize(
+    ("event", "error"),
+    [
+        ({"status": "error", "message": "no connection"}, AirflowException),
+        ({"outcome": "FAILED", "cause": "X: y", "recoverable": True}, AirflowException),
+        ({"outcome": "FAILED", "cause": "X: y", "recoverable": False}, AirflowFailException),
+        ({"outcome": "CANCELED", "timed_out": True}, AirflowTaskTimeout),
+        ({"outcome": "CANCELED", "timed_out": False}, AirflowFailException),
+        ({"status": "superseded", "attempt": "other run/1"}, AirflowFailException),
+    ],
+)
+def test_an_unhappy_end_fails_the_task(event: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error) as raised:
+        task_result("departures", {"status": "finished"} | event, None)
+    assert type(raised.value) is error
+    assert "departures" in str(raised.value)
+
+
+@pytest.mark.parametrize("outcome", ["FINISHED", "SUSPENDED"])
+def test_a_happy_end_is_the_result(outcome: str) -> None:
+    event = {"status": "finished", "outcome": outcome, "restarts": 1, "rescales": 2, "cause": None}
+    assert task_result("departures", event, None) == {
+        "outcome": outcome,
+        "restarts": 1,
+        "rescales": 2,
+    }
+
+
+@pytest.mark.parametrize(
+    ("on_suspend", "error"), [(OnSuspend.SKIP, AirflowSkipException), (OnSuspend.FAIL, AirflowFailException)]
+)
+def test_task_of_a_suspended_job_ends_as_declared(on_suspend: OnSuspend, error: type[Exception]) -> None:
+    event = {"status": "finished", "restarts": 0, "rescales": 0}
+    with pytest.raises(error, match="'departures' was suspended"):
+        task_result("departures", event | {"outcome": "SUSPENDED"}, None, on_suspend=on_suspend)
+    assert (
+        task_result("departures", event | {"outcome": "FINISHED"}, None, on_suspend=on_suspend)["outcome"] == "FINISHED"
+    )

@@ -1,0 +1,402 @@
+"""Airflow's stores as the control requests and the published state of a job."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from airflow.sdk import Variable
+
+from airflow_adaptive._airflow.store.asset_store import AirflowJobStore
+from airflow_adaptive._airflow.store.change_marker import MAX_MARKERS, notify, read_markers
+from airflow_adaptive._airflow.store.control_requests import READS_BETWEEN, store_request
+from airflow_adaptive._airflow.store.store_access import StoreAccess
+from airflow_adaptive._airflow.store.task_xcoms import TaskKey
+from airflow_adaptive._core.requirements.control_requests import (
+    DESIRED_STATE,
+    ControlRequest,
+    ControlRequests,
+    DesiredState,
+    Requester,
+    decode_bounds,
+)
+from airflow_adaptive._core.scheduler.history.rescale_summary import summarize
+from airflow_adaptive._core.scheduler.policies.failure_handling import Failure, FailureRecord
+from airflow_adaptive._core.scheduler.snapshot import encode
+from airflow_adaptive._core.scheduler.state import Outcome
+from airflow_adaptive._core.scheduler.timeline import Decision, ReasonCode, Transition
+from airflow_adaptive._core.view import JobHistory, JobView, Urls, failure_record
+from airflow_adaptive._engine.journal.history import History
+from airflow_adaptive._engine.publishing.publisher import job_view
+from tests.lab.fakes.job_directory import FakeJobDirectory
+from tests.lab.fakes.manual_clock import ManualClock
+from tests.lab.scenario import START, Scenario
+from tests.support.airflow.fake_supervisor import FakeComms, api_server_error
+
+BODY = {"job": {"parallelism": {"lowerBound": 1, "upperBound": -1}}}
+EXECUTING = Scenario().given_executing(2)
+FAILURE = FailureRecord(
+    at=START,
+    state="Executing",
+    failure=Failure(error_class="TASK_FAILED", message="an executor was lost"),
+    decision="restarting in 1 s",
+)
+HISTORY = JobHistory(
+    transitions=[
+        Transition(
+            at=START,
+            source="Created",
+            target=str(number),
+            version=number,
+            before=None,
+            after=None,
+            reason_code=ReasonCode.PLAN_ACTIVATED,
+            reason="a reason",
+        )
+        for number in range(60)
+    ],
+    decisions=[Decision(at=START, state="Executing", reason_code=ReasonCode.SLOTS_PENDING, reason="1 slot is there")],
+    rescales=[rescale for step in EXECUTING.steps if (rescale := step.rescale) is not None],
+)
+VIEW = replace(
+    job_view(
+        EXECUTING.state,
+        History(FakeJobDirectory(), "departures", 10),
+        Urls(master="http://master:8080"),
+        "r/1",
+    ),
+    failures=(FAILURE,),
+    history=HISTORY,
+)
+
+
+@pytest.fixture
+def airflow(monkeypatch: pytest.MonkeyPatch) -> FakeComms:
+    return FakeComms.install(monkeypatch)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def access(clock: ManualClock) -> StoreAccess:
+    return StoreAccess(clock)
+
+
+@pytest.fixture
+def store(clock: ManualClock, access: StoreAccess) -> AirflowJobStore:
+    return AirflowJobStore("departures", TaskKey(dag_id="d", task_id="t", run_id="r"), clock, access)
+
+
+async def after_reads(store: AirflowJobStore) -> ControlRequests:
+    """The control requests after all reads that are due."""
+    for _ in range(3):
+        await store.control_requests()
+        tasks = (store._reading, store._access.change_markers._refreshing)
+        running = {task for task in tasks if task is not None and not task.done()}
+        if running:
+            await asyncio.wait(running)
+    return await store.control_requests()
+
+
+def read(store: AirflowJobStore) -> ControlRequests:
+    return asyncio.run(after_reads(store))
+
+
+def read_later(store: AirflowJobStore, clock: ManualClock) -> ControlRequests:
+    asyncio.run(clock.sleep(2))
+    return read(store)
+
+
+def show(store: AirflowJobStore, view: JobView) -> None:
+    async def publish() -> None:
+        await store.publish(view)
+        await store.finish()
+
+    asyncio.run(publish())
+
+
+def test_job_without_a_request_is_to_run(airflow: FakeComms, store: AirflowJobStore) -> None:
+    assert read(store) == ControlRequests()
+
+
+def test_desired_state_and_overrides_are_read(airflow: FakeComms, store: AirflowJobStore) -> None:
+    airflow.asset_states = {"desired_state": {"value": "suspended"}, "requirements": {"value": BODY}}
+    assert read(store) == ControlRequests(desired_state=DesiredState.SUSPENDED, requirements={"job": (1, -1)})
+
+
+def test_asking_is_read_by_the_next_look_but_one_not_made_too_soon(
+    airflow: FakeComms, store: AirflowJobStore, clock: ManualClock
+) -> None:
+    read(store)
+    store_request("departures", ControlRequest(key=DESIRED_STATE, value="canceled"))
+    assert read(store).desired_state is DesiredState.RUNNING
+    assert read_later(store, clock).desired_state is DesiredState.CANCELED
+
+
+@pytest.mark.parametrize("error", [api_server_error(), OSError("a backend's own")])
+def test_unreadable_control_requests_stay_as_they_were(
+    airflow: FakeComms, store: AirflowJobStore, clock: ManualClock, error: Exception
+) -> None:
+    airflow.asset_states = {"desired_state": {"value": "suspended"}, "requirements": {"value": BODY}}
+    before = read(store)
+    airflow.error = error
+    assert read_later(store, clock) == before
+
+
+def test_invalid_overrides_do_not_hide_the_desired_state(
+    airflow: FakeComms, store: AirflowJobStore, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    airflow.asset_states = {"desired_state": {"value": "canceled"}, "requirements": {"value": {"job": 3}}}
+    with caplog.at_level(logging.WARNING):
+        assert read(store) == ControlRequests(desired_state=DesiredState.CANCELED)
+        read_later(store, clock)
+    assert len(caplog.messages) == 1
+    assert "'requirements'" in caplog.messages[0]
+    assert "departures" in caplog.messages[0]
+
+
+def test_unknown_desired_state_does_not_hide_the_overrides(airflow: FakeComms, store: AirflowJobStore) -> None:
+    airflow.asset_states = {"desired_state": {"value": "explode"}, "requirements": {"value": BODY}}
+    assert read(store) == ControlRequests(requirements={"job": (1, -1)})
+
+
+def test_view_is_displayed_as_xcoms_of_the_task(airflow: FakeComms, store: AirflowJobStore) -> None:
+    show(store, VIEW)
+    assert (airflow.xcoms["state"], airflow.xcoms["parallelism"]) == ("Executing", {"job": 2})
+    assert [it["target"] for it in airflow.xcoms["transitions"]] == [str(number) for number in range(10, 60)]
+    assert airflow.xcoms["failures"] == [failure_record(FAILURE)]
+    assert airflow.xcoms["decisions"] == encode(tuple(HISTORY.decisions))
+    assert airflow.xcoms["rescales"] == {
+        "history": encode(tuple(HISTORY.rescales)),
+        "summary": encode(summarize(HISTORY.rescales)),
+    }
+    assert (airflow.xcoms["spark_master_url"], airflow.xcoms["spark_driver_url"]) == ("http://master:8080", "")
+    assert airflow.map_indexes == {-1}
+
+
+def test_outcome_of_an_ended_job_is_displayed_as_its_state(airflow: FakeComms, store: AirflowJobStore) -> None:
+    show(store, replace(VIEW, state="Finished", outcome=Outcome.SUSPENDED))
+    assert airflow.xcoms["state"] == "SUSPENDED"
+
+
+def test_only_what_has_changed_is_pushed(airflow: FakeComms, store: AirflowJobStore) -> None:
+    show(store, VIEW)
+    airflow.pushes.clear()
+    show(store, replace(VIEW, parallelism={"job": 3}))
+    assert airflow.pushes == ["parallelism"]
+
+
+@pytest.mark.parametrize("error", [api_server_error(), OSError("a backend's own")])
+def test_view_that_could_not_be_pushed_is_pushed_when_airflow_is_back(
+    airflow: FakeComms, store: AirflowJobStore, clock: ManualClock, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    airflow.error = error
+    clock.at(60, lambda: setattr(airflow, "error", None))
+    with caplog.at_level(logging.WARNING):
+        show(store, VIEW)
+    assert airflow.xcoms["state"] == "Executing"
+    assert len(caplog.messages) == 1
+
+
+def test_published_metrics_are_read_when_airflow_is_back(
+    airflow: FakeComms, store: AirflowJobStore, clock: ManualClock
+) -> None:
+    """A loop that starts during an outage asks every two seconds, not without a pause."""
+    airflow.asset_states = {"metrics/10": {"step": 10}}
+    airflow.error = api_server_error()
+    clock.at(60, lambda: setattr(airflow, "error", None))
+    assert asyncio.run(store.published_metrics())["metrics/10"] == {"step": 10}
+    assert clock.elapsed == 60
+
+
+def test_view_that_is_outdated_before_it_was_pushed_is_skipped(airflow: FakeComms, store: AirflowJobStore) -> None:
+    async def publish() -> None:
+        for number in range(5):
+            await store.publish(replace(VIEW, parallelism={"job": number}))
+        await store.finish()
+
+    asyncio.run(publish())
+    assert airflow.xcoms["parallelism"] == {"job": 4}
+    assert airflow.pushes.count("parallelism") == 1
+
+
+def test_nothing_is_pushed_for_a_loop_that_was_ended_from_outside(airflow: FakeComms, store: AirflowJobStore) -> None:
+    async def publish() -> None:
+        await store.publish(VIEW)
+        store.close()
+        await store.finish()
+
+    asyncio.run(publish())
+    assert airflow.xcoms == {}
+
+
+# ---- many jobs ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def crowd(clock: ManualClock, access: StoreAccess) -> list[AirflowJobStore]:
+    """Stores of a hundred jobs, whose inboxes were read once."""
+    task = TaskKey(dag_id="d", task_id="t", run_id="r")
+    stores = [AirflowJobStore(f"job-{number}", task, clock, access) for number in range(100)]
+    read_all(stores)
+    return stores
+
+
+def read_all(stores: list[AirflowJobStore]) -> list[DesiredState]:
+    async def read() -> list[DesiredState]:
+        return [(await after_reads(store)).desired_state for store in stores]
+
+    return asyncio.run(read())
+
+
+def test_inboxes_of_many_jobs_are_read_in_turn(
+    airflow: FakeComms, clock: ManualClock, crowd: list[AirflowJobStore]
+) -> None:
+    airflow.asset_states = {"desired_state": {"value": "suspended"}}
+    airflow.reads, first = 0, read_all(crowd)
+    assert set(first) == {DesiredState.RUNNING}
+    for _ in range(13):
+        asyncio.run(clock.sleep(1))
+        read_all(crowd)
+    assert set(read_all(crowd)) == {DesiredState.SUSPENDED}
+    assert airflow.reads <= 3 * 130 + 7, (
+        "two or three operations for the requests of a job, ten jobs a second, the change markers every two seconds"
+    )
+
+
+def test_job_with_a_request_is_read_at_once_however_many_jobs_there_are(
+    airflow: FakeComms, clock: ManualClock, crowd: list[AirflowJobStore]
+) -> None:
+    airflow.reads = 0
+    store_request("job-42", ControlRequest(key=DESIRED_STATE, value="canceled"))
+    asyncio.run(clock.sleep(2))
+    before = airflow.reads
+    assert read(crowd[42]).desired_state is DesiredState.CANCELED
+    assert airflow.reads == before + 8, "the change markers, and all documents of the job"
+
+
+def test_signal_that_can_not_be_written_or_read_costs_nothing_but_time(
+    airflow: FakeComms, clock: ManualClock, crowd: list[AirflowJobStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise OSError("a backend's own")
+
+    monkeypatch.setattr(Variable, "get", broken)
+    store_request("job-42", ControlRequest(key=DESIRED_STATE, value="canceled"))
+    for _ in range(13):
+        asyncio.run(clock.sleep(1))
+        read_all(crowd)
+    assert read_all(crowd)[42] is DesiredState.CANCELED
+
+
+def test_signal_keeps_the_marks_of_others_and_forgets_the_oldest(airflow: FakeComms) -> None:
+    for number in range(MAX_MARKERS + 5):
+        notify(f"job-{number}")
+    marks = read_markers()
+    assert len(marks) == MAX_MARKERS
+    assert "job-4" not in marks
+    notify("job-5")
+    assert read_markers()["job-5"] != marks["job-5"]
+    assert read_markers().keys() == marks.keys()
+
+
+# ---- overrides ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        None,
+        [],
+        {"job": 3},
+        {"job": {"parallelism": {}}},
+        {"job": {"parallelism": {"lowerBound": 1, "upperBound": float("inf")}}},
+        {"job": {"parallelism": {"lowerBound": True, "upperBound": 2}}},
+        {"job": {"parallelism": {"lowerBound": "1", "upperBound": 2}}},
+    ],
+)
+def test_what_is_not_of_flip_291s_form_is_refused(body: Any) -> None:
+    with pytest.raises(ValueError, match="form|whole numbers"):
+        decode_bounds(body)
+
+
+def test_what_airflow_deleted_with_the_asset_is_brought_back(
+    airflow: FakeComms, store: AirflowJobStore, clock: ManualClock
+) -> None:
+    async def live() -> ControlRequests:
+        await store.publish(VIEW)
+        await store.finish()
+        await store.control_requests()
+        airflow.asset_states.clear()
+        await clock.sleep(2)
+        control_requests = await after_reads(store)
+        await store.finish()
+        return control_requests
+
+    airflow.asset_states = {"desired_state": {"value": "suspended"}, "requirements": {"value": BODY}}
+    assert asyncio.run(live()) == ControlRequests(desired_state=DesiredState.SUSPENDED, requirements={"job": (1, -1)})
+    assert read_later(store, clock).requirements == {"job": (1, -1)}
+    assert airflow.asset_states["summary"]["state"] == "Executing"
+
+
+# ---- who has set them, and until when -------------------------------------------------------------------------------
+
+
+def test_who_has_set_bounds_and_until_when_is_read_with_them(airflow: FakeComms, store: AirflowJobStore) -> None:
+    by_alice = {"by": "alice", "via": "REST", "at": "2013-01-01T00:00:00Z", "until": "2013-01-01T02:00:00+00:00"}
+    airflow.asset_states = {"requirements": {"value": BODY, **by_alice}}
+    requester = Requester(requested_by="alice", via="REST", expires_at=datetime(2013, 1, 1, 2, tzinfo=UTC))
+    assert read(store) == ControlRequests(requirements={"job": (1, -1)}, requester=requester)
+
+
+def test_bounds_of_a_calendar_are_kept_apart_from_those_of_users(airflow: FakeComms, store: AirflowJobStore) -> None:
+    airflow.asset_states = {"calendar": {"value": BODY, "by": "calendar/set/r", "via": "task"}}
+    requester = Requester(requested_by="calendar/set/r", via="task")
+    assert read(store) == ControlRequests(calendar={"job": (1, -1)}, calendar_requester=requester)
+
+
+@pytest.mark.parametrize("requester", [{"by": None}, {"by": "", "until": 7}, {"until": "soon"}, {}])
+def test_requester_in_an_unknown_form_is_not_known(airflow: FakeComms, store: AirflowJobStore, requester: Any) -> None:
+    airflow.asset_states = {"requirements": {"value": BODY, **requester}}
+    assert read(store) == ControlRequests(requirements={"job": (1, -1)})
+
+
+def test_longer_hold_of_the_same_bounds_is_seen_within_a_few_reads(
+    airflow: FakeComms, store: AirflowJobStore, clock: ManualClock
+) -> None:
+    airflow.asset_states = {"requirements": {"value": BODY, "until": "2013-01-01T02:00:00+00:00"}}
+    read(store)
+    airflow.asset_states["requirements"] = {"value": BODY, "until": "2013-01-01T03:00:00+00:00"}
+    reads = [read_later(store, clock) for _ in range(READS_BETWEEN + 1)]
+    assert reads[-1].requester.expires_at == datetime(2013, 1, 1, 3, tzinfo=UTC)
+
+
+def test_control_requests_that_could_not_be_read_yet_are_marked_as_unread(
+    airflow: FakeComms, store: AirflowJobStore, clock: ManualClock
+) -> None:
+    airflow.error = OSError("a backend's own")
+    assert not read(store).is_read
+    airflow.error = None
+    assert read_later(store, clock).is_read
+
+
+def test_requester_is_restored_too_when_airflow_has_deleted_the_asset(
+    airflow: FakeComms, store: AirflowJobStore, clock: ManualClock
+) -> None:
+    before = {
+        "desired_state": {"value": "running"},
+        "requirements": {"value": BODY, "by": "alice"},
+        "calendar": {"value": BODY},
+    }
+    airflow.asset_states = dict(before)
+    first = read(store)
+    airflow.asset_states.clear()
+    assert read_later(store, clock) == first
+    assert airflow.asset_states["restored_requests"] == before

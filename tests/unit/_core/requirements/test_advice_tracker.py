@@ -1,0 +1,139 @@
+"""When the policy of a job is consulted, and which advice the job does not follow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from airflow_adaptive._core.protocol.documents import Decommission, DriverState, DriverStatus
+from airflow_adaptive._core.requirements.advice import Advice, PolicyAdvice, PolicyInput
+from airflow_adaptive._core.requirements.advice_tracker import AdviceTracker
+from airflow_adaptive._core.requirements.control_requests import ControlRequests
+from airflow_adaptive._core.requirements.policy_input import ResolverInput
+from airflow_adaptive._core.requirements.resolver import RequirementsResolver
+from airflow_adaptive._core.scheduler.policies.failure_handling import Failure
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
+from airflow_adaptive._core.scheduler.state import (
+    Canceling,
+    Current,
+    Failing,
+    Finished,
+    Outcome,
+    Plan,
+    StopWithSavepoint,
+)
+from airflow_adaptive._core.scheduler.timeline import ReasonCode
+from airflow_adaptive._engine.journal.adoption import created
+from tests.lab.fakes.manual_clock import START
+from tests.lab.simulation.one_job import small_job
+
+DECLARED = {"job": ParallelismRange(1, 4)}
+LATER = START + timedelta(minutes=1)
+PLAN = Plan(version=1, parallelism={"job": 1}, slots=1, retained_slots=1)
+FAILURE = Failure(error_class="TEST", message="failed")
+
+
+class FixedAdvisor:
+    """A policy that always gives the same advice.
+
+    Attributes:
+        bounds: advised bounds of the vertices.
+        inputs: inputs of all consultations.
+    """
+
+    kind = "FixedPolicy"
+    dry_run = False
+
+    def __init__(self, **bounds: tuple[int, int]) -> None:
+        self.bounds = {name: ParallelismRange(*pair) for name, pair in bounds.items()}
+        self.inputs: list[PolicyInput] = []
+
+    def restore(self, snapshot: Any) -> str | None:
+        return None
+
+    def to_snapshot(self) -> Mapping[str, Any]:
+        return {}
+
+    def advise(self, policy_input: PolicyInput) -> Advice:
+        self.inputs.append(policy_input)
+        return Advice(bounds=self.bounds, reason="fixed")
+
+
+def given(current: Current | None = None) -> ResolverInput:
+    state = created(small_job("job", (1, 4), {}))
+    state = state if current is None else replace(state, current=current)
+    return ResolverInput(state=state, control_requests=ControlRequests(), status=None, costs={}, at=START)
+
+
+def test_advice_that_the_job_can_have_is_followed() -> None:
+    tracker = AdviceTracker(FixedAdvisor(job=(2, 3)))
+    tracker.consult(given(), DECLARED, required=True)
+    assert tracker.result is not None
+    assert tracker.result.advice == Advice(bounds={"job": ParallelismRange(2, 3)}, reason="fixed")
+    assert tracker.result.problem is None
+
+
+@pytest.mark.parametrize(
+    "bounds", [{"job": (1, 5)}, {"job": (3, 2)}, {"job": (1, -1)}, {}, {"job": (1, 4), "no": (1, 1)}]
+)
+def test_advice_that_the_job_cannot_have_is_not_followed_and_is_reported(bounds: dict[str, tuple[int, int]]) -> None:
+    tracker = AdviceTracker(FixedAdvisor(**bounds))
+    tracker.consult(given(), DECLARED, required=True)
+    assert tracker.result is not None
+    assert tracker.result.advice is None
+    assert "the job cannot have the advised bounds" in str(tracker.result.problem)
+    assert [entry.code for entry in tracker.take_log_entries()] == [ReasonCode.POLICY_FAILED]
+
+
+@pytest.mark.parametrize(
+    "current",
+    [
+        StopWithSavepoint(since=START, plan=PLAN, stop_deadline=LATER),
+        Canceling(since=START, stop_deadline=LATER),
+        Failing(since=START, stop_deadline=LATER, cause=FAILURE),
+        Finished(since=START, outcome=Outcome.SUSPENDED, cause=None, stop_deadline=LATER),
+    ],
+)
+def test_policy_is_not_consulted_while_the_job_ends(current: Current) -> None:
+    advisor = FixedAdvisor(job=(2, 3))
+    RequirementsResolver(advisor).resolve(given(current))
+    assert advisor.inputs == []
+
+
+def test_policy_is_consulted_before_the_job_ends() -> None:
+    advisor = FixedAdvisor(job=(2, 3))
+    resolved = RequirementsResolver(advisor).resolve(given())
+    assert [it.at for it in advisor.inputs] == [START]
+    assert resolved is not None
+    assert resolved.requirements == {"job": ParallelismRange(2, 3)}
+
+
+def result_of(tracker: AdviceTracker) -> PolicyAdvice:
+    assert tracker.result is not None
+    return tracker.result
+
+
+def test_policy_pauses_while_executors_are_decommissioned() -> None:
+    policy = FixedAdvisor(job=(2, 3))
+    tracker = AdviceTracker(policy)
+    leaving = DriverStatus(
+        job="job",
+        epoch=1,
+        nonce="n",
+        sequence=1,
+        at="",
+        state=DriverState.RUNNING,
+        decommission=Decommission(workers=("w1",)),
+    )
+    tracker.consult(replace(given(), status=leaving), DECLARED, required=True)
+    assert (result_of(tracker).advice, policy.inputs) == (None, [])
+    assert (
+        result_of(tracker).problem == "the policy pauses: executors are being decommissioned, and their slots leave: w1"
+    )
+    tracker.consult(given(), DECLARED, required=False)
+    assert result_of(tracker).problem is None
+    assert result_of(tracker).advice is not None

@@ -1,0 +1,33 @@
+"""The documents of control requests: what they contain, also if other programs have written them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from airflow_adaptive._core.requirements.control_requests import Requester, decode_bounds, decode_requester
+
+
+def test_bounds_are_those_of_the_vertices_of_the_body() -> None:
+    body = {
+        "source": {"parallelism": {"lowerBound": 1, "upperBound": 4}},
+        "sink": {"parallelism": {"lowerBound": 2, "upperBound": 8}},
+    }
+    assert decode_bounds(body) == {"source": (1, 4), "sink": (2, 8)}
+
+
+def test_requester_is_the_user_the_interface_and_the_expiry() -> None:
+    document = {"value": "canceled", "by": "ada", "via": "CLI", "until": "2026-11-25T12:00:00+00:00"}
+    assert decode_requester(document) == Requester(
+        requested_by="ada", via="CLI", expires_at=datetime(2026, 11, 25, 12, tzinfo=UTC)
+    )
+
+
+@pytest.mark.parametrize(
+    "document",
+    [None, [], {}, {"by": None, "via": None, "until": 7}, {"until": "soon"}, {"until": "2026-11-25T12:00:00"}],
+)
+def test_field_of_the_requester_that_is_missing_or_invalid_is_unknown(document: Any) -> None:
+    assert decode_requester(document) == Requester(requested_by="", via="", expires_at=None)

@@ -1,0 +1,152 @@
+"""A job that follows a rescale policy by itself, and people who say otherwise: the real loop, in simulated time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from airflow_adaptive._core.protocol.codec import decode_journal
+from airflow_adaptive._core.scheduler.state import SchedulerState
+from airflow_adaptive._core.view import documents
+from airflow_adaptive.autoscaling.calendar.declaration import window
+from airflow_adaptive.autoscaling.calendar.scheduled_policy import LookAhead
+from airflow_adaptive.autoscaling.combined import CombinedPolicy
+from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
+from tests.lab.fakes.manual_clock import START
+from tests.support.runtime.policy_simulation import (
+    by,
+    calendar,
+    following,
+    loaded,
+    policy_of,
+    published_view,
+    reasons,
+    roomy,
+    running_on,
+    source_of,
+    until,
+)
+
+MINUTES = 60.0
+HOURS = 3600.0
+
+
+def upper(state: SchedulerState) -> int:
+    return state.requirements["job"].upper
+
+
+def test_window_of_the_calendar_changes_the_bounds_and_the_job_rescales_into_it():
+    job = following(calendar(look_ahead=None))
+    night = until(job, 59 * MINUTES)
+    assert (upper(night), running_on(night)) == (2, 2)
+    morning = until(job, 61 * MINUTES)
+    assert (upper(morning), running_on(morning)) == (4, 4)
+    assert running_on(until(job, 2 * HOURS + 60)) == 2
+    assert by(job) == ("POLICY", "calendar")
+
+
+def test_job_is_planned_within_the_calendars_bounds_from_its_first_start_on():
+    job = following(calendar())
+    until(job, 10 * MINUTES)
+    assert [parallelism["job"] for _, _, parallelism in job.drivers.started] == [2]
+
+
+def test_rescale_for_a_window_begins_as_much_earlier_as_rescales_of_this_job_were_measured_to_take():
+    windows = [window("first", 4, start="01:00", end="02:00"), window("second", 4, start="03:00", end="04:00")]
+    job = following(calendar(*windows, look_ahead=LookAhead(unmeasured=timedelta(minutes=10))))
+    assert running_on(until(job, 46 * MINUTES)) == 4, (
+        "none was measured: ten minutes, and half of it more, up to fifteen"
+    )
+    assert running_on(until(job, 2 * HOURS + 60)) == 2
+    assert running_on(until(job, 3 * HOURS - 60)) == 2, "they take seconds"
+    assert running_on(until(job, 3 * HOURS + 10)) == 4
+
+
+def test_decision_and_page_state_that_it_was_the_calendar_and_for_which_window():
+    job = following(calendar(look_ahead=None))
+    until(job, 90 * MINUTES)
+    assert any(text.startswith("bounds by calendar (window 'morning'): ") for text in reasons(job))
+    assert source_of(job) == {
+        "origin": "POLICY",
+        "name": "calendar",
+        "via": None,
+        "since": (START + timedelta(hours=1)).isoformat(),
+        "until": (START + timedelta(hours=2)).isoformat(),
+        "reason": "window 'morning'",
+    }
+    policy = policy_of(job)
+    assert (policy["kind"], policy["dry_run"], policy["active"], policy["problem"]) == (
+        "ScheduledPolicy",
+        False,
+        True,
+        None,
+    )
+    assert policy["advice"]["bounds"] == {"job": {"lower": 3, "upper": 4}}
+    json.dumps(documents(published_view(job), {}))
+
+
+def test_job_without_a_policy_has_nothing_about_one_in_its_log_or_on_its_page():
+    job = roomy()
+    until(job, 10 * MINUTES)
+    documents = [decode_journal(data) for data in job.directory.journal.values()]
+    assert {json.dumps(document.requirements_resolver) for document in documents} == {"{}"}
+    assert by(job) == ("DAG", "dag")
+    assert published_view(job).policy is None
+
+
+def test_when_the_load_rises_the_upper_bound_rises_and_the_job_grows_and_with_the_load_it_shrinks_again():
+    job, load = loaded(LoadPolicy(down_delay=timedelta(minutes=5)), (1, 8))
+    load.rate = 60.0
+    assert running_on(until(job, 20 * MINUTES)) == 1, "it gave back what its load does not take"
+    load.rate = 300.0
+    grown = until(job, 30 * MINUTES)
+    assert running_on(grown) >= 4
+    assert by(job) == ("POLICY", "load")
+    assert any("bounds by load (query 'q': busy for " in text for text in reasons(job))
+    load.rate = 60.0
+    assert running_on(until(job, 60 * MINUTES)) == 1
+
+
+def test_job_without_rows_gives_back_all_but_its_lower_bound():
+    job, load = loaded(LoadPolicy(), (1, 8))
+    load.rate = 300.0
+    assert running_on(until(job, 10 * MINUTES)) >= 4
+    last = load(4)
+    job.drivers.measures = lambda slots: last
+    assert running_on(until(job, 20 * MINUTES)) == 1
+
+
+def test_load_changes_within_the_calendars_floor_and_ceiling():
+    floor = calendar(window("morning", (3, 4), start="01:00", end="02:00"), default=(1, 8))
+    job, load = loaded(CombinedPolicy(calendar=floor, load=LoadPolicy(down_delay=timedelta(minutes=5))), (1, 8))
+    load.rate = 60.0
+    assert running_on(until(job, 50 * MINUTES)) == 1
+    assert running_on(until(job, 70 * MINUTES)) == 3
+    assert by(job) == ("POLICY", "calendar and load")
+    load.rate = 900.0
+    assert running_on(until(job, 100 * MINUTES)) == 4
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        {"input_rate": None},
+        {"input_rate": float("nan")},
+        {"input_rate": -5.0},
+        {"batch_duration_ms": 0},
+        {"backlog": float("inf")},
+        {"batch_rows": -1},
+        {"trigger_interval_ms": float("nan")},
+    ],
+    ids=str,
+)
+def test_metrics_that_make_no_sense_change_nothing(nonsense: Mapping[str, Any]):
+    job, load = loaded(LoadPolicy(), (1, 8))
+    load.rate = 300.0
+    before = running_on(until(job, 10 * MINUTES))
+    load.nonsense, load.rate = nonsense, 900.0
+    assert running_on(until(job, 20 * MINUTES)) == before

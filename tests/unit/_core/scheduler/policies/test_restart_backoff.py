@@ -1,0 +1,252 @@
+"""Restart strategies: arithmetic, merging, memory. What Flink's own tests show is in the conformance vectors."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_adaptive._core.scheduler.policies.restart_backoff import (
+    ExponentialDelay,
+    FailureRate,
+    FixedDelay,
+    NoRestart,
+    RestartRecord,
+    RestartStrategy,
+    backoff,
+    can_restart,
+    notify,
+)
+from tests.lab.scenario import START
+
+SECOND = timedelta(seconds=1)
+NO_JITTER = 0.5
+
+
+def delays(strategy: RestartStrategy, failures: int, jitter: float = NO_JITTER) -> list[timedelta]:
+    """The delays of failures that follow each other just after the planned restart."""
+    record, now, found = RestartRecord(), START, []
+    for _ in range(failures):
+        record = notify(strategy, record, now, jitter)
+        found.append(backoff(strategy, record, now))
+        now += found[-1] + timedelta(milliseconds=1)
+    return found
+
+
+def test_delay_grows_as_in_flink():
+    seconds = [1, 1.5, 2.25, 3.375, 5.062, 7.593, 11.39, 17.085, 25.628, 38.443, 57.665, 60, 60]
+    assert delays(ExponentialDelay(), 13) == [timedelta(seconds=s) for s in seconds]
+
+
+@pytest.mark.parametrize("jitter", [0.0, NO_JITTER, 0.999])
+def test_delay_stays_at_its_maximum_for_ever(jitter: float):
+    assert set(delays(ExponentialDelay(), 2000, jitter)[100:]) == {timedelta(minutes=1)}
+
+
+def test_huge_multiplier_does_not_overflow():
+    assert delays(ExponentialDelay(backoff_multiplier=1e300), 5)[1:] == [timedelta(minutes=1)] * 4
+
+
+@given(jitter=st.floats(0, 1, exclude_max=True), attempt=st.integers(1, 30), factor=st.floats(0, 1))
+def test_delay_is_always_within_its_bounds(jitter: float, attempt: int, factor: float):
+    strategy = ExponentialDelay(jitter_factor=factor)
+    for delay in delays(strategy, attempt, jitter):
+        assert strategy.initial_backoff <= delay <= strategy.max_backoff
+
+
+def test_failure_before_the_planned_restart_belongs_to_the_same_attempt():
+    strategy = ExponentialDelay(attempts_before_reset_backoff=1)
+    record = notify(strategy, RestartRecord(), START, NO_JITTER)
+    assert notify(strategy, record, START + SECOND, NO_JITTER) == record
+    assert can_restart(strategy, record, START + SECOND)
+    second = notify(strategy, record, START + 2 * SECOND, NO_JITTER)
+    assert second.attempts == 2
+    assert not can_restart(strategy, second, START + 2 * SECOND)
+
+
+def test_counting_starts_again_after_a_quiet_time():
+    strategy = ExponentialDelay(reset_backoff_threshold=10 * SECOND)
+    record = notify(strategy, RestartRecord(), START, NO_JITTER)
+    record = notify(strategy, record, START + 2 * SECOND, NO_JITTER)
+    planned = record.restart_at
+    assert planned is not None
+    assert notify(strategy, record, planned + 9.9 * SECOND, NO_JITTER).attempts == 3
+    assert notify(strategy, record, planned + 10 * SECOND, NO_JITTER).attempts == 1
+
+
+def test_delay_before_any_failure_is_nothing():
+    assert backoff(ExponentialDelay(), RestartRecord(), START) == timedelta(0)
+    assert backoff(NoRestart(), RestartRecord(), START) == timedelta(0)
+
+
+def test_clock_that_goes_back_merges_failures():
+    strategy = ExponentialDelay()
+    record = notify(strategy, RestartRecord(), START, NO_JITTER)
+    assert notify(strategy, record, START - timedelta(days=1), NO_JITTER) == record
+
+
+def test_fixed_delay_never_forgets():
+    strategy = FixedDelay(attempts=2, delay=SECOND)
+    record = RestartRecord()
+    for number in range(3):
+        record = notify(strategy, record, START + timedelta(days=number), NO_JITTER)
+        assert can_restart(strategy, record, START) is (number < 2)
+        assert backoff(strategy, record, START) == SECOND
+
+
+def test_no_restart_remembers_nothing():
+    assert notify(NoRestart(), RestartRecord(), START, NO_JITTER) == RestartRecord()
+    assert not can_restart(NoRestart(), RestartRecord(), START)
+
+
+@given(gaps=st.lists(st.integers(0, 90), max_size=20), most=st.integers(1, 5))
+def test_failure_rate_is_the_number_of_failures_in_the_interval(gaps: list[int], most: int):
+    strategy = FailureRate(max_failures_per_interval=most)
+    record, now = RestartRecord(), START
+    times = []
+    for gap in gaps:
+        now += gap * SECOND
+        times.append(now)
+        record = notify(strategy, record, now, NO_JITTER)
+        recent = [at for at in times if now - at <= strategy.failure_rate_interval]
+        assert can_restart(strategy, record, now) is (len(recent) <= most)
+        assert all(earlier <= later for earlier, later in pairwise(record.failures))
+
+
+# ---- as Flink's classes do it ---------------------------------------------------------------------------------------
+
+MS = timedelta(milliseconds=1)
+
+
+def exponential(
+    initial: int, maximum: int, multiplier: float = 2.0, threshold: int = 80, jitter: float = 0.0, attempts: int = 3
+) -> ExponentialDelay:
+    """Parameters in the order of Flink's constructor."""
+    return ExponentialDelay(
+        initial_backoff=initial * MS,
+        max_backoff=maximum * MS,
+        backoff_multiplier=multiplier,
+        reset_backoff_threshold=threshold * MS,
+        jitter_factor=jitter,
+        attempts_before_reset_backoff=attempts,
+    )
+
+
+@dataclass(frozen=True)
+class Fails:
+    """A failure at a time; whether it begins an attempt, and what holds afterwards."""
+
+    at: int
+    backoff: int
+    new: bool = True
+    allowed: bool = True
+
+
+@dataclass(frozen=True)
+class RestartRequest:
+    """A question without a failure."""
+
+    at: int
+    backoff: int
+    allowed: bool = True
+
+
+STORIES: dict[str, tuple[RestartStrategy, list[Fails | RestartRequest]]] = {
+    "none: never, and no delay": (NoRestart(), [RestartRequest(0, 0, allowed=False), Fails(0, 0, allowed=False)]),
+    "fixed-delay: as many restarts as attempts, however far apart": (
+        FixedDelay(attempts=3, delay=10 * MS),
+        [Fails(0, 10), Fails(10**8, 10), Fails(2 * 10**8, 10), Fails(3 * 10**8, 10, allowed=False)],
+    ),
+    "fixed-delay: asking is not counted": (
+        FixedDelay(attempts=1, delay=0 * MS),
+        [Fails(0, 0), *[RestartRequest(0, 0)] * 5, Fails(0, 0, allowed=False)],
+    ),
+    "fixed-delay: failures at one moment are not merged": (
+        FixedDelay(attempts=2, delay=10 * MS),
+        [Fails(0, 10), Fails(0, 10), Fails(0, 10, allowed=False)],
+    ),
+    "failure-rate: one more than the limit at one moment": (
+        FailureRate(max_failures_per_interval=3, failure_rate_interval=10_000 * MS, delay=0 * MS),
+        [Fails(0, 0), Fails(0, 0), Fails(0, 0), Fails(0, 0, allowed=False)],
+    ),
+    "failure-rate: exactly the interval is still within it": (
+        FailureRate(max_failures_per_interval=1, failure_rate_interval=100 * MS, delay=5 * MS),
+        [Fails(0, 5), Fails(100, 5, allowed=False), RestartRequest(100, 5, allowed=False), RestartRequest(101, 5)],
+    ),
+    "failure-rate: the oldest of the last failures counts": (
+        FailureRate(max_failures_per_interval=2, failure_rate_interval=100 * MS, delay=0 * MS),
+        [Fails(0, 0), Fails(90, 0), Fails(101, 0), Fails(190, 0, allowed=False), RestartRequest(191, 0)],
+    ),
+    "exponential-delay: grows to its maximum, and the limit is the number of restarts": (
+        exponential(2, 6),
+        [Fails(0, 2), Fails(3, 4), Fails(8, 6), Fails(15, 6, allowed=False)],
+    ),
+    "exponential-delay: truncates after multiplying from the beginning": (
+        exponential(4, 300, 2.3, threshold=10**6, attempts=10),
+        [Fails(0, 4), Fails(301, 9), Fails(602, 21), Fails(903, 48), Fails(1204, 111), Fails(1505, 257)],
+    ),
+    "exponential-delay: failures until the planned restart, it included, are one attempt": (
+        exponential(2, 6),
+        [
+            *(Fails(0, 2), Fails(0, 2, new=False), Fails(1, 1, new=False), Fails(2, 0, new=False)),
+            *(Fails(3, 4), Fails(5, 2, new=False), Fails(7, 0, new=False)),
+            *(Fails(8, 6), Fails(14, 0, new=False), Fails(15, 6, allowed=False)),
+        ],
+    ),
+    "exponential-delay: a merged failure is still asked about": (
+        exponential(2, 6, attempts=1),
+        [Fails(0, 2), Fails(3, 4, allowed=False), Fails(4, 3, new=False, allowed=False)],
+    ),
+    "exponential-delay: the quiet time counts from the planned restart and ends it exactly": (
+        exponential(1, 5, threshold=8),
+        [Fails(0, 1), Fails(8, 2), Fails(18, 1), Fails(26, 2)],
+    ),
+    "exponential-delay: attempts are given back by a quiet time": (
+        exponential(2, 6),
+        [
+            *(Fails(0, 2), Fails(3, 4), Fails(8, 6), Fails(94, 2)),
+            *(Fails(97, 4), Fails(102, 6), Fails(109, 6, allowed=False)),
+        ],
+    ),
+    "exponential-delay: the remaining time is never negative": (
+        exponential(2, 6),
+        [Fails(0, 2), RestartRequest(500, 0)],
+    ),
+}
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_strategy_behaves_as_flinks_class(story: str):
+    strategy, steps = STORIES[story]
+    record = RestartRecord()
+    for step in steps:
+        now, before = START + step.at * MS, record
+        if isinstance(step, Fails):
+            record = notify(strategy, record, now, NO_JITTER)
+            assert step.new is (record != before or isinstance(strategy, NoRestart))
+        assert can_restart(strategy, record, now) is step.allowed
+        assert backoff(strategy, record, now) == step.backoff * MS
+
+
+@pytest.mark.parametrize(
+    ("strategy", "attempt", "reachable"),
+    [
+        (exponential(2, 7, jitter=0.25), 1, {2}),
+        (exponential(2, 7, jitter=0.25), 2, {3, 4, 5}),
+        (exponential(2, 7, jitter=0.25), 3, {6, 7}),
+        (exponential(2, 7, jitter=0.25), 4, {7}),
+        (exponential(1, 7, jitter=1), 1, {1, 2}),
+        (exponential(1, 7, jitter=1), 2, {1, 2, 3, 4}),
+        (exponential(1, 7, jitter=1), 3, {1, 2, 3, 4, 5, 6, 7}),
+        (exponential(8, 100, jitter=0.25), 1, {8, 9, 10}),
+        (exponential(3, 100, jitter=0.25), 1, {3}),
+        (exponential(1, 7, jitter=1), 200, {7, 1}),
+    ],
+)
+def test_jitter_reaches_all_of_its_range_and_nothing_else(
+    strategy: ExponentialDelay, attempt: int, reachable: set[int]
+):
+    found = {delays(strategy, attempt, sample / 997)[-1] // MS for sample in range(997)}
+    assert found == reachable

@@ -1,0 +1,112 @@
+"""The documents that a loop publishes: their keys, their form, and their limits."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from airflow_adaptive._core.requirements.advice import Advice, PolicyAdvice
+from airflow_adaptive._core.requirements.sources import RequirementsOrigin, RequirementsSource
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
+from airflow_adaptive._core.scheduler.snapshot import from_json
+from airflow_adaptive._core.view import (
+    DRIVER,
+    FORMAT,
+    HISTORY,
+    MAX_VALUE_BYTES,
+    POLICY,
+    RESCALES,
+    SCHEDULER,
+    SUMMARY,
+    Urls,
+    documents,
+    driver_document,
+    fits,
+    policy_document,
+)
+from airflow_adaptive._engine.publishing.publisher import job_view
+from tests.lab.scenario import START
+from tests.support.airflow.published_documents import canceled, executing, history, published, report
+
+TASK = {"dag_id": "d", "task_id": "t", "run_id": "r", "map_index": -1}
+BY_LOAD = RequirementsSource(origin=RequirementsOrigin.POLICY, name="load", since=START, reason="busy")
+ADVICE = Advice(bounds={"job": ParallelismRange(2, 3)}, reason="busy", source="load", next_at=START)
+
+
+def encoded(**more: Any) -> dict[str, Any]:
+    job = executing()
+    return documents(job_view(job.state, history(job), Urls(), "attempt", **more), TASK)
+
+
+def test_documents_have_the_state_of_the_scheduler_and_its_past() -> None:
+    job = executing()
+    found = published(job)
+    assert found.keys() == {"summary", "scheduler", "history", "rescales", "driver", "policy"}
+    assert from_json(found[SCHEDULER]) == job.state
+    assert [it["target"] for it in found[HISTORY]["transitions"]][-1] == "Executing"
+    assert found[RESCALES][-1]["number"] == 1
+    assert (found[DRIVER], found[POLICY]) == ({}, {})
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_summary_describes_the_job_in_one_document() -> None:
+    summary = encoded()[SUMMARY]
+    assert (summary["format"], summary["state"], summary["outcome"], summary["task"]) == (
+        FORMAT,
+        "Executing",
+        None,
+        TASK,
+    )
+    assert (summary["parallelism"], summary["requirements"]) == ({"job": 2}, {"job": {"lower": 1, "upper": 4}})
+    assert summary["slots"] == {"held": 2, "available": 2}
+    assert summary["last_transition"]["reason"] == "the driver has activated the plan"
+    assert published(canceled())[SUMMARY]["outcome"] == "CANCELED"
+
+
+def test_source_of_the_requirements_is_encoded() -> None:
+    assert encoded()[SUMMARY]["requirements_source"] is None
+    assert encoded(requirements_source=BY_LOAD)[SUMMARY]["requirements_source"] == {
+        "origin": "POLICY",
+        "name": "load",
+        "via": None,
+        "since": START.isoformat(),
+        "until": None,
+        "reason": "busy",
+    }
+
+
+def test_advice_of_a_policy_is_active_while_the_policy_sets_the_requirements() -> None:
+    policy = PolicyAdvice(policy="LoadPolicy", advice=ADVICE, advised_at=START, advised_since=START)
+    by_user = replace(BY_LOAD, origin=RequirementsOrigin.USER)
+    assert [policy_document(policy, source)["active"] for source in (BY_LOAD, by_user, None)] == [True, False, False]
+    assert policy_document(policy, BY_LOAD)["advice"] == {
+        "at": START.isoformat(),
+        "since": START.isoformat(),
+        "bounds": {"job": {"lower": 2, "upper": 3}},
+        "source": "load",
+        "reason": "busy",
+        "next_at": START.isoformat(),
+    }
+
+
+def test_policy_without_advice_publishes_its_problem() -> None:
+    policy = PolicyAdvice(policy="LoadPolicy", dry_run=True, problem="no metrics")
+    expected = {"kind": "LoadPolicy", "dry_run": True, "active": False, "advice": None, "problem": "no metrics"}
+    assert policy_document(policy, BY_LOAD) == expected
+
+
+def test_driver_status_is_a_document_and_empty_without_a_driver() -> None:
+    document = driver_document(report())
+    assert (document["state"], document["version"], document["parallelism"]) == ("RUNNING", 2, {"job": 2})
+    assert len(document["executors"]) == 2
+    assert driver_document(None) == {}
+
+
+def test_document_that_no_store_accepts_is_left_empty() -> None:
+    assert fits("x" * (MAX_VALUE_BYTES - 2))
+    assert not fits("x" * (MAX_VALUE_BYTES - 1))
+    wide = replace(ADVICE, reason="x" * MAX_VALUE_BYTES)
+    policy = PolicyAdvice(policy="LoadPolicy", advice=wide, advised_at=START + timedelta(seconds=1))
+    assert encoded(policy=policy)[POLICY] == {}

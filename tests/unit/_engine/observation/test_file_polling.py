@@ -1,0 +1,49 @@
+"""The cycles in which a loop reads the files of its job."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from airflow_adaptive._core.scheduler.events import BatchCommitted, Event, SlotsChanged
+from airflow_adaptive._engine.observation.file_polling import FilePolling
+from airflow_adaptive._engine.rate_limit import RateLimiter
+from tests.lab.fakes.manual_clock import START, ManualClock
+from tests.lab.scenario import Scenario
+
+SECOND = timedelta(seconds=1)
+
+
+def reads(job: Scenario, *events: Event, others: int = 1000) -> bool:
+    """Whether files are read a second after a cycle with these events, in a process with many other jobs."""
+    clock = ManualClock()
+    limiter = RateLimiter(10, clock)
+    for _ in range(others):
+        limiter.join()
+    polling = FilePolling(limiter)
+    polling.begin_cycle(SECOND)
+    polling.end_cycle(job.state, events)
+    asyncio.run(clock.sleep(1))
+    polling.begin_cycle(SECOND)
+    return polling.is_due
+
+
+def test_files_of_a_job_that_runs_as_planned_are_read_in_turn() -> None:
+    running = Scenario().given_executing(2)
+    assert not reads(running)
+    assert not reads(running, BatchCommitted(at=START, epoch=1))
+    assert reads(running, others=5)
+
+
+def test_files_of_a_job_with_a_change_in_progress_are_read_at_once() -> None:
+    assert reads(Scenario().given_deploying(2))
+    assert reads(Scenario().given_executing(2).when_canceled())
+    assert reads(Scenario().given_executing(2), SlotsChanged(at=START, offers=()))
+
+
+def test_files_of_a_job_whose_rescale_waits_for_a_batch_are_read_at_once() -> None:
+    assert reads(Scenario().given_executing(2).when_slots(held=2, free=1))
+
+
+def test_files_of_a_job_that_waits_for_slots_without_a_driver_are_read_in_turn() -> None:
+    assert not reads(Scenario().given_waiting())

@@ -1,0 +1,150 @@
+"""The published state of a job, decoded without a database. The documents of a state store can have any content."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from unittest import mock
+
+import pytest
+from sqlalchemy.orm import Session
+
+from airflow_adaptive._core.requirements.control_requests import DesiredState, encode_clear, encode_requirements
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
+from airflow_adaptive._web.data.metadata_database import state_store
+from airflow_adaptive._web.data.metadata_database.jobs import Job
+from airflow_adaptive._web.data.published_state import JOBS_PER_READ, PublishedState, read_all_published
+from tests.lab.scenario import Scenario
+from tests.support.airflow.published_documents import executing, published, reported, time_series
+from tests.support.airflow.rest_api import with_policy
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def state_of(job: Scenario | None = None, **more: Any) -> PublishedState:
+    documents = {} if job is None else {**published(job), **reported(), **time_series(job)}
+    return PublishedState(documents={**documents, **more}, revisions={})
+
+
+def test_job_that_has_published_nothing_is_of_unknown_state() -> None:
+    found = state_of()
+    assert (found.summary.state, found.state, found.desired_state, found.driver_status) == ("unknown", None, None, None)
+    assert (found.policy, found.requesters, found.rescales, found.current_metrics) == (None, {}, [], None)
+    assert (found.groups, found.transitions, found.decisions, found.published_at) == ({}, [], [], None)
+
+
+def test_published_documents_are_decoded() -> None:
+    job = executing()
+    found = state_of(job)
+    assert found.state == job.state
+    assert found.groups == {"job": "default"}
+    assert found.transitions[-1].target == "Executing"
+    assert found.driver_status is not None
+    assert found.driver_status.parallelism == {"job": 2}
+    assert found.current_metrics is not None
+    assert found.current_metrics.slots == 2
+
+
+@pytest.mark.parametrize("garbage", [None, 3, "x", [], [1], {"format": 2}, {"at": 1}])
+def test_invalid_document_counts_as_absent(garbage: Any) -> None:
+    keys = ("summary", "scheduler", "history", "rescales", "driver", "metrics/10", "policy", "desired_state")
+    found = PublishedState(documents=dict.fromkeys(keys, garbage), revisions={})
+    assert (found.summary.state, found.state, found.desired_state, found.policy) == ("unknown", None, None, None)
+    assert (found.transitions, found.rescales, found.driver_status, found.current_metrics) == ([], [], None, None)
+
+
+@pytest.mark.parametrize(("items", "invalid"), [("x" * 5000, 1), ([1] * 5000, 5000), ({"a": 1}, 1), (7, 1), ([], 0)])
+def test_invalid_items_are_reported_in_one_line(items: Any, invalid: int, caplog: pytest.LogCaptureFixture) -> None:
+    job = executing()
+    history = {**published(job)["history"], "decisions": items}
+    found = state_of(job, history=history, rescales=items)
+    assert (found.decisions, found.rescales, len(found.transitions)) == ([], [], len(state_of(job).transitions))
+    expected = [f"{invalid} items of the published document {key!r} are ignored" for key in ("history", "rescales")]
+    assert [message.partition(" because")[0] for message in caplog.messages] == (expected if invalid else [])
+
+
+def test_time_of_the_publication_ignores_control_requests() -> None:
+    revisions = {"summary": NOW, "requirements": NOW + timedelta(hours=1)}
+    assert PublishedState(documents={}, revisions=revisions).published_at == NOW
+
+
+def test_points_with_missing_columns_are_left_out() -> None:
+    page = {"step": 10, "columns": ["at", "slots"], "points": [[1, 2], [3]]}
+    assert PublishedState(documents={"metrics/10": page}, revisions={}).metrics(10).points == [[1, 2]]
+
+
+# ---- resolved requirements ------------------------------------------------------------------------------------------
+
+
+def resolved(found: PublishedState, now: datetime = NOW, override: Any = None) -> tuple[int, int]:
+    assert found.state is not None
+    bounds = found.resolved_requirements(found.state, now, override=override)["job"]
+    return bounds.lower, bounds.upper
+
+
+def body(lower: int, upper: int) -> dict[str, Any]:
+    return encode_requirements({"job": ParallelismRange(lower, upper)})
+
+
+def test_override_of_a_user_applies_before_the_loop_has_read_it() -> None:
+    found = state_of(executing(), requirements={"value": body(2, 3)})
+    assert resolved(found) == (2, 3)
+    assert resolved(found, override=body(1, 2)) == (1, 2)
+
+
+def test_advice_of_the_policy_applies_again_after_the_override_is_cleared() -> None:
+    found = state_of(executing(), **with_policy(2, 3), requirements={"value": body(1, 1)})
+    assert resolved(found) == (1, 1)
+    assert resolved(found, override=encode_clear(["job"])) == (2, 3)
+
+
+def test_advice_that_the_job_cannot_have_is_ignored() -> None:
+    assert resolved(state_of(executing(), **with_policy(9, 99))) == (1, 4)
+
+
+def test_override_that_has_expired_does_not_apply() -> None:
+    override = {"value": body(1, 1), "by": "eve", "at": NOW.isoformat(), "via": "REST", "until": NOW.isoformat()}
+    found = state_of(executing(), **with_policy(2, 3), requirements=override)
+    assert resolved(found, NOW - timedelta(seconds=1)) == (1, 1)
+    assert resolved(found, NOW) == (2, 3)
+
+
+def test_desired_state_is_the_last_request() -> None:
+    assert state_of(desired_state={"value": "suspended"}).desired_state is DesiredState.SUSPENDED
+
+
+# ---- many jobs ------------------------------------------------------------------------------------------------------
+
+
+def test_documents_of_many_jobs_are_not_in_memory_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A viewer lists a thousand jobs. Their metrics have millions of values, of which the list needs the last ones."""
+    reads: list[int] = []
+
+    def read(ids: list[int], *_: Any) -> dict[int, state_store.Stored]:
+        reads.append(len(ids))
+        return {asset_id: state_store.Stored({"desired_state": "running"}, {}) for asset_id in ids}
+
+    monkeypatch.setattr(state_store, "read", read)
+    jobs = [
+        Job(name=str(n), asset="a", store=state_store.StoreKey(n), dag_ids=frozenset(), tasks=())
+        for n in range(2 * JOBS_PER_READ + 20)
+    ]
+    states = read_all_published(jobs, mock.create_autospec(Session, instance=True), ("desired_state",))
+    next(states)
+    assert reads == [JOBS_PER_READ]
+    assert len(list(states)) == 2 * JOBS_PER_READ + 19
+    assert reads == [JOBS_PER_READ, JOBS_PER_READ, 20]
+
+
+def test_newest_point_is_decoded_without_the_other_points() -> None:
+    document = {**time_series(executing(), 3)["metrics/10"], "points": "invalid"}
+    found = PublishedState(documents={"metrics/10": document}, revisions={}).current_metrics
+    assert found is not None
+    assert found.slots == 2
+
+
+@pytest.mark.parametrize("newest", [None, [], [1]])
+def test_job_without_a_newest_point_has_no_metrics(newest: Any) -> None:
+    """An older version has published the page, or the page is empty or invalid."""
+    document = {**time_series(executing(), 3)["metrics/10"], "newest": newest}
+    assert PublishedState(documents={"metrics/10": document}, revisions={}).current_metrics is None
