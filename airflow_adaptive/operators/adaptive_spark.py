@@ -54,7 +54,7 @@ from airflow_adaptive._core.scheduler.config.durations import format_duration
 from airflow_adaptive._core.scheduler.config.options import OPTIONS
 from airflow_adaptive._core.scheduler.errors import SnapshotError
 from airflow_adaptive._core.scheduler.job_graph import JobGraph
-from airflow_adaptive._core.scheduler.snapshot import encode
+from airflow_adaptive._core.scheduler.snapshot import decode, encode
 from airflow_adaptive._core.scheduler.state import Outcome
 from airflow_adaptive._engine.journal.journal import SupersededError
 from airflow_adaptive._engine.loop import RunLimits
@@ -476,7 +476,7 @@ class AdaptiveSparkOperator(BaseOperator):
 
         If the declaration is invalid, or would move the job, the job stays as deployed before, because a running job must keep its loop.
         """
-        connections = ConnectionIds(**event["connections"])
+        connections: ConnectionIds = decode(ConnectionIds, event["connections"])
         try:
             deployed = deployed_spec(event["spec"])
         except SnapshotError as error:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
@@ -20,6 +20,7 @@ from airflow_adaptive._airflow.process.serialization import SerializedByAttribut
 from airflow_adaptive._airflow.process.task_state import Fate, fate_of
 from airflow_adaptive._airflow.store.task_xcoms import TaskKey
 from airflow_adaptive._core.scheduler.errors import SnapshotError
+from airflow_adaptive._core.scheduler.snapshot import decode
 from airflow_adaptive._engine.journal.journal import SupersededError
 from airflow_adaptive._engine.loop import RunLimits
 from airflow_adaptive._engine.spec import JobSpec
@@ -175,11 +176,11 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
 
     @property
     def _connections(self) -> ConnectionIds:
-        return ConnectionIds(**self.connections)
+        return cast(ConnectionIds, decode(ConnectionIds, self.connections))
 
     @property
     def _task(self) -> TaskKey:
-        return TaskKey(**self.task_key)
+        return cast(TaskKey, decode(TaskKey, self.task_key))
 
 
 async def _stop(loop: asyncio.Task[dict[str, Any]]) -> None:

@@ -11,6 +11,7 @@ from airflow_adaptive._airflow.process.cluster.connection_ids import ConnectionI
 from airflow_adaptive._airflow.process.deferral import with_minimum_deferral
 from airflow_adaptive._airflow.process.resource_wait import wait_for_slots
 from airflow_adaptive._airflow.process.serialization import SerializedByAttributes, event_of
+from airflow_adaptive._core.scheduler.snapshot import decode
 
 
 class SparkResourcesTrigger(SerializedByAttributes, BaseTrigger):
@@ -30,5 +31,5 @@ class SparkResourcesTrigger(SerializedByAttributes, BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Fire once: with the slots, at the deadline, or with an error (see `wait_for_slots`)."""
-        connections = ConnectionIds(**self.connections)
+        connections: ConnectionIds = decode(ConnectionIds, self.connections)
         yield event_of(await with_minimum_deferral(wait_for_slots(self.wanted, connections, self.until)))

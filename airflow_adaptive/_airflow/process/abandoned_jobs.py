@@ -23,7 +23,7 @@ from airflow_adaptive._airflow.process.task_state import Fate, fate_of
 from airflow_adaptive._airflow.store.job_owner import recorded_attempt
 from airflow_adaptive._airflow.store.task_xcoms import XCOM_ATTEMPT, XCOM_STATE, TaskKey
 from airflow_adaptive._core.ports import JobKey
-from airflow_adaptive._core.scheduler.snapshot import from_json
+from airflow_adaptive._core.scheduler.snapshot import decode, from_json
 from airflow_adaptive._core.scheduler.state import Finished, Outcome
 from airflow_adaptive._engine.journal.journal import attempt_of
 from airflow_adaptive._engine.spec import JobSpec
@@ -113,7 +113,7 @@ async def cancel_abandoned_job(
 async def _cancel_and_record(job: str, base: str, task: Mapping[str, Any] | None, cancel: Cancel) -> None:
     is_over = await _cancel_if_abandoned(job, base, asyncio.Semaphore(), cancel, is_requested=True)
     if is_over and task is not None:
-        await ProcessResources.current().store_access.write(partial(_record_end, TaskKey(**task)))
+        await ProcessResources.current().store_access.write(partial(_record_end, decode(TaskKey, task)))
 
 
 def _record_end(task: TaskKey) -> bool:
@@ -179,7 +179,7 @@ async def _abandoned(job: str, base: str, *, is_requested: bool) -> tuple[JobSpe
     spec = JobSpec(
         graph=state.job, options=state.options, directory=directory.uri, script="", py_files=(), attempt=attempt
     )
-    return spec, ConnectionIds(**connections), task
+    return spec, decode(ConnectionIds, connections), task
 
 
 def _is_known(job: str, task: TaskKey, attempt: str) -> bool:

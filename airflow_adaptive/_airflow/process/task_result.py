@@ -67,5 +67,10 @@ def task_result(
             # A retry would resume the job.
             error = AirflowSkipException if on_suspend is OnSuspend.SKIP else AirflowFailException
             raise error(f"job {job!r} was suspended. It continues from its checkpoint when you resume it")
-        case _:
+        case {"outcome": Outcome.FINISHED | Outcome.SUSPENDED}:
             return {key: event[key] for key in ("outcome", "restarts", "rescales")}
+        case _:
+            raise AirflowException(
+                f"job {job!r}: its control loop reports {event.get('outcome') or event.get('status')!r}, which this version does not know: install the "
+                "same version of airflow-adaptive in all Airflow components, and clear the task"
+            )

@@ -181,6 +181,7 @@ def test_recycled_trigger_goes_on_with_attempt_and_deadline(make, airflow, tmp_p
     first = deferral(make(execution_timeout=timedelta(hours=1)).execute, {"ti": FakeInstance()})
     begin_log(tmp_path, first._job)
     event = recycled(first)
+    event["connections"]["of_a_later_version"] = event["of_a_later_version"] = "ignored"
     airflow.asset_states["desired_state"] = {"value": "suspended"}
     assert deferral(make().execute_complete, {"ti": FakeInstance()}, event).serialize() == first.serialize()
     assert airflow.desired_state == "suspended"

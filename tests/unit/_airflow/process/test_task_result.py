@@ -24,6 +24,8 @@ from airflow_adaptive._airflow.process.task_result import OnSuspend, task_result
         ({"outcome": "CANCELED", "timed_out": True}, AirflowTaskTimeout),
         ({"outcome": "CANCELED", "timed_out": False}, AirflowFailException),
         ({"status": "superseded", "attempt": "other run/1"}, AirflowFailException),
+        ({"outcome": "OF_A_LATER_VERSION", "restarts": 0, "rescales": 0}, AirflowException),
+        ({"status": "of a later version"}, AirflowException),
     ],
 )
 def test_an_unhappy_end_fails_the_task(event: dict[str, Any], error: type[Exception]) -> None:
