@@ -62,7 +62,7 @@ TASKS: Final = {
     ),
     "unit": Task(
         "run the unit tests with all examples, and those that `make check` leaves out (half an hour)",
-        "pytest --hypothesis-profile nightly --numprocesses auto --dist worksteal tests/unit tests/lab/unit",
+        "pytest --hypothesis-profile nightly --numprocesses auto --dist worksteal tests/unit tests/lab/unit tests/lab/faults/unit",
     ),
     "explore": Task("explore the state space of small jobs for five minutes", "tests.support.scheduler.exploration"),
     "mutants": Task(

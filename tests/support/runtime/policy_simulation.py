@@ -23,7 +23,7 @@ QUICK: dict[str, Any] = {
     "executing_stabilization_timeout": "2 s",
     "max_trigger_delay": "3 s",
     "slot_request_max_interval": 0,
-    "poll_interval": "5 s",
+    "poll_interval": "15 s",
 }
 
 

@@ -38,7 +38,7 @@ def test_a_fleet_without_faults_does_its_work():
     assert any("job-1: task success" in line for line in simulated.history)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.long
 def test_the_history_does_not_depend_on_the_interpreter_or_on_hashes():
     first, second = history(1, hash_seed=1), history(1, hash_seed=2)
     assert len(first.splitlines()) > 100

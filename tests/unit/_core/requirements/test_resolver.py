@@ -67,7 +67,7 @@ def test_rescale_for_a_window_begins_as_much_earlier_as_rescales_of_this_job_wer
 
 
 def test_decision_and_page_state_that_it_was_the_calendar_and_for_which_window():
-    job = following(calendar(look_ahead=None))
+    job = following(calendar(look_ahead=None), poll_interval="5 s")
     until(job, 90 * MINUTES)
     assert any(text.startswith("bounds by calendar (window 'morning'): ") for text in reasons(job))
     assert source_of(job) == {
