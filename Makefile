@@ -89,7 +89,7 @@ kafka: install
 	@$(BIN)/python -m tests.support.kafka.jars
 
 # Documents of jobs, real processes of Airflow, and the page in a browser. Results are not published.
-AIRFLOW_TESTS := $(addprefix tests/unit/,launch operators sensors stores triggers test_airflow_internals.py)
+AIRFLOW_TESTS := $(addprefix tests/unit/,_airflow/process _airflow/store _airflow/test_internals.py operators sensors triggers)
 AIRFLOW_FAULTS := $(addprefix tests/lab/faults/airflow/,test_several_faults.py test_triggerer.py test_runs.py test_requirements.py test_database.py)
 
 test-versions: install ui ## run the tests of drivers and of all that uses Airflow, also under faults, on other versions (hours; SPARK=4.0.5 AIRFLOW= runs one version)
