@@ -22,7 +22,7 @@ TAGS: Final = [
     {"name": "Jobs", "description": "Lists and details of jobs, and requests to cancel, suspend and resume."},
     {"name": "Resource requirements", "description": "Bounds of the parallelism of a job (FLIP-291)."},
     {"name": "Observations", "description": "Plan, metrics, transitions and failures of a job."},
-    {"name": "Rescales", "description": "Rescales with the bodies of Flink 2.3 (FLIP-487)."},
+    {"name": "Rescales", "description": "Rescales of a job and their statistics. Durations are in seconds."},
 ]
 
 ALWAYS: Final = {

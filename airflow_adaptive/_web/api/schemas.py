@@ -1,4 +1,4 @@
-"""Bodies of the REST API. Bodies of FLIP-291 keep Flink's names (for FLIP-487, see `rescale_schemas`).
+"""Bodies of the REST API. Bodies of FLIP-291 keep Flink's names.
 
 The models of values that the scheduler has, too, read them from attributes.
 """
@@ -9,10 +9,12 @@ from datetime import datetime
 from enum import IntEnum
 from typing import Any
 
-from pydantic import AliasPath, BaseModel, ConfigDict, Field
+from pydantic import AliasPath, BaseModel, ConfigDict, Field, with_config
 
 from airflow_adaptive._core.requirements.control_requests import DesiredState
 from airflow_adaptive._core.requirements.dry_run import Consequence
+from airflow_adaptive._core.scheduler.history.rescale_summary import Durations
+from airflow_adaptive._core.scheduler.timeline import Rescale
 from airflow_adaptive._web.data.documents import (
     CurrentMetrics,
     Decision,
@@ -214,6 +216,18 @@ class Failures(Document):
 
     failures: list[FailureEntry]
     total_entries: int
+
+
+# ---- rescales -------------------------------------------------------------------------------------------------------
+
+for record in (Rescale, Durations):
+    with_config(ConfigDict(ser_json_timedelta="float"))(record)  # durations are seconds, as in all documents of a job
+
+
+class Rescales(Document):
+    """Recent rescales, newest first."""
+
+    rescales: list[Rescale]
 
 
 # ---- resource requirements (FLIP-291) -------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from functools import wraps
 from typing import Any, Final, NoReturn
 
-from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
 
 from airflow_adaptive._airflow.internals import (
     AirflowConsole,
@@ -28,7 +28,7 @@ from airflow_adaptive._core.requirements.dry_run import preview
 from airflow_adaptive._core.requirements.request_bodies import version_of
 from airflow_adaptive._core.scheduler.requirements import Requirements
 from airflow_adaptive._core.scheduler.state import SchedulerState
-from airflow_adaptive._web.api import flink_rescales, job_details
+from airflow_adaptive._web.api import job_details
 from airflow_adaptive._web.cli import bounds, tables
 from airflow_adaptive._web.data import control_requests
 from airflow_adaptive._web.data.documents import SchedulerStateName
@@ -113,8 +113,7 @@ def show_history(args: Namespace) -> None:
     items = tables.newest(
         job_details.failures(published.state) if args.of == "failures" else getattr(published, args.of), args.limit
     )
-    data = flink_rescales.history(job.name, items[::-1], published.groups) if args.of == "rescales" else items
-    _print(args, data, map(HISTORY_ROWS[args.of], items))
+    _print(args, items, map(HISTORY_ROWS[args.of], items))
 
 
 @_reads
@@ -239,17 +238,11 @@ def _print(args: Namespace, data: Any, rows: Iterable[tables.Row]) -> None:
     console = AirflowConsole()
     match args.output:
         case "json":
-            console.print_as_json(_jsonable(data))
+            console.print_as_json(to_jsonable_python(data, timedelta_mode="float"))
         case "yaml":
-            console.print_as_yaml(_jsonable(data))
+            console.print_as_yaml(to_jsonable_python(data, timedelta_mode="float"))
         case output:
             console.print_as([*rows], output)
-
-
-def _jsonable(data: Any) -> Any:
-    if isinstance(data, BaseModel):
-        return data.model_dump(mode="json")
-    return [_jsonable(item) for item in data] if isinstance(data, list) else data
 
 
 def _write(text: str) -> None:

@@ -164,12 +164,6 @@ class PublishedState:
         )
 
     @property
-    def groups(self) -> Mapping[str, str]:
-        """Vertex -> slot sharing group; empty if the state is unknown."""
-        vertices = () if self.state is None else self.state.job.vertices
-        return {vertex.name: vertex.slot_sharing_group for vertex in vertices}
-
-    @property
     def desired_state(self) -> DesiredState | None:
         """The requested state; `RUNNING` while the task runs the job without another request, None otherwise."""
         return control_requests.decode_desired_state(self.documents)

@@ -13,7 +13,7 @@ from tests.support.airflow.rest_api import bounds
 
 PATH: Final = f"{API}/jobs/departures"
 
-READ: Final = ("", "/resource-requirements", "/plan", "/metrics", "/transitions", "/failures", "/rescales/history")
+READ: Final = ("", "/resource-requirements", "/plan", "/metrics", "/transitions", "/failures", "/rescales")
 
 
 def execute_every_statement(airflow_app: AirflowApp, monkeypatch: pytest.MonkeyPatch) -> None:

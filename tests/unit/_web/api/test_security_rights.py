@@ -209,12 +209,12 @@ def test_user_who_may_not_clear_tasks_resumes_no_job(airflow_app: AirflowApp, re
 
 
 ENTITIES = {
-    "TASK_LOGS": ["/failures", "/transitions", "/rescales/history", "/rescales/overview", "/rescales/details/1"],
-    "XCOM": ["/transitions", "/rescales/history", "/rescales/overview", "/rescales/summary", "/rescales/details/1"],
+    "TASK_LOGS": ["/failures", "/transitions", "/rescales", "/rescales/1"],
+    "XCOM": ["/transitions", "/rescales", "/rescales/summary", "/rescales/1"],
 }
 """Access entity -> what a user without the right to read it may not read."""
 
-ALWAYS = ["", "/plan", "/metrics", "/resource-requirements", "/rescales/config"]
+ALWAYS = ["", "/plan", "/metrics", "/resource-requirements"]
 
 
 @pytest.mark.parametrize("entity", ENTITIES)

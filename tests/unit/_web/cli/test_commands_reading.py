@@ -102,9 +102,9 @@ def test_history_begins_with_the_newest(airflow_app: AirflowApp, run: Run, of: s
         assert (everything[0]["target"], everything[-1]["source"]) == ("Executing", "Created")
 
 
-def test_history_of_rescales_is_flinks(airflow_app: AirflowApp, run: Run) -> None:
+def test_history_of_rescales_is_that_of_rest(airflow_app: AirflowApp, run: Run) -> None:
     place(airflow_app, executing())
-    answer = airflow_app.client().get("/adaptive/api/v1/jobs/departures/rescales/history").json()
+    answer = airflow_app.client().get("/adaptive/api/v1/jobs/departures/rescales").json()["rescales"]
     assert json.loads(run("history", "departures", "--of", "rescales", "-o", "json").out) == answer
     assert "INITIAL_SCHEDULE" in run("history", "departures", "--of", "rescales").out
 

@@ -9,7 +9,7 @@ import type { JobDetails, Metrics } from "./types";
 export type Connection = "connecting" | "live" | "polling" | "offline";
 
 /** Queries of a job that are repeated when the details of the job change. */
-const DEPENDENT = ["plan", "transitions", "failures", "rescales", "rescales-summary"];
+const DEPENDENT = ["plan", "transitions", "failures", "rescales", "rescale-summary"];
 
 const FINEST_STEP = 10;
 

@@ -8,8 +8,8 @@ import type {
   Metrics,
   Plan,
   Requirements,
-  Rescale,
-  RescalesSummary,
+  Rescales,
+  RescaleSummary,
   Timeline,
 } from "./types";
 
@@ -68,11 +68,9 @@ export const jobQuery = (job: string) => ofJob<JobDetails>(job, "details", "");
 export const planQuery = (job: string) => ofJob<Plan>(job, "plan", "/plan");
 export const timelineQuery = (job: string) => ofJob<Timeline>(job, "transitions", "/transitions");
 export const failuresQuery = (job: string) => ofJob<Failures>(job, "failures", "/failures");
-export const rescalesQuery = (job: string) => ofJob<Rescale[]>(job, "rescales", "/rescales/history");
-export const rescalesSummaryQuery = (job: string) =>
-  ofJob<RescalesSummary>(job, "rescales-summary", "/rescales/summary");
-export const rescaleQuery = (job: string, number: number) =>
-  ofJob<Rescale>(job, `rescale-${number}`, `/rescales/details/${number}`);
+export const rescalesQuery = (job: string) => ofJob<Rescales>(job, "rescales", "/rescales");
+export const rescaleSummaryQuery = (job: string) =>
+  ofJob<RescaleSummary>(job, "rescale-summary", "/rescales/summary");
 
 export const metricsQuery = (job: string, step: number) =>
   queryOptions({

@@ -246,42 +246,49 @@ export interface Failures {
   total_entries: number;
 }
 
-export interface Rescale {
-  rescaleUuid: string;
-  number: number;
-  rescaleAttemptId: number;
-  vertices: Record<
-    string,
-    {
-      jobVertexName: string;
-      desiredParallelism: number;
-      sufficientParallelism: number;
-      preRescaleParallelism: number | null;
-      postRescaleParallelism: number | null;
-    }
-  >;
-  schedulerStates: { state: string; durationInMillis: number }[] | null;
-  startTimestampInMillis: number;
-  endTimestampInMillis: number | null;
-  terminalState: string | null;
-  triggerCause: string;
-  terminatedReason: string | null;
-  tier: string | null;
-  downtimeInMillis: number | null;
-  failure: string | null;
+export interface Amounts {
+  desired: Counts;
+  sufficient: Counts;
+  before: Counts | null;
+  after: Counts | null;
 }
 
-export interface Statistics {
-  min: number;
+export interface StateSpan {
+  state: string;
+  entered: string;
+  left: string;
+}
+
+export interface Rescale {
+  number: number;
+  attempt: number;
+  trigger_cause: string;
+  start: string;
+  vertices: Amounts;
+  states: StateSpan[];
+  tier: number | null;
+  downtime: number | null;
+  failure: string | null;
+  end: string | null;
+  terminated_reason: string | null;
+  terminal_state: string | null;
+}
+
+export interface Rescales {
+  rescales: Rescale[];
+}
+
+export interface Durations {
   max: number;
-  avg: number;
   p50: number;
   p95: number;
-  p99: number;
 }
 
-export interface RescalesSummary {
-  rescalesCounts: { ignored: number; inProgress: number; completed: number; failed: number };
-  completedRescalesDurationStatsInMillis: Statistics | null;
-  downtimeStatsInMillis: Statistics | null;
+export interface RescaleSummary {
+  completed: number;
+  ignored: number;
+  failed: number;
+  in_progress: number;
+  completed_duration: Durations | null;
+  downtime: Durations | null;
 }

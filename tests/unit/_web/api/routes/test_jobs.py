@@ -89,9 +89,8 @@ def test_published_state_that_is_not_understood_is_taken_for_absent(airflow_app:
     assert get(airflow_app, "/jobs/departures/metrics")["points"] == []
     assert get(airflow_app, "/jobs/departures/transitions") == {"transitions": [], "decisions": []}
     assert get(airflow_app, "/jobs/departures/failures")["failures"] == []
-    assert get(airflow_app, "/jobs/departures/rescales/history") == []
+    assert get(airflow_app, "/jobs/departures/rescales")["rescales"] == []
     assert airflow_app.client().get(f"{API}/jobs/departures/plan").status_code == 404
-    assert airflow_app.client().get(f"{API}/jobs/departures/rescales/config").status_code == 404
 
 
 def no_vertex(state: dict[str, Any]) -> None:

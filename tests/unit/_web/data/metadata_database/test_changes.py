@@ -35,7 +35,7 @@ def test_parallel_changes_share_a_pool_of_three_connections(airflow_app: Airflow
         ("GET", f"{API}/jobs", 200),
         ("GET", f"{API}/jobs/departures", 200),
         ("GET", f"{API}/jobs/departures/plan", 200),
-        ("GET", f"{API}/jobs/departures/rescales/history", 200),
+        ("GET", f"{API}/jobs/departures/rescales", 200),
         ("POST", f"{API}/jobs/departures/suspend", 202),
         ("DELETE", PATH, 204),
     ],

@@ -58,7 +58,7 @@ export const MetricsCharts = ({ job }: { job: string }) => {
 };
 
 const Stacked = ({ job, page, seconds }: { job: string; page: Metrics; seconds: number }) => {
-  const rescales = useQuery(rescalesQuery(job)).data ?? [];
+  const rescales = useQuery(rescalesQuery(job)).data?.rescales ?? [];
   const colors = chartColors(useColorMode());
   const points = useMemo(() => pointsOf(page), [page]);
   const [cursor] = useState(createCursor);

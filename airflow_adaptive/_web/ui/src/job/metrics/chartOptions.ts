@@ -156,16 +156,16 @@ export const optionsOf = (kind: ChartKind, frame: Frame): ChartOptions<"line"> =
 const marksOf = ({ rescales, from, to, colors }: Frame): Record<string, AnnotationOptions> =>
   Object.fromEntries(
     rescales.flatMap((rescale) => {
-      const at = (rescale.endTimestampInMillis ?? rescale.startTimestampInMillis) / 1_000;
-      if (rescale.terminalState === "IGNORED" || at < from || at > to) return [];
-      const color = rescale.terminalState === "FAILED" ? colors.bad : colors.mark;
+      const at = Date.parse(rescale.end ?? rescale.start) / 1_000;
+      if (rescale.terminal_state === "IGNORED" || at < from || at > to) return [];
+      const color = rescale.terminal_state === "FAILED" ? colors.bad : colors.mark;
       const mark: AnnotationOptions = {
         type: "line",
         scaleID: "x",
         value: at,
         borderColor: color,
         borderWidth: 1.25,
-        borderDash: rescale.terminalState === null ? [3, 3] : [],
+        borderDash: rescale.terminal_state === null ? [3, 3] : [],
       };
       return [[`rescale-${rescale.number}`, mark]];
     }),

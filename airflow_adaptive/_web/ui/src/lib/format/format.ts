@@ -50,6 +50,10 @@ export const millis = (value: number | null | undefined): string => {
   return value < 10_000 ? `${precise.format(value / 1_000)} s` : duration(value / 1_000);
 };
 
+/** A duration in seconds, with a fraction below ten seconds. */
+export const seconds = (value: number | null | undefined): string =>
+  millis(value === null || value === undefined ? value : value * 1_000);
+
 const day = new Intl.DateTimeFormat("en-CA", { year: "numeric", month: "2-digit", day: "2-digit" });
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const hands = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
@@ -77,9 +81,9 @@ export const tick = (at: number, span: number): string => {
 export const ago = (at: string | number | null | undefined, now: number): string => {
   const date = asDate(at);
   if (date === null) return MISSING;
-  const seconds = (now - date.getTime()) / 1_000;
-  if (seconds < 2) return "just now";
-  return `${duration(seconds < 600 ? seconds : seconds - (seconds % 60))} ago`;
+  const age = (now - date.getTime()) / 1_000;
+  if (age < 2) return "just now";
+  return `${duration(age < 600 ? age : age - (age % 60))} ago`;
 };
 
 /** Seconds between two instants. */
