@@ -1,4 +1,4 @@
-"""A job on an Airflow with two schedulers, two triggerers, an API server of two processes, and PostgreSQL."""
+"""A job on an Airflow with two schedulers, two triggerers, an API server of two processes, and PostgreSQL, as `make test-jobs` runs it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
+import pyarrow.parquet as pq
 import pytest
 
 from airflow_adaptive.local.cluster import LocalCluster
+from airflow_adaptive.local.demo.sink import committed_files
 from airflow_adaptive.local.waiting import wait_until
 from tests.integration.airflow.test_adaptive_job import TIMEOUT_S, Run
 from tests.support.airflow.rest_api import bounds
@@ -41,6 +43,12 @@ def source(airflow: ReplicatedAirflow) -> str:
     return str(airflow.api._find(API)["requirements_source"]["origin"])
 
 
+def rows(playground: Path) -> list[str]:
+    """Return the rows that the committed batches have written, sorted."""
+    files = committed_files(playground / JOB / "output")
+    return sorted(row for file in files for row in pq.read_table(file)["value"].to_pylist())
+
+
 def test_job_survives_the_death_of_its_triggerer_and_of_a_scheduler(
     airflow: ReplicatedAirflow, playground: Path, spark_cluster: LocalCluster
 ) -> None:
@@ -55,12 +63,15 @@ def test_job_survives_the_death_of_its_triggerer_and_of_a_scheduler(
     wait_until(lambda: run.owner() != loop, TIMEOUT_S, "the loop in the other triggerer")
     assert (run.task_state, run.status().submission_id) == ("deferred", driver)
 
+    (playground / JOB / "input" / "more.txt").write_text("four\n")
     assert put_all(airflow) == {200: CHANGES}
     wait_until(lambda: source(airflow) == "USER", TIMEOUT_S, "a change to reach the loop")
 
     airflow.kill_replica("scheduler-1")
+    wait_until(lambda: len(rows(playground)) >= 4, TIMEOUT_S, "all rows")
     airflow.api._request("POST", f"{API}/suspend", {})
     run.until_task("success")
     assert run.xcom("return_value")["outcome"] == "SUSPENDED"
     assert (run.status().submission_id, run.status().epoch) == (driver, 1)
+    assert rows(playground) == ["four", "one", "three", "two"]
     assert "deadlock detected" not in airflow.server.log

@@ -60,6 +60,8 @@ class ReplicatedAirflow(AirflowUnderTest):
         self.database = f"airflow_{uuid4().hex}"
         database = server.create_database(self.database)
         config: Config = {
+            # The first request of a server on a busy machine takes longer than the default of 5 s.
+            "workers": {"execution_api_timeout": "60"},
             "database": {"sql_alchemy_conn": database},
             "core": {"hostname_callable": f"{__name__}.hostname", "executor": "CeleryExecutor,LocalExecutor"},
             "celery": {"broker_url": broker.url, "result_backend": f"db+{database}", "sync_parallelism": "1"},
