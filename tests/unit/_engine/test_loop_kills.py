@@ -23,12 +23,16 @@ from airflow_adaptive._core.scheduler.state import SchedulerState
 from airflow_adaptive._engine.journal import journal
 from airflow_adaptive._engine.journal.journal import SupersededError
 from tests.lab.fakes.coroutines import result_of
+from tests.support.examples import is_nightly
 from tests.support.runtime.intercepted_loops import CHANGES, Freezer, SetClock
 from tests.support.runtime.leased_drivers import EVERY_EPOCH
 from tests.support.runtime.loop_kill_simulation import Call, LoopKillSimulation
 
 IN_BETWEEN_S = 10.0
 """How often a loop dies while it changes nothing."""
+
+STEP = 1 if is_nightly() else 5
+"""The nightly run kills and freezes a loop at each step, and `make check` at each fifth one, except the first test."""
 
 StateChange = Callable[[LoopKillSimulation], None]
 
@@ -188,7 +192,7 @@ def test_next_loop_goes_on_wherever_a_loop_was_killed(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", SCENARIOS)
 def test_loop_that_comes_late_goes_on_wherever_a_loop_was_killed(kind: str) -> None:
-    for moment, life in moments(SCENARIOS[kind](), in_between_s=math.inf):
+    for moment, life in moments(SCENARIOS[kind](), in_between_s=math.inf)[::STEP]:
         with killed(moment):
             life.pass_time(40)
             life.live()
@@ -196,7 +200,7 @@ def test_loop_that_comes_late_goes_on_wherever_a_loop_was_killed(kind: str) -> N
 
 @pytest.mark.parametrize("kind", SCENARIOS)
 def test_next_attempt_goes_on_wherever_a_loop_was_killed(kind: str) -> None:
-    for moment, life in moments(SCENARIOS[kind](), in_between_s=math.inf):
+    for moment, life in moments(SCENARIOS[kind](), in_between_s=math.inf)[::STEP]:
         with killed(moment):
             life.try_again()
             life.live()
@@ -206,7 +210,7 @@ def test_next_attempt_goes_on_wherever_a_loop_was_killed(kind: str) -> None:
 def test_third_loop_goes_on_wherever_the_second_was_killed_after_a_submission(kind: str) -> None:
     submissions = [it for it in moments(SCENARIOS[kind](), in_between_s=math.inf) if "submit" in it[0]]
     for first, life in submissions:
-        for second, again in moments(life, in_between_s=math.inf):
+        for second, again in moments(life, in_between_s=math.inf)[::STEP]:
             with killed(f"{first} and {second}"):
                 again.live()
 
@@ -234,7 +238,7 @@ async def freezing_alone(life: LoopKillSimulation, at: int, seconds: int, steps:
 
 @pytest.mark.parametrize("kind", HEALTHY)
 def test_loop_that_freezes_for_longer_than_the_lease_loses_no_driver(kind: str) -> None:
-    for at in range(1000):
+    for at in range(0, 1000, STEP):
         life = SCENARIOS[kind]()
         if not asyncio.run(freezing_alone(life, at, 25, CHANGES | {"sleep"})):
             return
@@ -245,7 +249,7 @@ def test_loop_that_freezes_for_longer_than_the_lease_loses_no_driver(kind: str) 
 @pytest.mark.parametrize("kind", SCENARIOS)
 @pytest.mark.parametrize("seconds", [3, 25])
 def test_loop_that_was_frozen_before_any_of_its_changes_goes_on(seconds: int, kind: str) -> None:
-    for at in range(1000):
+    for at in range(0, 1000, STEP):
         life = SCENARIOS[kind]()
         if not asyncio.run(freezing_alone(life, at, seconds)):
             return
@@ -276,7 +280,7 @@ def test_driver_that_comes_when_it_is_given_up_does_not_meet_its_successor(boot_
         (blind_at_s, drivers_are("blind", "mute")), cores=10, slots=4, boot_s=(boot_s, 1), **patient
     )
     after_submission = next(life for moment, life in moments(slow) if moment.startswith("after submit"))
-    for at in range(1000):
+    for at in range(0, 1000, STEP):
         life = after_submission.copy()
         if not asyncio.run(freezing_alone(life, at, 3)):
             return
@@ -286,7 +290,7 @@ def test_driver_that_comes_when_it_is_given_up_does_not_meet_its_successor(boot_
 @pytest.mark.parametrize("ahead_h", [-1, 1])
 @pytest.mark.parametrize("kind", SCENARIOS)
 def test_next_loop_goes_on_when_the_clock_was_set_in_between(kind: str, ahead_h: int) -> None:
-    for moment, life in moments(SCENARIOS[kind](), in_between_s=math.inf):
+    for moment, life in moments(SCENARIOS[kind](), in_between_s=math.inf)[::STEP]:
         with killed(moment):
             life.ports = replace(life.ports, clock=SetClock(life.clock, timedelta(hours=ahead_h)))
             life.live()
@@ -359,7 +363,7 @@ def last_calls(life: LoopKillSimulation) -> list[tuple[str, StateChange, LoopKil
 @pytest.mark.parametrize("kind", SCENARIOS)
 @pytest.mark.parametrize("thaw_after_s", [2, 25])
 def test_loop_that_thaws_when_another_runs_the_job_changes_nothing_more(thaw_after_s: float, kind: str) -> None:
-    for at in range(1000):
+    for at in range(0, 1000, STEP):
         life, freezer = SCENARIOS[kind](), Freezer(at // 2, after=bool(at % 2))
         if not asyncio.run(with_a_frozen_loop(life, freezer, thaw_after_s)):
             return

@@ -8,9 +8,10 @@ from random import Random
 import pytest
 
 from tests.lab.simulation.several_jobs import Competition
+from tests.support.examples import examples, is_nightly
 from tests.support.runtime.quick_jobs import QUICK, quiet  # noqa: F401  an autouse fixture
 
-SEEDS = range(3)
+SEEDS = range(5 if is_nightly() else 1)
 
 
 def competition(*workers: int, triggerers: int = 1, seed: int = 0, storage_s: float = 0.1) -> Competition:
@@ -187,7 +188,7 @@ def test_two_triggerers_that_plan_on_the_same_slots_find_out_and_plan_again(seed
     assert all(job.state.restarts.attempts == 0 for job in simulation.jobs.values())
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(examples(10)))
 def test_two_drivers_that_leave_no_slot_for_each_other_do_not_do_so_for_ever(seed: int) -> None:
     simulation = competition(2, triggerers=2, seed=seed)
     for number, name in enumerate(("first", "second")):

@@ -14,6 +14,7 @@ from airflow_adaptive._engine.observation.known_lag import Expiry
 from airflow_adaptive._engine.observation.lag_alert import LagAlerts
 from airflow_adaptive._engine.observation.source_lag import MAX_AGE, SourceLag, SourceLagMonitor
 from airflow_adaptive.job.queries.sources.source_monitor import MAX_POLL_AGE_S
+from tests.support.examples import examples
 from tests.support.runtime.lag_simulation import STATUS_INTERVAL_S, THRESHOLD_S, Job
 from tests.support.runtime.source_statuses import (
     NOW,
@@ -315,7 +316,7 @@ async def test_position_that_is_not_reported_may_have_moved() -> None:
     assert monitor.update(new, new, after(3630)).seconds == 20.0
 
 
-@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("seed", range(examples(50)))
 async def test_lag_is_never_too_small_unless_it_is_a_minimum_and_no_alert_ends_too_soon(seed: int) -> None:
     known = 0
     async for moment in Job(seed, END_S).moments():
