@@ -16,7 +16,8 @@ from urllib.parse import urlsplit
 from airflow_adaptive._core.protocol.documents import DriverStatus, QueryReport
 from airflow_adaptive._core.protocol.sources import SourceReport
 from airflow_adaptive._core.requirements.advice import Advice, PolicyAdvice
-from airflow_adaptive._core.requirements.sources import RequirementsOrigin, RequirementsSource
+from airflow_adaptive._core.requirements.limits import NO_LIMITS, ReportedLimits
+from airflow_adaptive._core.requirements.resolution import RequirementsOrigin, RequirementsSource
 from airflow_adaptive._core.scheduler.job_graph import JobType
 from airflow_adaptive._core.scheduler.policies.failure_handling import FailureRecord
 from airflow_adaptive._core.scheduler.requirements import Parallelism, Requirements
@@ -112,6 +113,7 @@ class JobView:
         requirements: bounds by vertex.
         requirements_source: source of the active requirements, None while the source is unknown.
         policy: result of the last consultation of the rescale policy, None without a policy.
+        limits: limits that the drivers have reported, which bound the requirements of every source.
         slots: slots of the job.
         epoch: epoch of the newest driver.
         submission_id: identifies the driver, None if there is no driver or if its id is unknown.
@@ -138,6 +140,7 @@ class JobView:
     requirements: Requirements
     requirements_source: RequirementsSource | None = None
     policy: PolicyAdvice | None = None
+    limits: ReportedLimits = NO_LIMITS
     slots: SlotCounts
     epoch: int
     submission_id: str | None
@@ -173,6 +176,9 @@ POLICY: Final = "policy"
 METRICS: Final = "metrics/"
 """Keys of the documents. `METRICS` is a prefix: a page of metrics follows for each step in seconds (`_engine.publishing.time_series`)."""
 
+LIMITS: Final = "limits"
+"""Field of `SCHEDULER` beside the state: the limits that the drivers have reported."""
+
 DOCUMENTS: Final = (SUMMARY, SCHEDULER, HISTORY, RESCALES, DRIVER, POLICY)
 """Keys of all documents but the pages of metrics."""
 
@@ -195,7 +201,7 @@ def documents(view: JobView, task: Mapping[str, Any]) -> dict[str, Any]:
     history = view.history
     encoded: dict[str, Any] = {
         SUMMARY: _summary(view, task),
-        SCHEDULER: to_json(view.scheduler),
+        SCHEDULER: {**to_json(view.scheduler), LIMITS: encode(view.limits)},
         HISTORY: {
             "transitions": [transition_record(transition) for transition in history.transitions],
             "decisions": decision_records(history),

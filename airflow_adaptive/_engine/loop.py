@@ -28,9 +28,8 @@ from airflow_adaptive._core.ports import (
 )
 from airflow_adaptive._core.protocol.documents import DriverStatus
 from airflow_adaptive._core.requirements.advice import Advisor
-from airflow_adaptive._core.requirements.policy_input import ResolverInput
-from airflow_adaptive._core.requirements.resolver import RequirementsResolver
-from airflow_adaptive._core.requirements.sources import ResolvedRequirements
+from airflow_adaptive._core.requirements.resolution import Resolution
+from airflow_adaptive._core.requirements.resolver import RequirementsResolver, ResolverInput
 from airflow_adaptive._core.scheduler import machine
 from airflow_adaptive._core.scheduler.events import CancelRequested, Event, TimerName
 from airflow_adaptive._core.scheduler.state import Canceling, Finished, SchedulerState, Timer
@@ -46,9 +45,7 @@ from airflow_adaptive._engine.observation.driver_start import DriverStart
 from airflow_adaptive._engine.observation.events import (
     derive_events,
     first_events,
-    ignored_overrides,
     outdated_requests,
-    with_requirements,
 )
 from airflow_adaptive._engine.observation.file_polling import FILE_POLLS_PER_SECOND, FilePolling
 from airflow_adaptive._engine.observation.job_observation import JobObservation
@@ -139,7 +136,7 @@ class Loop:
         self._limits = limits or RunLimits()
         self._phase = LoopPhase.CLAIMING
         reports = OnceLogger(log, logging.INFO)
-        self._ignored_overrides = OnceLogger(log)
+        self._refused_requests = OnceLogger(log)
         self._ongoing: dict[ReasonCode, str] = {}
         """What the loop has reported, and whose end it has not reported yet."""
         self._shortages = ShortageReports()
@@ -291,7 +288,6 @@ class Loop:
         read_at = await self._observer.read_status(self._now())
         self._heartbeat.update(self.state, None, self._now())
         control_requests = await self._ports.store.control_requests()
-        self._ignored_overrides.report(ignored_overrides(self.state, control_requests))
         outage, end = (
             outdated_requests(control_requests),
             "Airflow answers again: the job follows the newest control requests",
@@ -303,12 +299,10 @@ class Loop:
         """The newest status of the driver of the current epoch."""
         return current_driver_status(self.state, self._journal.nonce, self._observer.status)
 
-    async def _observe_cluster(
-        self, reported: JobObservation, requirements: ResolvedRequirements | None
-    ) -> JobObservation:
+    async def _observe_cluster(self, reported: JobObservation, requirements: Resolution) -> JobObservation:
         """Poll the cluster, with the slot demand of the resolved requirements; read the last status of a driver that has ended."""
         self._probe = self._probe.advance(self.state, self._now())
-        wanted = with_requirements(self.state, requirements)
+        wanted = replace(self.state, requirements=requirements.requirements)
         demand = slot_demand(self._spec, wanted, self._now(), may_probe=self._probe.offered)
         max_age = self._spec.options.poll_interval
         observation = await self._observer.observe_cluster(reported, demand, self.state.driver, max_age, self._now())
@@ -322,8 +316,8 @@ class Loop:
 
     # (3) Resolve requirements
 
-    def _resolve_requirements(self, reported: JobObservation) -> ResolvedRequirements | None:
-        """The requirements that the job must have, None if it has them. File polling limits how often a policy is called."""
+    def _resolve_requirements(self, reported: JobObservation) -> Resolution:
+        """The requirements that the job must have. File polling limits how often a policy is called."""
         given = ResolverInput(
             state=self.state,
             control_requests=reported.control_requests,
@@ -332,11 +326,13 @@ class Loop:
             at=self._ports.clock.now(),
             consult_policy=self._file_polling.is_due and not self._journal.history.is_pending,
         )
-        return self._resolver.resolve(given)
+        resolved = self._resolver.resolve(given)
+        self._refused_requests.report(resolved.refused or None)
+        return resolved
 
     # (4) Derive events
 
-    def _derive_events(self, observation: JobObservation, requirements: ResolvedRequirements | None) -> list[Event]:
+    def _derive_events(self, observation: JobObservation, requirements: Resolution) -> list[Event]:
         """The events that the observation implies; a run limit comes first, so that the job starts no driver before its end."""
         spec, heartbeat = self._spec, self._heartbeat.heartbeat
         derived = derive_events(self.state, observation, requirements, heartbeat, self._now(), spec.executor)

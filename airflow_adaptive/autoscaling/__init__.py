@@ -11,7 +11,6 @@ from airflow_adaptive._core.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from airflow_adaptive._core.requirements.advice import Advice as Advice
-    from airflow_adaptive._core.requirements.advice import Override as Override
     from airflow_adaptive._core.requirements.advice import PolicyInput as PolicyInput
     from airflow_adaptive._core.requirements.advice import QueryMetrics as QueryMetrics
     from airflow_adaptive._core.requirements.advice import VertexLimits as VertexLimits

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from airflow_adaptive._core.requirements.advice import Advice, PolicyInput, VertexLimits
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange, Requirements
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import CALENDAR, ScheduledMemory, ScheduledPolicy
-from airflow_adaptive.autoscaling.load.load_policy import LoadMemory, LoadPolicy, override
+from airflow_adaptive.autoscaling.load.load_policy import LoadMemory, LoadPolicy
 from airflow_adaptive.autoscaling.policy import RescalePolicyError, dry_run_violations
 
 BOTH = "calendar and load"
@@ -76,18 +76,14 @@ class CombinedPolicy:
         Raises:
             RescalePolicyError: the job cannot have the bounds of a window; lists all violations.
         """
-        overridden = override(policy_input)
-        if overridden is not None:
-            return memory, replace(overridden, dry_run=self.dry_run)
         calendar, by_calendar = self.calendar.advise(memory.calendar, policy_input)
         planned = replace(memory, calendar=calendar)
         if memory.held.keys() == policy_input.limits.keys() and self.calendar.excluded_span(policy_input.at):
-            held = replace(by_calendar, bounds=memory.held, source=CALENDAR, dry_run=self.dry_run)
-            return planned, held
+            return planned, replace(by_calendar, bounds=memory.held, source=CALENDAR)
         load, by_load = self.load.advise(
             memory.load, replace(policy_input, limits=_within(by_calendar.bounds, policy_input.limits))
         )
-        advice = replace(_joined(by_calendar, by_load), dry_run=self.dry_run)
+        advice = _joined(by_calendar, by_load)
         return replace(planned, load=load, held=advice.bounds), advice
 
 

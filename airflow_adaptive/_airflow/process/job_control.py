@@ -17,10 +17,9 @@ from airflow_adaptive._core.requirements.control_requests import (
     ControlRequest,
     DesiredState,
     Requester,
-    encode_requirements,
     reported_end,
 )
-from airflow_adaptive._core.requirements.request_bodies import accept_body, require_rescalable
+from airflow_adaptive._core.requirements.request_bodies import admit, encode_requirements, require_rescalable
 from airflow_adaptive._core.scheduler.errors import SnapshotError
 from airflow_adaptive._core.scheduler.requirements import RESET_TO_DEFAULT, ParallelismRange
 from airflow_adaptive._core.scheduler.snapshot import from_json
@@ -114,7 +113,7 @@ class JobControl:
         state = self._state()
         require_rescalable(self._job, state, summary.job_type, summary.outcome)
         requested = _requested_body(parallelism, state)
-        body = encode_requirements(accept_body(requested, state))
+        body = encode_requirements(admit(requested, state))
         expires_at = None if duration is None else SystemClock().now() + duration
         self._request(CALENDAR if calendar else REQUIREMENTS, requested, by, expires_at)
         return body

@@ -49,20 +49,18 @@ class Advice:
         bounds: advised bounds of every vertex of the job.
         reason: human-readable reason.
         next_at: time of the next change of the advice that needs no new metrics, None if there is none.
-        source: human-readable source of the bounds: "calendar", "load", "calendar and load", or the name of the user.
-        dry_run: whether the advice is only reported, and never followed.
+        source: human-readable source of the bounds: "calendar", "load", or "calendar and load".
     """
 
     bounds: Requirements
     reason: str
     next_at: datetime | None = None
     source: str = ""
-    dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyAdvice:
-    """Result of the last consultation of a job's rescale policy.
+    """Result of the last consultation of a job's rescale policy. No policy is consulted while an override of a user holds.
 
     Attributes:
         policy: class name of the policy.
@@ -116,19 +114,6 @@ class QueryMetrics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Override:
-    """Override of a user, which has precedence over a policy.
-
-    Attributes:
-        by: human-readable name of the user.
-        until: expiry of the override, None if the override applies until it is cleared.
-    """
-
-    by: str
-    until: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyInput:
     """Input of a policy: a job at one point in time.
 
@@ -140,7 +125,6 @@ class PolicyInput:
         queries: metrics per query (slot sharing group).
         rescale_costs: measured time from the cause of a rescale until its parallelism was active, per rescale tier.
         state_partitions: partitions of the state, per query (slot sharing group).
-        override: override of a user, None without an override.
         tier: rescale tier that a change of parallelism takes, None if it is unknown.
     """
 
@@ -151,7 +135,6 @@ class PolicyInput:
     queries: Mapping[str, QueryMetrics] = field(default_factory=dict)
     rescale_costs: Mapping[Tier, timedelta] = field(default_factory=dict)
     state_partitions: Mapping[str, int] = field(default_factory=dict)
-    override: Override | None = None
     tier: Tier | None = None
 
 

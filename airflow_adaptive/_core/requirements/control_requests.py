@@ -19,13 +19,14 @@ more. A request that is accepted in the meantime is not among them, and stays op
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
-from airflow_adaptive._core.scheduler.requirements import RESET_TO_DEFAULT, ParallelismRange, Requirements
+from airflow_adaptive._core.requirements.request_bodies import RESET, decode_bounds
+from airflow_adaptive._core.scheduler.requirements import Requirements
 
 
 class DesiredState(StrEnum):
@@ -57,8 +58,7 @@ class ControlRequests:
 
     Attributes:
         desired_state: see `DesiredState`.
-        requirements: vertex -> (lower bound, upper bound) that a user has set, empty without any. The value -1 for all bounds
-            clears the override.
+        requirements: bounds that a user has set, empty without any. The value -1 for all bounds clears the override.
         requester: author of `requirements`.
         calendar: likewise, bounds of a calendar that is a DAG of its own; `requirements` take precedence.
         calendar_requester: the calendar.
@@ -67,9 +67,9 @@ class ControlRequests:
     """
 
     desired_state: DesiredState = DesiredState.RUNNING
-    requirements: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    requirements: Requirements = field(default_factory=dict)
     requester: Requester = Requester()
-    calendar: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    calendar: Requirements = field(default_factory=dict)
     calendar_requester: Requester = Requester()
     is_read: bool = field(default=True, compare=False)
     age: timedelta = field(default=timedelta(0), compare=False)
@@ -104,12 +104,6 @@ DESIRED_STATE_KEYS: Final = (*STATES, HANDLED, RESTORED)
 
 KEYS: Final = (*DESIRED_STATE_KEYS, REQUIREMENTS, CALENDAR)
 
-BOUNDS: Final = ("lowerBound", "upperBound")
-"""Fields of a vertex's parallelism in FLIP-291's request body."""
-
-Bounds = Mapping[str, tuple[int, int]]
-"""Vertex -> lower and upper bound; a bound of -1 stands for the default."""
-
 Decoded = TypeVar("Decoded")
 
 
@@ -135,19 +129,6 @@ class ControlRequest:
 
 
 # ---- encoding -------------------------------------------------------------------------------------------------------
-
-
-def encode_requirements(requirements: Requirements) -> dict[str, Any]:
-    """Encode resource requirements as FLIP-291's request body."""
-    return {
-        vertex: {"parallelism": dict(zip(BOUNDS, (bounds.lower, bounds.upper), strict=True))}
-        for vertex, bounds in requirements.items()
-    }
-
-
-def encode_clear(vertices: Iterable[str]) -> dict[str, Any]:
-    """Return the request that clears the override: FLIP-291's reset of every bound of these vertices."""
-    return encode_requirements(dict.fromkeys(vertices, ParallelismRange(RESET_TO_DEFAULT, RESET_TO_DEFAULT)))
 
 
 def encode_handled(
@@ -274,23 +255,6 @@ def _desired_state_documents(documents: Mapping[str, Any]) -> list[Mapping[str, 
     return [it for it in found if isinstance(it, Mapping) and it.get("value") in [*DesiredState]]
 
 
-def decode_bounds(body: Any) -> Bounds:
-    """Decode FLIP-291's request body without checking the bounds.
-
-    Raises:
-        ValueError: the value does not have the form of FLIP-291's request body.
-    """
-    try:
-        found = {vertex: item["parallelism"] for vertex, item in body.items()}
-        bounds = {vertex: (item["lowerBound"], item["upperBound"]) for vertex, item in found.items()}
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{body!r} does not have the form of FLIP-291's request body: {error!r}") from error
-    odd = [bound for pair in bounds.values() for bound in pair if type(bound) is not int]
-    if odd:
-        raise ValueError(f"{body!r} has bounds that are not whole numbers: {odd}")
-    return bounds
-
-
 def decode_requester(document: Any) -> Requester:
     """Return the requester in the document of a request; invalid fields count as unknown."""
     if not isinstance(document, Mapping):
@@ -316,11 +280,23 @@ def _aware_time(text: Any) -> datetime | None:
 
 def is_override_cleared(requests: ControlRequests) -> bool:
     """Return whether the user has reset every bound to its default."""
-    resets = (RESET_TO_DEFAULT, RESET_TO_DEFAULT)
-    return bool(requests.requirements) and all(tuple(pair) == resets for pair in requests.requirements.values())
+    return bool(requests.requirements) and all(bounds == RESET for bounds in requests.requirements.values())
 
 
 def is_override_expired(requests: ControlRequests, now: datetime) -> bool:
     """Return whether the user's override has passed its expiry."""
     expires_at = requests.requester.expires_at
     return bool(requests.requirements) and expires_at is not None and expires_at <= now
+
+
+def with_known(read: ControlRequests, known: ControlRequests) -> ControlRequests:
+    """Return the requests that were read, with the known ones in place of missing ones.
+
+    A user who clears an override stores a document, so a missing request was lost with the store, for example because Airflow's database
+    was restored from a backup.
+    """
+    if not read.requirements:
+        read = replace(read, requirements=known.requirements, requester=known.requester)
+    if not read.calendar:
+        read = replace(read, calendar=known.calendar, calendar_requester=known.calendar_requester)
+    return read

@@ -1,9 +1,9 @@
-"""Validation of FLIP-291's request bodies and of their expiry, with every violation in one error.
+"""FLIP-291's request bodies and their expiry.
 
     {"job": {"parallelism": {"lowerBound": 1, "upperBound": 4}}}
 
-The REST API, the command line and the operators validate requests before they store them. The loop decodes stored requests leniently
-(`control_requests`). Flink's handler ignores unknown fields. This module rejects unknown fields, because a misspelled bound would be lost.
+The REST API, the command line and the operators `admit` a body before they store it, with every violation in one error. Whoever reads a stored
+body decodes it leniently. Flink's handler ignores unknown fields. `admit` rejects unknown fields, because a misspelled bound would be lost.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, Final
 
-from airflow_adaptive._core.requirements.control_requests import BOUNDS, encode_requirements
 from airflow_adaptive._core.scheduler.config.durations import positive
 from airflow_adaptive._core.scheduler.errors import RequirementsError
 from airflow_adaptive._core.scheduler.job_graph import JobType
 from airflow_adaptive._core.scheduler.machine import default_requirements
 from airflow_adaptive._core.scheduler.requirements import (
+    RESET_TO_DEFAULT,
     ParallelismRange,
     Requirements,
     accept,
@@ -28,6 +28,12 @@ from airflow_adaptive._core.scheduler.requirements import (
     violations,
 )
 from airflow_adaptive._core.scheduler.state import Finished, Outcome, SchedulerState
+
+BOUNDS: Final = ("lowerBound", "upperBound")
+"""Fields of a vertex's parallelism."""
+
+RESET: Final = ParallelismRange(RESET_TO_DEFAULT, RESET_TO_DEFAULT)
+"""Reset of both bounds of a vertex to their defaults; the reset of every vertex clears an override."""
 
 SUBJECT: Final = "resource requirements"
 
@@ -103,7 +109,7 @@ def parse_json(body: bytes) -> Any:
         raise RequirementsError(SUBJECT, [f"{WRONG_FORMAT} It is not valid JSON: {_cut(str(error))}"]) from error
 
 
-def accept_body(body: Any, state: SchedulerState) -> Requirements:
+def admit(body: Any, state: SchedulerState) -> Requirements:
     """Return the requirements of a parsed body, complete and with -1 replaced by the defaults.
 
     Args:
@@ -126,6 +132,30 @@ def accept_body(body: Any, state: SchedulerState) -> Requirements:
     if found:
         raise RequirementsError(SUBJECT, found)
     return accept(expanded, defaults, maximum)
+
+
+def encode_requirements(requirements: Requirements) -> dict[str, Any]:
+    """Encode bounds as a request body."""
+    return {
+        vertex: {"parallelism": dict(zip(BOUNDS, (bounds.lower, bounds.upper), strict=True))}
+        for vertex, bounds in requirements.items()
+    }
+
+
+def decode_bounds(body: Any) -> Requirements:
+    """Decode a request body without checking the bounds.
+
+    Raises:
+        ValueError: the value does not have the form of a request body.
+    """
+    try:
+        bounds = {vertex: _bounds(item) for vertex, item in body.items()}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{body!r} does not have the form of FLIP-291's request body: {error!r}") from error
+    odd = [bound for it in bounds.values() for bound in (it.lower, it.upper) if type(bound) is not int]
+    if odd:
+        raise ValueError(f"{body!r} has bounds that are not whole numbers: {odd}")
+    return bounds
 
 
 def version_of(requirements: Requirements) -> str:

@@ -1,11 +1,7 @@
-"""Resolves the resource requirements of a job. Precedence of the sources: user > policy > calendar > DAG.
+"""Resolves the requirements of one job in every cycle of its loop, and consults the rescale policy of the job.
 
-Theory: every source sets a level and not an edge: the requirements that the job must have as long as no source with a higher
-precedence sets others. The order in which the sources have set their requirements does not matter, so a loop that is killed
-resolves the same requirements again. `resolve` is a pure function. The control loop, the REST API and the command line use it.
-
-`RequirementsResolver` keeps what a loop cannot read again: the active source and the time from which it is active, the last control
-requests that were read, and the state of the policy (`advice_tracker`). The journal carries that state with the documents that it
+The resolver keeps what a loop cannot read again: the active source and the time from which it is active, the last control requests that
+were read, the limits that the drivers have reported, and the memory of the policy. The journal carries that state with the documents that it
 writes anyway; only a change of the source, and the age of the policy's memory, cause a document of their own.
 """
 
@@ -13,159 +9,84 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any, Final
 
-from airflow_adaptive._core.requirements.advice import Advice, Advisor, Override, PolicyAdvice
-from airflow_adaptive._core.requirements.advice_tracker import AdviceTracker
-from airflow_adaptive._core.requirements.control_requests import (
-    Bounds,
-    ControlRequests,
-    Requester,
-    is_override_cleared,
-    is_override_expired,
+from airflow_adaptive._core.protocol.documents import DriverStatus
+from airflow_adaptive._core.requirements.advice import (
+    Advice,
+    Advisor,
+    PolicyAdvice,
+    PolicyInput,
+    QueryMetrics,
+    limits_of,
 )
-from airflow_adaptive._core.requirements.gangs import Gangs
-from airflow_adaptive._core.requirements.input_limits import InputLimits
-from airflow_adaptive._core.requirements.policy_input import ResolverInput
-from airflow_adaptive._core.requirements.sources import (
+from airflow_adaptive._core.requirements.control_requests import ControlRequests, with_known
+from airflow_adaptive._core.requirements.limits import NO_LIMITS, ReportedLimits
+from airflow_adaptive._core.requirements.query_metrics import QueryGauge, state_partitions
+from airflow_adaptive._core.requirements.resolution import (
     DECLARED,
-    UNKNOWN_REQUESTER,
-    ActiveRequirements,
-    DeclaredRequirements,
+    MAX_REASON_CHARACTERS,
     RequirementsOrigin,
     RequirementsSource,
-    ResolvedRequirements,
+    Resolution,
+    base_requirements,
+    is_overridden,
     latest_requirements,
+    resolve,
 )
-from airflow_adaptive._core.scheduler.errors import RequirementsError, SnapshotError
-from airflow_adaptive._core.scheduler.requirements import ParallelismRange, Requirements, accept
+from airflow_adaptive._core.scheduler import rescale_tiers
+from airflow_adaptive._core.scheduler.errors import SnapshotError
+from airflow_adaptive._core.scheduler.policies.rescaling import Tier
+from airflow_adaptive._core.scheduler.requirements import Parallelism, Requirements, are_accepted
 from airflow_adaptive._core.scheduler.snapshot import decode, encode
-from airflow_adaptive._core.scheduler.state import Canceling, Failing, Finished, StopWithSavepoint
-from airflow_adaptive._core.scheduler.timeline import Reason
+from airflow_adaptive._core.scheduler.state import (
+    Canceling,
+    Deploying,
+    Failing,
+    Finished,
+    Restarting,
+    SchedulerState,
+    StopWithSavepoint,
+)
+from airflow_adaptive._core.scheduler.timeline import Reason, ReasonCode
 
 log = logging.getLogger(__name__)
-
-NO_ADVICE_YET: Final = "the policy has no advice yet, so the bounds do not change"
 
 ENDING: Final = (StopWithSavepoint, Canceling, Failing, Finished)
 """States of a job that stops or has ended; its policy is not consulted."""
 
+MEMORY_REFRESH_INTERVAL: Final = timedelta(minutes=30)
+"""Longest time after which the journal gets the memory of a policy again."""
 
-# ---- pure -----------------------------------------------------------------------------------------------------------
+MAX_REPORTED_PROBLEMS: Final = 16
+"""Number of different problems of a policy that one loop reports; each is a document in the journal."""
 
 
-def resolve(
-    requests: ControlRequests,
-    advice: PolicyAdvice | None,
-    declared: DeclaredRequirements,
-    active: ActiveRequirements,
-    now: datetime,
-) -> ResolvedRequirements | None:
-    """Return the requirements that a job must have, None if the active requirements stay.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolverInput:
+    """Values that the loop passes to the requirements resolver.
 
-    Args:
-        requests: control requests of users and calendars.
-        advice: result of the last consultation of the job's policy, None for a job without a policy.
-        declared: declared limits of the job.
-        active: requirements that the job has now.
-        now: time by the clock. The journal's time may be ahead, and a calendar would be wrong by the difference.
+    Attributes:
+        state: state of the scheduler.
+        control_requests: control requests as they were last read.
+        status: status of the driver of the current epoch, None without a status.
+        costs: measured duration of rescales, per tier.
+        at: time by the clock. The journal's time may be ahead, and a calendar would be wrong by the difference.
+        consult_policy: whether the policy is consulted in any case; else only if its advice is due.
     """
-    override = user_override(requests, declared, now)
-    if override is not None:
-        return override
-    base = base_requirements(requests, declared)
-    if advice is not None and not advice.dry_run and not declared.reactive:
-        return _advised(advice, base, active)
-    is_released = is_override_cleared(requests) or is_override_expired(requests, now)
-    return base if is_released or active.is_from(RequirementsOrigin.POLICY) or requests.calendar else None
 
-
-def user_override(
-    requests: ControlRequests, declared: DeclaredRequirements, now: datetime
-) -> ResolvedRequirements | None:
-    """Return the user's override, None if it is missing, cleared, expired or not acceptable for the job."""
-    if not requests.requirements or is_override_cleared(requests) or is_override_expired(requests, now):
-        return None
-    return _accepted(requests.requirements, declared, _user(requests.requester))
-
-
-def base_requirements(requests: ControlRequests, declared: DeclaredRequirements) -> ResolvedRequirements:
-    """Return the requirements without a user and a policy: the calendar's if the job accepts them, else the declared ones."""
-    calendar = _accepted(requests.calendar, declared, _calendar(requests.calendar_requester))
-    if calendar is not None and not declared.reactive:
-        return calendar
-    return ResolvedRequirements(requirements=declared.requirements, source=DECLARED)
-
-
-def _advised(result: PolicyAdvice, base: ResolvedRequirements, active: ActiveRequirements) -> ResolvedRequirements:
-    """Return what the policy advises. A policy without advice leaves the active requirements unless they are not its own."""
-    if result.advice is not None:
-        return ResolvedRequirements(requirements=result.advice.bounds, source=_policy(result.policy, result.advice))
-    is_override = active.is_from(RequirementsOrigin.USER)
-    is_stale = is_override if result.problem is not None else not _is_within(active.requirements, base.requirements)
-    if is_stale or active.requirements == base.requirements:
-        return base
-    source = active.source
-    if source is None or is_override:
-        source = RequirementsSource(origin=RequirementsOrigin.POLICY, name=result.policy, reason=NO_ADVICE_YET)
-    return ResolvedRequirements(requirements=active.requirements, source=source)
-
-
-def _policy(policy: str, advice: Advice) -> RequirementsSource:
-    return RequirementsSource(
-        origin=RequirementsOrigin.POLICY,
-        name=advice.source or policy,
-        until=advice.next_at,
-        reason=advice.reason,
-    )
-
-
-def _user(requester: Requester) -> RequirementsSource:
-    return RequirementsSource(
-        origin=RequirementsOrigin.USER,
-        name=requester.requested_by or UNKNOWN_REQUESTER,
-        via=requester.via,
-        until=requester.expires_at,
-    )
-
-
-def _calendar(requester: Requester) -> RequirementsSource:
-    return RequirementsSource(
-        origin=RequirementsOrigin.CALENDAR, name="calendar", via=requester.requested_by, until=requester.expires_at
-    )
-
-
-def _accepted(
-    requested: Bounds, declared: DeclaredRequirements, source: RequirementsSource
-) -> ResolvedRequirements | None:
-    bounds = {name: ParallelismRange(*pair) for name, pair in requested.items()}
-    try:
-        accepted = accept(bounds, declared.requirements, declared.max_parallelism)
-    except RequirementsError:
-        return None  # the loop logs the reason (`observation.events.ignored_overrides`)
-    return ResolvedRequirements(requirements=accepted, source=source)
-
-
-def _is_within(bounds: Requirements, outer: Requirements) -> bool:
-    return all(outer[name].lower <= it.lower and it.upper <= outer[name].upper for name, it in bounds.items())
-
-
-# ---- stateful -------------------------------------------------------------------------------------------------------
-
-
-def _with_known(read: ControlRequests, known: ControlRequests) -> ControlRequests:
-    """Return the requests that were read, with the known ones in place of missing ones."""
-    if not read.requirements:
-        read = replace(read, requirements=known.requirements, requester=known.requester)
-    if not read.calendar:
-        read = replace(read, calendar=known.calendar, calendar_requester=known.calendar_requester)
-    return read
+    state: SchedulerState
+    control_requests: ControlRequests
+    status: DriverStatus | None
+    costs: Mapping[Tier, timedelta]
+    at: datetime
+    consult_policy: bool = True
 
 
 class RequirementsResolver:
-    """Resolves the requirements of one job in every cycle of its loop."""
+    """Resolves the requirements of one job."""
 
     def __init__(self, advisor: Advisor | None = None) -> None:
         """Create the resolver; resolve nothing yet.
@@ -176,64 +97,36 @@ class RequirementsResolver:
         self._tracker = AdviceTracker(advisor)
         self._source: RequirementsSource | None = None
         self._requests = ControlRequests()
-        self._input_limits = InputLimits()
-        self._gangs = Gangs()
+        self._limits = NO_LIMITS
 
-    def resolve(self, given: ResolverInput) -> ResolvedRequirements | None:
-        """Return the requirements that the job must have, None if the active requirements stay."""
-        self._input_limits.observe(given.state.job, given.status)
-        self._gangs.observe(given.status)
-        requests, declared = self._last_read(given.control_requests), DeclaredRequirements.of(given.state)
-        override = user_override(requests, declared, given.at)
-        is_new = self._tracker.set_override(None if override is None else _override(override.source))
-        if isinstance(given.state.current, ENDING):
-            return self._activate(given, declared, override)
-        base = base_requirements(requests, declared)
-        self._tracker.consult(given, self._limit(given, base).requirements, required=is_new)
-        active = ActiveRequirements(requirements=latest_requirements(given.state), source=self._source)
-        return self._activate(given, declared, resolve(requests, self._tracker.result, declared, active, given.at))
-
-    def _last_read(self, requests: ControlRequests) -> ControlRequests:
-        """Return the requests; until the first successful read of this loop, those that the journal carried.
-
-        A user who clears an override stores a document, so a missing request was lost with the store, for example because Airflow's database
-        was restored from a backup.
-        """
-        if requests.is_read:
-            self._requests = _with_known(requests, self._requests)
-        return replace(self._requests, desired_state=requests.desired_state)
-
-    def _activate(
-        self, given: ResolverInput, declared: DeclaredRequirements, resolved: ResolvedRequirements | None
-    ) -> ResolvedRequirements | None:
-        """Remember the source, and the time from which it has set these requirements."""
-        resolved = self._limited(given, declared, resolved)
-        if resolved is None:
-            is_declared = latest_requirements(given.state) == declared.requirements
-            if is_declared and (self._source is None or self._source.origin is not RequirementsOrigin.DAG):
-                self._source = DECLARED
-            return None
-        previous = self._source
-        is_same = previous is not None and previous.identity == resolved.source.identity
-        is_unchanged = is_same and latest_requirements(given.state) == resolved.requirements
-        since = previous.since if is_unchanged and previous is not None else given.at
-        self._source = replace(resolved.source, since=since)
+    def resolve(self, given: ResolverInput) -> Resolution:
+        """Return the requirements that the job must have."""
+        state = given.state
+        self._limits = self._limits.observed(state.job, given.status)
+        requests, is_ending = self._last_read(given.control_requests), isinstance(state.current, ENDING)
+        is_held = is_overridden(state, requests, given.at)
+        if is_ending and not is_held:
+            return Resolution(requirements=latest_requirements(state), source=self._source or DECLARED)
+        if not is_held:
+            is_released = self._source is not None and self._source.origin is RequirementsOrigin.USER
+            self._tracker.consult(given, base_requirements(state, requests, self._limits), required=is_released)
+        resolved = resolve(state, requests, self._tracker.result, self._limits, self._source, given.at)
+        self._source = replace(resolved.source, since=self._since(resolved, given))
         return replace(resolved, source=self._source)
 
-    def _limited(
-        self, given: ResolverInput, declared: DeclaredRequirements, resolved: ResolvedRequirements | None
-    ) -> ResolvedRequirements | None:
-        """Apply the input limits and the gangs, also to the declared requirements, which `resolve` does not return while they are active."""
-        if isinstance(given.state.current, ENDING):
-            return resolved
-        wanted = resolved or ResolvedRequirements(requirements=declared.requirements, source=DECLARED)
-        limited = self._limit(given, wanted)
-        return None if resolved is None and limited.requirements == latest_requirements(given.state) else limited
+    def _last_read(self, requests: ControlRequests) -> ControlRequests:
+        """Return the requests; until the first successful read of this loop, those that the journal carried."""
+        if requests.is_read:
+            self._requests = with_known(requests, self._requests)
+        return replace(self._requests, desired_state=requests.desired_state)
 
-    def _limit(self, given: ResolverInput, resolved: ResolvedRequirements) -> ResolvedRequirements:
-        declared, alignment = DeclaredRequirements.of(given.state), given.state.options.source_alignment
-        limited = self._input_limits.apply(resolved, declared.requirements, alignment)
-        return self._gangs.apply(limited, given.state.job)
+    def _since(self, resolved: Resolution, given: ResolverInput) -> datetime | None:
+        """Return the time from which the source has set these requirements, None if it is unknown."""
+        if latest_requirements(given.state) != resolved.requirements:
+            return given.at
+        if self._source is None:
+            return None
+        return self._source.since if self._source.identity == resolved.source.identity else given.at
 
     # ---- journal ----------------------------------------------------------------------------------------------------
 
@@ -260,12 +153,8 @@ class RequirementsResolver:
             snapshot["source"] = encode(self._source)
         if self._requests.requirements or self._requests.calendar:
             snapshot["requests"] = encode(replace(self._requests, desired_state=ControlRequests().desired_state))
-        limits = self._input_limits.to_snapshot()
-        if limits:
-            snapshot["input_limits"] = limits
-        gangs = self._gangs.to_snapshot()
-        if gangs:
-            snapshot["gangs"] = gangs
+        if self.limits != NO_LIMITS:
+            snapshot["limits"] = encode(self.limits)
         memory = self._tracker.to_snapshot()
         if memory:
             snapshot["policy"] = memory
@@ -275,13 +164,12 @@ class RequirementsResolver:
         """Continue with the state of an earlier loop. An invalid part is logged and ignored."""
         self._source = _restored(RequirementsSource, snapshot.get("source"))
         self._requests = _restored(ControlRequests, snapshot.get("requests")) or ControlRequests()
-        self._input_limits.restore(snapshot.get("input_limits"))
-        self._gangs.restore(snapshot.get("gangs"))
+        self._limits = _restored(ReportedLimits, snapshot.get("limits")) or NO_LIMITS
         self._tracker.restore(snapshot.get("policy"))
 
     def forget_gangs(self) -> None:
         """Forget the gangs that earlier drivers have reported. The script of a new run may need none."""
-        self._gangs = Gangs()
+        self._limits = replace(self._limits, gangs={})
 
     def take_log_entries(self) -> list[Reason]:
         """Hand over the new entries for the timeline, oldest first."""
@@ -295,13 +183,180 @@ class RequirementsResolver:
         return self._source
 
     @property
+    def limits(self) -> ReportedLimits:
+        """Limits that the drivers have reported."""
+        return self._limits.lasting
+
+    @property
     def policy(self) -> PolicyAdvice | None:
         """Result of the last consultation of the policy, None without a policy."""
         return self._tracker.result
 
 
-def _override(source: RequirementsSource) -> Override:
-    return Override(by=source.name, until=source.until)
+class AdviceTracker:
+    """Decides when to consult the policy of one job, and keeps its last advice, its problems and its memory.
+
+    A problem of a policy never fails the job: the job keeps its requirements, and the problem is reported once.
+    """
+
+    def __init__(self, advisor: Advisor | None) -> None:
+        """The policy is not consulted yet.
+
+        Args:
+            advisor: rescale policy of the job, None without a policy.
+        """
+        self._advisor = advisor
+        self._gauge = QueryGauge()
+        self._advice: Advice | None = None
+        self._advised_at: datetime | None = None
+        self._advised_since: datetime | None = None
+        self._problem: str | None = None
+        self._reported_problems: set[str] = set()
+        self._reported_bounds: Requirements | None = None
+        self._log_entries: list[Reason] = []
+
+    @property
+    def result(self) -> PolicyAdvice | None:
+        """Result of the last consultation, None without a policy."""
+        if self._advisor is None:
+            return None
+        return PolicyAdvice(
+            policy=self._advisor.kind,
+            dry_run=self._advisor.dry_run,
+            advice=self._advice,
+            advised_at=self._advised_at,
+            advised_since=self._advised_since,
+            problem=self._problem,
+        )
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether the policy has a memory that must not grow old in the journal."""
+        return self._advisor is not None
+
+    def consult(self, given: ResolverInput, base: Requirements, *, required: bool) -> None:
+        """Consult the policy if a consultation is due.
+
+        Args:
+            given: state of the job, and what was observed of it.
+            base: requirements without a user and a policy.
+            required: whether a consultation is due in any case.
+        """
+        if self._advisor is None or not (required or given.consult_policy or self._is_due(given.at)):
+            return
+        if given.status is not None and (reason := given.status.decommission.reason):
+            self._keep(None, given.at)
+            self._problem = f"the policy pauses: {reason}"
+            return
+        try:
+            queries = self._gauge.read(given.state.job, given.status, given.at)
+            advice = self._advisor.advise(_policy_input(given, base, queries))
+            problem = None if advice is None else _violation(advice, given.state.job.max_parallelism)
+        except Exception as error:  # noqa: BLE001  a policy may raise any exception, and must not fail the loop
+            advice, problem = None, f"{error}" if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        self._keep(advice if problem is None else None, given.at)
+        self._problem = problem
+        self._report_problem()
+        self._report_dry_run()
+
+    def _is_due(self, now: datetime) -> bool:
+        return self._advice is None or (self._advice.next_at is not None and self._advice.next_at <= now)
+
+    def _keep(self, advice: Advice | None, at: datetime) -> None:
+        previous = None if self._advice is None else self._advice.bounds
+        if advice is None or advice.bounds != previous:
+            self._advised_since = at
+        self._advice, self._advised_at = advice, at
+
+    # ---- timeline ---------------------------------------------------------------------------------------------------
+
+    def take_log_entries(self) -> list[Reason]:
+        """Hand over the new entries for the timeline, oldest first."""
+        entries, self._log_entries = self._log_entries, []
+        return entries
+
+    def _report_dry_run(self) -> None:
+        """Report what a dry run would set, once for the same bounds."""
+        advisor, advice = self._advisor, self._advice
+        if advisor is None or advice is None or not advisor.dry_run:
+            return
+        if advice.bounds != self._reported_bounds:
+            self._reported_bounds = advice.bounds
+            bounds = ", ".join(f"{name} {it.lower}-{it.upper}" for name, it in advice.bounds.items())
+            reason = advice.reason[:MAX_REASON_CHARACTERS]
+            text = f"dry run: {advice.source or advisor.kind} would set {bounds} ({reason})"
+            self._log_entries.append(Reason(ReasonCode.POLICY_DRY_RUN, text))
+
+    def _report_problem(self) -> None:
+        problem = self._problem
+        if problem is None or problem in self._reported_problems:
+            return
+        if len(self._reported_problems) < MAX_REPORTED_PROBLEMS:
+            self._reported_problems.add(problem)
+            log.warning("The rescale policy is not followed: %s", problem)
+            text = f"the rescale policy is not followed, the job keeps its bounds: {problem[:MAX_REASON_CHARACTERS]}"
+            self._log_entries.append(Reason(ReasonCode.POLICY_FAILED, text))
+
+    # ---- journal ----------------------------------------------------------------------------------------------------
+
+    def to_snapshot(self) -> Mapping[str, Any]:
+        """Return the memory of the policy, JSON-compatible; empty without one."""
+        return {} if self._advisor is None else self._advisor.to_snapshot()
+
+    def restore(self, snapshot: Any) -> None:
+        """Continue with the memory that an earlier loop wrote; an invalid memory is reported."""
+        problem = None if self._advisor is None else self._advisor.restore(snapshot)
+        if problem is not None:
+            log.warning("%s", problem)
+            self._log_entries.append(Reason(ReasonCode.POLICY_FAILED, problem))
+
+
+def _violation(advice: Advice, max_parallelism: Mapping[str, int]) -> str | None:
+    """Return why the job cannot have the advised bounds, None if it can."""
+    if are_accepted(advice.bounds, max_parallelism):
+        return None
+    bounds = {name: (it.lower, it.upper) for name, it in advice.bounds.items()}
+    return f"the job cannot have the advised bounds {bounds}: the maximum parallelism is {dict(max_parallelism)}"
+
+
+def _policy_input(given: ResolverInput, base: Requirements, queries: Mapping[str, QueryMetrics]) -> PolicyInput:
+    """Return the input of a policy.
+
+    Args:
+        given: input of the resolver.
+        base: requirements without a user and a policy; for the policy, they are the declared ones.
+        queries: metrics per query.
+    """
+    state = given.state
+    return PolicyInput(
+        at=given.at,
+        requirements=latest_requirements(state),
+        limits=limits_of(state.job, base),
+        parallelism=active_parallelism(state),
+        queries=queries,
+        rescale_costs=given.costs,
+        state_partitions=state_partitions(state.job, queries),
+        tier=_next_tier(state),
+    )
+
+
+def active_parallelism(state: SchedulerState) -> Parallelism | None:
+    """Return the parallelism on which the queries run. A plan that the driver has not activated does not count."""
+    match state.current:
+        case Deploying(active=False, previous_plan=plan) | Restarting(previous_plan=plan):
+            return None if plan is None else plan.parallelism
+        case _:
+            return None if state.plan is None else state.plan.parallelism
+
+
+def _next_tier(state: SchedulerState) -> Tier | None:
+    """Return the rescale tier that one more slot per vertex would take, None without a plan."""
+    plan = state.plan
+    if plan is None or plan.parallelism.keys() != state.requirements.keys():
+        return None
+    return rescale_tiers.cheapest_allowed_tier(
+        state, plan, {name: count + 1 for name, count in plan.parallelism.items()}
+    )
 
 
 def _restored(kind: Any, snapshot: Any) -> Any:

@@ -16,8 +16,7 @@ from uuid import uuid4
 
 from airflow_adaptive._core.ports import JobDirectory, JobDirectoryError
 from airflow_adaptive._core.protocol.documents import DriverStatus, JournalDocument
-from airflow_adaptive._core.requirements.advice_tracker import MEMORY_REFRESH_INTERVAL
-from airflow_adaptive._core.requirements.resolver import RequirementsResolver
+from airflow_adaptive._core.requirements.resolver import MEMORY_REFRESH_INTERVAL, RequirementsResolver
 from airflow_adaptive._core.scheduler import snapshot
 from airflow_adaptive._core.scheduler.requirements import Requirements
 from airflow_adaptive._core.scheduler.state import SchedulerState

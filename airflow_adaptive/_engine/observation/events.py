@@ -6,17 +6,14 @@ does not come from a poll is the heartbeat (`_engine.driver_heartbeat`), which e
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from airflow_adaptive._core.requirements.control_requests import ControlRequests, DesiredState
-from airflow_adaptive._core.requirements.sources import THE_DAG, ResolvedRequirements
+from airflow_adaptive._core.requirements.resolution import THE_DAG, Resolution
 from airflow_adaptive._core.scheduler import events
-from airflow_adaptive._core.scheduler.errors import RequirementsError
 from airflow_adaptive._core.scheduler.events import Event
-from airflow_adaptive._core.scheduler.machine import default_requirements
-from airflow_adaptive._core.scheduler.requirements import ParallelismRange, Requirements, accept
+from airflow_adaptive._core.scheduler.requirements import Requirements
 from airflow_adaptive._core.scheduler.state import Canceling, Created, Finished, SchedulerState, StopWithSavepoint
 from airflow_adaptive._engine.driver_heartbeat import DriverHeartbeat
 from airflow_adaptive._engine.observation.driver_events import driver_events, may_be_dead
@@ -51,7 +48,7 @@ def first_events(
 def derive_events(
     state: SchedulerState,
     observation: JobObservation,
-    requirements: ResolvedRequirements | None,
+    requirements: Resolution,
     heartbeat: DriverHeartbeat,
     now: datetime,
     executor: ExecutorShape,
@@ -61,7 +58,7 @@ def derive_events(
     Args:
         state: state of the scheduler.
         observation: what the external systems report.
-        requirements: the resolved requirements, None if the job keeps the requirements that it has.
+        requirements: the requirements that the job must have.
         heartbeat: before this observation.
         now: time of the events.
         executor: size of an executor.
@@ -71,7 +68,7 @@ def derive_events(
     is_frozen = is_held and not observation.is_driver_over
     slots = [] if is_frozen else list(_slot_events(state, observation, heartbeat, now, executor))
     driver = list(driver_events(state, observation, heartbeat, now))
-    changed = None if requirements is None or is_frozen else requirements.event(state, now)
+    changed = None if is_frozen else requirements.event(state, now)
     if state.plan is None and changed is not None:
         yield changed  # the first plan is made within the new requirements
     # The end of a driver comes before the loss of its slots, which follows from the end. Otherwise slots come first, so that
@@ -112,21 +109,6 @@ def _desired_state_events(state: SchedulerState, control_requests: ControlReques
             pass
 
 
-def with_requirements(state: SchedulerState, requirements: ResolvedRequirements | None) -> SchedulerState:
-    """Return the state with the resolved requirements, for the slot demand: the job demands slots for them before it declares them."""
-    return state if requirements is None else replace(state, requirements=requirements.requirements)
-
-
-def ignored_overrides(state: SchedulerState, control_requests: ControlRequests) -> str | None:
-    """Why requested requirements cannot apply, None if they can. The author of the request did not get an answer."""
-    try:
-        for requested in (control_requests.requirements, control_requests.calendar):
-            _require_acceptable(state, requested)
-    except RequirementsError as error:
-        return f"{error} They are ignored."
-    return None
-
-
 def outdated_requests(control_requests: ControlRequests) -> str | None:
     """Return why the job may not follow the newest control requests, None if they are known."""
     if control_requests.age <= MAX_REQUEST_AGE:
@@ -135,9 +117,3 @@ def outdated_requests(control_requests: ControlRequests) -> str | None:
         f"the control requests were not read for {MAX_REQUEST_AGE}, because Airflow's API server, or the metadata database behind it, does "
         "not answer: check both. The job continues with the requests that it knows, and publishes its state when they answer again"
     )
-
-
-def _require_acceptable(state: SchedulerState, requested: Mapping[str, tuple[int, int]]) -> None:
-    bounds = {name: ParallelismRange(lower, upper) for name, (lower, upper) in requested.items()}
-    if bounds:
-        accept(bounds, default_requirements(state.job, state.options), state.job.max_parallelism)

@@ -11,8 +11,9 @@ from typing import Any
 from airflow_adaptive._core.ports import JobStore
 from airflow_adaptive._core.protocol.documents import DriverStatus
 from airflow_adaptive._core.requirements.advice import PolicyAdvice
+from airflow_adaptive._core.requirements.limits import NO_LIMITS, ReportedLimits
+from airflow_adaptive._core.requirements.resolution import RequirementsSource
 from airflow_adaptive._core.requirements.resolver import RequirementsResolver
-from airflow_adaptive._core.requirements.sources import RequirementsSource
 from airflow_adaptive._core.scheduler.history.failures import root_cause
 from airflow_adaptive._core.scheduler.state import Finished, SchedulerState
 from airflow_adaptive._core.view import MAX_FAILURES, POLICY, JobView, LagAlert, SlotCounts, Urls, policy_document
@@ -33,7 +34,7 @@ class Publisher:
 
         Args:
             store: receives the job view and the job metrics.
-            resolver: supplies the source of the requirements and the advice of the rescale policy.
+            resolver: supplies the source of the requirements, the reported limits and the advice of the rescale policy.
             history: the past of the job.
             attempt: attempt of the task that runs the job.
             alerts: supplies the alert about the lag.
@@ -82,9 +83,9 @@ class Publisher:
         """
         if isinstance(state.current, Finished):
             await self._history.wait()
-        requirements_source = self._resolver.requirements_source
+        requirements_source, limits = self._resolver.requirements_source, self._resolver.limits
         lag = (self._alerts.current, self._lag_unknown_since, self._source_problem)
-        content = (state, self._urls, requirements_source, self._history.revision, *lag)
+        content = (state, self._urls, requirements_source, limits, self._history.revision, *lag)
         if content != self._published and not self._history.is_pending:
             self._published = content
             self._policy = self._resolver.policy
@@ -97,6 +98,7 @@ class Publisher:
                     driver=self._metrics.status,
                     requirements_source=requirements_source,
                     policy=self._policy,
+                    limits=limits,
                     lag_alert=self._alerts.current,
                     lag_unknown_since=self._lag_unknown_since,
                     source_problem=self._source_problem,
@@ -124,6 +126,7 @@ def job_view(
     driver: DriverStatus | None = None,
     requirements_source: RequirementsSource | None = None,
     policy: PolicyAdvice | None = None,
+    limits: ReportedLimits = NO_LIMITS,
     lag_alert: LagAlert | None = None,
     lag_unknown_since: datetime | None = None,
     source_problem: str | None = None,
@@ -141,6 +144,7 @@ def job_view(
         requirements=state.requirements,
         requirements_source=requirements_source,
         policy=policy,
+        limits=limits,
         slots=SlotCounts(held=state.held_slots, available=state.available_slots),
         epoch=state.epoch,
         submission_id=None if state.driver is None else state.driver.submission_id,

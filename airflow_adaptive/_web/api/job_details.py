@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from airflow_adaptive._core.requirements import control_requests
-from airflow_adaptive._core.requirements.control_requests import encode_requirements
 from airflow_adaptive._core.requirements.dry_run import Preview
+from airflow_adaptive._core.requirements.request_bodies import encode_requirements
 from airflow_adaptive._core.scheduler import machine
 from airflow_adaptive._core.scheduler.allocator.assignment import Assignment, assign
 from airflow_adaptive._core.scheduler.allocator.slot_sharing import minimum_slots, required_slots, used_slots

@@ -23,9 +23,9 @@ from airflow_adaptive._airflow.internals import (
     providers_configuration_loaded,
     suppress_logs_and_warning,
 )
-from airflow_adaptive._core.requirements.control_requests import Requester, encode_requirements
+from airflow_adaptive._core.requirements.control_requests import Requester
 from airflow_adaptive._core.requirements.dry_run import preview
-from airflow_adaptive._core.requirements.request_bodies import version_of
+from airflow_adaptive._core.requirements.request_bodies import encode_requirements, version_of
 from airflow_adaptive._core.scheduler.requirements import Requirements
 from airflow_adaptive._core.scheduler.state import SchedulerState
 from airflow_adaptive._web.api import job_details

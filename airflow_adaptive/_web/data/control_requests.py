@@ -22,13 +22,14 @@ from airflow_adaptive._core.requirements.control_requests import (
     REQUIREMENTS,
     DesiredState,
     Requester,
-    encode_clear,
     is_override_cleared,
 )
 from airflow_adaptive._core.requirements.control_requests import KEYS as REQUEST_KEYS
 from airflow_adaptive._core.requirements.request_bodies import (
+    RESET,
     NotRescalableError,
-    accept_body,
+    admit,
+    encode_requirements,
     parse_expiry,
     require_rescalable,
     version_of,
@@ -98,7 +99,7 @@ def resolved_override(body: Any, state: SchedulerState, published: PublishedStat
         RequestRefusedError: the body is invalid (400). The error lists all violations.
     """
     try:
-        accept_body(body, state)
+        admit(body, state)
     except RequirementsError as error:
         raise invalid(error) from error
     return published.resolved_requirements(state, datetime.now(UTC), override=body)
@@ -165,7 +166,12 @@ def clear_requirements(job: Job, requester: Requester, session: Session) -> None
     with _change(job, requester, session) as (made, published):
         requested = published.requested_requirements
         if isinstance(requested, Mapping) and requested and not is_override_cleared(published.control_requests):
-            made.request(REQUIREMENTS, encode_clear(requested), "adaptive_requirements", published.summary.task)
+            made.request(
+                REQUIREMENTS,
+                encode_requirements(dict.fromkeys(requested, RESET)),
+                "adaptive_requirements",
+                published.summary.task,
+            )
 
 
 # ---- desired state --------------------------------------------------------------------------------------------------

@@ -25,13 +25,13 @@ from airflow_adaptive._core.requirements.control_requests import (
     DesiredState,
     Requester,
 )
-from airflow_adaptive._core.requirements.resolver import resolve
-from airflow_adaptive._core.requirements.sources import (
-    ActiveRequirements,
-    DeclaredRequirements,
+from airflow_adaptive._core.requirements.limits import NO_LIMITS, ReportedLimits
+from airflow_adaptive._core.requirements.request_bodies import decode_bounds
+from airflow_adaptive._core.requirements.resolution import (
     RequirementsOrigin,
     RequirementsSource,
     latest_requirements,
+    resolve,
 )
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange, Requirements, are_accepted
 from airflow_adaptive._core.scheduler.snapshot import decode, from_json
@@ -41,6 +41,7 @@ from airflow_adaptive._core.view import (
     DRIVER,
     FORMAT,
     HISTORY,
+    LIMITS,
     METRICS,
     POLICY,
     RESCALES,
@@ -181,18 +182,26 @@ class PublishedState:
             now: current time.
             override: request body of FLIP-291 that replaces the stored override, None to keep the stored override.
         """
-        requests = self.control_requests
+        source = self._requirements_source
+        requests = control_requests.with_known(self.control_requests, _known(source, state))
         if override is not None:
-            requests = replace(requests, requirements=control_requests.decode_bounds(override), requester=Requester())
-        source = self.summary.requirements_source
-        origin = _decoded(lambda: None if source is None else RequirementsOrigin(source.origin), SUMMARY)
-        active = ActiveRequirements(
-            requirements=latest_requirements(state),
-            source=None if origin is None or source is None else RequirementsSource(origin=origin, name=source.name),
-        )
-        declared = DeclaredRequirements.of(state)
-        resolved = resolve(requests, _advice(self.policy, declared), declared, active, now)
-        return active.requirements if resolved is None else resolved.requirements
+            requests = replace(requests, requirements=decode_bounds(override), requester=Requester())
+        advice = _advice(self.policy, state.job.max_parallelism)
+        return resolve(state, requests, advice, self._limits, source, now).requirements
+
+    @property
+    def _requirements_source(self) -> RequirementsSource | None:
+        """The published source of the active requirements, None if it is unknown."""
+        found = self.summary.requirements_source
+        origin = _decoded(lambda: None if found is None else RequirementsOrigin(found.origin), SUMMARY)
+        if found is None or origin is None:
+            return None
+        return RequirementsSource(origin=origin, name=found.name, via=found.via or "", until=found.until)
+
+    @property
+    def _limits(self) -> ReportedLimits:
+        """The published limits that the drivers have reported; none if they are unknown."""
+        return self._decode(SCHEDULER, lambda document: decode(ReportedLimits, document[LIMITS])) or NO_LIMITS
 
     @property
     def control_requests(self) -> ControlRequests:
@@ -363,7 +372,20 @@ def _consistent(state: SchedulerState) -> SchedulerState:
     return state
 
 
-def _advice(policy: Policy | None, declared: DeclaredRequirements) -> PolicyAdvice | None:
+def _known(source: RequirementsSource | None, state: SchedulerState) -> ControlRequests:
+    """Return the request that the loop has read last, as far as its source is published: it may be lost with the store."""
+    match source:
+        case RequirementsSource(origin=RequirementsOrigin.USER):
+            requester = Requester(requested_by=source.name, via=source.via, expires_at=source.until)
+            return ControlRequests(requirements=latest_requirements(state), requester=requester)
+        case RequirementsSource(origin=RequirementsOrigin.CALENDAR):
+            requester = Requester(requested_by=source.via, expires_at=source.until)
+            return ControlRequests(calendar=latest_requirements(state), calendar_requester=requester)
+        case _:
+            return ControlRequests()
+
+
+def _advice(policy: Policy | None, max_parallelism: Mapping[str, int]) -> PolicyAdvice | None:
     """Return the published advice. The state store may contain any bounds, so invalid bounds count as no advice."""
     if policy is None:
         return None
@@ -371,7 +393,7 @@ def _advice(policy: Policy | None, declared: DeclaredRequirements) -> PolicyAdvi
     bounds = (
         {} if advice is None else {name: ParallelismRange(it.lower, it.upper) for name, it in advice.bounds.items()}
     )
-    if advice is None or not are_accepted(bounds, declared.max_parallelism):
+    if advice is None or not are_accepted(bounds, max_parallelism):
         return PolicyAdvice(policy=policy.kind, dry_run=policy.dry_run, problem=policy.problem)
     advised = Advice(bounds=bounds, reason=advice.reason, next_at=advice.next_at, source=advice.source)
     return PolicyAdvice(policy=policy.kind, dry_run=policy.dry_run, advice=advised, problem=policy.problem)

@@ -176,7 +176,6 @@ class ScheduledPolicy:
             reason=advise_at.reason,
             next_at=advise_at.next_at,
             source=CALENDAR,
-            dry_run=self.dry_run,
         )
 
     def lead(self, costs: Mapping[Tier, timedelta]) -> timedelta:

@@ -95,9 +95,6 @@ class LoadPolicy(LoadSettings):
 
     def advise(self, memory: LoadMemory, policy_input: PolicyInput) -> tuple[LoadMemory, Advice | None]:
         """See `RescalePolicy`; None before the first plausible metrics of any query."""
-        overridden = override(policy_input)
-        if overridden is not None:
-            return memory, replace(overridden, dry_run=self.dry_run)
         allowed = self._allowed(memory, policy_input.at)
         queries: dict[str, QueryMemory] = {}
         reasons: list[str] = []
@@ -114,7 +111,7 @@ class LoadPolicy(LoadSettings):
             _bounds(kept.queries, policy_input)
         )
         reason = "; ".join(reasons) or "no query reports metrics"
-        return kept, Advice(bounds=bounds, reason=reason, source=SOURCE, dry_run=self.dry_run)
+        return kept, Advice(bounds=bounds, reason=reason, source=SOURCE)
 
     def _query(
         self,
@@ -149,20 +146,6 @@ class LoadPolicy(LoadSettings):
         recent = tuple(at for at in memory.rescales if now - DAY < at <= now)
         left = self.rescales_per_day - len(recent)
         return RescaleAllowance(rescales=recent, up=left > 0, down=left > RESERVE * self.rescales_per_day)
-
-
-def override(policy_input: PolicyInput) -> Advice | None:
-    """Advice that repeats the override of a user; None without an override and after it has expired."""
-    user = policy_input.override
-    if user is None or (user.until is not None and user.until <= policy_input.at):
-        return None
-    until = "until it is cleared" if user.until is None else f"until {user.until.isoformat()}"
-    return Advice(
-        bounds=policy_input.requirements,
-        reason=f"the override of {user.by} applies {until}",
-        next_at=user.until,
-        source=user.by,
-    )
 
 
 def is_changed(before: QueryMemory | None, after: QueryMemory) -> bool:

@@ -284,7 +284,7 @@ class SimulatedJob(Generic[Memory]):
             if self.state.pending_requirements is None
             else self.state.pending_requirements.requirements
         )
-        if advice is None or advice.dry_run or dict(advice.bounds) == dict(newest):
+        if advice is None or dict(advice.bounds) == dict(newest):
             return
         self.reasons.append((self.now, advice.reason))
         if self.shape.tier is Tier.DRIVER:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from airflow_adaptive._core.requirements import dry_run, request_bodies
-from airflow_adaptive._core.requirements.control_requests import encode_requirements
+from airflow_adaptive._core.requirements.request_bodies import encode_requirements
 from airflow_adaptive._core.scheduler.errors import RequirementsError
 from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
@@ -77,7 +77,7 @@ def job(size: int) -> Scenario:
 def preview(body: bytes, running: Scenario) -> Any:
     """Preview the body as the REST API does; return the result or the violations."""
     try:
-        bounds = request_bodies.accept_body(request_bodies.parse_json(body), running.state)
+        bounds = request_bodies.admit(request_bodies.parse_json(body), running.state)
     except RequirementsError as error:
         return error.violations
     result = dry_run.preview(running.state, bounds, running.now)

@@ -72,6 +72,7 @@ class FakeDrivers:
         build_failure: error of the author's function, None if the function succeeds.
         vertices_read: vertices whose parallelism the function reads, None if the driver does not report them.
         measures: further fields of the query's progress by the slots of the query; None without any.
+        gangs: slots that a query in Real-Time Mode needs at the same time, by query.
         decommission: what an administrator takes; no executor of a held application accepts tasks.
         started: (epoch, version, parallelism) of each start of the queries, in order.
     """
@@ -96,6 +97,7 @@ class FakeDrivers:
         self.build_failure: FailureReport | None = None
         self.vertices_read: tuple[str, ...] | None = None
         self.measures: Callable[[int], Mapping[str, Any]] | None = None
+        self.gangs: Mapping[str, int] = {}
         self.decommission = Decommission()
         self.started: list[tuple[int, int, dict[str, int]]] = []
 
@@ -254,6 +256,7 @@ class FakeDrivers:
                 submission_id=session.submission_id,
                 application_id=session.application_id,
                 formats=session.formats,
+                gangs=self.gangs,
                 decommission=self.decommission,
             )
         )

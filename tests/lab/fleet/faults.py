@@ -9,12 +9,8 @@ from typing import Final, TypeVar
 
 from airflow_adaptive._core.ports import MIB
 from airflow_adaptive._core.protocol.documents import FailureReport
-from airflow_adaptive._core.requirements.control_requests import (
-    CALENDAR,
-    DESIRED_STATE,
-    REQUIREMENTS,
-    encode_requirements,
-)
+from airflow_adaptive._core.requirements.control_requests import CALENDAR, DESIRED_STATE, REQUIREMENTS
+from airflow_adaptive._core.requirements.request_bodies import encode_requirements
 from airflow_adaptive._core.scheduler.job_graph import DEFAULT_VERTEX
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from tests.lab.fleet.airflow.tables import TaskState

@@ -14,6 +14,7 @@ from airflow_adaptive._core.protocol.documents import JournalDocument
 from airflow_adaptive._core.requirements.control_requests import ControlRequests
 from airflow_adaptive._core.scheduler.allocator.slot_sharing import minimum_slots
 from airflow_adaptive._core.scheduler.machine import default_requirements
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.state import SchedulerState
 from airflow_adaptive._engine.cluster.shared_cluster import SharedCluster
 from airflow_adaptive._engine.loop import Loop, Ports
@@ -201,7 +202,7 @@ class Competition:
     def set_upper_bound(self, name: str, upper: int) -> None:
         """Change the upper bound of a job, as a user does."""
         job = self.jobs[name]
-        job.store.requests = ControlRequests(requirements={"job": (job.minimum, upper)})
+        job.store.requests = ControlRequests(requirements={"job": ParallelismRange(job.minimum, upper)})
 
     def kill_worker(self, chance: Random) -> None:
         """Kill one of the workers, unless it is the last one."""

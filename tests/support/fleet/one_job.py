@@ -12,6 +12,7 @@ from airflow_adaptive._clusters.standalone.address import ClusterAddress
 from airflow_adaptive._clusters.standalone.client import StandaloneCluster
 from airflow_adaptive._core.protocol.documents import JournalDocument
 from airflow_adaptive._core.requirements.control_requests import ControlRequests
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._engine.clock import SystemClock
 from airflow_adaptive._engine.loop import Loop, Ports
 from tests.lab.fakes.job_directory import FakeJobDirectory
@@ -124,7 +125,7 @@ class OneJobFleet:
 
     def set_upper_bound(self, upper: int) -> None:
         """Set requirements, as a user does."""
-        self.store.requests = ControlRequests(requirements={JOB: (1, upper)})
+        self.store.requests = ControlRequests(requirements={JOB: ParallelismRange(1, upper)})
 
     def runs_with(self, executors: int) -> Callable[[], bool]:
         """Return a condition: queries run on that number of slots, and the scheduler knows it."""

@@ -110,7 +110,7 @@ class LoopedJob:
 
     def request_bounds(self, lower: int, upper: int) -> None:
         """Set the bounds as a user does."""
-        self._store.requests = ControlRequests(requirements={"job": (lower, upper)})
+        self._store.requests = ControlRequests(requirements={"job": ParallelismRange(lower, upper)})
 
     def status(self) -> dict[str, Any]:
         """Return the driver status."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow_adaptive._core.protocol.codec import decode_journal
 from airflow_adaptive._core.requirements.control_requests import ControlRequests, Requester
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.state import Executing, SchedulerState
 from airflow_adaptive._core.view import POLICY, SUMMARY, JobView, documents
 from airflow_adaptive._engine.loop import RunLimits
@@ -87,7 +88,8 @@ def request_bounds(job: Simulation, bounds: tuple[int, int], expires: float | No
     """A person sets bounds, which may expire so many seconds after the start."""
     end = None if expires is None else START + timedelta(seconds=expires)
     job.store.requests = ControlRequests(
-        requirements={"job": bounds}, requester=Requester(requested_by="alice", via="REST", expires_at=end)
+        requirements={"job": ParallelismRange(*bounds)},
+        requester=Requester(requested_by="alice", via="REST", expires_at=end),
     )
 
 

@@ -54,7 +54,7 @@ def request(job: Simulation, desired_state: DesiredState) -> Callable[[], None]:
 
 
 def require(job: Simulation, lower: int, upper: int) -> Callable[[], None]:
-    return lambda: setattr(job.store, "requests", ControlRequests(requirements={"job": (lower, upper)}))
+    return lambda: setattr(job.store, "requests", ControlRequests(requirements={"job": ParallelismRange(lower, upper)}))
 
 
 def workers_come_and_go(job: Simulation) -> None:

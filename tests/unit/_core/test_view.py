@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from airflow_adaptive._core.requirements.advice import Advice, PolicyAdvice
-from airflow_adaptive._core.requirements.sources import RequirementsOrigin, RequirementsSource
+from airflow_adaptive._core.requirements.resolution import RequirementsOrigin, RequirementsSource
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.snapshot import from_json
 from airflow_adaptive._core.view import (

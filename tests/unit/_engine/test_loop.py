@@ -10,6 +10,7 @@ import pytest
 
 from airflow_adaptive._core.ports import ClusterUnreachableError, SubmissionStatus
 from airflow_adaptive._core.requirements.control_requests import ControlRequests, DesiredState
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.state import Outcome
 from airflow_adaptive._engine.loop import RunLimits
 from tests.lab.fakes.cluster import FakeCluster
@@ -75,7 +76,7 @@ def test_fails_clearly_when_the_minimum_never_comes() -> None:
 
 
 def test_overrides_that_can_not_hold_are_refused_once(small: Simulation, caplog: pytest.LogCaptureFixture) -> None:
-    small.store.requests = ControlRequests(requirements={"job": (3, 2)})
+    small.store.requests = ControlRequests(requirements={"job": ParallelismRange(3, 2)})
     small.clock.at(20, small.drivers.finish)
     assert outcome(small.run()) is Outcome.FINISHED
     (message,) = [it for it in caplog.messages if it.startswith("resource requirements")]
@@ -155,8 +156,12 @@ def test_hanging_driver_is_killed_and_replaced(small: Simulation) -> None:
 
 def test_new_requirements_are_followed(small: Simulation) -> None:
     small.cluster.add_worker(cores=2, memory_mb=1024)
-    small.clock.at(30, lambda: setattr(small.store, "requests", ControlRequests(requirements={"job": (1, 1)})))
-    small.clock.at(60, lambda: setattr(small.store, "requests", ControlRequests(requirements={"job": (1, 3)})))
+    small.clock.at(
+        30, lambda: setattr(small.store, "requests", ControlRequests(requirements={"job": ParallelismRange(1, 1)}))
+    )
+    small.clock.at(
+        60, lambda: setattr(small.store, "requests", ControlRequests(requirements={"job": ParallelismRange(1, 3)}))
+    )
     small.clock.at(90, request(small, DesiredState.SUSPENDED))
     small.run()
     assert [parallelism["job"] for _, _, parallelism in small.drivers.started] == [3, 1, 3]
@@ -233,13 +238,15 @@ def test_driver_that_gave_itself_up_is_replaced_and_the_reason_is_reported(small
 
 
 def require(simulation: Simulation, lower: int, upper: int) -> Callable[[], None]:
-    return lambda: setattr(simulation.store, "requests", ControlRequests(requirements={"job": (lower, upper)}))
+    return lambda: setattr(
+        simulation.store, "requests", ControlRequests(requirements={"job": ParallelismRange(lower, upper)})
+    )
 
 
 def test_higher_lower_bound_is_a_rescale_if_the_cluster_has_room_for_it() -> None:
     narrow = Simulation(parallelism=(1, 4), **QUICK)
     narrow.cluster.add_worker(cores=5, memory_mb=2560)
-    narrow.store.requests = ControlRequests(requirements={"job": (1, 2)})
+    narrow.store.requests = ControlRequests(requirements={"job": ParallelismRange(1, 2)})
     narrow.clock.at(60, require(narrow, 4, 4))
     narrow.clock.at(120, request(narrow, DesiredState.SUSPENDED))
     narrow.run()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from airflow_adaptive._core.protocol.documents import Decommission
 from airflow_adaptive._core.requirements.control_requests import ControlRequests, DesiredState
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.timeline import ReasonCode
 from tests.lab.simulation.one_job import MEMORY_MB, Simulation
 from tests.support.runtime.loop_simulation import QUICK, request
@@ -26,7 +27,7 @@ def test_held_job_waits_for_its_executors_and_follows_new_bounds_afterwards() ->
     states_after: dict[int, list[str]] = {}
     at = simulation.clock.at
     at(30, lambda: set_decommission(simulation, Decommission(held=True)))
-    at(60, lambda: setattr(simulation.store, "requests", ControlRequests(requirements={"job": (1, 2)})))
+    at(60, lambda: setattr(simulation.store, "requests", ControlRequests(requirements={"job": ParallelismRange(1, 2)})))
     at(3600, lambda: states_after.update({3600: list(simulation.states)}))
     at(3600, lambda: set_decommission(simulation, Decommission()))
     at(3700, request(simulation, DesiredState.SUSPENDED))

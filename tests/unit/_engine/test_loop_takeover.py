@@ -10,6 +10,7 @@ import pytest
 
 from airflow_adaptive._core.protocol import codec
 from airflow_adaptive._core.requirements.control_requests import ControlRequests, DesiredState, Requester
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.state import Executing, Finished, Outcome
 from airflow_adaptive._engine.cluster.shared_cluster import SharedCluster
 from airflow_adaptive._engine.journal.journal import SupersededError
@@ -43,8 +44,8 @@ ADMIN = Requester(requested_by="admin")
 @pytest.mark.parametrize(
     ("requests", "name"),
     [
-        (ControlRequests(requirements={"job": (1, 2)}, requester=ADMIN), "admin"),
-        (ControlRequests(calendar={"job": (1, 2)}, calendar_requester=ADMIN), "calendar"),
+        (ControlRequests(requirements={"job": ParallelismRange(1, 2)}, requester=ADMIN), "admin"),
+        (ControlRequests(calendar={"job": ParallelismRange(1, 2)}, calendar_requester=ADMIN), "calendar"),
     ],
     ids=["user", "calendar"],
 )

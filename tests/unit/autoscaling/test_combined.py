@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from airflow_adaptive._core.requirements.advice import Advice, Override
+from airflow_adaptive._core.requirements.advice import Advice
 from airflow_adaptive._core.scheduler import snapshot
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive.autoscaling.calendar.declaration import period, scheduled_policy, window
@@ -34,27 +34,26 @@ def calendar(**changes: object) -> ScheduledPolicy:
 class Job:
     """A job that consults the policy every 15 seconds, and follows the advice."""
 
-    def __init__(self, hour: float, slots: int, *, dry_run: bool = False) -> None:
-        self.policy = CombinedPolicy(calendar=calendar(), load=LoadPolicy(), dry_run=dry_run)
+    def __init__(self, hour: float, slots: int) -> None:
+        self.policy = CombinedPolicy(calendar=calendar(), load=LoadPolicy())
         self.memory = self.policy.remember()
         self.now = MONDAY + timedelta(hours=hour)
         self.slots, self.polls = slots, 0
 
-    def poll(self, rate: float, override: Override | None = None) -> Advice:
+    def poll(self, rate: float) -> Advice:
         self.polls += 1
         self.now += timedelta(seconds=15)
         queries = {QUERY: query_metrics(rate, self.slots, self.polls)}
-        observed = seen(self.now, self.slots, queries, override=override)
+        observed = seen(self.now, self.slots, queries)
         self.memory, advice = self.policy.advise(self.memory, observed)
         assert advice is not None
-        if not advice.dry_run:
-            self.slots = advice.bounds[VERTEX].upper
+        self.slots = advice.bounds[VERTEX].upper
         return advice
 
-    def watch(self, rate: float, minutes: int, override: Override | None = None) -> Advice:
+    def watch(self, rate: float, minutes: int) -> Advice:
         for _ in range(minutes * 4 - 1):
-            self.poll(rate, override)
-        return self.poll(rate, override)
+            self.poll(rate)
+        return self.poll(rate)
 
 
 def test_load_changes_within_the_floor_and_the_ceiling_of_the_calendar():
@@ -89,30 +88,6 @@ def test_load_changes_nothing_in_an_excluded_period():
     assert "excluded period" in during.reason
     job.now = MONDAY + timedelta(hours=23)
     assert job.watch(900, minutes=5).bounds[VERTEX].upper == 4
-
-
-def test_user_wins_over_both_until_the_override_expires():
-    job = Job(hour=10, slots=8)
-    until = job.now + timedelta(minutes=30)
-    person = Override(by="alice", until=until)
-    advice = job.watch(3000, minutes=10, override=person)
-    assert (advice.source, advice.next_at) == ("alice", until)
-    assert advice.bounds == {VERTEX: ParallelismRange(1, 8)}
-    assert job.watch(3000, minutes=30, override=person).bounds == {VERTEX: ParallelismRange(6, 12)}
-
-
-def test_override_that_is_cleared_holds_no_more():
-    job = Job(hour=10, slots=8)
-    assert job.watch(3000, minutes=60, override=Override(by="alice")).source == "alice"
-    assert job.watch(3000, minutes=5).bounds == {VERTEX: ParallelismRange(6, 12)}
-
-
-def test_dry_run_reports_what_it_would_do_and_marks_it():
-    job = Job(hour=10, slots=8, dry_run=True)
-    advice = job.watch(3000, minutes=5)
-    assert advice.dry_run
-    assert (advice.bounds, job.slots) == ({VERTEX: ParallelismRange(6, 12)}, 8)
-    assert job.poll(3000, Override(by="alice")).dry_run
 
 
 def test_window_that_the_job_can_t_have_is_refused():

@@ -11,8 +11,7 @@ from fastapi import APIRouter, Header, Query, Response
 
 from airflow_adaptive._core.requirements import control_requests as control_request_documents
 from airflow_adaptive._core.requirements import dry_run, request_bodies
-from airflow_adaptive._core.requirements.control_requests import encode_requirements
-from airflow_adaptive._core.requirements.request_bodies import version_of
+from airflow_adaptive._core.requirements.request_bodies import encode_requirements, version_of
 from airflow_adaptive._core.scheduler.errors import RequirementsError
 from airflow_adaptive._core.scheduler.requirements import Requirements
 from airflow_adaptive._core.view import POLICY, SCHEDULER, SUMMARY

@@ -26,6 +26,7 @@ from airflow_adaptive._airflow.store.task_xcoms import xcoms
 from airflow_adaptive._core.ports import SubmissionState
 from airflow_adaptive._core.protocol.codec import decode_journal
 from airflow_adaptive._core.requirements.control_requests import ControlRequests
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.view import JobView
 from airflow_adaptive._engine.journal.job_directory import HISTORY, JOURNAL, FsspecJobDirectory
 from airflow_adaptive._engine.journal.storage import Storage
@@ -229,7 +230,7 @@ class LongRun(Simulation):
             self.cluster.kill_driver(list(self.cluster.submissions)[-1])
 
     def _request(self) -> None:
-        self.published.requests = ControlRequests(requirements={"job": (1, self._random.randint(1, 4))})
+        self.published.requests = ControlRequests(requirements={"job": ParallelismRange(1, self._random.randint(1, 4))})
 
     def _count(self, what: str) -> None:
         self.happened[what] = self.happened.get(what, 0) + 1

@@ -20,6 +20,7 @@ from airflow_adaptive._clusters.standalone.address import parse_address
 from airflow_adaptive._clusters.standalone.client import StandaloneCluster
 from airflow_adaptive._core.ports import ClusterClient
 from airflow_adaptive._core.requirements.control_requests import ControlRequests, DesiredState
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.snapshot import decode
 from airflow_adaptive._core.view import JobView
 from airflow_adaptive._engine.clock import SystemClock
@@ -48,7 +49,7 @@ class FileStore:
 
     async def control_requests(self) -> ControlRequests:
         requests = json.loads(self._file.read_text())
-        requirements = {name: (lower, upper) for name, (lower, upper) in requests["requirements"].items()}
+        requirements = {name: ParallelismRange.of(bounds) for name, bounds in requests["requirements"].items()}
         return ControlRequests(desired_state=DesiredState(requests["desired_state"]), requirements=requirements)
 
     async def publish_metrics(self, metrics: Mapping[str, object]) -> None:

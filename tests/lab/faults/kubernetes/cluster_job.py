@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.state import SchedulerState
 from airflow_adaptive._engine.loop import Loop
 from airflow_adaptive.local.waiting import wait_until
@@ -67,7 +68,7 @@ class ClusterJob:
 
     def request(self, parallelism: int) -> None:
         """Set the upper bound of the parallelism."""
-        bounds = {"job": (1, parallelism)}
+        bounds = {"job": ParallelismRange(1, parallelism)}
         self._job.store.requests = replace(self._job.store.requests, requirements=bounds)
 
     def driver_killer(self) -> Callable[[], None]:

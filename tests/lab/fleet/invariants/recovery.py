@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any, Final
 
 from airflow_adaptive._airflow.store.job_asset import job_asset
@@ -12,9 +13,9 @@ from airflow_adaptive._core.requirements.control_requests import (
     DESIRED_STATE,
     REQUIREMENTS,
     DesiredState,
-    decode_bounds,
     requested_value,
 )
+from airflow_adaptive._core.requirements.request_bodies import decode_bounds
 from airflow_adaptive._engine.command_executor import SUBMISSION_REFUSED
 from tests.lab.fleet.airflow.tables import TaskState
 from tests.lab.fleet.airflow.users import MadeRequest
@@ -175,7 +176,7 @@ class Recovery:
         documents = (self._document(job, key) for key in keys)
         value = next((value for document in documents if (value := requested_value(document))), None)
         bounds = {} if value is None else decode_bounds(value)
-        return {vertex: {"lower": lower, "upper": upper} for vertex, (lower, upper) in bounds.items()}
+        return {vertex: asdict(it) for vertex, it in bounds.items()}
 
     def _document(self, job: str, key: str) -> Mapping[str, Any]:
         found: Mapping[str, Any] = self._env.airflow.api.database.asset_states[job_asset(job).name].get(key) or {}

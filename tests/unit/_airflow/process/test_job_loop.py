@@ -28,6 +28,7 @@ from airflow_adaptive._clusters.connection_fields import AddressError
 from airflow_adaptive._core.ports import ClusterUnreachableError, ForeignDirectoryError, JobDirectoryError, Request
 from airflow_adaptive._core.protocol.codec import decode_journal, encode_journal
 from airflow_adaptive._core.requirements.control_requests import ControlRequests
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.timeline import ReasonCode
 from airflow_adaptive._engine.journal.journal import MayTakeOver, SupersededError, attempt_of
 from airflow_adaptive._engine.loop import Loop, Ports, RunLimits
@@ -425,7 +426,7 @@ def test_late_cancellation_leaves_the_job_of_another_run_alone(
     """However many documents the other run has written: they may hide those of this attempt."""
     run_as(job, "d/t/r/a", 20)
     for number in range(1 + rescales):
-        job.store.requests = ControlRequests(requirements={"job": (1, 1 + number % 2)})
+        job.store.requests = ControlRequests(requirements={"job": ParallelismRange(1, 1 + number % 2)})
         run_as(job, LATER, 2)
     after_kill.task_states["later run"] = {"t": state}
     with pytest.raises(SupersededError, match="later run"):

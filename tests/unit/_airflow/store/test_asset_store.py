@@ -22,10 +22,11 @@ from airflow_adaptive._core.requirements.control_requests import (
     ControlRequests,
     DesiredState,
     Requester,
-    decode_bounds,
 )
+from airflow_adaptive._core.requirements.request_bodies import decode_bounds
 from airflow_adaptive._core.scheduler.history.rescale_summary import summarize
 from airflow_adaptive._core.scheduler.policies.failure_handling import Failure, FailureRecord
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.snapshot import encode
 from airflow_adaptive._core.scheduler.state import Outcome
 from airflow_adaptive._core.scheduler.timeline import Decision, ReasonCode, Transition
@@ -128,7 +129,9 @@ def test_job_without_a_request_is_to_run(airflow: FakeComms, store: AirflowJobSt
 
 def test_desired_state_and_overrides_are_read(airflow: FakeComms, store: AirflowJobStore) -> None:
     airflow.asset_states = {"desired_state": {"value": "suspended"}, "requirements": {"value": BODY}}
-    assert read(store) == ControlRequests(desired_state=DesiredState.SUSPENDED, requirements={"job": (1, -1)})
+    assert read(store) == ControlRequests(
+        desired_state=DesiredState.SUSPENDED, requirements={"job": ParallelismRange(1, -1)}
+    )
 
 
 def test_asking_is_read_by_the_next_look_but_one_not_made_too_soon(
@@ -164,7 +167,7 @@ def test_invalid_overrides_do_not_hide_the_desired_state(
 
 def test_unknown_desired_state_does_not_hide_the_overrides(airflow: FakeComms, store: AirflowJobStore) -> None:
     airflow.asset_states = {"desired_state": {"value": "explode"}, "requirements": {"value": BODY}}
-    assert read(store) == ControlRequests(requirements={"job": (1, -1)})
+    assert read(store) == ControlRequests(requirements={"job": ParallelismRange(1, -1)})
 
 
 def test_view_is_displayed_as_xcoms_of_the_task(airflow: FakeComms, store: AirflowJobStore) -> None:
@@ -341,8 +344,10 @@ def test_what_airflow_deleted_with_the_asset_is_brought_back(
         return control_requests
 
     airflow.asset_states = {"desired_state": {"value": "suspended"}, "requirements": {"value": BODY}}
-    assert asyncio.run(live()) == ControlRequests(desired_state=DesiredState.SUSPENDED, requirements={"job": (1, -1)})
-    assert read_later(store, clock).requirements == {"job": (1, -1)}
+    assert asyncio.run(live()) == ControlRequests(
+        desired_state=DesiredState.SUSPENDED, requirements={"job": ParallelismRange(1, -1)}
+    )
+    assert read_later(store, clock).requirements == {"job": ParallelismRange(1, -1)}
     assert airflow.asset_states["summary"]["state"] == "Executing"
 
 
@@ -353,19 +358,19 @@ def test_who_has_set_bounds_and_until_when_is_read_with_them(airflow: FakeComms,
     by_alice = {"by": "alice", "via": "REST", "at": "2013-01-01T00:00:00Z", "until": "2013-01-01T02:00:00+00:00"}
     airflow.asset_states = {"requirements": {"value": BODY, **by_alice}}
     requester = Requester(requested_by="alice", via="REST", expires_at=datetime(2013, 1, 1, 2, tzinfo=UTC))
-    assert read(store) == ControlRequests(requirements={"job": (1, -1)}, requester=requester)
+    assert read(store) == ControlRequests(requirements={"job": ParallelismRange(1, -1)}, requester=requester)
 
 
 def test_bounds_of_a_calendar_are_kept_apart_from_those_of_users(airflow: FakeComms, store: AirflowJobStore) -> None:
     airflow.asset_states = {"calendar": {"value": BODY, "by": "calendar/set/r", "via": "task"}}
     requester = Requester(requested_by="calendar/set/r", via="task")
-    assert read(store) == ControlRequests(calendar={"job": (1, -1)}, calendar_requester=requester)
+    assert read(store) == ControlRequests(calendar={"job": ParallelismRange(1, -1)}, calendar_requester=requester)
 
 
 @pytest.mark.parametrize("requester", [{"by": None}, {"by": "", "until": 7}, {"until": "soon"}, {}])
 def test_requester_in_an_unknown_form_is_not_known(airflow: FakeComms, store: AirflowJobStore, requester: Any) -> None:
     airflow.asset_states = {"requirements": {"value": BODY, **requester}}
-    assert read(store) == ControlRequests(requirements={"job": (1, -1)})
+    assert read(store) == ControlRequests(requirements={"job": ParallelismRange(1, -1)})
 
 
 def test_longer_hold_of_the_same_bounds_is_seen_within_a_few_reads(

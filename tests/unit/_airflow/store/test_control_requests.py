@@ -31,6 +31,7 @@ from airflow_adaptive._core.requirements.control_requests import (
     reported_end,
     validate,
 )
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from tests.lab.scenario import START
 from tests.support.airflow.fake_supervisor import Document, FakeComms
 
@@ -92,8 +93,11 @@ def test_requests_of_a_user_and_a_calendar_at_the_same_time_are_both_kept(
     first()
     reader = ControlRequestReader(job_asset("departures").store)
     reader.accept(reader.read()[0])
-    assert (reader.requests.requirements, reader.requests.requester) == ({"job": (2, 3)}, ALICE)
-    assert (reader.requests.calendar, reader.requests.calendar_requester) == ({"job": (1, 4)}, RUSH_HOUR)
+    assert (reader.requests.requirements, reader.requests.requester) == ({"job": ParallelismRange(2, 3)}, ALICE)
+    assert (reader.requests.calendar, reader.requests.calendar_requester) == (
+        {"job": ParallelismRange(1, 4)},
+        RUSH_HOUR,
+    )
 
 
 def by_user(value: str) -> None:
@@ -246,7 +250,7 @@ def test_requests_are_restored_under_a_key_of_the_loop(monkeypatch: pytest.Monke
         assert not reader.read(fast_or_full)[1]
     next_reader = ControlRequestReader(job_asset("departures").store)
     next_reader.accept(next_reader.read()[0])
-    assert next_reader.requests.requirements == reader.requests.requirements == {"job": (2, 3)}
+    assert next_reader.requests.requirements == reader.requests.requirements == {"job": ParallelismRange(2, 3)}
     airflow.asset_states.clear()
     assert reader.read((REQUIREMENTS,))[1], "the store was emptied again"
 
@@ -263,7 +267,10 @@ def test_request_that_is_accepted_while_others_are_restored_is_kept(monkeypatch:
     airflow.other = by_alice
     reader.accept(reader.read((DESIRED_STATE, REQUIREMENTS))[0])
     reader.accept(reader.read()[0])
-    assert (reader.requests.requirements, reader.requests.calendar) == ({"job": (2, 3)}, {"job": (1, 4)})
+    assert (reader.requests.requirements, reader.requests.calendar) == (
+        {"job": ParallelismRange(2, 3)},
+        {"job": ParallelismRange(1, 4)},
+    )
 
 
 def test_store_is_emptied_although_it_contains_a_newer_request(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,4 +285,7 @@ def test_store_is_emptied_although_it_contains_a_newer_request(monkeypatch: pyte
     documents, is_emptied = reader.read()
     reader.accept(documents)
     assert is_emptied
-    assert (reader.requests.desired_state, reader.requests.requirements) == (DesiredState.SUSPENDED, {"job": (2, 3)})
+    assert (reader.requests.desired_state, reader.requests.requirements) == (
+        DesiredState.SUSPENDED,
+        {"job": ParallelismRange(2, 3)},
+    )

@@ -11,10 +11,8 @@ import pytest
 
 from airflow_adaptive._core.protocol.documents import Decommission, DriverState, DriverStatus
 from airflow_adaptive._core.requirements.advice import Advice, PolicyAdvice, PolicyInput
-from airflow_adaptive._core.requirements.advice_tracker import AdviceTracker
-from airflow_adaptive._core.requirements.control_requests import ControlRequests
-from airflow_adaptive._core.requirements.policy_input import ResolverInput
-from airflow_adaptive._core.requirements.resolver import RequirementsResolver
+from airflow_adaptive._core.requirements.control_requests import ControlRequests, Requester
+from airflow_adaptive._core.requirements.resolver import AdviceTracker, RequirementsResolver, ResolverInput
 from airflow_adaptive._core.scheduler.policies.failure_handling import Failure
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.state import (
@@ -108,8 +106,20 @@ def test_policy_is_consulted_before_the_job_ends() -> None:
     advisor = FixedAdvisor(job=(2, 3))
     resolved = RequirementsResolver(advisor).resolve(given())
     assert [it.at for it in advisor.inputs] == [START]
-    assert resolved is not None
     assert resolved.requirements == {"job": ParallelismRange(2, 3)}
+
+
+def test_policy_is_not_consulted_while_an_override_holds_and_is_consulted_when_it_ends() -> None:
+    advisor = FixedAdvisor(job=(2, 3))
+    resolver = RequirementsResolver(advisor)
+    until = Requester(requested_by="alice", expires_at=LATER)
+    held = ControlRequests(requirements={"job": ParallelismRange(1, 1)}, requester=until)
+    overridden = replace(given(), control_requests=held, at=START)
+    assert [resolver.resolve(overridden).source.name for _ in range(3)] == ["alice"] * 3
+    assert advisor.inputs == []
+    assert resolver.policy == PolicyAdvice(policy="FixedPolicy")
+    resolved = resolver.resolve(replace(overridden, at=LATER, consult_policy=False))
+    assert ([it.at for it in advisor.inputs], resolved.source.name) == ([LATER], "FixedPolicy")
 
 
 def result_of(tracker: AdviceTracker) -> PolicyAdvice:

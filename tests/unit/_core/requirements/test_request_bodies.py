@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_adaptive._core.requirements.control_requests import encode_requirements
 from airflow_adaptive._core.requirements.request_bodies import (
     NotRescalableError,
-    accept_body,
+    admit,
+    encode_requirements,
     parse_expiry,
     parse_json,
     require_rescalable,
@@ -51,13 +51,13 @@ def violations(work: Callable[[], object]) -> Sequence[str]:
 
 @given(JSON)
 def test_any_body_is_accepted_or_refused_with_reasons(body: object) -> None:
-    assert violations(lambda: accept_body(body, STATE)) or accept_body(body, STATE).keys() == {"job"}
+    assert violations(lambda: admit(body, STATE)) or admit(body, STATE).keys() == {"job"}
 
 
 @given(st.integers(1, 128), st.integers(1, 128))
 def test_what_is_written_is_read_as_it_was(one: int, other: int) -> None:
     requirements = {"job": ParallelismRange(min(one, other), max(one, other))}
-    assert accept_body(encode_requirements(requirements), STATE) == requirements
+    assert admit(encode_requirements(requirements), STATE) == requirements
 
 
 @given(st.binary())
@@ -73,7 +73,7 @@ def test_version_is_that_of_the_bounds_not_of_their_order() -> None:
 
 def test_lower_bound_of_minus_one_is_one_as_in_flip_291() -> None:
     body = {"job": {"parallelism": {"lowerBound": -1, "upperBound": 8}}}
-    assert accept_body(body, Scenario(2, 4).state) == {"job": ParallelismRange(1, 8)}
+    assert admit(body, Scenario(2, 4).state) == {"job": ParallelismRange(1, 8)}
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from airflow_adaptive._core.protocol.codec import decode_journal
 from airflow_adaptive._core.protocol.documents import DriverState, DriverStatus, QueryReport
 from airflow_adaptive._core.requirements.control_requests import ControlRequests, DesiredState
-from airflow_adaptive._core.requirements.policy_input import ResolverInput
-from airflow_adaptive._core.requirements.resolver import RequirementsResolver
+from airflow_adaptive._core.requirements.resolver import RequirementsResolver, ResolverInput
 from airflow_adaptive._engine.loop import RunLimits
 from airflow_adaptive.autoscaling import advisor as advisors
 from airflow_adaptive.autoscaling.calendar.declaration import window
@@ -215,7 +214,6 @@ def within_bounds(seen: advisors.PolicyAdvisor, reports: list[dict[str, Any]]) -
         resolved = resolver.resolve(
             ResolverInput(state=scenario.state, control_requests=ControlRequests(), status=status, costs={}, at=at)
         )
-        assert resolved is not None
         bounds = resolved.requirements["job"]
         assert 1 <= bounds.lower <= bounds.upper <= 4
         json.dumps(resolver.to_snapshot(), allow_nan=False)

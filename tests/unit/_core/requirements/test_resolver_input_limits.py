@@ -8,9 +8,9 @@ from datetime import timedelta
 from airflow_adaptive._core.protocol.documents import DriverState, DriverStatus, QueryReport
 from airflow_adaptive._core.protocol.sources import Shuffle, SourceReport
 from airflow_adaptive._core.requirements.control_requests import ControlRequests
-from airflow_adaptive._core.requirements.policy_input import ResolverInput
-from airflow_adaptive._core.requirements.resolver import RequirementsResolver
-from airflow_adaptive._core.requirements.sources import ResolvedRequirements
+from airflow_adaptive._core.requirements.resolution import Resolution
+from airflow_adaptive._core.requirements.resolver import RequirementsResolver, ResolverInput
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.state import Canceling, SchedulerState
 from tests.lab.fakes.manual_clock import START
 from tests.lab.scenario import Scenario
@@ -31,8 +31,8 @@ def executing() -> SchedulerState:
 
 def resolve(
     resolver: RequirementsResolver, state: SchedulerState, limit: int | None, upper: int | None = None
-) -> ResolvedRequirements | None:
-    override = {} if upper is None else dict.fromkeys(state.requirements, (1, upper))
+) -> Resolution:
+    override = {} if upper is None else dict.fromkeys(state.requirements, ParallelismRange(1, upper))
     return resolver.resolve(
         ResolverInput(
             state=state,
@@ -44,8 +44,7 @@ def resolve(
     )
 
 
-def bounded(state: SchedulerState, resolved: ResolvedRequirements | None) -> SchedulerState:
-    assert resolved is not None
+def bounded(state: SchedulerState, resolved: Resolution) -> SchedulerState:
     return replace(state, requirements=resolved.requirements)
 
 
@@ -56,11 +55,11 @@ def uppers(state: SchedulerState) -> set[int]:
 def test_declared_bounds_come_down_to_the_limit_and_rise_with_new_partitions():
     resolver, state = RequirementsResolver(), executing()
     declared = uppers(state)
-    assert resolve(resolver, state, None) is None
+    assert resolve(resolver, state, None).event(state, START) is None
     limited = bounded(state, resolve(resolver, state, 2))
     assert uppers(limited) == {2}
-    assert resolve(resolver, limited, 2) is None
-    assert resolve(resolver, limited, None) is None
+    assert resolve(resolver, limited, 2).event(limited, START) is None
+    assert resolve(resolver, limited, None).event(limited, START) is None
     grown = bounded(limited, resolve(resolver, limited, 3))
     assert uppers(grown) == {3}
     assert uppers(bounded(grown, resolve(resolver, grown, 100))) == declared
@@ -69,7 +68,6 @@ def test_declared_bounds_come_down_to_the_limit_and_rise_with_new_partitions():
 def test_reason_of_the_change_names_the_limit():
     state = executing()
     resolved = resolve(RequirementsResolver(), state, 1)
-    assert resolved is not None
     event = resolved.event(state, START)
     assert event is not None
     assert event.by == "the DAG; the sources of vertex job feed 1 task: more than 1 slot would idle"
@@ -82,13 +80,14 @@ def test_override_of_a_user_comes_down_to_the_limit():
 
 def test_bounds_of_a_job_that_is_being_canceled_do_not_come_down_to_the_limit():
     canceling = Canceling(since=START, stop_deadline=START + timedelta(minutes=1))
-    assert resolve(RequirementsResolver(), replace(executing(), current=canceling), 2) is None
+    state = replace(executing(), current=canceling)
+    assert resolve(RequirementsResolver(), state, 2).event(state, START) is None
 
 
-def test_bounds_that_a_user_sets_for_a_job_that_is_being_canceled_are_active():
+def test_bounds_that_a_user_sets_for_a_job_that_is_being_canceled_are_active_within_the_limit():
     canceling = Canceling(since=START, stop_deadline=START + timedelta(minutes=1))
     state = replace(executing(), current=canceling)
-    assert uppers(bounded(state, resolve(RequirementsResolver(), state, 2, upper=3))) == {3}
+    assert uppers(bounded(state, resolve(RequirementsResolver(), state, 2, upper=3))) == {2}
 
 
 def test_next_loop_keeps_the_limit_before_it_reads_a_status():
@@ -96,7 +95,7 @@ def test_next_loop_keeps_the_limit_before_it_reads_a_status():
     limited = bounded(state, resolve(resolver, state, 2))
     following = RequirementsResolver()
     following.restore(resolver.to_snapshot())
-    assert resolve(following, limited, None) is None
+    assert resolve(following, limited, None).event(limited, START) is None
     forgetful = RequirementsResolver()
     assert uppers(bounded(limited, resolve(forgetful, limited, None))) == uppers(state)
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_adaptive._core.requirements.control_requests import ControlRequests, Requester
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive.autoscaling.combined import CombinedPolicy
 from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
 from tests.lab.fakes.manual_clock import START
@@ -32,7 +33,7 @@ MINUTES = 60.0
 
 def lifts(job: Simulation) -> None:
     job.store.requests = ControlRequests(
-        requirements={"job": (-1, -1)}, requester=Requester(requested_by="bob", via="CLI")
+        requirements={"job": ParallelismRange(-1, -1)}, requester=Requester(requested_by="bob", via="CLI")
     )
 
 
@@ -79,19 +80,20 @@ def test_loop_that_can_not_read_the_control_requests_yet_keeps_to_what_the_log_s
 def test_bounds_of_a_calendar_that_is_kept_apart_are_reported_as_such_and_a_users_win_over_them():
     job = roomy()
     kept_apart = ControlRequests(
-        calendar={"job": (2, 2)}, calendar_requester=Requester(requested_by="calendar/set/r", via="task")
+        calendar={"job": ParallelismRange(2, 2)},
+        calendar_requester=Requester(requested_by="calendar/set/r", via="task"),
     )
     job.store.requests = kept_apart
     assert running_on(until(job, 5 * MINUTES)) == 2
     assert by(job) == ("CALENDAR", "calendar")
     job.store.requests = replace(
-        kept_apart, requirements={"job": (1, 1)}, requester=Requester(requested_by="alice", via="CLI")
+        kept_apart, requirements={"job": ParallelismRange(1, 1)}, requester=Requester(requested_by="alice", via="CLI")
     )
     assert running_on(until(job, 10 * MINUTES)) == 1
-    cleared = replace(kept_apart, requirements={"job": (-1, -1)})
+    cleared = replace(kept_apart, requirements={"job": ParallelismRange(-1, -1)})
     job.store.requests = cleared
     assert running_on(until(job, 15 * MINUTES)) == 2
-    job.store.requests = replace(cleared, calendar={"job": (-1, -1)})
+    job.store.requests = replace(cleared, calendar={"job": ParallelismRange(-1, -1)})
     assert running_on(until(job, 20 * MINUTES)) == 4
 
 
@@ -99,7 +101,7 @@ def test_load_rescales_within_the_bounds_of_a_calendar_that_is_kept_apart():
     job, load = loaded(LoadPolicy(down_delay=timedelta(minutes=5)), (1, 8))
     load.rate = 60.0
     job.store.requests = ControlRequests(
-        calendar={"job": (3, 4)}, calendar_requester=Requester(requested_by="calendar/set/r")
+        calendar={"job": ParallelismRange(3, 4)}, calendar_requester=Requester(requested_by="calendar/set/r")
     )
     assert running_on(until(job, 30 * MINUTES)) == 3
     load.rate = 900.0

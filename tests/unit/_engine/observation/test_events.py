@@ -18,6 +18,7 @@ from airflow_adaptive._core.protocol.documents import (
     QueryReport,
     SparkReport,
 )
+from airflow_adaptive._core.requirements.resolution import DECLARED, Resolution
 from airflow_adaptive._core.scheduler.events import DriverEnded, PlanActivated, QueryFailed
 from airflow_adaptive._engine.driver_heartbeat import DriverHeartbeat
 from airflow_adaptive._engine.observation.events import derive_events
@@ -43,7 +44,8 @@ def report(job: Scenario) -> DriverStatus:
 def observed(job: Scenario, status: DriverStatus, submission: SubmissionStatus | None = None) -> list[Any]:
     observation = JobObservation(status=status, submission=submission)
     heartbeat = DriverHeartbeat(epoch=1, received_at=job.now)
-    return list(derive_events(job.state, observation, None, heartbeat, job.now, ExecutorShape(cores=1)))
+    kept = Resolution(requirements=job.state.requirements, source=DECLARED)
+    return list(derive_events(job.state, observation, kept, heartbeat, job.now, ExecutorShape(cores=1)))
 
 
 def test_note_of_an_unmanaged_script_is_reported_with_its_first_plan(job: Scenario):

@@ -15,7 +15,8 @@ import pytest
 from airflow_adaptive._core.ports import ClusterSnapshot
 from airflow_adaptive._core.requirements.advice import PolicyAdvice
 from airflow_adaptive._core.requirements.control_requests import ControlRequests
-from airflow_adaptive._core.requirements.sources import DECLARED
+from airflow_adaptive._core.requirements.limits import NO_LIMITS, ReportedLimits
+from airflow_adaptive._core.requirements.resolution import DECLARED
 from airflow_adaptive._core.scheduler.timeline import ReasonCode
 from airflow_adaptive._core.view import LagAlert, documents
 from airflow_adaptive._engine.loop import RunLimits
@@ -74,7 +75,7 @@ def test_control_requests_that_are_too_old_are_reported_once(job: Simulation, ca
 def test_advice_is_published_with_the_metrics_if_more_than_its_time_has_changed() -> None:
     """A policy is consulted every minute, and has a problem from the third minute on."""
     store, job = FakeStore(), executing()
-    resolver: Any = SimpleNamespace(policy=None, requirements_source=None)
+    resolver: Any = SimpleNamespace(policy=None, requirements_source=None, limits=NO_LIMITS)
     alerts: Any = SimpleNamespace(current=None)
 
     async def publish() -> list[bool]:
@@ -97,12 +98,13 @@ def test_advice_is_published_with_the_metrics_if_more_than_its_time_has_changed(
 def test_view_is_published_again_if_any_part_of_it_has_changed() -> None:
     store, job = FakeStore(), executing()
     past, observation = history(job), JobObservation(cluster=ClusterSnapshot(workers=(), ui_url="http://master:8080"))
-    resolver: Any = SimpleNamespace(policy=None, requirements_source=None)
+    resolver: Any = SimpleNamespace(policy=None, requirements_source=None, limits=NO_LIMITS)
     alerts: Any = SimpleNamespace(current=None)
     publisher = Publisher(store, resolver, past, "attempt", alerts)
     changes: list[Callable[[], object]] = [
         lambda: publisher.update_urls(observation, None),
         lambda: setattr(resolver, "requirements_source", DECLARED),
+        lambda: setattr(resolver, "limits", ReportedLimits(gangs={"q": 2})),
         lambda: past.report_outage("no answer", job.state, START),
         lambda: setattr(alerts, "current", LagAlert(since=START, lag_s=60.0)),
         lambda: publisher.record_metrics(job.state, None, SourceLag(unknown_since=START), START),
@@ -119,5 +121,5 @@ def test_view_is_published_again_if_any_part_of_it_has_changed() -> None:
             views.append(len(store.views))
         return views
 
-    assert asyncio.run(publish()) == [2, 3, 4, 5, 6, 7, 7]
+    assert asyncio.run(publish()) == [2, 3, 4, 5, 6, 7, 8, 8]
     assert documents(store.views[-1], {})["summary"]["source_problem"] == "no broker"

@@ -9,7 +9,8 @@ from unittest import mock
 import pytest
 from sqlalchemy.orm import Session
 
-from airflow_adaptive._core.requirements.control_requests import DesiredState, encode_clear, encode_requirements
+from airflow_adaptive._core.requirements.control_requests import DesiredState
+from airflow_adaptive._core.requirements.request_bodies import encode_requirements
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._web.data.metadata_database import state_store
 from airflow_adaptive._web.data.metadata_database.jobs import Job
@@ -94,7 +95,7 @@ def test_override_of_a_user_applies_before_the_loop_has_read_it() -> None:
 def test_advice_of_the_policy_applies_again_after_the_override_is_cleared() -> None:
     found = state_of(executing(), **with_policy(2, 3), requirements={"value": body(1, 1)})
     assert resolved(found) == (1, 1)
-    assert resolved(found, override=encode_clear(["job"])) == (2, 3)
+    assert resolved(found, override=body(-1, -1)) == (2, 3)
 
 
 def test_advice_that_the_job_cannot_have_is_ignored() -> None:
@@ -106,6 +107,17 @@ def test_override_that_has_expired_does_not_apply() -> None:
     found = state_of(executing(), **with_policy(2, 3), requirements=override)
     assert resolved(found, NOW - timedelta(seconds=1)) == (1, 1)
     assert resolved(found, NOW) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("origin", "expected"), [("USER", (2, 3)), ("CALENDAR", (2, 3)), ("POLICY", (1, 4)), ("X", (1, 4))]
+)
+def test_bounds_whose_request_was_lost_with_the_store_stay(origin: str, expected: tuple[int, int]) -> None:
+    job = executing().when_requirements(2, 3)
+    source = {"origin": origin, "name": "alice", "via": None, "until": (NOW + timedelta(hours=1)).isoformat()}
+    found = state_of(job, summary={**published(job)["summary"], "requirements_source": source})
+    assert resolved(found) == expected
+    assert resolved(found, NOW + timedelta(hours=1)) == ((2, 3) if origin == "CALENDAR" else (1, 4))
 
 
 def test_desired_state_is_the_last_request() -> None:

@@ -8,13 +8,12 @@ from datetime import timedelta
 
 import pytest
 
-from airflow_adaptive._core.requirements.advice import Override
 from airflow_adaptive._core.scheduler import snapshot
 from airflow_adaptive._core.scheduler.policies.rescaling import Tier
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive.autoscaling.load.load_policy import LoadMemory, LoadPolicy
 from airflow_adaptive.autoscaling.policy import RescalePolicyError
-from tests.support.autoscaling.load_policy_inputs import QUERY, START, VERTEX, Watched, bounds, query_metrics
+from tests.support.autoscaling.load_policy_inputs import QUERY, VERTEX, Watched, bounds, query_metrics
 from tests.support.autoscaling.observed_load_policy import POLICY, watched
 
 
@@ -219,27 +218,6 @@ def test_budget_of_the_day_keeps_its_last_quarter_for_rises_and_then_ends():
     assert "limit rescales_per_day is reached" in job.reason
     job.watch(1900, minutes=6 * 61, seconds=60)
     assert job.slots == 20
-
-
-def test_bounds_of_a_user_win_until_they_expire():
-    until = START + timedelta(hours=1)
-    job = watched()
-    job.poll(900, seen={"override": Override(by="alice", until=until)})
-    assert job.advice is not None
-    assert (job.advice.source, job.advice.next_at) == ("alice", until)
-    assert job.advice.bounds == {VERTEX: ParallelismRange(1, 4)}
-    job.now = until
-    job.poll(900, seconds=0, seen={"override": Override(by="alice", until=until)})
-    assert job.advice.source == "load"
-    job.watch(900, minutes=2, seen={"override": Override(by="alice", until=until)})
-    assert job.slots >= 13
-
-
-def test_bounds_of_a_user_without_an_end_hold_until_they_are_cleared():
-    job = watched().watch(900, minutes=60, seen={"override": Override(by="alice")})
-    assert job.path == [4]
-    assert "until it is cleared" in job.reason
-    assert job.watch(900, minutes=2).slots >= 13
 
 
 def test_policy_and_memory_survive_json():

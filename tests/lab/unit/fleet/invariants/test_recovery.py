@@ -8,12 +8,8 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive._core.requirements.control_requests import (
-    CALENDAR,
-    DESIRED_STATE,
-    REQUIREMENTS,
-    encode_requirements,
-)
+from airflow_adaptive._core.requirements.control_requests import CALENDAR, DESIRED_STATE, REQUIREMENTS
+from airflow_adaptive._core.requirements.request_bodies import encode_requirements
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from tests.lab.fleet.airflow.tables import TaskState
 from tests.lab.fleet.environment import Environment

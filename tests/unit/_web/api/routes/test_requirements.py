@@ -8,12 +8,17 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive._core.requirements.control_requests import decode_bounds
+from airflow_adaptive._core.protocol.sources import Shuffle, SourceReport
+from airflow_adaptive._core.requirements.control_requests import decode
+from airflow_adaptive._core.requirements.request_bodies import decode_bounds
 from airflow_adaptive._core.scheduler.events import SlotOffer, SlotsChanged
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
+from airflow_adaptive._core.view import documents
 from tests.lab.scenario import Scenario
 from tests.support.airflow.airflow_app import API, AirflowApp
-from tests.support.airflow.published_documents import executing, place, published
+from tests.support.airflow.published_documents import TASK, executing, place, published
 from tests.support.airflow.rest_api import bounds
+from tests.support.runtime.policy_simulation import published_view, roomy, until
 
 PATH = f"{API}/jobs/departures/resource-requirements"
 
@@ -31,7 +36,7 @@ def test_what_was_set_is_there_at_once_and_with_who_set_it(airflow_app: AirflowA
     assert (answer.status_code, answer.json()) == (200, {"job": bounds(2, 8)})
     assert airflow_app.client("viewer").get(PATH).json() == {"job": bounds(2, 8)}
     assert airflow_app.client("viewer").get(PATH).headers["etag"] == answer.headers["etag"]
-    assert decode_bounds(airflow_app.requested(asset, "requirements")) == {"job": (2, 8)}
+    assert decode_bounds(airflow_app.requested(asset, "requirements")) == {"job": ParallelismRange(2, 8)}
     requested = airflow_app.client().get(f"{API}/jobs/departures").json()["requesters"]["requirements"]
     assert (requested["by"], requested["via"]) == ("editor", "REST")
     assert airflow_app.audit() == [
@@ -52,6 +57,33 @@ def test_same_again_changes_nothing(airflow_app: AirflowApp) -> None:
     first, again = (airflow_app.client().put(PATH, json={"job": bounds(2, 8)}) for _ in range(2))
     assert (first.json(), first.headers["etag"]) == (again.json(), again.headers["etag"])
     assert len(airflow_app.audit()) == 1
+
+
+@pytest.mark.parametrize(("wanted", "had"), [((1, 8), (2, 3)), ((4, 6), (3, 3)), ((1, 1), (2, 2)), ((-1, -1), (2, 3))])
+def test_names_the_bounds_that_a_job_with_input_limits_and_a_gang_then_has(
+    airflow_app: AirflowApp, wanted: tuple[int, int], had: tuple[int, int]
+) -> None:
+    job = roomy((1, 8))
+    job.drivers.gangs = {"q": 2}
+    job.drivers.measures = lambda _: {
+        "sources": (SourceReport(kind="KafkaV2", input_limit=3),),
+        "shuffle": Shuffle.NONE,
+    }
+    until(job, 60)
+    asset, path = airflow_app.declare("job", "flights"), f"{API}/jobs/job/resource-requirements"
+    airflow_app.show(asset, documents(published_view(job), TASK))
+    client = airflow_app.client()
+    assert client.get(path).json() == {"job": bounds(2, 3)}
+    preview = client.post(f"{path}:preview", json={"job": bounds(*wanted)}).json()
+    put = client.put(path, json={"job": bounds(*wanted)})
+    before = client.get(path)
+    job.store.requests = decode({"requirements": {"value": airflow_app.requested(asset, "requirements")}})
+    until(job, 120)
+    airflow_app.show(asset, documents(published_view(job), TASK))
+    after = client.get(path)
+    assert published_view(job).requirements["job"] == ParallelismRange(*had)
+    assert preview["requirements"] == put.json() == before.json() == after.json() == {"job": bounds(*had)}
+    assert put.headers["etag"] == before.headers["etag"] == after.headers["etag"]
 
 
 def test_minus_one_resets_a_bound_to_its_default(airflow_app: AirflowApp) -> None:
@@ -156,7 +188,6 @@ def test_preview_reports_how_many_slots_are_waited_for(airflow_app: AirflowApp) 
 
 def test_names_that_look_like_markup_are_carried_unharmed(airflow_app: AirflowApp) -> None:
     from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobVertex  # noqa: PLC0415
-    from airflow_adaptive._core.scheduler.requirements import ParallelismRange  # noqa: PLC0415
 
     vertex, name = "<script>alert('1')</script>", "<img src=x onerror=alert(1)> & ü"
     graph = JobGraph(
