@@ -22,8 +22,8 @@ API = "/adaptive/api/v1"
 
 RUN = "manual__2013-01-01"
 
-PUBLISHING_RUN = "manual__2012-12-31"
-"""The DAG run of the loops that publish XComs instead of documents in the state store of an Asset."""
+PUBLISHING_RUN = "manual__2012-12-31+"
+"""Prefix of the DAG runs of the loops that publish XComs instead of documents in the state store of an Asset. Each Asset has a run of its own."""
 
 BODY = {"job": {"parallelism": {"lowerBound": 1, "upperBound": 4}}}
 
@@ -158,7 +158,9 @@ class AirflowApp:
             if state_store.has_state_store():
                 session.execute(update(airflow_internals.AssetStateStoreModel).values(updated_at=at))
             else:
-                session.execute(update(airflow_internals.XComModel).values(timestamp=at))
+                model = airflow_internals.XComModel
+                published = model.key.startswith(xcom_key(""), autoescape=True)
+                session.execute(update(model).where(published).values(timestamp=at))
 
     def _publish_xcoms(self, asset_id: int, documents: list[tuple[str, str, Any]]) -> None:
         """Set the XComs of a loop. The attempt is one of a DAG run of its own, so that tests can create the run that the documents name."""
@@ -166,9 +168,10 @@ class AirflowApp:
 
         if not documents:
             return
-        if not self.has_run(PUBLISHING_RUN):
-            self.run(run_id=PUBLISHING_RUN)
-        task = TaskKey(dag_id="flights", task_id="stream", run_id=PUBLISHING_RUN)
+        run_id = f"{PUBLISHING_RUN}{asset_id}"
+        if not self.has_run(run_id):
+            self.run(run_id=run_id)
+        task = TaskKey(dag_id="flights", task_id="stream", run_id=run_id)
         self.push({xcom_key(f"{prefix}{key}"): value for prefix, key, value in documents}, asdict(task))
         with self.session() as session:
             for prefix in {prefix for prefix, _, _ in documents}:
@@ -236,7 +239,7 @@ class AirflowApp:
         from airflow.models.taskinstance import TaskInstance  # noqa: PLC0415
         from airflow.sdk import BaseOperator  # noqa: PLC0415
         from airflow.sdk.definitions.dag import DAG  # noqa: PLC0415
-        from airflow.serialization.serialized_objects import DagSerialization  # noqa: PLC0415
+        from airflow.serialization import serialized_objects  # noqa: PLC0415
         from airflow.utils.state import DagRunState  # noqa: PLC0415
         from sqlalchemy import select  # noqa: PLC0415
 
@@ -244,7 +247,9 @@ class AirflowApp:
         states = {task_id: state} | ({} if next_task is None else {next_task: None})
         for name in states:
             BaseOperator(task_id=name, dag=dag)
-        known = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
+        in_3_1 = not hasattr(serialized_objects, "DagSerialization")
+        serialization = getattr(serialized_objects, "SerializedDAG" if in_3_1 else "DagSerialization")
+        known = serialization.deserialize_dag(serialization.serialize_dag(dag))
         with self.session() as session:
             version = session.scalar(select(DagVersion).where(DagVersion.dag_id == dag_id))
             version = version or DagVersion(dag_id=dag_id, version_number=1, bundle_name="bundle")

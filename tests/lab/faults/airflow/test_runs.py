@@ -97,6 +97,19 @@ def test_job_that_failed_is_tried_again(job: AirflowJob, record: Record) -> None
     record("the task fails and is retried", "the driver is killed, with the restart strategy none", job.suspend())
 
 
+def test_job_that_is_suspended_between_two_tries_starts_no_driver(job: AirflowJob, record: Record) -> None:
+    job.begin(restart_strategy="none", retries=1, retry_delay=timedelta(seconds=30))
+    job.cluster.kill_driver(job.driver())
+    job.wait_task("up_for_retry")
+    job.airflow.api.suspend_job(job.job)
+    job.fault()
+    job.wait_task("success")
+    assert (job.try_number(), job.epoch()) == (2, 1)
+    job.start()
+    job.recover()
+    record("the task fails and is retried", "a user suspends the job before the next try", job.suspend())
+
+
 def test_paused_dag_does_not_stop_its_job(job: AirflowJob, record: Record) -> None:
     """A task of a paused DAG that has been deferred does not come back from there before the DAG goes on."""
     job.begin(trigger_lifetime=LIFETIME_S)
