@@ -2,7 +2,7 @@ import reactHooks from "eslint-plugin-react-hooks";
 import tseslint from "typescript-eslint";
 
 export default tseslint.config(
-  { ignores: ["src/generated"] },
+  { ignores: ["src/generated", "src/api/schemas.ts"] },
   ...tseslint.configs.strict,
   reactHooks.configs.flat["recommended-latest"],
   {

@@ -3,39 +3,22 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
-from pydantic import BaseModel
 
-from airflow_adaptive._core.scheduler import timeline
-from airflow_adaptive._core.scheduler.history import rescale_summary
 from airflow_adaptive._core.scheduler.transition_table import STATES, TRANSITIONS
-from airflow_adaptive._web.api import schemas, ui_files
-from airflow_adaptive._web.data import documents
+from airflow_adaptive._web.api import ui_files
+from airflow_adaptive._web.api.app import create_app, schema
+from airflow_adaptive._web.ui import api_types
 from airflow_adaptive._web.ui import build as build_ui
 
 UI = Path(ui_files.__file__).parents[1] / "ui"
 
-OURS = {"Bounds", "Range"}
-"""Interfaces that are checked through those that have them."""
 
-
-def interfaces() -> dict[str, list[str]]:
-    """Name of each interface of the page -> its own fields."""
-    text = (UI / "src" / "api" / "types.ts").read_text()
-    found = re.findall(r"^export interface (\w+)[^{]*\{\n(.*?)^\}", text, re.MULTILINE | re.DOTALL)
-    return {name: re.findall(r"^  (\w+):", body, re.MULTILINE) for name, body in found}
-
-
-@pytest.mark.parametrize("name", sorted(interfaces().keys() - OURS))
-def test_page_reads_only_fields_that_the_api_has(name: str) -> None:
-    model = next(
-        vars(module)[name] for module in (schemas, documents, timeline, rescale_summary) if name in vars(module)
-    )
-    fields = model.model_fields if issubclass(model, BaseModel) else model.__dataclass_fields__
-    assert set(interfaces()[name]) <= fields.keys()
+def test_types_of_the_page_are_those_of_the_api() -> None:
+    written = api_types.types(schema(create_app(), ""))
+    assert api_types.TYPES.read_text() == written, "run `python -m airflow_adaptive._web.ui.api_types`"
 
 
 def test_table_of_transitions_is_the_schedulers() -> None:

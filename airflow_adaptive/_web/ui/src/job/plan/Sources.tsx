@@ -1,5 +1,5 @@
 import { Table, Text } from "@chakra-ui/react";
-import type { Query } from "../../api/sources";
+import type { Query } from "../../api/types";
 import { ColumnHeaders } from "../../components/layout/ColumnHeaders";
 import { Section } from "../../components/layout/Section";
 import { duration, exact } from "../../lib/format/format";

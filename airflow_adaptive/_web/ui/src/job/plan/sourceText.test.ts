@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { Source } from "../../api/sources";
+import type { Source } from "../../api/types";
 import { deliveryText, lagText, latencyText, limitText, unreadText } from "./sourceText";
 
 const source = (more: Partial<Source>): Source => ({
@@ -12,6 +12,7 @@ const source = (more: Partial<Source>): Source => ({
   is_lag_minimum: false,
   skew: 1,
   worst_partition: null,
+  partition_lags: [],
   input_limit: 8,
   ...more,
 });

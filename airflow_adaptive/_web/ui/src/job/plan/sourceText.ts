@@ -1,4 +1,4 @@
-import type { Query, Source } from "../../api/sources";
+import type { Query, Source } from "../../api/types";
 import { count, duration, exact } from "../../lib/format/format";
 
 /** The number of tasks that can read a source, and what it means for the slots of the job. */

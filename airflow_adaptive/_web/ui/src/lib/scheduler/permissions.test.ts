@@ -1,9 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { exampleJob } from "../../api/exampleJob";
+import type { JobDetails } from "../../api/types";
 import { refusal } from "./permissions";
 
 describe("the possible actions", () => {
-  it.each([
+  it.each<[Partial<JobDetails>, (string | null)[]]>([
     [{}, [null, null, "The job is not suspended.", null]],
     [{ desired_state: "suspended" }, [null, "The job is being suspended already.", null, null]],
     [{ state: "Finished", outcome: "SUSPENDED" }, [null, "The job has ended.", null, "The job has ended."]],

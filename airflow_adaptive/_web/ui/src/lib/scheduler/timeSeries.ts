@@ -19,7 +19,7 @@ const NUMBERS = ["slots", "lower", "upper", "input", "processed", "batch_ms", "b
 /** The points of a page, oldest first. The values of missing columns are null. */
 export const pointsOf = (page: Metrics): Point[] => {
   const position = new Map(page.columns.map((name, index) => [name, index]));
-  const cell = (row: Metrics["points"][number], name: string) => row[position.get(name) ?? -1] ?? null;
+  const cell = (row: unknown[], name: string): unknown => row[position.get(name) ?? -1] ?? null;
   return page.points
     .map((row) => {
       const state = cell(row, "state");
@@ -27,13 +27,13 @@ export const pointsOf = (page: Metrics): Point[] => {
       return {
         ...numbers,
         at: numberOf(cell(row, "at")) ?? Number.NaN,
-        state: state === null ? null : `${state}`,
+        state: typeof state === "string" ? state : null,
       };
     })
     .filter((point) => Number.isFinite(point.at)) as Point[];
 };
 
-const numberOf = (value: number | string | null): number | null =>
+const numberOf = (value: unknown): number | null =>
   typeof value === "number" && Number.isFinite(value) ? value : null;
 
 /** The points with an empty point at each gap, so that the lines break instead of bridging the gap. */
