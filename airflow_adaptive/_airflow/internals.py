@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, requires, version
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from asgiref.sync import SyncToAsync
@@ -349,6 +350,12 @@ def teams_of_dags(dag_ids: list[str], session: Session) -> Mapping[str, str | No
     find = getattr(_find("DagModel"), "get_dag_id_to_team_name_mapping", None)
     found: Mapping[str, str | None] = {} if find is None else find(dag_ids, session=session)
     return found
+
+
+def queue_callback(callback: TriggererCallback, session: Session) -> None:
+    """Let a triggerer run a callback. In Airflow 3.2, `queue` takes no session."""
+    callback.queue(**({"session": session} if "session" in signature(callback.queue).parameters else {}))
+    session.add(callback)
 
 
 def connection_of(path: ObjectStoragePath) -> str | None:

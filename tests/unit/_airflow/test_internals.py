@@ -8,13 +8,15 @@ import logging
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from asgiref.sync import async_to_sync
 
 import airflow_adaptive
 from airflow_adaptive._airflow import internals as airflow_internals
-from airflow_adaptive._airflow.internals import INTERNALS, Internal
+from airflow_adaptive._airflow.internals import INTERNALS, Internal, queue_callback
 from airflow_adaptive.plugin import AdaptivePlugin
 from airflow_adaptive.provider_info import get_provider_info
 
@@ -171,3 +173,20 @@ def test_newer_version_is_accepted_with_a_warning(
 def test_packages_that_users_import_refuse_an_old_airflow_before_they_import_it() -> None:
     public = ("decorators", "hooks", "links", "operators", "sensors", "timetables", "triggers")
     assert all("\nrequire_airflow()" in (PACKAGE / name / "__init__.py").read_text(encoding="utf-8") for name in public)
+
+
+@pytest.mark.parametrize("parameters", [{"session"}, set()])
+def test_callback_is_queued_with_or_without_a_session(parameters: set[str]) -> None:
+    """Airflow 3.2 and 3.3."""
+    queued: list[dict[str, Any]] = []
+
+    def with_session(*, session: Any) -> None:
+        queued.append({"session": session})
+
+    def without_session() -> None:
+        queued.append({})
+
+    callback: Any = SimpleNamespace(queue=with_session if parameters else without_session)
+    added: list[Any] = []
+    queue_callback(callback, cast(Any, SimpleNamespace(add=added.append)))
+    assert ([set(arguments) for arguments in queued], added) == ([parameters], [callback])

@@ -108,8 +108,7 @@ class Change:
         callback = airflow_internals.TriggererCallback(
             AsyncCallback(CANCEL, {"job": self._job.name, "base": base, **task})
         )
-        callback.queue(session=self._session)
-        self._session.add(callback)
+        airflow_internals.queue_callback(callback, self._session)
 
     def task_instance(self, task: TaskKey) -> TaskInstance | None:
         """Return the task instance, None if it does not exist anymore, and lock its DAG run.
