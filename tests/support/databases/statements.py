@@ -17,7 +17,7 @@ from tests.support.repository import ROOT
 
 PACKAGE: Final = ROOT / "airflow_adaptive"
 
-DATA: Final = PACKAGE / "plugin" / "data"
+DATA: Final = PACKAGE / "_web" / "data"
 """The only package that may execute statements. The other modules of the plugin call it, and code of Airflow that executes statements."""
 
 EXECUTING: Final = frozenset({"execute", "scalar", "scalars", "get", "flush", "query", "merge", "refresh"})
