@@ -8,6 +8,8 @@ connection again, so a changed connection takes effect without a restart. Tokens
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
@@ -17,11 +19,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from airflow.providers.cncf.kubernetes.hooks.kubernetes import AsyncKubernetesHook
+from cryptography import x509
 from kubernetes_asyncio import config as kubernetes_config
 from kubernetes_asyncio.client import ApiClient, Configuration
 
 from airflow_adaptive._airflow.internals import amask_secret
-from airflow_adaptive._airflow.kubernetes_credentials import expiry
 from airflow_adaptive._clusters.connection_fields import AddressError
 from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
 from airflow_adaptive._clusters.kubernetes.api_source import CredentialsError
@@ -201,3 +203,43 @@ async def _mask(configuration: Configuration) -> None:
 def _detail(error: Exception) -> str:
     """The class and the message of an error, up to the first part of a kubeconfig, which may contain secrets."""
     return f"{type(error).__name__}: {str(error).partition('{')[0]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """The end of the lifetime of a credential.
+
+    Attributes:
+        credential: what expires.
+        at: when it expires.
+    """
+
+    credential: str
+    at: datetime
+
+
+def expiry(configuration: Configuration) -> Expiry | None:
+    """Return which credential of a configuration expires, and when; None if it cannot be read from the credentials."""
+    token = str(configuration.api_key.get("BearerToken") or "").removeprefix("Bearer ")
+    return _of_token(token) if token else _of_certificate(configuration.cert_file)
+
+
+def _of_certificate(file: str | None) -> Expiry | None:
+    if not file:
+        return None
+    try:
+        certificate = x509.load_pem_x509_certificate(Path(file).read_bytes())
+    except (OSError, ValueError):
+        return None
+    return Expiry("client certificate", certificate.not_valid_after_utc)
+
+
+def _of_token(token: str) -> Expiry | None:
+    """Return the expiry of a JSON web token. Other tokens do not tell."""
+    _, _, rest = token.partition(".")
+    payload = rest.partition(".")[0]
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        return Expiry("token", datetime.fromtimestamp(claims["exp"], UTC))
+    except (ArithmeticError, LookupError, TypeError, ValueError, OSError):
+        return None

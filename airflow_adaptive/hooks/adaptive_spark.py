@@ -14,9 +14,11 @@ from airflow_adaptive._clusters.connection_fields import AddressError, Undefined
 from airflow_adaptive._clusters.connection_form import CONNECTION_TYPE, HOOK_NAME
 from airflow_adaptive._clusters.kubernetes.address import PREFIX, SCHEME, KubernetesAddress, parse_kubernetes_address
 from airflow_adaptive._clusters.secrets import masked
+from airflow_adaptive._clusters.standalone import connection_report
 from airflow_adaptive._clusters.standalone.address import ClusterAddress, parse_address
 from airflow_adaptive._core.ports import PortError
-from airflow_adaptive.hooks.connection_report import report
+from airflow_adaptive._engine.clock import SystemClock
+from airflow_adaptive.hooks.kubernetes import INSTALL, KubernetesConnectionHook
 
 URI_FORMS = "write adaptive-spark://host:7077 (a hyphen), spark://h1%3A7077%2Ch2%3A7077 for several masters, or k8s://https://host:6443 for Kubernetes"
 """The URIs of connections that Airflow reads. The host of a URI with a second colon or a second scheme must be encoded."""
@@ -129,3 +131,35 @@ def _parse(connection: Connection) -> ClusterAddress | KubernetesAddress:
     address = parse_address(host, connection.port, connection.password, extra)
     address.tls()
     return replace(address, conn_id=connection.conn_id)
+
+
+async def report(address: ClusterAddress | KubernetesAddress) -> str:
+    """Return the properties of a cluster that accepts drivers.
+
+    Raises:
+        AddressError: the credentials of a Kubernetes cluster are not defined, or a library is missing.
+        PortError: the cluster does not answer, or accepts no driver. The message names the remedy.
+    """
+    if isinstance(address, KubernetesAddress):
+        return await _kubernetes(address)
+    return await connection_report.report(address)
+
+
+async def _kubernetes(address: KubernetesAddress) -> str:
+    """Check the namespace with the default connection of type `kubernetes`, because a connection names no other."""
+    try:
+        from airflow_adaptive._airflow.kubernetes_api import ConnectionApiSource  # noqa: PLC0415  optional libraries
+        from airflow_adaptive._clusters.kubernetes.client import KubernetesCluster  # noqa: PLC0415
+    except ImportError as error:
+        raise AddressError(f"the host names a Kubernetes cluster: {INSTALL} ({error})") from error
+    hook = KubernetesConnectionHook()
+    source = ConnectionApiSource(hook.kubernetes_conn_id, lambda: asyncio.to_thread(hook.fields), address)
+    cluster = KubernetesCluster(address, source, SystemClock())
+    try:
+        await cluster.check()
+    finally:
+        await cluster.close()
+    return (
+        f"The account of connection {hook.kubernetes_conn_id!r} may run jobs in namespace {address.namespace!r} of {address.server}, and the "
+        "free resources are known."
+    )

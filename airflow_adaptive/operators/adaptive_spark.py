@@ -29,12 +29,18 @@ from airflow_adaptive._airflow.declaration.operator_arguments import (
 )
 from airflow_adaptive._airflow.declaration.placement import RunningJob
 from airflow_adaptive._airflow.declaration.rendered import native, with_numbers, with_texts
-from airflow_adaptive._airflow.declaration.spark_submit.dependencies import Dependencies, Items
-from airflow_adaptive._airflow.declaration.spark_submit.other_parameters import INSTEAD
-from airflow_adaptive._airflow.declaration.spark_submit.spark_lineage import PARENT, TRANSPORT, is_on, with_lineage
+from airflow_adaptive._airflow.declaration.spark_submit import (
+    INSTEAD,
+    PARENT,
+    TRANSPORT,
+    Dependencies,
+    Items,
+    is_on,
+    with_lineage,
+)
 from airflow_adaptive._airflow.internals import AirflowException, AsyncCallback
 from airflow_adaptive._airflow.process.abandoned_jobs import canceling_abandoned_jobs
-from airflow_adaptive._airflow.process.cluster.connection_ids import ConnectionIds
+from airflow_adaptive._airflow.process.clusters import ConnectionIds
 from airflow_adaptive._airflow.process.job_loop import cancel_until_ended, kill_driver, run_job_loop
 from airflow_adaptive._airflow.process.loop_events import deployed_spec, end_summary, superseded_event
 from airflow_adaptive._airflow.process.task_result import OnSuspend, task_result

@@ -19,7 +19,7 @@ from airflow_adaptive._airflow.internals import (
     AirflowSensorTimeout,
     AirflowSkipException,
 )
-from airflow_adaptive._airflow.process.cluster.connection_ids import ConnectionIds
+from airflow_adaptive._airflow.process.clusters import ConnectionIds
 from airflow_adaptive._airflow.process.resource_wait import wait_for_slots
 from airflow_adaptive._core.scheduler.config.options import Options
 from airflow_adaptive._core.scheduler.job_graph import JobGraph

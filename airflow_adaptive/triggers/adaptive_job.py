@@ -11,7 +11,7 @@ from typing import Any, cast
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_adaptive._airflow.process.abandoned_jobs import canceling_abandoned_jobs
-from airflow_adaptive._airflow.process.cluster.connection_ids import ConnectionIds
+from airflow_adaptive._airflow.process.clusters import ConnectionIds
 from airflow_adaptive._airflow.process.deferral import finish_in_background, with_minimum_deferral
 from airflow_adaptive._airflow.process.job_loop import cancel_until_ended, run_job_loop
 from airflow_adaptive._airflow.process.loop_events import deployed_spec, error_event, recycle_event, superseded_event

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
 
-from airflow_adaptive._airflow.declaration.spark_submit.dependencies import Dependencies
+from airflow_adaptive._airflow.declaration.spark_submit import Dependencies
 from airflow_adaptive._core.protocol.secret_names import is_secret
 from airflow_adaptive._engine.directive import executors
 from airflow_adaptive._engine.spec import DriverShape, ExecutorShape

@@ -13,11 +13,14 @@ from airflow_adaptive._airflow.declaration.airflow_config import configured_opti
 from airflow_adaptive._airflow.declaration.kubernetes import KubernetesParameters
 from airflow_adaptive._airflow.declaration.placement import RunningJob, check_requested, cluster, requested, unmoved
 from airflow_adaptive._airflow.declaration.rendered import COLLECTIONS, TEXTS
-from airflow_adaptive._airflow.declaration.spark_submit.application import application_path, check_script
-from airflow_adaptive._airflow.declaration.spark_submit.dependencies import Dependencies, Items
-from airflow_adaptive._airflow.declaration.spark_submit.properties_file import read_properties
-from airflow_adaptive._airflow.process.cluster.brokers import require_kafka
-from airflow_adaptive._airflow.process.cluster.connection_ids import ConnectionIds
+from airflow_adaptive._airflow.declaration.spark_submit import (
+    Dependencies,
+    Items,
+    application_path,
+    check_script,
+    read_properties,
+)
+from airflow_adaptive._airflow.process.clusters import ConnectionIds, require_kafka
 from airflow_adaptive._airflow.process.job_ports import job_directory
 from airflow_adaptive._airflow.process.task_result import OnSuspend
 from airflow_adaptive._airflow.store.job_asset import job_asset

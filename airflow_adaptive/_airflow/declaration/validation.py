@@ -15,7 +15,7 @@ from typing import Any
 from airflow.sdk import BaseOperator, XComArg
 
 from airflow_adaptive._airflow.declaration.reserved_properties import refused
-from airflow_adaptive._airflow.declaration.spark_submit.dependencies import Dependencies
+from airflow_adaptive._airflow.declaration.spark_submit import Dependencies
 from airflow_adaptive._airflow.internals import (
     AirflowException,
     AirflowFailException,

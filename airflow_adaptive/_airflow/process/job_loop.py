@@ -1,6 +1,10 @@
 """Runs and cancels the control loop of a job in an Airflow process, and kills drivers that no loop will stop.
 
 Operators and triggers share these functions: the loop runs in the triggerer for deferrable tasks, and in the worker for all others.
+
+Theory: the journal cannot decide, because it does not tell which attempt is the current one: Airflow's database may have been restored, and a
+triggerer that was frozen may start an outdated trigger. Airflow decides, through the state of a task and the attempt in its XComs. A loop that
+Airflow does not answer knows nothing, so it must neither claim nor kill anything.
 """
 
 from __future__ import annotations
@@ -8,24 +12,30 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import PurePath
 from typing import Any
 
-from airflow_adaptive._airflow.process.cluster.connection_ids import ConnectionIds
+from airflow_adaptive._airflow.process.clusters import ConnectionIds
 from airflow_adaptive._airflow.process.job_ports import job_directory, job_ports
 from airflow_adaptive._airflow.process.loop_events import error_event, finished_event, recycle_event
 from airflow_adaptive._airflow.process.process_resources import ProcessResources
-from airflow_adaptive._airflow.process.takeover import may_end, may_run
+from airflow_adaptive._airflow.process.task_state import is_task_over, owns
 from airflow_adaptive._airflow.store.task_xcoms import TaskKey
-from airflow_adaptive._core.ports import ClusterRefusedError, ClusterUnreachableError, JobDirectory, JobDirectoryError
+from airflow_adaptive._core.ports import (
+    ClusterRefusedError,
+    ClusterUnreachableError,
+    JobDirectory,
+    JobDirectoryError,
+    StoreUnavailableError,
+)
 from airflow_adaptive._core.scheduler.config.durations import format_duration
 from airflow_adaptive._core.scheduler.errors import SnapshotError
 from airflow_adaptive._core.scheduler.snapshot import from_json
 from airflow_adaptive._core.scheduler.state import Finished, SchedulerState
-from airflow_adaptive._engine.journal.journal import SupersededError, attempt_of
+from airflow_adaptive._engine.journal.journal import MayTakeOver, SupersededError, attempt_of
 from airflow_adaptive._engine.loop import Loop, Ports, RunLimits
 from airflow_adaptive._engine.spec import JobSpec
 from airflow_adaptive.autoscaling.advisor import advisor
@@ -260,3 +270,40 @@ async def kill_driver(connections: ConnectionIds, driver: str) -> None:
     address = await process.store_access.read_connection(connections.spark, connections.address)
     async with process.cluster(connections, address) as (client, _):
         await client.kill(driver)
+
+
+def may_run(task: TaskKey, attempt: str) -> MayTakeOver:
+    """Return the rule for a loop that runs a job: its attempt is the current one of a task that has not ended.
+
+    Args:
+        task: the task instance.
+        attempt: token of the attempt.
+    """
+    return _answered(lambda _: owns(task, attempt) and not is_task_over(task))
+
+
+def may_end(task: TaskKey, attempt: str) -> MayTakeOver:
+    """Return the rule for a loop that ends a job: the other attempt belongs to the same task, or its task has ended. Arguments as `may_run`.
+
+    Another task that has not ended runs the job, or starts it.
+    """
+
+    def rule(other: str) -> bool:
+        of = TaskKey.of_attempt(other)
+        return owns(task, attempt) and (of == task or (of is not None and is_task_over(of)))
+
+    return _answered(rule)
+
+
+def _answered(rule: Callable[[str], bool]) -> MayTakeOver:
+    """Return a blocking rule as a question, whose answer may be unknown."""
+
+    async def answer(other: str) -> bool:
+        try:
+            return await ProcessResources.current().store_access.read(lambda: rule(other))
+        except StoreUnavailableError:
+            raise
+        except Exception as error:
+            raise StoreUnavailableError(f"{type(error).__name__}: {error}") from error
+
+    return answer

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from airflow_adaptive._airflow.internals import connection_of
 from airflow_adaptive._airflow.object_storage import object_storage_path
-from airflow_adaptive._airflow.process.cluster.connection_ids import ConnectionIds
+from airflow_adaptive._airflow.process.clusters import ConnectionIds
 from airflow_adaptive._airflow.process.deferral import finish_in_background
 from airflow_adaptive._airflow.process.process_resources import ProcessResources
 from airflow_adaptive._airflow.store.asset_store import AirflowJobStore

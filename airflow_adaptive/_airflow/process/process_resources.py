@@ -10,9 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from airflow_adaptive._airflow.process.cluster.brokers import kafka_brokers
-from airflow_adaptive._airflow.process.cluster.clients import create_client
-from airflow_adaptive._airflow.process.cluster.connection_ids import ConnectionIds
+from airflow_adaptive._airflow.process.clusters import ConnectionIds, create_client, kafka_brokers
 from airflow_adaptive._airflow.store.store_access import StoreAccess
 from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
 from airflow_adaptive._clusters.kubernetes.api_source import ApiSource

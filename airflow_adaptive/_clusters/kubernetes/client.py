@@ -1,39 +1,45 @@
-"""Client of a Kubernetes cluster: drivers are pods that the client creates through the API, without spark-submit."""
+"""Client of a Kubernetes cluster: drivers are pods that the client creates through the API, without spark-submit.
+
+Theory: the connections of two jobs may differ in Spark properties or in the cap, and still lead to the same cluster with the same credentials.
+Clients share their reads if they have the same `ApiSource`. Clients with other credentials share nothing, because one account may read
+what another account must not.
+
+The log of a container contains both, interleaved by line. The readers of a driver's output need them apart: the last exception of Python
+explains the end of a script, and the lines of Spark's log that follow are no part of its message.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
 from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
 from airflow_adaptive._clusters.kubernetes.api.errors import ApiError, RefusedError
-from airflow_adaptive._clusters.kubernetes.api.requests import Json, Query
+from airflow_adaptive._clusters.kubernetes.api.pod_watch import PodWatch
+from airflow_adaptive._clusters.kubernetes.api.requests import Json, KubernetesApi, Query
 from airflow_adaptive._clusters.kubernetes.api_source import ApiSource
 from airflow_adaptive._clusters.kubernetes.capacity.capacity import UnboundedError
+from airflow_adaptive._clusters.kubernetes.capacity.cluster_reader import ClusterReader
 from airflow_adaptive._clusters.kubernetes.capacity.pod_requests import pod_request
-from airflow_adaptive._clusters.kubernetes.capacity_reader import CapacityReader
-from airflow_adaptive._clusters.kubernetes.cluster_reads import ClusterReads
+from airflow_adaptive._clusters.kubernetes.capacity_reader import ApiLists, CapacityReader
 from airflow_adaptive._clusters.kubernetes.driver.code import mount_code
-from airflow_adaptive._clusters.kubernetes.driver.executor_start import (
-    can_work,
-    executor_failure,
-    other_image,
-    spark_container,
-)
 from airflow_adaptive._clusters.kubernetes.driver.manifests import driver_manifests
 from airflow_adaptive._clusters.kubernetes.driver.names import (
     APPLICATION,
     JOB,
+    MANAGED_BY,
+    MANAGER,
     ROLE,
     DriverIdentity,
     job_name,
     read_submission_id,
     submission_id,
 )
-from airflow_adaptive._clusters.kubernetes.driver.output import newest_exception, separated
 from airflow_adaptive._clusters.kubernetes.driver.status import (
     CONTAINER,
     container_error,
@@ -44,7 +50,13 @@ from airflow_adaptive._clusters.kubernetes.driver.status import (
 )
 from airflow_adaptive._clusters.kubernetes.driver_events import DriverEvents
 from airflow_adaptive._clusters.kubernetes.driver_objects import DriverObjects
-from airflow_adaptive._clusters.kubernetes.driver_refusals import DriverRefusals
+from airflow_adaptive._clusters.kubernetes.driver_refusals import (
+    DriverRefusals,
+    can_work,
+    executor_failure,
+    other_image,
+    spark_container,
+)
 from airflow_adaptive._clusters.kubernetes.executor_requests import request_difference
 from airflow_adaptive._clusters.kubernetes.job_pods import DriverPod, JobPods, job_pods
 from airflow_adaptive._clusters.kubernetes.prerequisites import Prerequisites
@@ -421,3 +433,92 @@ class KubernetesCluster:
 
 def _submission_id(pod: Json) -> str:
     return submission_id(pod["metadata"]["name"], pod["metadata"]["uid"])
+
+
+class ClusterReads:
+    """The reads of one cluster with the same credentials. `acquire` opens them, and the last `release` closes them.
+
+    Attributes:
+        api: sends requests.
+        nodes: reads the nodes, and the pods of all namespaces.
+    """
+
+    def __init__(self, source: ApiSource, timeout_s: float, clock: Clock) -> None:
+        """Send nothing yet.
+
+        Args:
+            source: gives the API client; the last user closes the source.
+            timeout_s: see `KubernetesApi`.
+            clock: measures the age of what was read.
+        """
+        self.api = KubernetesApi(source, timeout_s)
+        self.nodes = ClusterReader(ApiLists(self.api), clock)
+        self._source = source
+        self._clock = clock
+        self._watches: dict[str, PodWatch] = {}
+        self._users: Counter[str] = Counter()
+
+    @classmethod
+    def of(cls, source: ApiSource, timeout_s: float, clock: Clock) -> ClusterReads:
+        """Return the reads of a source, which the caller acquires."""
+        return _open.get(source) or cls(source, timeout_s, clock)
+
+    def acquire(self, namespace: str) -> PodWatch:
+        """Return the watch of the drivers and executors in a namespace, and share it until `release`."""
+        _open[self._source] = self
+        self._users[namespace] += 1
+        if namespace not in self._watches:
+            self._watches[namespace] = PodWatch(self.api, namespace, f"{MANAGED_BY}={MANAGER}", self._clock)
+        return self._watches[namespace]
+
+    async def release(self, namespace: str) -> None:
+        """End the use of a namespace. Its last user ends the watch, and the last user of all closes the connections."""
+        self._users[namespace] -= 1
+        if self._users[namespace]:
+            return
+        del self._users[namespace]
+        watch = self._watches.pop(namespace)
+        is_last = not self._users
+        if is_last:
+            del _open[self._source]
+        await watch.close()
+        if is_last:
+            await self.nodes.close()
+            await self._source.close()
+
+
+_open: dict[ApiSource, ClusterReads] = {}
+"""The reads that have users."""
+
+
+JVM_LINE: Final = re.compile(
+    r"\S+ \S+ (?:FATAL|ERROR|WARN|INFO|DEBUG|TRACE) |"
+    r"NOTE: |WARNING: |SLF4J|Using Spark's default log4j|Setting (?:default|Spark) log level|To adjust logging level|"
+    r'Files \S+ from |Exception in thread |log4j:|\{"ts":'
+)
+"""First line of a message of the JVM, of Spark's log, or of spark-submit."""
+
+CONTINUED: Final = re.compile(r"\t|Caused by: |\s+\.\.\. \d+ ")
+"""Line of a stack trace of Java, which belongs to the line before it."""
+
+JAVA_EXCEPTION: Final = re.compile(r"[a-z][\w$]*(\.[\w$]+)+(: |$)")
+"""First line of a stack trace of Java, below the message of the JVM that it explains."""
+
+
+def separated(text: str) -> DriverLog:
+    """Return the output of a driver's container, with the log of the JVM as the standard error."""
+    python: list[str] = []
+    jvm: list[str] = []
+    current = python
+    for line in text.splitlines(keepends=True):
+        is_explained = current is jvm and JAVA_EXCEPTION.match(line)
+        if not is_explained and not CONTINUED.match(line):
+            current = jvm if JVM_LINE.match(line) else python
+        current.append(line)
+    return DriverLog(stdout="".join(python), stderr="".join(jvm))
+
+
+def newest_exception(text: str) -> str:
+    """Return the last exception of Java in the output of a container, or its cause; "" without one."""
+    lines = [line.removeprefix("Caused by: ") for line in text.splitlines()]
+    return next((line for line in reversed(lines) if JAVA_EXCEPTION.match(line)), "")

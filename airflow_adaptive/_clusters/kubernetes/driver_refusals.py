@@ -1,16 +1,29 @@
-"""Finds refusals of the API server in the logs of drivers that have no executor, and of drivers that have failed."""
+"""Finds refusals of the API server in the logs of drivers that have no executor, and of drivers that have failed.
+
+The API server evaluates the permissions of the driver's account, and the admission of executors, only when the driver sends its requests. Spark
+logs the answers, and repeats requests for executors without an end.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from airflow_adaptive._clusters.kubernetes.api.errors import ApiError
-from airflow_adaptive._clusters.kubernetes.driver.refusal import refusal_at_end, refusal_of_executors
+from airflow_adaptive._clusters.kubernetes.driver.pod_template import EXECUTOR_CONTAINER
+from airflow_adaptive._clusters.kubernetes.driver.status import (
+    CONTAINERS,
+    INIT_CONTAINERS,
+    OUT_OF_MEMORY,
+    disruptions,
+    failed_containers,
+)
+from airflow_adaptive._clusters.kubernetes.job_pods import CORES_VARIABLE
 from airflow_adaptive._core.ports import Clock
 
 log = logging.getLogger(__name__)
@@ -91,3 +104,120 @@ class DriverRefusals:
         finally:
             read.at_s = self._clock.elapsed
             read.task = None
+
+
+EXCEPTION: Final = "KubernetesClientException: "
+"""Of Spark's client, in the line of a refusal."""
+
+REFUSED: Final = re.compile(
+    r"\b[\w.]{1,253} (?:\"[^\"]{1,253}\" )?is (?:forbidden|invalid): (?!exceeded quota)|admission webhook \"[^\"]{1,253}\" denied the request"
+)
+"""An answer that stays the same. A quota may have room later, and a webhook that fails may answer later."""
+
+TRACEBACK: Final = "Traceback (most recent call last)"
+
+WITHOUT_EXECUTORS: Final = "stopped while waiting for backend"
+"""In the exception of a session that Spark stopped because no executor came."""
+
+WITHOUT_PERMISSION: Final = re.compile(r"User \"[^\"]*\" cannot \w+ resource")
+POD_SECURITY: Final = "violates PodSecurity"
+
+DETAILS: Final = "Received status: "
+"""What follows the message of the API server."""
+
+MAX_LINE: Final = 8192
+
+MAX_CHARACTERS: Final = 700
+
+
+def refusal_of_executors(log: str) -> str:
+    """Return why the API server refuses executors, and the remedy; "" if the log contains no refusal."""
+    text = _last(log)
+    return text and f"the API server refuses the executors: {_cut(text)}: {_remedy(text)}"
+
+
+def refusal_at_end(log: str) -> str:
+    """Return why the API server refused a request without which the driver ended, and the remedy; "" if something else ended the driver."""
+    if WITHOUT_EXECUTORS in log:
+        return refusal_of_executors(log)
+    text = _last(log.rpartition(TRACEBACK)[2])
+    return text and f"the API server refused the driver: {_cut(text)}: {_remedy(text)}"
+
+
+def _last(log: str) -> str:
+    """Return the text of the last refusal, "" without one."""
+    for line in reversed(log.splitlines()):
+        text = line[:MAX_LINE].partition(EXCEPTION)[2].partition(DETAILS)[0]
+        found = REFUSED.search(text)
+        if found is not None:
+            return text[found.start() :].strip(" .")
+    return ""
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]} ..."
+
+
+def _remedy(text: str) -> str:
+    if WITHOUT_PERMISSION.search(text):
+        return (
+            "bind the Role of docs/kubernetes/driver-account.yaml to the account of the driver (`service_account_name`)"
+        )
+    if POD_SECURITY in text:
+        return "use docs/kubernetes/restricted-pod.yaml as `executor_pod_template`"
+    return "correct `executor_pod_template`, and the properties of executors in `conf`"
+
+
+Json = Mapping[str, Any]
+
+LINES: Final = 5
+"""Lines of the output of an executor that failed."""
+
+
+def spark_container(executor: Json) -> str:
+    """Return the name of Spark's container in the pod of an executor. A pod template can give it another name."""
+    for container in executor["spec"].get("containers") or ():
+        if any(each.get("name") == CORES_VARIABLE for each in container.get("env") or ()):
+            return str(container["name"])
+    return EXECUTOR_CONTAINER
+
+
+def other_image(executor: Json, driver: Json) -> str:
+    """Return the images of an executor and of its driver, "" if both have the same one, or it is unknown."""
+    executors, drivers = _images(executor), _images(driver)
+    is_known = executors and drivers and executors != drivers
+    return f" (image {', '.join(executors)}; the driver has {', '.join(drivers)})" if is_known else ""
+
+
+def _images(pod: Json) -> list[str]:
+    return sorted({str(each["image"]) for each in pod["status"].get("containerStatuses") or () if each.get("image")})
+
+
+def can_work(executors: Collection[str], errors: int) -> bool:
+    """Return whether a driver has, had or may get an executor.
+
+    Spark numbers the executors of a driver from 1, and keeps those that wait. If the highest number is higher than the number of executors, then
+    others have ended, so the image was available before and may be available again.
+
+    Args:
+        executors: ids of the executors that have not ended.
+        errors: number of executors that cannot start.
+    """
+    has_first_executors_only = max(map(int, executors), default=0) <= len(executors)
+    return not (executors and has_first_executors_only and errors == len(executors))
+
+
+def executor_failure(executor: Json) -> tuple[str, str]:
+    """Return why the pod of an executor has failed, and the last output of the container that ended with an error, "" without one.
+
+    Kubernetes reports the output in the status of the pod, which Spark deletes at once (`pod_template.executor_template`).
+    """
+    ended = [*failed_containers(executor, INIT_CONTAINERS), *failed_containers(executor, CONTAINERS)]
+    if not ended:
+        return f"an executor has failed: {disruptions(executor) or 'for an unknown reason'}", ""
+    name, end = ended[0]["name"], ended[0]["state"]["terminated"]
+    reason = "" if end.get("reason") in (None, "Error") else f" ({end['reason']})"
+    remedy = "raise spark.executor.memoryOverhead" if end.get("reason") == OUT_OF_MEMORY else ""
+    cause = f"the container {name!r} of an executor ended with exit code {end['exitCode']}{reason}"
+    lines = [" ".join(line.split()) for line in str(end.get("message") or "").splitlines()]
+    return ": ".join(filter(None, [cause, disruptions(executor), remedy])), " | ".join(filter(None, lines[-LINES:]))

@@ -1,15 +1,29 @@
-"""Assembles and runs the driver loop of a driver."""
+"""Assembles and runs the driver loop of a driver.
+
+A worker appends the output of a driver to `stdout` and `stderr` in the driver's directory without a limit: it rotates
+the files of executors only (`spark.executor.logs.rolling.*`;
+`org.apache.spark.deploy.worker.CommandUtils.redirectStream`). Because the worker appends, the driver may truncate its
+own files, as `logrotate` does with `copytruncate`. A worker's log page presents files with the same prefix as one log
+(`org.apache.spark.util.logging.RollingFileAppender.getSortedRolledOverFiles`).
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 import re
+import shutil
+import signal
+import sys
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
+from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
 from airflow_adaptive._core.protocol.conf import DriverSettings
@@ -20,15 +34,13 @@ from airflow_adaptive.job.control.interfaces import DriverInterfaces, ExecutorPo
 from airflow_adaptive.job.control.journal_reader import JournalReader
 from airflow_adaptive.job.control.status_reporter import FileStatusReporter
 from airflow_adaptive.job.control.watchdog import WATCHDOG_GRACE_S, LeaseWatchdog
-from airflow_adaptive.job.entry.driver_output import DriverOutput
-from airflow_adaptive.job.entry.driver_process import DriverProcess
-from airflow_adaptive.job.entry.operation_thread import OperationThread
 from airflow_adaptive.job.executors.executor_pool import SparkExecutorPool
 from airflow_adaptive.job.executors.task_balancer import LocalityBalancer, SparkPlacement
 from airflow_adaptive.job.hadoop_directory import HadoopJobDirectory
-from airflow_adaptive.job.spark_internals import report_spark, require_supported, separate_task_ids
+from airflow_adaptive.job.spark_internals import java_class, report_spark, require_supported, separate_task_ids
 
 log = logging.getLogger(__name__)
+
 """Unless the script configures logging, warnings go to the driver's output, which the worker keeps."""
 
 STANDALONE_ID: Final = re.compile(r"driver-\d{14}-\d+")
@@ -134,3 +146,148 @@ def _standalone_id() -> str | None:
     """Return the submission id that a standalone worker gave the folder of the driver as its name, None on other clusters."""
     directory = Path.cwd().name
     return directory if STANDALONE_ID.fullmatch(directory) else None
+
+
+NAMES: Final = ("stdout", "stderr")
+
+ROTATED_SUFFIX: Final = ".old"
+"""Suffix of the file that contains the output before the last truncation."""
+
+MAX_BYTES: Final = 16 << 20
+"""Maximum size of each file. A driver leaves at most four times this size on its worker."""
+
+CHECK_INTERVAL_S: Final = 10.0
+"""Interval between checks of the sizes, in seconds."""
+
+
+class DriverOutput:
+    """The output files of one driver."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        clock: Callable[[], float],
+        warn: Callable[[str], None],
+        max_bytes: int = MAX_BYTES,
+    ) -> None:
+        """Refer to the files; nothing is checked yet.
+
+        Args:
+            directory: directory of the driver on its worker.
+            clock: monotonic clock, in seconds.
+            warn: called once if a truncation fails.
+            max_bytes: maximum size of each file; a larger file is truncated.
+        """
+        self._files = [directory / name for name in NAMES]
+        self._clock = clock
+        self._warn = warn
+        self._max_bytes = max_bytes
+        self._checked_at: float | None = None
+        self._warned = False
+
+    def truncate_if_due(self) -> None:
+        """Truncate files that are too large, if a check is due.
+
+        Output that is written during the truncation may be lost.
+        """
+        if self._checked_at is not None and self._clock() - self._checked_at < CHECK_INTERVAL_S:
+            return
+        self._checked_at = self._clock()
+        try:
+            for file in self._files:
+                if file.is_file() and file.stat().st_size > self._max_bytes:
+                    _rotate(file)
+        except OSError as error:
+            if not self._warned:
+                self._warn(f"cannot truncate the driver's output, or cannot keep a copy: {error}")
+            self._warned = True
+
+
+def _rotate(file: Path) -> None:
+    """Truncate the file after copying it; on a full disk only truncate it."""
+    try:
+        shutil.copyfile(file, file.with_name(file.name + ROTATED_SUFFIX))
+    finally:
+        os.truncate(file, 0)
+
+
+OUTPUT_TIMEOUT_S: Final = 1.0
+"""Time in seconds for which an exit waits for the output of the process. The JVM writes that output to the files of the
+worker; a JVM that is frozen does not."""
+
+OUTPUT_TIME_S: Final = 0.2
+"""Time in seconds in which the JVM writes the last output to the files of the worker."""
+
+
+class DriverProcess:
+    """The Python process and the JVM, which end together.
+
+    Attributes:
+        jvm: process id of the JVM.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        *,
+        end: Callable[[int], object] = os._exit,
+        kill: Callable[[int, int], object] = os.kill,
+    ) -> None:
+        """Find the JVM of a session.
+
+        Args:
+            spark: session of the driver.
+            end: ends this process regardless of its threads.
+            kill: sends a signal to a process.
+        """
+        gateway: Any = spark.sparkContext._gateway
+        self._child = getattr(gateway, "proc", None)  # of Python, without spark-submit
+        self.jvm = int(java_class(spark, "java.lang.ProcessHandle").current().pid())
+        self._end = end
+        self._kill = kill
+
+    def exit(self, code: int, message: str) -> None:
+        """End both processes immediately, regardless of their threads, so that no operation of the driver continues.
+
+        An orderly end of the JVM may take long, and would let the Spark jobs of other threads continue meanwhile.
+
+        Args:
+            code: exit code of this process.
+            message: reason, for the driver's output.
+        """
+        output = threading.Thread(target=_write, args=(message,), daemon=True)
+        output.start()
+        output.join(OUTPUT_TIMEOUT_S)
+        if self.jvm in {os.getppid(), getattr(self._child, "pid", None)}:  # the number of a dead JVM may be used again
+            with suppress(ProcessLookupError):
+                self._kill(self.jvm, signal.SIGKILL)
+        self._end(code)
+
+
+def _write(message: str) -> None:
+    log.warning("%s: exiting", message)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    time.sleep(OUTPUT_TIME_S)
+
+
+Result = TypeVar("Result")
+
+
+class OperationThread(Future[Result]):
+    """An operation in a thread with the Spark properties of the thread that starts the operation; see `interfaces.Operation`."""
+
+    def __init__(self, act: Callable[[], Result]) -> None:
+        super().__init__()
+        InheritableThread(target=self._run, args=(act,), name="long-operation", daemon=True).start()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for the end of the operation up to the timeout, and return whether the operation has ended."""
+        return not wait([self], timeout_s).not_done
+
+    def _run(self, act: Callable[[], Result]) -> None:
+        try:
+            self.set_result(act())
+        except BaseException as error:  # noqa: BLE001  (raised by the waiting thread)
+            self.set_exception(error)

@@ -22,13 +22,19 @@ state, and commits the batch. This module adds what Spark leaves to the caller:
   Therefore the module adds the batch to that log, without files.
 
 An interrupted repartition can only be completed with the same number of partitions; the query does not start before.
+
+An aggregation in Real-Time Mode has the same state as in micro-batches, and Spark continues each with the state of the other. Only its
+name in the checkpoint differs, and Spark's state readers do not know the name (Spark 4.3, `StatePartitionKeyExtractorFactory`). A
+checkpoint whose first batch was a micro-batch keeps the name that they know, also in Real-Time Mode. Therefore the module gives the
+operator this name, as a first micro-batch would have done.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -38,11 +44,10 @@ from pyspark.sql.types import StructType
 
 from airflow_adaptive._core.protocol.documents import Capability
 from airflow_adaptive._core.protocol.failures import CONDITION, report_exception
-from airflow_adaptive.job.spark_internals import report_spark, set_private_field, writer_field
+from airflow_adaptive.job.spark_internals import java_class, report_spark, set_private_field, spark_class, writer_field
 from airflow_adaptive.job.state.checkpoint import Checkpoint, CheckpointHead, StateStore
 from airflow_adaptive.job.state.checkpoint_files import CheckpointFiles
 from airflow_adaptive.job.state.damage import DamagedCheckpointError, find_damaged_state
-from airflow_adaptive.job.state.real_time_state import REAL_TIME, rename_operators
 from airflow_adaptive.job.state.sink_metadata_log import add_empty_batch
 from airflow_adaptive.job.state.stateful_operators import KNOWN, LIMIT, planned_operators
 
@@ -317,3 +322,53 @@ def _explaining_version_errors(checkpoint: str) -> Iterator[None]:
         raise RepartitionError(
             f"checkpoint {checkpoint}: upgrade Spark, or use a new checkpoint for the query: {_first_line(error)}"
         ) from None
+
+
+REAL_TIME: Final = "StatefulStreamlineAggregate"
+
+MICRO_BATCH: Final = "stateStoreSave"
+
+
+def rename_operator(metadata: str) -> str | None:
+    """Return the metadata of an operator with the name that micro-batches give it, or None if nothing is to be changed.
+
+    Args:
+        metadata: content of the file: a line with the version, and the operator as JSON.
+    """
+    version, newline, content = metadata.partition("\n")
+    fields = json.loads(content)
+    operator = fields["operatorInfo"]
+    if operator["operatorName"] != REAL_TIME:
+        return None
+    renamed = {**fields, "operatorInfo": {**operator, "operatorName": MICRO_BATCH}}
+    return f"{version}{newline}{json.dumps(renamed, separators=(',', ':'))}"
+
+
+def rename_operators(spark: SparkSession, checkpoint: str, operators: list[int]) -> None:
+    """Rename these operators of a checkpoint. A query may run: it reads the names only when it starts. Raises the exceptions of Spark."""
+    conf = spark._jsparkSession.sessionState().newHadoopConf()
+    for operator in operators:
+        path = java_class(spark, "org.apache.hadoop.fs.Path")(f"{checkpoint}/state/{operator}/_metadata/metadata")
+        manager = spark_class(spark, "CheckpointFileManager").create(path.getParent(), conf)
+        renamed = rename_operator(_read(manager, path))
+        if renamed is not None:
+            _replace(manager, path, renamed)
+
+
+def _read(manager: Any, path: Any) -> str:
+    stream = manager.open(path)
+    try:
+        return bytes(stream.readAllBytes()).decode()
+    finally:
+        stream.close()
+
+
+def _replace(manager: Any, path: Any, content: str) -> None:
+    overwrite = True
+    stream = manager.createAtomic(path, overwrite)
+    try:
+        stream.write(bytearray(content.encode()))
+    except BaseException:
+        stream.cancel()
+        raise
+    stream.close()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_adaptive._airflow.declaration.spark_submit.dependencies import Dependencies
+from airflow_adaptive._airflow.declaration.spark_submit import Dependencies
 from airflow_adaptive._core.protocol.documents import Action
 from airflow_adaptive._core.protocol.failures import last_python_error
 from airflow_adaptive._core.scheduler.state import Outcome

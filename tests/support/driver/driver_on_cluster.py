@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import psutil
 
-from airflow_adaptive._airflow.declaration.spark_submit.dependencies import Dependencies
+from airflow_adaptive._airflow.declaration.spark_submit import Dependencies
 from airflow_adaptive._clusters.standalone.rest import create_request
 from airflow_adaptive._core.ports import DriverSubmission
 from airflow_adaptive._core.protocol.codec import DocumentError, decode_status, encode_journal, journal_name
@@ -23,7 +23,7 @@ from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive._engine.journal.storage import Storage
 from airflow_adaptive._engine.staging import stage
 from airflow_adaptive.local.cluster import LocalCluster
-from airflow_adaptive.local.demo.sink import committed_files
+from airflow_adaptive.local.demo.environment import committed_files
 from airflow_adaptive.local.waiting import wait_until
 
 JOB = "departures"

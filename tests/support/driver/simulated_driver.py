@@ -22,7 +22,7 @@ from airflow_adaptive._core.protocol.documents import (
 from airflow_adaptive.job.control.driver_loop import DriverLoop
 from airflow_adaptive.job.control.fence import Fence
 from airflow_adaptive.job.control.interfaces import DriverInterfaces, StatefulRun
-from airflow_adaptive.job.entry.operation_thread import OperationThread
+from airflow_adaptive.job.entry.driver import OperationThread
 
 EPOCH = 3
 NONCE = "n1"

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from kubernetes_asyncio.client import Configuration
 
-from airflow_adaptive._airflow.kubernetes_credentials import Expiry, expiry
+from airflow_adaptive._airflow.kubernetes_api import Expiry, expiry
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

@@ -14,7 +14,7 @@ from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
 from airflow_adaptive._clusters.standalone import connection_report
 from airflow_adaptive._clusters.standalone.address import ClusterAddress, parse_address
 from airflow_adaptive._core.ports import ClusterRefusedError
-from airflow_adaptive.hooks.connection_report import report
+from airflow_adaptive.hooks.adaptive_spark import report
 
 NAMESPACE = KubernetesAddress(server="https://api:6443", namespace="team-a")
 

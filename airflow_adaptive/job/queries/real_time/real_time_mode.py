@@ -3,12 +3,19 @@
 The number of partitions of the shuffles follows the plan, so that each plan with other slots is a plan with new queries (rescale
 tier 1, and tier 2 for state), and no executor leaves a running gang. State whose number of partitions cannot change makes the gang
 larger.
+
+Theory: a shuffle of Real-Time Mode streams rows between running tasks, so that Spark starts a batch only if all tasks have a slot
+(`CONCURRENT_SCHEDULER_INSUFFICIENT_SLOT`). The first stage has one task for each partition of the topics, and each shuffle adds a
+stage with one task for each partition of the shuffle. The script determines the number of topics and the partitions of `repartition(n)`.
+The driver chooses the partitions of all other shuffles, so that the gang grows and shrinks with the slots of the plan.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -16,17 +23,14 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_adaptive._core.protocol.documents import DriverPlan
 from airflow_adaptive.job.control.interfaces import MissingSlotsError, StateRepartitioner
-from airflow_adaptive.job.queries.real_time.gang import Gang, shuffles_of
-from airflow_adaptive.job.queries.real_time.preconditions import (
-    OLDEST_FORMAT,
-    Facts,
-    RealTimeModeError,
-    Session,
-    require_real_time,
+from airflow_adaptive.job.queries.real_time.writer_settings import (
+    WriterSettings,
+    physical_plan,
+    read_settings,
+    source_relations,
 )
-from airflow_adaptive.job.queries.real_time.writer_settings import physical_plan, read_settings, source_relations
 from airflow_adaptive.job.queries.sources.kafka_topics import KafkaTopics
-from airflow_adaptive.job.queries.writers import Streams
+from airflow_adaptive.job.queries.writers import AdaptiveJobError, Streams
 from airflow_adaptive.job.spark_internals import spark_class
 from airflow_adaptive.job.state.repartition import FORMAT, RepartitionError
 from airflow_adaptive.job.state.stateful_operators import WITH_STATE
@@ -185,3 +189,169 @@ def _slots(plan: DriverPlan) -> int:
 def _shared_slots(plan: DriverPlan, gangs: Mapping[str, Gang]) -> int:
     """Return the slots of the plan that belong to no single query."""
     return _slots(plan) - sum(slots for name, slots in plan.pool_weights.items() if name in gangs)
+
+
+EXCHANGE: Final = re.compile(r"(?<![A-Za-z])Exchange (\w+)(?:\((?:.*?, )?(\d+)\))?(.*)")
+"""A shuffle in the text of a physical plan: its partitioning, the number of partitions, and the rest of the line."""
+
+SINGLE: Final = "SinglePartition"
+
+SET_BY_SCRIPT: Final = "REPARTITION_BY_NUM"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gang:
+    """The tasks that run at the same time.
+
+    Attributes:
+        inputs: tasks that read the sources.
+        fixed: tasks of shuffles whose number of partitions is fixed.
+        shuffles: number of shuffles whose partitions the driver chooses.
+        kept: number of partitions that the checkpoint keeps for these shuffles, None if the number can change.
+    """
+
+    inputs: int
+    fixed: int = 0
+    shuffles: int = 0
+    kept: int | None = None
+
+    @property
+    def minimum(self) -> int:
+        """Slots that the query needs at least."""
+        return self.slots(self.kept or 1)
+
+    @property
+    def can_grow(self) -> bool:
+        """Whether the query can use more slots."""
+        return self.shuffles > 0 and self.kept is None
+
+    def slots(self, partitions: int) -> int:
+        """Return the slots for this number of partitions of each shuffle."""
+        return self.inputs + self.fixed + self.shuffles * partitions
+
+    def partitions(self, slots: int, most: int) -> int:
+        """Return the number of partitions of each shuffle on this number of slots, at most `most`."""
+        if self.kept is not None:
+            return self.kept
+        spare = slots - self.inputs - self.fixed
+        return max(1, min(most, spare // self.shuffles)) if self.shuffles else most
+
+
+def shuffles_of(plan: str) -> tuple[int, int]:
+    """Return the tasks of shuffles with a fixed number of partitions, and the number of other shuffles.
+
+    Args:
+        plan: text of a physical plan.
+    """
+    found = EXCHANGE.findall(plan)
+    fixed = [1 if kind == SINGLE else int(count) for kind, count, rest in found if _is_fixed(kind, rest)]
+    return sum(fixed), len(found) - len(fixed)
+
+
+def _is_fixed(kind: str, rest: str) -> bool:
+    return kind == SINGLE or SET_BY_SCRIPT in rest
+
+
+SINKS: Final = ("kafka", "console", "foreach")
+"""Sinks of Spark's `RealTimeModeAllowlist`, by their names in a script."""
+
+SOURCES: Final = ("kafka",)
+
+SOURCE_OPTIONS: Final = (
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "minPartitions",
+    "endingTimestamp",
+    "maxTriggerDelay",
+)
+"""Options of Kafka sources with which Spark fails each batch (`KafkaMicroBatchStream.planInputPartitions`)."""
+
+UPDATE: Final = "Update"
+
+ROCKSDB: Final = "RocksDBStateStoreProvider"
+
+OLDEST_FORMAT: Final = 2
+"""Oldest format of state-store checkpoints in which a batch that runs again cannot use files of its first run."""
+
+
+class RealTimeModeError(AdaptiveJobError):
+    """A query cannot run in Real-Time Mode. A restart does not help."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """What the session of the driver determines.
+
+    Attributes:
+        checks_sinks: whether Spark rejects sinks that it does not know (`spark.sql.streaming.realTimeMode.allowlistCheck`).
+        min_batch_ms: shortest batch that Spark permits, in milliseconds.
+        provider: class of the state store provider.
+    """
+
+    checks_sinks: bool
+    min_batch_ms: int
+    provider: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is known about a query before its start.
+
+    Attributes:
+        settings: settings of the script.
+        is_stateful: whether the query has state.
+        checkpoint_format: format of the state in the checkpoint, None without state.
+    """
+
+    settings: WriterSettings
+    is_stateful: bool
+    checkpoint_format: int | None
+
+
+def require_real_time(queries: Mapping[str, Facts], others: list[str], session: Session) -> None:
+    """Require that queries can run in Real-Time Mode.
+
+    Args:
+        queries: queries in Real-Time Mode, by name.
+        others: names of the other queries of the job.
+        session: settings of the session.
+
+    Raises:
+        RealTimeModeError: the queries cannot run; the message contains all violations with their remedies.
+    """
+    violations = [f"query {name!r}: {text}" for name, facts in queries.items() for text in _violations(facts, session)]
+    if others:
+        violations.append(
+            f"queries {others} are not in Real-Time Mode and would take slots of its gang: run them in a job of their own"
+        )
+    if violations:
+        raise RealTimeModeError(f"Real-Time Mode cannot start: {'; '.join(violations)}")
+
+
+def _violations(facts: Facts, session: Session) -> Iterator[str]:
+    yield from _setting_violations(facts.settings, session)
+    if facts.checkpoint_format is not None and facts.checkpoint_format < OLDEST_FORMAT:
+        yield (
+            f"its checkpoint has state-store format {facts.checkpoint_format}, in which Real-Time Mode could lose data: give the "
+            "query another name, so that it starts with a new checkpoint"
+        )
+    if facts.is_stateful and not session.provider.endswith(ROCKSDB):
+        yield (
+            f"the state store {session.provider} has no checkpoint format {OLDEST_FORMAT}: remove "
+            f"spark.sql.streaming.stateStore.providerClass, so that the state is in {ROCKSDB}"
+        )
+
+
+def _setting_violations(settings: WriterSettings, session: Session) -> Iterator[str]:
+    if session.checks_sinks and settings.sink not in SINKS:
+        yield f"the sink {settings.sink or 'without a format'} is not supported: use {', '.join(SINKS)}"
+    if settings.output_mode != UPDATE:
+        yield f'the output mode {settings.output_mode} is not supported: add .outputMode("update")'
+    for source in settings.sources:
+        if source not in SOURCES:
+            yield f"the source {source} is not supported: use {', '.join(SOURCES)}"
+    for option in SOURCE_OPTIONS:
+        if option.lower() in settings.source_options:
+            yield f"the option {option} of a source is not supported: remove the option"
+    if settings.batch_ms is not None and settings.batch_ms < session.min_batch_ms:
+        yield f"batches of {settings.batch_ms} ms are too short: set realTime to {session.min_batch_ms} ms or more"

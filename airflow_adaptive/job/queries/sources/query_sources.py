@@ -1,12 +1,22 @@
-"""The sources of one query over all its runs: which of them the driver polls, and what their reports contain."""
+"""The sources of one query over all its runs: which of them the driver polls, and what their reports contain.
+
+The module uses the JVM: `lastExecution` and `sink` of `StreamExecution`.
+
+A file source lists its directory when a batch begins. With `maxFilesPerTrigger` or `maxBytesPerTrigger`, Spark keeps the files above the limit for
+the next batches, and lists the directory again when few of them are left. The driver reads this list in the JVM, because listing a large
+directory a second time is slow. Files that arrived after the list are not in it.
+
+The module uses a private field of `FileStreamSource` of the JVM.
+"""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -20,15 +30,103 @@ from airflow_adaptive._core.protocol.kafka_errors import CONDITION
 from airflow_adaptive._core.protocol.sources import Shuffle, SourceReport, TopicReport
 from airflow_adaptive.job.queries.sources.kafka_topics import KafkaSourceError, KafkaTopics, kafka_relations
 from airflow_adaptive.job.queries.sources.offsets import read_offsets, unread_rows
-from airflow_adaptive.job.queries.sources.query_plan import shuffle_of
 from airflow_adaptive.job.queries.sources.read_position import ReadPosition, position_in_checkpoint, position_of_run
 from airflow_adaptive.job.queries.sources.source_monitor import SourceMonitor, error_text
 from airflow_adaptive.job.queries.sources.source_report import kind_of, report_at_batch, report_polled
 from airflow_adaptive.job.queries.sources.table_commits import TableSources
 from airflow_adaptive.job.queries.sources.topic_ids import TopicRecreatedError
-from airflow_adaptive.job.queries.sources.unread_files import KIND as FILES
-from airflow_adaptive.job.queries.sources.unread_files import FileSources, UnreadFiles, report_files
-from airflow_adaptive.job.spark_internals import writer_plans
+from airflow_adaptive.job.spark_internals import from_scala, private_field, writer_plans
+
+FILES: Final = "FileStreamSource"
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadFiles:
+    """Files of one source.
+
+    Attributes:
+        count: number of files.
+        oldest_ms: modification time of the oldest file in Unix milliseconds, None without files.
+    """
+
+    count: int
+    oldest_ms: int | None
+
+
+class FileSources:
+    """The file sources of one query over all its runs."""
+
+    def __init__(self, spark: SparkSession, warn: Callable[[str], None]) -> None:
+        """Describe a query that does not run yet.
+
+        Args:
+            spark: session of the driver.
+            warn: called once if Spark does not provide the files.
+        """
+        self._spark = spark
+        self._warn = warn
+        self._warned = False
+        self._execution: Any = None
+
+    def begin(self, execution: Any) -> None:
+        """Begin a run (`MicroBatchExecution`)."""
+        self._execution = execution
+
+    def unread(self) -> Mapping[int, UnreadFiles]:
+        """Return the unread files of the sources, by the number of the source in the query; empty if they are unknown."""
+        try:
+            sources = list(enumerate(from_scala(self._spark, self._execution.sources())))
+            return {number: _read(source) for number, source in sources if source.getClass().getSimpleName() == FILES}
+        except Py4JError as error:
+            if not self._warned:
+                self._warned = True
+                self._warn(f"the unread files of the sources are not known: {error_text(error)}")
+            return {}
+
+
+def report_files(files: UnreadFiles | None, now_s: float) -> SourceReport:
+    """Return the report of a file source.
+
+    Args:
+        files: its unread files, None if unknown.
+        now_s: time in seconds since the Unix epoch.
+    """
+    report = SourceReport(kind=FILES)
+    if files is None:
+        return report
+    if files.oldest_ms is None:
+        return replace(report, unread_files=0, lag_s=0.0, is_lag_minimum=True)
+    return replace(report, unread_files=files.count, lag_s=round(max(0.0, now_s - files.oldest_ms / 1000), 1))
+
+
+def _read(source: Any) -> UnreadFiles:
+    files = private_field(source, "unreadFiles")
+    if files is None or files.isEmpty():
+        return UnreadFiles(0, None)
+    # The files are in the order of their modification, the oldest first or last.
+    return UnreadFiles(files.size(), min(files.head().timestamp(), files.last().timestamp()))
+
+
+EXCHANGE: Final = re.compile(r"(?<![A-Za-z])Exchange ")
+
+REPARTITION: Final = re.compile(r"\bREPARTITION_BY_(?:NUM|COL)\b")
+
+FOREACH_BATCH: Final = "ForeachBatchSink"
+
+
+def shuffle_of(execution: Any) -> Shuffle | None:
+    """Return how the rows get to other tasks after they were read, or None before the first batch."""
+    if str(execution.sink().getClass().getSimpleName()).startswith(FOREACH_BATCH):
+        return Shuffle.UNKNOWN
+    last = execution.lastExecution()
+    return None if last is None else shuffle_in(str(last.executedPlan().toString()))
+
+
+def shuffle_in(plan: str) -> Shuffle:
+    """Return the shuffle in the text of a physical plan."""
+    if REPARTITION.search(plan):
+        return Shuffle.REPARTITION
+    return Shuffle.EXCHANGE if EXCHANGE.search(plan) else Shuffle.NONE
 
 
 class QuerySources:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_adaptive._airflow.declaration.spark_submit.dependencies import Dependencies
+from airflow_adaptive._airflow.declaration.spark_submit import Dependencies
 from airflow_adaptive._core.protocol.documents import Action
 from airflow_adaptive.local.cluster import LocalCluster
 from tests.support.driver.driver_on_cluster import DriverOnCluster, Input, plan

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_adaptive._core.protocol.documents import Action
-from airflow_adaptive.job.entry.driver_output import MAX_BYTES, ROTATED_SUFFIX
+from airflow_adaptive.job.entry.driver import MAX_BYTES, ROTATED_SUFFIX
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 from tests.support.driver.driver_on_cluster import TIMEOUT_S, DriverOnCluster, plan

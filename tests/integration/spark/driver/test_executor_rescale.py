@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_adaptive._airflow.declaration.spark_submit.dependencies import Dependencies
+from airflow_adaptive._airflow.declaration.spark_submit import Dependencies
 from airflow_adaptive._core.protocol.documents import Action, DriverPlan, DriverState, DriverStatus
 from airflow_adaptive.local.waiting import wait_until
 from tests.lab.faults.harness import sink_log

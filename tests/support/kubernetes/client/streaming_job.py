@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from airflow_adaptive._airflow.declaration.kubernetes import KubernetesParameters
-from airflow_adaptive._airflow.declaration.spark_submit.dependencies import Dependencies
+from airflow_adaptive._airflow.declaration.spark_submit import Dependencies
 from airflow_adaptive._clusters.kubernetes.capacity.planned_pod import planned_driver, planned_executor
 from airflow_adaptive._core.ports import ClusterClient, ClusterUnreachableError
 from airflow_adaptive._core.requirements.control_requests import DesiredState

@@ -21,7 +21,7 @@ from airflow_adaptive._airflow.declaration.batch import (
     environment,
     spark_submit,
 )
-from airflow_adaptive._airflow.declaration.spark_submit.dependencies import Dependencies
+from airflow_adaptive._airflow.declaration.spark_submit import Dependencies
 from airflow_adaptive._airflow.internals import AirflowException
 from airflow_adaptive._clusters.connection_fields import AddressError
 from airflow_adaptive._engine.spec import DriverShape, ExecutorShape

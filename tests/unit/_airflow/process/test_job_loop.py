@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from airflow_adaptive._airflow.process import job_loop
-from airflow_adaptive._airflow.process.cluster.connection_ids import ConnectionIds
+from airflow_adaptive._airflow.process.clusters import ConnectionIds
 from airflow_adaptive._airflow.process.job_loop import (
     NotCanceledError,
     cancel_job,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_adaptive._airflow.process import job_ports as composition
-from airflow_adaptive._airflow.process.cluster.connection_ids import ConnectionIds
+from airflow_adaptive._airflow.process.clusters import ConnectionIds
 from airflow_adaptive._airflow.process.job_ports import job_directory, job_ports
 from airflow_adaptive._airflow.store.task_xcoms import TaskKey
 from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress

@@ -9,8 +9,7 @@ import pytest
 import pytest_asyncio
 
 from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
-from airflow_adaptive._clusters.kubernetes.client import KubernetesCluster
-from airflow_adaptive._clusters.kubernetes.cluster_reads import ClusterReads
+from airflow_adaptive._clusters.kubernetes.client import ClusterReads, KubernetesCluster
 from airflow_adaptive._engine.clock import SystemClock
 from airflow_adaptive.local.waiting import wait_until
 from tests.support.kubernetes.client.fake_api import FakeApi

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_adaptive._clusters.standalone.sent_submissions import SentSubmissions
+from airflow_adaptive._clusters.standalone.client import SentSubmissions
 from airflow_adaptive._core.ports import (
     ClusterUnreachableError,
     DriverSubmission,

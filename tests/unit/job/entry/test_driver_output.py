@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_adaptive.job.entry.driver_output import CHECK_INTERVAL_S, DriverOutput
+from airflow_adaptive.job.entry.driver import CHECK_INTERVAL_S, DriverOutput
 
 LIMIT = 1000
 

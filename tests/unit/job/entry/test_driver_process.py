@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.job.entry import driver_process
-from airflow_adaptive.job.entry.driver_process import DriverProcess
+from airflow_adaptive.job.entry import driver
+from airflow_adaptive.job.entry.driver import DriverProcess
 
 
 class Processes:
@@ -51,7 +51,7 @@ def test_another_process_with_the_number_of_a_dead_jvm_is_left_alone():
 def test_processes_end_although_a_frozen_jvm_does_not_read_the_output(monkeypatch: pytest.MonkeyPatch):
     """The JVM is frozen and the pipe of the output is full, so each write of the driver blocks."""
     thawed = threading.Event()
-    monkeypatch.setattr(driver_process, "OUTPUT_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(driver, "OUTPUT_TIMEOUT_S", 0.01)
     monkeypatch.setattr(sys, "stdout", SimpleNamespace(flush=thawed.wait))
     processes = Processes(os.getppid())
     processes.process.exit(3, "the lease has expired")

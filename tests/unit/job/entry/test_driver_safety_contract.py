@@ -17,7 +17,7 @@ from airflow_adaptive._core.requirements.control_requests import ControlRequests
 from airflow_adaptive._engine.observation.driver_events import LEASE_MARGIN
 from airflow_adaptive.job.control.watchdog import WATCHDOG_GRACE_S
 from airflow_adaptive.job.control.watchdog_process import CHECK_INTERVAL_S
-from airflow_adaptive.job.entry.driver_process import OUTPUT_TIMEOUT_S
+from airflow_adaptive.job.entry.driver import OUTPUT_TIMEOUT_S
 from tests.support.safety.leased_driver import EXIT_S
 from tests.support.safety.simulation import SafetySimulation
 

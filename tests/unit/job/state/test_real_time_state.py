@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from airflow_adaptive.job.state.real_time_state import rename_operator
+from airflow_adaptive.job.state.repartition import rename_operator
 
 STORES = {"stateStoreInfo": [{"storeName": "default", "numColsPrefixKey": 0, "numPartitions": 2}]}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_adaptive.local.demo.example_dags import example_dags
+from airflow_adaptive.local.demo.environment import example_dags
 
 
 def add_examples(folder: Path) -> Path:

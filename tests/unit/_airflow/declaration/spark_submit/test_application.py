@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_adaptive._airflow.declaration.spark_submit.application import application_path, check_script
-from airflow_adaptive._airflow.declaration.spark_submit.dependencies import Dependencies
+from airflow_adaptive._airflow.declaration.spark_submit import Dependencies, application_path, check_script
 
 
 @pytest.mark.parametrize("application", ["/opt/job.py", "file:///opt/job.py"])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive._airflow.declaration.spark_submit.dependencies import Dependencies, is_uri, local_path
+from airflow_adaptive._airflow.declaration.spark_submit import Dependencies, is_uri, local_path
 from airflow_adaptive._core.protocol.conf import PACKAGES_PROPERTY
 
 

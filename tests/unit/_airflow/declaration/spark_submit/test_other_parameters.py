@@ -9,7 +9,7 @@ import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import DAG
 
-from airflow_adaptive._airflow.declaration.spark_submit.other_parameters import INSTEAD
+from airflow_adaptive._airflow.declaration.spark_submit import INSTEAD
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
 
 OURS = signature(AdaptiveSparkOperator.__init__).parameters

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_adaptive._airflow.declaration.spark_submit.properties_file import read_properties
+from airflow_adaptive._airflow.declaration.spark_submit import read_properties
 
 FILE = """\
 # comment

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from airflow.providers.openlineage.utils import spark
 
-from airflow_adaptive._airflow.declaration.spark_submit.spark_lineage import PARENT, TRANSPORT, is_on, with_lineage
+from airflow_adaptive._airflow.declaration.spark_submit import PARENT, TRANSPORT, is_on, with_lineage
 
 DECLARED = {"spark.my.setting": "1"}
 PARENT_RUN = {"spark.openlineage.parentRunId": "run", "spark.openlineage.parentJobName": "dag.task"}

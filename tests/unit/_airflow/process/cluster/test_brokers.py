@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive._airflow.process.cluster.brokers import MissingKafkaError, kafka_brokers, require_kafka
+from airflow_adaptive._airflow.process.clusters import MissingKafkaError, kafka_brokers, require_kafka
 from airflow_adaptive._airflow.process.process_resources import ProcessResources
 from airflow_adaptive._core.ports import SourceUnreachableError
 from airflow_adaptive._core.protocol.sources import KafkaSource

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive._clusters.kubernetes.api import pod_cache
-from airflow_adaptive._clusters.kubernetes.api.pod_cache import PodCache
+from airflow_adaptive._clusters.kubernetes.api import pod_watch
+from airflow_adaptive._clusters.kubernetes.api.pod_watch import PodCache
 
 
 def pod(uid: str, role: str = "driver", phase: str = "Pending") -> dict[str, Any]:
@@ -79,7 +79,7 @@ def test_executors_that_are_gone_are_forgotten():
 
 
 def test_the_oldest_drivers_that_are_gone_are_forgotten(monkeypatch):
-    monkeypatch.setattr(pod_cache, "MAX_GONE", 2)
+    monkeypatch.setattr(pod_watch, "MAX_GONE", 2)
     cache = PodCache()
     for uid in "123":
         cache.apply("DELETED", pod(uid))
@@ -92,7 +92,7 @@ def executor(uid: str, owner: str = "driver", **metadata: Any) -> dict[str, Any]
 
 
 def test_the_last_executor_of_a_driver_that_failed_stays_known_until_the_driver_is_gone(monkeypatch):
-    monkeypatch.setattr(pod_cache, "MAX_GONE", 2)
+    monkeypatch.setattr(pod_watch, "MAX_GONE", 2)
     cache = PodCache()
     cache.apply("ADDED", pod("driver"))
     assert cache.failed_executor("driver") is None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive._clusters.kubernetes.capacity.node_constraints import admits, is_ready
+from airflow_adaptive._clusters.kubernetes.capacity.workers import admits, is_ready
 
 
 def node(**spec: Any) -> dict[str, Any]:

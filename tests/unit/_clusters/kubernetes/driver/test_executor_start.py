@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive._clusters.kubernetes.driver.executor_start import can_work, executor_failure, spark_container
+from airflow_adaptive._clusters.kubernetes.driver_refusals import can_work, executor_failure, spark_container
 from tests.support.kubernetes.client.pods import executor_pod
 
 

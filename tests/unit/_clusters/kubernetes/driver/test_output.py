@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_adaptive._clusters.kubernetes.driver.output import separated
+from airflow_adaptive._clusters.kubernetes.client import separated
 from airflow_adaptive._core.ports import DriverLog
 
 LOG = """\

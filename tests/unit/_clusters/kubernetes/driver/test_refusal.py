@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from airflow_adaptive._clusters.kubernetes.driver.refusal import refusal_at_end, refusal_of_executors
+from airflow_adaptive._clusters.kubernetes.driver_refusals import refusal_at_end, refusal_of_executors
 
 POST = "Caused by: io.fabric8.kubernetes.client.KubernetesClientException: Failure executing: POST at: https://api/api/v1/namespaces/x/pods. Message: "
 DETAILS = ". Received status: Status(apiVersion=v1, code=403, details=null, kind=Status)."

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.job.queries.real_time.preconditions import Facts, RealTimeModeError, Session, require_real_time
+from airflow_adaptive.job.queries.real_time.real_time_mode import Facts, RealTimeModeError, Session, require_real_time
 from airflow_adaptive.job.queries.real_time.writer_settings import WriterSettings
 
 SESSION = Session(checks_sinks=True, min_batch_ms=5000, provider="org.apache.spark.RocksDBStateStoreProvider")

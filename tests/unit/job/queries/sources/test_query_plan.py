@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_adaptive._core.protocol.sources import Shuffle
-from airflow_adaptive.job.queries.sources.query_plan import shuffle_in, shuffle_of
+from airflow_adaptive.job.queries.sources.query_sources import shuffle_in, shuffle_of
 
 SCAN = "MicroBatchScan[key#7, value#8] class org.apache.spark.sql.kafka010.KafkaSourceProvider$KafkaScan"
 

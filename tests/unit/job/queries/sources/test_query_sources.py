@@ -16,10 +16,14 @@ from airflow_adaptive._core.protocol.sources import KafkaSource, SourceReport, T
 from airflow_adaptive.job.queries.sources import query_sources
 from airflow_adaptive.job.queries.sources.input_limit import Division
 from airflow_adaptive.job.queries.sources.kafka_topics import KafkaSourceError
-from airflow_adaptive.job.queries.sources.query_sources import QuerySources, require_known_topics
+from airflow_adaptive.job.queries.sources.query_sources import (
+    FileSources,
+    QuerySources,
+    UnreadFiles,
+    require_known_topics,
+)
 from airflow_adaptive.job.queries.sources.read_position import ReadPosition
 from airflow_adaptive.job.queries.sources.topic_ids import TopicRecreatedError
-from airflow_adaptive.job.queries.sources.unread_files import FileSources, UnreadFiles
 from airflow_adaptive.local.waiting import wait_until
 
 A = ("a", 0)

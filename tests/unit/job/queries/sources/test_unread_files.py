@@ -9,8 +9,8 @@ import pytest
 from py4j.protocol import Py4JError
 
 from airflow_adaptive._core.protocol.sources import SourceReport
-from airflow_adaptive.job.queries.sources import unread_files
-from airflow_adaptive.job.queries.sources.unread_files import KIND, FileSources, UnreadFiles, report_files
+from airflow_adaptive.job.queries.sources import query_sources
+from airflow_adaptive.job.queries.sources.query_sources import FILES, FileSources, UnreadFiles, report_files
 
 
 class Files(list[int]):
@@ -48,7 +48,7 @@ class PrivateField:
 class Source:
     """A source of the JVM."""
 
-    def __init__(self, files: Files | None, kind: str = KIND) -> None:
+    def __init__(self, files: Files | None, kind: str = FILES) -> None:
         self._files = files
         self._kind = kind
 
@@ -66,7 +66,7 @@ def warnings() -> list[str]:
 
 @pytest.fixture
 def sources(monkeypatch: pytest.MonkeyPatch, warnings: list[str]) -> FileSources:
-    monkeypatch.setattr(unread_files, "from_scala", lambda _, found: found)
+    monkeypatch.setattr(query_sources, "from_scala", lambda _, found: found)
     return FileSources(None, warnings.append)  # type: ignore[arg-type]
 
 
@@ -94,7 +94,7 @@ def test_files_that_spark_does_not_provide_are_unknown_and_reported_once(
 
 
 def test_report_has_the_age_of_the_oldest_file() -> None:
-    assert report_files(UnreadFiles(3, 5_000), 12.34) == SourceReport(kind=KIND, unread_files=3, lag_s=7.3)
+    assert report_files(UnreadFiles(3, 5_000), 12.34) == SourceReport(kind=FILES, unread_files=3, lag_s=7.3)
 
 
 def test_file_from_the_future_has_no_age() -> None:
@@ -103,9 +103,9 @@ def test_file_from_the_future_has_no_age() -> None:
 
 def test_files_may_have_arrived_since_the_last_list() -> None:
     assert report_files(UnreadFiles(0, None), 4.0) == SourceReport(
-        kind=KIND, unread_files=0, lag_s=0.0, is_lag_minimum=True
+        kind=FILES, unread_files=0, lag_s=0.0, is_lag_minimum=True
     )
 
 
 def test_unknown_files_have_no_lag() -> None:
-    assert report_files(None, 4.0) == SourceReport(kind=KIND)
+    assert report_files(None, 4.0) == SourceReport(kind=FILES)

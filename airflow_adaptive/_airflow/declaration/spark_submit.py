@@ -2,10 +2,14 @@
 
 Theory: the names and the forms of the parameters are the ones of `SparkSubmitOperator`. A path without a scheme, or with the scheme `file`, is a
 file where Airflow runs, which is staged in the job directory. Any other URI is passed to Spark, which reads it on the cluster.
+
+As in Airflow's Spark provider, the administrator turns both on for all tasks (`[openlineage] spark_inject_parent_job_info` and
+`spark_inject_transport_info`), and a task can override them. Airflow's OpenLineage provider computes the properties.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 import tarfile
@@ -14,9 +18,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from glob import glob
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Final
 
+from airflow_adaptive._airflow.internals import conf
+from airflow_adaptive._airflow.object_storage import object_storage_path
 from airflow_adaptive._core.protocol.conf import PACKAGES_PROPERTY
+from airflow_adaptive._core.protocol.secret_names import is_secret
+from airflow_adaptive._engine.staging import ReadablePath
+
+log = logging.getLogger(__name__)
 
 Items = str | Sequence[str] | None
 """A list, or text with commas."""
@@ -233,3 +243,177 @@ def _violations_of_archive(item: str) -> Iterator[str]:
 
 def _is_archive(path: Path) -> bool:
     return zipfile.is_zipfile(path) if path.suffix.lower() in (".zip", ".jar") else tarfile.is_tarfile(path)
+
+
+JVM_APPLICATIONS = (".jar", ".scala", ".java")
+
+LOCAL = "local:"
+
+
+def check_script(application: str) -> None:
+    """Reject a JVM application, and a name that Spark would not find in its lists and URIs. Raises `ValueError`."""
+    require_staged_name(application, PurePosixPath(application).name)
+    if PurePosixPath(application).suffix.lower() in JVM_APPLICATIONS:
+        raise ValueError(
+            f"application {application!r} is a JVM application, and airflow-adaptive runs PySpark scripts only: use SparkSubmitOperator, or "
+            "call the classes from a PySpark script with the parameter 'jars'"
+        )
+    require_own_module(application)
+
+
+def application_path(application: str) -> ReadablePath:
+    """Return the path of the script; blocks on the Airflow connection in the URI of an object store.
+
+    Raises:
+        AddressError: Airflow does not find the connection in the URI, or refuses access to the connection.
+        ValueError: Airflow has no access to the script.
+    """
+    if application.startswith(LOCAL):
+        raise ValueError(
+            f"application {application!r} is a file of the cluster: use a file where Airflow runs, or on an object store, because the "
+            "script is staged in the job directory"
+        )
+    if not is_uri(application):
+        return local_path(application)
+    return object_storage_path(application)
+
+
+YARN = "leave it out, because airflow-adaptive runs jobs on standalone clusters and on Kubernetes only"
+
+TRACKED = "leave it out, because the scheduler observes the driver"
+
+KERBEROS = "leave it out, because airflow-adaptive does not support Kerberos"
+
+INSTEAD = {
+    "config_kwargs": "use the parameter 'conf'",
+    "deploy_mode": "leave it out, because the driver always runs on the cluster",
+    "durable": "leave it out, because a retry always continues with the running driver",
+    "env": "use the parameter 'env_vars'",
+    "java_class": "leave it out, because airflow-adaptive runs PySpark scripts only; use SparkSubmitOperator for JVM applications",
+    "keytab": KERBEROS,
+    "num_executors": "use parallelism=(lower, upper): bounds of the slots, which are the cores of all executors",
+    "post_submit_commands": "leave it out, and run the commands in a task that follows",
+    "principal": KERBEROS,
+    "proxy_user": "leave it out, because a driver runs as the user of its worker, or of its image",
+    "reconnect_on_retry": "leave it out, because a retry always continues with the running driver",
+    "spark_binary": "leave it out, because no spark-submit runs in Airflow; for a batch, set the extra field 'spark-binary' of the connection",
+    "status_poll_interval": "use the option 'poll_interval'",
+    "total_executor_cores": "use parallelism=(lower, upper): bounds of the slots, which are the cores of all executors",
+    "track_driver_via_k8s_api": TRACKED,
+    "use_krb5ccache": KERBEROS,
+    "verbose": "leave it out, and set spark.log.level in `conf`",
+    "yarn_queue": YARN,
+    "yarn_rm_auth": YARN,
+    "yarn_track_via_rm_api": YARN,
+}
+"""Parameter -> what to do instead."""
+
+
+_LINE = re.compile(r"(?P<name>(?:\\.|[^\\ \t\f=:])+)[ \t\f]*[=:]?[ \t\f]*(?P<value>.*)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_BLANKS = "".join(map(chr, range(33)))
+"""Characters that `String.trim` removes."""
+
+_LETTERS = {"n": "\n", "r": "\r", "t": "\t", "f": "\f"}
+
+
+def read_properties(file: str | None) -> dict[str, str]:
+    """Return the Spark properties of a file; none without a file. spark-submit, too, ignores other properties.
+
+    Raises:
+        ValueError: the file cannot be read.
+    """
+    if not file:
+        return {}
+    if not isinstance(file, str | Path):
+        raise ValueError(f"properties_file {file!r} must be text")  # noqa: TRY004  All violations are of this class.
+    try:
+        text = Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"properties_file {file!r} cannot be read where Airflow runs ({error})") from error
+    found = (_LINE.fullmatch(line) for line in _lines(text))
+    pairs = {_unescaped(line["name"]): _unescaped(line["value"]).strip(_BLANKS) for line in found if line}
+    return {name: value for name, value in pairs.items() if name.startswith("spark.")}
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Yield lines without comments. A line that ends with a backslash continues on the next line."""
+    pending = ""
+    for line in re.split(r"\r\n|\r|\n", text):  # Java knows no other line separators.
+        stripped = line.lstrip(" \t\f")
+        if not pending and stripped.startswith(("#", "!")):
+            continue
+        pending += stripped
+        if (len(pending) - len(pending.rstrip("\\"))) % 2:
+            pending = pending[:-1]
+            continue
+        if pending:
+            yield pending
+        pending = ""
+    if pending:
+        yield pending
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(lambda found: _character(found[1]), text)
+
+
+def _character(escape: str) -> str:
+    return chr(int(escape[1:], 16)) if len(escape) > 1 else _LETTERS.get(escape, escape)
+
+
+SECTION: Final = "openlineage"
+
+PARENT: Final = "spark_inject_parent_job_info"
+
+TRANSPORT: Final = "spark_inject_transport_info"
+
+HEADERS: Final = ".headers."
+"""Part of the names of properties with HTTP headers, which may contain credentials."""
+
+
+def is_on(declared: bool | None, option: str) -> bool:
+    """Return what the task declares, or the option of the administrator if the task declares nothing."""
+    return bool(conf.getboolean(SECTION, option, fallback=False)) if declared is None else declared
+
+
+def with_lineage(properties: Mapping[str, str], context: Any, *, parent: bool, transport: bool) -> Mapping[str, str]:
+    """Return Spark properties with those of OpenLineage. Properties that exist take precedence.
+
+    Args:
+        properties: Spark properties of the job.
+        context: context of the task.
+        parent: whether to add the run of the task as the parent.
+        transport: whether to add the transport of Airflow's provider, without its secrets.
+
+    Raises:
+        ValueError: Airflow's OpenLineage provider is not installed.
+    """
+    if not (parent or transport):
+        return properties
+    try:
+        from airflow.providers.openlineage.utils import spark  # noqa: PLC0415  The provider is optional.
+    except ImportError as error:
+        raise ValueError(
+            "openlineage_inject_parent_job_info and openlineage_inject_transport_info need Airflow's OpenLineage provider: install "
+            f"airflow-adaptive[openlineage] on the workers, or set them to False ({error})"
+        ) from error
+    found = dict(properties)
+    if parent:
+        found = spark.inject_parent_job_information_into_spark_properties(found, context)
+    if transport:
+        found = spark.inject_transport_information_into_spark_properties(found, context)
+    return _without_secrets(found, properties)
+
+
+def _without_secrets(found: Mapping[str, str], declared: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the properties without secrets that were added, because Spark's properties are not secret (web UI, job directory)."""
+    added = found.keys() - declared.keys()
+    secret = sorted(name for name in added if HEADERS in name or is_secret(name, found[name]))
+    if secret:
+        log.warning(
+            "The Spark properties %s of Airflow's OpenLineage transport are secret, and are not passed to Spark. Set them in the extra field "
+            "'secret-conf' of the connection of the cluster.",
+            ", ".join(secret),
+        )
+    return {name: value for name, value in found.items() if name not in secret}
