@@ -12,7 +12,7 @@ from airflow_adaptive._core.python_version import require_python
 
 if TYPE_CHECKING:
     from airflow_adaptive.job.entry.adaptive_job import AdaptiveJob
-    from airflow_adaptive.job.queries.latency import observe_latency
+    from airflow_adaptive.job.queries.progress import observe_latency
 
 __all__ = ["AdaptiveJob", "observe_latency"]
 
@@ -25,7 +25,7 @@ def __getattr__(name: str) -> Any:
 
         return AdaptiveJob
     if name == "observe_latency":
-        from airflow_adaptive.job.queries.latency import observe_latency  # noqa: PLC0415
+        from airflow_adaptive.job.queries.progress import observe_latency  # noqa: PLC0415
 
         return observe_latency
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

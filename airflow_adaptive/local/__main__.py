@@ -14,7 +14,7 @@ from types import FrameType
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.demo.clusters.kubernetes_options import KubernetesOptions
 from airflow_adaptive.local.demo.prerequisites import PrerequisiteError, check_prerequisites
-from airflow_adaptive.local.errors import LocalClusterError
+from airflow_adaptive.local.waiting import LocalClusterError
 
 IMAGE = "apache/spark:4.3.0"
 

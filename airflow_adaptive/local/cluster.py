@@ -22,8 +22,7 @@ import httpx
 
 from airflow_adaptive.local import guardian
 from airflow_adaptive.local.daemons import HOST, Daemons, free_port, listens
-from airflow_adaptive.local.errors import LocalClusterError
-from airflow_adaptive.local.waiting import wait_until
+from airflow_adaptive.local.waiting import LocalClusterError, wait_until
 
 __all__ = ["HOST", "LocalCluster", "LocalWorker", "free_port"]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from airflow_adaptive.local.errors import LocalClusterError
+from airflow_adaptive.local.waiting import LocalClusterError
 
 MINIMUM_JAVA = 17
 """Spark 4 runs on Java 17 and later (https://spark.apache.org/docs/latest/#downloading)."""

@@ -7,6 +7,11 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+
+class LocalClusterError(RuntimeError):
+    """The embedded cluster cannot do what was requested. The message names the fix."""
+
+
 Result = TypeVar("Result")
 
 POLL_INTERVAL_S = 0.1

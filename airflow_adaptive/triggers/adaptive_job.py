@@ -12,11 +12,15 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_adaptive._airflow.process.abandoned_jobs import canceling_abandoned_jobs
 from airflow_adaptive._airflow.process.clusters import ConnectionIds
-from airflow_adaptive._airflow.process.deferral import finish_in_background, with_minimum_deferral
+from airflow_adaptive._airflow.process.deferral import (
+    SerializedByAttributes,
+    event_of,
+    finish_in_background,
+    with_minimum_deferral,
+)
 from airflow_adaptive._airflow.process.job_loop import cancel_until_ended, run_job_loop
 from airflow_adaptive._airflow.process.loop_events import deployed_spec, error_event, recycle_event, superseded_event
 from airflow_adaptive._airflow.process.process_resources import ProcessResources
-from airflow_adaptive._airflow.process.serialization import SerializedByAttributes, event_of
 from airflow_adaptive._airflow.process.task_state import Fate, fate_of
 from airflow_adaptive._airflow.store.task_xcoms import TaskKey
 from airflow_adaptive._core.scheduler.errors import SnapshotError

@@ -9,18 +9,19 @@ from typing import Any, Final
 
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
-from airflow_adaptive._airflow.process.deferral import with_minimum_deferral
+from airflow_adaptive._airflow.process.deferral import SerializedByAttributes, event_of, with_minimum_deferral
 from airflow_adaptive._airflow.process.job_control import JobControl
-from airflow_adaptive._airflow.process.job_events import (
+from airflow_adaptive._airflow.process.job_state import (
+    POLL_INTERVAL,
     JobEvent,
     event_payload,
     event_position,
     events_since,
     is_position,
+    read_summary,
+    wait_for_state,
 )
-from airflow_adaptive._airflow.process.job_state import POLL_INTERVAL, read_summary, wait_for_state
 from airflow_adaptive._airflow.process.process_resources import ProcessResources
-from airflow_adaptive._airflow.process.serialization import SerializedByAttributes, event_of
 from airflow_adaptive._airflow.store.job_asset import JobStateStore, job_asset
 from airflow_adaptive._airflow.store.store_access import StoreAccess
 from airflow_adaptive._engine.clock import SystemClock

@@ -14,7 +14,7 @@ from typing import Final
 from pyspark import __version__
 
 from airflow_adaptive.local.distribution import find_java, find_spark
-from airflow_adaptive.local.errors import LocalClusterError
+from airflow_adaptive.local.waiting import LocalClusterError
 
 IVY_SETTINGS: Final = """\
 <ivysettings>

@@ -23,7 +23,7 @@ from airflow_adaptive._engine.directive import executors
 from airflow_adaptive._engine.spec import DriverShape, ExecutorShape
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
 from airflow_adaptive.local.distribution import find_spark
-from airflow_adaptive.local.errors import LocalClusterError
+from airflow_adaptive.local.waiting import LocalClusterError
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_adaptive._airflow.declaration.kubernetes import KubernetesParameters
-from airflow_adaptive._airflow.declaration.reserved_properties import refused, refused_on_kubernetes
-from airflow_adaptive._airflow.declaration.validation import DeclarationError
+from airflow_adaptive._airflow.declaration.validation import DeclarationError, refused, refused_on_kubernetes
 from airflow_adaptive._airflow.process.clusters import ConnectionIds
 from airflow_adaptive._clusters.connection_fields import AddressError, UndefinedConnectionError
 from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress

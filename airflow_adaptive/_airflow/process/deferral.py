@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Coroutine
 from datetime import timedelta
+from inspect import signature
 from typing import Any, TypeVar
 
+from airflow.triggers.base import TriggerEvent
+
+from airflow_adaptive._airflow.store.storable import storable
 from airflow_adaptive._engine.clock import SystemClock
 
 Result = TypeVar("Result")
@@ -33,3 +37,17 @@ def finish_in_background(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
     _tasks.add(task)
     task.add_done_callback(_tasks.discard)
     return task
+
+
+class SerializedByAttributes:
+    """Mixin for triggers whose attributes have the names of their constructor arguments."""
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return the class path and the constructor arguments. Airflow stores the arguments in clear text."""
+        arguments = {name: getattr(self, name) for name in signature(type(self)).parameters}
+        return f"{type(self).__module__}.{type(self).__qualname__}", arguments
+
+
+def event_of(payload: Any) -> TriggerEvent:
+    """Return the event with this payload. Every database of Airflow can store the event."""
+    return TriggerEvent(storable(payload))

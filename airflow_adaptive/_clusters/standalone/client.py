@@ -21,13 +21,15 @@ from airflow_adaptive._clusters.standalone.credentials import Credentials, Renew
 from airflow_adaptive._clusters.standalone.errors import ForeignAnswerError, MasterError, NoAnswerError, RefusalError
 from airflow_adaptive._clusters.standalone.http import Http
 from airflow_adaptive._clusters.standalone.rest import (
+    MAX_BYTES,
     create_request,
+    log_url,
     read_kill,
+    read_log,
     read_state,
     read_status,
     read_submission,
 )
-from airflow_adaptive._clusters.standalone.worker_log import MAX_BYTES, log_url, read_log
 from airflow_adaptive._core.ports import (
     ClusterSnapshot,
     ClusterUnreachableError,

@@ -2,6 +2,8 @@
 
 The module performs no I/O. Sources in Spark: `JsonProtocol`, `SubmitRestProtocolRequest`, `StandaloneRestServer`,
 `DriverState`.
+
+The module performs no I/O. Source in Spark: `org.apache.spark.deploy.worker.ui.LogPage`.
 """
 
 from __future__ import annotations
@@ -10,12 +12,12 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
+from urllib.parse import quote
 
 from airflow_adaptive import __version__
 from airflow_adaptive._clusters.properties import standalone_properties
 from airflow_adaptive._clusters.secrets import REDACTION, redaction_pattern, secret_properties
 from airflow_adaptive._clusters.standalone.errors import NotLeadingError, ProtocolError, RefusalError
-from airflow_adaptive._clusters.standalone.worker_log import log_pages
 from airflow_adaptive._core.ports import (
     MIB,
     ActiveDriver,
@@ -278,3 +280,49 @@ def _message(fields: Mapping[str, Any]) -> str:
     """Return the message of the server on one line, without the stack trace."""
     lines = str(fields.get("message") or "").splitlines()
     return " ".join(line.strip() for line in lines if not line.startswith("\t"))
+
+
+STDOUT = "stdout"
+STDERR = "stderr"
+
+MAX_BYTES = 16 * 1024
+"""Number of bytes to read from the end of one output."""
+
+HEADER = re.compile(r"==== Bytes (\d+)-\d+ of \d+ of .* ====\n")
+
+NO_LOG = "Error: invalid log directory"
+"""Response after the worker has removed the driver's directory (`spark.worker.cleanup.enabled`), or if it never had
+one."""
+
+
+def log_pages(address: str, submission_id: str) -> LogPages:
+    """Return the pages of a driver's outputs on the web UI of its worker."""
+    return LogPages(
+        stdout=f"{address}/logPage/?{_query(submission_id, STDOUT)}",
+        stderr=f"{address}/logPage/?{_query(submission_id, STDERR)}",
+    )
+
+
+def log_url(page: str) -> str:
+    """Return the URL at which programs read the end of the output of a page for users."""
+    address, _, query = page.rpartition("/logPage/?")
+    return f"{address}/log/?{query}&byteLength={MAX_BYTES}"
+
+
+def read_log(text: str) -> str:
+    """Return the output from its first complete line.
+
+    Raises:
+        ProtocolError: the text is not the log of a Spark worker.
+    """
+    header = HEADER.match(text)
+    if header is None:
+        raise ProtocolError("not the log of a Spark worker")
+    log = text[header.end() :]
+    if log.startswith(NO_LOG):
+        return ""
+    return log if header[1] == "0" else log.partition("\n")[2]
+
+
+def _query(submission_id: str, output: str) -> str:
+    return f"driverId={quote(submission_id, safe='')}&logType={output}"

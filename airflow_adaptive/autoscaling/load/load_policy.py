@@ -20,13 +20,14 @@ from airflow_adaptive._core.scheduler.errors import did_you_mean
 from airflow_adaptive._core.scheduler.policies.rescaling import Tier
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive.autoscaling.load.query_load import (
+    LoadSettings,
     QueryInput,
     QueryMemory,
     RescaleAllowance,
     keep_target,
+    setting_violations,
     update_target,
 )
-from airflow_adaptive.autoscaling.load.settings import LoadSettings, setting_violations
 from airflow_adaptive.autoscaling.policy import RescalePolicyError, dry_run_violations
 
 SOURCE = "load"

@@ -30,8 +30,7 @@ from airflow_adaptive._core.protocol.documents import (
     FailureReport,
 )
 from airflow_adaptive._core.protocol.failures import SPARK_CONTEXT_STOPPED, report_build_failure, report_exception
-from airflow_adaptive.job.control.current_status import CurrentStatus
-from airflow_adaptive.job.control.downtime import Downtime
+from airflow_adaptive.job.control.current_status import CurrentStatus, Downtime
 from airflow_adaptive.job.control.executor_rescale import ExecutorRescale
 from airflow_adaptive.job.control.fence import Fence, FencedError
 from airflow_adaptive.job.control.interfaces import DriverInterfaces, MissingSlotsError, QueryStillRunsError

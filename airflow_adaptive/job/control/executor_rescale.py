@@ -17,7 +17,7 @@ from typing import Final
 
 from airflow_adaptive._core.protocol.conf import DriverSettings
 from airflow_adaptive._core.protocol.documents import TASKS, DriverPlan, ExecutorReport
-from airflow_adaptive.job.control.downtime import Downtime
+from airflow_adaptive.job.control.current_status import Downtime
 from airflow_adaptive.job.control.interfaces import DriverInterfaces
 
 EXIT_TIMEOUT_S: Final = 30.0

@@ -13,6 +13,7 @@ The module uses the JVM for the properties of the submission, which spark-submit
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import sys
@@ -30,7 +31,6 @@ from airflow_adaptive._core.protocol.reserved import (
     KUBERNETES_PREFIXES,
     PARAMETERS,
 )
-from airflow_adaptive.job.entry.method_hooks import replace_methods, replacement
 from airflow_adaptive.job.queries.writers import AdaptiveJobError
 
 MASTER: Final = "spark.master"
@@ -196,3 +196,26 @@ def _canonical(name: str, value: str) -> object:
     text = value.strip().lower()
     size = MEMORY.fullmatch(text) if name.endswith(".memory") else None
     return text if size is None else int(size[1]) * UNITS[size[2]]
+
+
+def replace_methods(owner: Any, names: tuple[str, ...], around: Callable[..., Any]) -> None:
+    """Replace methods of a class, or functions of a module: a call becomes `around(original, *args, **options)`."""
+    for name in names:
+        setattr(owner, name, replacement(getattr(owner, name), around))
+
+
+def replace_properties(owner: type, names: tuple[str, ...], around: Callable[..., Any]) -> None:
+    """Replace properties of a class: a read becomes `around(original, object)`."""
+    for name in names:
+        read = owner.__dict__[name].fget
+        setattr(owner, name, property(replacement(read, around), doc=read.__doc__))
+
+
+def replacement(original: Callable[..., Any], around: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that calls `around` with the original function and the arguments."""
+
+    @functools.wraps(original)
+    def call(*args: Any, **options: Any) -> Any:
+        return around(original, *args, **options)
+
+    return call

@@ -37,8 +37,7 @@ from airflow_adaptive.job.control.driver_run import EXIT_FAILED
 from airflow_adaptive.job.control.interfaces import ExecutorPool, Journal
 from airflow_adaptive.job.entry.checkpoint_location import QueryStart, TransientFolders
 from airflow_adaptive.job.entry.driver import Driver
-from airflow_adaptive.job.entry.method_hooks import replace_methods, replace_properties
-from airflow_adaptive.job.entry.submitted_session import SubmittedSession
+from airflow_adaptive.job.entry.submitted_session import SubmittedSession, replace_methods, replace_properties
 from airflow_adaptive.job.queries.script_queries import ScriptQueries, ScriptStoppedError
 from airflow_adaptive.job.queries.sources.query_sources import require_known_topics
 from airflow_adaptive.job.queries.writers import AdaptiveJobError

@@ -27,11 +27,16 @@ An aggregation in Real-Time Mode has the same state as in micro-batches, and Spa
 name in the checkpoint differs, and Spark's state readers do not know the name (Spark 4.3, `StatePartitionKeyExtractorFactory`). A
 checkpoint whose first batch was a micro-batch keeps the name that they know, also in Real-Time Mode. Therefore the module gives the
 operator this name, as a first micro-batch would have done.
+
+Spark compares the operators with those of the checkpoint when it plans the first batch (`IncrementalExecution`,
+`STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA`). That is too late if the driver changes the state before the
+start. Only the explained plan shows the operators earlier, with the number of the state of each operator.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -44,12 +49,17 @@ from pyspark.sql.types import StructType
 
 from airflow_adaptive._core.protocol.documents import Capability
 from airflow_adaptive._core.protocol.failures import CONDITION, report_exception
-from airflow_adaptive.job.spark_internals import java_class, report_spark, set_private_field, spark_class, writer_field
+from airflow_adaptive.job.spark_internals import (
+    describe_plan,
+    java_class,
+    report_spark,
+    set_private_field,
+    spark_class,
+    writer_field,
+)
 from airflow_adaptive.job.state.checkpoint import Checkpoint, CheckpointHead, StateStore
-from airflow_adaptive.job.state.checkpoint_files import CheckpointFiles
+from airflow_adaptive.job.state.checkpoint_files import CheckpointFiles, add_empty_batch
 from airflow_adaptive.job.state.damage import DamagedCheckpointError, find_damaged_state
-from airflow_adaptive.job.state.sink_metadata_log import add_empty_batch
-from airflow_adaptive.job.state.stateful_operators import KNOWN, LIMIT, planned_operators
 
 STATE_OPTIONS: Final = {"_readAllColumnFamilies": "true"}
 """Options with which a repartition reads the state (`StateSourceOptions.INTERNAL_ONLY_READ_ALL_COLUMN_FAMILIES`)."""
@@ -372,3 +382,53 @@ def _replace(manager: Any, path: Any, content: str) -> None:
         stream.cancel()
         raise
     stream.close()
+
+
+WITH_STATE: Final = re.compile(r"(\w+) .*\bstate info \[.*?\bopId = (\d+)")
+"""A line of an explained plan: name and number of an operator that reads or writes state."""
+
+READERS: Final = frozenset({"StateStoreRestore", "SessionWindowStateStoreRestore"})
+"""Operators that belong to a writer with the same number."""
+
+LIMIT: Final = "globalLimit"
+
+KINDS: Final = {
+    "StateStoreSave": "stateStoreSave",
+    "SessionWindowStateStoreSave": "sessionWindowStateStoreSaveExec",
+    "StreamingDeduplicate": "dedupe",
+    "StreamingDeduplicateWithinWatermark": "dedupeWithinWatermark",
+    "StreamingSymmetricHashJoin": "symmetricHashJoin",
+    "StreamingGlobalLimit": LIMIT,
+}
+"""Name of an operator in a plan -> name in a checkpoint (`StatefulOperator.shortName`). Other operators are not
+compared."""
+
+KNOWN: Final = frozenset(KINDS.values())
+
+
+def planned_operators(spark: SparkSession, writer: DataStreamWriter) -> list[str] | None:
+    """Return the names that a checkpoint of the query would give its stateful operators, in the order of their numbers.
+
+    The result contains no limits: whether a limit is stateful depends on the output mode, which an explained plan does
+    not contain.
+
+    Args:
+        spark: session of the driver.
+        writer: writer of the query.
+
+    Returns:
+        The names, or None if they are unknown: Spark cannot explain the query, or the query has an unknown operator.
+    """
+    try:
+        execution = writer._df._jdf.queryExecution()
+        plan = describe_plan(spark, execution)
+    except (Py4JJavaError, PySparkException):
+        return None
+    return operators_of(plan)
+
+
+def operators_of(plan: str) -> list[str] | None:
+    """Return the same from the text of an explained plan."""
+    found = sorted({(int(number), name) for name, number in WITH_STATE.findall(plan) if name not in READERS})
+    kinds = [KINDS.get(name) for _, name in found]
+    return None if None in kinds else [kind for kind in kinds if kind is not None and kind != LIMIT]

@@ -17,8 +17,7 @@ from airflow_adaptive.local.demo.environment import DemoEnvironment
 from airflow_adaptive.local.demo.job import Job, JobEndedError
 from airflow_adaptive.local.demo.report import Reporter
 from airflow_adaptive.local.demo.scenario import EXECUTING, POLL_INTERVAL_S, WAIT_TIMEOUT_S, Scenario
-from airflow_adaptive.local.errors import LocalClusterError
-from airflow_adaptive.local.waiting import wait_until
+from airflow_adaptive.local.waiting import LocalClusterError, wait_until
 
 OK, FAILED, INTERRUPTED = 0, 1, 130
 

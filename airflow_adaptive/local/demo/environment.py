@@ -17,7 +17,7 @@ import pyarrow.parquet
 import airflow_adaptive
 from airflow_adaptive.local.airflow import USERNAME, LocalAirflow
 from airflow_adaptive.local.demo.clusters.cluster import DemoCluster, DemoEnvironmentError
-from airflow_adaptive.local.demo.expected_result import CarrierHour
+from airflow_adaptive.local.demo.flights import CarrierHour
 from airflow_adaptive.local.demo.job import Job
 from airflow_adaptive.local.demo.replay import Replay
 from airflow_adaptive.local.demo.report import Reporter

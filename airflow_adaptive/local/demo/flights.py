@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import zipfile
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -61,3 +62,50 @@ def _flight(row: dict[str, str]) -> Flight:
         scheduled=datetime.strptime(row["time_hour"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC),
         delay_minutes=None if canceled else int(row["dep_delay"]),
     )
+
+
+MAX_DIFFERENT_ROWS = 5
+"""Rows of each kind of difference that the report lists."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class CarrierHour:
+    """A row of the result: the departures of a carrier in an hour.
+
+    Attributes:
+        carrier: two-letter code of the airline.
+        hour: begin of the hour.
+        departures: number of departed flights.
+        mean_delay_minutes: mean delay of the departed flights. The value is the quotient of two integers that floating
+            point represents exactly, so every correct computation returns the same bits, and rows can be compared for
+            equality.
+    """
+
+    carrier: str
+    hour: datetime
+    departures: int
+    mean_delay_minutes: float
+
+
+def expected_rows(flights: Iterable[Flight]) -> list[CarrierHour]:
+    """Compute the result in ascending order. An hour without a departure has no row."""
+    delays: defaultdict[tuple[str, datetime], list[int]] = defaultdict(list)
+    for flight in flights:
+        if flight.delay_minutes is not None:
+            delays[flight.carrier, flight.scheduled].append(flight.delay_minutes)
+    return sorted(
+        CarrierHour(carrier=carrier, hour=hour, departures=len(minutes), mean_delay_minutes=sum(minutes) / len(minutes))
+        for (carrier, hour), minutes in delays.items()
+    )
+
+
+def differences(output: Iterable[CarrierHour], expected: Iterable[CarrierHour]) -> list[str]:
+    """Describe the differences between the output and the expected result. A duplicate row is a difference."""
+    actual, wanted = Counter(output), Counter(expected)
+    missing, surplus = wanted - actual, actual - wanted
+    return [*_difference("missing", missing), *_difference("wrong or duplicate", surplus)]
+
+
+def _difference(kind: str, rows: Counter[CarrierHour]) -> list[str]:
+    examples = [f"  {row}" for row in sorted(rows)[:MAX_DIFFERENT_ROWS]]
+    return [f"{rows.total()} rows are {kind}, for example:", *examples] if rows else []

@@ -8,8 +8,7 @@ from datetime import UTC, date, datetime
 
 from airflow_adaptive.local.demo.clusters.cluster import Change
 from airflow_adaptive.local.demo.environment import DemoEnvironment
-from airflow_adaptive.local.demo.expected_result import differences, expected_rows
-from airflow_adaptive.local.demo.flights import flights
+from airflow_adaptive.local.demo.flights import differences, expected_rows, flights
 from airflow_adaptive.local.demo.job import Transition
 from airflow_adaptive.local.demo.replay import END
 from airflow_adaptive.local.demo.report import Reporter, seconds, table, transition_line, transitions_table

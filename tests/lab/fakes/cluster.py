@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from airflow_adaptive._clusters.properties import check_submission
 from airflow_adaptive._clusters.standalone.client import SentSubmissions
-from airflow_adaptive._clusters.standalone.rest import LOST_WORKER
-from airflow_adaptive._clusters.standalone.worker_log import log_pages
+from airflow_adaptive._clusters.standalone.rest import LOST_WORKER, log_pages
 from airflow_adaptive._core.ports import (
     MIB,
     ActiveDriver,

@@ -30,9 +30,9 @@ from airflow_adaptive.job.state.repartition import (
     ROCKSDB,
     CheckpointRepartitioner,
     RepartitionError,
+    planned_operators,
     state_partitions,
 )
-from airflow_adaptive.job.state.stateful_operators import planned_operators
 from airflow_adaptive.local.waiting import wait_until
 
 RESULT = "trials.json"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from airflow_adaptive.local.distribution import find_java, find_spark, read_distribution
-from airflow_adaptive.local.errors import LocalClusterError
+from airflow_adaptive.local.waiting import LocalClusterError
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from airflow.sdk import Asset
 
-from airflow_adaptive._airflow.process.job_events import event_position
+from airflow_adaptive._airflow.process.job_state import event_position
 from airflow_adaptive._engine.clock import SystemClock
 from airflow_adaptive.local.waiting import wait_until_async
 from airflow_adaptive.triggers.job_state import AdaptiveJobEventTrigger, JobStateTrigger

@@ -12,7 +12,6 @@ from enum import StrEnum
 from typing import Any
 
 from airflow_adaptive._core.scheduler.allocator.load_balancing import LoadBalanceMode
-from airflow_adaptive._core.scheduler.config.alignment import SourceAlignment
 from airflow_adaptive._core.scheduler.config.durations import (
     format_duration,
     not_negative,
@@ -39,6 +38,18 @@ from airflow_adaptive._core.scheduler.errors import OptionError, did_you_mean
 from airflow_adaptive._core.scheduler.policies.rescaling import Tier
 from airflow_adaptive._core.scheduler.policies.restart_backoff import ExponentialDelay, RestartStrategy
 from airflow_adaptive._core.scheduler.policies.transition_manager import CooldownExtension
+
+
+class SourceAlignment(StrEnum):
+    """How the upper bound of a vertex that reads a source is aligned with the number of partitions."""
+
+    BALANCED = "balanced"
+    """Raise the parallelism to the next value with which the subtasks read fewer partitions, if there is one; else keep the value."""
+    EVENLY_SPREAD = "evenly_spread"
+    """Use a divisor of the number of partitions, so that each subtask reads equally many: the next larger one, else the next smaller one."""
+    OFF = "off"
+    """Use at most as many subtasks as partitions."""
+
 
 _ADAPTIVE = "jobmanager.adaptive-scheduler."
 

@@ -8,32 +8,27 @@ Theory: a shuffle of Real-Time Mode streams rows between running tasks, so that 
 (`CONCURRENT_SCHEDULER_INSUFFICIENT_SLOT`). The first stage has one task for each partition of the topics, and each shuffle adds a
 stage with one task for each partition of the shuffle. The script determines the number of topics and the partitions of `repartition(n)`.
 The driver chooses the partitions of all other shuffles, so that the gang grows and shrinks with the slots of the plan.
+
+The module uses the JVM: private fields of `org.apache.spark.sql.classic.DataStreamWriter`, and the plans of its DataFrame.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_adaptive._core.protocol.documents import DriverPlan
 from airflow_adaptive.job.control.interfaces import MissingSlotsError, StateRepartitioner
-from airflow_adaptive.job.queries.real_time.writer_settings import (
-    WriterSettings,
-    physical_plan,
-    read_settings,
-    source_relations,
-)
 from airflow_adaptive.job.queries.sources.kafka_topics import KafkaTopics
 from airflow_adaptive.job.queries.writers import AdaptiveJobError, Streams
-from airflow_adaptive.job.spark_internals import spark_class
-from airflow_adaptive.job.state.repartition import FORMAT, RepartitionError
-from airflow_adaptive.job.state.stateful_operators import WITH_STATE
+from airflow_adaptive.job.spark_internals import describe_plan, from_scala, spark_class, writer_field, writer_plans
+from airflow_adaptive.job.state.repartition import FORMAT, WITH_STATE, RepartitionError
 
 log = logging.getLogger(__name__)
 
@@ -355,3 +350,59 @@ def _setting_violations(settings: WriterSettings, session: Session) -> Iterator[
             yield f"the option {option} of a source is not supported: remove the option"
     if settings.batch_ms is not None and settings.batch_ms < session.min_batch_ms:
         yield f"batches of {settings.batch_ms} ms are too short: set realTime to {session.min_batch_ms} ms or more"
+
+
+REAL_TIME: Final = "RealTimeTrigger"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterSettings:
+    """What the script has set on a query.
+
+    Attributes:
+        batch_ms: duration of a batch in Real-Time Mode in milliseconds, None in another mode.
+        sink: format of the sink, or the kind of the function that processes the rows.
+        output_mode: output mode, such as `Append`.
+        sources: kinds of the sources, such as `kafka`.
+        source_options: names of the options of all sources, in lower case.
+    """
+
+    batch_ms: int | None
+    sink: str
+    output_mode: str
+    sources: Sequence[str]
+    source_options: Sequence[str] = ()
+
+
+def read_settings(spark: SparkSession, writer: DataStreamWriter) -> WriterSettings:
+    """Return the settings of a query. Only the trigger is read of a query that is not in Real-Time Mode."""
+    trigger = writer_field(writer, "trigger")
+    if str(trigger.getClass().getSimpleName()) != REAL_TIME:
+        return WriterSettings(batch_ms=None, sink="", output_mode="", sources=())
+    relations = source_relations(spark, writer)
+    return WriterSettings(
+        batch_ms=int(trigger.batchDurationMs()),
+        sink=str(writer_field(writer, "source")),
+        output_mode=str(writer_field(writer, "outputMode")),
+        sources=[_kind(relation) for relation in relations],
+        source_options=[str(name) for it in relations if _is_named(it) for name in it.extraOptions().keySet()],
+    )
+
+
+def source_relations(spark: SparkSession, writer: DataStreamWriter) -> list[Any]:
+    """Return the relations of the streaming sources of the analyzed plan."""
+    leaves = from_scala(spark, writer_plans(writer).analyzed().collectLeaves())
+    return [leaf for leaf in leaves if str(leaf.getClass().getSimpleName()).startswith("Streaming")]
+
+
+def physical_plan(spark: SparkSession, writer: DataStreamWriter) -> str:
+    """Return the text of the physical plan, which Spark makes as if the query were in another mode. The shuffles are the same."""
+    return describe_plan(spark, writer_plans(writer))
+
+
+def _kind(relation: Any) -> str:
+    return str(relation.sourceName()) if _is_named(relation) else "unknown"
+
+
+def _is_named(relation: Any) -> bool:
+    return str(relation.getClass().getSimpleName()) == "StreamingRelationV2"

@@ -3,6 +3,11 @@
 The module uses the JVM: the source relation of the query's analyzed plan (`org.apache.spark.sql.catalyst.streaming.StreamingRelationV2`),
 from which Spark's interface for sources builds a second stream (`org.apache.spark.sql.kafka010.KafkaMicroBatchStream`). This stream has an
 Admin client of its own, so that a request that hangs does not affect the query.
+
+The connector reads each partition in one task, and divides partitions by two options (`org.apache.spark.sql.kafka010.KafkaOffsetRangeCalculator`):
+
+* `maxRecordsPerPartition` divides a partition with more rows into ranges of at most this size.
+* `minPartitions` divides the largest ranges until there are at least as many ranges.
 """
 
 from __future__ import annotations
@@ -10,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 
 from py4j.java_gateway import get_java_class
@@ -18,8 +24,7 @@ from pyspark.sql import SparkSession
 
 from airflow_adaptive._core.protocol.failures import redact
 from airflow_adaptive._core.protocol.sources import NO_RETENTION, KafkaSource
-from airflow_adaptive.job.queries.sources.input_limit import Division
-from airflow_adaptive.job.queries.sources.offsets import Offsets, read_offsets
+from airflow_adaptive.job.queries.sources.offsets import Offsets, Partition, read_offsets
 from airflow_adaptive.job.queries.sources.topic_ids import NO_ID, TopicGuard, TopicIds
 from airflow_adaptive.job.spark_internals import from_scala, java_class, scala_object, spark_object
 
@@ -329,3 +334,33 @@ def _source_relations(spark: SparkSession, plan: Any) -> list[Any]:
         if is_source and not any(leaf.equals(relation) for relation in relations):
             relations.append(leaf)
     return relations
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Division:
+    """The options with which a source divides its partitions.
+
+    Attributes:
+        min_partitions: value of `minPartitions`, or None.
+        max_records: value of `maxRecordsPerPartition`, or None.
+    """
+
+    min_partitions: int | None = None
+    max_records: int | None = None
+
+
+def limit_of(partitions: Collection[Partition], rows: Mapping[Partition, int], division: Division) -> int:
+    """Return the maximum number of tasks that read the source in one batch.
+
+    Args:
+        partitions: partitions of all topics of the source.
+        rows: rows of each partition in the newest batch, which `maxRecordsPerPartition` divides.
+        division: options of the source.
+    """
+    tasks = sum(_ranges(rows.get(partition, 0), division.max_records) for partition in partitions)
+    return max(tasks, division.min_partitions or 0)
+
+
+def _ranges(rows: int, max_records: int | None) -> int:
+    """Return the number of ranges of a partition. A partition without rows may have rows in the next batch."""
+    return 1 if max_records is None else max(1, -(-rows // max_records))

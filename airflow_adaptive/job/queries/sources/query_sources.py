@@ -29,8 +29,13 @@ from airflow_adaptive._core.protocol.documents import FailureReport, QueryReport
 from airflow_adaptive._core.protocol.kafka_errors import CONDITION
 from airflow_adaptive._core.protocol.sources import Shuffle, SourceReport, TopicReport
 from airflow_adaptive.job.queries.sources.kafka_topics import KafkaSourceError, KafkaTopics, kafka_relations
-from airflow_adaptive.job.queries.sources.offsets import read_offsets, unread_rows
-from airflow_adaptive.job.queries.sources.read_position import ReadPosition, position_in_checkpoint, position_of_run
+from airflow_adaptive.job.queries.sources.offsets import (
+    ReadPosition,
+    position_in_checkpoint,
+    position_of_run,
+    read_offsets,
+    unread_rows,
+)
 from airflow_adaptive.job.queries.sources.source_monitor import SourceMonitor, error_text
 from airflow_adaptive.job.queries.sources.source_report import kind_of, report_at_batch, report_polled
 from airflow_adaptive.job.queries.sources.table_commits import TableSources

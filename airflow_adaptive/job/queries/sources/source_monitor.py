@@ -17,9 +17,8 @@ from pyspark.errors import PySparkException
 from airflow_adaptive._core.protocol.failures import redact
 from airflow_adaptive._core.protocol.sources import KafkaSource, Shuffle
 from airflow_adaptive.job.queries.sources.end_offsets import Age, EndOffsetHistory
-from airflow_adaptive.job.queries.sources.input_limit import Division
-from airflow_adaptive.job.queries.sources.offsets import Offsets, Partition, unread_rows
-from airflow_adaptive.job.queries.sources.read_position import ReadPosition
+from airflow_adaptive.job.queries.sources.kafka_topics import Division
+from airflow_adaptive.job.queries.sources.offsets import Offsets, Partition, ReadPosition, unread_rows
 from airflow_adaptive.job.queries.sources.topic_ids import TopicRecreatedError
 
 POLL_INTERVAL_S: Final = 10.0

@@ -11,7 +11,7 @@ from pyspark.sql.streaming.listener import SourceProgress
 from airflow_adaptive._core.protocol.documents import QueryReport
 from airflow_adaptive._core.protocol.sources import PartitionLag, SourceReport, TopicReport
 from airflow_adaptive.job.queries.sources.end_offsets import Age
-from airflow_adaptive.job.queries.sources.input_limit import input_limit as limit_of
+from airflow_adaptive.job.queries.sources.kafka_topics import limit_of
 from airflow_adaptive.job.queries.sources.offsets import Partition, by_topic, read_offsets, unread_rows
 from airflow_adaptive.job.queries.sources.source_monitor import Lag
 

@@ -14,7 +14,7 @@ SCRIPT = """
 import json
 import sys
 from pyspark.sql import SparkSession
-from airflow_adaptive.job.queries.latency import observe_latency, read_latency
+from airflow_adaptive.job.queries.progress import observe_latency, read_latency
 
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 numbers = spark.readStream.schema("hours int").json(sys.argv[1])

@@ -15,8 +15,7 @@ import pytest
 
 from airflow_adaptive.local import daemons, guardian
 from airflow_adaptive.local.cluster import HOST, LocalCluster
-from airflow_adaptive.local.errors import LocalClusterError
-from airflow_adaptive.local.waiting import wait_until
+from airflow_adaptive.local.waiting import LocalClusterError, wait_until
 
 TIMEOUT_S = 240.0
 

@@ -25,7 +25,7 @@ from airflow_adaptive._airflow.declaration.spark_submit import Dependencies
 from airflow_adaptive._airflow.internals import AirflowException
 from airflow_adaptive._clusters.connection_fields import AddressError
 from airflow_adaptive._engine.spec import DriverShape, ExecutorShape
-from airflow_adaptive.local.errors import LocalClusterError
+from airflow_adaptive.local.waiting import LocalClusterError
 
 pytestmark = [
     # The provider leaves the pipe from spark-submit to the garbage collector.

@@ -9,7 +9,7 @@ from zipfile import ZipFile
 import pyspark
 import pytest
 
-from airflow_adaptive._airflow.declaration.reserved_properties import refused, refused_on_kubernetes
+from airflow_adaptive._airflow.declaration.validation import refused, refused_on_kubernetes
 from airflow_adaptive._core.protocol.reserved import (
     KUBERNETES_DETERMINED,
     KUBERNETES_PARAMETERS,

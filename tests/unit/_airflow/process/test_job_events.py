@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive._airflow.process.job_events import JobEvent, event_payload, event_position, events_since
+from airflow_adaptive._airflow.process.job_state import JobEvent, event_payload, event_position, events_since
 from airflow_adaptive._core.scheduler.state import Outcome
 from tests.support.airflow.published_job import (
     SUMMARY,

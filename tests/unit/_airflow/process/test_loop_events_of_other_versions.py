@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive._airflow.process.cluster.connection_ids import ConnectionIds
+from airflow_adaptive._airflow.process.clusters import ConnectionIds
 from airflow_adaptive._airflow.process.loop_events import deployed_spec
 from airflow_adaptive._airflow.process.published_summary import decode_summary
 from airflow_adaptive._airflow.store.task_xcoms import TaskKey

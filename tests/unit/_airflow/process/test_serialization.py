@@ -10,7 +10,7 @@ import pytest
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_adaptive._airflow.process import deferral
-from airflow_adaptive._airflow.process.serialization import event_of
+from airflow_adaptive._airflow.process.deferral import event_of
 from airflow_adaptive._core.scheduler.config.options import Options
 from airflow_adaptive._core.scheduler.job_graph import JobGraph
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from airflow_adaptive._core.protocol.documents import DriverState, DriverStatus, QueryReport
 from airflow_adaptive._core.protocol.sources import Shuffle, SourceReport
 from airflow_adaptive._core.requirements.limits import NO_LIMITS, ReportedLimits, align
-from airflow_adaptive._core.scheduler.config.alignment import SourceAlignment
+from airflow_adaptive._core.scheduler.config.options import SourceAlignment
 from airflow_adaptive._core.scheduler.requirements import Requirements
 from airflow_adaptive.graph import JobGraph, JobVertex, ParallelismRange
 

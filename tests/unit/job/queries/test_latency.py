@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from airflow_adaptive._core.protocol.documents import LatencyReport
-from airflow_adaptive.job.queries.latency import METRIC, read_latency
+from airflow_adaptive.job.queries.progress import METRIC, read_latency
 
 
 def latency(**metrics: Any) -> LatencyReport | None:

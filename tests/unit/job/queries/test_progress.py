@@ -9,8 +9,7 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from airflow_adaptive._core.protocol.documents import LatencyReport, QueryReport
-from airflow_adaptive.job.queries.latency import METRIC
-from airflow_adaptive.job.queries.progress import NO_WATERMARK, ProgressCounter
+from airflow_adaptive.job.queries.progress import METRIC, NO_WATERMARK, ProgressCounter
 
 
 def progress(

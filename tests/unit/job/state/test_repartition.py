@@ -6,8 +6,7 @@ import pytest
 
 from airflow_adaptive._core.protocol.failures import report_build_failure, report_exception
 from airflow_adaptive.job.state.checkpoint import CheckpointHead
-from airflow_adaptive.job.state.repartition import RepartitionError
-from airflow_adaptive.job.state.stateful_operators import operators_of
+from airflow_adaptive.job.state.repartition import RepartitionError, operators_of
 
 
 @pytest.mark.parametrize(

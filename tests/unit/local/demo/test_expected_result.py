@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from airflow_adaptive.local.demo.expected_result import CarrierHour, differences, expected_rows
-from airflow_adaptive.local.demo.flights import Flight, flights
+from airflow_adaptive.local.demo.flights import CarrierHour, Flight, differences, expected_rows, flights
 from airflow_adaptive.local.demo.scenario import LAST_HOUR
 
 TEN = datetime(2013, 1, 1, 10, tzinfo=UTC)

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_adaptive.local.__main__ import main
 from airflow_adaptive.local.demo import prerequisites
-from airflow_adaptive.local.errors import LocalClusterError
+from airflow_adaptive.local.waiting import LocalClusterError
 
 REPAIR = f"{sys.executable} -m pip install --force-reinstall --no-deps pyspark==4.3.0"
 

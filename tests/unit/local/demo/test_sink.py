@@ -12,7 +12,7 @@ import pyarrow.parquet
 import pytest
 
 from airflow_adaptive.local.demo.environment import Sink, SinkLogError, committed_files
-from airflow_adaptive.local.demo.expected_result import CarrierHour
+from airflow_adaptive.local.demo.flights import CarrierHour
 
 TEN = datetime(2013, 1, 1, 10, tzinfo=UTC)
 ROW = CarrierHour(carrier="AA", hour=TEN, departures=2, mean_delay_minutes=1.5)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive._clusters.kubernetes.capacity.scopes import is_in_scope
+from airflow_adaptive._clusters.kubernetes.capacity.quota import is_in_scope
 
 WITH_REQUEST = {"containers": [{"name": "a"}, {"name": "b", "resources": {"requests": {"cpu": "1"}}}]}
 WITH_LIMIT = {"containers": [{"name": "a"}], "initContainers": [{"name": "b", "resources": {"limits": {"cpu": "1"}}}]}

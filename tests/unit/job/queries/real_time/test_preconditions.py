@@ -7,8 +7,13 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.job.queries.real_time.real_time_mode import Facts, RealTimeModeError, Session, require_real_time
-from airflow_adaptive.job.queries.real_time.writer_settings import WriterSettings
+from airflow_adaptive.job.queries.real_time.real_time_mode import (
+    Facts,
+    RealTimeModeError,
+    Session,
+    WriterSettings,
+    require_real_time,
+)
 
 SESSION = Session(checks_sinks=True, min_batch_ms=5000, provider="org.apache.spark.RocksDBStateStoreProvider")
 SETTINGS = WriterSettings(batch_ms=5000, sink="kafka", output_mode="Update", sources=("kafka",))

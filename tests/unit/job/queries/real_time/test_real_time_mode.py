@@ -12,8 +12,12 @@ import pytest
 from airflow_adaptive._core.protocol.documents import DriverPlan
 from airflow_adaptive.job.control.interfaces import MissingSlotsError
 from airflow_adaptive.job.queries.real_time import real_time_mode
-from airflow_adaptive.job.queries.real_time.real_time_mode import GANG_SETTINGS, RealTimeMode, RealTimeModeError
-from airflow_adaptive.job.queries.real_time.writer_settings import WriterSettings
+from airflow_adaptive.job.queries.real_time.real_time_mode import (
+    GANG_SETTINGS,
+    RealTimeMode,
+    RealTimeModeError,
+    WriterSettings,
+)
 from airflow_adaptive.job.state.repartition import FORMAT, RepartitionError
 
 STATELESS = "*(1) Project [value]\n+- StreamingRelation kafka"

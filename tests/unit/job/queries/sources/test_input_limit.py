@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_adaptive.job.queries.sources.input_limit import Division, input_limit
+from airflow_adaptive.job.queries.sources.kafka_topics import Division, limit_of
 
 PARTITIONS = [("a", 0), ("a", 1), ("b", 0)]
 ROWS = {("a", 0): 25, ("a", 1): 10, ("b", 0): 0}
@@ -22,8 +22,8 @@ ROWS = {("a", 0): 25, ("a", 1): 10, ("b", 0): 0}
     ],
 )
 def test_limit_follows_from_the_partitions_of_all_topics_and_their_division(division: Division, limit: int):
-    assert input_limit(PARTITIONS, ROWS, division) == limit
+    assert limit_of(PARTITIONS, ROWS, division) == limit
 
 
 def test_source_without_partitions_can_feed_no_task():
-    assert input_limit([], {}, Division()) == 0
+    assert limit_of([], {}, Division()) == 0

@@ -14,15 +14,14 @@ from py4j.protocol import Py4JError
 from airflow_adaptive._core.protocol.documents import FailureReport, QueryReport
 from airflow_adaptive._core.protocol.sources import KafkaSource, SourceReport, TopicReport
 from airflow_adaptive.job.queries.sources import query_sources
-from airflow_adaptive.job.queries.sources.input_limit import Division
-from airflow_adaptive.job.queries.sources.kafka_topics import KafkaSourceError
+from airflow_adaptive.job.queries.sources.kafka_topics import Division, KafkaSourceError
+from airflow_adaptive.job.queries.sources.offsets import ReadPosition
 from airflow_adaptive.job.queries.sources.query_sources import (
     FileSources,
     QuerySources,
     UnreadFiles,
     require_known_topics,
 )
-from airflow_adaptive.job.queries.sources.read_position import ReadPosition
 from airflow_adaptive.job.queries.sources.topic_ids import TopicRecreatedError
 from airflow_adaptive.local.waiting import wait_until
 

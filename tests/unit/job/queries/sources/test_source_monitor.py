@@ -12,9 +12,8 @@ from py4j.protocol import Py4JError
 
 from airflow_adaptive._core.protocol.sources import KafkaSource, Shuffle
 from airflow_adaptive.job.queries.sources.end_offsets import Age
-from airflow_adaptive.job.queries.sources.input_limit import Division
-from airflow_adaptive.job.queries.sources.offsets import Offsets
-from airflow_adaptive.job.queries.sources.read_position import ReadPosition
+from airflow_adaptive.job.queries.sources.kafka_topics import Division
+from airflow_adaptive.job.queries.sources.offsets import Offsets, ReadPosition
 from airflow_adaptive.job.queries.sources.source_monitor import MAX_POLL_AGE_S, Lag, SourceMonitor
 from airflow_adaptive.job.queries.sources.topic_ids import TopicRecreatedError
 from airflow_adaptive.local.waiting import wait_until

@@ -12,7 +12,7 @@ from airflow_adaptive._core.protocol.codec import MAX_DOCUMENT_BYTES, encode_sta
 from airflow_adaptive._core.protocol.documents import DriverState, DriverStatus, QueryReport
 from airflow_adaptive._core.protocol.sources import KafkaSource, PartitionLag, SourceReport, TopicReport
 from airflow_adaptive.job.queries.sources.end_offsets import Age
-from airflow_adaptive.job.queries.sources.input_limit import Division
+from airflow_adaptive.job.queries.sources.kafka_topics import Division
 from airflow_adaptive.job.queries.sources.source_monitor import Lag
 from airflow_adaptive.job.queries.sources.source_report import (
     MAX_PARTITION_LAGS,
