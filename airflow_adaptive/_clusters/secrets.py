@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from airflow_adaptive._clusters.connection_fields import LAUNCH_PREFIXES
 from airflow_adaptive._core.protocol.secret_names import (
-    SECRET_NAME_PATTERN,
-    SECRET_VALUE_PATTERN,
+    REDACTION_PATTERN,
     is_secret,
     is_secret_name,
     secret_parts,
@@ -28,7 +27,7 @@ MASK = "***"
 
 def redaction_pattern(names: Iterable[str]) -> str:
     """Return the value of `REDACTION` for secrets that the provider recognizes, and for properties with these names."""
-    return "|".join((SECRET_NAME_PATTERN, SECRET_VALUE_PATTERN, *(f"^{re.escape(name)}$" for name in sorted(names))))
+    return "|".join((REDACTION_PATTERN, *(f"^{re.escape(name)}$" for name in sorted(names))))
 
 
 def secret_properties(properties: Mapping[str, str], names: frozenset[str]) -> dict[str, str]:

@@ -1,8 +1,7 @@
 """Names and values that are secret, recognized by one list of terms.
 
 A term is a sequence of words. A name contains the term in any notation: `access.key`, `ACCESS_KEY`, `accessKey`, `accesskey`. A term ends
-where its last word ends, so `MAX_TOKENS` and `TOKENIZERS_PARALLELISM` do not contain the term `token`. The patterns need no flags, because
-Spark uses them as Java regular expressions.
+where its last word ends, so `MAX_TOKENS` and `TOKENIZERS_PARALLELISM` do not contain the term `token`.
 """
 
 from __future__ import annotations
@@ -167,6 +166,15 @@ SECRET_VALUE_PATTERN: Final = (
 )
 """Pattern of values that are secret whatever their name: credentials in a URL, a private key (PEM), and a JSON Web Token (the rules `private-key` and
 `jwt` of gitleaks 8)."""
+
+REDACTION_PATTERN: Final = (
+    r"(?i)secret|passw|passphrase|passcode|token|credential|bearer|auth.?header|authorization|jaas|dsn|user.?info|webhook.?url|connection.?string|keyfile|"
+    r"(access|account|api|encryption|fernet|master|private|service|session|shared|signing|ssh|storage).?key|store.?pass|"
+    r"[._-]sas\b|(db|pg|[._-])(pass|pwd?|auth|keys?)$|"
+    rf"{_URL_CREDENTIALS_PATTERN}|-----BEGIN [A-Z ]{{0,30}}PRIVATE KEY|\bey[\w-]{{17,}}\.ey"
+)
+"""Short pattern of secret names and values, for `spark.redaction.regex`: it is on the command line of each driver. A name too many is only hidden on
+Spark's pages, so that the pattern needs no exceptions; `is_secret` has them, because it refuses declarations."""
 
 _SECRET_NAME: Final = re.compile(SECRET_NAME_PATTERN)
 _SECRET_VALUE: Final = re.compile(SECRET_VALUE_PATTERN)

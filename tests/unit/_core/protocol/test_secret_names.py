@@ -11,7 +11,7 @@ from airflow_adaptive._core.protocol.secret_names import (
     AIRFLOW_TERMS,
     HADOOP_TERMS,
     MORE_TERMS,
-    SECRET_NAME_PATTERN,
+    REDACTION_PATTERN,
     SPARK_TERMS,
     is_secret,
     is_secret_name,
@@ -220,6 +220,39 @@ def test_runbook_lists_all_terms() -> None:
     assert {term for term in terms if f"`{term}`" not in page} == set()
 
 
-def test_pattern_needs_no_flags() -> None:
-    assert re.compile(SECRET_NAME_PATTERN).flags == re.compile("").flags
-    assert "(?i)" not in SECRET_NAME_PATTERN
+SECRET_PROPERTIES = (
+    *((name.replace("$", "").replace(" ", notation), "x") for name in AIRFLOW_TERMS + SPARK_TERMS for notation in "._"),
+    *((name, "x") for name in HADOOP_KEYS),
+    *((f"spark.my.{name.rstrip('$').replace(' ', '.')}", "x") for name in HADOOP_TERMS + MORE_TERMS),
+    *(
+        (name, "x")
+        for name in ("OPENAI_KEY", "NPM_AUTH", "PGPASS", "DBPWD", "DB_PASS", "dbpass", "spark.redis.auth", "secretKey")
+    ),
+    *(("X", value) for value in ("https://token@host", "amqp://me:hush@h1", "postgresql://me:p/w@host/db")),
+    *(("X", value) for value in (JWT, "-----BEGIN RSA PRIVATE KEY-----")),
+)
+"""A secret by the lists of Airflow, Spark and Hadoop, by an abbreviation, by a vendor's name, by a URL, and by its value."""
+
+
+@pytest.mark.parametrize(("name", "value"), SECRET_PROPERTIES)
+def test_spark_redacts_each_kind_of_secret(name: str, value: str) -> None:
+    assert is_secret(name, value)
+    assert any(re.search(REDACTION_PATTERN, text) for text in (name, value))
+
+
+@pytest.mark.parametrize(
+    "value", ["1", "s3a://bucket/flights", "spark://h1:7077,h2:7077", "org.apache.spark.serializer.KryoSerializer"]
+)
+def test_spark_redacts_no_ordinary_property(value: str) -> None:
+    names = (
+        "spark.sql.shuffle.partitions",
+        "spark.executor.memory",
+        "spark.master",
+        "spark.app.name",
+        "spark.hadoop.fs.s3a.endpoint",
+    )
+    assert not any(re.search(REDACTION_PATTERN, text) for text in (*names, value))
+
+
+def test_pattern_on_the_command_line_of_a_driver_is_short() -> None:
+    assert len(REDACTION_PATTERN) < 600
