@@ -260,7 +260,7 @@ class StatusReporter(Protocol):
 
 
 class Operation(Protocol):
-    """A long operation in a thread of its own; see `operation_thread.OperationThread`."""
+    """A long operation in a thread of its own; see `entry.driver.OperationThread`."""
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for the end of the operation up to the timeout, and return whether the operation has ended."""

@@ -65,7 +65,7 @@ def test_an_error_of_the_operation_has_no_frames_of_the_thread(linked):
     with pytest.raises(LookupError, match="carrier") as raised:
         linked.link.run_while_polling(act)
     files = {PurePath(frame.filename).name for frame in traceback.extract_tb(raised.value.__traceback__)}
-    assert files == {"scheduler_link.py", "operation_thread.py", "test_scheduler_link.py"}
+    assert files == {"scheduler_link.py", "driver.py", "test_scheduler_link.py"}
 
 
 def test_polls_and_reports_while_an_operation_outlasts_the_lease(linked):
