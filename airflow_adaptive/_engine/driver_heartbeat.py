@@ -7,14 +7,11 @@ takes over continues the measurement instead of starting it again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Final
 
 from airflow_adaptive._core.protocol.documents import DriverStatus
-from airflow_adaptive._core.scheduler.errors import SnapshotError
-from airflow_adaptive._core.scheduler.snapshot import decode
 from airflow_adaptive._core.scheduler.state import SchedulerState
 
 
@@ -37,20 +34,16 @@ class DriverHeartbeat:
     committed: int | None = None
     formats: tuple[int, ...] = ()
 
-    @classmethod
-    def restore(cls, snapshot: Mapping[str, Any], epoch: int, now: datetime) -> DriverHeartbeat:
-        """Return the heartbeat from a journal document; a new one if the document describes another driver or cannot be read."""
-        try:
-            if snapshot["epoch"] == epoch:
-                received_at = min(decode(datetime, snapshot["received_at"]), now)
-                return cls(epoch=epoch, received_at=received_at, sequence=decode(int, snapshot["sequence"]))
-        except (KeyError, SnapshotError):
-            pass
-        return cls(epoch=epoch, received_at=now)
+    @property
+    def lasting(self) -> DriverHeartbeat:
+        """What the next loop needs."""
+        return replace(self, committed=None, formats=())
 
-    def to_snapshot(self) -> dict[str, Any]:
-        """Return the heartbeat for a journal document."""
-        return {"epoch": self.epoch, "sequence": self.sequence, "received_at": self.received_at.isoformat()}
+    def continued(self, epoch: int, now: datetime) -> DriverHeartbeat:
+        """Return the heartbeat for the loop that takes over at this time; a new one if this is the heartbeat of a driver of another epoch."""
+        if self.epoch != epoch:
+            return DriverHeartbeat(epoch=epoch, received_at=now)
+        return replace(self, received_at=min(self.received_at, now))
 
     def updated(self, state: SchedulerState, status: DriverStatus | None, now: datetime) -> DriverHeartbeat:
         """Return the heartbeat after a poll of the driver status.
@@ -72,28 +65,8 @@ class DriverHeartbeat:
         )
 
 
-class HeartbeatMonitor:
-    """Owns the heartbeat of the driver of one job."""
-
-    def __init__(self) -> None:
-        self._heartbeat = DriverHeartbeat(epoch=0, received_at=datetime.min.replace(tzinfo=UTC))
-
-    @property
-    def heartbeat(self) -> DriverHeartbeat:
-        """The heartbeat after the newest update."""
-        return self._heartbeat
-
-    def restore(self, snapshot: Mapping[str, Any], epoch: int, now: datetime) -> None:
-        """Continue the measurement of an earlier loop, see `DriverHeartbeat.restore`."""
-        self._heartbeat = DriverHeartbeat.restore(snapshot, epoch, now)
-
-    def to_snapshot(self) -> dict[str, Any]:
-        """Return the heartbeat for a journal document."""
-        return self._heartbeat.to_snapshot()
-
-    def update(self, state: SchedulerState, status: DriverStatus | None, now: datetime) -> None:
-        """See `DriverHeartbeat.updated`."""
-        self._heartbeat = self._heartbeat.updated(state, status, now)
+NO_HEARTBEAT: Final = DriverHeartbeat(epoch=-1, received_at=datetime.min.replace(tzinfo=UTC))
+"""Heartbeat before the first measurement."""
 
 
 def committed_batches(status: DriverStatus) -> int:

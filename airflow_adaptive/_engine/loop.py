@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
+from typing import Any
 
 from airflow_adaptive._core.ports import (
     Clock,
@@ -38,8 +39,9 @@ from airflow_adaptive._engine.cluster.capacity_share import slot_demand
 from airflow_adaptive._engine.cluster.probe import Probe
 from airflow_adaptive._engine.cluster.shared_cluster import Participant, SharedCluster
 from airflow_adaptive._engine.directory_outage import DirectoryOutage, OpenQuestion
-from airflow_adaptive._engine.driver_heartbeat import HeartbeatMonitor, current_driver_status
+from airflow_adaptive._engine.driver_heartbeat import current_driver_status
 from airflow_adaptive._engine.journal.journal import Journal, MayTakeOver
+from airflow_adaptive._engine.loop_memory import LoopMemory
 from airflow_adaptive._engine.observation.driver_log_diagnosis import DriverLogDiagnosis
 from airflow_adaptive._engine.observation.driver_start import DriverStart
 from airflow_adaptive._engine.observation.events import (
@@ -49,7 +51,6 @@ from airflow_adaptive._engine.observation.events import (
 )
 from airflow_adaptive._engine.observation.file_polling import FILE_POLLS_PER_SECOND, FilePolling
 from airflow_adaptive._engine.observation.job_observation import JobObservation
-from airflow_adaptive._engine.observation.lag_alert import LagAlerts
 from airflow_adaptive._engine.observation.observer import Observer
 from airflow_adaptive._engine.observation.shortage_reports import ShortageReports
 from airflow_adaptive._engine.observation.source_lag import SourceLagMonitor
@@ -143,11 +144,7 @@ class Loop:
         self._outage = DirectoryOutage(spec.options.job_directory_timeout)
         self._open_question = OpenQuestion()
         self._resolver = RequirementsResolver(advisor)
-        self._heartbeat = HeartbeatMonitor()
-        self._lag_alerts = LagAlerts(spec.options.lag_alert_threshold)
-        self._journal = Journal(
-            ports.directory, spec, self._resolver, self._heartbeat, self._lag_alerts, ports.may_take_over
-        )
+        self._journal = Journal(ports.directory, spec, ports.may_take_over)
         if restart_reason is not None:
             text = f"the control loop failed and was restarted: {restart_reason}"
             self._journal.add_log_entry(Reason(ReasonCode.LOOP_RESTARTED, text))
@@ -158,7 +155,7 @@ class Loop:
         self._file_polling = FilePolling(ports.files or RateLimiter(FILE_POLLS_PER_SECOND, ports.clock))
         self._observer = Observer(ports.cluster, ports.directory, self._participant, self._file_polling)
         self._source_lag = SourceLagMonitor(ports.brokers)
-        self._publisher = Publisher(ports.store, self._resolver, self._journal.history, spec.attempt, self._lag_alerts)
+        self._publisher = Publisher(ports.store, self._journal, self._resolver, spec.attempt)
         self._steps = StepExecutor(
             spec=spec,
             cluster=ports.cluster,
@@ -268,6 +265,7 @@ class Loop:
         self._participant.set_demand(slot_demand(self._spec, self.state, self._now()))
         await self._publisher.restore()
         self._phase = LoopPhase.STARTING
+        self._remember(resolver=self._resolver.recall(self._memory.resolver))
 
     async def _start(self) -> None:
         """Take the first events of this run, once."""
@@ -286,7 +284,7 @@ class Loop:
             # The job has no capacity share before the first poll of the cluster, so a timer that is due would find no slots.
             self._steps.defer()
         read_at = await self._observer.read_status(self._now())
-        self._heartbeat.update(self.state, None, self._now())
+        self._remember(heartbeat=self._memory.heartbeat.updated(self.state, None, self._now()))
         control_requests = await self._ports.store.control_requests()
         outage, end = (
             outdated_requests(control_requests),
@@ -325,8 +323,12 @@ class Loop:
             costs=self._journal.history.rescale_costs,
             at=self._ports.clock.now(),
             consult_policy=self._file_polling.is_due and not self._journal.history.is_pending,
+            memory=self._memory.resolver,
         )
-        resolved = self._resolver.resolve(given)
+        resolved, memory = self._resolver.resolve(given)
+        self._remember(resolver=memory)
+        for entry in self._resolver.take_log_entries():
+            self._journal.add_log_entry(entry)
         self._refused_requests.report(resolved.refused or None)
         return resolved
 
@@ -334,7 +336,7 @@ class Loop:
 
     def _derive_events(self, observation: JobObservation, requirements: Resolution) -> list[Event]:
         """The events that the observation implies; a run limit comes first, so that the job starts no driver before its end."""
-        spec, heartbeat = self._spec, self._heartbeat.heartbeat
+        spec, heartbeat = self._spec, self._memory.heartbeat
         derived = derive_events(self.state, observation, requirements, heartbeat, self._now(), spec.executor)
         if self._is_reached(self._limits.cancel_at) and not isinstance(self.state.current, Canceling | Finished):
             return [CancelRequested(at=self._now()), *derived]
@@ -348,9 +350,12 @@ class Loop:
         for event in events:
             caused = self._driver_start.explain(event, self.driver)
             await self._steps.take([await self._diagnosis.explain(caused, self.state, observation)])
-        self._heartbeat.update(self.state, observation.status, self._now())
+        self._remember(heartbeat=self._memory.heartbeat.updated(self.state, observation.status, self._now()))
         self._publisher.update_urls(observation, self.driver)
-        self._report(*self._lag_alerts.update(self._source_lag.lag, self._ports.clock.now()))
+        threshold, now = self._spec.options.lag_alert_threshold, self._ports.clock.now()
+        alerts, reasons = self._memory.lag_alerts.updated(self._source_lag.lag, threshold, now)
+        self._remember(lag_alerts=alerts)
+        self._report(*reasons)
         reason = "" if observation.status is None else observation.status.decommission.reason
         end = "nothing is decommissioned or held any more"
         self._report_change(ReasonCode.EXECUTORS_DECOMMISSIONED, reason, end)
@@ -435,6 +440,15 @@ class Loop:
         if self._limits.recycle_at is None:
             return interval
         return min(interval, max(self._limits.recycle_at - self._ports.clock.now(), timedelta(0)))
+
+    @property
+    def _memory(self) -> LoopMemory:
+        """What the loop remembers beside the state of the scheduler."""
+        return self._journal.memory
+
+    def _remember(self, **changes: Any) -> None:
+        """Replace parts of the memory."""
+        self._journal.memory = replace(self._memory, **changes)
 
     def _now(self) -> datetime:
         """Time of the journal."""

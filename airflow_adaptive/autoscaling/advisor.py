@@ -1,6 +1,6 @@
-"""Advisors: the form in which a loop consults a rescale policy, with the memory that the policy has of one job.
+"""Advisors: the form in which a loop consults a rescale policy.
 
-The journal carries the memory from loop to loop. A policy travels as text in the arguments of a trigger, which Airflow stores in
+The journal carries the memory of the policy from loop to loop. A policy travels as text in the arguments of a trigger, which Airflow stores in
 clear text and which outlive versions of the code.
 """
 
@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any, Final
 
-from airflow_adaptive._core.requirements.advice import Advice, PolicyInput, limits_of
+from airflow_adaptive._core.requirements.advice import Advice, PolicyInput, PolicyMemory, limits_of
 from airflow_adaptive._core.scheduler.errors import SnapshotError
 from airflow_adaptive._core.scheduler.job_graph import JobGraph
 from airflow_adaptive._core.scheduler.snapshot import decode, encode
@@ -28,9 +29,6 @@ MEMORIES: Final[Mapping[type, type]] = {
     CombinedPolicy: CombinedMemory,
 }
 """Classes of policies that a job may have -> class of the memory of the policy."""
-
-MAX_MEMORY_BYTES: Final = 64 << 10
-"""A larger memory is not kept, because every document in the journal would contain it."""
 
 MAX_MEMORY_AGE: Final = timedelta(hours=1)
 """An older memory is discarded, because the load in the meantime is unknown."""
@@ -87,8 +85,6 @@ class PolicyAdvisor:
 
     def __init__(self, policy: Policy) -> None:
         self._policy: Any = policy
-        self._memory: Any = policy.remember()
-        self._consulted_at: datetime | None = None
 
     @property
     def kind(self) -> str:
@@ -100,38 +96,24 @@ class PolicyAdvisor:
         """See `Advisor`."""
         return bool(self._policy.dry_run)
 
-    def restore(self, snapshot: Any) -> str | None:
-        """See `Advisor`. The memory of a policy of another class counts as missing."""
-        self._discard_memory()
-        if not isinstance(snapshot, Mapping) or snapshot.get("kind") != self.kind:
+    def recall(self, memory: PolicyMemory) -> PolicyMemory | None:
+        """See `Advisor`."""
+        if memory.kind != self.kind:
             return None
         try:
-            memory = decode(MEMORIES[type(self._policy)], snapshot["memory"])
-            self._consulted_at = decode(datetime, snapshot["at"])
-        except (LookupError, SnapshotError) as error:
-            return f"the memory of the policy is invalid and is discarded ({error})"
-        self._memory = memory
-        return None
+            return replace(memory, content=decode(MEMORIES[type(self._policy)], memory.content))
+        except SnapshotError as error:
+            raise ValueError(f"the memory of the policy is invalid and is discarded ({error})") from error
 
-    def to_snapshot(self) -> Mapping[str, Any]:
-        """See `Advisor`. The snapshot is empty before the first consultation, and if the memory is too large."""
-        if self._consulted_at is None:
-            return {}
-        snapshot = {"kind": self.kind, "at": self._consulted_at.isoformat(), "memory": encode(self._memory)}
-        return snapshot if len(json.dumps(snapshot)) <= MAX_MEMORY_BYTES else {}
-
-    def advise(self, policy_input: PolicyInput) -> Advice | None:
-        """See `Advisor`."""
-        previous, self._consulted_at = self._consulted_at, policy_input.at
-        if previous is not None and not -MAX_CLOCK_STEP_BACK <= policy_input.at - previous <= MAX_MEMORY_AGE:
-            self._discard_memory()
-            self._consulted_at = policy_input.at
-        advice: Advice | None
-        self._memory, advice = self._policy.advise(self._memory, policy_input)
-        return advice
-
-    def _discard_memory(self) -> None:
-        self._memory, self._consulted_at = self._policy.remember(), None
+    def advise(
+        self, memory: PolicyMemory | None, policy_input: PolicyInput
+    ) -> tuple[PolicyMemory | None, Advice | None]:
+        """See `Advisor`. A memory of long ago or of the future is discarded."""
+        is_known = memory is not None and -MAX_CLOCK_STEP_BACK <= policy_input.at - memory.at <= MAX_MEMORY_AGE
+        content, advice = self._policy.advise(
+            memory.content if memory is not None and is_known else self._policy.remember(), policy_input
+        )
+        return PolicyMemory(kind=self.kind, at=policy_input.at, content=content), advice
 
 
 class UnreadablePolicy:
@@ -148,15 +130,13 @@ class UnreadablePolicy:
         """
         self._error = error
 
-    def restore(self, snapshot: Any) -> str | None:
+    def recall(self, memory: PolicyMemory) -> PolicyMemory | None:
         """See `Advisor`."""
         return None
 
-    def to_snapshot(self) -> Mapping[str, Any]:
-        """See `Advisor`."""
-        return {}
-
-    def advise(self, policy_input: PolicyInput) -> Advice | None:
+    def advise(
+        self, memory: PolicyMemory | None, policy_input: PolicyInput
+    ) -> tuple[PolicyMemory | None, Advice | None]:
         """Raise `RescalePolicyError`."""
         raise self._error
 

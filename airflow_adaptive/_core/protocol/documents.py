@@ -162,13 +162,9 @@ class JournalDocument:
         transitions: state transitions of the step.
         decisions: decisions of the step with their reasons, for the timeline.
         rescales: rescales that ended with the step.
-        driver_heartbeat: newest driver status that the loop has read (epoch and sequence), and when the loop read it
-            first.
+        memory: what the loop remembers beside the state of the scheduler (`_engine.loop_memory`); the driver does not read it.
         format: version of the format in which the document was or is to be written. A loop writes the newest format that
             its driver reads (`DriverStatus.formats`), and the oldest format before the first status of the driver and at the end of the job.
-        requirements_resolver: snapshot of the requirements resolver: the active source of the requirements, the newest
-            control requests and the memory of the rescale policy; empty while the requirements are the DAG's.
-        lag_alerts: alerts about the lag, empty without an alert.
     """
 
     job: str
@@ -181,9 +177,7 @@ class JournalDocument:
     transitions: list[dict[str, Any]] = field(default_factory=list)
     decisions: list[dict[str, Any]] = field(default_factory=list)
     rescales: list[dict[str, Any]] = field(default_factory=list)
-    driver_heartbeat: dict[str, Any] = field(default_factory=dict)
-    requirements_resolver: dict[str, Any] = field(default_factory=dict)
-    lag_alerts: dict[str, Any] = field(default_factory=dict)
+    memory: dict[str, Any] = field(default_factory=dict)
     format: Count = FORMATS[0]
 
 

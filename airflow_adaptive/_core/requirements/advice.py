@@ -138,8 +138,23 @@ class PolicyInput:
     tier: Tier | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyMemory:
+    """Memory that a rescale policy has of one job.
+
+    Attributes:
+        kind: class name of the policy.
+        at: time of the last consultation.
+        content: value of the policy, or its encoded form until `Advisor.recall` has decoded it.
+    """
+
+    kind: str
+    at: datetime
+    content: Any
+
+
 class Advisor(Protocol):
-    """A rescale policy with the memory that it has of one job."""
+    """A rescale policy, as a loop consults it."""
 
     @property
     def kind(self) -> str:
@@ -151,16 +166,18 @@ class Advisor(Protocol):
         """Whether the advice is only reported, and never followed."""
         ...
 
-    def restore(self, snapshot: Any) -> str | None:
-        """Continue with the memory of an earlier loop; return why the memory is invalid, None if it is valid or missing."""
+    def recall(self, memory: PolicyMemory) -> PolicyMemory | None:
+        """Return the memory that an earlier loop wrote, None for the memory of another policy.
+
+        Raises:
+            ValueError: the memory is invalid.
+        """
         ...
 
-    def to_snapshot(self) -> Mapping[str, Any]:
-        """Return the memory for the next loop, JSON-compatible."""
-        ...
-
-    def advise(self, policy_input: PolicyInput) -> Advice | None:
-        """Return the advice, None if the policy has no advice yet.
+    def advise(
+        self, memory: PolicyMemory | None, policy_input: PolicyInput
+    ) -> tuple[PolicyMemory | None, Advice | None]:
+        """Return the new memory, and the advice, None if the policy has no advice yet.
 
         Raises:
             ValueError: the job cannot have the bounds that the policy wants. A policy may raise any other exception, too.

@@ -1,12 +1,12 @@
 """Resolves the requirements of one job in every cycle of its loop, and consults the rescale policy of the job.
 
-The resolver keeps what a loop cannot read again: the active source and the time from which it is active, the last control requests that
-were read, the limits that the drivers have reported, and the memory of the policy. The journal carries that state with the documents that it
-writes anyway; only a change of the source, and the age of the policy's memory, cause a document of their own.
+`ResolverMemory` is what a loop cannot read again. The journal carries it with the documents that it writes anyway; only a change of the source,
+and the age of the policy's memory, cause a document of their own.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -19,6 +19,7 @@ from airflow_adaptive._core.requirements.advice import (
     Advisor,
     PolicyAdvice,
     PolicyInput,
+    PolicyMemory,
     QueryMetrics,
     limits_of,
 )
@@ -37,10 +38,9 @@ from airflow_adaptive._core.requirements.resolution import (
     resolve,
 )
 from airflow_adaptive._core.scheduler import rescale_tiers
-from airflow_adaptive._core.scheduler.errors import SnapshotError
 from airflow_adaptive._core.scheduler.policies.rescaling import Tier
 from airflow_adaptive._core.scheduler.requirements import Parallelism, Requirements, are_accepted
-from airflow_adaptive._core.scheduler.snapshot import decode, encode
+from airflow_adaptive._core.scheduler.snapshot import encode
 from airflow_adaptive._core.scheduler.state import (
     Canceling,
     Deploying,
@@ -60,8 +60,62 @@ ENDING: Final = (StopWithSavepoint, Canceling, Failing, Finished)
 MEMORY_REFRESH_INTERVAL: Final = timedelta(minutes=30)
 """Longest time after which the journal gets the memory of a policy again."""
 
+MAX_MEMORY_BYTES: Final = 64 << 10
+"""A larger memory of a policy is not kept, because every document in the journal would contain it."""
+
 MAX_REPORTED_PROBLEMS: Final = 16
 """Number of different problems of a policy that one loop reports; each is a document in the journal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolverMemory:
+    """What the resolver remembers from cycle to cycle, and from loop to loop.
+
+    Attributes:
+        source: active source and the time from which it is active, None while it is unknown.
+        requests: the last control requests that were read.
+        limits: limits that the drivers have reported.
+        policy: memory of the rescale policy, None before its first consultation.
+    """
+
+    source: RequirementsSource | None = None
+    requests: ControlRequests = ControlRequests()
+    limits: ReportedLimits = NO_LIMITS
+    policy: PolicyMemory | None = None
+
+    @property
+    def source_identity(self) -> tuple[Any, ...]:
+        """Value that differs when the source differs from the source in the newest document, so that a new document is due."""
+        source = self.lasting_source
+        return () if source is None else source.identity
+
+    @property
+    def lasting_source(self) -> RequirementsSource | None:
+        """Source that the next loop must know, None if the DAG or an unknown source sets the requirements."""
+        return None if self._is_from(RequirementsOrigin.DAG) else self.source
+
+    @property
+    def is_policy_active(self) -> bool:
+        """Whether a policy set the active requirements."""
+        return self._is_from(RequirementsOrigin.POLICY)
+
+    @property
+    def is_overridden(self) -> bool:
+        """Whether an override of a user set the active requirements."""
+        return self._is_from(RequirementsOrigin.USER)
+
+    @property
+    def lasting(self) -> ResolverMemory:
+        """What the next loop needs."""
+        policy = self.policy
+        if policy is not None and len(json.dumps(encode(policy))) > MAX_MEMORY_BYTES:
+            policy = None
+        requests = replace(self.requests, desired_state=ControlRequests().desired_state)
+        limits = self.limits.lasting
+        return ResolverMemory(source=self.lasting_source, requests=requests, limits=limits, policy=policy)
+
+    def _is_from(self, origin: RequirementsOrigin) -> bool:
+        return self.source is not None and self.source.origin is origin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +129,7 @@ class ResolverInput:
         costs: measured duration of rescales, per tier.
         at: time by the clock. The journal's time may be ahead, and a calendar would be wrong by the difference.
         consult_policy: whether the policy is consulted in any case; else only if its advice is due.
+        memory: what the previous cycle, or an earlier loop, remembered.
     """
 
     state: SchedulerState
@@ -83,6 +138,7 @@ class ResolverInput:
     costs: Mapping[Tier, timedelta]
     at: datetime
     consult_policy: bool = True
+    memory: ResolverMemory = ResolverMemory()
 
 
 class RequirementsResolver:
@@ -95,106 +151,56 @@ class RequirementsResolver:
             advisor: rescale policy of the job, None without a policy.
         """
         self._tracker = AdviceTracker(advisor)
-        self._source: RequirementsSource | None = None
-        self._requests = ControlRequests()
-        self._limits = NO_LIMITS
-
-    def resolve(self, given: ResolverInput) -> Resolution:
-        """Return the requirements that the job must have."""
-        state = given.state
-        self._limits = self._limits.observed(state.job, given.status)
-        requests, is_ending = self._last_read(given.control_requests), isinstance(state.current, ENDING)
-        is_held = is_overridden(state, requests, given.at)
-        if is_ending and not is_held:
-            return Resolution(requirements=latest_requirements(state), source=self._source or DECLARED)
-        if not is_held:
-            is_released = self._source is not None and self._source.origin is RequirementsOrigin.USER
-            self._tracker.consult(given, base_requirements(state, requests, self._limits), required=is_released)
-        resolved = resolve(state, requests, self._tracker.result, self._limits, self._source, given.at)
-        self._source = replace(resolved.source, since=self._since(resolved, given))
-        return replace(resolved, source=self._source)
-
-    def _last_read(self, requests: ControlRequests) -> ControlRequests:
-        """Return the requests; until the first successful read of this loop, those that the journal carried."""
-        if requests.is_read:
-            self._requests = with_known(requests, self._requests)
-        return replace(self._requests, desired_state=requests.desired_state)
-
-    def _since(self, resolved: Resolution, given: ResolverInput) -> datetime | None:
-        """Return the time from which the source has set these requirements, None if it is unknown."""
-        if latest_requirements(given.state) != resolved.requirements:
-            return given.at
-        if self._source is None:
-            return None
-        return self._source.since if self._source.identity == resolved.source.identity else given.at
-
-    # ---- journal ----------------------------------------------------------------------------------------------------
-
-    @property
-    def source_identity(self) -> tuple[Any, ...]:
-        """Value that differs when the source differs from the source in the last snapshot, so a new snapshot is due."""
-        is_declared = self._source is None or self._source.origin is RequirementsOrigin.DAG
-        return () if self._source is None or is_declared else self._source.identity
-
-    @property
-    def is_policy_active(self) -> bool:
-        """Whether a policy set the active requirements, or those of the snapshot that was restored."""
-        return self._source is not None and self._source.origin is RequirementsOrigin.POLICY
-
-    @property
-    def has_policy_memory(self) -> bool:
-        """Whether a policy has a memory that must not grow old in the journal."""
-        return self._tracker.has_memory
-
-    def to_snapshot(self) -> dict[str, Any]:
-        """Return the state for the next loop, JSON-compatible; empty if only the DAG sets requirements."""
-        snapshot: dict[str, Any] = {}
-        if self._source is not None and self._source.origin is not RequirementsOrigin.DAG:
-            snapshot["source"] = encode(self._source)
-        if self._requests.requirements or self._requests.calendar:
-            snapshot["requests"] = encode(replace(self._requests, desired_state=ControlRequests().desired_state))
-        if self.limits != NO_LIMITS:
-            snapshot["limits"] = encode(self.limits)
-        memory = self._tracker.to_snapshot()
-        if memory:
-            snapshot["policy"] = memory
-        return snapshot
-
-    def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Continue with the state of an earlier loop. An invalid part is logged and ignored."""
-        self._source = _restored(RequirementsSource, snapshot.get("source"))
-        self._requests = _restored(ControlRequests, snapshot.get("requests")) or ControlRequests()
-        self._limits = _restored(ReportedLimits, snapshot.get("limits")) or NO_LIMITS
-        self._tracker.restore(snapshot.get("policy"))
-
-    def forget_gangs(self) -> None:
-        """Forget the gangs that earlier drivers have reported. The script of a new run may need none."""
-        self._limits = replace(self._limits, gangs={})
-
-    def take_log_entries(self) -> list[Reason]:
-        """Hand over the new entries for the timeline, oldest first."""
-        return self._tracker.take_log_entries()
-
-    # ---- published state --------------------------------------------------------------------------------------------
-
-    @property
-    def requirements_source(self) -> RequirementsSource | None:
-        """Active source, None while it is unknown."""
-        return self._source
-
-    @property
-    def limits(self) -> ReportedLimits:
-        """Limits that the drivers have reported."""
-        return self._limits.lasting
 
     @property
     def policy(self) -> PolicyAdvice | None:
         """Result of the last consultation of the policy, None without a policy."""
         return self._tracker.result
 
+    def recall(self, memory: ResolverMemory) -> ResolverMemory:
+        """Return the memory of an earlier loop with the memory of the policy, if it is valid."""
+        return replace(memory, policy=None if memory.policy is None else self._tracker.recall(memory.policy))
+
+    def take_log_entries(self) -> list[Reason]:
+        """Hand over the new entries for the timeline, oldest first."""
+        return self._tracker.take_log_entries()
+
+    def resolve(self, given: ResolverInput) -> tuple[Resolution, ResolverMemory]:
+        """Return the requirements that the job must have, and what to remember."""
+        state, memory = given.state, _observed(given)
+        requests = replace(memory.requests, desired_state=given.control_requests.desired_state)
+        is_held = is_overridden(state, requests, given.at)
+        if isinstance(state.current, ENDING) and not is_held:
+            return Resolution(requirements=latest_requirements(state), source=memory.source or DECLARED), memory
+        if not is_held:
+            base = base_requirements(state, requests, memory.limits)
+            policy = self._tracker.consult(replace(given, memory=memory), base, required=memory.is_overridden)
+            memory = replace(memory, policy=policy)
+        resolved = resolve(state, requests, self._tracker.result, memory.limits, memory.source, given.at)
+        source = replace(resolved.source, since=_since(resolved, state, memory.source, given.at))
+        return replace(resolved, source=source), replace(memory, source=source)
+
+
+def _observed(given: ResolverInput) -> ResolverMemory:
+    """Return the memory after an observation. Until the first successful read of a loop, the requests are those of an earlier loop."""
+    memory, read = given.memory, given.control_requests
+    requests = with_known(read, memory.requests) if read.is_read else memory.requests
+    return replace(memory, requests=requests, limits=memory.limits.observed(given.state.job, given.status))
+
+
+def _since(
+    resolved: Resolution, state: SchedulerState, previous: RequirementsSource | None, now: datetime
+) -> datetime | None:
+    """Return the time from which the source has set these requirements, None if it is unknown."""
+    if latest_requirements(state) != resolved.requirements:
+        return now
+    if previous is None:
+        return None
+    return previous.since if previous.identity == resolved.source.identity else now
+
 
 class AdviceTracker:
-    """Decides when to consult the policy of one job, and keeps its last advice, its problems and its memory.
+    """Decides when to consult the policy of one job, and keeps its last advice and its problems.
 
     A problem of a policy never fails the job: the job keeps its requirements, and the problem is reported once.
     """
@@ -229,13 +235,8 @@ class AdviceTracker:
             problem=self._problem,
         )
 
-    @property
-    def has_memory(self) -> bool:
-        """Whether the policy has a memory that must not grow old in the journal."""
-        return self._advisor is not None
-
-    def consult(self, given: ResolverInput, base: Requirements, *, required: bool) -> None:
-        """Consult the policy if a consultation is due.
+    def consult(self, given: ResolverInput, base: Requirements, *, required: bool) -> PolicyMemory | None:
+        """Consult the policy if a consultation is due; return its memory.
 
         Args:
             given: state of the job, and what was observed of it.
@@ -243,14 +244,15 @@ class AdviceTracker:
             required: whether a consultation is due in any case.
         """
         if self._advisor is None or not (required or given.consult_policy or self._is_due(given.at)):
-            return
+            return given.memory.policy
         if given.status is not None and (reason := given.status.decommission.reason):
             self._keep(None, given.at)
             self._problem = f"the policy pauses: {reason}"
-            return
+            return given.memory.policy
+        memory = given.memory.policy
         try:
             queries = self._gauge.read(given.state.job, given.status, given.at)
-            advice = self._advisor.advise(_policy_input(given, base, queries))
+            memory, advice = self._advisor.advise(memory, _policy_input(given, base, queries))
             problem = None if advice is None else _violation(advice, given.state.job.max_parallelism)
         except Exception as error:  # noqa: BLE001  a policy may raise any exception, and must not fail the loop
             advice, problem = None, f"{error}" if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
@@ -258,6 +260,7 @@ class AdviceTracker:
         self._problem = problem
         self._report_problem()
         self._report_dry_run()
+        return memory
 
     def _is_due(self, now: datetime) -> bool:
         return self._advice is None or (self._advice.next_at is not None and self._advice.next_at <= now)
@@ -297,18 +300,16 @@ class AdviceTracker:
             text = f"the rescale policy is not followed, the job keeps its bounds: {problem[:MAX_REASON_CHARACTERS]}"
             self._log_entries.append(Reason(ReasonCode.POLICY_FAILED, text))
 
-    # ---- journal ----------------------------------------------------------------------------------------------------
+    # ---- memory -----------------------------------------------------------------------------------------------------
 
-    def to_snapshot(self) -> Mapping[str, Any]:
-        """Return the memory of the policy, JSON-compatible; empty without one."""
-        return {} if self._advisor is None else self._advisor.to_snapshot()
-
-    def restore(self, snapshot: Any) -> None:
-        """Continue with the memory that an earlier loop wrote; an invalid memory is reported."""
-        problem = None if self._advisor is None else self._advisor.restore(snapshot)
-        if problem is not None:
-            log.warning("%s", problem)
-            self._log_entries.append(Reason(ReasonCode.POLICY_FAILED, problem))
+    def recall(self, memory: PolicyMemory) -> PolicyMemory | None:
+        """Return the memory that an earlier loop wrote; an invalid memory is reported."""
+        try:
+            return None if self._advisor is None else self._advisor.recall(memory)
+        except ValueError as error:
+            log.warning("%s", error)
+            self._log_entries.append(Reason(ReasonCode.POLICY_FAILED, f"{error}"))
+            return None
 
 
 def _violation(advice: Advice, max_parallelism: Mapping[str, int]) -> str | None:
@@ -357,11 +358,3 @@ def _next_tier(state: SchedulerState) -> Tier | None:
     return rescale_tiers.cheapest_allowed_tier(
         state, plan, {name: count + 1 for name, count in plan.parallelism.items()}
     )
-
-
-def _restored(kind: Any, snapshot: Any) -> Any:
-    try:
-        return None if snapshot is None else decode(kind, snapshot)
-    except SnapshotError as error:
-        log.warning("The source of the requirements in the journal is invalid, and is resolved again: %s", error)
-        return None

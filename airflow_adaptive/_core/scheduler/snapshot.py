@@ -92,6 +92,8 @@ def _encoder(kind: type) -> Callable[[Any], Any]:
 @cache
 def _decoder(hint: Any) -> Callable[[Any], Any]:
     """Return the function that decodes the values of a type."""
+    if hint is Any:
+        return lambda data: data
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return partial(_decode_union, arguments)

@@ -16,18 +16,19 @@ from uuid import uuid4
 
 from airflow_adaptive._core.ports import JobDirectory, JobDirectoryError
 from airflow_adaptive._core.protocol.documents import DriverStatus, JournalDocument
-from airflow_adaptive._core.requirements.resolver import MEMORY_REFRESH_INTERVAL, RequirementsResolver
+from airflow_adaptive._core.requirements.resolver import MEMORY_REFRESH_INTERVAL
 from airflow_adaptive._core.scheduler import snapshot
 from airflow_adaptive._core.scheduler.requirements import Requirements
 from airflow_adaptive._core.scheduler.state import SchedulerState
 from airflow_adaptive._core.scheduler.state_transitions.steps import Step
 from airflow_adaptive._core.scheduler.timeline import Decision, Reason, Timeline
-from airflow_adaptive._engine.driver_heartbeat import HeartbeatMonitor, current_driver_status
+from airflow_adaptive._engine.driver_heartbeat import current_driver_status
 from airflow_adaptive._engine.journal.adoption import ENDING, adopted, created, started_again
 from airflow_adaptive._engine.journal.history import History
 from airflow_adaptive._engine.journal.job_directory import append
 from airflow_adaptive._engine.journal.step_document import clock_offset, is_durable, step_document
-from airflow_adaptive._engine.observation.lag_alert import LagAlerts
+from airflow_adaptive._engine.loop_memory import LoopMemory, recalled
+from airflow_adaptive._engine.observation.lag_alert import LagAlerts, are_about_lag
 from airflow_adaptive._engine.spec import JobSpec
 
 log = logging.getLogger(__name__)
@@ -94,9 +95,6 @@ class Journal:
         self,
         directory: JobDirectory,
         spec: JobSpec,
-        resolver: RequirementsResolver | None = None,
-        heartbeat: HeartbeatMonitor | None = None,
-        lag_alerts: LagAlerts | None = None,
         may_take_over: MayTakeOver | None = None,
     ) -> None:
         """Create the journal of one loop; `open` reads it.
@@ -104,16 +102,14 @@ class Journal:
         Args:
             directory: the job directory.
             spec: the job as deployed.
-            resolver: resolver of the requirements; each document contains its snapshot, and `open` restores it.
-            heartbeat: heartbeat of the driver; each document contains its snapshot, and `open` restores it.
-            lag_alerts: alerts about the lag; each document contains their snapshot, and `open` restores them.
             may_take_over: decides whether to take the job over from another attempt; None if there is only one attempt.
         """
         self._directory = directory
         self._spec = spec
-        self._resolver = resolver or RequirementsResolver()
-        self._heartbeat = heartbeat or HeartbeatMonitor()
-        self._lag_alerts = lag_alerts or LagAlerts(None)
+        self.memory = LoopMemory()
+        """What the loop remembers. `open` recalls it, the loop replaces it, and each document contains it."""
+        self._reported_alerts = LagAlerts()
+        """The alerts about the lag when all their reasons were in the timeline. The next loop reports the others."""
         self._may_take_over = may_take_over
         self._written_source: tuple[Any, ...] = ()
         self._owner = _token(spec.attempt)
@@ -226,7 +222,7 @@ class Journal:
     async def _begin_journal(self, now: datetime) -> SchedulerState:
         """Return the state of a job that has no journal yet."""
         new = created(self._spec)
-        self._heartbeat.restore({}, new.epoch, now)
+        self.memory = replace(self.memory, heartbeat=self.memory.heartbeat.continued(new.epoch, now))
         return replace(new, timeline=Timeline(number=await self._history.newest_number()))
 
     def _continue_journal(
@@ -235,16 +231,17 @@ class Journal:
         """Return the state that the newest document contains, adapted to the deployment."""
         self._clock_offset = clock_offset(newest, clock)
         self._number, self._nonce = newest.number, newest.directive.nonce
-        self._resolver.restore(newest.requirements_resolver)
-        self._lag_alerts.restore(newest.lag_alerts)
         persisted = snapshot.from_json(newest.scheduler)
-        state, self._redeclared = adopted(self._spec, persisted, is_policy_active=self._resolver.is_policy_active)
+        memory = recalled(newest.memory, persisted.epoch, self.time(clock))
+        self._reported_alerts = memory.lag_alerts
+        is_policy_active = memory.resolver.is_policy_active
+        state, self._redeclared = adopted(self._spec, persisted, is_policy_active=is_policy_active)
         attempt = self._claimed_attempt = attempt_of(newest.owner)
         self._inherits_end = attempt != self._spec.attempt and isinstance(state.current, ENDING)
         # An end remains the end of the earlier attempt: the next loop must not take it for the end of its own attempt.
         self._owner = _token(attempt if self._inherits_end else self._spec.attempt)
-        self._heartbeat.restore(newest.driver_heartbeat, state.epoch, self.time(clock))
-        self._heartbeat.update(state, current_driver_status(state, self._nonce, status), self.time(clock))
+        current = current_driver_status(state, self._nonce, status)
+        self.memory = replace(memory, heartbeat=memory.heartbeat.updated(state, current, self.time(clock)))
         return state
 
     async def start_again(self, ended: SchedulerState, now: datetime) -> SchedulerState:
@@ -255,8 +252,7 @@ class Journal:
             SupersededError: another loop wrote first.
         """
         state = started_again(self._spec, ended)
-        self._resolver.forget_gangs()
-        self._lag_alerts.restore({})
+        self.memory = self.memory.of_new_run()
         self._owner = _token(self._spec.attempt)
         await self._create(Step(state=state), now, request=ended)
         self._inherits_end = False
@@ -289,9 +285,9 @@ class Journal:
             SupersededError: another loop wrote first.
         """
         max_age = self._spec.options.trigger_lifetime
-        if self._resolver.has_policy_memory:
+        if self.memory.resolver.policy is not None:
             max_age = min(max_age, MEMORY_REFRESH_INTERVAL)
-        if now - self._written_at >= max_age or self._written_source != self._resolver.source_identity:
+        if now - self._written_at >= max_age or self._written_source != self.memory.resolver.source_identity:
             await self._create(Step(state=state), now)
 
     def add_log_entry(self, entry: Reason) -> None:
@@ -299,13 +295,12 @@ class Journal:
         self._log_entries.append(entry)
 
     async def write_log_entries(self, state: SchedulerState, now: datetime) -> None:
-        """Write the pending log entries, and those of the requirements resolver, to the timeline.
+        """Write the pending log entries to the timeline.
 
         Raises:
             JobDirectoryError: the directory cannot be used; the next call writes the remaining entries.
             SupersededError: another loop wrote first.
         """
-        self._log_entries.extend(self._resolver.take_log_entries())
         while self._log_entries:
             entry = self._log_entries[0]
             decision = Decision(at=now, state=state.name, reason_code=entry.code, reason=entry.text)
@@ -365,10 +360,12 @@ class Journal:
             confirmed = await self._confirm(self._unconfirmed)
             if request is not None and confirmed is request:
                 return
-        lag_alerts = self._lag_alerts.to_snapshot(entry for entry in self._log_entries if entry is not request)
-        document = step_document(step, self._spec, self._nonce, self._resolver, self._heartbeat, lag_alerts)
+        if not are_about_lag(entry for entry in self._log_entries if entry is not request):
+            self._reported_alerts = self.memory.lag_alerts
+        memory = replace(self.memory, lag_alerts=self._reported_alerts)
+        document = step_document(step, self._spec, self._nonce, memory)
         document = replace(document, number=self._number + 1, at=now.isoformat(), owner=self._owner)
-        self._unconfirmed = _Unconfirmed(document, now, self._resolver.source_identity, request)
+        self._unconfirmed = _Unconfirmed(document, now, self.memory.resolver.source_identity, request)
         await self._confirm(self._unconfirmed)
 
     async def _confirm(self, unconfirmed: _Unconfirmed) -> object:

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from airflow_adaptive._core.protocol.codec import newest_common_format
 from airflow_adaptive._core.protocol.documents import FORMATS, JournalDocument
-from airflow_adaptive._core.requirements.resolver import RequirementsResolver
 from airflow_adaptive._core.scheduler import snapshot
 from airflow_adaptive._core.scheduler.events import SlotOffer
 from airflow_adaptive._core.scheduler.state import Finished, SchedulerState
 from airflow_adaptive._core.scheduler.state_transitions.steps import Step
 from airflow_adaptive._engine.directive import directive
-from airflow_adaptive._engine.driver_heartbeat import HeartbeatMonitor
+from airflow_adaptive._engine.driver_heartbeat import DriverHeartbeat
+from airflow_adaptive._engine.loop_memory import LoopMemory
 from airflow_adaptive._engine.spec import JobSpec
 
 
-def step_document(
-    step: Step,
-    spec: JobSpec,
-    nonce: str,
-    resolver: RequirementsResolver,
-    heartbeat: HeartbeatMonitor,
-    lag_alerts: Mapping[str, Any],
-) -> JournalDocument:
+def step_document(step: Step, spec: JobSpec, nonce: str, memory: LoopMemory) -> JournalDocument:
     """Return the document of a step, without its number, its time and its owner."""
     return JournalDocument(
         job=spec.graph.job,
@@ -39,10 +31,8 @@ def step_document(
         transitions=[_tagged(step.transition)] if step.transition else [],
         decisions=[_tagged(step.decision)] if step.decision else [],
         rescales=[_tagged(step.rescale)] if step.rescale else [],
-        driver_heartbeat=heartbeat.to_snapshot(),
-        requirements_resolver=resolver.to_snapshot(),
-        lag_alerts=dict(lag_alerts),
-        format=_format(step.state, heartbeat),
+        memory=dict(memory.document()),
+        format=_format(step.state, memory.heartbeat),
     )
 
 
@@ -59,9 +49,9 @@ def clock_offset(document: JournalDocument, clock: datetime) -> timedelta:
         return timedelta(0)
 
 
-def _format(state: SchedulerState, heartbeat: HeartbeatMonitor) -> int:
+def _format(state: SchedulerState, heartbeat: DriverHeartbeat) -> int:
     """Return the newest format that the driver reads. The document of an ended job has the oldest format, so that an older version can read it."""
-    formats = () if isinstance(state.current, Finished) else heartbeat.heartbeat.formats
+    formats = () if isinstance(state.current, Finished) else heartbeat.formats
     return newest_common_format(formats) or FORMATS[0]
 
 

@@ -2,108 +2,85 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from airflow_adaptive._core.scheduler.config.durations import format_duration
-from airflow_adaptive._core.scheduler.errors import SnapshotError
-from airflow_adaptive._core.scheduler.snapshot import decode, encode
 from airflow_adaptive._core.scheduler.timeline import Reason, ReasonCode
 from airflow_adaptive._core.view import LagAlert
 from airflow_adaptive._engine.observation.known_lag import Expiry
 from airflow_adaptive._engine.observation.source_lag import SourceLag
 
-log = logging.getLogger(__name__)
-
 SHARE_OF_RETENTION: Final = 0.5
 """Age of the oldest unread row, as a share of the retention of its topic, above which the job reports that rows will be lost."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LagAlerts:
-    """Raises an alert when the lag exceeds the threshold, and ends the alert when the lag falls below the threshold.
+    """Alerts that are raised when the lag exceeds the threshold, and end when the lag falls below the threshold.
 
     While the lag is unknown, an alert about the threshold remains, and unread rows expire. If the oldest row may be older than the lag says, the
     lag raises alerts and ends none. The next loop of the job continues the alerts.
+
+    Attributes:
+        above_threshold: the alert about the threshold, None without one.
+        expiring: the alert about unread rows that expire, None without one.
     """
 
-    def __init__(self, threshold: timedelta | None) -> None:
-        """Raise no alert yet; without a threshold, raise alerts only about rows that expire."""
-        self._threshold = threshold
-        self._above_threshold: LagAlert | None = None
-        self._expiring: LagAlert | None = None
-        self._reported: dict[str, Any] = {}
-        """Snapshot of the alerts when all their reasons were in the timeline."""
+    above_threshold: LagAlert | None = None
+    expiring: LagAlert | None = None
 
     @property
     def current(self) -> LagAlert | None:
         """The more important alert, None without one."""
-        return self._expiring or self._above_threshold
+        return self.expiring or self.above_threshold
 
-    def to_snapshot(self, unwritten: Iterable[Reason]) -> dict[str, Any]:
-        """Return the alerts for a journal document.
-
-        Args:
-            unwritten: reasons that the timeline does not contain yet. Their alerts are not in the snapshot, so that the next loop reports them.
-        """
-        if not any(reason.code in (ReasonCode.LAG_EXCEEDED, ReasonCode.LAG_RECOVERED) for reason in unwritten):
-            alerts = {"above_threshold": self._above_threshold, "expiring": self._expiring}
-            self._reported = {name: encode(alert) for name, alert in alerts.items() if alert is not None}
-        return self._reported
-
-    def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Continue the alerts of an earlier loop. An invalid alert is logged and ignored, and so is one about a threshold that was removed."""
-        self._reported = dict(snapshot)
-        self._expiring = _restored(snapshot.get("expiring"))
-        self._above_threshold = None if self._threshold is None else _restored(snapshot.get("above_threshold"))
-
-    def update(self, lag: SourceLag, now: datetime) -> list[Reason]:
-        """Raise or end alerts, and return the reasons to report.
+    def updated(self, lag: SourceLag, threshold: timedelta | None, now: datetime) -> tuple[LagAlerts, list[Reason]]:
+        """Return the alerts after an observation, and the reasons to report.
 
         Args:
             lag: lag of the job.
+            threshold: lag above which an alert is raised; None raises alerts only about rows that expire.
             now: the time.
         """
-        return [*self._check_expiry(lag, now), *self._check_threshold(lag, now)]
-
-    def _check_expiry(self, lag: SourceLag, now: datetime) -> list[Reason]:
-        expiry = lag.expiry
-        is_close = expiry is not None and expiry.at - now < (1 - SHARE_OF_RETENTION) * expiry.retention
-        if expiry is not None and is_close and self._expiring is None:
-            age_s = round((now - expiry.at + expiry.retention).total_seconds(), 1)
-            self._expiring = LagAlert(since=now, lag_s=age_s, expires_at=expiry.at)
-            return [Reason(ReasonCode.LAG_EXCEEDED, _expiry_text(age_s, expiry))]
-        if not is_close and lag.is_expiry_known and not lag.is_minimum and self._expiring is not None:
-            self._expiring = None
-            return [Reason(ReasonCode.LAG_RECOVERED, "the brokers will not delete unread rows soon")]
-        return []
-
-    def _check_threshold(self, lag: SourceLag, now: datetime) -> list[Reason]:
-        lag_s = lag.seconds
-        if self._threshold is None or lag_s is None:
-            return []
-        threshold = format_duration(self._threshold)
-        if lag_s > self._threshold.total_seconds() and self._above_threshold is None:
-            self._above_threshold = LagAlert(since=now, lag_s=lag_s)
-            text = f"the oldest unread row is {lag_s:g} s old, which exceeds lag_alert_threshold ({threshold})"
-            return [Reason(ReasonCode.LAG_EXCEEDED, text)]
-        is_recovered = lag_s <= self._threshold.total_seconds() and not lag.is_minimum
-        if is_recovered and self._above_threshold is not None:
-            self._above_threshold = None
-            text = f"the oldest unread row is {lag_s:g} s old, which does not exceed lag_alert_threshold ({threshold})"
-            return [Reason(ReasonCode.LAG_RECOVERED, text)]
-        return []
+        expiring, expiry_reasons = _expiring(self.expiring, lag, now)
+        above, threshold_reasons = _above_threshold(self.above_threshold, lag, threshold, now)
+        return LagAlerts(above_threshold=above, expiring=expiring), [*expiry_reasons, *threshold_reasons]
 
 
-def _restored(snapshot: Any) -> LagAlert | None:
-    try:
-        return None if snapshot is None else decode(LagAlert, snapshot)
-    except SnapshotError as error:
-        log.warning(
-            "The alert about the lag in the journal is invalid, and is raised again if the lag is large: %s", error
-        )
-        return None
+def are_about_lag(reasons: Iterable[Reason]) -> bool:
+    """Return whether one of the reasons reports the begin or the end of an alert."""
+    return any(reason.code in (ReasonCode.LAG_EXCEEDED, ReasonCode.LAG_RECOVERED) for reason in reasons)
+
+
+def _expiring(alert: LagAlert | None, lag: SourceLag, now: datetime) -> tuple[LagAlert | None, list[Reason]]:
+    expiry = lag.expiry
+    is_close = expiry is not None and expiry.at - now < (1 - SHARE_OF_RETENTION) * expiry.retention
+    if expiry is not None and is_close and alert is None:
+        age_s = round((now - expiry.at + expiry.retention).total_seconds(), 1)
+        raised = LagAlert(since=now, lag_s=age_s, expires_at=expiry.at)
+        return raised, [Reason(ReasonCode.LAG_EXCEEDED, _expiry_text(age_s, expiry))]
+    if not is_close and lag.is_expiry_known and not lag.is_minimum and alert is not None:
+        return None, [Reason(ReasonCode.LAG_RECOVERED, "the brokers will not delete unread rows soon")]
+    return alert, []
+
+
+def _above_threshold(
+    alert: LagAlert | None, lag: SourceLag, threshold: timedelta | None, now: datetime
+) -> tuple[LagAlert | None, list[Reason]]:
+    lag_s = lag.seconds
+    if threshold is None or lag_s is None:
+        return (None if threshold is None else alert), []
+    is_above, name = lag_s > threshold.total_seconds(), f"lag_alert_threshold ({format_duration(threshold)})"
+    if is_above and alert is None:
+        text = f"the oldest unread row is {lag_s:g} s old, which exceeds {name}"
+        return LagAlert(since=now, lag_s=lag_s), [Reason(ReasonCode.LAG_EXCEEDED, text)]
+    if not is_above and not lag.is_minimum and alert is not None:
+        text = f"the oldest unread row is {lag_s:g} s old, which does not exceed {name}"
+        return None, [Reason(ReasonCode.LAG_RECOVERED, text)]
+    return alert, []
 
 
 def _expiry_text(age_s: float, expiry: Expiry) -> str:

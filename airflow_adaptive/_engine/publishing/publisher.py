@@ -18,8 +18,8 @@ from airflow_adaptive._core.scheduler.history.failures import root_cause
 from airflow_adaptive._core.scheduler.state import Finished, SchedulerState
 from airflow_adaptive._core.view import MAX_FAILURES, POLICY, JobView, LagAlert, SlotCounts, Urls, policy_document
 from airflow_adaptive._engine.journal.history import History
+from airflow_adaptive._engine.journal.journal import Journal
 from airflow_adaptive._engine.observation.job_observation import JobObservation
-from airflow_adaptive._engine.observation.lag_alert import LagAlerts
 from airflow_adaptive._engine.observation.source_lag import SourceLag
 from airflow_adaptive._engine.publishing.time_series import JobMetrics
 
@@ -27,23 +27,20 @@ from airflow_adaptive._engine.publishing.time_series import JobMetrics
 class Publisher:
     """Owns what one loop has published: the job view, the job metrics and the URLs."""
 
-    def __init__(
-        self, store: JobStore, resolver: RequirementsResolver, history: History, attempt: str, alerts: LagAlerts
-    ) -> None:
+    def __init__(self, store: JobStore, journal: Journal, resolver: RequirementsResolver, attempt: str) -> None:
         """Create the publisher; publish nothing yet.
 
         Args:
             store: receives the job view and the job metrics.
-            resolver: supplies the source of the requirements, the reported limits and the advice of the rescale policy.
-            history: the past of the job.
+            journal: supplies the past of the job, and what the loop remembers.
+            resolver: supplies the advice of the rescale policy.
             attempt: attempt of the task that runs the job.
-            alerts: supplies the alert about the lag.
         """
         self._store = store
+        self._journal = journal
         self._resolver = resolver
-        self._history = history
+        self._history = journal.history
         self._attempt = attempt
-        self._alerts = alerts
         self._metrics = JobMetrics()
         self._restoring: asyncio.Task[None] | None = None
         self._is_restored = False
@@ -83,8 +80,9 @@ class Publisher:
         """
         if isinstance(state.current, Finished):
             await self._history.wait()
-        requirements_source, limits = self._resolver.requirements_source, self._resolver.limits
-        lag = (self._alerts.current, self._lag_unknown_since, self._source_problem)
+        memory = self._journal.memory
+        requirements_source, limits = memory.resolver.source, memory.resolver.limits.lasting
+        lag = (memory.lag_alerts.current, self._lag_unknown_since, self._source_problem)
         content = (state, self._urls, requirements_source, limits, self._history.revision, *lag)
         if content != self._published and not self._history.is_pending:
             self._published = content
@@ -99,7 +97,7 @@ class Publisher:
                     requirements_source=requirements_source,
                     policy=self._policy,
                     limits=limits,
-                    lag_alert=self._alerts.current,
+                    lag_alert=memory.lag_alerts.current,
                     lag_unknown_since=self._lag_unknown_since,
                     source_problem=self._source_problem,
                 )

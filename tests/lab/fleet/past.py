@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from airflow_adaptive._core.protocol.codec import encode_journal, journal_name
 from airflow_adaptive._core.protocol.documents import JournalDocument
-from airflow_adaptive._core.requirements.resolver import RequirementsResolver
 from airflow_adaptive._core.scheduler.state import SchedulerState
 from airflow_adaptive._core.scheduler.state_transitions.steps import Step
-from airflow_adaptive._engine.driver_heartbeat import HeartbeatMonitor
+from airflow_adaptive._engine.driver_heartbeat import NO_HEARTBEAT
 from airflow_adaptive._engine.journal.adoption import created
 from airflow_adaptive._engine.journal.step_document import step_document
+from airflow_adaptive._engine.loop_memory import LoopMemory
 from airflow_adaptive._engine.spec import JobSpec
 from tests.lab.fleet.kernel.process import START
 from tests.lab.fleet.storage.files import Files
@@ -34,7 +34,6 @@ def write_journal(files: Files, directory: str, spec: JobSpec, documents: int) -
 
 def earlier_document(spec: JobSpec, state: SchedulerState) -> JournalDocument:
     """Return a journal document that an earlier loop wrote, without its number."""
-    heartbeat = HeartbeatMonitor()
-    heartbeat.restore({}, state.epoch, START)
-    document = step_document(Step(state=state), spec, "earlier", RequirementsResolver(), heartbeat, {})
+    memory = LoopMemory(heartbeat=NO_HEARTBEAT.continued(state.epoch, START))
+    document = step_document(Step(state=state), spec, "earlier", memory)
     return replace(document, at=START.isoformat(), owner="earlier#loop")

@@ -18,12 +18,12 @@ from typing import Final
 from airflow_adaptive._core.ports import SourceUnreachableError
 from airflow_adaptive._core.protocol.documents import DriverStatus, QueryReport
 from airflow_adaptive._core.protocol.sources import KafkaSource, SourceReport
-from airflow_adaptive._engine.observation.lag_alert import LagAlerts
 from airflow_adaptive._engine.observation.source_lag import SourceLag, SourceLagMonitor
 from airflow_adaptive.job.queries.sources.end_offsets import EndOffsetHistory
 from airflow_adaptive.job.queries.sources.offsets import Offsets, Partition, unread_rows
 from airflow_adaptive.job.queries.sources.source_monitor import MAX_POLL_AGE_S, POLL_INTERVAL_S, Lag
 from airflow_adaptive.job.queries.sources.source_report import report_polled
+from tests.support.runtime.running_alerts import RunningAlerts
 from tests.support.runtime.source_statuses import KAFKA, after, status
 
 QUERIES: Final = ("a", "b")
@@ -149,20 +149,18 @@ class Job:
     async def moments(self) -> AsyncIterator[Moment]:
         """Run the job, and yield each second of it."""
         brokers = self if self.random.random() < 0.5 else None
-        monitor, alerts = SourceLagMonitor(brokers), LagAlerts(timedelta(seconds=THRESHOLD_S))
+        monitor, alerts = SourceLagMonitor(brokers), RunningAlerts(timedelta(seconds=THRESHOLD_S))
         while self._now < self._end_s:
             self._now += 1
             self._step()
             if self.random.random() < 1 / 500:  # Another loop takes over.
                 monitor.close()
-                monitor, snapshot = SourceLagMonitor(brokers), alerts.to_snapshot(())
-                alerts = LagAlerts(timedelta(seconds=THRESHOLD_S))
-                alerts.restore(snapshot)
-            lag, had_alert = await self._observe(monitor), alerts.current is not None
+                monitor = SourceLagMonitor(brokers)
+            lag, had_alert = await self._observe(monitor), alerts.alerts.current is not None
             alerts.update(lag, after(self._now))
             oldest = self.topics.oldest(self.read, self._now)
             true_s = 0.0 if oldest is None else self._now - oldest
-            yield Moment(self._now, lag, true_s, is_alert_over=had_alert and alerts.current is None)
+            yield Moment(self._now, lag, true_s, is_alert_over=had_alert and alerts.alerts.current is None)
 
     async def _observe(self, monitor: SourceLagMonitor) -> SourceLag:
         current = self._newest if self._is_current else None

@@ -11,7 +11,7 @@ import pytest
 
 from airflow_adaptive._core.ports import ClusterSnapshot, JobDirectoryError
 from airflow_adaptive._core.protocol.documents import DriverStatus, JournalDocument
-from airflow_adaptive._core.requirements.advice import Advice, PolicyInput
+from airflow_adaptive._core.requirements.advice import Advice, PolicyInput, PolicyMemory
 from airflow_adaptive._core.requirements.control_requests import ControlRequests, DesiredState
 from airflow_adaptive._core.scheduler.state import Finished, Outcome
 from airflow_adaptive._engine.journal import history
@@ -129,9 +129,11 @@ def test_policy_is_not_consulted_in_each_cycle_while_the_costs_of_rescales_are_n
     consulted: list[datetime] = []
     advise = PolicyAdvisor.advise
 
-    def count(advisor: PolicyAdvisor, policy_input: PolicyInput) -> Advice | None:
+    def count(
+        advisor: PolicyAdvisor, memory: PolicyMemory | None, policy_input: PolicyInput
+    ) -> tuple[PolicyMemory | None, Advice | None]:
         consulted.append(policy_input.at)
-        return advise(advisor, policy_input)
+        return advise(advisor, memory, policy_input)
 
     monkeypatch.setattr(PolicyAdvisor, "advise", count)
     job.follow(scheduled_policy(zone="UTC", windows=[window("always", (1, 2))]))

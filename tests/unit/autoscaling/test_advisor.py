@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive._core.requirements.advice import PolicyInput, QueryMetrics, limits_of
+from airflow_adaptive._core.requirements.advice import PolicyInput, PolicyMemory, QueryMetrics, limits_of
+from airflow_adaptive._core.requirements.resolver import MAX_MEMORY_BYTES, ResolverMemory
 from airflow_adaptive._core.scheduler.job_graph import JobGraph
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
-from airflow_adaptive._core.scheduler.snapshot import encode
-from airflow_adaptive.autoscaling import advisor as advisors
+from airflow_adaptive._core.scheduler.snapshot import decode, encode
 from airflow_adaptive.autoscaling.advisor import (
     PolicyAdvisor,
     UnreadablePolicy,
@@ -75,71 +75,62 @@ def test_text_that_is_no_policy_becomes_an_advisor_that_reports_it(text: str):
     found = advisor(text)
     assert isinstance(found, UnreadablePolicy)
     assert (found.kind, found.dry_run) == ("unreadable", False)
-    assert found.restore({}) is None
-    assert found.to_snapshot() == {}
+    assert found.recall(PolicyMemory(kind="unreadable", at=NOON, content=1)) is None
     with pytest.raises(RescalePolicyError):
-        found.advise(seen())
+        found.advise(None, seen())
 
 
 def test_job_without_a_policy_has_no_advisor():
     assert advisor(None) is None
 
 
+def read_back(memory: PolicyMemory | None) -> PolicyMemory:
+    """The memory as a journal document contains it."""
+    found: PolicyMemory = decode(PolicyMemory, json.loads(json.dumps(encode(memory))))
+    return found
+
+
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: type(policy).__name__)
 def test_memory_goes_on_in_another_loop(policy: Any):
     """The window begins in less than the lead time of the calendar, so the calendar remembers an early change."""
-    one, other = PolicyAdvisor(policy), PolicyAdvisor(policy)
+    memory = None
     for number in range(5):
-        one.advise(seen(BEFORE_THE_WINDOW + timedelta(seconds=20 * number), 100.0 + number, number))
-    snapshot = json.loads(json.dumps(one.to_snapshot()))
-    assert snapshot["memory"] != encode(policy.remember())
-    assert other.restore(snapshot) is None
-    assert json.loads(json.dumps(other.to_snapshot())) == snapshot
+        given = seen(BEFORE_THE_WINDOW + timedelta(seconds=20 * number), 100.0 + number, number)
+        memory, _ = PolicyAdvisor(policy).advise(memory, given)
+    assert memory is not None
+    assert memory.content != policy.remember()
+    assert PolicyAdvisor(policy).recall(read_back(memory)) == memory
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: type(policy).__name__)
 def test_advice_is_that_of_the_policy_with_its_memory(policy: Any):
     """The load must be high for some time, so only the memory of earlier consultations leads to advice."""
-    found, memory = PolicyAdvisor(policy), policy.remember()
+    found, memory, known = PolicyAdvisor(policy), policy.remember(), None
     given = []
     for number in range(40):
         policy_input = seen(NOON + timedelta(seconds=20 * number), 390.0, number)
         memory, advice = policy.advise(memory, policy_input)
         given.append(advice)
-        assert found.advise(policy_input) == advice
+        known, advised = found.advise(known, policy_input)
+        assert advised == advice
     assert given[-1] is not None
 
 
-def test_nothing_is_reported_before_the_policy_was_evaluated():
-    assert PolicyAdvisor(LoadPolicy()).to_snapshot() == {}
-
-
 def test_memory_of_another_kind_of_policy_is_nothing_to_go_on_with():
-    one, other = PolicyAdvisor(LoadPolicy()), PolicyAdvisor(CALENDAR)
-    one.advise(seen())
-    assert other.restore(one.to_snapshot()) is None
-    assert other.to_snapshot() == {}
+    memory, _ = PolicyAdvisor(LoadPolicy()).advise(None, seen())
+    assert PolicyAdvisor(CALENDAR).recall(read_back(memory)) is None
 
 
-@pytest.mark.parametrize(
-    "spoilt", [{"memory": 7}, {"at": "noon"}, {"memory": {"queries": []}}, {"memory": {"rescales": ["noon"]}}], ids=str
-)
-def test_memory_that_can_not_be_read_is_begun_again_with_a_note(spoilt: dict[str, Any]):
-    one, other = PolicyAdvisor(LoadPolicy()), PolicyAdvisor(LoadPolicy())
-    one.advise(seen())
-    assert "is discarded" in str(other.restore({**one.to_snapshot(), **spoilt}))
-    assert other.to_snapshot() == {}
-    fresh = PolicyAdvisor(LoadPolicy())
-    later = seen(NOON + timedelta(seconds=20), sequence=2)
-    assert other.advise(later) == fresh.advise(later)
-    assert other.to_snapshot() == fresh.to_snapshot()
+@pytest.mark.parametrize("spoilt", [7, {"queries": []}, {"rescales": ["noon"]}], ids=str)
+def test_memory_that_can_not_be_read_is_refused_with_the_reason(spoilt: Any):
+    with pytest.raises(ValueError, match="the memory of the policy is invalid and is discarded"):
+        PolicyAdvisor(LoadPolicy()).recall(PolicyMemory(kind="LoadPolicy", at=NOON, content=spoilt))
 
 
-def test_memory_that_is_too_large_for_the_log_is_not_reported(monkeypatch: pytest.MonkeyPatch):
-    one = PolicyAdvisor(LoadPolicy())
-    one.advise(seen())
-    monkeypatch.setattr(advisors, "MAX_MEMORY_BYTES", 10)
-    assert one.to_snapshot() == {}
+@pytest.mark.parametrize(("size", "is_kept"), [(10, True), (MAX_MEMORY_BYTES, False)])
+def test_memory_that_is_too_large_for_the_journal_is_not_kept(size: int, is_kept: bool):
+    memory = ResolverMemory(policy=PolicyMemory(kind="LoadPolicy", at=NOON, content="x" * size))
+    assert memory.lasting.policy == (memory.policy if is_kept else None)
 
 
 class CountingPolicy:
@@ -154,7 +145,6 @@ class CountingPolicy:
         return memory + 1, None
 
 
-@pytest.mark.parametrize("is_restored", [False, True])
 @pytest.mark.parametrize(
     ("passed", "consultations"),
     [
@@ -164,30 +154,12 @@ class CountingPolicy:
         (timedelta(seconds=-6), 1),
     ],
 )
-def test_memory_of_long_ago_or_of_the_future_is_begun_again(
-    monkeypatch: pytest.MonkeyPatch, passed: timedelta, consultations: int, is_restored: bool
-):
+def test_memory_of_long_ago_or_of_the_future_is_begun_again(passed: timedelta, consultations: int):
     """The loop was frozen, or the next loop starts late, or on a host with another clock."""
-    monkeypatch.setattr(advisors, "MEMORIES", {CountingPolicy: int})
     policy: Any = CountingPolicy()
-    found = PolicyAdvisor(policy)
-    for _ in range(3):
-        found.advise(seen())
-    snapshot = found.to_snapshot()
-    if is_restored:
-        found = PolicyAdvisor(policy)
-        assert found.restore(snapshot) is None
-    found.advise(seen(NOON + passed))
-    assert found.to_snapshot()["memory"] == consultations
-
-
-def test_memory_of_an_advisor_ends_when_it_takes_over_a_journal_without_one(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(advisors, "MEMORIES", {CountingPolicy: int})
-    policy: Any = CountingPolicy()
-    found = PolicyAdvisor(policy)
-    found.advise(seen())
-    found.restore(None)
-    assert found.to_snapshot() == {}
+    known = PolicyMemory(kind="CountingPolicy", at=NOON, content=3)
+    memory, _ = PolicyAdvisor(policy).advise(known, seen(NOON + passed))
+    assert memory == PolicyMemory(kind="CountingPolicy", at=NOON + passed, content=consultations)
 
 
 def test_parts_of_a_combined_policy_have_no_dry_run_of_their_own():

@@ -500,7 +500,7 @@ def test_outdated_trigger_of_a_task_that_has_ended_takes_nothing_over(job: Simul
 def test_cancellation_keeps_the_memory_of_the_policy(job: Simulation, opening: Opening) -> None:
     def newest_memory() -> tuple[int, Any]:
         number, document = max(job.directory.journal.items())
-        return number, decode_journal(document).requirements_resolver["policy"]["memory"]
+        return number, decode_journal(document).memory["resolver"]["policy"]["content"]
 
     job.follow(LoadPolicy())
     run(job, RunLimits(recycle_at=START + timedelta(seconds=30)))

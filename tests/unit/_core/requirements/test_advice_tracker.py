@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from airflow_adaptive._core.protocol.documents import Decommission, DriverState, DriverStatus
-from airflow_adaptive._core.requirements.advice import Advice, PolicyAdvice, PolicyInput
+from airflow_adaptive._core.requirements.advice import Advice, Advisor, PolicyAdvice, PolicyInput, PolicyMemory
 from airflow_adaptive._core.requirements.control_requests import ControlRequests, Requester
-from airflow_adaptive._core.requirements.resolver import AdviceTracker, RequirementsResolver, ResolverInput
+from airflow_adaptive._core.requirements.resolution import Resolution
+from airflow_adaptive._core.requirements.resolver import (
+    AdviceTracker,
+    RequirementsResolver,
+    ResolverInput,
+    ResolverMemory,
+)
 from airflow_adaptive._core.scheduler.policies.failure_handling import Failure
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.state import (
@@ -32,6 +36,7 @@ from tests.lab.simulation.one_job import small_job
 DECLARED = {"job": ParallelismRange(1, 4)}
 LATER = START + timedelta(minutes=1)
 PLAN = Plan(version=1, parallelism={"job": 1}, slots=1, retained_slots=1)
+NO_MEMORY = ResolverMemory()
 FAILURE = Failure(error_class="TEST", message="failed")
 
 
@@ -50,15 +55,24 @@ class FixedAdvisor:
         self.bounds = {name: ParallelismRange(*pair) for name, pair in bounds.items()}
         self.inputs: list[PolicyInput] = []
 
-    def restore(self, snapshot: Any) -> str | None:
-        return None
+    def recall(self, memory: PolicyMemory) -> PolicyMemory:
+        return memory
 
-    def to_snapshot(self) -> Mapping[str, Any]:
-        return {}
-
-    def advise(self, policy_input: PolicyInput) -> Advice:
+    def advise(self, memory: PolicyMemory | None, policy_input: PolicyInput) -> tuple[PolicyMemory | None, Advice]:
         self.inputs.append(policy_input)
-        return Advice(bounds=self.bounds, reason="fixed")
+        return memory, Advice(bounds=self.bounds, reason="fixed")
+
+
+class RunningResolver(RequirementsResolver):
+    """The resolver of a loop, with what the loop remembers."""
+
+    def __init__(self, advisor: Advisor | None = None, memory: ResolverMemory = NO_MEMORY) -> None:
+        super().__init__(advisor)
+        self.memory = memory
+
+    def run(self, given: ResolverInput) -> Resolution:
+        resolved, self.memory = self.resolve(replace(given, memory=self.memory))
+        return resolved
 
 
 def given(current: Current | None = None) -> ResolverInput:
@@ -98,27 +112,27 @@ def test_advice_that_the_job_cannot_have_is_not_followed_and_is_reported(bounds:
 )
 def test_policy_is_not_consulted_while_the_job_ends(current: Current) -> None:
     advisor = FixedAdvisor(job=(2, 3))
-    RequirementsResolver(advisor).resolve(given(current))
+    RunningResolver(advisor).run(given(current))
     assert advisor.inputs == []
 
 
 def test_policy_is_consulted_before_the_job_ends() -> None:
     advisor = FixedAdvisor(job=(2, 3))
-    resolved = RequirementsResolver(advisor).resolve(given())
+    resolved = RunningResolver(advisor).run(given())
     assert [it.at for it in advisor.inputs] == [START]
     assert resolved.requirements == {"job": ParallelismRange(2, 3)}
 
 
 def test_policy_is_not_consulted_while_an_override_holds_and_is_consulted_when_it_ends() -> None:
     advisor = FixedAdvisor(job=(2, 3))
-    resolver = RequirementsResolver(advisor)
+    resolver = RunningResolver(advisor)
     until = Requester(requested_by="alice", expires_at=LATER)
     held = ControlRequests(requirements={"job": ParallelismRange(1, 1)}, requester=until)
     overridden = replace(given(), control_requests=held, at=START)
-    assert [resolver.resolve(overridden).source.name for _ in range(3)] == ["alice"] * 3
+    assert [resolver.run(overridden).source.name for _ in range(3)] == ["alice"] * 3
     assert advisor.inputs == []
     assert resolver.policy == PolicyAdvice(policy="FixedPolicy")
-    resolved = resolver.resolve(replace(overridden, at=LATER, consult_policy=False))
+    resolved = resolver.run(replace(overridden, at=LATER, consult_policy=False))
     assert ([it.at for it in advisor.inputs], resolved.source.name) == ([LATER], "FixedPolicy")
 
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from airflow_adaptive._core.protocol.codec import decode_journal
 from airflow_adaptive._core.protocol.documents import DriverState, DriverStatus, QueryReport
 from airflow_adaptive._core.requirements.control_requests import ControlRequests, DesiredState
-from airflow_adaptive._core.requirements.resolver import RequirementsResolver, ResolverInput
+from airflow_adaptive._core.requirements.resolver import RequirementsResolver, ResolverInput, ResolverMemory
+from airflow_adaptive._core.scheduler.snapshot import encode
 from airflow_adaptive._engine.loop import RunLimits
 from airflow_adaptive.autoscaling import advisor as advisors
 from airflow_adaptive.autoscaling.calendar.declaration import window
@@ -104,7 +105,7 @@ def test_memory_that_can_not_be_read_is_begun_again_with_a_note_in_the_timeline(
     before = running_on(until(job, 10 * MINUTES))
     newest = max(job.directory.journal)
     document = json.loads(job.directory.journal[newest])
-    document["requirements_resolver"]["policy"]["memory"] = {"queries": "of another version"}
+    document["memory"]["resolver"]["policy"]["content"] = {"queries": "of another version"}
     job.directory.journal[newest] = json.dumps(document).encode()
     assert running_on(until(job, 20 * MINUTES)) == before
     assert sum("memory of the policy is invalid and is discarded" in text for text in reasons(job)) == 1
@@ -141,12 +142,8 @@ def test_what_a_policy_has_learned_outlives_the_loop():
     job, load = loaded(LoadPolicy(down_delay=timedelta(minutes=5)), (1, 8))
     load.rate = 60.0
     until(job, 20 * MINUTES)
-    kept = advisors.PolicyAdvisor(LoadPolicy())
-    assert (
-        kept.restore(decode_journal(job.directory.journal[max(job.directory.journal)]).requirements_resolver["policy"])
-        is None
-    )
-    assert kept.to_snapshot()["memory"]["rescales"]
+    newest = decode_journal(job.directory.journal[max(job.directory.journal)])
+    assert newest.memory["resolver"]["policy"]["content"]["rescales"]
 
 
 def test_polls_that_change_nothing_write_nothing():
@@ -202,7 +199,7 @@ def test_whatever_a_driver_reports_the_bounds_stay_within_the_declared_ones(repo
 
 def within_bounds(seen: advisors.PolicyAdvisor, reports: list[dict[str, Any]]) -> None:
     """Look at these reports one after the other, on a job that executes."""
-    scenario, resolver = Scenario(1, 4), RequirementsResolver(seen)
+    scenario, resolver, memory = Scenario(1, 4), RequirementsResolver(seen), ResolverMemory()
     scenario.given_executing(2)
     for number, changes in enumerate(reports * 3):
         given: dict[str, Any] = {"name": "q", "active": True}
@@ -211,9 +208,10 @@ def within_bounds(seen: advisors.PolicyAdvisor, reports: list[dict[str, Any]]) -
             job="job", epoch=1, nonce="n", sequence=number, at="", state=DriverState.RUNNING, queries=(query,)
         )
         at = START + timedelta(seconds=20 * number)
-        resolved = resolver.resolve(
-            ResolverInput(state=scenario.state, control_requests=ControlRequests(), status=status, costs={}, at=at)
+        given_now = ResolverInput(
+            state=scenario.state, control_requests=ControlRequests(), status=status, costs={}, at=at, memory=memory
         )
+        resolved, memory = resolver.resolve(given_now)
         bounds = resolved.requirements["job"]
         assert 1 <= bounds.lower <= bounds.upper <= 4
-        json.dumps(resolver.to_snapshot(), allow_nan=False)
+        json.dumps(encode(memory.lasting), allow_nan=False)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_adaptive._core.scheduler.errors import SnapshotError
-from airflow_adaptive._core.scheduler.snapshot import VERSION, from_json, to_json
+from airflow_adaptive._core.scheduler.snapshot import VERSION, decode, encode, from_json, to_json
 from airflow_adaptive._core.scheduler.state import SchedulerState
 from airflow_adaptive._core.scheduler.timeline import Timeline
 from tests.lab.scenario import Scenario
@@ -104,6 +104,12 @@ def test_job_of_an_older_version_continues(life: str):
     del document["options"]["history_size"]
     read = from_json(json.loads(json.dumps(document)))
     assert read == replace(state, timeline=Timeline(), failures=(), trigger_interval=None, pending_requirements=None)
+
+
+@pytest.mark.parametrize("value", [None, 7, {"a": [1, {"b": None}]}])
+def test_value_of_any_type_is_decoded_as_it_is(value: object):
+    """Only the policy of a job knows the type of its memory."""
+    assert decode(Any, encode(value)) == value
 
 
 def test_time_without_a_zone_is_refused():

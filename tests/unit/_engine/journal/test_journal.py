@@ -13,15 +13,21 @@ import pytest
 
 from airflow_adaptive._core.ports import JobDirectoryError
 from airflow_adaptive._core.protocol.codec import decode_journal, encode_journal, encode_status, journal_name
+from airflow_adaptive._core.requirements.limits import ReportedLimits
+from airflow_adaptive._core.requirements.resolver import ResolverMemory
 from airflow_adaptive._core.scheduler import machine
 from airflow_adaptive._core.scheduler.events import CancelRequested, SchedulingStarted
 from airflow_adaptive._core.scheduler.state import Created, SchedulerState, WaitingForResources
 from airflow_adaptive._core.scheduler.state_transitions.steps import Step
 from airflow_adaptive._core.scheduler.timeline import Reason, ReasonCode
+from airflow_adaptive._core.view import LagAlert
+from airflow_adaptive._engine.driver_heartbeat import NO_HEARTBEAT
 from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive._engine.journal.journal import Journal, SupersededError, attempt_of
 from airflow_adaptive._engine.journal.storage import Storage
 from airflow_adaptive._engine.journal.storage_threads import StorageThreads
+from airflow_adaptive._engine.loop_memory import LoopMemory, recalled
+from airflow_adaptive._engine.observation.lag_alert import LagAlerts
 from tests.lab.contracts.job_directory import status_document
 from tests.lab.fakes.job_directory import FakeJobDirectory
 from tests.lab.fakes.manual_clock import START
@@ -140,18 +146,29 @@ async def test_loop_is_a_duplicate_if_another_one_claims_the_end_of_an_earlier_a
 async def test_new_run_of_an_ended_job_forgets_the_gangs_of_its_script_and_the_alerts(
     directory: FakeJobDirectory,
 ) -> None:
-    earlier, alert = journal(directory), {"since": START.isoformat(), "lag_s": 5.0, "expires_at": START.isoformat()}
-    earlier._resolver.restore({"gangs": {"q": 3}})
-    earlier._lag_alerts.restore({"expiring": alert})
+    earlier, alerts = journal(directory), LagAlerts(expiring=LagAlert(since=START, lag_s=5.0, expires_at=START))
+    limits = ReportedLimits(inputs={"job": 2}, gangs={"q": 3})
+    earlier.memory = LoopMemory(resolver=ResolverMemory(limits=limits), lag_alerts=alerts)
     created = await earlier.open(START)
     await earlier.save(machine.step(created, CancelRequested(at=START)), created, START)
     again = journal(directory, "attempt-2")
     ended = await again.open(START)
-    assert documents(directory)[-1].requirements_resolver["gangs"] == {"q": 3}
-    assert documents(directory)[-1].lag_alerts
+    assert (again.memory.resolver.limits, again.memory.lag_alerts) == (limits, alerts)
     await again.start_again(ended, START)
-    assert "gangs" not in documents(directory)[-1].requirements_resolver
-    assert documents(directory)[-1].lag_alerts == {}
+    found = recalled(documents(directory)[-1].memory, ended.epoch, START)
+    assert (found.resolver.limits, found.lag_alerts) == (ReportedLimits(inputs={"job": 2}), LagAlerts())
+
+
+@pytest.mark.asyncio
+async def test_memory_that_cannot_be_read_is_reported_and_begun_again(
+    directory: FakeJobDirectory, caplog: pytest.LogCaptureFixture
+) -> None:
+    await journal(directory).open(START)
+    directory.journal[1] = encode_journal(replace(documents(directory)[-1], memory={"heartbeat": 7}))
+    opened = journal(directory)
+    await opened.open(START)
+    assert opened.memory == LoopMemory(heartbeat=NO_HEARTBEAT.continued(0, START))
+    assert "The memory of the earlier loop in the journal is invalid, and is begun again" in caplog.text
 
 
 @pytest.mark.asyncio

@@ -11,11 +11,11 @@ from airflow_adaptive._core.protocol.documents import DriverStatus, QueryReport
 from airflow_adaptive._core.protocol.sources import NO_RETENTION, KafkaSource, SourceReport
 from airflow_adaptive._core.scheduler.timeline import ReasonCode
 from airflow_adaptive._engine.observation.known_lag import Expiry
-from airflow_adaptive._engine.observation.lag_alert import LagAlerts
 from airflow_adaptive._engine.observation.source_lag import MAX_AGE, SourceLag, SourceLagMonitor
 from airflow_adaptive.job.queries.sources.source_monitor import MAX_POLL_AGE_S
 from tests.support.examples import examples
 from tests.support.runtime.lag_simulation import STATUS_INTERVAL_S, THRESHOLD_S, Job
+from tests.support.runtime.running_alerts import RunningAlerts
 from tests.support.runtime.source_statuses import (
     NOW,
     Brokers,
@@ -59,7 +59,7 @@ async def test_rows_without_an_age_are_counted() -> None:
 
 async def test_next_driver_does_not_shorten_the_age_that_it_cannot_know() -> None:
     """The query is five hours behind, and the next driver knows only that its last batch began 20 s ago."""
-    monitor, alerts = SourceLagMonitor(None), LagAlerts(timedelta(hours=1))
+    monitor, alerts = SourceLagMonitor(None), RunningAlerts(timedelta(hours=1))
     hour, retention_s = 3600.0, 7 * 3600.0
     behind = status(source(9000, 5 * hour, retention_s=retention_s, a=[6]))
     assert len(alerts.update(monitor.update(behind, behind, NOW), NOW)) == 2
@@ -86,7 +86,7 @@ async def test_rows_that_arrived_after_the_last_driver_have_the_age_that_the_nex
 
 
 async def test_age_that_a_driver_reports_several_times_grows_and_raises_one_alert() -> None:
-    monitor, alerts, reasons = SourceLagMonitor(None), LagAlerts(timedelta(minutes=1)), []
+    monitor, alerts, reasons = SourceLagMonitor(None), RunningAlerts(timedelta(minutes=1)), []
     for seconds in range(40):
         computed_s = 30.0 + seconds // 10 * 10
         reported = status(source(9, computed_s, a=[6]), sequence=seconds // 2)
@@ -101,7 +101,7 @@ async def test_row_of_a_topic_without_rows_for_hours_does_not_get_the_age_of_the
     rows: int, lag_s: float, known_s: float
 ) -> None:
     """The last batch began two hours ago. The earlier driver knew the age of all unread rows."""
-    monitor, alerts = SourceLagMonitor(None), LagAlerts(timedelta(minutes=1))
+    monitor, alerts = SourceLagMonitor(None), RunningAlerts(timedelta(minutes=1))
     last = status(source(rows, lag_s, retention_s=7200.0, a=[6]))
     monitor.update(last, last, NOW)
     new = status(minimum(1, 7230.0, retention_s=7200.0, a=[6]), nonce="next")
@@ -123,7 +123,7 @@ async def test_query_that_begins_again_does_not_keep_the_age_of_rows_that_it_had
 
 async def test_loop_that_takes_over_knows_only_the_minimum_and_ends_no_alert() -> None:
     """The next loop starts before the next driver has read the rows that were there at its first poll."""
-    alerts = LagAlerts(timedelta(minutes=1))
+    alerts = RunningAlerts(timedelta(minutes=1))
     alerts.update(SourceLag(rows=9, seconds=500.0, expiry=Expiry(after(60), timedelta(minutes=10))), NOW)
     monitor, new = SourceLagMonitor(None), status(minimum(9, 20.0, retention_s=600.0, a=[6]))
     lag = monitor.update(new, new, NOW)
@@ -135,7 +135,7 @@ async def test_loop_that_takes_over_knows_only_the_minimum_and_ends_no_alert() -
 
 @pytest.mark.parametrize("reported", [(), (SourceReport(kind="RateStreamV2"),)], ids=["nothing", "other source"])
 async def test_loop_that_takes_over_ends_no_alert_before_it_knows_the_lag(reported: tuple[SourceReport, ...]) -> None:
-    alerts, starting = LagAlerts(None), status(*reported)
+    alerts, starting = RunningAlerts(None), status(*reported)
     alerts.update(SourceLag(rows=9, seconds=500.0, expiry=Expiry(after(60), timedelta(minutes=10))), NOW)
     assert alerts.update(SourceLagMonitor(None).update(starting, starting, NOW), NOW) == []
 
@@ -152,7 +152,7 @@ async def test_source_without_unread_rows_does_not_keep_the_age_that_an_earlier_
 
 async def test_query_that_has_not_reported_keeps_the_lag_of_the_earlier_driver() -> None:
     """The queries of a new driver report one after the other; the first one has no lag."""
-    monitor, alerts = SourceLagMonitor(None), LagAlerts(timedelta(minutes=1))
+    monitor, alerts = SourceLagMonitor(None), RunningAlerts(timedelta(minutes=1))
     first, second = QueryReport(name="a", active=True), QueryReport(name="b", active=True)
     current, behind = source(0, 0.0, a=[6]), source(9, 500.0, retention_s=900.0, b=[6])
     last = replace(status(), queries=(replace(first, sources=(current,)), replace(second, sources=(behind,))))
@@ -169,7 +169,7 @@ async def test_query_that_has_not_reported_keeps_the_lag_of_the_earlier_driver()
 
 async def test_query_that_has_not_reported_is_missing_if_the_position_of_one_of_its_sources_is_unknown() -> None:
     """The query joins two topics. The earlier driver read rows of one of them while its polls failed."""
-    monitor, alerts = SourceLagMonitor(None), LagAlerts(timedelta(minutes=1))
+    monitor, alerts = SourceLagMonitor(None), RunningAlerts(timedelta(minutes=1))
     reported = status(source(5, 10.0, a=[5]), source(1000, 61.0, b=[5]))
     assert len(alerts.update(monitor.update(reported, reported, NOW), NOW)) == 1
     failing = status(unknown(a=[5]), unknown(b=[6]), sequence=2)
@@ -184,7 +184,7 @@ async def test_query_that_has_not_reported_is_missing_if_the_position_of_one_of_
     ("retention_s", "expiry"), [(3600.0, Expiry(after(3100), timedelta(hours=1))), (NO_RETENTION, None)]
 )
 async def test_expiry_follows_the_retention_that_a_user_increases(retention_s: float, expiry: Expiry | None) -> None:
-    monitor, alerts = SourceLagMonitor(None), LagAlerts(None)
+    monitor, alerts = SourceLagMonitor(None), RunningAlerts(None)
     last = status(source(9, 500.0, retention_s=900.0, a=[6]))
     assert len(alerts.update(monitor.update(last, last, NOW), NOW)) == 1
     new = status(minimum(9, 20.0, retention_s=retention_s, a=[6]), nonce="next")
@@ -194,7 +194,7 @@ async def test_expiry_follows_the_retention_that_a_user_increases(retention_s: f
 
 
 async def test_alert_remains_while_the_retention_of_a_topic_with_unread_rows_is_unknown() -> None:
-    monitor, alerts = SourceLagMonitor(None), LagAlerts(None)
+    monitor, alerts = SourceLagMonitor(None), RunningAlerts(None)
     last = status(source(9, 500.0, retention_s=900.0, a=[6]))
     assert len(alerts.update(monitor.update(last, last, NOW), NOW)) == 1
     new = status(minimum(9, 20.0, retention_s=None, a=[6]), nonce="next")
@@ -296,7 +296,7 @@ async def test_age_remains_a_minimum_if_rows_may_have_arrived_since_the_earlier_
 
 async def test_minimum_of_an_earlier_driver_grows_until_the_age_is_known() -> None:
     """Each driver ends after a batch that reads only a part of the rows."""
-    monitor, alerts = SourceLagMonitor(None), LagAlerts(timedelta(hours=3))
+    monitor, alerts = SourceLagMonitor(None), RunningAlerts(timedelta(hours=3))
     reasons = []
     for driver in range(25):
         new = status(minimum(9000, 20.0, a=[driver]), nonce=str(driver))

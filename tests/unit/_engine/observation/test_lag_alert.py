@@ -1,13 +1,13 @@
+"""When an alert about the lag begins and ends, and which alerts the next loop continues."""
+
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
+from airflow_adaptive._core.scheduler.state import SchedulerState
 from airflow_adaptive._core.scheduler.timeline import Reason, ReasonCode
 from airflow_adaptive._core.view import LagAlert
 from airflow_adaptive._engine.journal.journal import Journal
@@ -17,6 +17,7 @@ from airflow_adaptive._engine.observation.source_lag import SourceLag
 from tests.lab.fakes.job_directory import FakeJobDirectory
 from tests.lab.fakes.manual_clock import START
 from tests.lab.simulation.one_job import small_job
+from tests.support.runtime.running_alerts import RunningAlerts
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 THRESHOLD = timedelta(minutes=1)
@@ -28,12 +29,12 @@ def lag(seconds: float | None, oldest_at: datetime | None = None) -> SourceLag:
     return SourceLag(rows=None if seconds is None else 1, seconds=seconds, expiry=expiry)
 
 
-def current(alerts: LagAlerts) -> LagAlert | None:
-    return alerts.current
+def current(alerts: RunningAlerts) -> LagAlert | None:
+    return alerts.alerts.current
 
 
 def test_lag_above_the_threshold_raises_one_alert_until_it_falls():
-    alerts = LagAlerts(THRESHOLD)
+    alerts = RunningAlerts(THRESHOLD)
     assert alerts.update(lag(60.0), NOW) == []
     assert current(alerts) is None
     assert alerts.update(lag(61.5), NOW) == [
@@ -54,76 +55,63 @@ def test_lag_above_the_threshold_raises_one_alert_until_it_falls():
 
 
 def test_alert_remains_while_the_lag_is_unknown():
-    alerts = LagAlerts(THRESHOLD)
+    alerts = RunningAlerts(THRESHOLD)
     alerts.update(lag(100.0), NOW)
     assert alerts.update(lag(None), NOW) == []
     assert current(alerts) is not None
 
 
-def restored(snapshot: Mapping[str, Any], threshold: timedelta | None) -> LagAlerts:
-    alerts = LagAlerts(threshold)
-    alerts.restore(snapshot)
-    return alerts
+class Job:
+    """Loops of a job, one after the other; each one reports the lag that it observes."""
 
+    def __init__(self) -> None:
+        self.directory, self.spec = FakeJobDirectory(), small_job("job", (1, 4), {})
 
-def test_next_loop_continues_the_alerts():
-    earlier = LagAlerts(THRESHOLD)
-    assert earlier.to_snapshot(()) == {}
-    assert len(earlier.update(lag(1801.0, NOW), NOW + timedelta(seconds=1801))) == 2
-    snapshot = json.loads(json.dumps(earlier.to_snapshot(())))
-    alerts = restored(snapshot, THRESHOLD)
-    assert alerts.current == earlier.current
-    assert alerts.update(lag(1805.0, NOW), NOW + timedelta(seconds=1805)) == []
-    assert len(alerts.update(lag(0.0), NOW + timedelta(seconds=1810))) == 2
-    assert alerts.to_snapshot(()) == {}
+    async def loop(self) -> tuple[Journal, SchedulerState]:
+        journal = Journal(self.directory, self.spec)
+        return journal, await journal.open(START)
+
+    def observe(self, journal: Journal, seconds: float) -> list[Reason]:
+        alerts, reasons = journal.memory.lag_alerts.updated(lag(seconds), THRESHOLD, START)
+        journal.memory = replace(journal.memory, lag_alerts=alerts)
+        for reason in reasons:
+            journal.add_log_entry(reason)
+        return reasons
 
 
 @pytest.mark.asyncio
-async def test_journal_hands_the_alerts_to_the_next_loop():
-    directory, spec = FakeJobDirectory(), small_job("job", (1, 4), {})
-    alerts, continued = LagAlerts(THRESHOLD), LagAlerts(THRESHOLD)
-    earlier = Journal(directory, spec, lag_alerts=alerts)
-    state = await earlier.open(START)
-    for reason in alerts.update(lag(61.0), START):
-        earlier.add_log_entry(reason)
+async def test_next_loop_continues_the_alerts():
+    job = Job()
+    earlier, state = await job.loop()
+    assert len(job.observe(earlier, 61.0)) == 1
     await earlier.write_log_entries(state, START)
-    await Journal(directory, spec, lag_alerts=continued).open(START)
-    assert continued.current == alerts.current is not None
+    continued, _ = await job.loop()
+    assert continued.memory.lag_alerts == earlier.memory.lag_alerts != LagAlerts()
+    assert job.observe(continued, 65.0) == []
 
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("seconds", [61.0, 0.0], ids=["raised", "ended"])
 async def test_next_loop_reports_a_change_that_the_timeline_does_not_contain(seconds: float):
     """The loop is killed after a step, and before it has written the reason of the change."""
-    directory, spec = FakeJobDirectory(), small_job("job", (1, 4), {})
-    alerts, continued = LagAlerts(THRESHOLD), LagAlerts(THRESHOLD)
-    earlier = Journal(directory, spec, lag_alerts=alerts)
-    state = await earlier.open(START)
+    job = Job()
+    earlier, state = await job.loop()
     if not seconds:
-        for reason in alerts.update(lag(61.0), START):
-            earlier.add_log_entry(reason)
+        job.observe(earlier, 61.0)
         await earlier.write_log_entries(state, START)
-    (change,) = alerts.update(lag(seconds), START)
-    earlier.add_log_entry(change)
-    await earlier.renew(state, START + spec.options.trigger_lifetime)
-    await Journal(directory, spec, lag_alerts=continued).open(START + spec.options.trigger_lifetime)
-    assert [reason.code for reason in continued.update(lag(seconds), START)] == [change.code]
+    (change,) = job.observe(earlier, seconds)
+    await earlier.renew(state, START + job.spec.options.trigger_lifetime)
+    continued, _ = await job.loop()
+    assert [reason.code for reason in job.observe(continued, seconds)] == [change.code]
 
 
-def test_next_loop_drops_the_alert_about_a_threshold_that_was_removed():
-    earlier = LagAlerts(THRESHOLD)
-    earlier.update(lag(100.0), NOW)
-    assert restored(earlier.to_snapshot(()), None).current is None
-
-
-def test_alert_that_cannot_be_read_is_reported_and_raised_again(caplog: pytest.LogCaptureFixture):
-    alerts = restored({"above_threshold": {"since": 7}}, THRESHOLD)
-    assert "The alert about the lag in the journal is invalid" in caplog.text
-    assert len(alerts.update(lag(100.0), NOW)) == 1
+def test_alert_about_a_threshold_that_was_removed_is_dropped():
+    raised, _ = LagAlerts().updated(lag(100.0), THRESHOLD, NOW)
+    assert raised.updated(lag(None), None, NOW) == (LagAlerts(), [])
 
 
 def test_minimum_of_the_lag_raises_alerts_and_ends_none():
-    alerts = LagAlerts(THRESHOLD)
+    alerts = RunningAlerts(THRESHOLD)
     at_least = replace(lag(1801.0, NOW), is_minimum=True)
     assert len(alerts.update(at_least, NOW + timedelta(seconds=1801))) == 2
     for changed in (replace(at_least, seconds=1.0), replace(at_least, expiry=None)):
@@ -132,12 +120,12 @@ def test_minimum_of_the_lag_raises_alerts_and_ends_none():
 
 
 def test_without_a_threshold_no_lag_is_too_large():
-    assert LagAlerts(None).update(lag(1e9), NOW) == []
+    assert RunningAlerts(None).update(lag(1e9), NOW) == []
 
 
 @pytest.mark.parametrize("is_known", [True, False])
 def test_unread_rows_raise_one_alert_when_half_of_their_retention_has_passed(is_known: bool):
-    alerts, half = LagAlerts(None), NOW + RETENTION / 2
+    alerts, half = RunningAlerts(None), NOW + RETENTION / 2
     seconds = 1800.0 if is_known else None
     assert alerts.update(lag(seconds, NOW), half) == []
     (reason,) = alerts.update(lag(seconds, NOW), half + timedelta(seconds=1))
@@ -156,7 +144,7 @@ def test_unread_rows_raise_one_alert_when_half_of_their_retention_has_passed(is_
 
 
 def test_rows_that_expire_are_more_important_than_the_threshold():
-    alerts = LagAlerts(THRESHOLD)
+    alerts = RunningAlerts(THRESHOLD)
     alerts.update(lag(61.0, NOW), NOW + timedelta(seconds=61))
     assert len(alerts.update(lag(1801.0, NOW), NOW + timedelta(seconds=1801))) == 1
     found = current(alerts)

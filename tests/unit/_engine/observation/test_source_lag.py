@@ -10,8 +10,8 @@ import pytest
 from airflow_adaptive._core.protocol.sources import KafkaSource, SourceReport
 from airflow_adaptive._core.scheduler.timeline import ReasonCode
 from airflow_adaptive._engine.observation.known_lag import Expiry
-from airflow_adaptive._engine.observation.lag_alert import LagAlerts
 from airflow_adaptive._engine.observation.source_lag import MAX_AGE, MAX_STATUS_AGE, SourceLag, SourceLagMonitor
+from tests.support.runtime.running_alerts import RunningAlerts
 from tests.support.runtime.source_statuses import NOW, Brokers, after, lag_after_poll, source, status, unknown
 
 pytestmark = pytest.mark.asyncio
@@ -164,7 +164,7 @@ async def test_alert_about_rows_that_expire_remains_until_a_driver_has_polled_it
     others: tuple[SourceReport, ...],
 ) -> None:
     """The checkpoint of a driver that starts is one batch ahead of the newest status, and the first poll takes a while."""
-    monitor, alerts = SourceLagMonitor(None), LagAlerts(None)
+    monitor, alerts = SourceLagMonitor(None), RunningAlerts(None)
     last = status(source(4, 590.0, retention_s=600.0, a=[6]), *others)
     (raised,) = alerts.update(monitor.update(last, last, NOW), NOW)
     starting = status(unknown(a=[7]), *others, nonce="next")
@@ -205,7 +205,7 @@ async def test_loop_counts_no_rows_behind_a_position_that_a_driver_may_have_left
 )
 async def test_rows_behind_a_position_that_the_brokers_do_not_have_are_not_counted(ends: list[int], read: int) -> None:
     """The topic was deleted and created again while no driver ran."""
-    monitor, alerts = SourceLagMonitor(brokers := Brokers(a=ends)), LagAlerts(timedelta(minutes=1))
+    monitor, alerts = SourceLagMonitor(brokers := Brokers(a=ends)), RunningAlerts(timedelta(minutes=1))
     last = status(source(10, 500.0, retention_s=900.0, a=[5, read]))
     assert len(alerts.update(monitor.update(last, last, NOW), NOW)) == 2
     for seconds in (10, 20, 70):
@@ -291,7 +291,7 @@ async def test_brokers_that_fail_are_polled_at_the_interval_and_each_outage_is_r
 
 
 async def test_retention_of_one_topic_does_not_expire_rows_of_another_topic_of_the_source() -> None:
-    monitor, alerts = SourceLagMonitor(brokers := Brokers(a=[6], b=[1])), LagAlerts(None)
+    monitor, alerts = SourceLagMonitor(brokers := Brokers(a=[6], b=[1])), RunningAlerts(None)
     both = source(0, 0.0, retention_s=604_800.0, a=[6], b=[1])
     last = status(replace(both, topics={**both.topics, "b": replace(both.topics["b"], retention_s=60.0)}))
     monitor.update(last, last, NOW)

@@ -15,12 +15,16 @@ import pytest
 from airflow_adaptive._core.ports import ClusterSnapshot
 from airflow_adaptive._core.requirements.advice import PolicyAdvice
 from airflow_adaptive._core.requirements.control_requests import ControlRequests
-from airflow_adaptive._core.requirements.limits import NO_LIMITS, ReportedLimits
+from airflow_adaptive._core.requirements.limits import ReportedLimits
 from airflow_adaptive._core.requirements.resolution import DECLARED
+from airflow_adaptive._core.requirements.resolver import ResolverMemory
 from airflow_adaptive._core.scheduler.timeline import ReasonCode
 from airflow_adaptive._core.view import LagAlert, documents
+from airflow_adaptive._engine.journal.history import History
 from airflow_adaptive._engine.loop import RunLimits
+from airflow_adaptive._engine.loop_memory import LoopMemory
 from airflow_adaptive._engine.observation.job_observation import JobObservation
+from airflow_adaptive._engine.observation.lag_alert import LagAlerts
 from airflow_adaptive._engine.observation.source_lag import SourceLag
 from airflow_adaptive._engine.publishing.publisher import Publisher
 from tests.lab.fakes.job_store import FakeStore
@@ -75,11 +79,10 @@ def test_control_requests_that_are_too_old_are_reported_once(job: Simulation, ca
 def test_advice_is_published_with_the_metrics_if_more_than_its_time_has_changed() -> None:
     """A policy is consulted every minute, and has a problem from the third minute on."""
     store, job = FakeStore(), executing()
-    resolver: Any = SimpleNamespace(policy=None, requirements_source=None, limits=NO_LIMITS)
-    alerts: Any = SimpleNamespace(current=None)
+    resolver: Any = SimpleNamespace(policy=None)
 
     async def publish() -> list[bool]:
-        publisher = Publisher(store, resolver, history(job), "attempt", alerts)
+        publisher = Publisher(store, written(history(job)), resolver, "attempt")
         await publisher.restore()
         has_policy = []
         for minute in range(5):
@@ -95,18 +98,27 @@ def test_advice_is_published_with_the_metrics_if_more_than_its_time_has_changed(
     assert len(store.views) == 1
 
 
+def written(past: History) -> Any:
+    """A journal with this past."""
+    return SimpleNamespace(history=past, memory=LoopMemory())
+
+
 def test_view_is_published_again_if_any_part_of_it_has_changed() -> None:
     store, job = FakeStore(), executing()
     past, observation = history(job), JobObservation(cluster=ClusterSnapshot(workers=(), ui_url="http://master:8080"))
-    resolver: Any = SimpleNamespace(policy=None, requirements_source=None, limits=NO_LIMITS)
-    alerts: Any = SimpleNamespace(current=None)
-    publisher = Publisher(store, resolver, past, "attempt", alerts)
+    resolver: Any = SimpleNamespace(policy=None)
+    journal = written(past)
+    publisher = Publisher(store, journal, resolver, "attempt")
+
+    def remember(**changes: Any) -> None:
+        journal.memory = replace(journal.memory, **changes)
+
     changes: list[Callable[[], object]] = [
         lambda: publisher.update_urls(observation, None),
-        lambda: setattr(resolver, "requirements_source", DECLARED),
-        lambda: setattr(resolver, "limits", ReportedLimits(gangs={"q": 2})),
+        lambda: remember(resolver=ResolverMemory(source=DECLARED)),
+        lambda: remember(resolver=ResolverMemory(source=DECLARED, limits=ReportedLimits(gangs={"q": 2}))),
         lambda: past.report_outage("no answer", job.state, START),
-        lambda: setattr(alerts, "current", LagAlert(since=START, lag_s=60.0)),
+        lambda: remember(lag_alerts=LagAlerts(above_threshold=LagAlert(since=START, lag_s=60.0))),
         lambda: publisher.record_metrics(job.state, None, SourceLag(unknown_since=START), START),
         lambda: publisher.record_metrics(job.state, None, SourceLag(unknown_since=START, problem="no broker"), START),
         lambda: None,
