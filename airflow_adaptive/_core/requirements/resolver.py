@@ -42,20 +42,13 @@ from airflow_adaptive._core.scheduler.policies.rescaling import Tier
 from airflow_adaptive._core.scheduler.requirements import Parallelism, Requirements, are_accepted
 from airflow_adaptive._core.scheduler.snapshot import encode
 from airflow_adaptive._core.scheduler.state import (
-    Canceling,
     Deploying,
-    Failing,
-    Finished,
     Restarting,
     SchedulerState,
-    StopWithSavepoint,
 )
 from airflow_adaptive._core.scheduler.timeline import Reason, ReasonCode
 
 log = logging.getLogger(__name__)
-
-ENDING: Final = (StopWithSavepoint, Canceling, Failing, Finished)
-"""States of a job that stops or has ended; its policy is not consulted."""
 
 MEMORY_REFRESH_INTERVAL: Final = timedelta(minutes=30)
 """Longest time after which the journal gets the memory of a policy again."""
@@ -170,7 +163,7 @@ class RequirementsResolver:
         state, memory = given.state, _observed(given)
         requests = replace(memory.requests, desired_state=given.control_requests.desired_state)
         is_held = is_overridden(state, requests, given.at)
-        if isinstance(state.current, ENDING) and not is_held:
+        if state.traits.ends and not is_held:
             return Resolution(requirements=latest_requirements(state), source=memory.source or DECLARED), memory
         if not is_held:
             base = base_requirements(state, requests, memory.limits)

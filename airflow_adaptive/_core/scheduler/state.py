@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Final
 
 from airflow_adaptive._core.scheduler.config.options import Options
 from airflow_adaptive._core.scheduler.events import SlotOffer, TimerName
@@ -327,6 +328,36 @@ Current = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StateTraits:
+    """What the engine must know about a state, beside the events that the state handles.
+
+    Attributes:
+        ends: whether the job stops or has ended: its policy is not consulted, and a new attempt starts the job again after its end.
+        demands_slots: whether the job can use executors beyond its plan.
+    """
+
+    ends: bool = False
+    demands_slots: bool = True
+
+
+_SCHEDULED: Final = StateTraits()
+_ENDING: Final = StateTraits(ends=True, demands_slots=False)
+
+TRAITS: Final[Mapping[type, StateTraits]] = {
+    Created: StateTraits(demands_slots=False),
+    WaitingForResources: _SCHEDULED,
+    Deploying: _SCHEDULED,
+    Executing: _SCHEDULED,
+    RestartingLocally: _SCHEDULED,
+    Restarting: _SCHEDULED,
+    StopWithSavepoint: _ENDING,
+    Canceling: _ENDING,
+    Failing: _ENDING,
+    Finished: _ENDING,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Timer:
     """A deadline of a state, derived from the state, so that a loop that continues the job knows the deadline."""
 
@@ -399,6 +430,11 @@ class SchedulerState:
     def name(self) -> str:
         """Name of the current state, as in FLIP-160."""
         return type(self.current).__name__
+
+    @property
+    def traits(self) -> StateTraits:
+        """Traits of the current state."""
+        return TRAITS[type(self.current)]
 
     @property
     def held_slots(self) -> int:

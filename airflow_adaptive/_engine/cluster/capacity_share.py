@@ -27,12 +27,7 @@ from airflow_adaptive._core.ports import ClusterSnapshot, Request, SubmissionSta
 from airflow_adaptive._core.protocol.documents import Action
 from airflow_adaptive._core.scheduler.allocator.slot_sharing import minimum_slots, required_slots
 from airflow_adaptive._core.scheduler.state import (
-    Canceling,
-    Created,
-    Failing,
-    Finished,
     SchedulerState,
-    StopWithSavepoint,
 )
 from airflow_adaptive._engine.cluster.free_capacity import Executors, FreeCapacity
 from airflow_adaptive._engine.cluster.open_limits import Shortage
@@ -42,9 +37,6 @@ from airflow_adaptive._engine.spec import DriverShape, ExecutorShape, JobSpec
 Key = TypeVar("Key", bound=Hashable)
 
 FOREVER = timedelta(days=36_500)
-
-_WITHOUT_DEMAND = (Created, StopWithSavepoint, Canceling, Failing, Finished)
-"""States in which a job needs no executors beyond its plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +102,7 @@ def slot_demand(spec: JobSpec, state: SchedulerState, now: datetime, *, may_prob
     """Return the demand of a job in a scheduler state; `now` is the time of its journal."""
     driver, plan, options = state.driver, state.plan, state.options
     stops = driver is not None and action(state) is Action.STOP
-    has_demand = not stops and not isinstance(state.current, _WITHOUT_DEMAND)
+    has_demand = not stops and state.traits.demands_slots
     has_driver = driver is not None and not stops
     minimum, maximum = minimum_slots(state.job, state.requirements), required_slots(state.job, state.requirements)
     return SlotDemand(

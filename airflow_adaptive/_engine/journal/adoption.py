@@ -7,18 +7,12 @@ from dataclasses import replace
 from airflow_adaptive._core.scheduler import machine
 from airflow_adaptive._core.scheduler.requirements import Requirements, violations
 from airflow_adaptive._core.scheduler.state import (
-    Canceling,
-    Failing,
     Finished,
     Outcome,
     SchedulerState,
-    StopWithSavepoint,
 )
 from airflow_adaptive._core.scheduler.timeline import Timeline
 from airflow_adaptive._engine.spec import JobSpec
-
-ENDING = (StopWithSavepoint, Canceling, Failing, Finished)
-"""States of a job that is ending or has ended; a new attempt starts such a job again after its end."""
 
 
 def created(spec: JobSpec, epoch: int = 0) -> SchedulerState:

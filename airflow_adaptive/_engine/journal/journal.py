@@ -23,7 +23,7 @@ from airflow_adaptive._core.scheduler.state import SchedulerState
 from airflow_adaptive._core.scheduler.state_transitions.steps import Step
 from airflow_adaptive._core.scheduler.timeline import Decision, Reason, Timeline
 from airflow_adaptive._engine.driver_heartbeat import current_driver_status
-from airflow_adaptive._engine.journal.adoption import ENDING, adopted, created, started_again
+from airflow_adaptive._engine.journal.adoption import adopted, created, started_again
 from airflow_adaptive._engine.journal.history import History
 from airflow_adaptive._engine.journal.job_directory import append
 from airflow_adaptive._engine.journal.step_document import clock_offset, is_durable, step_document
@@ -237,7 +237,7 @@ class Journal:
         is_policy_active = memory.resolver.is_policy_active
         state, self._redeclared = adopted(self._spec, persisted, is_policy_active=is_policy_active)
         attempt = self._claimed_attempt = attempt_of(newest.owner)
-        self._inherits_end = attempt != self._spec.attempt and isinstance(state.current, ENDING)
+        self._inherits_end = attempt != self._spec.attempt and state.traits.ends
         # An end remains the end of the earlier attempt: the next loop must not take it for the end of its own attempt.
         self._owner = _token(attempt if self._inherits_end else self._spec.attempt)
         current = current_driver_status(state, self._nonce, status)

@@ -5,6 +5,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import get_args
 
 import pytest
 
@@ -30,7 +31,7 @@ from airflow_adaptive._core.scheduler.events import (
 )
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.snapshot import from_json, to_json
-from airflow_adaptive._core.scheduler.state import Finished
+from airflow_adaptive._core.scheduler.state import TRAITS, Current, Finished
 from airflow_adaptive._core.scheduler.transition_table import EVENTS, STATES, TRANSITIONS
 from tests.lab.scenario import HOPELESS, TRANSIENT, Scenario
 from tests.support.repository import ROOT
@@ -113,6 +114,10 @@ def test_table_is_total_and_finished_is_the_end():
     assert all(set(row) == set(EVENTS) for row in TRANSITIONS.values())
     assert not any(TRANSITIONS[Finished].values())
     assert {type(live().state.current) for live in SCENARIOS.values()} == set(STATES)
+
+
+def test_every_state_has_traits_in_the_order_of_the_union():
+    assert (*TRAITS,) == get_args(Current)
 
 
 def test_no_state_leads_to_itself():
