@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Reversible, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime
+from enum import StrEnum
 from typing import Any, Final, TypeGuard
 from urllib.parse import urlsplit
 
-from airflow_adaptive._core.protocol.documents import DriverStatus, QueryReport
+from airflow_adaptive._core.protocol.documents import DriverStatus, ExecutorReport, QueryReport
 from airflow_adaptive._core.protocol.sources import SourceReport
-from airflow_adaptive._core.requirements.advice import Advice, PolicyAdvice
+from airflow_adaptive._core.requirements.advice import PolicyAdvice
 from airflow_adaptive._core.requirements.limits import NO_LIMITS, ReportedLimits
 from airflow_adaptive._core.requirements.resolution import RequirementsOrigin, RequirementsSource
 from airflow_adaptive._core.scheduler.job_graph import JobType
@@ -26,8 +27,25 @@ from airflow_adaptive._core.scheduler.state import Outcome, SchedulerState
 from airflow_adaptive._core.scheduler.timeline import Decision, Rescale, Transition
 from airflow_adaptive._core.scheduler.transition_table import STATES
 
+
+class SchedulerStateName(StrEnum):
+    """States of the adaptive scheduler (FLIP-160), and `unknown` for a job that has not published its state."""
+
+    CREATED = "Created"
+    WAITING_FOR_RESOURCES = "WaitingForResources"
+    DEPLOYING = "Deploying"
+    EXECUTING = "Executing"
+    RESTARTING_LOCALLY = "RestartingLocally"
+    RESTARTING = "Restarting"
+    STOP_WITH_SAVEPOINT = "StopWithSavepoint"
+    CANCELING = "Canceling"
+    FAILING = "Failing"
+    FINISHED = "Finished"
+    UNKNOWN = "unknown"
+
+
 STATE_NAMES: Final = tuple(state.__name__ for state in STATES)
-"""Values of `JobView.state`, in the order in which a job passes the states."""
+"""Names of the states, in the order in which a job passes them."""
 
 MAX_FAILURES: Final = 5
 """Newest failures in a view; the journal contains more."""
@@ -71,7 +89,7 @@ class JobHistory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LagAlert:
-    """An alert.
+    """An alert: the lag behind the sources exceeds `lag_alert_threshold`, or the brokers will delete unread rows soon.
 
     Attributes:
         since: time at which the lag exceeded the threshold.
@@ -98,62 +116,146 @@ class SlotCounts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobView:
+class TaskInstance:
+    """The last task instance that ran a job."""
+
+    dag_id: str
+    task_id: str
+    run_id: str
+    map_index: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """Summary of a job. A job that has published nothing has the defaults.
+
+    Attributes:
+        job_type: streaming or batch.
+        state: state of the scheduler.
+        since: time at which the job entered the state, None for a state that does not record the time.
+        outcome: how the job ended, None before its end.
+        cause: root cause of the failure of the job, None without a failure.
+        parallelism: parallelism of the newest plan by vertex, None without a plan.
+        requirements: active bounds by vertex.
+        requirements_source: source of the active bounds, None if it is unknown.
+        slots: slots of the job.
+        restarts: number of restarts.
+        rescales: number of rescales.
+        failures: number of recent failures.
+        lag_alert: alert about the lag, None without an alert.
+        lag_unknown_since: time since which the lag is unknown; None while it is known, and for a job without a source whose lag can be known.
+        source_problem: why the driver cannot read a source at the moment, None without a problem.
+        last_transition: newest state transition, None before the first.
+        urls: addresses of Spark's web pages.
+        attempt: attempt of the task that runs the job.
+        task: the task instance that runs the job.
+    """
+
+    job_type: JobType = JobType.STREAMING
+    state: SchedulerStateName = SchedulerStateName.UNKNOWN
+    since: datetime | None = None
+    outcome: Outcome | None = None
+    cause: str | None = None
+    parallelism: Parallelism | None = None
+    requirements: Requirements = field(default_factory=dict)
+    requirements_source: RequirementsSource | None = None
+    slots: SlotCounts | None = None
+    restarts: int = 0
+    rescales: int = 0
+    failures: int = 0
+    lag_alert: LagAlert | None = None
+    lag_unknown_since: datetime | None = None
+    source_problem: str | None = None
+    last_transition: Transition | None = None
+    urls: Urls = Urls()
+    attempt: str | None = None
+    task: TaskInstance | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedAdvice:
+    """Advice of a rescale policy.
+
+    Attributes:
+        at: time of the advice.
+        since: time since which the policy has advised these bounds.
+        bounds: advised bounds of every vertex.
+        source: human-readable source of the bounds.
+        reason: human-readable reason.
+        next_at: time at which the policy changes its advice, None for never.
+    """
+
+    at: datetime
+    since: datetime
+    bounds: Requirements
+    source: str
+    reason: str
+    next_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedPolicy:
+    """The rescale policy of a job.
+
+    Attributes:
+        kind: class name of the policy.
+        dry_run: whether the policy only reports its advice.
+        active: whether the policy set the active bounds.
+        advice: the last advice, None without one.
+        problem: reason why the advice is not applied, None without a problem.
+    """
+
+    kind: str
+    dry_run: bool
+    active: bool
+    advice: PublishedAdvice | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedDriver:
+    """The newest driver status, as far as it is published. The topics of its sources may be many, and only the loop needs them.
+
+    Attributes:
+        at: time of the status by the clock of the driver, ISO 8601.
+        parallelism: effective parallelism by vertex.
+        executors: registered executors.
+        queries: queries with their sources.
+    """
+
+    at: str
+    parallelism: Mapping[str, int]
+    executors: tuple[ExecutorReport, ...]
+    queries: tuple[QueryReport, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobView(Summary):
     """A job at one moment, and its past.
 
     Attributes:
         job: id of the job.
-        job_type: streaming or batch.
-        attempt: attempt of the task that runs the job.
-        state: name of the scheduler's state, one of `STATE_NAMES`.
-        since: when the scheduler entered the state, None for a state that does not record the time.
-        outcome: how the job ended, None before its end.
-        cause: why the job failed, None if it did not.
-        parallelism: parallelism of the newest plan by vertex, None without a plan.
-        requirements: bounds by vertex.
-        requirements_source: source of the active requirements, None while the source is unknown.
         policy: result of the last consultation of the rescale policy, None without a policy.
         limits: limits that the drivers have reported, which bound the requirements of every source.
-        slots: slots of the job.
         epoch: epoch of the newest driver.
         submission_id: identifies the driver, None if there is no driver or if its id is unknown.
-        restarts: number of restarts.
-        rescales: number of rescales.
-        urls: addresses of Spark's web pages.
         history: transitions, decisions and rescales.
-        failures: the newest failures, oldest first.
+        recent_failures: the newest failures, oldest first.
         scheduler: state of the scheduler.
         driver: status of the driver of the current epoch, None without one.
-        lag_alert: the alert about the lag, None without one.
-        lag_unknown_since: since when the lag is unknown; see `SourceLag.unknown_since`.
-        source_problem: why the driver cannot read a source at the moment, None without a problem.
     """
 
     job: str
-    job_type: JobType
+    slots: SlotCounts
     attempt: str
-    state: str
-    since: datetime | None
-    outcome: Outcome | None
-    cause: str | None
-    parallelism: Parallelism | None
-    requirements: Requirements
-    requirements_source: RequirementsSource | None = None
     policy: PolicyAdvice | None = None
     limits: ReportedLimits = NO_LIMITS
-    slots: SlotCounts
     epoch: int
     submission_id: str | None
-    restarts: int
-    rescales: int
-    urls: Urls
     history: JobHistory
-    failures: tuple[FailureRecord, ...]
+    recent_failures: tuple[FailureRecord, ...]
     scheduler: SchedulerState
     driver: DriverStatus | None = None
-    lag_alert: LagAlert | None = None
-    lag_unknown_since: datetime | None = None
-    source_problem: str | None = None
 
 
 def is_web_address(url: object) -> TypeGuard[str]:
@@ -218,60 +320,40 @@ def fits(value: Any) -> bool:
     return len(json.dumps(value)) <= MAX_VALUE_BYTES
 
 
+def _plain(value: Any) -> Any:
+    """Return a value as values that JSON can represent, without the tags of `encode`, because a reader knows the classes."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return {it.name: _plain(getattr(value, it.name)) for it in fields(value)} if is_dataclass(value) else encode(value)
+
+
 def driver_document(status: DriverStatus | None) -> Mapping[str, Any]:
     """Return the document of a driver status; empty without one."""
     if status is None:
         return {}
+    queries = [replace(query, sources=tuple(map(_without_topics, query.sources))) for query in status.queries]
     return {
-        "at": status.at,
+        **_plain(
+            PublishedDriver(
+                at=status.at, parallelism=status.parallelism, executors=status.executors, queries=tuple(queries)
+            )
+        ),
         "state": status.state.value,
         "version": status.version,
-        "parallelism": dict(status.parallelism),
-        "executors": [asdict(executor) for executor in status.executors],
-        "queries": [_query_document(query) for query in status.queries],
     }
 
 
-def _query_document(query: QueryReport) -> Mapping[str, Any]:
-    return {**asdict(query), "sources": [_source_document(source) for source in query.sources]}
-
-
-def _source_document(source: SourceReport) -> Mapping[str, Any]:
-    # A list, because Airflow's state store does not accept a tuple as a JSON value. The topics may be many, and only the loop needs them.
-    document = {**asdict(source), "partition_lags": [asdict(lag) for lag in source.partition_lags]}
-    del document["topics"], document["kafka"]
-    return document
+def _without_topics(source: SourceReport) -> SourceReport:
+    return replace(source, topics={}, kafka=None)
 
 
 def _summary(view: JobView, task: Mapping[str, Any]) -> dict[str, Any]:
-    transitions, source = view.history.transitions[-1:], view.requirements_source
-    return {
-        "format": FORMAT,
-        "job": view.job,
-        "job_type": view.job_type.value,
-        "state": view.state,
-        "since": _text(view.since),
-        "outcome": None if view.outcome is None else view.outcome.value,
-        "cause": view.cause,
-        "parallelism": None if view.parallelism is None else dict(view.parallelism),
-        "requirements": _bounds(view.requirements),
-        "slots": asdict(view.slots),
-        "urls": asdict(view.urls),
-        "restarts": view.restarts,
-        "rescales": view.rescales,
-        "attempt": view.attempt,
-        "failures": len(view.failures),
-        "requirements_source": None if source is None else _source(source),
-        "lag_alert": None if view.lag_alert is None else _alert(view.lag_alert),
-        "lag_unknown_since": _text(view.lag_unknown_since),
-        "source_problem": view.source_problem,
-        "last_transition": transition_record(transitions[0]) if transitions else None,
-        "task": dict(task),
-    }
-
-
-def _alert(alert: LagAlert) -> Mapping[str, Any]:
-    return {"since": _text(alert.since), "lag_s": alert.lag_s, "expires_at": _text(alert.expires_at)}
+    fields_of_view = {it.name: _plain(getattr(view, it.name)) for it in fields(Summary)}
+    last = view.last_transition
+    derived = {"last_transition": None if last is None else transition_record(last), "task": dict(task)}
+    return {"format": FORMAT, "job": view.job, **fields_of_view, **derived}
 
 
 def policy_document(policy: PolicyAdvice | None, source: RequirementsSource | None) -> Mapping[str, Any]:
@@ -284,43 +366,25 @@ def policy_document(policy: PolicyAdvice | None, source: RequirementsSource | No
     if policy is None:
         return {}
     is_active = source is not None and source.origin is RequirementsOrigin.POLICY
-    return {
-        "kind": policy.policy,
-        "dry_run": policy.dry_run,
-        "active": is_active and policy.advice is not None,
-        "advice": None if policy.advice is None else _advice(policy, policy.advice),
-        "problem": policy.problem,
-    }
+    document: Mapping[str, Any] = _plain(
+        PublishedPolicy(
+            kind=policy.policy,
+            dry_run=policy.dry_run,
+            active=is_active and policy.advice is not None,
+            advice=_advice(policy),
+            problem=policy.problem,
+        )
+    )
+    return document
 
 
-def _advice(policy: PolicyAdvice, advice: Advice) -> Mapping[str, Any]:
-    return {
-        "at": _text(policy.advised_at),
-        "since": _text(policy.advised_since),
-        "bounds": _bounds(advice.bounds),
-        "source": advice.source,
-        "reason": advice.reason,
-        "next_at": _text(advice.next_at),
-    }
-
-
-def _source(source: RequirementsSource) -> Mapping[str, Any]:
-    return {
-        "origin": source.origin.value,
-        "name": source.name,
-        "via": source.via or None,
-        "since": _text(source.since),
-        "until": _text(source.until),
-        "reason": source.reason,
-    }
-
-
-def _bounds(requirements: Requirements) -> dict[str, Any]:
-    return {name: {"lower": it.lower, "upper": it.upper} for name, it in requirements.items()}
-
-
-def _text(at: datetime | None) -> str | None:
-    return None if at is None else at.isoformat()
+def _advice(policy: PolicyAdvice) -> PublishedAdvice | None:
+    advice, at, since = policy.advice, policy.advised_at, policy.advised_since
+    if advice is None or at is None or since is None:
+        return None
+    return PublishedAdvice(
+        at=at, since=since, bounds=advice.bounds, source=advice.source, reason=advice.reason, next_at=advice.next_at
+    )
 
 
 MAX_RESCALES: Final = 20

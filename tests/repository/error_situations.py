@@ -115,7 +115,7 @@ class Desk:
 def failed(simulation: Simulation) -> str:
     """The newest failure of a job that has run to its end, as the XCom `failures` shows it."""
     simulation.run()
-    printed: str = simulation.store.views[-1].failures[-1].failure.summary
+    printed: str = simulation.store.views[-1].recent_failures[-1].failure.summary
     return printed
 
 

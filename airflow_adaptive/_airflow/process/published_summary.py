@@ -1,6 +1,6 @@
 """The published summary of a job, decoded for tasks and triggers.
 
-The REST API and the command line decode all published documents with the models of `_web.data.documents`, which need pydantic.
+The REST API and the command line decode the whole summary (`_core.view.Summary`).
 """
 
 from __future__ import annotations

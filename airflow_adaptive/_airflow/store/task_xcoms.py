@@ -109,7 +109,7 @@ def xcoms(view: JobView) -> Mapping[str, Any]:
         XCOM_STATE: view.state if view.outcome is None else view.outcome.value,
         XCOM_PARALLELISM: None if view.parallelism is None else dict(view.parallelism),
         XCOM_TRANSITIONS: newest_within(transitions, TRANSITION_BYTES, transition_record),
-        "failures": newest_within(view.failures, FAILURE_BYTES, failure_record),
+        "failures": newest_within(view.recent_failures, FAILURE_BYTES, failure_record),
         XCOM_DECISIONS: decision_records(history),
         "rescales": {"history": rescale_records(history), "summary": encode(summarize(history.rescales))},
         **{key: getattr(view.urls, name) or "" for key, name in LINKS.items()},

@@ -16,7 +16,16 @@ from airflow_adaptive._core.requirements.resolution import RequirementsSource
 from airflow_adaptive._core.requirements.resolver import RequirementsResolver
 from airflow_adaptive._core.scheduler.history.failures import root_cause
 from airflow_adaptive._core.scheduler.state import Finished, SchedulerState
-from airflow_adaptive._core.view import MAX_FAILURES, POLICY, JobView, LagAlert, SlotCounts, Urls, policy_document
+from airflow_adaptive._core.view import (
+    MAX_FAILURES,
+    POLICY,
+    JobView,
+    LagAlert,
+    SchedulerStateName,
+    SlotCounts,
+    Urls,
+    policy_document,
+)
 from airflow_adaptive._engine.journal.history import History
 from airflow_adaptive._engine.journal.journal import Journal
 from airflow_adaptive._engine.observation.job_observation import JobObservation
@@ -130,11 +139,12 @@ def job_view(
     source_problem: str | None = None,
 ) -> JobView:
     """Return the view of a job in this state; the arguments are described at `JobView`."""
+    past = history.at(state)
     return JobView(
         job=state.job.job,
         job_type=state.job.job_type,
         attempt=attempt,
-        state=state.name,
+        state=SchedulerStateName(state.name),
         since=getattr(state.current, "since", None),
         outcome=state.current.outcome if isinstance(state.current, Finished) else None,
         cause=root_cause(state),
@@ -149,8 +159,10 @@ def job_view(
         restarts=state.num_restarts,
         rescales=state.num_rescales,
         urls=urls,
-        history=history.at(state),
-        failures=tuple(state.failures[-MAX_FAILURES:]),
+        failures=len(state.failures[-MAX_FAILURES:]),
+        last_transition=past.transitions[-1] if past.transitions else None,
+        history=past,
+        recent_failures=tuple(state.failures[-MAX_FAILURES:]),
         scheduler=state,
         driver=driver,
         lag_alert=lag_alert,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -15,10 +15,9 @@ from airflow_adaptive._core.scheduler.allocator.assignment import Assignment, as
 from airflow_adaptive._core.scheduler.allocator.slot_sharing import minimum_slots, required_slots, used_slots
 from airflow_adaptive._core.scheduler.snapshot import encode
 from airflow_adaptive._core.scheduler.state import Plan, Restarting, SchedulerState
-from airflow_adaptive._core.view import METRICS, POLICY, SCHEDULER, SUMMARY
+from airflow_adaptive._core.view import METRICS, POLICY, SCHEDULER, SUMMARY, Summary
 from airflow_adaptive._engine.publishing.time_series import FINEST
 from airflow_adaptive._web.api import schemas
-from airflow_adaptive._web.data import documents
 from airflow_adaptive._web.data.metadata_database.jobs import Job
 from airflow_adaptive._web.data.published_state import PublishedState
 
@@ -58,7 +57,7 @@ def plan(state: SchedulerState, published: PublishedState) -> schemas.Plan:
     assignment = None if current is None else _assignment(state, current)
     return schemas.Plan(
         version=None if current is None else current.version,
-        reported_at=None if driver is None else driver.at,
+        reported_at=None if driver is None else schemas.moment(driver.at),
         load_balance_mode=state.options.load_balance_mode.value,
         vertices=_planned_vertices(state, {} if driver is None else driver.parallelism),
         slots=schemas.PlannedSlots(
@@ -69,8 +68,8 @@ def plan(state: SchedulerState, published: PublishedState) -> schemas.Plan:
             minimum=minimum_slots(state.job, state.requirements),
             maximum=required_slots(state.job, state.requirements),
         ),
-        executors=[] if driver is None else driver.executors,
-        queries=[] if driver is None else driver.queries,
+        executors=[] if driver is None else [*driver.executors],
+        queries=[] if driver is None else [schemas.Query.model_validate(query) for query in driver.queries],
         workers=[] if assignment is None else _workers(state, assignment),
         imbalance=None if assignment is None else assignment.imbalance,
     )
@@ -96,7 +95,7 @@ def preview(result: Preview, state: SchedulerState) -> schemas.Preview:
             maximum=required_slots(state.job, result.requirements),
             missing=result.missing_slots,
         ),
-        decisions=[documents.Decision.model_validate(decision) for decision in result.decisions],
+        decisions=[*result.decisions],
     )
 
 
@@ -107,7 +106,7 @@ def failures(state: SchedulerState | None) -> list[schemas.FailureEntry]:
 
 def _item(job: Job, published: PublishedState) -> dict[str, Any]:
     return {
-        **vars(published.summary),
+        **{it.name: getattr(published.summary, it.name) for it in fields(Summary)},
         "job": job.name,
         "dag_ids": sorted(job.dag_ids),
         "desired_state": published.desired_state,

@@ -5,28 +5,71 @@ The models of values that the scheduler has, too, read them from attributes.
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from enum import IntEnum
-from typing import Any
+from inspect import cleandoc
+from typing import Any, Final
 
 from pydantic import AliasPath, BaseModel, ConfigDict, Field, with_config
+from pydantic.dataclasses import dataclass as record_class
 
+from airflow_adaptive._core.protocol.documents import ExecutorReport, LatencyReport
+from airflow_adaptive._core.protocol.sources import PartitionLag
 from airflow_adaptive._core.requirements.control_requests import DesiredState
 from airflow_adaptive._core.requirements.dry_run import Consequence
-from airflow_adaptive._core.scheduler.history.rescale_summary import Durations
-from airflow_adaptive._core.scheduler.timeline import Rescale
-from airflow_adaptive._web.data.documents import (
-    CurrentMetrics,
-    Decision,
-    Document,
-    Executor,
-    Policy,
-    Query,
-    Range,
-    RequestRecord,
+from airflow_adaptive._core.requirements.resolution import RequirementsSource
+from airflow_adaptive._core.scheduler.history.rescale_summary import Durations, RescaleSummary
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
+from airflow_adaptive._core.scheduler.timeline import Amounts, Decision, Rescale, StateSpan, Transition
+from airflow_adaptive._core.view import (
+    LagAlert,
+    PublishedAdvice,
+    PublishedPolicy,
+    SlotCounts,
     Summary,
-    Transition,
+    TaskInstance,
+    Urls,
 )
+from airflow_adaptive._web.data.documents import CurrentMetrics, Document, RequestRecord
+
+# ---- the records of a job -------------------------------------------------------------------------------------------
+
+
+def _describe(schema: dict[str, Any], kind: type[Any]) -> None:
+    """Take the descriptions of the fields from the docstrings of a dataclass and its bases."""
+    for base in reversed(kind.__mro__):
+        text, _, attributes = cleandoc(base.__doc__ or "").partition("\n\nAttributes:\n")
+        for name, description in re.findall(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", attributes, re.MULTILINE):
+            if name in schema.get("properties", {}):
+                schema["properties"][name]["description"] = re.sub(r"\s+", " ", description).replace("None", "null")
+        schema["description"] = text
+
+
+RECORD: Final = ConfigDict(from_attributes=True, ser_json_timedelta="float", json_schema_extra=_describe)
+"""Configuration of dataclasses in bodies. Durations are seconds, as in all documents of a job."""
+
+for record in (
+    Amounts,
+    Decision,
+    Durations,
+    ExecutorReport,
+    LagAlert,
+    LatencyReport,
+    ParallelismRange,
+    PartitionLag,
+    PublishedAdvice,
+    PublishedPolicy,
+    RequirementsSource,
+    Rescale,
+    RescaleSummary,
+    SlotCounts,
+    StateSpan,
+    TaskInstance,
+    Transition,
+    Urls,
+):
+    with_config(RECORD)(record)
 
 # ---- jobs -----------------------------------------------------------------------------------------------------------
 
@@ -39,6 +82,7 @@ class Step(IntEnum):
     TEN_MINUTES = 600
 
 
+@record_class(config=RECORD, kw_only=True, frozen=True)
 class JobItem(Summary):
     """A job in a list."""
 
@@ -100,23 +144,28 @@ class Vertex(Document):
     inputs: list[str]
 
 
+@record_class(config=RECORD, kw_only=True, frozen=True)
 class JobDetails(JobItem):
     """A job with all of its details."""
 
     requesters: dict[str, RequestRecord] = Field(
         description="Kind of control request -> requester of the newest request."
     )
-    policy: Policy | None = Field(default=None, description="Rescale policy of the job; null without a policy.")
+    policy: PublishedPolicy | None = Field(
+        default=None, description="Rescale policy of the job; null without a policy."
+    )
     editable: bool | None = Field(description="Whether you may change the job.")
     reactive: bool | None = None
-    pending_requirements: dict[str, Range] | None = Field(
+    pending_requirements: dict[str, ParallelismRange] | None = Field(
         default=None, description="Requested bounds that are not active yet."
     )
-    deadlines: list[Deadline] = Field(default=[])
+    deadlines: list[Deadline] = Field(default_factory=list)
     waiting: Waiting | None = None
     backoff: Backoff | None = None
-    vertices: list[Vertex] = Field(default=[])
-    options: dict[str, Any] = Field(default={}, description="Options of the scheduler, with durations in seconds.")
+    vertices: list[Vertex] = Field(default_factory=list)
+    options: dict[str, Any] = Field(
+        default_factory=dict, description="Options of the scheduler, with durations in seconds."
+    )
 
 
 class Timeline(Document):
@@ -174,6 +223,47 @@ class PlannedWorker(Document):
     load: float
 
 
+class Source(Document):
+    """A source of a query. Without a number of partitions, the source does not count rows, or not now."""
+
+    kind: str = Field(examples=["KafkaV2"])
+    partitions: int | None
+    lag_rows: int | None = Field(description="Unread rows.")
+    unread_files: int | None = Field(description="Files that Spark has listed and not read yet.")
+    unread_versions: int | None = Field(
+        description="Commits of a table (Delta Lake, Iceberg) that the query has not read completely."
+    )
+    lag_s: float | None = Field(
+        description="Age of the oldest unread row, file or commit in seconds; null if it is unknown."
+    )
+    is_lag_minimum: bool = Field(description="Whether the oldest unread row, file or commit may be older than `lag_s`.")
+    skew: float | None = Field(description="Largest lag of a partition relative to the mean of all partitions.")
+    worst_partition: str | None
+    partition_lags: list[PartitionLag] = Field(description="The partitions with the oldest unread rows.")
+    input_limit: int | None = Field(description="Largest number of tasks that can read the source at once.")
+
+
+class Query(Document):
+    """A query of the job, and its sources."""
+
+    name: str
+    shuffle: str | None = Field(
+        description="none, exchange, repartition or unknown: how the rows get to other tasks; null if unknown."
+    )
+    event_time_delay_s: float | None = Field(description="Delay of the newest event, in seconds.")
+    sources: list[Source]
+    sink: str | None = Field(description="Kind of the sink.", examples=["KafkaTable"])
+    latency: LatencyReport | None = Field(description="null if the script does not measure the latency.")
+
+
+def moment(text: str) -> datetime | None:
+    """Return the time by the clock of a driver, None for a text that is no time."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
+
+
 class Plan(Document):
     """Placement of the subtasks of a job."""
 
@@ -182,7 +272,7 @@ class Plan(Document):
     load_balance_mode: str
     vertices: list[PlannedVertex]
     slots: PlannedSlots
-    executors: list[Executor]
+    executors: list[ExecutorReport]
     queries: list[Query] = Field(
         default=[], description="Queries of the job with their sources, as the driver reports them."
     )
@@ -219,9 +309,6 @@ class Failures(Document):
 
 
 # ---- rescales -------------------------------------------------------------------------------------------------------
-
-for record in (Rescale, Durations):
-    with_config(ConfigDict(ser_json_timedelta="float"))(record)  # durations are seconds, as in all documents of a job
 
 
 class Rescales(Document):

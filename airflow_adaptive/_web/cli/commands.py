@@ -28,10 +28,10 @@ from airflow_adaptive._core.requirements.dry_run import preview
 from airflow_adaptive._core.requirements.request_bodies import encode_requirements, version_of
 from airflow_adaptive._core.scheduler.requirements import Requirements
 from airflow_adaptive._core.scheduler.state import SchedulerState
+from airflow_adaptive._core.view import SchedulerStateName
 from airflow_adaptive._web.api import job_details
 from airflow_adaptive._web.cli import bounds, tables
 from airflow_adaptive._web.data import control_requests
-from airflow_adaptive._web.data.documents import SchedulerStateName
 from airflow_adaptive._web.data.errors import RequestRefusedError, not_found
 from airflow_adaptive._web.data.metadata_database.jobs import Job, find_job, find_jobs, reading
 from airflow_adaptive._web.data.published_state import PublishedState, read_all_published, read_published

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from airflow_adaptive._core.scheduler.policies.rescaling import Tier
-from airflow_adaptive._core.scheduler.requirements import Requirements
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange, Requirements
 from airflow_adaptive._core.scheduler.state import SchedulerState
-from airflow_adaptive._core.scheduler.timeline import Rescale
+from airflow_adaptive._core.scheduler.timeline import Decision, Rescale, Transition
 from airflow_adaptive._web.api import schemas
-from airflow_adaptive._web.data import documents
+from airflow_adaptive._web.data.documents import CurrentMetrics
 
 NOTHING: Final = "-"
 
@@ -69,7 +69,7 @@ def _properties(found: schemas.JobDetails) -> Iterator[tuple[str, str]]:
     yield from _waits(found)
     if found.last_transition is not None:
         yield "last transition", f"{_moment(found.last_transition.at)} {_transition(found.last_transition)}"
-    yield from ((f"{name} page", url) for name, url in found.urls if url)
+    yield from ((f"{name} page", url) for name, url in asdict(found.urls).items() if url)
     yield "published at", _moment(found.published_at)
 
 
@@ -92,7 +92,7 @@ def _bounds_and_policy(found: schemas.JobDetails) -> Iterator[tuple[str, str]]:
         yield "next change of advice", _moment(policy.advice.next_at)
 
 
-def _metrics(metrics: documents.CurrentMetrics | None) -> Iterator[tuple[str, str]]:
+def _metrics(metrics: CurrentMetrics | None) -> Iterator[tuple[str, str]]:
     if metrics is not None:
         yield "rows read per s", _text(metrics.input)
         yield "rows processed per s", _text(metrics.processed)
@@ -140,19 +140,19 @@ def preview(result: schemas.Preview) -> list[Row]:
     return [{"property": name, "value": value} for name, value in rows.items()]
 
 
-def transition(item: documents.Transition) -> Row:
+def transition(item: Transition) -> Row:
     """Return a state transition."""
     return {
         "at": _moment(item.at),
         "from": item.source,
         "to": item.target,
         "parallelism": f"{_parallelism(item.before)} -> {_parallelism(item.after)}",
-        "tier": NOTHING if item.tier is None else Tier(item.tier).name,
+        "tier": NOTHING if item.tier is None else item.tier.name,
         "reason": item.reason,
     }
 
 
-def decision(item: documents.Decision) -> Row:
+def decision(item: Decision) -> Row:
     """Return a decision."""
     return {"at": _moment(item.at), "state": item.state, "reason": item.reason}
 
@@ -189,7 +189,7 @@ def newest(items: Iterable[Any], limit: int) -> Sequence[Any]:
     return [*items][::-1][:limit]
 
 
-def _transition(item: documents.Transition) -> str:
+def _transition(item: Transition) -> str:
     return f"{item.source} -> {item.target}: {item.reason}"
 
 
@@ -208,7 +208,7 @@ def _parallelism(parallelism: Mapping[str, int] | None) -> str:
     return ", ".join(f"{vertex}={count}" for vertex, count in parallelism.items())
 
 
-def _bounds(ranges: Mapping[str, documents.Range]) -> str:
+def _bounds(ranges: Mapping[str, ParallelismRange]) -> str:
     texts = {vertex: f"{bounds.lower}:{bounds.upper}" for vertex, bounds in ranges.items()}
     if len(texts) == 1:
         return next(iter(texts.values()))

@@ -37,8 +37,7 @@ from airflow_adaptive._core.requirements.request_bodies import (
 from airflow_adaptive._core.scheduler.errors import RequirementsError
 from airflow_adaptive._core.scheduler.requirements import Requirements
 from airflow_adaptive._core.scheduler.state import Outcome, SchedulerState
-from airflow_adaptive._core.view import POLICY, SCHEDULER, SUMMARY
-from airflow_adaptive._web.data.documents import TaskInstance
+from airflow_adaptive._core.view import POLICY, SCHEDULER, SUMMARY, TaskInstance
 from airflow_adaptive._web.data.errors import RequestRefusedError, conflict
 from airflow_adaptive._web.data.metadata_database.changes import RETRY_AFTER_S, Change, change
 from airflow_adaptive._web.data.metadata_database.jobs import Job

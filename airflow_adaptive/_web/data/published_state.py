@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Final, TypeVar
@@ -19,7 +20,6 @@ from airflow_adaptive._core.requirements import control_requests
 from airflow_adaptive._core.requirements.advice import Advice, PolicyAdvice
 from airflow_adaptive._core.requirements.control_requests import (
     DESIRED_STATE_KEYS,
-    HANDLED,
     REQUIREMENTS,
     ControlRequests,
     DesiredState,
@@ -33,10 +33,11 @@ from airflow_adaptive._core.requirements.resolution import (
     latest_requirements,
     resolve,
 )
-from airflow_adaptive._core.scheduler.requirements import ParallelismRange, Requirements, are_accepted
+from airflow_adaptive._core.scheduler.errors import SnapshotError
+from airflow_adaptive._core.scheduler.requirements import Requirements, are_accepted
 from airflow_adaptive._core.scheduler.snapshot import decode, from_json
 from airflow_adaptive._core.scheduler.state import Outcome, SchedulerState
-from airflow_adaptive._core.scheduler.timeline import Rescale
+from airflow_adaptive._core.scheduler.timeline import Decision, Rescale, Transition
 from airflow_adaptive._core.view import (
     DRIVER,
     FORMAT,
@@ -47,22 +48,16 @@ from airflow_adaptive._core.view import (
     RESCALES,
     SCHEDULER,
     SUMMARY,
+    PublishedDriver,
+    PublishedPolicy,
+    Summary,
+    TaskInstance,
+    Urls,
     is_published,
     is_web_address,
 )
 from airflow_adaptive._engine.publishing.time_series import COLUMNS, FINEST
-from airflow_adaptive._web.data.documents import (
-    CurrentMetrics,
-    Decision,
-    DriverStatus,
-    Metrics,
-    Policy,
-    RequestRecord,
-    Summary,
-    TaskInstance,
-    Transition,
-    Urls,
-)
+from airflow_adaptive._web.data.documents import CurrentMetrics, Metrics, RequestRecord
 from airflow_adaptive._web.data.metadata_database import state_store, variables_and_xcoms
 from airflow_adaptive._web.data.metadata_database.jobs import Job, release, task_states
 
@@ -100,20 +95,21 @@ class PublishedState:
         The loop could not publish the end of a job if Airflow's store did not answer in time. Then the end is the one that the task has reported.
         """
         found = self.published_summary
-        return found if found.outcome is not None else found.model_copy(update=self._end())
+        return found if found.outcome is not None else replace(found, **self._end())
 
     @cached_property
     def published_summary(self) -> Summary:
         """The summary that the loop has published. The job may have ended since then."""
-        summary = self._decode(SUMMARY, _summary) or Summary()
-        summary.urls = Urls(**{name: url for name, url in summary.urls if is_web_address(url)})
-        return summary
+        document = self.documents.get(SUMMARY)
+        found = _fields(document) if isinstance(document, Mapping) and document.get("format") == FORMAT else {}
+        summary = Summary(**found)
+        return replace(
+            summary, urls=Urls(**{name: it for name, it in asdict(summary.urls).items() if is_web_address(it)})
+        )
 
     def _end(self) -> dict[str, Any]:
         """Return the fields of the summary of a job whose end the loop has not published; empty for a job that has not ended."""
-        reported = control_requests.reported_end(self.documents)
-        end = None if reported is None else _decoded(lambda: Summary.model_validate(reported), HANDLED)
-        return {} if end is None else {name: getattr(end, name) for name in end.model_fields_set}
+        return _fields(control_requests.reported_end(self.documents) or {})
 
     @property
     def is_abandoned(self) -> bool:
@@ -134,7 +130,7 @@ class PublishedState:
         return self.published_summary.task if is_unfinished else None
 
     @property
-    def final_outcome(self) -> str | None:
+    def final_outcome(self) -> Outcome | None:
         """How the job ended. None for a job that failed if Airflow has not ended its task: the task runs the job again, or has just begun to do so."""
         is_final = not self._may_fail_again or self.task_state is None or self.task_state in State.finished
         return self.summary.outcome if is_final else None
@@ -182,21 +178,12 @@ class PublishedState:
             now: current time.
             override: request body of FLIP-291 that replaces the stored override, None to keep the stored override.
         """
-        source = self._requirements_source
+        source = self.summary.requirements_source
         requests = control_requests.with_known(self.control_requests, _known(source, state))
         if override is not None:
             requests = replace(requests, requirements=decode_bounds(override), requester=Requester())
         advice = _advice(self.policy, state.job.max_parallelism)
         return resolve(state, requests, advice, self._limits, source, now).requirements
-
-    @property
-    def _requirements_source(self) -> RequirementsSource | None:
-        """The published source of the active requirements, None if it is unknown."""
-        found = self.summary.requirements_source
-        origin = _decoded(lambda: None if found is None else RequirementsOrigin(found.origin), SUMMARY)
-        if found is None or origin is None:
-            return None
-        return RequirementsSource(origin=origin, name=found.name, via=found.via or "", until=found.until)
 
     @property
     def _limits(self) -> ReportedLimits:
@@ -209,9 +196,9 @@ class PublishedState:
         return control_requests.decode(self.documents)
 
     @property
-    def policy(self) -> Policy | None:
+    def policy(self) -> PublishedPolicy | None:
         """The rescale policy of the job with its last advice."""
-        return self._decode(POLICY, Policy.model_validate)
+        return self._decode(POLICY, lambda document: decode(PublishedPolicy, document))
 
     @property
     def requesters(self) -> dict[str, RequestRecord]:
@@ -237,9 +224,9 @@ class PublishedState:
         return _decoded_items(self.documents.get(RESCALES), lambda item: decode(Rescale, item), RESCALES)
 
     @property
-    def driver_status(self) -> DriverStatus | None:
+    def driver_status(self) -> PublishedDriver | None:
         """The last published driver status, None without a driver."""
-        return self._decode(DRIVER, DriverStatus.model_validate)
+        return self._decode(DRIVER, lambda document: decode(PublishedDriver, document))
 
     def metrics(self, step: int) -> Metrics:
         """Return the metrics of one resolution. The list of points is empty without metrics.
@@ -271,7 +258,7 @@ class PublishedState:
     def _history(self, name: str, model: type[Any]) -> list[Any]:
         document = self.documents.get(HISTORY)
         items = document.get(name) if isinstance(document, Mapping) else None
-        return _decoded_items(items, model.model_validate, HISTORY)
+        return _decoded_items(items, lambda item: decode(model, item), HISTORY)
 
 
 def read_published(job: Job, session: Session, keys: Iterable[str] | None = None) -> PublishedState:
@@ -351,8 +338,14 @@ def _last_point(document: Mapping[str, Any]) -> CurrentMetrics | None:
     return CurrentMetrics.model_validate(dict(zip(document["columns"], newest, strict=True))) if newest else None
 
 
-def _summary(document: Mapping[str, Any]) -> Summary | None:
-    return Summary.model_validate(document) if document.get("format") == FORMAT else None
+def _fields(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the valid fields of a summary. A field that a later version has changed has its default."""
+    given = {it.name: document[it.name] for it in fields(Summary) if it.name in document}
+    with suppress(SnapshotError):
+        summary = decode(Summary, given)
+        return {name: getattr(summary, name) for name in given}
+    found = {name: _decoded(lambda it={name: value}: decode(Summary, it), SUMMARY) for name, value in given.items()}  # type: ignore[misc]
+    return {name: getattr(it, name) for name, it in found.items() if it is not None}
 
 
 def _consistent(state: SchedulerState) -> SchedulerState:
@@ -385,15 +378,14 @@ def _known(source: RequirementsSource | None, state: SchedulerState) -> ControlR
             return ControlRequests()
 
 
-def _advice(policy: Policy | None, max_parallelism: Mapping[str, int]) -> PolicyAdvice | None:
+def _advice(policy: PublishedPolicy | None, max_parallelism: Mapping[str, int]) -> PolicyAdvice | None:
     """Return the published advice. The state store may contain any bounds, so invalid bounds count as no advice."""
     if policy is None:
         return None
-    advice = policy.advice
-    bounds = (
-        {} if advice is None else {name: ParallelismRange(it.lower, it.upper) for name, it in advice.bounds.items()}
+    found = policy.advice
+    advice = (
+        None
+        if found is None or not are_accepted(found.bounds, max_parallelism)
+        else Advice(bounds=found.bounds, reason=found.reason, next_at=found.next_at, source=found.source)
     )
-    if advice is None or not are_accepted(bounds, max_parallelism):
-        return PolicyAdvice(policy=policy.kind, dry_run=policy.dry_run, problem=policy.problem)
-    advised = Advice(bounds=bounds, reason=advice.reason, next_at=advice.next_at, source=advice.source)
-    return PolicyAdvice(policy=policy.kind, dry_run=policy.dry_run, advice=advised, problem=policy.problem)
+    return PolicyAdvice(policy=policy.kind, dry_run=policy.dry_run, advice=advice, problem=policy.problem)

@@ -28,7 +28,7 @@ def types(document: Mapping[str, Any]) -> str:
 def _declaration(name: str, schema: Mapping[str, Any]) -> str:
     if "properties" not in schema:
         return f"export type {name} = {_type(schema)};"
-    fields = [f"  {field}: {_type(it)};\n" for field, it in schema["properties"].items()]
+    fields = [f"  {field}: {_type(it)};\n" for field, it in sorted(schema["properties"].items())]
     return f"export interface {name} {{\n{''.join(fields)}}}"
 
 

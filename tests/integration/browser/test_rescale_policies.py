@@ -35,7 +35,7 @@ def requirements_source(origin: str, name: str, **more: Any) -> dict[str, Any]:
     return {
         "origin": origin,
         "name": name,
-        "via": None,
+        "via": "",
         "since": soon(minutes=-13),
         "until": None,
         "reason": "",

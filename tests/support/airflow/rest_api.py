@@ -23,7 +23,7 @@ def with_policy(lower: int = 1, upper: int = 4, **changes: Any) -> dict[str, Any
     requirements_source = {
         "origin": "POLICY",
         "name": "load",
-        "via": None,
+        "via": "",
         "since": None,
         "until": None,
         "reason": "busy",

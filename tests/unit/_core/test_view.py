@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
+
+import pytest
 
 from airflow_adaptive._core.requirements.advice import Advice, PolicyAdvice
 from airflow_adaptive._core.requirements.resolution import RequirementsOrigin, RequirementsSource
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
-from airflow_adaptive._core.scheduler.snapshot import from_json
+from airflow_adaptive._core.scheduler.snapshot import decode, from_json
 from airflow_adaptive._core.view import (
     DRIVER,
     FORMAT,
@@ -20,6 +21,11 @@ from airflow_adaptive._core.view import (
     RESCALES,
     SCHEDULER,
     SUMMARY,
+    PublishedAdvice,
+    PublishedPolicy,
+    SlotCounts,
+    Summary,
+    TaskInstance,
     Urls,
     documents,
     driver_document,
@@ -52,49 +58,39 @@ def test_documents_have_the_state_of_the_scheduler_and_its_past() -> None:
 
 
 def test_summary_describes_the_job_in_one_document() -> None:
-    summary = encoded()[SUMMARY]
-    assert (summary["format"], summary["state"], summary["outcome"], summary["task"]) == (
-        FORMAT,
+    document = encoded()[SUMMARY]
+    assert (document["format"], document["job"]) == (FORMAT, "departures")
+    summary: Summary = decode(Summary, document)
+    assert (summary.state, summary.outcome, summary.task) == (
         "Executing",
         None,
-        TASK,
+        TaskInstance(dag_id="d", task_id="t", run_id="r"),
     )
-    assert (summary["parallelism"], summary["requirements"]) == ({"job": 2}, {"job": {"lower": 1, "upper": 4}})
-    assert summary["slots"] == {"held": 2, "available": 2}
-    assert summary["last_transition"]["reason"] == "the driver has activated the plan"
+    assert (summary.parallelism, summary.requirements) == ({"job": 2}, {"job": ParallelismRange(1, 4)})
+    assert summary.slots == SlotCounts(held=2, available=2)
+    assert summary.last_transition is not None
+    assert summary.last_transition.reason == "the driver has activated the plan"
     assert published(canceled())[SUMMARY]["outcome"] == "CANCELED"
 
 
-def test_source_of_the_requirements_is_encoded() -> None:
-    assert encoded()[SUMMARY]["requirements_source"] is None
-    assert encoded(requirements_source=BY_LOAD)[SUMMARY]["requirements_source"] == {
-        "origin": "POLICY",
-        "name": "load",
-        "via": None,
-        "since": START.isoformat(),
-        "until": None,
-        "reason": "busy",
-    }
+@pytest.mark.parametrize("source", [None, BY_LOAD])
+def test_source_of_the_requirements_is_published(source: RequirementsSource | None) -> None:
+    assert decode(Summary, encoded(requirements_source=source)[SUMMARY]).requirements_source == source
 
 
 def test_advice_of_a_policy_is_active_while_the_policy_sets_the_requirements() -> None:
     policy = PolicyAdvice(policy="LoadPolicy", advice=ADVICE, advised_at=START, advised_since=START)
     by_user = replace(BY_LOAD, origin=RequirementsOrigin.USER)
     assert [policy_document(policy, source)["active"] for source in (BY_LOAD, by_user, None)] == [True, False, False]
-    assert policy_document(policy, BY_LOAD)["advice"] == {
-        "at": START.isoformat(),
-        "since": START.isoformat(),
-        "bounds": {"job": {"lower": 2, "upper": 3}},
-        "source": "load",
-        "reason": "busy",
-        "next_at": START.isoformat(),
-    }
+    assert decode(PublishedPolicy, policy_document(policy, BY_LOAD)).advice == PublishedAdvice(
+        at=START, since=START, bounds=ADVICE.bounds, source="load", reason="busy", next_at=START
+    )
 
 
 def test_policy_without_advice_publishes_its_problem() -> None:
     policy = PolicyAdvice(policy="LoadPolicy", dry_run=True, problem="no metrics")
-    expected = {"kind": "LoadPolicy", "dry_run": True, "active": False, "advice": None, "problem": "no metrics"}
-    assert policy_document(policy, BY_LOAD) == expected
+    expected = PublishedPolicy(kind="LoadPolicy", dry_run=True, active=False, problem="no metrics")
+    assert decode(PublishedPolicy, policy_document(policy, BY_LOAD)) == expected
 
 
 def test_driver_status_is_a_document_and_empty_without_a_driver() -> None:
@@ -108,5 +104,5 @@ def test_document_that_no_store_accepts_is_left_empty() -> None:
     assert fits("x" * (MAX_VALUE_BYTES - 2))
     assert not fits("x" * (MAX_VALUE_BYTES - 1))
     wide = replace(ADVICE, reason="x" * MAX_VALUE_BYTES)
-    policy = PolicyAdvice(policy="LoadPolicy", advice=wide, advised_at=START + timedelta(seconds=1))
+    policy = PolicyAdvice(policy="LoadPolicy", advice=wide, advised_at=START, advised_since=START)
     assert encoded(policy=policy)[POLICY] == {}

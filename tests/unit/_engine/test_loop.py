@@ -234,7 +234,7 @@ def test_driver_that_gave_itself_up_is_replaced_and_the_reason_is_reported(small
     small.clock.at(120, request(small, DesiredState.SUSPENDED))
     assert outcome(small.run()) is Outcome.SUSPENDED
     assert len(small.cluster.submissions) == 2
-    assert "DRIVER_ORPHANED: no loop wrote to the journal" in small.store.views[-1].failures[-1].failure.summary
+    assert "DRIVER_ORPHANED: no loop wrote to the journal" in small.store.views[-1].recent_failures[-1].failure.summary
 
 
 def require(simulation: Simulation, lower: int, upper: int) -> Callable[[], None]:

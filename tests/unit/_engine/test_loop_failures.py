@@ -39,7 +39,7 @@ def test_failures_are_displayed_with_what_followed(small: Simulation) -> None:
     small.clock.at(20, lambda: small.drivers.fail_query("TASK_FAILED", "executor 1 is gone"))
     small.clock.at(40, request(small, DesiredState.SUSPENDED))
     small.run()
-    (record,) = map(failure_record, small.store.views[-1].failures)
+    (record,) = map(failure_record, small.store.views[-1].recent_failures)
     assert record["failure"] == "TASK_FAILED: executor 1 is gone"
     assert (record["state"], record["decision"], record["concurrent"]) == ("Executing", "restarting in 1 s", [])
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final, TypeVar
+from dataclasses import replace
+from typing import Any, Final, TypeVar
 
 from airflow_adaptive._airflow.internals import BaseUser
 from airflow_adaptive._core.requirements.control_requests import Requester
 from airflow_adaptive._core.scheduler.state import SchedulerState
+from airflow_adaptive._core.view import Urls
 from airflow_adaptive._web.api.schemas import JobDetails, JobItem
 from airflow_adaptive._web.api.security import Right
-from airflow_adaptive._web.data.documents import Urls
 from airflow_adaptive._web.data.errors import not_found
 from airflow_adaptive._web.data.metadata_database.jobs import Job
 from airflow_adaptive._web.data.published_state import PublishedState
@@ -27,16 +28,16 @@ Item = TypeVar("Item", bound=JobItem)
 
 def visible(item: Item, rights: Collection[Right]) -> Item:
     """Return the fields of a job that a user with these rights may see. The other fields are null."""
-    hidden: dict[str, object] = {}
+    hidden: dict[str, Any] = {}
     if Right.TASK not in rights:
         hidden |= {"task": None, "attempt": None}
     if Right.LOGS not in rights:
         hidden |= {"cause": None, "urls": Urls(), "last_transition": None}
         if isinstance(item, JobDetails) and item.policy is not None and item.policy.problem is not None:
-            hidden["policy"] = item.policy.model_copy(update={"problem": IN_THE_LOG})
+            hidden["policy"] = replace(item.policy, problem=IN_THE_LOG)
     if Right.HISTORY not in rights:
         hidden |= {"last_transition": None}
-    return item.model_copy(update=hidden) if hidden else item
+    return replace(item, **hidden) if hidden else item
 
 
 def published_state(job: Job, published: PublishedState) -> SchedulerState:

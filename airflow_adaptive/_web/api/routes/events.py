@@ -11,21 +11,23 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Hashable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
 from fastapi import APIRouter
 from fastapi.responses import StreamingResponse
+from pydantic_core import to_jsonable_python
 from starlette.types import Send
 
+from airflow_adaptive._core.view import TaskInstance
 from airflow_adaptive._web.api import job_details
 from airflow_adaptive._web.api.feed import Feed, TooManySubscribersError, Update
 from airflow_adaptive._web.api.routes.common import visible
 from airflow_adaptive._web.api.schemas import JobDetails, Step
 from airflow_adaptive._web.api.security import Access, ReadableAccess, SessionDep, UserDep, is_editable
-from airflow_adaptive._web.data.documents import Metrics, TaskInstance
+from airflow_adaptive._web.data.documents import Metrics
 from airflow_adaptive._web.data.errors import RequestRefusedError
 from airflow_adaptive._web.data.metadata_database import state_store
 from airflow_adaptive._web.data.metadata_database.jobs import Job, find_job, reading, task_states
@@ -137,7 +139,9 @@ async def _events(access: Access, editable: bool, user: str) -> AsyncIterator[st
             elif update.content is None:
                 yield _event("gone", {"job": job.name})
             else:
-                yield _event("job", _details(update.content.job, access, editable).model_dump(mode="json"))
+                yield _event(
+                    "job", to_jsonable_python(_details(update.content.job, access, editable), timedelta_mode="float")
+                )
                 page, last_sent = _new_points(update.content.metrics, last_sent)
                 if page.points:
                     yield _event("metrics", page.model_dump(mode="json"))
@@ -145,8 +149,11 @@ async def _events(access: Access, editable: bool, user: str) -> AsyncIterator[st
 
 def _details(found: JobDetails, access: Access, editable: bool) -> JobDetails:
     """The details that the subscriber may see."""
-    own = {"editable": editable, "dag_ids": [dag_id for dag_id in found.dag_ids if dag_id in access.job.dag_ids]}
-    return visible(found.model_copy(update=own), access.rights)
+    own: dict[str, Any] = {
+        "editable": editable,
+        "dag_ids": [dag_id for dag_id in found.dag_ids if dag_id in access.job.dag_ids],
+    }
+    return visible(replace(found, **own), access.rights)
 
 
 def poll(job: Job, last_revision: Hashable) -> Update | None:

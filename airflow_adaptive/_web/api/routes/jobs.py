@@ -10,7 +10,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from sqlalchemy.orm import Session
 
-from airflow_adaptive._core.view import SUMMARY
+from airflow_adaptive._core.view import SUMMARY, SchedulerStateName, Summary
 from airflow_adaptive._web.api import job_details
 from airflow_adaptive._web.api.request_body import BodyDep
 from airflow_adaptive._web.api.routes.common import requester, visible
@@ -28,7 +28,6 @@ from airflow_adaptive._web.api.security import (
     rights_of,
 )
 from airflow_adaptive._web.data import control_requests
-from airflow_adaptive._web.data.documents import SchedulerStateName, Summary
 from airflow_adaptive._web.data.metadata_database import state_store
 from airflow_adaptive._web.data.metadata_database.jobs import Job, find_jobs, release
 from airflow_adaptive._web.data.published_state import read_all_published, read_published

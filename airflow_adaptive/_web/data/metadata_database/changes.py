@@ -10,7 +10,7 @@ import json
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, Final
@@ -37,7 +37,7 @@ from airflow_adaptive._airflow.internals import (
 )
 from airflow_adaptive._airflow.store.change_marker import DESCRIPTION, VARIABLE, with_new_marker
 from airflow_adaptive._core.requirements.control_requests import ControlRequest, Requester
-from airflow_adaptive._web.data.documents import TaskInstance as TaskKey
+from airflow_adaptive._core.view import TaskInstance as TaskKey
 from airflow_adaptive._web.data.errors import RequestRefusedError, conflict, not_found
 from airflow_adaptive._web.data.metadata_database import deleted_tasks, state_store
 from airflow_adaptive._web.data.metadata_database.jobs import Job
@@ -104,7 +104,7 @@ class Change:
             )
             raise conflict("no-loop", detail)
         store = self._job.store
-        task = {"task": store.model_dump()} if isinstance(store, TaskKey) else {}
+        task = {"task": asdict(store)} if isinstance(store, TaskKey) else {}
         callback = airflow_internals.TriggererCallback(
             AsyncCallback(CANCEL, {"job": self._job.name, "base": base, **task})
         )

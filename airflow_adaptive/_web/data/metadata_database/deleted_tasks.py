@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
+from dataclasses import asdict, fields
 from datetime import datetime
 from typing import Any, Final
 
@@ -28,9 +29,8 @@ from airflow_adaptive._airflow.store.task_xcoms import (
 )
 from airflow_adaptive._core.requirements.control_requests import DESIRED_STATE
 from airflow_adaptive._core.scheduler.state import Outcome
-from airflow_adaptive._core.view import FORMAT, HISTORY, SUMMARY
-from airflow_adaptive._web.data.documents import SchedulerStateName
-from airflow_adaptive._web.data.documents import TaskInstance as TaskKey
+from airflow_adaptive._core.view import FORMAT, HISTORY, SUMMARY, SchedulerStateName
+from airflow_adaptive._core.view import TaskInstance as TaskKey
 
 KEYS: Final = (
     *LINKS,
@@ -45,6 +45,8 @@ KEYS: Final = (
 
 OF_JOBS: Final = (job_xcom(JOBS), job_xcom(FLEETS))
 """Prefixes of the keys of the XComs that contain the name and the directory of a job."""
+
+TASK_FIELDS: Final = [it.name for it in fields(TaskKey)]
 
 ENDS: Final = [json.dumps(outcome.value) for outcome in Outcome]
 """The XCom of the state of a job that has ended, as JSON text."""
@@ -73,7 +75,7 @@ def unfinished_jobs(asset: str | None, session: Session) -> dict[str, TaskKey]:
     later = session.execute(runs.where(XComModel.timestamp >= rows[0].timestamp))
     newest = {row.value["name"]: row.timestamp for row in later if _asset(row.value) is not None}
     found = {row.value["name"]: row for row in rows}
-    tasks = {TaskKey.model_validate(row): name for name, row in found.items() if row.timestamp == newest.get(name)}
+    tasks = {_task(row): name for name, row in found.items() if row.timestamp == newest.get(name)}
     return {name: task for task, name in tasks.items()}
 
 
@@ -84,13 +86,13 @@ def read(tasks: Collection[TaskKey], session: Session) -> dict[TaskKey, tuple[di
     found: dict[TaskKey, dict[str, Any]] = {task: {} for task in tasks}
     is_document = or_(XComModel.key.in_(KEYS), *(XComModel.key.startswith(prefix) for prefix in OF_JOBS))
     for row in session.execute(select(*columns).where(of_tasks, is_document)):
-        found[TaskKey.model_validate(row)][row.key] = row
+        found[_task(row)][row.key] = row
     return {task: _documents(task, rows) for task, rows in found.items()}
 
 
 def write(task: TaskKey, key: str, document: Mapping[str, Any], session: Session) -> None:
     """Store a control request, so that the job is displayed as one that is being canceled."""
-    XComModel.set(key, document, **task.model_dump(), serialize=False, session=session)
+    XComModel.set(key, document, **asdict(task), serialize=False, session=session)
 
 
 def unchanged(task: TaskKey) -> Update:
@@ -115,7 +117,7 @@ def _documents(task: TaskKey, rows: Mapping[str, Any]) -> tuple[dict[str, Any], 
             "outcome": values.get(XCOM_STATE) if has_end else None,
             "parallelism": parallelism if isinstance(parallelism, Mapping) else None,
             "attempt": values.get(XCOM_ATTEMPT),
-            "task": task.model_dump(),
+            "task": asdict(task),
             "urls": {name: values.get(key) for key, name in LINKS.items()},
         },
         HISTORY: {"transitions": values.get(XCOM_TRANSITIONS), "decisions": values.get(XCOM_DECISIONS)},
@@ -136,8 +138,12 @@ def _asset(job: Any) -> str | None:
         return None
 
 
+def _task(row: Any) -> TaskKey:
+    return TaskKey(**dict(zip(TASK_FIELDS, _key(row), strict=True)))
+
+
 def _key(model: Any) -> list[Any]:
-    return [getattr(model, name) for name in TaskKey.model_fields]
+    return [getattr(model, name) for name in TASK_FIELDS]
 
 
 def _same(model: Any, other: Any) -> ColumnElement[bool]:

@@ -28,7 +28,7 @@ from airflow_adaptive._airflow.store.job_keys import ATTEMPT
 from airflow_adaptive._core.ports import SEPARATOR, JobKey
 from airflow_adaptive._core.requirements.control_requests import DESIRED_STATE, HANDLED
 from airflow_adaptive._core.view import SUMMARY
-from airflow_adaptive._web.data.documents import TaskInstance as TaskKey
+from airflow_adaptive._core.view import TaskInstance as TaskKey
 from airflow_adaptive._web.data.metadata_database import deleted_tasks, state_store
 from airflow_adaptive._web.data.metadata_database.state_store import Store, StoreKey
 

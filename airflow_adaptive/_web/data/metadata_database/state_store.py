@@ -16,7 +16,7 @@ from airflow_adaptive._airflow import internals as airflow_internals
 from airflow_adaptive._airflow.internals import AssetModel, conf
 from airflow_adaptive._airflow.store.storable import storable
 from airflow_adaptive._core.ports import SEPARATOR
-from airflow_adaptive._web.data.documents import TaskInstance
+from airflow_adaptive._core.view import TaskInstance
 from airflow_adaptive._web.data.metadata_database import deleted_tasks, variables_and_xcoms
 
 log = logging.getLogger(__name__)

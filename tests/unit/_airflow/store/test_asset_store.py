@@ -30,7 +30,7 @@ from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.snapshot import encode
 from airflow_adaptive._core.scheduler.state import Outcome
 from airflow_adaptive._core.scheduler.timeline import Decision, ReasonCode, Transition
-from airflow_adaptive._core.view import JobHistory, JobView, Urls, failure_record
+from airflow_adaptive._core.view import JobHistory, JobView, SchedulerStateName, Urls, failure_record
 from airflow_adaptive._engine.journal.history import History
 from airflow_adaptive._engine.publishing.publisher import job_view
 from tests.lab.fakes.job_directory import FakeJobDirectory
@@ -70,7 +70,7 @@ VIEW = replace(
         Urls(master="http://master:8080"),
         "r/1",
     ),
-    failures=(FAILURE,),
+    recent_failures=(FAILURE,),
     history=HISTORY,
 )
 
@@ -185,7 +185,7 @@ def test_view_is_displayed_as_xcoms_of_the_task(airflow: FakeComms, store: Airfl
 
 
 def test_outcome_of_an_ended_job_is_displayed_as_its_state(airflow: FakeComms, store: AirflowJobStore) -> None:
-    show(store, replace(VIEW, state="Finished", outcome=Outcome.SUSPENDED))
+    show(store, replace(VIEW, state=SchedulerStateName.FINISHED, outcome=Outcome.SUSPENDED))
     assert airflow.xcoms["state"] == "SUSPENDED"
 
 

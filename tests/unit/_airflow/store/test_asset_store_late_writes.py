@@ -20,6 +20,7 @@ from airflow_adaptive._airflow.store.store_access import StoreAccess
 from airflow_adaptive._airflow.store.task_xcoms import TaskKey
 from airflow_adaptive._core.requirements.control_requests import DESIRED_STATE, ControlRequest
 from airflow_adaptive._core.scheduler.state import Outcome
+from airflow_adaptive._core.view import SchedulerStateName
 from airflow_adaptive.local.waiting import wait_until_async
 from tests.lab.fakes.manual_clock import ManualClock
 from tests.support.airflow.fake_supervisor import Document, FakeComms
@@ -27,7 +28,7 @@ from tests.unit._airflow.store.test_asset_store import VIEW
 
 TIMEOUT_S = 60.0
 
-OLD, NEW = replace(VIEW, state="Executing"), replace(VIEW, state="Restarting")
+OLD, NEW = (replace(VIEW, state=state) for state in (SchedulerStateName.EXECUTING, SchedulerStateName.RESTARTING))
 
 
 class LateComms(FakeComms):
@@ -211,7 +212,9 @@ def test_end_of_a_job_is_published_after_a_slow_write_unless_another_attempt_run
     async def story() -> None:
         loops, elsewhere = Loops(airflow), Loops(airflow)
         ended = loops.store()
-        await ended.publish(replace(OLD, state="Finished", outcome=Outcome.FAILED, parallelism={"job": 7}))
+        await ended.publish(
+            replace(OLD, state=SchedulerStateName.FINISHED, outcome=Outcome.FAILED, parallelism={"job": 7})
+        )
         await loops.until(lambda: airflow.hangs, "a write that hangs")
         await ended.finish()
         ended.close()

@@ -73,7 +73,7 @@ def test_decision_and_page_state_that_it_was_the_calendar_and_for_which_window()
     assert source_of(job) == {
         "origin": "POLICY",
         "name": "calendar",
-        "via": None,
+        "via": "",
         "since": (START + timedelta(hours=1)).isoformat(),
         "until": (START + timedelta(hours=2)).isoformat(),
         "reason": "window 'morning'",

@@ -53,7 +53,7 @@ def test_failure_of_a_job_whose_resources_never_come_names_the_limit(limit: Limi
     assert end.cause.message.endswith(f"{need}: {text}")
     history = simulation.store.views[-1].history
     assert history.decisions[-1].reason == history.transitions[-1].reason == end.cause.message
-    assert simulation.store.views[-1].failures[-1].failure == end.cause
+    assert simulation.store.views[-1].recent_failures[-1].failure == end.cause
 
 
 def reasons(simulation: Simulation) -> list[str]:

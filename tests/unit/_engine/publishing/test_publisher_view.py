@@ -25,7 +25,7 @@ def test_view_of_a_running_job_has_its_plan_its_slots_and_its_past() -> None:
         "attempt",
     )
     assert (view.parallelism, view.slots) == ({"job": 2}, SlotCounts(held=2, available=2))
-    assert (view.outcome, view.cause, view.failures) == (None, None, ())
+    assert (view.outcome, view.cause, view.recent_failures) == (None, None, ())
     assert view.history.transitions[-1].target == view.state
     assert (view.scheduler, view.urls.master) == (job.state, "http://master:8080")
 
@@ -46,7 +46,7 @@ def test_view_has_the_newest_failures() -> None:
     for number in range(MAX_FAILURES + 3):
         job.when_query_failed(Failure(error_class=TRANSIENT.error_class, message=f"failure {number}"))
         job.after(100).when_plan_activated()
-    failures = view_of(job).failures
+    failures = view_of(job).recent_failures
     assert len(failures) == MAX_FAILURES
     assert failures[-1].failure.message == f"failure {MAX_FAILURES + 2}"
 

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from airflow_adaptive._core.requirements.control_requests import DesiredState
 from airflow_adaptive._core.requirements.request_bodies import encode_requirements
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
+from airflow_adaptive._core.view import SlotCounts
 from airflow_adaptive._web.data.metadata_database import state_store
 from airflow_adaptive._web.data.metadata_database.jobs import Job
 from airflow_adaptive._web.data.published_state import JOBS_PER_READ, PublishedState, read_all_published
@@ -61,6 +62,13 @@ def test_invalid_items_are_reported_in_one_line(items: Any, invalid: int, caplog
     assert (found.decisions, found.rescales, len(found.transitions)) == ([], [], len(state_of(job).transitions))
     expected = [f"{invalid} items of the published document {key!r} are ignored" for key in ("history", "rescales")]
     assert [message.partition(" because")[0] for message in caplog.messages] == (expected if invalid else [])
+
+
+def test_fields_that_a_later_version_has_changed_have_their_defaults() -> None:
+    later = {**published(executing())["summary"], "outcome": "MOVED", "last_transition": {"at": 1}, "added": 1}
+    summary = state_of(summary=later).summary
+    assert (summary.state, summary.slots, summary.outcome) == ("Executing", SlotCounts(held=2, available=2), None)
+    assert summary.last_transition is None
 
 
 def test_time_of_the_publication_ignores_control_requests() -> None:
@@ -114,7 +122,7 @@ def test_override_that_has_expired_does_not_apply() -> None:
 )
 def test_bounds_whose_request_was_lost_with_the_store_stay(origin: str, expected: tuple[int, int]) -> None:
     job = executing().when_requirements(2, 3)
-    source = {"origin": origin, "name": "alice", "via": None, "until": (NOW + timedelta(hours=1)).isoformat()}
+    source = {"origin": origin, "name": "alice", "via": "", "until": (NOW + timedelta(hours=1)).isoformat()}
     found = state_of(job, summary={**published(job)["summary"], "requirements_source": source})
     assert resolved(found) == expected
     assert resolved(found, NOW + timedelta(hours=1)) == ((2, 3) if origin == "CALENDAR" else (1, 4))

@@ -1,24 +1,15 @@
 /** Written by `python -m airflow_adaptive._web.ui.api_types` from the OpenAPI document of the REST API. */
 
-export interface Advice {
-  at: string;
-  since: string;
-  bounds: Record<string, Range>;
-  source: string;
-  reason: string;
-  next_at: string | null;
-}
-
 export interface Amounts {
+  after: Record<string, number> | null;
+  before: Record<string, number> | null;
   desired: Record<string, number>;
   sufficient: Record<string, number>;
-  before: Record<string, number> | null;
-  after: Record<string, number> | null;
 }
 
 export interface Backoff {
-  seconds: number;
   ends: string | null;
+  seconds: number;
 }
 
 export interface Bounds {
@@ -30,34 +21,34 @@ export type Consequence = "NOTHING" | "RESCALE" | "START" | "WAIT_FOR_SLOTS" | "
 
 export interface CurrentMetrics {
   at: number;
-  slots: number;
-  lower: number;
-  upper: number;
-  input: number | null;
-  processed: number | null;
-  batch_ms: number | null;
   backlog: number | null;
+  batch_ms: number | null;
+  input: number | null;
   lag_s: number | null;
+  lower: number;
+  processed: number | null;
+  slots: number;
+  upper: number;
 }
 
 export interface Deadline {
-  name: string;
   due: string;
+  name: string;
 }
 
 export interface Decision {
   at: string;
-  state: string;
-  reason_code: string;
   reason: string;
+  reason_code: ReasonCode;
+  state: string;
 }
 
 export type DesiredState = "running" | "suspended" | "canceled";
 
 export interface Durations {
-  min: number;
-  max: number;
   avg: number;
+  max: number;
+  min: number;
   p50: number;
   p90: number;
   p95: number;
@@ -65,24 +56,24 @@ export interface Durations {
   p999: number;
 }
 
-export interface Executor {
-  executor_id: string;
+export interface ExecutorReport {
   cores: number;
+  executor_id: string;
   worker: string;
 }
 
 export interface Failure {
+  causes: string[];
   error_class: string;
   message: string;
-  causes: string[];
 }
 
 export interface FailureEntry {
   at: string;
-  state: string;
-  failure: Failure;
-  decision: string;
   concurrent: Failure[];
+  decision: string;
+  failure: Failure;
+  state: string;
 }
 
 export interface Failures {
@@ -92,98 +83,107 @@ export interface Failures {
 
 export interface JobCollection {
   jobs: JobItem[];
-  total_entries: number;
   problem: string | null;
+  total_entries: number;
 }
 
 export interface JobDetails {
-  job_type: string;
-  state: SchedulerStateName;
-  since: string | null;
-  outcome: string | null;
+  abandoned: boolean;
+  attempt: string | null;
+  backoff: Backoff | null;
   cause: string | null;
-  parallelism: Record<string, number> | null;
-  requirements: Record<string, Range>;
-  requirements_source: RequirementsSource | null;
-  slots: Slots | null;
-  restarts: number;
-  rescales: number;
+  dag_ids: string[];
+  deadlines: Deadline[];
+  desired_state: DesiredState | null;
+  editable: boolean | null;
   failures: number;
+  job: string;
+  job_type: JobType;
   lag_alert: LagAlert | null;
   lag_unknown_since: string | null;
-  source_problem: string | null;
   last_transition: Transition | null;
-  urls: Urls;
-  attempt: string | null;
-  task: TaskInstance | null;
-  job: string;
-  dag_ids: string[];
-  desired_state: DesiredState | null;
-  published_at: string | null;
-  stale: boolean;
-  abandoned: boolean;
   metrics: CurrentMetrics | null;
-  problem: string | null;
-  requesters: Record<string, RequestRecord>;
-  policy: Policy | null;
-  editable: boolean | null;
-  reactive: boolean | null;
-  pending_requirements: Record<string, Range> | null;
-  deadlines: Deadline[];
-  waiting: Waiting | null;
-  backoff: Backoff | null;
-  vertices: Vertex[];
   options: Record<string, unknown>;
+  outcome: Outcome | null;
+  parallelism: Record<string, number> | null;
+  pending_requirements: Record<string, ParallelismRange> | null;
+  policy: PublishedPolicy | null;
+  problem: string | null;
+  published_at: string | null;
+  reactive: boolean | null;
+  requesters: Record<string, RequestRecord>;
+  requirements: Record<string, ParallelismRange>;
+  requirements_source: RequirementsSource | null;
+  rescales: number;
+  restarts: number;
+  since: string | null;
+  slots: SlotCounts | null;
+  source_problem: string | null;
+  stale: boolean;
+  state: SchedulerStateName;
+  task: TaskInstance | null;
+  urls: Urls;
+  vertices: Vertex[];
+  waiting: Waiting | null;
 }
 
 export interface JobItem {
-  job_type: string;
-  state: SchedulerStateName;
-  since: string | null;
-  outcome: string | null;
-  cause: string | null;
-  parallelism: Record<string, number> | null;
-  requirements: Record<string, Range>;
-  requirements_source: RequirementsSource | null;
-  slots: Slots | null;
-  restarts: number;
-  rescales: number;
-  failures: number;
-  lag_alert: LagAlert | null;
-  lag_unknown_since: string | null;
-  source_problem: string | null;
-  last_transition: Transition | null;
-  urls: Urls;
+  abandoned: boolean;
   attempt: string | null;
-  task: TaskInstance | null;
-  job: string;
+  cause: string | null;
   dag_ids: string[];
   desired_state: DesiredState | null;
-  published_at: string | null;
-  stale: boolean;
-  abandoned: boolean;
+  failures: number;
+  job: string;
+  job_type: JobType;
+  lag_alert: LagAlert | null;
+  lag_unknown_since: string | null;
+  last_transition: Transition | null;
   metrics: CurrentMetrics | null;
+  outcome: Outcome | null;
+  parallelism: Record<string, number> | null;
   problem: string | null;
+  published_at: string | null;
+  requirements: Record<string, ParallelismRange>;
+  requirements_source: RequirementsSource | null;
+  rescales: number;
+  restarts: number;
+  since: string | null;
+  slots: SlotCounts | null;
+  source_problem: string | null;
+  stale: boolean;
+  state: SchedulerStateName;
+  task: TaskInstance | null;
+  urls: Urls;
 }
+
+export type JobType = "STREAMING" | "BATCH";
 
 export interface LagAlert {
-  since: string;
-  lag_s: number;
   expires_at: string | null;
+  lag_s: number;
+  since: string;
 }
 
-export interface Latency {
-  rows: number;
+export interface LatencyReport {
+  max_ms: number;
   p50_ms: number;
   p95_ms: number;
   p99_ms: number;
-  max_ms: number;
+  rows: number;
 }
 
 export interface Metrics {
-  step: number;
   columns: string[];
   points: unknown[][];
+  step: number;
+}
+
+export type Outcome = "FINISHED" | "CANCELED" | "FAILED" | "SUSPENDED";
+
+export interface ParallelismRange {
+  lower: number;
+  upper: number;
 }
 
 export interface PartitionLag {
@@ -193,140 +193,148 @@ export interface PartitionLag {
 }
 
 export interface Plan {
-  version: number | null;
-  reported_at: string | null;
-  load_balance_mode: string;
-  vertices: PlannedVertex[];
-  slots: PlannedSlots;
-  executors: Executor[];
-  queries: Query[];
-  workers: PlannedWorker[];
+  executors: ExecutorReport[];
   imbalance: number | null;
+  load_balance_mode: string;
+  queries: Query[];
+  reported_at: string | null;
+  slots: PlannedSlots;
+  version: number | null;
+  vertices: PlannedVertex[];
+  workers: PlannedWorker[];
 }
 
 export interface PlannedSlots {
-  planned: number | null;
-  kept: number | null;
-  held: number;
   available: number;
-  minimum: number;
+  held: number;
+  kept: number | null;
   maximum: number;
+  minimum: number;
+  planned: number | null;
 }
 
 export interface PlannedVertex {
-  name: string;
-  planned: number | null;
   effective: number | null;
   lower: number;
-  upper: number;
   max_parallelism: number;
+  name: string;
+  planned: number | null;
   slot_sharing_group: string;
   stateful: boolean;
+  upper: number;
 }
 
 export interface PlannedWorker {
-  worker: string;
   address: string;
-  slots: Subtask[][] | null;
-  slot_count: number;
   load: number;
-}
-
-export interface Policy {
-  kind: string;
-  dry_run: boolean;
-  active: boolean;
-  advice: Advice | null;
-  problem: string | null;
+  slot_count: number;
+  slots: Subtask[][] | null;
+  worker: string;
 }
 
 export interface Preview {
+  after: Record<string, number> | null;
+  at: string | null;
+  before: Record<string, number> | null;
   consequence: Consequence;
+  cooldown_until: string | null;
+  decisions: Decision[];
   reason: string;
   requirements: Record<string, VertexRequirements>;
-  before: Record<string, number> | null;
-  after: Record<string, number> | null;
-  tier: string | null;
-  cooldown_until: string | null;
-  at: string | null;
   slots: PreviewedSlots;
-  decisions: Decision[];
+  tier: string | null;
 }
 
 export interface PreviewedSlots {
   available: number;
-  minimum: number;
   maximum: number;
+  minimum: number;
   missing: number;
 }
 
 export interface Problem {
-  type: string;
-  title: string;
-  status: number;
   detail: string;
-  instance: string;
   errors: string[];
+  instance: string;
+  status: number;
+  title: string;
+  type: string;
+}
+
+export interface PublishedAdvice {
+  at: string;
+  bounds: Record<string, ParallelismRange>;
+  next_at: string | null;
+  reason: string;
+  since: string;
+  source: string;
+}
+
+export interface PublishedPolicy {
+  active: boolean;
+  advice: PublishedAdvice | null;
+  dry_run: boolean;
+  kind: string;
+  problem: string | null;
 }
 
 export interface Query {
+  event_time_delay_s: number | null;
+  latency: LatencyReport | null;
   name: string;
   shuffle: string | null;
-  event_time_delay_s: number | null;
-  sources: Source[];
   sink: string | null;
-  latency: Latency | null;
+  sources: Source[];
 }
 
-export interface Range {
-  lower: number;
-  upper: number;
-}
+export type ReasonCode = "SCHEDULING_STARTED" | "REQUIREMENTS_CHANGED" | "REQUIREMENTS_PENDING" | "REQUIREMENTS_UNCHANGED" | "POLICY_DRY_RUN" | "POLICY_FAILED" | "JOB_DIRECTORY_UNAVAILABLE" | "AIRFLOW_UNAVAILABLE" | "REACTIVE_MODE" | "JOB_REDEPLOYED" | "SLOTS_AVAILABLE" | "SLOTS_PENDING" | "SUBMISSION_UNANSWERED" | "SLOTS_LOST" | "EXECUTORS_DECOMMISSIONED" | "SLOTS_RECOVERED" | "SLOTS_IDLE" | "BELOW_LOWER_BOUND" | "BELOW_MINIMUM_INCREASE" | "COOLDOWN" | "STABILIZATION" | "BATCH_BOUNDARY" | "FORCED_RESCALE" | "NO_PARALLELISM_CHANGE" | "TIER_NOT_ALLOWED" | "PLAN_ACTIVATED" | "PLAN_REJECTED" | "RESOURCE_WAIT_TIMEOUT" | "DEPLOY_TIMEOUT" | "LOCAL_RECOVERY_TIMEOUT" | "STOP_TIMEOUT" | "QUERY_FAILED" | "DRIVER_ENDED" | "DRIVER_HEARTBEAT_TIMED_OUT" | "NOT_RECOVERABLE" | "NO_FIRST_BATCH" | "RESTARTS_EXHAUSTED" | "SAVEPOINT_COMPLETED" | "SAVEPOINT_FAILED" | "JOB_COMPLETED" | "CANCEL_REQUESTED" | "SUSPEND_REQUESTED" | "LOOP_RESTARTED" | "LAG_EXCEEDED" | "LAG_RECOVERED" | "SCALE_UP_CONTROLLER_FAILED" | "EVENT_OUTDATED" | "EVENT_IGNORED";
 
 export interface RequestRecord {
-  by: string;
   at: string;
-  via: string;
+  by: string;
   until: string | null;
+  via: string;
 }
 
+export type RequirementsOrigin = "DAG" | "CALENDAR" | "POLICY" | "USER";
+
 export interface RequirementsSource {
-  origin: string;
   name: string;
-  via: string | null;
+  origin: RequirementsOrigin;
+  reason: string;
   since: string | null;
   until: string | null;
-  reason: string;
+  via: string;
 }
 
 export interface Rescale {
+  attempt: number;
+  downtime: number | null;
+  end: string | null;
+  failure: string | null;
+  groups: Amounts;
   number: number;
   requirements: number;
-  attempt: number;
-  trigger_cause: TriggerCause;
   start: string;
-  vertices: Amounts;
-  groups: Amounts;
   states: StateSpan[];
-  tier: Tier | null;
-  downtime: number | null;
-  failure: string | null;
-  end: string | null;
-  terminated_reason: TerminatedReason | null;
   terminal_state: TerminalState | null;
+  terminated_reason: TerminatedReason | null;
+  tier: Tier | null;
+  trigger_cause: TriggerCause;
+  vertices: Amounts;
 }
 
 export interface RescaleSummary {
-  total: number;
   completed: number;
-  ignored: number;
-  failed: number;
-  in_progress: number;
-  duration: Durations | null;
   completed_duration: Durations | null;
-  ignored_duration: Durations | null;
-  failed_duration: Durations | null;
   downtime: Durations | null;
+  duration: Durations | null;
+  failed: number;
+  failed_duration: Durations | null;
+  ignored: number;
+  ignored_duration: Durations | null;
+  in_progress: number;
+  total: number;
 }
 
 export interface Rescales {
@@ -335,43 +343,43 @@ export interface Rescales {
 
 export type SchedulerStateName = "Created" | "WaitingForResources" | "Deploying" | "Executing" | "RestartingLocally" | "Restarting" | "StopWithSavepoint" | "Canceling" | "Failing" | "Finished" | "unknown";
 
-export interface Slots {
-  held: number;
+export interface SlotCounts {
   available: number;
+  held: number;
 }
 
 export interface Source {
+  input_limit: number | null;
+  is_lag_minimum: boolean;
   kind: string;
-  partitions: number | null;
   lag_rows: number | null;
+  lag_s: number | null;
+  partition_lags: PartitionLag[];
+  partitions: number | null;
+  skew: number | null;
   unread_files: number | null;
   unread_versions: number | null;
-  lag_s: number | null;
-  is_lag_minimum: boolean;
-  skew: number | null;
   worst_partition: string | null;
-  partition_lags: PartitionLag[];
-  input_limit: number | null;
 }
 
 export interface StateSpan {
-  state: string;
   entered: string;
   left: string;
+  state: string;
 }
 
 export type Step = 10 | 60 | 600;
 
 export interface Subtask {
-  vertex: string;
   index: number;
+  vertex: string;
 }
 
 export interface TaskInstance {
   dag_id: string;
-  task_id: string;
-  run_id: string;
   map_index: number;
+  run_id: string;
+  task_id: string;
 }
 
 export type TerminalState = "COMPLETED" | "FAILED" | "IGNORED";
@@ -381,40 +389,40 @@ export type TerminatedReason = "SUCCEEDED" | "EXCEPTION_OCCURRED" | "RESOURCE_RE
 export type Tier = 0 | 1 | 2 | 3;
 
 export interface Timeline {
-  transitions: Transition[];
   decisions: Decision[];
+  transitions: Transition[];
 }
 
 export interface Transition {
+  after: Record<string, number> | null;
   at: string;
+  before: Record<string, number> | null;
+  reason: string;
+  reason_code: ReasonCode;
   source: string;
   target: string;
+  tier: Tier | null;
   version: number;
-  before: Record<string, number> | null;
-  after: Record<string, number> | null;
-  tier: number | null;
-  reason_code: string;
-  reason: string;
 }
 
 export type TriggerCause = "INITIAL_SCHEDULE" | "UPDATE_REQUIREMENT" | "NEW_RESOURCE_AVAILABLE" | "RECOVERABLE_FAILOVER";
 
 export interface Urls {
-  master: string | null;
   driver: string | null;
   executors: string | null;
-  stdout: string | null;
+  master: string | null;
   stderr: string | null;
+  stdout: string | null;
 }
 
 export interface Vertex {
-  name: string;
-  lower: number;
-  upper: number;
-  max_parallelism: number;
-  stateful: boolean;
-  slot_sharing_group: string;
   inputs: string[];
+  lower: number;
+  max_parallelism: number;
+  name: string;
+  slot_sharing_group: string;
+  stateful: boolean;
+  upper: number;
 }
 
 export interface VertexRequirements {
@@ -422,7 +430,7 @@ export interface VertexRequirements {
 }
 
 export interface Waiting {
-  phase: string;
   cooldown_ends: string;
   first_change: string | null;
+  phase: string;
 }

@@ -1,7 +1,7 @@
 import { Alert, Badge, Box, Button, Flex, Grid, Heading, Stack, Text } from "@chakra-ui/react";
 import { useState } from "react";
 import type { ReactNode } from "react";
-import type { Advice, RequirementsSource, JobDetails, Policy } from "../../api/types";
+import type { PublishedAdvice, RequirementsSource, JobDetails, PublishedPolicy } from "../../api/types";
 import { Moment } from "../../components/values/Moment";
 import { Section } from "../../components/layout/Section";
 import { duration, moment } from "../../lib/format/format";
@@ -84,7 +84,7 @@ const ClearOverride = ({ by, details }: { by: RequirementsSource; details: JobDe
   );
 };
 
-const PolicyPart = ({ policy }: { policy: Policy }) => {
+const PolicyPart = ({ policy }: { policy: PublishedPolicy }) => {
   const [label, color, meaning] = STATUS_TEXTS[policyStatus(policy)];
   return (
     <Part
@@ -111,7 +111,7 @@ const PolicyPart = ({ policy }: { policy: Policy }) => {
   );
 };
 
-const Advised = ({ advice, isDryRun }: { advice: Advice; isDryRun: boolean }) => (
+const Advised = ({ advice, isDryRun }: { advice: PublishedAdvice; isDryRun: boolean }) => (
   <>
     <Text fontWeight="semibold" overflowWrap="anywhere">
       {isDryRun ? "Would set " : ""}

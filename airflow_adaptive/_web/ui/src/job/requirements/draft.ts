@@ -1,5 +1,5 @@
 /** The draft of the requirements editor: validation of the input, and the request body of FLIP-291. The server validates again. */
-import type { Range, Requirements, Vertex } from "../../api/types";
+import type { ParallelismRange, Requirements, Vertex } from "../../api/types";
 
 export interface DraftBounds {
   lower: string;
@@ -14,7 +14,7 @@ export interface Violations {
 }
 
 /** A draft with the given requirements. */
-export const draftOf = (requirements: Record<string, Range>): Draft =>
+export const draftOf = (requirements: Record<string, ParallelismRange>): Draft =>
   Object.fromEntries(
     Object.entries(requirements).map(([name, range]) => [
       name,
@@ -23,7 +23,7 @@ export const draftOf = (requirements: Record<string, Range>): Draft =>
   );
 
 /** A request body as ranges. */
-export const rangesOf = (body: Requirements): Record<string, Range> =>
+export const rangesOf = (body: Requirements): Record<string, ParallelismRange> =>
   Object.fromEntries(
     Object.entries(body).map(([name, item]) => [
       name,

@@ -1,10 +1,11 @@
 import { describe, expect, it } from "vitest";
+import type { Transition } from "../../api/types";
 import { codesOf, codeText, entriesOf } from "./entries";
 
 describe("the entries", () => {
   it("are sorted from the newest to the oldest, without repetitions", () => {
     const at = (second: number) => `2013-01-01T00:00:0${second}Z`;
-    const transition = {
+    const transition: Transition = {
       at: at(1),
       source: "A",
       target: "B",

@@ -1,12 +1,12 @@
 /** Human-readable parallelism and bounds. */
-import type { Counts, Range } from "../../api/types";
+import type { Counts, ParallelismRange } from "../../api/types";
 
 /** Number of subtasks of a plan; null without a plan. */
 export const total = (parallelism: Counts | null): number | null =>
   parallelism === null ? null : Object.values(parallelism).reduce((sum, value) => sum + value, 0);
 
 /** Sum of the bounds of all vertices. */
-export const totalRange = (requirements: Record<string, Range>): Range | null => {
+export const totalRange = (requirements: Record<string, ParallelismRange>): ParallelismRange | null => {
   const ranges = Object.values(requirements);
   if (ranges.length === 0) return null;
   return {
@@ -16,7 +16,7 @@ export const totalRange = (requirements: Record<string, Range>): Range | null =>
 };
 
 /** Bounds as text: 1–8, or 4 if both bounds are 4. */
-export const bounds = (range: Range | null): string => {
+export const bounds = (range: ParallelismRange | null): string => {
   if (range === null) return "–";
   return range.lower === range.upper ? `${range.lower}` : `${range.lower}–${range.upper}`;
 };
@@ -39,7 +39,7 @@ export const text = (parallelism: Counts): string => {
 };
 
 /** Bounds of all vertices in one line. */
-export const ranges = (requirements: Record<string, Range>): string => {
+export const ranges = (requirements: Record<string, ParallelismRange>): string => {
   const entries = Object.entries(requirements);
   const only = entries.length === 1 ? entries[0] : undefined;
   return only === undefined

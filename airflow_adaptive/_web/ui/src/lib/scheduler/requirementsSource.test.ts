@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { RequirementsSource, Policy } from "../../api/types";
+import type { RequirementsSource, PublishedPolicy } from "../../api/types";
 import { moment } from "../format/format";
 import { readable } from "../format/reasonText";
 import {
@@ -16,14 +16,14 @@ const END = "2026-01-01T10:00:00+00:00";
 const by = (more: Partial<RequirementsSource>): RequirementsSource => ({
   origin: "POLICY",
   name: "load",
-  via: null,
+  via: "",
   since: null,
   until: null,
   reason: "",
   ...more,
 });
 
-const policy = (more: Partial<Policy>): Policy => ({
+const policy = (more: Partial<PublishedPolicy>): PublishedPolicy => ({
   kind: "CombinedPolicy",
   dry_run: false,
   active: true,
@@ -33,7 +33,7 @@ const policy = (more: Partial<Policy>): Policy => ({
 });
 
 describe("the source of the bounds", () => {
-  it.each([
+  it.each<[Partial<RequirementsSource>, string, string | null]>([
     [{ origin: "DAG", name: "dag" }, "the DAG", null],
     [{ origin: "CALENDAR", name: "calendar" }, "calendar", null],
     [

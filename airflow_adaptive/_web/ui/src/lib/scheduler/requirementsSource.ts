@@ -1,5 +1,5 @@
 /** Human-readable sources of the active bounds, and status of the rescale policy. */
-import type { RequirementsSource, Policy } from "../../api/types";
+import type { RequirementsSource, PublishedPolicy } from "../../api/types";
 import { moment } from "../format/format";
 
 const KINDS: Record<string, string> = {
@@ -21,7 +21,7 @@ export const sourceText = ({ origin, name, via }: RequirementsSource): string =>
     case "POLICY":
       return name;
     default:
-      return via === null ? name : `${name} (${via})`;
+      return via === "" ? name : `${name} (${via})`;
   }
 };
 
@@ -35,7 +35,7 @@ export const validity = ({ origin, until }: RequirementsSource): string | null =
 };
 
 /** The bounds that become active when the bounds of a user end. */
-export const successorText = (policy: Policy | null): string =>
+export const successorText = (policy: PublishedPolicy | null): string =>
   policy === null || policy.dry_run
     ? "The bounds of the calendar become active again, or else the bounds that the DAG declares."
     : `The rescale policy (${policyText(policy.kind)}) sets the bounds again.`;
@@ -43,7 +43,7 @@ export const successorText = (policy: Policy | null): string =>
 export type PolicyStatus = "dry run" | "active" | "inactive";
 
 /** Whether the advice of a policy is active. */
-export const policyStatus = ({ dry_run, active }: Policy): PolicyStatus => {
+export const policyStatus = ({ dry_run, active }: PublishedPolicy): PolicyStatus => {
   if (dry_run) return "dry run";
   return active ? "active" : "inactive";
 };
