@@ -360,11 +360,15 @@ class Loop:
         end = "nothing is decommissioned or held any more"
         self._report_change(ReasonCode.EXECUTORS_DECOMMISSIONED, reason, end)
         if observation.cluster is not None:
-            self._steps.observe_limits(observation.share.shortage)
             self._report(self._shortages.reason(observation.share.shortage, self.state.available_slots))
 
     async def _explain_wait(self, observation: JobObservation, timer: Timer) -> str:
-        """Return why the slots of a plan have not come or come back, or why the driver has not activated it; "" if that is unknown."""
+        """Return why the slots of a plan have not come or come back, or why the driver has not activated it; "" if that is unknown.
+
+        A job whose resources never came gets the remedy for the limit that it met, because the scheduler knows slots and no limits.
+        """
+        if timer.name is TimerName.RESOURCE_WAIT:
+            return self._shortages.remedy
         # A deadline without a wait has a cause that the scheduler knows: the slots are lost.
         has_waited = timer.name in (TimerName.DEPLOY, TimerName.LOCAL_RECOVERY) and timer.due > self._entered_at
         return await self._diagnosis.explain_wait(self.state, observation) if has_waited else ""

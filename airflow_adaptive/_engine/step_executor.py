@@ -23,11 +23,9 @@ from airflow_adaptive._core.scheduler.state import Deploying, Executing, Restart
 from airflow_adaptive._core.scheduler.state_transitions.steps import Step
 from airflow_adaptive._core.scheduler.timeline import Reason, ReasonCode
 from airflow_adaptive._engine.cluster.capacity_share import slot_demand
-from airflow_adaptive._engine.cluster.open_limits import Shortage
 from airflow_adaptive._engine.cluster.shared_cluster import Participant
 from airflow_adaptive._engine.command_executor import execute
 from airflow_adaptive._engine.journal.journal import Journal
-from airflow_adaptive._engine.observation.shortage_reports import name_limit
 from airflow_adaptive._engine.once_logger import OnceLogger
 from airflow_adaptive._engine.spec import JobSpec
 
@@ -82,7 +80,6 @@ class StepExecutor:
         self._state = machine.create(spec.graph, spec.options)
         self._unsaved: Step | None = None
         self._is_deferred = False
-        self._shortage: Shortage | None = None
         self._controller_failure: str | None = None
 
     @property
@@ -102,10 +99,6 @@ class StepExecutor:
     def defer(self) -> None:
         """Let timers wait for the next cycle."""
         self._is_deferred = True
-
-    def observe_limits(self, shortage: Shortage | None) -> None:
-        """Remember which limit of the cluster keeps the job from more slots, because the scheduler knows slots only."""
-        self._shortage = shortage
 
     def adopt(self, state: SchedulerState) -> None:
         """Continue with a state that the journal has persisted."""
@@ -136,7 +129,7 @@ class StepExecutor:
     def _step(self, event: Event) -> Step:
         """Step on an event. If the job's own scale-up controller fails, the default controller decides."""
         try:
-            return name_limit(machine.step(self._state, event), self._shortage)
+            return machine.step(self._state, event)
         except ScaleUpControllerError as error:
             text = f"{error}; {MINIMAL_INCREASE} decides instead"
             if text != self._controller_failure:

@@ -109,7 +109,8 @@ class TimerFired(TimedEvent):
     """A deadline of `machine.timers` has passed. The event is outdated if the state has another version by now.
 
     Attributes:
-        explanation: why the job has missed the deadline, as far as the cluster and the driver report it, human-readable; "" if unknown.
+        explanation: why the job has missed the deadline, as far as the cluster and the driver report it, and what to do, human-readable; "" if
+            unknown.
     """
 
     timer: TimerName

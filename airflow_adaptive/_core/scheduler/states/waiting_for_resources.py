@@ -74,14 +74,14 @@ def _follow(state: SchedulerState, event: Event, manager: TransitionManager) -> 
     return steps.stay(steps.with_current(state, manager=manager), event, reason)
 
 
-def _try_anyway(state: SchedulerState, event: Event) -> Step:
+def _try_anyway(state: SchedulerState, event: TimerFired) -> Step:
     possible = resource_checks.possible_parallelism(state)
     if possible is not None:
         text = f"resource_wait_timeout has passed, and {state.available_slots} slot(s) are available"
         return start.go_to_deploying(state, event, possible, Reason(ReasonCode.RESOURCE_WAIT_TIMEOUT, text))
     failure = Failure(
         error_class=NOT_ENOUGH_RESOURCES,
-        message=f"not enough resources: {resource_checks.describe_shortage(state)}: {FIX}",
+        message=f"not enough resources: {resource_checks.describe_shortage(state)}: {event.explanation or FIX}",
     )
     reason = Reason(ReasonCode.RESOURCE_WAIT_TIMEOUT, failure.message)
     return stop.go_to_finished(state, event, Outcome.FAILED, reason, failure)
