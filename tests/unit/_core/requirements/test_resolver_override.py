@@ -13,7 +13,6 @@ from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive.autoscaling.combined import CombinedPolicy
 from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
 from tests.lab.fakes.manual_clock import START
-from tests.lab.simulation.one_job import Simulation
 from tests.support.runtime.policy_simulation import (
     by,
     calendar,
@@ -31,12 +30,6 @@ from tests.support.runtime.policy_simulation import (
 MINUTES = 60.0
 
 
-def lifts(job: Simulation) -> None:
-    job.store.requests = ControlRequests(
-        requirements={"job": ParallelismRange(-1, -1)}, requester=Requester(requested_by="bob", via="CLI")
-    )
-
-
 def test_user_wins_over_the_policy_until_the_bounds_expire_then_the_policy_goes_on():
     job = following(calendar(look_ahead=None))
     until(job, 30 * MINUTES)
@@ -49,22 +42,6 @@ def test_user_wins_over_the_policy_until_the_bounds_expire_then_the_policy_goes_
     assert running_on(until(job, 91 * MINUTES)) == 4
     assert by(job) == ("POLICY", "calendar")
     assert any("bounds by alice (REST, until " in text for text in reasons(job))
-
-
-def test_user_clears_the_bounds_and_the_policy_goes_on():
-    job = following(calendar(look_ahead=None))
-    request_bounds(job, (1, 1))
-    assert running_on(until(job, 90 * MINUTES)) == 1
-    lifts(job)
-    assert running_on(until(job, 91 * MINUTES)) == 4
-
-
-def test_without_a_policy_the_declared_bounds_come_back_when_a_users_expire():
-    job = roomy()
-    request_bounds(job, (1, 1), expires=10 * MINUTES)
-    assert running_on(until(job, 9 * MINUTES)) == 1
-    assert running_on(until(job, 11 * MINUTES)) == 4
-    assert by(job) == ("DAG", "dag")
 
 
 def test_loop_that_can_not_read_the_control_requests_yet_keeps_to_what_the_log_states_a_user_has_set():
@@ -126,13 +103,6 @@ def test_dry_run_only_reports_what_it_would_do(policy: Any):
     ]
     assert by(job) == ("DAG", "dag")
     assert (policy_of(job)["dry_run"], policy_of(job)["active"]) == (True, False)
-
-
-def test_load_policy_in_a_dry_run_reports_as_well():
-    job, load = loaded(LoadPolicy(down_delay=timedelta(minutes=5), dry_run=True), (1, 4))
-    load.rate = 60.0
-    assert running_on(until(job, 30 * MINUTES)) == 4
-    assert any(text.startswith("dry run: load would set job 1-1") for text in reasons(job))
 
 
 def test_policy_that_becomes_a_dry_run_gives_the_bounds_back():

@@ -93,12 +93,6 @@ def test_minus_one_resets_a_bound_to_its_default(airflow_app: AirflowApp) -> Non
     assert airflow_app.client().get(PATH).json() == {"job": bounds(1, 4)}
 
 
-def test_bounds_in_the_control_requests_that_can_not_hold_are_ignored_as_the_loop_does(airflow_app: AirflowApp) -> None:
-    asset = place(airflow_app, executing())
-    airflow_app.show(asset, {"requirements": {"value": {"other": bounds(1, 1)}}})
-    assert airflow_app.client().get(PATH).json() == {"job": bounds(1, 4)}
-
-
 def test_mark_that_can_not_be_written_costs_nothing_but_time(
     airflow_app: AirflowApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,12 +100,3 @@ def test_policy_that_is_not_understood_is_absent(airflow_app: AirflowApp) -> Non
     asset = place(airflow_app, executing())
     airflow_app.show(asset, {"policy": {"kind": 7}})
     assert airflow_app.client().get(f"{API}/jobs/departures").json()["policy"] is None
-
-
-@pytest.mark.parametrize(("dry_run", "found"), [(False, (2, 3)), (True, (1, 4))])
-def test_bounds_that_were_cleared_are_those_of_the_policy_unless_it_only_reports(
-    airflow_app: AirflowApp, dry_run: bool, found: tuple[int, int]
-) -> None:
-    asset = place(airflow_app, executing().when_requirements(2, 3))
-    airflow_app.show(asset, {"requirements": {"value": {"job": bounds(-1, -1)}}, **with_policy(2, 3, dry_run=dry_run)})
-    assert airflow_app.client().get(PATH).json() == {"job": bounds(*found)}
