@@ -99,11 +99,6 @@ def preview(result: Preview, state: SchedulerState) -> schemas.Preview:
     )
 
 
-def failures(state: SchedulerState | None) -> list[schemas.FailureEntry]:
-    """Return recent failures, oldest first; empty if the state of the scheduler is unknown."""
-    return [schemas.FailureEntry.model_validate(record) for record in (() if state is None else state.failures)]
-
-
 def _item(job: Job, published: PublishedState) -> dict[str, Any]:
     return {
         **{it.name: getattr(published.summary, it.name) for it in fields(Summary)},

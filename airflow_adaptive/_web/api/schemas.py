@@ -20,6 +20,7 @@ from airflow_adaptive._core.requirements.control_requests import DesiredState
 from airflow_adaptive._core.requirements.dry_run import Consequence
 from airflow_adaptive._core.requirements.resolution import RequirementsSource
 from airflow_adaptive._core.scheduler.history.rescale_summary import Durations, RescaleSummary
+from airflow_adaptive._core.scheduler.policies.failure_handling import Failure, FailureRecord
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.timeline import Amounts, Decision, Rescale, StateSpan, Transition
 from airflow_adaptive._core.view import (
@@ -42,7 +43,8 @@ def _describe(schema: dict[str, Any], kind: type[Any]) -> None:
         text, _, attributes = cleandoc(base.__doc__ or "").partition("\n\nAttributes:\n")
         for name, description in re.findall(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", attributes, re.MULTILINE):
             if name in schema.get("properties", {}):
-                schema["properties"][name]["description"] = re.sub(r"\s+", " ", description).replace("None", "null")
+                text_of_field = re.sub(r"\s+", " ", description).replace("None", "null")
+                schema["properties"][name]["description"] = text_of_field[:1].upper() + text_of_field[1:]
         schema["description"] = text
 
 
@@ -54,6 +56,8 @@ for record in (
     Decision,
     Durations,
     ExecutorReport,
+    Failure,
+    FailureRecord,
     LagAlert,
     LatencyReport,
     ParallelismRange,
@@ -283,28 +287,10 @@ class Plan(Document):
 # ---- failures -------------------------------------------------------------------------------------------------------
 
 
-class Failure(Document):
-    """A failure with its causes."""
-
-    error_class: str
-    message: str
-    causes: list[str] = Field(default=[])
-
-
-class FailureEntry(Document):
-    """A failure, the decision of the scheduler, and concurrent failures."""
-
-    at: datetime
-    state: str
-    failure: Failure
-    decision: str
-    concurrent: list[Failure] = Field(default=[])
-
-
 class Failures(Document):
     """Recent failures, newest first."""
 
-    failures: list[FailureEntry]
+    failures: list[FailureRecord]
     total_entries: int
 
 

@@ -110,9 +110,7 @@ def show_history(args: Namespace) -> None:
     """Show transitions, decisions, rescales or failures of a job, newest first."""
     job = _job(args.job)
     published = _published(job)
-    items = tables.newest(
-        job_details.failures(published.state) if args.of == "failures" else getattr(published, args.of), args.limit
-    )
+    items = tables.newest(getattr(published, args.of), args.limit)
     _print(args, items, map(HISTORY_ROWS[args.of], items))
 
 

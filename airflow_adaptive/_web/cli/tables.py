@@ -7,6 +7,7 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from airflow_adaptive._core.scheduler.policies.failure_handling import FailureRecord
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange, Requirements
 from airflow_adaptive._core.scheduler.state import SchedulerState
 from airflow_adaptive._core.scheduler.timeline import Decision, Rescale, Transition
@@ -172,7 +173,7 @@ def rescale(item: Rescale) -> Row:
     }
 
 
-def failure(item: schemas.FailureEntry) -> Row:
+def failure(item: FailureRecord) -> Row:
     """Return a failure, and the decision of the scheduler."""
     root = item.failure
     return {

@@ -34,6 +34,7 @@ from airflow_adaptive._core.requirements.resolution import (
     resolve,
 )
 from airflow_adaptive._core.scheduler.errors import SnapshotError
+from airflow_adaptive._core.scheduler.policies.failure_handling import FailureRecord
 from airflow_adaptive._core.scheduler.requirements import Requirements, are_accepted
 from airflow_adaptive._core.scheduler.snapshot import decode, from_json
 from airflow_adaptive._core.scheduler.state import Outcome, SchedulerState
@@ -217,6 +218,11 @@ class PublishedState:
     def decisions(self) -> list[Decision]:
         """Decisions, oldest first."""
         return self._history("decisions", Decision)
+
+    @property
+    def failures(self) -> list[FailureRecord]:
+        """Recent failures, oldest first; empty if the state of the scheduler is unknown."""
+        return [] if self.state is None else [*self.state.failures]
 
     @property
     def rescales(self) -> list[Rescale]:

@@ -53,6 +53,5 @@ def get_transitions(job: MessagesJob, session: SessionDep) -> schemas.Timeline:
 @router.get("/failures", operation_id="get_failures", summary="Get failures")
 def get_failures(job: LogsJob, session: SessionDep) -> schemas.Failures:
     """Get the recent failures with their root causes, newest first."""
-    state = read_published(job, session, (SCHEDULER,)).state
-    failures = job_details.failures(state)[::-1]
+    failures = read_published(job, session, (SCHEDULER,)).failures[::-1]
     return schemas.Failures(failures=failures, total_entries=len(failures))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow_adaptive._core.scheduler.job_graph import JobType
 from airflow_adaptive._core.scheduler.policies.failure_handling import Failure
 from airflow_adaptive._core.scheduler.state import Outcome
-from airflow_adaptive._core.view import MAX_FAILURES, STATE_NAMES, JobView, SlotCounts, Urls
+from airflow_adaptive._core.view import MAX_FAILURES, STATE_NAMES, JobView, SchedulerStateName, SlotCounts, Urls
 from airflow_adaptive._engine.publishing.publisher import job_view
 from tests.lab.scenario import HOPELESS, TRANSIENT, Scenario
 from tests.support.airflow.published_documents import batch, canceled, executing, history
@@ -53,3 +53,4 @@ def test_view_has_the_newest_failures() -> None:
 
 def test_states_are_named_in_the_order_in_which_a_job_passes_them() -> None:
     assert (STATE_NAMES[0], STATE_NAMES[-1]) == ("Created", "Finished")
+    assert [*SchedulerStateName] == [*STATE_NAMES, "unknown"]

@@ -50,13 +50,6 @@ def test_backoff_ends_after_the_driver_has_stopped() -> None:
     assert found.ends == job.now + timedelta(seconds=found.seconds)
 
 
-def test_failures_are_listed_oldest_first_with_their_causes() -> None:
-    assert job_details.failures(None) == []
-    (failure,) = job_details.failures(executing().when_query_failed().state)
-    assert failure.failure.error_class == "TASK_FAILED"
-    assert failure.concurrent == []
-
-
 @pytest.mark.parametrize(("limit", "listed"), [(1, False), (2, True)])
 def test_plan_lists_subtasks_up_to_a_limit(monkeypatch: pytest.MonkeyPatch, limit: int, listed: bool) -> None:
     monkeypatch.setattr(job_details, "MAX_SUBTASKS", limit)

@@ -93,6 +93,18 @@ def test_every_answer_has_an_example_that_its_schema_allows(document: dict[str, 
                     jsonschema.validate(content["example"], schema)
 
 
+def test_fields_have_the_descriptions_of_their_dataclasses(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    described = {
+        (kind, name): field.get("description")
+        for kind in schemas
+        for name, field in schemas[kind].get("properties", {}).items()
+    }
+    assert described["JobDetails", "restarts"] == described["JobItem", "restarts"] == "Number of restarts."
+    assert described["Rescale", "end"] == "Time when the rescale ended, null before."
+    assert [kind for kind, schema in schemas.items() if "Attributes:" in schema.get("description", "")] == []
+
+
 def test_bodies_have_examples_that_are_accepted(airflow_app: AirflowApp, document: dict[str, Any]) -> None:
     place(airflow_app, executing())
     for name, operation in operations(document).items():

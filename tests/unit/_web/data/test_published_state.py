@@ -32,7 +32,7 @@ def test_job_that_has_published_nothing_is_of_unknown_state() -> None:
     found = state_of()
     assert (found.summary.state, found.state, found.desired_state, found.driver_status) == ("unknown", None, None, None)
     assert (found.policy, found.requesters, found.rescales, found.current_metrics) == (None, {}, [], None)
-    assert (found.transitions, found.decisions, found.published_at) == ([], [], None)
+    assert (found.transitions, found.decisions, found.failures, found.published_at) == ([], [], [], None)
 
 
 def test_published_documents_are_decoded() -> None:

@@ -68,7 +68,7 @@ export interface Failure {
   message: string;
 }
 
-export interface FailureEntry {
+export interface FailureRecord {
   at: string;
   concurrent: Failure[];
   decision: string;
@@ -77,7 +77,7 @@ export interface FailureEntry {
 }
 
 export interface Failures {
-  failures: FailureEntry[];
+  failures: FailureRecord[];
   total_entries: number;
 }
 

@@ -2,7 +2,7 @@ import { Badge, Box, Flex, Stack, Text } from "@chakra-ui/react";
 import { useQuery } from "@tanstack/react-query";
 import { LuCircleCheck } from "react-icons/lu";
 import { failuresQuery } from "../../api/queries";
-import type { Failure, FailureEntry } from "../../api/types";
+import type { Failure, FailureRecord } from "../../api/types";
 import { Loaded } from "../../components/feedback/Loaded";
 import { Moment } from "../../components/values/Moment";
 import { Placeholder } from "../../components/feedback/Placeholder";
@@ -32,7 +32,7 @@ export const FailuresTab = ({ job }: { job: string }) => {
   );
 };
 
-const Entry = ({ entry }: { entry: FailureEntry }) => (
+const Entry = ({ entry }: { entry: FailureRecord }) => (
   <Box
     as="li"
     borderColor="border"
