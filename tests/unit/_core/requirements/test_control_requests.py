@@ -8,16 +8,6 @@ from typing import Any
 import pytest
 
 from airflow_adaptive._core.requirements.control_requests import Requester, decode_requester
-from airflow_adaptive._core.requirements.request_bodies import decode_bounds
-from airflow_adaptive._core.scheduler.requirements import ParallelismRange
-
-
-def test_bounds_are_those_of_the_vertices_of_the_body() -> None:
-    body = {
-        "source": {"parallelism": {"lowerBound": 1, "upperBound": 4}},
-        "sink": {"parallelism": {"lowerBound": 2, "upperBound": 8}},
-    }
-    assert decode_bounds(body) == {"source": ParallelismRange(1, 4), "sink": ParallelismRange(2, 8)}
 
 
 def test_requester_is_the_user_the_interface_and_the_expiry() -> None:

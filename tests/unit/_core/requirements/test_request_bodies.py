@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from airflow_adaptive._core.requirements.request_bodies import (
     NotRescalableError,
     admit,
+    decode_bounds,
     encode_requirements,
     parse_expiry,
     parse_json,
@@ -57,7 +58,8 @@ def test_any_body_is_accepted_or_refused_with_reasons(body: object) -> None:
 @given(st.integers(1, 128), st.integers(1, 128))
 def test_what_is_written_is_read_as_it_was(one: int, other: int) -> None:
     requirements = {"job": ParallelismRange(min(one, other), max(one, other))}
-    assert admit(encode_requirements(requirements), STATE) == requirements
+    body = encode_requirements(requirements)
+    assert admit(body, STATE) == decode_bounds(body) == requirements
 
 
 @given(st.binary())
