@@ -120,6 +120,12 @@ def test_every_state_has_traits_in_the_order_of_the_union():
     assert (*TRAITS,) == get_args(Current)
 
 
+@pytest.mark.parametrize("life", SCENARIOS)
+def test_job_that_stops_or_has_ended_demands_no_slots(life: str):
+    traits = SCENARIOS[life]().state.traits
+    assert not (traits.ends and traits.demands_slots)
+
+
 def test_no_state_leads_to_itself():
     assert not [state for state, row in TRANSITIONS.items() for targets in row.values() if state in targets]
 
