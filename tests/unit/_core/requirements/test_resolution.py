@@ -157,6 +157,6 @@ def test_policy_without_advice_keeps_the_requirements_unless_they_are_a_former_o
     assert summary(resolved(NO_REQUESTER, policy(advice=None, problem=problem), state, origin)) == expected
 
 
-def test_requirements_of_a_policy_that_was_removed_are_released() -> None:
-    found = resolved(NO_REQUESTER, None, having(2, 3), RequirementsOrigin.POLICY)
-    assert summary(found) == ("DAG", 1, 4)
+@pytest.mark.parametrize("advice", [None, policy(dry_run=True)])
+def test_requirements_of_a_policy_that_was_removed_or_only_reports_are_released(advice: PolicyAdvice | None) -> None:
+    assert summary(resolved(NO_REQUESTER, advice, having(2, 3), RequirementsOrigin.POLICY)) == ("DAG", 1, 4)

@@ -103,10 +103,3 @@ def test_dry_run_only_reports_what_it_would_do(policy: Any):
     ]
     assert by(job) == ("DAG", "dag")
     assert (policy_of(job)["dry_run"], policy_of(job)["active"]) == (True, False)
-
-
-def test_policy_that_becomes_a_dry_run_gives_the_bounds_back():
-    job = following(calendar(look_ahead=None))
-    assert running_on(until(job, 10 * MINUTES)) == 2
-    job.follow(calendar(look_ahead=None, dry_run=True))
-    assert running_on(until(job, 20 * MINUTES)) == 4
