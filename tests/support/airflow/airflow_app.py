@@ -270,11 +270,17 @@ class AirflowApp:
 
     def push(self, xcoms: Mapping[str, Any], task: Mapping[str, Any]) -> None:
         """Set XComs of a task instance, as the API server does for tasks and triggers."""
+        from airflow.models.dagrun import DagRun  # noqa: PLC0415
         from airflow.models.xcom import XComModel  # noqa: PLC0415
+        from sqlalchemy import select  # noqa: PLC0415
 
+        row = {"map_index": -1, **task}
         with self.session() as session:
+            run = select(DagRun.id).where(DagRun.dag_id == row["dag_id"], DagRun.run_id == row["run_id"])
+            row["dag_run_id"] = session.scalars(run).one()
             for key, value in xcoms.items():
-                XComModel.set(key, value, **task, serialize=False, session=session)
+                # `XComModel.set` serializes the values on Airflow 3.1.
+                session.merge(XComModel(**row, key=key, value=value, timestamp=datetime.now(UTC)))
 
     def delete_tasks(self, task_id: str = "stream") -> None:
         """A DAG file loses its task, and Airflow's scheduler notices that the Asset of the task is not used any more."""
