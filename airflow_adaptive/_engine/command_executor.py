@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
+from airflow_adaptive._core.failure_code import FailureCode
 from airflow_adaptive._core.ports import (
     ClusterClient,
     ClusterUnreachableError,
@@ -34,8 +35,6 @@ from airflow_adaptive._engine.spec import JobSpec
 
 log = logging.getLogger(__name__)
 
-SUBMISSION_REFUSED = "SUBMISSION_REFUSED"
-NOT_SUBMITTED = "NOT_SUBMITTED"
 
 DRIVER_DEFAULTS = {
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": "131072",
@@ -94,7 +93,9 @@ async def _submit(submitted: DriverSubmission, cluster: ClusterClient, now: date
         return DriverSubmitted(at=now, epoch=submitted.epoch, submission_id=submission_id)
     except (SubmissionRefusedError, NotSubmittedError) as error:
         refused = isinstance(error, SubmissionRefusedError)
-        failure = Failure(error_class=SUBMISSION_REFUSED if refused else NOT_SUBMITTED, message=str(error))
+        failure = Failure(
+            error_class=FailureCode.SUBMISSION_REFUSED if refused else FailureCode.NOT_SUBMITTED, message=str(error)
+        )
         return DriverEnded(at=now, epoch=submitted.epoch, failure=failure)
     except ClusterUnreachableError:
         raise
@@ -104,7 +105,7 @@ async def _submit(submitted: DriverSubmission, cluster: ClusterClient, now: date
             f"the submission failed unexpectedly with {type(error).__name__}: {redact(str(error))}; the traceback is in the log of the task: "
             "correct the parameters, the pod templates or the connection of the job that it names"
         )
-        failure = Failure(error_class=SUBMISSION_REFUSED, message=text, causes=(type(error).__name__,))
+        failure = Failure(error_class=FailureCode.SUBMISSION_REFUSED, message=text, causes=(type(error).__name__,))
         return DriverHeartbeatTimedOut(at=now, epoch=submitted.epoch, failure=failure)
 
 

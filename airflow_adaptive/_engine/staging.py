@@ -187,7 +187,10 @@ def check_code(script: ReadablePath, py_files: Sequence[Path] = (), files: Seque
 def runtime_zip() -> bytes:
     """Return the driver's runtime as an importable zip; equal code gives equal bytes."""
     package = files(PACKAGE)
-    modules = {name: package / name for name in ("__init__.py", "_core/__init__.py", "_core/python_version.py")}
+    modules = {
+        name: package / name
+        for name in ("__init__.py", "_core/__init__.py", "_core/failure_code.py", "_core/python_version.py")
+    }
     for folder in ("_core/protocol/", "job/"):
         modules |= dict(_modules(package / folder, folder))
     archive = io.BytesIO()

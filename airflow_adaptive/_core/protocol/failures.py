@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any, Final
 
+from airflow_adaptive._core.failure_code import FailureCode
 from airflow_adaptive._core.protocol.documents import FailureReport
 from airflow_adaptive._core.protocol.kafka_errors import name_conditions
 from airflow_adaptive._core.protocol.secret_names import TERMS, URL_PASSWORD, secret_parts
@@ -91,12 +92,6 @@ UNFIT_CLASS: Final = re.compile(
 PYTHON_ERROR: Final = re.compile(r"^([A-Za-z_][\w.]*)(?::|$)", re.MULTILINE)
 """The first line after a Python traceback that is not indented."""
 
-BUILD_FUNCTION_ERROR: Final = "BUILD_FUNCTION_ERROR"
-"""First cause of a failure that the build function raised. The scheduler retries it only if the function has worked
-before."""
-
-SPARK_CONTEXT_STOPPED: Final = "SPARK_CONTEXT_STOPPED"
-"""Failure of a driver whose session ended under its queries. The driver does not know who stopped the session."""
 
 TRACEBACK: Final = "Traceback (most recent call last):"
 
@@ -172,7 +167,7 @@ def report_exception(error: BaseException) -> FailureReport:
 def report_build_failure(error: Exception) -> FailureReport:
     """Return the report of an exception that the build function raised while it built the queries."""
     report = report_exception(error)
-    return replace(report, causes=(BUILD_FUNCTION_ERROR, *report.causes))
+    return replace(report, causes=(FailureCode.BUILD_FUNCTION_ERROR, *report.causes))
 
 
 def report_throwable(throwable: Any, query: str) -> FailureReport:

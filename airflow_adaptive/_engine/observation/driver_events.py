@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from airflow_adaptive._core.failure_code import FailureCode
 from airflow_adaptive._core.ports import SubmissionState, SubmissionStatus
 from airflow_adaptive._core.protocol.documents import Action, Capability, DriverState, DriverStatus, FailureReport
-from airflow_adaptive._core.protocol.failures import SPARK_CONTEXT_STOPPED
 from airflow_adaptive._core.scheduler import events
 from airflow_adaptive._core.scheduler.events import Event
 from airflow_adaptive._core.scheduler.policies.failure_handling import Failure, is_unended_batch
@@ -23,12 +23,6 @@ from airflow_adaptive._core.scheduler.state import (
 from airflow_adaptive._engine.directive import action
 from airflow_adaptive._engine.driver_heartbeat import DriverHeartbeat, committed_batches
 from airflow_adaptive._engine.observation.job_observation import JobObservation
-
-DRIVER_LOST = "DRIVER_LOST"
-DRIVER_HEARTBEAT_TIMEOUT = "DRIVER_HEARTBEAT_TIMEOUT"
-DRIVER_ORPHANED = "DRIVER_ORPHANED"
-SCRIPT_WITHOUT_JOB = "SCRIPT_WITHOUT_JOB"
-LEASE_OVER = "DRIVER_LEASE_OVER"
 
 LEASE_MARGIN = timedelta(seconds=10)
 """Time after the end of a lease within which the driver certainly ends.
@@ -131,7 +125,9 @@ def _process_events(
         yield events.DriverEnded(at=now, epoch=epoch, failure=failure, in_order=in_order)
     elif elapsed >= options.driver_lease_timeout + LEASE_MARGIN and _is_unaccounted(observation.submission):
         message = f"the driver has written no status for {elapsed.total_seconds():g} s: its lease has expired"
-        failure = Failure(error_class=LEASE_OVER, message=f"{message}{_known_cause(state, observation)}")
+        failure = Failure(
+            error_class=FailureCode.DRIVER_LEASE_OVER, message=f"{message}{_known_cause(state, observation)}"
+        )
         # While the directive allows queries, a driver that starts late could still run one: the timeout stops the driver first.
         over = events.DriverHeartbeatTimedOut if action(state) is Action.RUN else events.DriverEnded
         yield over(at=now, epoch=epoch, failure=failure)
@@ -139,7 +135,7 @@ def _process_events(
         message = (
             f"the driver has written no status for {elapsed.total_seconds():g} s{_known_cause(state, observation)}"
         )
-        failure = Failure(error_class=DRIVER_HEARTBEAT_TIMEOUT, message=message)
+        failure = Failure(error_class=FailureCode.DRIVER_HEARTBEAT_TIMEOUT, message=message)
         yield events.DriverHeartbeatTimedOut(at=now, epoch=epoch, failure=failure)
 
 
@@ -185,18 +181,18 @@ def _end_of_driver(state: SchedulerState, observation: JobObservation) -> Failur
     if status is not None and status.failure is not None:
         return _reported(status, submission)
     if submission is None:
-        return Failure(error_class=DRIVER_LOST, message="the driver's process has ended")
+        return Failure(error_class=FailureCode.DRIVER_LOST, message="the driver's process has ended")
     if status is not None and status.state is DriverState.STOPPED and action(state) is not Action.STOP:
         message = "no loop wrote to the journal for orphan_timeout: the driver stopped by itself, at a batch boundary"
-        return Failure(error_class=DRIVER_ORPHANED, message=message)
+        return Failure(error_class=FailureCode.DRIVER_ORPHANED, message=message)
     if status is None and submission.state is SubmissionState.FINISHED:
         advice = (
             "the script ended without a streaming query: start a query in the script, or call AdaptiveJob(...).run(); if the script is a "
             "batch, set job_type='batch'"
         )
-        return Failure(error_class=SCRIPT_WITHOUT_JOB, message=advice)
+        return Failure(error_class=FailureCode.SCRIPT_WITHOUT_JOB, message=advice)
     name = "" if state.driver is None else state.driver.submission_id
-    return Failure(error_class=DRIVER_LOST, message=_end_of_process(submission, name))
+    return Failure(error_class=FailureCode.DRIVER_LOST, message=_end_of_process(submission, name))
 
 
 def _reported(status: DriverStatus, submission: SubmissionStatus | None) -> Failure:
@@ -204,8 +200,10 @@ def _reported(status: DriverStatus, submission: SubmissionStatus | None) -> Fail
     failure = _failure(status.failure, status)
     if submission is not None and submission.ended_by:
         causes = (failure.error_class, *failure.causes)
-        return Failure(error_class=DRIVER_LOST, message=f"{submission.ended_by}; {failure.summary}", causes=causes)
-    if failure.error_class != SPARK_CONTEXT_STOPPED or submission is None or not submission.message:
+        return Failure(
+            error_class=FailureCode.DRIVER_LOST, message=f"{submission.ended_by}; {failure.summary}", causes=causes
+        )
+    if failure.error_class != FailureCode.SPARK_CONTEXT_STOPPED or submission is None or not submission.message:
         return failure
     return replace(failure, message=f"{failure.message}; {submission.message}")
 
@@ -223,7 +221,7 @@ def _end_of_process(submission: SubmissionStatus, name: str | None) -> str:
 
 def _failure(report: FailureReport | None, status: DriverStatus) -> Failure:
     if report is None:
-        return Failure(error_class=DRIVER_LOST, message="the driver reports a failure without a reason")
+        return Failure(error_class=FailureCode.DRIVER_LOST, message="the driver reports a failure without a reason")
     failure = Failure(error_class=report.error_class, message=report.message, causes=report.causes)
     return failure if status.spark is None else name_artifact(failure, status.spark.version)
 

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
 
+from airflow_adaptive._core.failure_code import FailureCode
 from airflow_adaptive._core.ports import ClusterClient, DriverLog, SubmissionState
 from airflow_adaptive._core.protocol.documents import DriverState, FailureReport
 from airflow_adaptive._core.protocol.failures import (
-    BUILD_FUNCTION_ERROR,
     ChainedError,
     jvm_errors,
     python_errors,
@@ -33,7 +33,6 @@ from airflow_adaptive._core.scheduler.state import (
     SchedulerState,
     StopWithSavepoint,
 )
-from airflow_adaptive._engine.observation.driver_events import DRIVER_HEARTBEAT_TIMEOUT, DRIVER_LOST, LEASE_OVER
 from airflow_adaptive._engine.observation.job_observation import JobObservation
 
 log = logging.getLogger(__name__)
@@ -54,7 +53,7 @@ MESSAGE_LINES = 5
 MESSAGE_CHARACTERS = 1000
 """Size of a failure's message, which goes into the journal and into XComs."""
 
-UNEXPLAINED = (DRIVER_LOST, DRIVER_HEARTBEAT_TIMEOUT, LEASE_OVER)
+UNEXPLAINED = (FailureCode.DRIVER_LOST, FailureCode.DRIVER_HEARTBEAT_TIMEOUT, FailureCode.DRIVER_LEASE_OVER)
 """Error classes without a cause: the driver does not exist any more."""
 
 UNCAUGHT = re.compile(r'^Exception in thread "main" (.*(?:\n(?:\t|Caused by: ).*)*)', re.MULTILINE)
@@ -62,12 +61,10 @@ UNCAUGHT = re.compile(r'^Exception in thread "main" (.*(?:\n(?:\t|Caused by: ).*
 
 OUT_OF_MEMORY = re.compile(r"\b(java\.lang\.OutOfMemoryError)(?:: (.*))?")
 
-APPLICATION_REMOVED = "APPLICATION_REMOVED"
 
 REMOVED = "Master removed our application: FAILED"
 """Message of the master for an application whose executors ended ten times in a row (`spark.deploy.maxExecutorRetries`)."""
 
-MASTER_UNRESPONSIVE = "MASTER_UNRESPONSIVE"
 
 NOT_REGISTERED = "All masters are unresponsive! Giving up."
 """Message of a driver that could not register its application. A master of another version of Spark does not answer, either."""
@@ -243,7 +240,7 @@ def _without_executors(failure: Failure, stderr: str) -> Failure:
     message = f"the master removed the application because no executor stayed alive; {last}"
     causes = (failure.error_class, *failure.causes)
     return Failure(
-        error_class=APPLICATION_REMOVED,
+        error_class=FailureCode.APPLICATION_REMOVED,
         message=_advised(shortened(message, MESSAGE_CHARACTERS), worker),
         causes=causes,
     )
@@ -256,7 +253,9 @@ def _without_master(failure: Failure, stderr: str) -> Failure:
         f"the master did not answer the driver{version} which requested executors: install the same version of Spark on the master and all workers, "
         "and let the workers reach the port of the master"
     )
-    return Failure(error_class=MASTER_UNRESPONSIVE, message=message, causes=(failure.error_class, *failure.causes))
+    return Failure(
+        error_class=FailureCode.MASTER_UNRESPONSIVE, message=message, causes=(failure.error_class, *failure.causes)
+    )
 
 
 def _is_failure(state: SchedulerState, observation: JobObservation) -> bool:
@@ -279,7 +278,7 @@ def _with_cause(failure: Failure, written: DriverLog, *, reported: bool) -> Fail
     text = f"{found.error_class}: {found.message}"
     if reported:
         return failure if text in failure.message else replace(failure, message=f"{failure.message}; {text}")
-    marks = (BUILD_FUNCTION_ERROR,) if by_python else ()
+    marks = (FailureCode.BUILD_FUNCTION_ERROR,) if by_python else ()
     return Failure(
         error_class=found.error_class, message=found.message, causes=(*marks, *found.causes, failure.error_class)
     )

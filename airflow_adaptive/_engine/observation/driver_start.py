@@ -6,6 +6,7 @@ import logging
 from dataclasses import replace
 from datetime import timedelta
 
+from airflow_adaptive._core.failure_code import FailureCode
 from airflow_adaptive._core.ports import (
     Clock,
     ClusterClient,
@@ -15,12 +16,11 @@ from airflow_adaptive._core.ports import (
 )
 from airflow_adaptive._core.protocol.failures import redact, shortened
 from airflow_adaptive._core.scheduler.events import DriverEnded, Event
-from airflow_adaptive._core.scheduler.policies.failure_handling import DRIVER_REFUSED, Failure
+from airflow_adaptive._core.scheduler.policies.failure_handling import Failure
 from airflow_adaptive._core.scheduler.timeline import Reason, ReasonCode
 
 log = logging.getLogger(__name__)
 
-DRIVER_NOT_STARTED = "DRIVER_NOT_STARTED"
 
 MESSAGE_CHARACTERS = 1000
 
@@ -67,7 +67,7 @@ class DriverStart:
         if driver != self._driver:
             self._driver, self._reported, self._stuck, self._error = driver, set(), None, None
         if submission.state.over and not submission.can_start and self._error is None:
-            self._error = DRIVER_REFUSED, redact(submission.message)[:MESSAGE_CHARACTERS]
+            self._error = FailureCode.DRIVER_REFUSED, redact(submission.message)[:MESSAGE_CHARACTERS]
         if submission.state not in OBSERVED:
             return None
         is_waiting = submission.state is SubmissionState.SUBMITTED
@@ -96,7 +96,7 @@ class DriverStart:
     async def _kill(self, driver: str, message: str) -> None:
         try:
             await self._cluster.kill(driver)
-            self._error = DRIVER_NOT_STARTED, message
+            self._error = FailureCode.DRIVER_NOT_STARTED, message
         except ClusterUnreachableError as error:
             log.warning("Driver %s cannot start, and cannot be killed now: %s", driver, error)
 

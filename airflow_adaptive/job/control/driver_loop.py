@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
+from airflow_adaptive._core.failure_code import FailureCode
 from airflow_adaptive._core.protocol.conf import DriverSettings
 from airflow_adaptive._core.protocol.documents import (
     Action,
@@ -29,7 +30,7 @@ from airflow_adaptive._core.protocol.documents import (
     DriverStatus,
     FailureReport,
 )
-from airflow_adaptive._core.protocol.failures import SPARK_CONTEXT_STOPPED, report_build_failure, report_exception
+from airflow_adaptive._core.protocol.failures import report_build_failure, report_exception
 from airflow_adaptive.job.control.current_status import CurrentStatus, Downtime
 from airflow_adaptive.job.control.executor_rescale import ExecutorRescale
 from airflow_adaptive.job.control.fence import Fence, FencedError
@@ -37,9 +38,9 @@ from airflow_adaptive.job.control.interfaces import DriverInterfaces, MissingSlo
 from airflow_adaptive.job.control.scheduler_link import SchedulerLink, SupersededDirectiveError
 
 CONTEXT_STOPPED: Final = FailureReport(
-    error_class=SPARK_CONTEXT_STOPPED,
+    error_class=FailureCode.SPARK_CONTEXT_STOPPED,
     message="the SparkContext was stopped: by the cluster manager, or by the script",
-    causes=(SPARK_CONTEXT_STOPPED,),
+    causes=(FailureCode.SPARK_CONTEXT_STOPPED,),
 )
 
 

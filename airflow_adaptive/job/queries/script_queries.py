@@ -18,6 +18,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from airflow_adaptive._core.failure_code import FailureCode
 from airflow_adaptive._core.protocol.documents import DriverPlan, FailureReport, QueryReport
 from airflow_adaptive.job.control.interfaces import StatefulRun
 from airflow_adaptive.job.queries.batch_boundary import CHECK_INTERVAL_S, act_between_batches, end_at_boundary
@@ -42,9 +43,9 @@ HALT_TIMEOUT_S: Final = 10.0
 """Time in seconds for which an immediate stop waits for a query that the script is starting."""
 
 NEVER_STARTED: Final = FailureReport(
-    error_class="SCRIPT_WITHOUT_JOB",
+    error_class=FailureCode.SCRIPT_WITHOUT_JOB,
     message="the script ended, and none of its queries has run",
-    causes=("SCRIPT_WITHOUT_JOB",),
+    causes=(FailureCode.SCRIPT_WITHOUT_JOB,),
 )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from airflow_adaptive._core.failure_code import FailureCode
 from airflow_adaptive._core.scheduler import machine, rescale_tiers, resource_checks
 from airflow_adaptive._core.scheduler.allocator.slot_sharing import used_slots
 from airflow_adaptive._core.scheduler.commands import KillDriver, SubmitDriver
@@ -42,7 +43,6 @@ from airflow_adaptive._core.scheduler.state import (
     WaitingForResources,
 )
 from airflow_adaptive._core.scheduler.state_transitions.steps import Step
-from airflow_adaptive._core.scheduler.states.deploying import DEPLOY_TIMEOUT
 from airflow_adaptive._core.scheduler.timeline import ReasonCode
 from airflow_adaptive._core.scheduler.transition_table import TRANSITIONS
 from tests.support.scheduler.rescale_invariants import check_rescales
@@ -300,7 +300,7 @@ def decided_failure(before: SchedulerState, event: Event, step: Step) -> Failure
             return event.failure
         case Deploying(), TimerFired():
             reported = getattr(step.state.current, "failure", None) or getattr(step.state.current, "cause", None)
-            return reported if reported is not None and reported.error_class == DEPLOY_TIMEOUT else None
+            return reported if reported is not None and reported.error_class == FailureCode.DEPLOY_TIMEOUT else None
         case StopWithSavepoint() as stopping, _:
             return decided_while_stopping(stopping, event, step)
         case _:

@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
+from airflow_adaptive._core.failure_code import FailureCode
 from airflow_adaptive._core.ports import JobDirectoryError
 from airflow_adaptive._core.protocol.documents import FailureReport
-from airflow_adaptive._core.protocol.failures import BUILD_FUNCTION_ERROR
 from airflow_adaptive._core.requirements.control_requests import DesiredState
 from airflow_adaptive._core.scheduler.policies.restart_backoff import FixedDelay
 from airflow_adaptive._core.scheduler.state import Outcome
@@ -62,7 +62,9 @@ def test_users_list_names_what_no_restart_mends(small: Simulation) -> None:
 
 
 def test_mistake_in_the_authors_function_fails_a_job_that_has_never_run(small: Simulation) -> None:
-    mistake = FailureReport(error_class="KeyError", message="'flights'", causes=(BUILD_FUNCTION_ERROR, "KeyError"))
+    mistake = FailureReport(
+        error_class="KeyError", message="'flights'", causes=(FailureCode.BUILD_FUNCTION_ERROR, "KeyError")
+    )
     small.drivers.build_failure = mistake
     end = small.run_to_end()
     assert end.cause is not None
@@ -71,7 +73,9 @@ def test_mistake_in_the_authors_function_fails_a_job_that_has_never_run(small: S
 
 
 def test_mistake_in_a_function_that_has_worked_is_tried_again(small: Simulation) -> None:
-    mistake = FailureReport(error_class="KeyError", message="'flights'", causes=(BUILD_FUNCTION_ERROR, "KeyError"))
+    mistake = FailureReport(
+        error_class="KeyError", message="'flights'", causes=(FailureCode.BUILD_FUNCTION_ERROR, "KeyError")
+    )
     small.clock.at(20, small.drivers.fail_query)
     small.clock.at(20, lambda: setattr(small.drivers, "build_failure", mistake))
     small.clock.at(30, lambda: setattr(small.drivers, "build_failure", None))

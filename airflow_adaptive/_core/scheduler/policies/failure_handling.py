@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
 
-BUILD_FUNCTION_ERROR = "BUILD_FUNCTION_ERROR"
-"""First cause of an exception that the build function raised (`_core.protocol.failures`)."""
+from airflow_adaptive._core.failure_code import FailureCode
 
 NON_RECOVERABLE = (
     # Python code that cannot be loaded, or that uses an undefined name.
@@ -42,11 +41,11 @@ NON_RECOVERABLE = (
     # The script does not define a job.
     "AdaptiveJobError",
     "RealTimeModeError",
-    "SCRIPT_WITHOUT_JOB",
+    FailureCode.SCRIPT_WITHOUT_JOB,
     # The script uses a session before one exists.
     "SESSION_OR_CONTEXT_NOT_EXISTS",
     # The cluster manager can never start the driver as it is declared, for example because its image does not exist.
-    "DRIVER_NOT_STARTED",
+    FailureCode.DRIVER_NOT_STARTED,
     # Spark rejects the query.
     "AnalysisException",
     "ExtendedAnalysisException",
@@ -99,11 +98,6 @@ NON_RECOVERABLE = (
 BATCH_STILL_RUNS = "BatchStillRunsError"
 """The driver could not stop a batch, and ends (`job.control.interfaces`). The job has not failed."""
 
-SUBMISSION_REFUSED = "SUBMISSION_REFUSED"
-"""The cluster refuses the driver, for example because of its declaration. The error of the task then names the cause at once."""
-
-DRIVER_REFUSED = "DRIVER_REFUSED"
-"""The cluster refused the requests of a driver, for example because its account lacks permissions."""
 
 ACCESS_DENIED = (
     "PermissionError",
@@ -145,20 +139,20 @@ CODE_ERRORS = (
 )
 """Exceptions that indicate an error in the code, unlike `OSError` or `RuntimeError`."""
 
-UNSUBMITTED = ("NOT_SUBMITTED", SUBMISSION_REFUSED, "SUBMISSION_FAILED")
+UNSUBMITTED = (FailureCode.NOT_SUBMITTED, FailureCode.SUBMISSION_REFUSED)
 """Error classes of a driver that the cluster has never started."""
 
 OUTAGES = (
     *UNSUBMITTED,
     # The driver or its executors are gone, or never came.
-    "DRIVER_LOST",
-    "DRIVER_HEARTBEAT_TIMEOUT",
-    "DRIVER_LEASE_OVER",
-    "DRIVER_ORPHANED",
-    "DEPLOY_TIMEOUT",
-    "APPLICATION_REMOVED",
-    "MASTER_UNRESPONSIVE",
-    "SPARK_CONTEXT_STOPPED",
+    FailureCode.DRIVER_LOST,
+    FailureCode.DRIVER_HEARTBEAT_TIMEOUT,
+    FailureCode.DRIVER_LEASE_OVER,
+    FailureCode.DRIVER_ORPHANED,
+    FailureCode.DEPLOY_TIMEOUT,
+    FailureCode.APPLICATION_REMOVED,
+    FailureCode.MASTER_UNRESPONSIVE,
+    FailureCode.SPARK_CONTEXT_STOPPED,
     "JAVA_GATEWAY_EXITED",
     "TASK_FAILED",
     # Storage, network, databases and brokers.
@@ -274,9 +268,11 @@ def is_recoverable(
         return True
     if matches(failure, non_recoverable):
         return False
-    if not was_accepted and failure.error_class == SUBMISSION_REFUSED:
+    if not was_accepted and failure.error_class == FailureCode.SUBMISSION_REFUSED:
         return False
-    if not has_run and (failure.error_class == DRIVER_REFUSED or is_access_denied(failure) or _is_code_error(failure)):
+    if not has_run and (
+        failure.error_class == FailureCode.DRIVER_REFUSED or is_access_denied(failure) or _is_code_error(failure)
+    ):
         return False
     return matches(failure, RECOVERABLE) or not matches(failure, NON_RECOVERABLE)
 
@@ -304,7 +300,7 @@ def is_unended_batch(failure: Failure) -> bool:
 def _is_code_error(failure: Failure) -> bool:
     """Return whether the build function raised an error in its code. Causes of the raised exception do not count."""
     marked, raised = failure.causes[:1], failure.causes[1:2]
-    return marked == (BUILD_FUNCTION_ERROR,) and any(_simple(name) in CODE_ERRORS for name in raised)
+    return marked == (FailureCode.BUILD_FUNCTION_ERROR,) and any(_simple(name) in CODE_ERRORS for name in raised)
 
 
 def matches(failure: Failure, patterns: Sequence[str]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from airflow_adaptive._core.failure_code import FailureCode
 from airflow_adaptive._core.scheduler import rescale_tiers, resource_checks
 from airflow_adaptive._core.scheduler.events import (
     REPARTITION_ERROR,
@@ -23,8 +24,6 @@ from airflow_adaptive._core.scheduler.state_transitions import recovery, restart
 from airflow_adaptive._core.scheduler.state_transitions.steps import Step
 from airflow_adaptive._core.scheduler.states import running
 from airflow_adaptive._core.scheduler.timeline import Reason, ReasonCode
-
-DEPLOY_TIMEOUT = "DEPLOY_TIMEOUT"
 
 
 def on_event(state: SchedulerState, deploying: Deploying, event: Event) -> Step:
@@ -139,7 +138,7 @@ def _not_activated(
         reason = Reason(ReasonCode.DEPLOY_TIMEOUT, text)
         return restart.plan_again(state, event, deploying, target_parallelism, reason, higher)
     failure = Failure(
-        error_class=DEPLOY_TIMEOUT,
+        error_class=FailureCode.DEPLOY_TIMEOUT,
         message=f"the plan was not active after {waited:g} s; {slots} slot(s) had arrived{steps.explanation(event)}",
     )
     return recovery.handle_failure(state, event, plan, failure, kill=True)

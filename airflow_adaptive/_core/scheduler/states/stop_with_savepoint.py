@@ -5,6 +5,7 @@ As in Flink, the scheduler handles a failure during the stop only when the outco
 
 from __future__ import annotations
 
+from airflow_adaptive._core.failure_code import FailureCode
 from airflow_adaptive._core.scheduler.events import (
     DriverEnded,
     DriverHeartbeatTimedOut,
@@ -22,8 +23,6 @@ from airflow_adaptive._core.scheduler.state_transitions import recovery, start, 
 from airflow_adaptive._core.scheduler.state_transitions.steps import Step
 from airflow_adaptive._core.scheduler.states import running
 from airflow_adaptive._core.scheduler.timeline import Reason, ReasonCode
-
-SAVEPOINT_WITHOUT_STOP = "SAVEPOINT_WITHOUT_STOP"
 
 
 def on_event(state: SchedulerState, stopping: StopWithSavepoint, event: Event) -> Step:
@@ -88,7 +87,7 @@ def _driver_gone(
 
 def _despite_savepoint(cause: Failure) -> Failure:
     return Failure(
-        error_class=SAVEPOINT_WITHOUT_STOP,
+        error_class=FailureCode.SAVEPOINT_WITHOUT_STOP,
         message=f"the savepoint exists but the job could not be stopped: {cause.summary}",
         causes=(cause.error_class, *cause.causes),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from airflow_adaptive._core.failure_code import FailureCode
 from airflow_adaptive._core.scheduler import resource_checks
 from airflow_adaptive._core.scheduler.events import (
     CancelRequested,
@@ -22,8 +23,6 @@ from airflow_adaptive._core.scheduler.state import Outcome, SchedulerState, Time
 from airflow_adaptive._core.scheduler.state_transitions import start, steps, stop
 from airflow_adaptive._core.scheduler.state_transitions.steps import Step
 from airflow_adaptive._core.scheduler.timeline import Reason, ReasonCode
-
-NOT_ENOUGH_RESOURCES = "NOT_ENOUGH_RESOURCES"
 
 FIX = "add workers, or declare lower bounds or smaller executors"
 
@@ -80,7 +79,7 @@ def _try_anyway(state: SchedulerState, event: TimerFired) -> Step:
         text = f"resource_wait_timeout has passed, and {state.available_slots} slot(s) are available"
         return start.go_to_deploying(state, event, possible, Reason(ReasonCode.RESOURCE_WAIT_TIMEOUT, text))
     failure = Failure(
-        error_class=NOT_ENOUGH_RESOURCES,
+        error_class=FailureCode.NOT_ENOUGH_RESOURCES,
         message=f"not enough resources: {resource_checks.describe_shortage(state)}: {event.explanation or FIX}",
     )
     reason = Reason(ReasonCode.RESOURCE_WAIT_TIMEOUT, failure.message)

@@ -9,9 +9,9 @@ import pytest
 
 from airflow_adaptive._clusters.standalone.address import ClusterAddress, MasterAddress
 from airflow_adaptive._clusters.standalone.client import StandaloneCluster
+from airflow_adaptive._core.failure_code import FailureCode
 from airflow_adaptive._core.ports import DriverSubmission, SubmissionState
 from airflow_adaptive._core.scheduler.policies.failure_handling import Failure
-from airflow_adaptive._engine.observation.driver_events import DRIVER_LOST
 from airflow_adaptive._engine.observation.driver_log_diagnosis import explain
 from airflow_adaptive.local.cluster import HOST, LocalCluster
 from airflow_adaptive.local.waiting import wait_until_async
@@ -53,7 +53,7 @@ async def _diagnosis(client: StandaloneCluster, driver: str) -> str:
     await wait_until_async(is_over, TIMEOUT_S, f"end of {driver}")
     status = await client.status(driver)
     assert status.state is SubmissionState.FAILED
-    failure = Failure(error_class=DRIVER_LOST, message=status.message)
+    failure = Failure(error_class=FailureCode.DRIVER_LOST, message=status.message)
     return explain(failure, await client.driver_log(driver), status.worker_address, reported=False).summary
 
 

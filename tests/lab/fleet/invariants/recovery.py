@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from airflow_adaptive._airflow.store.job_asset import job_asset
 from airflow_adaptive._airflow.store.store_access import CONNECTION_STORE
+from airflow_adaptive._core.failure_code import FailureCode
 from airflow_adaptive._core.requirements.control_requests import (
     CALENDAR,
     DESIRED_STATE,
@@ -16,7 +17,6 @@ from airflow_adaptive._core.requirements.control_requests import (
     requested_value,
 )
 from airflow_adaptive._core.requirements.request_bodies import decode_bounds
-from airflow_adaptive._engine.command_executor import SUBMISSION_REFUSED
 from tests.lab.fleet.airflow.tables import TaskState
 from tests.lab.fleet.airflow.users import MadeRequest
 from tests.lab.fleet.environment import Environment
@@ -99,7 +99,7 @@ class Recovery:
         cleared_at = self._cleared_at(job)
         has_run = any(it.settings.job == job and it.launched_at >= cleared_at for it in self._env.drivers.started)
         error = str(self._env.airflow.scheduler.errors.get(job))
-        return not has_run and (SUBMISSION_REFUSED in error or CONNECTION_STORE in error)
+        return not has_run and (FailureCode.SUBMISSION_REFUSED in error or CONNECTION_STORE in error)
 
     def _needs_retry(self, job: str) -> bool:
         """Return whether the task of a job failed before it was deferred, because the storage or a store did not answer, and has no retry left.

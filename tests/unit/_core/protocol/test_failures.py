@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from airflow_adaptive._core.failure_code import FailureCode
 from airflow_adaptive._core.protocol import failures
 from airflow_adaptive._core.protocol.failures import (
-    BUILD_FUNCTION_ERROR,
     MAX_MESSAGE_CHARACTERS,
     ChainedError,
     last_python_error,
@@ -400,7 +400,7 @@ def test_the_authors_line_is_reported():
 def test_an_exception_of_the_build_function_is_marked():
     report = report_build_failure(ValueError("no number"))
     assert (report.error_class, report.message) == ("ValueError", "no number")
-    assert report.causes == (BUILD_FUNCTION_ERROR, "ValueError")
+    assert report.causes == (FailureCode.BUILD_FUNCTION_ERROR, "ValueError")
 
 
 def test_a_registered_secret_is_in_no_report(monkeypatch):

@@ -7,15 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from airflow_adaptive._core.failure_code import FailureCode
 from airflow_adaptive._core.ports import ClusterUnreachableError, DriverLog, SubmissionState, SubmissionStatus
 from airflow_adaptive._core.scheduler.events import DriverSubmitted
 from airflow_adaptive._core.scheduler.policies.failure_handling import Failure, is_recoverable
 from airflow_adaptive._core.scheduler.state import Outcome
 from airflow_adaptive._engine.observation import driver_log_diagnosis
-from airflow_adaptive._engine.observation.driver_events import DRIVER_LOST
 from airflow_adaptive._engine.observation.driver_log_diagnosis import (
-    APPLICATION_REMOVED,
-    MASTER_UNRESPONSIVE,
     MESSAGE_CHARACTERS,
     DriverLogDiagnosis,
     explain,
@@ -26,7 +24,7 @@ from tests.lab.fakes.cluster import FakeCluster
 from tests.lab.scenario import Scenario
 from tests.lab.simulation.one_job import Simulation
 
-LOST = Failure(error_class=DRIVER_LOST, message="the driver's process has ended (FAILED)")
+LOST = Failure(error_class=FailureCode.DRIVER_LOST, message="the driver's process has ended (FAILED)")
 WORKER = "h1:7078"
 
 BEGINNING = (
@@ -211,7 +209,7 @@ def test_memory_that_ran_out_is_the_cause(thread: str) -> None:
 
 def test_exception_that_a_running_driver_wrote_is_no_result() -> None:
     failure = explained(IMPORT_ERROR, reported=True)
-    assert failure.error_class == DRIVER_LOST
+    assert failure.error_class == FailureCode.DRIVER_LOST
     assert "ModuleNotFoundError: No module named 'airports'" in failure.message
     assert is_recoverable(failure)
 
@@ -260,7 +258,7 @@ def test_plans_and_progress_that_spark_wrote_are_not_the_cause() -> None:
 @pytest.mark.parametrize("reported", [True, False])
 def test_application_without_executors_names_the_worker_of_the_last_one_and_what_to_do(reported: bool) -> None:
     failure = explained(NO_EXECUTORS, reported=reported)
-    assert failure.error_class == APPLICATION_REMOVED
+    assert failure.error_class == FailureCode.APPLICATION_REMOVED
     assert failure.message.startswith(
         "the master removed the application because no executor stayed alive; the last one, "
     )
@@ -276,11 +274,11 @@ def test_application_whose_executors_are_not_reported_leads_to_the_workers() -> 
 
 def test_driver_that_the_master_does_not_answer_names_its_version_of_spark() -> None:
     failure = explained(NO_MASTER)
-    assert failure.error_class == MASTER_UNRESPONSIVE
+    assert failure.error_class == FailureCode.MASTER_UNRESPONSIVE
     assert failure.message.startswith(
         "the master did not answer the driver, with Spark 4.1.4, which requested executors: install the same"
     )
-    assert explained(NO_MASTER, reported=True).error_class != MASTER_UNRESPONSIVE
+    assert explained(NO_MASTER, reported=True).error_class != FailureCode.MASTER_UNRESPONSIVE
 
 
 def test_driver_that_wrote_nothing_stays_as_it_is() -> None:

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from airflow_adaptive._core.failure_code import FailureCode
 from airflow_adaptive._core.ports import ClusterUnreachableError, SubmissionState, SubmissionStatus
 from airflow_adaptive._core.scheduler.events import DriverEnded
-from airflow_adaptive._core.scheduler.policies.failure_handling import DRIVER_REFUSED, Failure
+from airflow_adaptive._core.scheduler.policies.failure_handling import Failure
 from airflow_adaptive._core.scheduler.state import Outcome
-from airflow_adaptive._engine.observation.driver_start import DRIVER_NOT_STARTED, MAX_GRACE, DriverStart
+from airflow_adaptive._engine.observation.driver_start import MAX_GRACE, DriverStart
 from tests.lab.fakes.cluster import FakeCluster
 from tests.lab.fakes.manual_clock import START, ManualClock
 from tests.lab.simulation.one_job import MEMORY_MB, Simulation
@@ -153,14 +154,14 @@ def test_driver_that_cannot_start_fails_the_job_long_before_deploy_timeout_and_w
         end = simulation.run_to_end()
     assert end.outcome is Outcome.FAILED
     assert end.cause is not None
-    assert end.cause.summary == f"{DRIVER_NOT_STARTED}: {NO_IMAGE}"
+    assert end.cause.summary == f"{FailureCode.DRIVER_NOT_STARTED}: {NO_IMAGE}"
     assert simulation.elapsed_s() < 600
     assert set(simulation.cluster.states.values()) == {SubmissionState.KILLED}
     assert caplog.messages.count(f"the driver waits: {NO_IMAGE}") == len(simulation.cluster.submissions) == 1
 
 
 def test_job_restarts_if_its_options_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    simulation = create_simulation(recoverable_failures=[DRIVER_NOT_STARTED])
+    simulation = create_simulation(recoverable_failures=[FailureCode.DRIVER_NOT_STARTED])
     kill = simulation.cluster.kill
 
     async def correct_and_kill(driver: str) -> None:
@@ -186,7 +187,7 @@ def test_kill_that_fails_is_repeated(simulation: Simulation, monkeypatch: pytest
     monkeypatch.setattr(simulation.cluster, "kill", fail_once)
     end = simulation.run_to_end()
     assert end.cause is not None
-    assert end.cause.error_class == DRIVER_NOT_STARTED
+    assert end.cause.error_class == FailureCode.DRIVER_NOT_STARTED
     assert requests[0] == requests[1]
 
 
@@ -212,6 +213,6 @@ def test_end_of_a_driver_whose_requests_were_refused_has_the_cause(is_refused: b
     event = DriverEnded(at=START, epoch=1, failure=Failure(error_class="DRIVER_LOST", message="exit code 1"))
     explained = start.explain(event, "driver-1")
     assert isinstance(explained, DriverEnded)
-    expected = Failure(error_class=DRIVER_REFUSED, message="no rights: bind", causes=("DRIVER_LOST",))
+    expected = Failure(error_class=FailureCode.DRIVER_REFUSED, message="no rights: bind", causes=("DRIVER_LOST",))
     assert explained.failure == (expected if is_refused else event.failure)
     assert start.explain(event, "driver-2") == event

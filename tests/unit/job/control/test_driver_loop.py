@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
+from airflow_adaptive._core.failure_code import FailureCode
 from airflow_adaptive._core.protocol.documents import Action, Directive, DriverState, FailureReport
-from airflow_adaptive._core.protocol.failures import BUILD_FUNCTION_ERROR
 from airflow_adaptive.job.control.interfaces import MissingSlotsError
 from airflow_adaptive.local.waiting import wait_until
 from tests.support.driver.driver_loop_scenarios import running
@@ -157,7 +157,10 @@ def test_queries_continue_when_new_ones_cannot_be_built_for_a_plan():
     status = driver.statuses[-2]
     assert (status.state, status.version, status.rejected_version, status.failure) == (DriverState.RUNNING, 1, 2, None)
     assert status.rejection is not None
-    assert (status.rejection.error_class, status.rejection.causes) == ("KeyError", (BUILD_FUNCTION_ERROR, "KeyError"))
+    assert (status.rejection.error_class, status.rejection.causes) == (
+        "KeyError",
+        (FailureCode.BUILD_FUNCTION_ERROR, "KeyError"),
+    )
     assert "plan 2 rejected: KeyError: 'carrier'" in driver.warnings[0]
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_adaptive._core.failure_code import FailureCode
 from airflow_adaptive._core.protocol.documents import Action, DriverState, FailureReport
-from airflow_adaptive._core.protocol.failures import BUILD_FUNCTION_ERROR
 from tests.support.driver.driver_loop_scenarios import break_down, running
 from tests.support.driver.simulated_driver import plan
 
@@ -32,7 +32,7 @@ def test_reports_a_script_that_fails_under_the_new_version():
     assert driver.history == ["declare 1", "STARTING 0", "build", "FAILED 1", "STOPPED 1"]
     failure = driver.statuses[-2].failure
     assert failure is not None
-    assert (failure.error_class, failure.causes) == ("KeyError", (BUILD_FUNCTION_ERROR, "KeyError"))
+    assert (failure.error_class, failure.causes) == ("KeyError", (FailureCode.BUILD_FUNCTION_ERROR, "KeyError"))
     assert failure.query is None
     assert not driver.guarded
 

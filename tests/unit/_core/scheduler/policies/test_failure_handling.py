@@ -9,19 +9,14 @@ from zipfile import ZipFile
 import pyspark.errors
 import pytest
 
-from airflow_adaptive._core.protocol import failures
+from airflow_adaptive._core.failure_code import FailureCode
 from airflow_adaptive._core.protocol.failures import report_build_failure
-from airflow_adaptive._core.scheduler.policies import failure_handling
 from airflow_adaptive._core.scheduler.policies.failure_handling import (
-    BUILD_FUNCTION_ERROR,
-    DRIVER_REFUSED,
     NON_RECOVERABLE,
     RECOVERABLE,
     Failure,
     is_recoverable,
 )
-from airflow_adaptive._engine import command_executor
-from airflow_adaptive._engine.observation.driver_start import DRIVER_NOT_STARTED
 
 STREAM = "org.apache.spark.sql.streaming.StreamingQueryException"
 CAPTURED = "pyspark.errors.exceptions.captured."
@@ -115,7 +110,7 @@ def test_error_conditions_are_those_of_spark():
     known |= json.loads(Path(pyspark.errors.__file__).with_name("error-conditions.json").read_text())
     conditions = {name.partition(".")[0] for name in JOB_FAILURES if name.partition(".")[0].isupper()}
     in_the_connector = {name for name in conditions if name == "KAFKA_DATA_LOSS" or "DELTA_" in name}
-    assert conditions - known.keys() == {"SCRIPT_WITHOUT_JOB", DRIVER_NOT_STARTED} | in_the_connector
+    assert conditions - known.keys() == {"SCRIPT_WITHOUT_JOB", FailureCode.DRIVER_NOT_STARTED} | in_the_connector
     assert set(RECOVERABLE) <= known.keys()
 
 
@@ -141,7 +136,9 @@ def test_recoverable_patterns_of_the_user_precede_all_other_patterns():
     assert not is_recoverable(missing)
     assert is_recoverable(missing, recoverable=["PATH_NOT_FOUND"])
     assert is_recoverable(missing, ["PATH_*"], ["PATH_NOT_FOUND"])
-    assert is_recoverable(failure(BUILD_FUNCTION_ERROR, "KeyError"), recoverable=["KeyError"], has_run=False)
+    assert is_recoverable(
+        failure(FailureCode.BUILD_FUNCTION_ERROR, "KeyError"), recoverable=["KeyError"], has_run=False
+    )
 
 
 def test_non_recoverable_patterns_of_the_user_precede_the_built_in_patterns():
@@ -169,11 +166,11 @@ def test_code_error_of_the_build_function_is_not_recoverable_before_the_first_pl
 
 
 def test_driver_that_the_cluster_refuses_is_not_recoverable_before_the_first_one_that_it_accepts():
-    assert not is_recoverable(failure(command_executor.SUBMISSION_REFUSED), was_accepted=False)
-    assert is_recoverable(failure(command_executor.SUBMISSION_REFUSED), has_run=False)
-    assert not is_recoverable(failure(DRIVER_REFUSED), has_run=False)
-    assert is_recoverable(failure(DRIVER_REFUSED), has_run=True)
-    assert is_recoverable(failure(command_executor.NOT_SUBMITTED), was_accepted=False, has_run=False)
+    assert not is_recoverable(failure(FailureCode.SUBMISSION_REFUSED), was_accepted=False)
+    assert is_recoverable(failure(FailureCode.SUBMISSION_REFUSED), has_run=False)
+    assert not is_recoverable(failure(FailureCode.DRIVER_REFUSED), has_run=False)
+    assert is_recoverable(failure(FailureCode.DRIVER_REFUSED), has_run=True)
+    assert is_recoverable(failure(FailureCode.NOT_SUBMITTED), was_accepted=False, has_run=False)
 
 
 @pytest.mark.parametrize(
@@ -197,8 +194,8 @@ def test_account_without_rights_is_not_recoverable_before_the_first_plan_was_act
 @pytest.mark.parametrize(
     "causes",
     [
-        (BUILD_FUNCTION_ERROR, "ConnectionError", "KeyError"),
-        (BUILD_FUNCTION_ERROR, "RuntimeError"),
+        (FailureCode.BUILD_FUNCTION_ERROR, "ConnectionError", "KeyError"),
+        (FailureCode.BUILD_FUNCTION_ERROR, "RuntimeError"),
         (STREAM, "TypeError"),
         ("TypeError",),
         (),
@@ -206,10 +203,6 @@ def test_account_without_rights_is_not_recoverable_before_the_first_plan_was_act
 )
 def test_environment_error_of_the_build_function_and_query_error_are_recoverable(causes: tuple[str, ...]):
     assert is_recoverable(failure("X", *causes), has_run=False)
-
-
-def test_driver_and_scheduler_use_the_same_constants():
-    assert failures.BUILD_FUNCTION_ERROR == failure_handling.BUILD_FUNCTION_ERROR
 
 
 def test_summary_is_one_line_for_users():
@@ -226,6 +219,6 @@ def test_pattern_of_a_condition_fits_all_that_is_more_particular():
 
 
 def test_job_has_run_unless_configured_otherwise():
-    mistake = Failure(error_class="KeyError", message="", causes=(BUILD_FUNCTION_ERROR, "KeyError"))
+    mistake = Failure(error_class="KeyError", message="", causes=(FailureCode.BUILD_FUNCTION_ERROR, "KeyError"))
     assert is_recoverable(mistake)
     assert not is_recoverable(mistake, has_run=False)

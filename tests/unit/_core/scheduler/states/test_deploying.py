@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
+from airflow_adaptive._core.failure_code import FailureCode
 from airflow_adaptive._core.scheduler.commands import KillDriver, SubmitDriver
 from airflow_adaptive._core.scheduler.events import (
     DriverSubmitted,
@@ -11,7 +12,7 @@ from airflow_adaptive._core.scheduler.events import (
     TimerFired,
     TimerName,
 )
-from airflow_adaptive._core.scheduler.policies.failure_handling import SUBMISSION_REFUSED, Failure
+from airflow_adaptive._core.scheduler.policies.failure_handling import Failure
 from tests.lab.scenario import HOPELESS, Scenario
 
 GANG = Failure(error_class="REAL_TIME_MODE_SLOTS", message="the gang needs 3 slots")
@@ -194,7 +195,7 @@ def test_first_deployment_waits_for_slots_that_are_not_visible_yet():
     Scenario().given_deploying(2).when_slots().then("Deploying").after(299).then("Deploying")
 
 
-REFUSED = Failure(error_class=SUBMISSION_REFUSED, message="access denied (401)")
+REFUSED = Failure(error_class=FailureCode.SUBMISSION_REFUSED, message="access denied (401)")
 
 
 def test_first_driver_that_the_cluster_refuses_ends_the_job():

@@ -1,0 +1,42 @@
+"""The failures that this package finds itself. All other failures have the name of an exception, or an error condition of Spark."""
+
+from __future__ import annotations
+
+from airflow_adaptive._core.python_version import StrEnum
+
+
+class FailureCode(StrEnum):
+    """Values of `Failure.error_class`, and of its causes."""
+
+    APPLICATION_REMOVED = "APPLICATION_REMOVED"
+    """The master removed the application, for example because its executors failed again and again."""
+    BUILD_FUNCTION_ERROR = "BUILD_FUNCTION_ERROR"
+    """First cause of a failure that the build function raised. The scheduler retries it only if the function has worked before."""
+    DEPLOY_TIMEOUT = "DEPLOY_TIMEOUT"
+    """A plan was not active in time."""
+    DRIVER_HEARTBEAT_TIMEOUT = "DRIVER_HEARTBEAT_TIMEOUT"
+    """The driver reported nothing within its lease."""
+    DRIVER_LEASE_OVER = "DRIVER_LEASE_OVER"
+    """The lease of the driver expired while its process was not known to have ended."""
+    DRIVER_LOST = "DRIVER_LOST"
+    """The process of the driver has ended without a reason of its own."""
+    DRIVER_NOT_STARTED = "DRIVER_NOT_STARTED"
+    """The driver did not start in time."""
+    DRIVER_ORPHANED = "DRIVER_ORPHANED"
+    """The driver stopped, because no loop ran its job any more."""
+    DRIVER_REFUSED = "DRIVER_REFUSED"
+    """The cluster refused the requests of a driver, for example because its account lacks permissions."""
+    MASTER_UNRESPONSIVE = "MASTER_UNRESPONSIVE"
+    """The driver lost the master."""
+    NOT_ENOUGH_RESOURCES = "NOT_ENOUGH_RESOURCES"
+    """The slots of the lower bounds did not come in time."""
+    NOT_SUBMITTED = "NOT_SUBMITTED"
+    """The master received no submission."""
+    SAVEPOINT_WITHOUT_STOP = "SAVEPOINT_WITHOUT_STOP"
+    """The queries stopped at a batch boundary, and the driver did not end."""
+    SCRIPT_WITHOUT_JOB = "SCRIPT_WITHOUT_JOB"
+    """The script ended without a query."""
+    SPARK_CONTEXT_STOPPED = "SPARK_CONTEXT_STOPPED"
+    """The session ended under the queries. The driver does not know who stopped it."""
+    SUBMISSION_REFUSED = "SUBMISSION_REFUSED"
+    """The cluster refuses the driver, for example because of its declaration. The error of the task then names the cause at once."""
