@@ -334,7 +334,8 @@ def test_airflow_shows_the_page_in_its_frame(airflow_app: AirflowApp, visitor: V
     frame = page.frame_locator("iframe")
     frame.get_by_role("link", name="departures").click()
     expect(frame.get_by_role("heading", level=1)).to_have_text("departures")
-    page.wait_for_url("**/plugin/adaptive-jobs/adaptive/ui/jobs/departures")
-    page.reload()
+    if has("AssetStateStoreAccessor"):  # Before 3.3, Airflow's address does not follow its frames.
+        page.wait_for_url("**/plugin/adaptive-jobs/adaptive/ui/jobs/departures")
+        page.reload()
     frame.get_by_role("tab", name="Configuration").click()
     expect(frame.get_by_role("button", name="Copy the address: Spark master")).to_be_visible()
