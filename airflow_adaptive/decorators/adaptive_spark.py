@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
@@ -82,18 +83,33 @@ class AdaptiveSparkDecoratedOperator(DecoratedOperator, AdaptiveSparkOperator):
                 [f"job {self.job!r} is a batch, and a function builds streaming queries: use @task.pyspark"]
             )
 
+    def check(self) -> None:
+        """See `AdaptiveSparkOperator.check`."""
+        with self._script_file(self._text()):
+            super().check()
+
     def _spec(self, attempt: str, task: TaskKey, running: RunningJob | None = None) -> JobSpec:
         """Stage the job with the script of the function."""
         with validation.airflow_errors(self.job):
-            validation.no_secrets(not_secret=self.not_secret, op_kwargs=self.op_kwargs)
-            text = self._script.text(self.op_kwargs)
+            text = self._text()
+        with self._script_file(text):
+            return super()._spec(attempt, task, running)
+
+    def _text(self) -> str:
+        """Return the script. Raises `DeclarationError`."""
+        validation.no_secrets(not_secret=self.not_secret, op_kwargs=self.op_kwargs)
+        return self._script.text(self.op_kwargs)
+
+    @contextmanager
+    def _script_file(self, text: str) -> Iterator[None]:
+        """Let the application be a file with the script."""
         name = self.application
         with TemporaryDirectory(prefix="adaptive-spark-") as folder:
             file = Path(folder) / name
             file.write_text(text, encoding="utf-8")
             self.application = str(file)
             try:
-                return super()._spec(attempt, task, running)
+                yield
             finally:
                 self.application = name
 

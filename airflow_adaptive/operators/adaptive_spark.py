@@ -513,6 +513,18 @@ class AdaptiveSparkOperator(BaseOperator):
         self._event = {"outcome": Outcome.FINISHED.value, "restarts": 0, "rescales": 0}
         return dict(self._event)
 
+    def check(self) -> None:
+        """Validate the rendered declaration without a request to the cluster (`airflow_adaptive.testing.validate`).
+
+        Raises:
+            DeclarationError: the declaration is invalid. The message lists all violations.
+        """
+        declared = self._declared
+        if declared.is_batch:
+            declared.batch()
+        else:
+            declared.check()
+
     @property
     def _declared(self) -> DeclaredJob:
         """The declared job, with rendered templates."""
