@@ -15,7 +15,7 @@ with DAG(
         "directory": Param("/tmp/flight_cancellations", type="string", description="directory of input, output and job")
     },
     tags=["airflow-adaptive", "example"],
-):
+) as dag:
 
     @task.adaptive_spark(
         job="flight_cancellations",
@@ -31,7 +31,7 @@ with DAG(
         schema = "carrier string, scheduled timestamp, departed boolean, delay_minutes int"
         flights = spark.readStream.schema(schema).json(f"{directory}/input")
         days = flights.withWatermark("scheduled", "1 hour").groupBy("carrier", F.window("scheduled", "1 day"))
-        counts = days.agg(F.count_if("NOT departed").alias("cancellations"))
+        counts = days.agg(F.count_if(~F.col("departed")).alias("cancellations"))
         return counts.writeStream.format("parquet").outputMode("append").option("path", f"{directory}/output")
 
     cancellations(directory="{{ params.directory }}")  # type: ignore[call-arg]  # The driver passes the others.

@@ -22,7 +22,7 @@ DAG_FACADES: Final = (
     "airflow_adaptive.autoscaling",
     "airflow_adaptive.graph",
 )
-FACADES: Final = (*DAG_FACADES, "airflow_adaptive.job")
+FACADES: Final = (*DAG_FACADES, "airflow_adaptive.job", "airflow_adaptive.testing")
 CODE_BLOCK: Final = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 IMPORT: Final = re.compile(r"^\s*(?:from|import) (airflow_adaptive[\w.]*)", re.MULTILINE)
 

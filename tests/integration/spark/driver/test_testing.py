@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support.repository import ROOT
 
 PROGRAM = """
 import sys
@@ -54,3 +57,24 @@ def test_author_gets_the_rows_of_each_query_whatever_the_parallelism(tmp_path: P
     program.write_text(PROGRAM)
     done = subprocess.run([sys.executable, str(program), str(folder)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_example_of_the_documentation_passes(tmp_path: Path) -> None:
+    section = (ROOT / "docs" / "scripts.md").read_text().partition("## Test a job in CI")[2]
+    (tmp_path / "test_example.py").write_text(section.partition("```python\n")[2].partition("```")[0])
+    program = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--rootdir",
+        str(tmp_path),
+        str(tmp_path),
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "dags")}
+    done = subprocess.run(program, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert "2 passed" in done.stdout, done.stdout[-3000:]
