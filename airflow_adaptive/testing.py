@@ -50,7 +50,7 @@ def run_job(
         build: the function, as `AdaptiveJob` and `@task.adaptive_spark` take it; a decorated function of a DAG file is fine.
         parallelism: subtasks of the job, or of each vertex. The rows must not depend on them: run the same test with 1 and with 3.
         query: name of the query whose rows are returned, for a function that returns several queries.
-        spark: the session; None creates a session with a thread for each subtask, and stops it afterwards.
+        spark: the session. None uses the active one, or else creates a session with a thread for each subtask, and stops it afterwards.
         timeout: longest time for which a query may run.
         arguments: further arguments of the function, such as the folder of the input.
 
@@ -66,7 +66,9 @@ def run_job(
     function = getattr(build, "function", build)
     planned = {JOB: parallelism} if isinstance(parallelism, int) else dict(parallelism)
     slots = sum(planned.values())
-    session = spark or SparkSession.builder.master(f"local[{slots}]").config("spark.ui.enabled", "false").getOrCreate()
+    given = spark or SparkSession.getActiveSession()
+    local = SparkSession.builder.master(f"local[{slots}]").config("spark.ui.enabled", "false")
+    session = given or local.getOrCreate()
     try:
         session.conf.set("spark.sql.shuffle.partitions", slots)
         with starts_rejected(function.__name__):
@@ -81,7 +83,7 @@ def run_job(
         rows = {name: _rows(session, name, writer, timeout) for name, writer in writers.items()}
         return rows[query or next(iter(rows))]
     finally:
-        if spark is None:
+        if given is None:
             session.stop()
 
 
