@@ -1,4 +1,4 @@
-"""Waits for a condition with a timeout. Tests and launchers use these functions instead of a fixed sleep."""
+"""Waits for a condition with a timeout, and the error of the embedded cluster. Tests and launchers use these functions instead of a fixed sleep."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""What the script of a job needs beside itself: jars, packages, files, archives and Python modules.
+"""The parameters of `SparkSubmitOperator` that describe the script of a job: what it needs beside itself, its properties file, and its lineage.
 
 Theory: the names and the forms of the parameters are the ones of `SparkSubmitOperator`. A path without a scheme, or with the scheme `file`, is a
 file where Airflow runs, which is staged in the job directory. Any other URI is passed to Spark, which reads it on the cluster.
 
-As in Airflow's Spark provider, the administrator turns both on for all tasks (`[openlineage] spark_inject_parent_job_info` and
+OpenLineage gets the run of the task as the parent of Spark's own events, and the transport of the events. As in Airflow's Spark provider, the
+administrator turns both on for all tasks (`[openlineage] spark_inject_parent_job_info` and
 `spark_inject_transport_info`), and a task can override them. Airflow's OpenLineage provider computes the properties.
 """
 

@@ -1,4 +1,4 @@
-"""Creates the client of the cluster manager that a connection names."""
+"""The Airflow connections through which a job reaches its cluster, and the clients of its cluster manager and of its brokers."""
 
 from __future__ import annotations
 

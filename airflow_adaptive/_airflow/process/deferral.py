@@ -1,4 +1,4 @@
-"""The lifetime of triggers: the minimum time that a task stays deferred, and work that outlives its trigger."""
+"""What all triggers share: the minimum time that a task stays deferred, work that outlives its trigger, and the serialization."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the published state of a job, and waits until the job reaches one of several states."""
+"""Reads the published state of a job, waits for its states, and derives the events on which other DAGs are scheduled."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ Theory: the connections of two jobs may differ in Spark properties or in the cap
 Clients share their reads if they have the same `ApiSource`. Clients with other credentials share nothing, because one account may read
 what another account must not.
 
-The log of a container contains both, interleaved by line. The readers of a driver's output need them apart: the last exception of Python
+The log of a container contains the output of Python and the log of the JVM, interleaved by line. The readers of a driver's output need them apart: the last exception of Python
 explains the end of a script, and the lines of Spark's log that follow are no part of its message.
 """
 

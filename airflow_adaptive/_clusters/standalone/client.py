@@ -212,7 +212,7 @@ class SentSubmissions:
 
     The client forgets its submissions when its process ends. This is sufficient, because no other process repeats a submission: the control
     loop writes the epoch of a driver to the journal before the submission, and a loop that takes over observes this driver or submits
-    a driver of the next epoch (`runtime/step_executor.py`).
+    a driver of the next epoch (`_engine.step_executor`).
     """
 
     def __init__(self) -> None:

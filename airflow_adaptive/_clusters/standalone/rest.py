@@ -1,9 +1,7 @@
 """The documents of Spark's standalone master: its state (`/json/`) and its REST submission protocol (v1).
 
-The module performs no I/O. Sources in Spark: `JsonProtocol`, `SubmitRestProtocolRequest`, `StandaloneRestServer`,
-`DriverState`.
-
-The module performs no I/O. Source in Spark: `org.apache.spark.deploy.worker.ui.LogPage`.
+They are also the pages of a worker with the output of a driver (`/logPage/` for users, `/log/` for programs). The module performs no I/O. Sources in
+Spark: `JsonProtocol`, `SubmitRestProtocolRequest`, `StandaloneRestServer`, `DriverState`, `org.apache.spark.deploy.worker.ui.LogPage`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     {"job": {"parallelism": {"lowerBound": 1, "upperBound": 4}}}
 
-The REST API, the command line and the operators `admit` a body before they store it, with every violation in one error. Whoever reads a stored
+The REST API, the command line and the operators `admit` a body before they store it, with every violation in one error. A reader of a stored
 body decodes it leniently. Flink's handler ignores unknown fields. `admit` rejects unknown fields, because a misspelled bound would be lost.
 """
 

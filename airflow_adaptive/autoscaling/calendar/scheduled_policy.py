@@ -1,10 +1,10 @@
 """The scheduled policy: bounds by the calendar.
 
 Theory: a load that follows the clock is known before any metric shows it. Windows declare the times of bounds. The policy advises
-a scale-up so early that the rescale has ended when the window begins, and a scale-down when the window begins (`schedule`). The rules of the
+a scale-up so early that the rescale has ended when the window begins, and a scale-down when the window begins. The rules of the
 time zone map local times to instants (`wall_clock`).
 
-Theory: where windows overlap, the window with the highest priority applies. Outside of all windows, the default applies. A job that needs
+Where windows overlap, the window with the highest priority applies. Outside of all windows, the default applies. A job that needs
 slots at an instant must begin its rescale earlier, and keeps slots until it may release them. Therefore the requested bounds at an instant are
 the maximum over all windows from that instant until a rescale that begins then would end. The schedule never begins a rescale early for
 a window within an excluded period, because the rescale would run in that period. In an excluded period, the bounds do not change.

@@ -1,4 +1,4 @@
-"""One query under `LoadPolicy`: its memory, and the target that follows from its metrics."""
+"""One query under `LoadPolicy`: the settings, the metrics that are plausible, its memory, and the target that follows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The current driver status: what the driver loop sets, and what the workload and the executors report."""
+"""The current driver status: what the driver loop sets and measures, and what the workload and the executors report."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The streaming queries of the job: built by the build function, started on a plan, and ended at a batch boundary.
 
-Pools share slots: other queries use the slots that a query leaves free, and a query below its share gets the next free
+The queries share the slots by Spark's FAIR pools: other queries use the slots that a query leaves free, and a query below its share gets the next free
 slot. Spark stops no task for a share, and no query owns a slot, because the minimum share (`minShare`) is 0.
 
 The module uses the JVM: `org.apache.spark.scheduler.Pool` under the `rootPool` of the task scheduler. The weight of a

@@ -3,8 +3,8 @@
 The module uses the JVM: the file systems of Hadoop (`org.apache.hadoop.fs`), `CompressionCodec` of `org.apache.spark.io`, and the checksums that
 Spark writes beside files of the state (`ChecksumCheckpointFileManager` of `org.apache.spark.sql.execution.streaming.checkpointing`).
 
-Readers of the folder read the log batch by batch and fail at a missing batch, and so does the sink when it compacts the
-log (`CompactibleFileStreamLog`). The module uses `FileStreamSink` and `FileStreamSinkLog` of the JVM.
+Readers of a file sink's folder read its metadata log (`_spark_metadata`) batch by batch and fail at a missing batch, and so does the sink when it
+compacts the log (`CompactibleFileStreamLog`). The module uses `FileStreamSink` and `FileStreamSinkLog` of the JVM.
 """
 
 from __future__ import annotations

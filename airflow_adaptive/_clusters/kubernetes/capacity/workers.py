@@ -5,7 +5,7 @@ node. The phase of these pods does not matter until all their containers have en
 that cannot read all of them therefore knows nothing about the nodes. For such a client, the namespace is one worker, and its limits
 decide what fits.
 
-The rules are those of the plugins NodeUnschedulable, NodeName, TaintToleration and NodeAffinity of the scheduler. Preferences are no rules.
+Whether the scheduler may bind a pod to a node follows the rules of the plugins NodeUnschedulable, NodeName, TaintToleration and NodeAffinity of the scheduler. Preferences are no rules.
 """
 
 from __future__ import annotations
