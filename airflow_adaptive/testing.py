@@ -19,7 +19,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
+
+from airflow_adaptive._core.scheduler.job_graph import DEFAULT_VERTEX
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG
@@ -27,9 +29,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 __all__ = ["run_job", "validate"]
-
-JOB: Final = "job"
-"""Name of the vertex of a job without a graph, and of its only query."""
 
 
 def run_job(
@@ -61,25 +60,24 @@ def run_job(
     """
     from pyspark.sql import DataFrameWriter, SparkSession  # noqa: PLC0415  Airflow needs no pyspark.
 
-    from airflow_adaptive.job.queries.writers import PlannedParallelism, require_writers, starts_rejected  # noqa: PLC0415
+    from airflow_adaptive.job.queries.writers import PlannedParallelism, function_name, require_writers, starts_rejected  # noqa: PLC0415
 
     function = getattr(build, "function", build)
-    planned = {JOB: parallelism} if isinstance(parallelism, int) else dict(parallelism)
+    called = function_name(function)
+    planned = {DEFAULT_VERTEX: parallelism} if isinstance(parallelism, int) else dict(parallelism)
     slots = sum(planned.values())
     given = spark or SparkSession.getActiveSession()
     local = SparkSession.builder.master(f"local[{slots}]").config("spark.ui.enabled", "false")
     session = given or local.getOrCreate()
     try:
         session.conf.set("spark.sql.shuffle.partitions", slots)
-        with starts_rejected(function.__name__):
+        with starts_rejected(called):
             returned = function(session, PlannedParallelism(planned), **arguments)
-        writers = require_writers(returned, function.__name__, JOB)
+        writers = require_writers(returned, called, DEFAULT_VERTEX)
         if isinstance(writers, DataFrameWriter):
             return list(writers._df.collect())
         if query is None and len(writers) > 1:
-            raise ValueError(
-                f"{function.__name__}() returns the queries {', '.join(writers)}: name one of them with query=..."
-            )
+            raise ValueError(f"{called}() returns the queries {', '.join(writers)}: name one of them with query=...")
         rows = {name: _rows(session, name, writer, timeout) for name, writer in writers.items()}
         return rows[query or next(iter(rows))]
     finally:
@@ -121,7 +119,7 @@ def validate(dag: DAG, **params: Any) -> None:
     now = datetime.now(UTC)
     context = {
         "dag": dag,
-        "params": {**{name: dag.params[name] for name in dag.params}, **params},
+        "params": {**dag.params, **params},
         "run_id": f"manual__{now.isoformat()}",
         "logical_date": now,
         "ds": f"{now:%Y-%m-%d}",
@@ -140,13 +138,11 @@ def validate(dag: DAG, **params: Any) -> None:
 
 
 def _jobs(task: Any) -> Iterator[Any]:
-    """Yield the operators of the adaptive jobs that a task runs. The items of a mapped task are known if the DAG file lists them."""
+    """Yield the operators of the adaptive jobs that a task runs. Of a mapped task, only items that the DAG file lists are known."""
     from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator  # noqa: PLC0415
 
-    kind = getattr(task, "operator_class", type(task))
-    if not issubclass(kind, AdaptiveSparkOperator):
-        return
     if isinstance(task, AdaptiveSparkOperator):
         yield task
-    elif isinstance(items := task.expand_input.value, list):
-        yield from (task.unmap(item) for item in items)
+    elif issubclass(getattr(task, "operator_class", object), AdaptiveSparkOperator):
+        items = task.expand_input.value
+        yield from map(task.unmap, items if isinstance(items, list) else ())

@@ -161,9 +161,9 @@ that the time is linear."""
 _URL_CREDENTIALS_PATTERN: Final = rf"(?:https?://(?=[^/\s:@]+@)|://[^/\s:@\[]*:)({URL_PASSWORD})@"
 """Pattern of a user name and a password in a URL, or of a token in place of both in a web address. The group is the password or token."""
 
-SECRET_VALUE_PATTERN: Final = (
-    rf"{_URL_CREDENTIALS_PATTERN}|-----BEGIN [A-Z ]{{0,30}}PRIVATE KEY|(?<![\w-])ey[\w-]{{17,}}\.ey[\w-]{{17,}}\."
-)
+_URL_OR_PRIVATE_KEY: Final = rf"{_URL_CREDENTIALS_PATTERN}|-----BEGIN [A-Z ]{{0,30}}PRIVATE KEY"
+
+SECRET_VALUE_PATTERN: Final = rf"{_URL_OR_PRIVATE_KEY}|(?<![\w-])ey[\w-]{{17,}}\.ey[\w-]{{17,}}\."
 """Pattern of values that are secret whatever their name: credentials in a URL, a private key (PEM), and a JSON Web Token (the rules `private-key` and
 `jwt` of gitleaks 8)."""
 
@@ -171,7 +171,7 @@ REDACTION_PATTERN: Final = (
     r"(?i)secret|passw|passphrase|passcode|token|credential|bearer|auth.?header|authorization|jaas|dsn|user.?info|webhook.?url|connection.?string|keyfile|"
     r"(access|account|api|encryption|fernet|master|private|service|session|shared|signing|ssh|storage).?key|store.?pass|"
     r"[._-]sas\b|(db|pg|[._-])(pass|pwd?|auth|keys?)$|"
-    rf"{_URL_CREDENTIALS_PATTERN}|-----BEGIN [A-Z ]{{0,30}}PRIVATE KEY|\bey[\w-]{{17,}}\.ey"
+    rf"{_URL_OR_PRIVATE_KEY}|\bey[\w-]{{17,}}\.ey"
 )
 """Short pattern of secret names and values, for `spark.redaction.regex`: it is on the command line of each driver. A name too many is only hidden on
 Spark's pages, so that the pattern needs no exceptions; `is_secret` has them, because it refuses declarations."""
