@@ -15,6 +15,8 @@ journal is repeated.
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -31,17 +33,66 @@ from airflow_adaptive._core.protocol.documents import (
     FailureReport,
 )
 from airflow_adaptive._core.protocol.failures import report_build_failure, report_exception
-from airflow_adaptive.job.control.current_status import CurrentStatus, Downtime
+from airflow_adaptive.job.control.driver_status import CurrentStatus, Downtime
 from airflow_adaptive.job.control.executor_rescale import ExecutorRescale
 from airflow_adaptive.job.control.fence import Fence, FencedError
-from airflow_adaptive.job.control.interfaces import DriverInterfaces, MissingSlotsError, QueryStillRunsError
+from airflow_adaptive.job.control.interfaces import DriverInterfaces, MissingSlotsError, QueryStillRunsError, Watchdog
 from airflow_adaptive.job.control.scheduler_link import SchedulerLink, SupersededDirectiveError
+
+log = logging.getLogger(__name__)
+
+EXIT_FAILED: Final = 1
+"""Exit code of a driver in which nothing can run any more."""
+
+EXIT_FENCED: Final = 3
+"""Exit code of a fenced driver."""
 
 CONTEXT_STOPPED: Final = FailureReport(
     error_class=FailureCode.SPARK_CONTEXT_STOPPED,
     message="the SparkContext was stopped: by the cluster manager, or by the script",
     causes=(FailureCode.SPARK_CONTEXT_STOPPED,),
 )
+
+
+def run_driver(
+    identity: DriverStatus,
+    interfaces: DriverInterfaces,
+    settings: DriverSettings,
+    *,
+    watchdog: Watchdog,
+    exit_process: Callable[[int, str], object],
+) -> DriverState:
+    """Run the driver loop of a process with its fence and its watchdog, and end the process if queries may still be running.
+
+    Args:
+        identity: fields that all statuses of this driver share.
+        interfaces: components of the driver.
+        settings: settings of the driver.
+        watchdog: watchdog of the processes of the driver.
+        exit_process: ends the processes of the driver immediately, with an exit code and a reason.
+
+    Returns:
+        See `DriverLoop.run`. A fenced driver does not return: its processes end.
+
+    Raises:
+        Exception: the driver loop itself failed; it has stopped the queries and reported the failure. If a query may
+            still be running, the processes end instead.
+    """
+    fence = Fence(
+        epoch=settings.epoch, nonce=settings.nonce, lease_timeout_s=settings.lease_timeout_s, clock=interfaces.clock
+    )
+    watchdog.enforce(math.inf)  # start the watchdog process before a query may run
+    try:
+        end = DriverLoop(identity, interfaces, settings, fence=fence, enforce=watchdog.enforce).run()
+    except Exception:
+        if watchdog.is_enforcing:  # a query, or a long operation, may still be running
+            log.exception("the driver loop failed")
+            exit_process(EXIT_FAILED, "the queries may still be running")
+        raise
+    if end is DriverState.FENCED:
+        exit_process(EXIT_FENCED, "this driver is fenced")
+    watchdog.close()
+    return end
 
 
 class DriverLoop:
@@ -56,15 +107,7 @@ class DriverLoop:
         fence: Fence,
         enforce: Callable[[float], None],
     ) -> None:
-        """Create a driver loop; it reads and runs nothing yet.
-
-        Args:
-            identity: fields that all statuses of this driver share.
-            interfaces: components of the driver.
-            settings: settings of the driver.
-            fence: right of this driver to run queries.
-            enforce: enforces the lease until a time of the clock; see `watchdog.LeaseWatchdog.enforce`.
-        """
+        self._interfaces = interfaces
         self._settings = settings
         self._workload = interfaces.workload
         self._executors = interfaces.executors
@@ -82,7 +125,7 @@ class DriverLoop:
 
         Returns:
             STOPPED, FINISHED or FENCED; FAILED if nothing can run in this process any more. A fenced driver must exit
-            immediately (`driver_process.DriverProcess.exit`), because a long operation may continue in its thread.
+            immediately (`entry.driver.DriverProcess.exit`), because a long operation may continue in its thread.
 
         Raises:
             Exception: the driver loop itself failed; it has reported the failure, and stopped the queries unless the
@@ -94,7 +137,7 @@ class DriverLoop:
             self._warn(f"fenced: {error}")
             self._link.revoke_lease()
             self._workload.halt()
-            self._link.report_fenced()
+            self._interfaces.reporter.report_fenced(self._status.document())
             return DriverState.FENCED
         except Exception as error:
             if self._workload.halt() and not self._link.is_operating:
@@ -117,7 +160,7 @@ class DriverLoop:
             self._link.report()
             if end is not None:
                 return end
-            self._link.sleep()
+            self._interfaces.sleep(self._settings.poll_interval_s)
 
     def _reconcile(self, directive: Directive) -> DriverState | None:
         """Take one step towards the directive. Returns the state in which the driver ends, or None to continue."""

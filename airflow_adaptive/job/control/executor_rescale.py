@@ -12,17 +12,16 @@ first stateful task.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from airflow_adaptive._core.protocol.conf import DriverSettings
-from airflow_adaptive._core.protocol.documents import TASKS, DriverPlan, ExecutorReport
-from airflow_adaptive.job.control.current_status import Downtime
+from airflow_adaptive._core.protocol.documents import TASKS, DriverPlan
+from airflow_adaptive.job.control.driver_status import Downtime
 from airflow_adaptive.job.control.interfaces import DriverInterfaces
 
 EXIT_TIMEOUT_S: Final = 30.0
-"""Time in seconds after which a released executor has exited: a worker kills it after ten seconds
-(`spark.deploy.ExecutorRunner`)."""
+"""Time in seconds after which a released executor has exited: a worker kills it after ten seconds (`spark.deploy.ExecutorRunner`)."""
 
 WARM_UP_TIMEOUT_S: Final = 10.0
 """Time in seconds after which new executors get stateful tasks even if they are not warm, because batches that are this
@@ -33,13 +32,6 @@ class ExecutorRescale:
     """Adapts the executors of running queries to a plan."""
 
     def __init__(self, interfaces: DriverInterfaces, settings: DriverSettings, downtime: Downtime) -> None:
-        """Create a rescale of the executors; it changes nothing yet.
-
-        Args:
-            interfaces: components of the driver.
-            settings: settings of the driver.
-            downtime: downtime of the last rescale.
-        """
         self._workload = interfaces.workload
         self._executors = interfaces.executors
         self._balancer = interfaces.balancer
@@ -60,14 +52,9 @@ class ExecutorRescale:
         self._executors.release(plan.executor_limit, plan.remaining_per_worker)
 
     def apply(self, plan: DriverPlan, pause: Callable[[float], None]) -> bool:
-        """Adapt the executors to the plan while the queries run.
+        """Adapt the executors to the plan while the queries run. An exception of `pause` ends the attempt.
 
-        Args:
-            plan: plan for which the queries are built.
-            pause: waits for a number of seconds; its exceptions end the attempt.
-
-        Returns:
-            Whether all executors of the plan are registered and surplus executors were released.
+        Returns whether all executors of the plan are registered and surplus executors were released.
         """
         self._blocked_s = 0.0
         if len(self._executors.registered()) > plan.executor_limit and not self._release_between_batches(plan, pause):
@@ -75,12 +62,7 @@ class ExecutorRescale:
         return self.has_enough_executors(plan)
 
     def adopt(self, plan: DriverPlan, *, rescaled: bool) -> None:
-        """Make an applied plan active for the running queries.
-
-        Args:
-            plan: plan for which the queries are built.
-            rescaled: whether the plan is new; its downtime is then the time for which the queries were blocked.
-        """
+        """Make an applied plan active for the running queries. The downtime of a new plan is the time for which the queries were blocked."""
         previous = self._workload.plan
         if previous is not None and previous != plan:
             if plan.executors > previous.executors:
@@ -100,16 +82,14 @@ class ExecutorRescale:
             self._balancer.restore()
             return
         executors = self._executors.registered()
-        if self._are_warm(executors) and self._balancer.rebalance(executors, run):
+        is_warm = self._clock() >= self._warm_up_deadline or self._executors.are_warm(executors)
+        if is_warm and self._balancer.rebalance(executors, run):
             self._balancing = False
 
     def stop_balancing(self) -> None:
         """Stop balancing, because the queries end."""
         self._balancing = False
         self._balancer.restore()
-
-    def _are_warm(self, executors: Sequence[ExecutorReport]) -> bool:
-        return self._clock() >= self._warm_up_deadline or self._executors.are_warm(executors)
 
     def _release_between_batches(self, plan: DriverPlan, pause: Callable[[float], None]) -> bool:
         def act() -> None:

@@ -34,14 +34,7 @@ class Fence:
     """The right of one driver to run queries."""
 
     def __init__(self, *, epoch: int, nonce: str, lease_timeout_s: float, clock: Callable[[], float]) -> None:
-        """Begin with a read lease; `admit` and `renew` give the right to run queries.
-
-        Args:
-            epoch: epoch of this driver.
-            nonce: nonce of this driver.
-            lease_timeout_s: validity of a read of the journal, in seconds.
-            clock: monotonic clock that does not stop while the host is suspended, in seconds.
-        """
+        """Begin with a read lease; `admit` and `renew` give the right to run queries. The clock is `boot_time`."""
         self._epoch = epoch
         self._nonce = nonce
         self._lease_timeout_s = lease_timeout_s
@@ -50,15 +43,7 @@ class Fence:
         self._reported_at = -math.inf
 
     def admit(self, directive: Directive, read_at: float) -> None:
-        """Accept a directive from the journal.
-
-        Args:
-            directive: directive of the newest journal document.
-            read_at: time of the clock before the read.
-
-        Raises:
-            FencedError: the directive addresses another driver.
-        """
+        """Accept the directive of the newest document, whose read began at this time. Raises `FencedError` if it addresses another driver."""
         if (directive.epoch, directive.nonce) != (self._epoch, self._nonce):
             raise FencedError(
                 f"the journal is at epoch {directive.epoch}, nonce {directive.nonce!r}; "
@@ -71,14 +56,7 @@ class Fence:
         self._reported_at = self._read_at
 
     def check(self, *, query_may_run: bool) -> None:
-        """Check that the lease is valid.
-
-        Args:
-            query_may_run: whether a query may be running now.
-
-        Raises:
-            FencedError: the lease has expired.
-        """
+        """Raise `FencedError` if the lease has expired."""
         if self._overdue_s(self._read_at) >= 0:
             raise FencedError(f"for {self._lease_timeout_s:g} s (the lease) no journal document has named this driver")
         if query_may_run and self.overdue_s() >= 0:

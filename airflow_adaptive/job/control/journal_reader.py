@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final
 
 from airflow_adaptive._core.protocol.codec import DocumentError, NewerFormatError, decode_journal
 from airflow_adaptive._core.protocol.documents import Action, Directive, JournalDocument
 from airflow_adaptive.job.control.fence import FencedError
+from airflow_adaptive.job.control.interfaces import Journal, JournalFiles
 
 LISTING_INTERVAL_S: Final = 10.0
 """Interval between listings of the journal, in seconds. The reader polls the next document number more often, but a
 compaction may have deleted that document before the reader saw it."""
 
 
-class JournalFiles(Protocol):
-    """The files of the journal."""
-
-    def journal_numbers(self) -> Iterable[int]:
-        """Return the numbers of the existing documents. Raises `DirectoryError`."""
-        ...
-
-    def read_journal(self, number: int) -> bytes | None:
-        """Return a document, or None if it does not exist. Raises `DirectoryError`."""
-        ...
-
-
-class JournalReader:
+class JournalReader(Journal):
     """Follows the journal to its newest valid document.
 
     A loop that observes the job writes to the journal regularly. If no new document appears for `orphan_timeout_s`, no
@@ -45,15 +34,7 @@ class JournalReader:
         report: Callable[[str], None],
         orphan_timeout_s: float = math.inf,
     ) -> None:
-        """Start before the beginning of the journal.
-
-        Args:
-            files: files of the journal.
-            job: id of the job; the reader ignores documents of other jobs.
-            clock: monotonic clock, in seconds.
-            report: called once for each invalid document, and when the orphan timeout has expired.
-            orphan_timeout_s: time without a new document, in seconds, after which the directive is STOP.
-        """
+        """Read the documents of a job, and ignore others. `report` is called once for each of them, and when the orphan timeout has expired."""
         self._files = files
         self._job = job
         self._clock = clock
@@ -65,13 +46,9 @@ class JournalReader:
         self._listed_at: float | None = None
 
     def newest(self) -> Directive | None:
-        """Return the directive of the newest valid document, or None if there is none.
-
-        Raises:
-            DirectoryError: the read of the journal failed.
-            FencedError: a newer version of airflow-adaptive wrote a document, which may name another driver.
-        """
-        if self._listing_due():
+        """See `interfaces.Journal`. Raises `FencedError` if a newer version of airflow-adaptive wrote a document, which may name another driver."""
+        now = self._clock()
+        if self._newest is None or self._listed_at is None or now - self._listed_at >= LISTING_INTERVAL_S:
             self._newest = self._from_listing()
             self._listed_at = self._clock()
         else:
@@ -88,14 +65,10 @@ class JournalReader:
             return replace(newest.directive, action=Action.STOP)
         return newest.directive
 
-    def _listing_due(self) -> bool:
-        return self._newest is None or self._listed_at is None or self._clock() - self._listed_at >= LISTING_INTERVAL_S
-
     def _from_listing(self) -> JournalDocument | None:
         """Return the newest valid document of the listing, or the known one if the listing lags.
 
-        The result is older than the known document only if that document is gone, because the job directory was deleted
-        and created again.
+        The result is older only if the known document is gone, because the job directory was deleted and created again.
         """
         known = self._newest
         if known is not None and self._read(known.number) != known:
@@ -105,10 +78,7 @@ class JournalReader:
         return next((document for document in documents if document is not None), known)
 
     def _advance(self) -> None:
-        """Read on from the newest document, past invalid ones.
-
-        An invalid document may become valid if it is incomplete now.
-        """
+        """Read on from the newest document, past invalid ones. A document that is incomplete now may become valid."""
         number = self._newest.number if self._newest is not None else 0
         while (data := self._files.read_journal(number := number + 1)) is not None:
             self._newest = self._decode(number, data) or self._newest

@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 
 from airflow_adaptive._core.protocol.conf import DriverSettings
 from airflow_adaptive._core.protocol.documents import Directive
-from airflow_adaptive.job.control.current_status import CurrentStatus
+from airflow_adaptive.job.control.driver_status import CurrentStatus
 from airflow_adaptive.job.control.fence import Fence
 from airflow_adaptive.job.control.interfaces import DirectoryError, DriverInterfaces, Operation
 
@@ -31,15 +31,6 @@ class SchedulerLink:
         fence: Fence,
         enforce: Callable[[float], None],
     ) -> None:
-        """Create a link; it reads and writes nothing yet.
-
-        Args:
-            status: current driver status.
-            interfaces: components of the driver.
-            settings: settings of the driver.
-            fence: right of this driver to run queries.
-            enforce: enforces the lease until a time of the clock; see `watchdog.LeaseWatchdog.enforce`.
-        """
         self._status = status
         self._interfaces = interfaces
         self._poll_interval_s = settings.poll_interval_s
@@ -74,10 +65,7 @@ class SchedulerLink:
         return directive
 
     def report(self) -> None:
-        """Write the driver status, but not before the journal has named this driver.
-
-        Before that, the status may belong to another driver.
-        """
+        """Write the driver status, but not before the journal has named this driver: the file may belong to another one."""
         if self._newest is not None and self._interfaces.reporter.report(self._status.document()):
             self._fence.renew()
             self.set_guarded(self._guarded)
@@ -92,20 +80,8 @@ class SchedulerLink:
         """Whether a long operation has not ended yet; see `run_while_polling`."""
         return self._operation is not None and not self._operation.wait(0.0)
 
-    def report_fenced(self) -> None:
-        """Write the last status of this driver, which is fenced."""
-        self._interfaces.reporter.report_fenced(self._status.document())
-
-    def sleep(self) -> None:
-        """Wait for the next cycle of the driver loop."""
-        self._interfaces.sleep(self._poll_interval_s)
-
     def pause(self, seconds: float) -> None:
-        """Wait within a cycle while polling the journal and writing the status.
-
-        Raises:
-            FencedError: this driver must not run queries any more.
-        """
+        """Wait within a cycle while polling the journal and writing the status. Raises `FencedError`."""
         self._interfaces.sleep(seconds)
         if self._interfaces.clock() - self._polled_at >= self._poll_interval_s:
             self.poll()
@@ -137,10 +113,7 @@ class SchedulerLink:
         return cast("Result", operation.result())
 
     def holds_query_lease(self) -> bool:
-        """Return whether the scheduler knows that this driver may run queries.
-
-        Otherwise it may start another driver.
-        """
+        """Return whether the scheduler knows that this driver may run queries. Otherwise it may start another driver."""
         return self._fence.overdue_s() < 0
 
     def may_start(self, directive: Directive) -> bool:

@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Final
 
 from airflow_adaptive.job.control import watchdog_process
+from airflow_adaptive.job.control.interfaces import Watchdog
 
 WATCHDOG_GRACE_S: Final = 5.0
 """Time in seconds after the expiry of the lease within which the driver loop has to stop the queries."""
@@ -27,16 +28,10 @@ OUTPUT: Final = "stderr"
 """File of the driver's output, in the directory in which a worker starts the driver and its watchdog process."""
 
 
-class LeaseWatchdog:
-    """Starts the watchdog process of this process and its JVM, and sets its limit."""
+class LeaseWatchdog(Watchdog):
+    """Starts the watchdog process of this process and its JVM, and sets its limit: the end of the lease and a time of grace."""
 
     def __init__(self, jvm: int, *, grace_s: float) -> None:
-        """Create a watchdog without a limit.
-
-        Args:
-            jvm: process id of the JVM.
-            grace_s: time in seconds after the end of the lease within which the driver loop has to stop the queries.
-        """
         self._jvm = jvm
         self._grace_s = grace_s
         self._input = -1
@@ -45,15 +40,9 @@ class LeaseWatchdog:
 
     @property
     def is_enforcing(self) -> bool:
-        """Whether the lease is enforced, because a query may be running."""
         return self._limit < math.inf
 
     def enforce(self, lease_end: float) -> None:
-        """Enforce a lease until the next call, or no lease if it ends never.
-
-        Args:
-            lease_end: time of the boot clock at which the lease ends; infinity if no query may be running.
-        """
         limit = lease_end + self._grace_s
         try:
             self._send(limit)
@@ -66,7 +55,6 @@ class LeaseWatchdog:
         self._limit = limit
 
     def close(self) -> None:
-        """End the watchdog process, which then no longer enforces a lease."""
         self._limit = math.inf
         if self._process is not None:
             os.close(self._input)
@@ -84,16 +72,9 @@ class LeaseWatchdog:
         source, self._input = os.pipe()
         os.set_blocking(self._input, False)
         try:
+            program = [sys.executable, "-I", "-c", inspect.getsource(watchdog_process)]
             return subprocess.Popen(
-                [
-                    sys.executable,
-                    "-I",
-                    "-c",
-                    inspect.getsource(watchdog_process),
-                    str(self._jvm),
-                    str(os.getpid()),
-                    OUTPUT,
-                ],
+                [*program, str(self._jvm), str(os.getpid()), OUTPUT],
                 stdin=source,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -10,7 +10,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_adaptive._core.protocol.conf import read_settings
 from airflow_adaptive._core.protocol.documents import DriverState
-from airflow_adaptive.job.control.driver_run import EXIT_FAILED
+from airflow_adaptive.job.control.driver_loop import EXIT_FAILED
 from airflow_adaptive.job.entry import unmanaged_script
 from airflow_adaptive.job.entry.driver import Driver
 from airflow_adaptive.job.queries.batch_query import BatchQuery

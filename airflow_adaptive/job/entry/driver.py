@@ -28,11 +28,11 @@ from pyspark.sql import SparkSession
 
 from airflow_adaptive._core.protocol.conf import DriverSettings
 from airflow_adaptive._core.protocol.documents import FORMATS, SUBMISSION_ID_VARIABLE, DriverState, DriverStatus
-from airflow_adaptive.job.control.driver_run import run_driver
+from airflow_adaptive.job.control.driver_loop import run_driver
+from airflow_adaptive.job.control.driver_status import FileStatusReporter
 from airflow_adaptive.job.control.fence import boot_time
 from airflow_adaptive.job.control.interfaces import DriverInterfaces, ExecutorPool, Journal, Workload
 from airflow_adaptive.job.control.journal_reader import JournalReader
-from airflow_adaptive.job.control.status_reporter import FileStatusReporter
 from airflow_adaptive.job.control.watchdog import WATCHDOG_GRACE_S, LeaseWatchdog
 from airflow_adaptive.job.executors.executor_pool import SparkExecutorPool
 from airflow_adaptive.job.executors.task_balancer import LocalityBalancer, SparkPlacement

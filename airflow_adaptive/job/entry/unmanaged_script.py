@@ -33,7 +33,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from airflow_adaptive._core.protocol.conf import read_settings
 from airflow_adaptive._core.protocol.documents import Action, Directive, DriverState, FailureReport
 from airflow_adaptive._core.protocol.failures import report_build_failure, report_exception
-from airflow_adaptive.job.control.driver_run import EXIT_FAILED
+from airflow_adaptive.job.control.driver_loop import EXIT_FAILED
 from airflow_adaptive.job.control.interfaces import ExecutorPool, Journal
 from airflow_adaptive.job.entry.checkpoint_location import QueryStart, TransientFolders
 from airflow_adaptive.job.entry.driver import Driver

@@ -22,7 +22,7 @@ import structlog
 from airflow_adaptive._core.protocol.codec import decode_journal
 from airflow_adaptive._engine import clock
 from airflow_adaptive._engine.journal import job_directory, storage_threads
-from airflow_adaptive.job.control import status_reporter
+from airflow_adaptive.job.control import driver_status
 from tests.lab.fleet.kernel.entropy import Entropy
 from tests.lab.fleet.kernel.event_loop import SimulatedEventLoop
 from tests.lab.fleet.kernel.kernel import Kernel
@@ -38,7 +38,7 @@ def installed(kernel: Kernel, entropy: Entropy) -> Iterator[None]:
             # The clock that cannot be set, and the time of day.
             (time, "clock_gettime", lambda _: _elapsed(kernel)),
             (clock, "datetime", _simulated_datetime(kernel)),
-            (status_reporter, "datetime", _simulated_datetime(kernel)),
+            (driver_status, "datetime", _simulated_datetime(kernel)),
             # The threads for blocking calls, and the queue from which they take the calls.
             (storage_threads, "Thread", partial(SimulatedThread, kernel)),
             (storage_threads, "SimpleQueue", partial(SimulatedQueue, kernel)),

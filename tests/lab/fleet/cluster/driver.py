@@ -9,10 +9,10 @@ from typing import TypeVar
 
 from airflow_adaptive._core.protocol.conf import DriverSettings, read_settings
 from airflow_adaptive._core.protocol.documents import FORMATS, DriverState, DriverStatus
-from airflow_adaptive.job.control.driver_run import EXIT_FAILED, run_driver
+from airflow_adaptive.job.control.driver_loop import EXIT_FAILED, run_driver
+from airflow_adaptive.job.control.driver_status import FileStatusReporter
 from airflow_adaptive.job.control.interfaces import DriverInterfaces
 from airflow_adaptive.job.control.journal_reader import JournalReader
-from airflow_adaptive.job.control.status_reporter import FileStatusReporter
 from tests.lab.fleet.cluster.checkpoint import SimulatedCheckpoint
 from tests.lab.fleet.cluster.cluster import SimulatedCluster
 from tests.lab.fleet.cluster.executors import SimulatedBalancer, SimulatedExecutors

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import sys
 import threading
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -23,8 +22,8 @@ from airflow_adaptive._core.protocol.documents import (
     JournalDocument,
     QueryReport,
 )
+from airflow_adaptive.job.control.driver_status import FileStatusReporter
 from airflow_adaptive.job.control.journal_reader import JournalReader
-from airflow_adaptive.job.control.status_reporter import FileStatusReporter
 from airflow_adaptive.job.queries.progress import ProgressCounter
 from tests.support.driver.simulated_driver import SimulatedDriver, directive, plan
 
@@ -128,7 +127,7 @@ class LongRunningDriver(SimulatedDriver):
 
     # ---- files ----
 
-    def journal_numbers(self) -> Iterable[int]:
+    def journal_numbers(self) -> list[int]:
         return list(self.files)
 
     def read_journal(self, number: int) -> bytes | None:

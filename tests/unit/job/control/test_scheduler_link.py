@@ -11,7 +11,7 @@ import pytest
 
 from airflow_adaptive._core.protocol.conf import DriverSettings
 from airflow_adaptive._core.protocol.documents import Action, DriverState, DriverStatus
-from airflow_adaptive.job.control.current_status import CurrentStatus, Downtime
+from airflow_adaptive.job.control.driver_status import CurrentStatus, Downtime
 from airflow_adaptive.job.control.fence import Fence, FencedError
 from airflow_adaptive.job.control.scheduler_link import SchedulerLink
 from tests.support.driver.simulated_driver import EPOCH, LEASE_S, NONCE, SimulatedDriver, directive, plan

@@ -6,8 +6,8 @@ import pytest
 
 from airflow_adaptive._core.protocol.codec import decode_status, encode_status
 from airflow_adaptive._core.protocol.documents import DriverState, DriverStatus
+from airflow_adaptive.job.control.driver_status import FileStatusReporter
 from airflow_adaptive.job.control.interfaces import DirectoryError
-from airflow_adaptive.job.control.status_reporter import FileStatusReporter
 
 RUNNING = DriverStatus(job="j", epoch=3, nonce="n", sequence=0, at="", state=DriverState.RUNNING, version=1)
 

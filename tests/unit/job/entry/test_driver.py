@@ -12,8 +12,8 @@ import pytest
 from airflow_adaptive._core.protocol.conf import DriverSettings
 from airflow_adaptive._core.protocol.documents import FORMATS, SUBMISSION_ID_VARIABLE, DriverState, DriverStatus
 from airflow_adaptive._core.python_version import UnsupportedVersionError
-from airflow_adaptive.job.control import driver_run
-from airflow_adaptive.job.control.driver_run import EXIT_FAILED, EXIT_FENCED
+from airflow_adaptive.job.control import driver_loop
+from airflow_adaptive.job.control.driver_loop import EXIT_FAILED, EXIT_FENCED
 from airflow_adaptive.job.control.fence import Fence, FencedError
 from airflow_adaptive.job.control.interfaces import DriverInterfaces
 from airflow_adaptive.job.entry import driver as driver_module
@@ -39,7 +39,7 @@ class AssembledDriver:
         monkeypatch.setattr(driver_module, "boot_time", lambda: self.boot_time)
         monkeypatch.setattr(driver_module, "DriverProcess", lambda _: SimpleNamespace(exit=self.exit, jvm=4711))
         monkeypatch.setattr(driver_module, "LeaseWatchdog", self.watchdog)
-        monkeypatch.setattr(driver_run, "DriverLoop", self.driver_loop)
+        monkeypatch.setattr(driver_loop, "DriverLoop", self.driver_loop)
         context = SimpleNamespace(applicationId="app-1", uiWebUrl=None)
         spark: Any = SimpleNamespace(sparkContext=context, version=version)
         self.driver = Driver(spark, DriverSettings(job="j", directory="file:///jobs/j", epoch=1, nonce="n"))

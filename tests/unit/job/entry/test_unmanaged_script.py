@@ -16,7 +16,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_adaptive._core.protocol.conf import NotSubmittedError
 from airflow_adaptive._core.protocol.documents import Action, DriverState, FailureReport
-from airflow_adaptive.job.control.driver_run import EXIT_FENCED
+from airflow_adaptive.job.control.driver_loop import EXIT_FENCED
 from airflow_adaptive.job.entry import unmanaged_script
 from airflow_adaptive.job.entry.unmanaged_script import NO_CHECKPOINT, NOTE, UnmanagedScript
 from airflow_adaptive.job.queries.script_queries import ScriptQueries, ScriptStoppedError

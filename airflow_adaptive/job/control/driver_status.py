@@ -1,12 +1,18 @@
-"""The current driver status: what the driver loop sets and measures, and what the workload and the executors report."""
+"""The driver status: what the driver loop sets and measures, what the workload and the executors report, and its file.
+
+A change is written immediately, and a heartbeat if nothing changes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 
+from airflow_adaptive._core.protocol.codec import DocumentError, decode_status, encode_status
 from airflow_adaptive._core.protocol.documents import DriverState, DriverStatus, FailureReport
-from airflow_adaptive.job.control.interfaces import DriverInterfaces
+from airflow_adaptive._core.python_version import UTC
+from airflow_adaptive.job.control.interfaces import DirectoryError, DriverInterfaces, StatusFile, StatusReporter
 
 
 class CurrentStatus:
@@ -17,13 +23,6 @@ class CurrentStatus:
     """
 
     def __init__(self, identity: DriverStatus, interfaces: DriverInterfaces, downtime: Downtime) -> None:
-        """Create the status of a driver that has executed no directive.
-
-        Args:
-            identity: fields that all statuses of this driver share.
-            interfaces: components that report their part of the status.
-            downtime: downtime of the last rescale.
-        """
         self.fields = identity
         self._workload = interfaces.workload
         self._executors = interfaces.executors
@@ -66,7 +65,6 @@ class Downtime:
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """Create a measurement that has not begun; `clock` is monotonic and returns seconds."""
         self._clock = clock
         self._since: float | None = None
         self.ms: int | None = None
@@ -78,23 +76,67 @@ class Downtime:
 
     def begin(self) -> None:
         """Begin the measurement: the old query has ended."""
-        self._since = self._clock()
-        self.ms = None
+        self._since, self.ms = self._clock(), None
 
     def end(self) -> None:
-        """End the measurement: the first trigger of the new query has begun."""
+        """End a measurement that has begun: the first trigger of the new query has begun."""
         if self._since is not None:
             self.ms = round((self._clock() - self._since) * 1000)
         self._since = None
 
     def record(self, seconds: float) -> None:
-        """Record the downtime of a rescale that blocked all queries without ending them.
-
-        Does not affect a running measurement.
-        """
+        """Record the downtime of a rescale that blocked all queries without ending them, unless a measurement runs."""
         if self._since is None:
             self.ms = round(seconds * 1000)
 
     def abandon(self) -> None:
         """Abandon the measurement: no new query starts, and a later start is not part of the rescale."""
         self._since = self.ms = None
+
+
+class FileStatusReporter(StatusReporter):
+    """Writes the status of one driver to the job directory, and sets its `sequence` and `at`.
+
+    A write that fails is not an error: `warn` is called, and again only after a successful write.
+    """
+
+    def __init__(
+        self, file: StatusFile, *, heartbeat_interval_s: float, clock: Callable[[], float], warn: Callable[[str], None]
+    ) -> None:
+        self._file = file
+        self._heartbeat_interval_s = heartbeat_interval_s
+        self._clock = clock
+        self._warn = warn
+        self._failing = False
+        self._sequence = 0
+        self._written: DriverStatus | None = None
+        self._written_at = 0.0
+
+    def report(self, status: DriverStatus) -> bool:
+        if status != self._written or self._clock() - self._written_at >= self._heartbeat_interval_s:
+            return self._write(status)
+        return False
+
+    def report_fenced(self, status: DriverStatus) -> None:
+        try:
+            data = self._file.read_status()
+            current = None if data is None else decode_status(data)
+        except (DirectoryError, DocumentError):
+            return
+        if current is None or (current.epoch, current.nonce) == (status.epoch, status.nonce):
+            self._write(replace(status, state=DriverState.FENCED))
+
+    def _write(self, status: DriverStatus) -> bool:
+        self._sequence += 1
+        try:
+            at = datetime.now(UTC).isoformat(timespec="milliseconds")
+            self._file.write_status(encode_status(replace(status, sequence=self._sequence, at=at)))
+        except DirectoryError as error:
+            if not self._failing:
+                self._warn(f"status not written, will retry: {error}")
+            self._failing = True
+            return False
+        self._failing = False
+        self._written = status
+        self._written_at = self._clock()
+        return True
