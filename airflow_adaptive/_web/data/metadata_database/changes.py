@@ -133,7 +133,9 @@ class Change:
         unfinished = or_(TaskInstance.state.is_(None), TaskInstance.state.not_in(State.finished))
         running = and_(DagRun.dag_id == task.dag_id, DagRun.run_id == task.run_id, DagRun.state == DagRunState.RUNNING)
         is_scheduled = and_(DagModel.dag_id == task.dag_id, DagModel.is_paused.is_(False))
-        ending = and_(exists().where(running), exists().where(is_scheduled), ~exists().where(of_run, unfinished))
+        # Airflow 3.4 hides earlier attempts from queries that name the task instances in FROM.
+        has_unfinished = exists().select_from(TaskInstance).where(of_run, unfinished)
+        ending = and_(exists().where(running), exists().where(is_scheduled), ~has_unfinished)
         return bool(self._session.scalar(select(ending)))
 
     def clear(self, instance: TaskInstance) -> None:

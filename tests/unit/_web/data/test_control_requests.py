@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 from airflow.models.callback import Callback
+from airflow.models.taskinstance import TaskInstance
 from airflow.state import AssetScope
 from airflow.state.metastore import MetastoreBackend
-from sqlalchemy import select
+from sqlalchemy import event, select
+from sqlalchemy.orm import ORMExecuteState, Session, with_loader_criteria
 
 from airflow_adaptive._web.data.metadata_database.changes import Change
 from tests.lab.scenario import HOPELESS, Scenario
@@ -134,6 +136,23 @@ def test_suspended_job_is_resumed_if_its_run_has_ended_or_continues_with_another
     airflow_app.run(state="success", **run)
     airflow_app.pause(False)
     assert request(airflow_app, "resume") == (202, "")
+
+
+def test_attempts_that_airflow_hides_do_not_continue_a_run(airflow_app: AirflowApp) -> None:
+    """Airflow 3.4 keeps earlier attempts as task instances, and a hook of all sessions hides them."""
+    hidden = with_loader_criteria(TaskInstance, TaskInstance.task_id != "report", include_aliases=True)
+
+    def hide(state: ORMExecuteState) -> None:
+        state.statement = state.statement.options(hidden)
+
+    place(airflow_app, suspended(), desired_state={"value": "suspended"})
+    airflow_app.run(state="success", ends=True, next_task="report")
+    airflow_app.pause(False)
+    event.listen(Session, "do_orm_execute", hide)
+    try:
+        assert request(airflow_app, "resume") == (409, "suspending")
+    finally:
+        event.remove(Session, "do_orm_execute", hide)
 
 
 def test_job_that_stops_is_resumed_when_it_has_stopped(airflow_app: AirflowApp) -> None:
