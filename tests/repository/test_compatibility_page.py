@@ -91,6 +91,13 @@ JAVA = "tested with Java 17; Spark 4.2.1 and 4.3.0 also run on Java 25, 4.0.5 do
 ON_KUBERNETES = ("4.0.5", "4.3.0")
 """Versions of Spark with which the tests on Kubernetes have run."""
 
+OTHER_LIMITS = (
+    ("3.2", "the commands `airflow adaptive`", "`python -m airflow_adaptive`"),
+    ("3.2", "the fields of connections in Airflow's form", "JSON in *Extra Fields JSON*"),
+    ("3.3", "the job in the address of the browser, also after a reload", "the list of all jobs"),
+)
+"""First version, use and replacement of what Airflow lacks in its pages and commands, beside the names of `INTERNALS`."""
+
 
 def _minor(version: str) -> str:
     return ".".join(version.split(".")[:2])
@@ -133,9 +140,7 @@ def lacking() -> str:
 def airflow_lacks(airflow: str) -> str:
     """Return the table of the features that some supported versions of Airflow lack."""
     (oldest, excluded) = (int(minor) for minor in re.findall(r"3\.(\d+)", airflow))
-    since: dict[tuple[str, str, str], None] = {}
-    for internal in INTERNALS.values():
-        since[internal.since, internal.use, internal.instead] = None
+    since = {*OTHER_LIMITS, *((it.since, it.use, it.instead) for it in INTERNALS.values())}
     rows = [
         f"| {', '.join(f'3.{minor}' for minor in range(oldest, int(first.removeprefix('3.'))))} | {use} | {instead} |\n"
         for first, use, instead in sorted(since)
