@@ -7,7 +7,9 @@ missing, or that has another format, as absent.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Reversible, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -17,12 +19,14 @@ from urllib.parse import urlsplit
 from airflow_adaptive._core.protocol.documents import DriverStatus, ExecutorReport, QueryReport
 from airflow_adaptive._core.protocol.sources import SourceReport
 from airflow_adaptive._core.requirements.advice import PolicyAdvice
+from airflow_adaptive._core.requirements.control_requests import reported_end
 from airflow_adaptive._core.requirements.limits import NO_LIMITS, ReportedLimits
 from airflow_adaptive._core.requirements.resolution import RequirementsOrigin, RequirementsSource
+from airflow_adaptive._core.scheduler.errors import SnapshotError
 from airflow_adaptive._core.scheduler.job_graph import JobType
 from airflow_adaptive._core.scheduler.policies.failure_handling import FailureRecord
 from airflow_adaptive._core.scheduler.requirements import Parallelism, Requirements
-from airflow_adaptive._core.scheduler.snapshot import encode, to_json
+from airflow_adaptive._core.scheduler.snapshot import decode, encode, to_json
 from airflow_adaptive._core.scheduler.state import Outcome, SchedulerState
 from airflow_adaptive._core.scheduler.timeline import Decision, Rescale, Transition
 from airflow_adaptive._core.scheduler.transition_table import STATES
@@ -115,14 +119,41 @@ class SlotCounts:
     available: int
 
 
+_ATTEMPT: Final = re.compile(r"([^/]+)/([^/\[]+)(?:\[(\d+)\])?/(.+)/[^/]+", re.DOTALL)
+"""Token of an attempt: the task instance (`str(TaskKey)`), and a random part. Only the id of a run may contain slashes."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskInstance:
-    """The last task instance that ran a job."""
+class TaskKey:
+    """The last task instance that ran a job. The XComs of the job belong to it."""
 
     dag_id: str
     task_id: str
     run_id: str
     map_index: int = -1
+
+    @classmethod
+    def of_attempt(cls, attempt: str) -> TaskKey | None:
+        """Return the task instance of an attempt, None for a text that is not the token of an attempt."""
+        found = _ATTEMPT.fullmatch(attempt)
+        if found is None:
+            return None
+        dag_id, task_id, index, run_id = found.groups()
+        return cls(dag_id=dag_id, task_id=task_id, run_id=run_id, map_index=-1 if index is None else int(index))
+
+    @property
+    def task(self) -> str:
+        """The task without its run and its map index, which owns the job."""
+        return f"{self.dag_id}/{self.task_id}"
+
+    @property
+    def run(self) -> str:
+        """The task with its run."""
+        return f"{self.task}/{self.run_id}"
+
+    def __str__(self) -> str:
+        index = "" if self.map_index < 0 else f"[{self.map_index}]"
+        return f"{self.dag_id}/{self.task_id}{index}/{self.run_id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +200,12 @@ class Summary:
     last_transition: Transition | None = None
     urls: Urls = Urls()
     attempt: str | None = None
-    task: TaskInstance | None = None
+    task: TaskKey | None = None
+
+    @property
+    def status(self) -> str:
+        """The state of a job, or the outcome of a job that has ended."""
+        return self.state.value if self.outcome is None else self.outcome.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -354,6 +390,36 @@ def _summary(view: JobView, task: Mapping[str, Any]) -> dict[str, Any]:
     last = view.last_transition
     derived = {"last_transition": None if last is None else transition_record(last), "task": dict(task)}
     return {"format": FORMAT, "job": view.job, **fields_of_view, **derived}
+
+
+def summary_of(documents: Mapping[str, Any]) -> Summary:
+    """Return the summary of a job from its documents by key; the defaults for a job that has published nothing.
+
+    The loop could not publish the end of a job if Airflow's store did not answer in time. Then the end is the one that the task has reported.
+    """
+    found = decode_summary(documents.get(SUMMARY))
+    return found if found.outcome is not None else replace(found, **_summary_fields(reported_end(documents) or {}))
+
+
+def decode_summary(document: Any) -> Summary:
+    """Return the summary that a loop has published. The job may have ended since then."""
+    is_known = isinstance(document, Mapping) and document.get("format") == FORMAT
+    summary = Summary(**_summary_fields(document if is_known else {}))
+    urls = {it.name: getattr(summary.urls, it.name) for it in fields(Urls)}
+    return replace(summary, urls=Urls(**{name: url for name, url in urls.items() if is_web_address(url)}))
+
+
+def _summary_fields(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the valid fields of a summary. A field that a later version has changed has its default."""
+    given = {it.name: document[it.name] for it in fields(Summary) if it.name in document}
+    found: dict[str, Any] = {}
+    for part in (given, *({name: value} for name, value in given.items())):
+        with suppress(SnapshotError):
+            summary = decode(Summary, part)
+            found |= {name: getattr(summary, name) for name in part}
+        if part is given and found:
+            break
+    return found
 
 
 def policy_document(policy: PolicyAdvice | None, source: RequirementsSource | None) -> Mapping[str, Any]:

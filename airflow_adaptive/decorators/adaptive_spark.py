@@ -22,7 +22,7 @@ from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
 if TYPE_CHECKING:
     from airflow_adaptive._airflow.declaration.placement import RunningJob
     from airflow_adaptive._airflow.internals import ExpandInput, MappedOperator
-    from airflow_adaptive._airflow.store.task_xcoms import TaskKey
+    from airflow_adaptive._core.view import TaskKey
     from airflow_adaptive._engine.spec import JobSpec
 
 JOB = "job"

@@ -47,7 +47,7 @@ from airflow_adaptive._airflow.process.task_result import OnSuspend, task_result
 from airflow_adaptive._airflow.store.control_requests import begin_job, end_job, read_desired_state
 from airflow_adaptive._airflow.store.job_asset import job_asset, job_name, job_xcom
 from airflow_adaptive._airflow.store.job_owner import deployed_base, record_attempt, record_base
-from airflow_adaptive._airflow.store.task_xcoms import LINKS, XCOM_ATTEMPT, XCOM_STATE, TaskKey
+from airflow_adaptive._airflow.store.task_xcoms import LINKS, XCOM_ATTEMPT, XCOM_STATE, task_of
 from airflow_adaptive._core.ports import JobDirectoryError, PortError
 from airflow_adaptive._core.requirements.control_requests import (
     DesiredState,
@@ -62,6 +62,7 @@ from airflow_adaptive._core.scheduler.errors import SnapshotError
 from airflow_adaptive._core.scheduler.job_graph import JobGraph
 from airflow_adaptive._core.scheduler.snapshot import decode, encode
 from airflow_adaptive._core.scheduler.state import Outcome
+from airflow_adaptive._core.view import TaskKey
 from airflow_adaptive._engine.journal.journal import SupersededError
 from airflow_adaptive._engine.loop import RunLimits
 from airflow_adaptive._engine.spec import JobSpec
@@ -438,7 +439,7 @@ class AdaptiveSparkOperator(BaseOperator):
 
     def _identify(self, context: Context) -> TaskKey:
         """Return the task instance, and determine the name of the job in Airflow's stores."""
-        task = TaskKey.of(context)
+        task = task_of(context)
         self._name = job_name(self.job, task)
         return task
 

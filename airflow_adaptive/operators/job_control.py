@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.sdk import BaseOperator
 
 from airflow_adaptive._airflow.internals import AirflowException, AirflowFailException
-from airflow_adaptive._airflow.process.job_control import Bounds, JobControl
-from airflow_adaptive._airflow.process.job_state import ENDED, wait_for_state
-from airflow_adaptive._airflow.store.task_xcoms import TaskKey
+from airflow_adaptive._airflow.process.job_control import ENDED, Bounds, JobControl, wait_for_state
+from airflow_adaptive._airflow.store.task_xcoms import task_of
 from airflow_adaptive._core.requirements.control_requests import DesiredState
 from airflow_adaptive._core.requirements.request_bodies import NotRescalableError
 from airflow_adaptive._core.scheduler.config.durations import positive
@@ -65,7 +64,7 @@ class SetResourceRequirementsOperator(BaseOperator):
                 violations.
         """
         try:
-            by, control = str(TaskKey.of(context)), JobControl(self.job)
+            by, control = str(task_of(context)), JobControl(self.job)
             return control.request_requirements(
                 self.parallelism, by=by, duration=self._duration(), calendar=self.is_calendar
             )
@@ -125,7 +124,7 @@ class StopAdaptiveJobOperator(BaseOperator):
         """
         try:
             until = datetime.now(UTC) + positive(self.timeout)
-            if (outcome := self._request_stop(str(TaskKey.of(context)))) is not None:
+            if (outcome := self._request_stop(str(task_of(context)))) is not None:
                 return outcome
         except ValueError as error:
             raise AirflowFailException(f"job {self.job!r}: {error}") from error

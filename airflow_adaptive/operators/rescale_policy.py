@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow.sdk import DAG
 
 from airflow_adaptive._airflow.internals import AirflowFailException, AirflowSkipException
-from airflow_adaptive._airflow.process.job_control import JobControl
-from airflow_adaptive._airflow.process.job_state import ENDED
+from airflow_adaptive._airflow.process.job_control import ENDED, JobControl
 from airflow_adaptive._core.scheduler.config.durations import parse_duration
 from airflow_adaptive.autoscaling.calendar.changes import bounds_at
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPolicy
@@ -67,7 +66,7 @@ class ApplyRescalePolicyOperator(SetResourceRequirementsOperator):
                 raise AirflowSkipException(
                     f"job {self.job!r} is {summary.status}: the rescale policy does not apply to it"
                 )
-            advised = bounds_at(self.policy, datetime.now(UTC), summary.vertices, self.lead)
+            advised = bounds_at(self.policy, datetime.now(UTC), tuple(summary.requirements), self.lead)
         except ValueError as error:
             raise AirflowFailException(f"job {self.job!r}: {error}") from error
         return {name: (bounds.lower, bounds.upper) for name, bounds in advised.items()}

@@ -11,7 +11,7 @@ from airflow.sdk import BaseSensorOperator
 
 from airflow_adaptive._airflow.declaration import validation
 from airflow_adaptive._airflow.internals import AirflowFailException, AirflowSensorTimeout, AirflowSkipException
-from airflow_adaptive._airflow.process.job_state import ENDED, wait_for_state
+from airflow_adaptive._airflow.process.job_control import ENDED, wait_for_state
 from airflow_adaptive._core.view import STATE_NAMES
 from airflow_adaptive.triggers.job_state import JobStateTrigger
 

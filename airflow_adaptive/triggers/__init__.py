@@ -8,7 +8,7 @@ from airflow_adaptive._airflow.internals import require_airflow
 from airflow_adaptive._core.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from airflow_adaptive._airflow.process.job_state import JobEvent as JobEvent
+    from airflow_adaptive._airflow.process.job_control import JobEvent as JobEvent
     from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger as AdaptiveJobTrigger
     from airflow_adaptive.triggers.job_state import AdaptiveJobEventTrigger as AdaptiveJobEventTrigger
     from airflow_adaptive.triggers.job_state import JobStateTrigger as JobStateTrigger

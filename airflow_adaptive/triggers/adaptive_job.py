@@ -22,9 +22,9 @@ from airflow_adaptive._airflow.process.job_loop import cancel_until_ended, run_j
 from airflow_adaptive._airflow.process.loop_events import deployed_spec, error_event, recycle_event, superseded_event
 from airflow_adaptive._airflow.process.process_resources import ProcessResources
 from airflow_adaptive._airflow.process.task_state import Fate, fate_of
-from airflow_adaptive._airflow.store.task_xcoms import TaskKey
 from airflow_adaptive._core.scheduler.errors import SnapshotError
 from airflow_adaptive._core.scheduler.snapshot import decode
+from airflow_adaptive._core.view import TaskKey
 from airflow_adaptive._engine.journal.journal import SupersededError
 from airflow_adaptive._engine.loop import RunLimits
 from airflow_adaptive._engine.spec import JobSpec

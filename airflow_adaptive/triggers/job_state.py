@@ -10,9 +10,9 @@ from typing import Any, Final
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
 from airflow_adaptive._airflow.process.deferral import SerializedByAttributes, event_of, with_minimum_deferral
-from airflow_adaptive._airflow.process.job_control import JobControl
-from airflow_adaptive._airflow.process.job_state import (
+from airflow_adaptive._airflow.process.job_control import (
     POLL_INTERVAL,
+    JobControl,
     JobEvent,
     event_payload,
     event_position,
@@ -83,7 +83,7 @@ class AdaptiveJobEventTrigger(SerializedByAttributes, BaseEventTrigger):
             if summary is not None:
                 for event in events_since(position, summary) if position else ():
                     if event in self.events:
-                        yield event_of(event_payload(event, summary))
+                        yield event_of(event_payload(event, self.job, summary))
                 if (newest := event_position(summary)) != position:
                     position = newest
                     await self._save(newest)

@@ -21,10 +21,11 @@ from airflow_adaptive._airflow.process.job_ports import all_jobs, job_directory
 from airflow_adaptive._airflow.process.process_resources import ProcessResources
 from airflow_adaptive._airflow.process.task_state import Fate, fate_of
 from airflow_adaptive._airflow.store.job_owner import recorded_attempt
-from airflow_adaptive._airflow.store.task_xcoms import XCOM_ATTEMPT, XCOM_STATE, TaskKey
+from airflow_adaptive._airflow.store.task_xcoms import XCOM_ATTEMPT, XCOM_STATE, pull, push
 from airflow_adaptive._core.ports import JobKey
 from airflow_adaptive._core.scheduler.snapshot import decode, from_json
 from airflow_adaptive._core.scheduler.state import Finished, Outcome
+from airflow_adaptive._core.view import TaskKey
 from airflow_adaptive._engine.journal.journal import attempt_of
 from airflow_adaptive._engine.spec import JobSpec
 
@@ -118,8 +119,8 @@ async def _cancel_and_record(job: str, base: str, task: Mapping[str, Any] | None
 
 def _record_end(task: TaskKey) -> bool:
     """Record the end of the job of a deleted task, unless its loop has done so; blocks. A later attempt may have ended the job, or the job never began."""
-    if task.pull(XCOM_STATE) not in [*Outcome]:
-        task.push(XCOM_STATE, Outcome.CANCELED.value)
+    if pull(task, XCOM_STATE) not in [*Outcome]:
+        push(task, XCOM_STATE, Outcome.CANCELED.value)
     return True
 
 
@@ -184,4 +185,4 @@ async def _abandoned(job: str, base: str, *, is_requested: bool) -> tuple[JobSpe
 
 def _is_known(job: str, task: TaskKey, attempt: str) -> bool:
     """Return whether Airflow recorded this attempt; blocks. Another Airflow may use the same folder."""
-    return task.pull(XCOM_ATTEMPT) == attempt or recorded_attempt(job) == attempt
+    return pull(task, XCOM_ATTEMPT) == attempt or recorded_attempt(job) == attempt

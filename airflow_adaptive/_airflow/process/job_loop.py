@@ -23,7 +23,6 @@ from airflow_adaptive._airflow.process.job_ports import job_directory, job_ports
 from airflow_adaptive._airflow.process.loop_events import error_event, finished_event, recycle_event
 from airflow_adaptive._airflow.process.process_resources import ProcessResources
 from airflow_adaptive._airflow.process.task_state import is_task_over, owns
-from airflow_adaptive._airflow.store.task_xcoms import TaskKey
 from airflow_adaptive._core.ports import (
     ClusterRefusedError,
     ClusterUnreachableError,
@@ -35,6 +34,7 @@ from airflow_adaptive._core.scheduler.config.durations import format_duration
 from airflow_adaptive._core.scheduler.errors import SnapshotError
 from airflow_adaptive._core.scheduler.snapshot import from_json
 from airflow_adaptive._core.scheduler.state import Finished, SchedulerState
+from airflow_adaptive._core.view import TaskKey
 from airflow_adaptive._engine.journal.journal import MayTakeOver, SupersededError, attempt_of
 from airflow_adaptive._engine.loop import Loop, Ports, RunLimits
 from airflow_adaptive._engine.spec import JobSpec

@@ -16,9 +16,9 @@ from airflow_adaptive._airflow.process.deferral import finish_in_background
 from airflow_adaptive._airflow.process.process_resources import ProcessResources
 from airflow_adaptive._airflow.store.asset_store import AirflowJobStore
 from airflow_adaptive._airflow.store.rescale_callback import CallbackStore
-from airflow_adaptive._airflow.store.task_xcoms import TaskKey
 from airflow_adaptive._clusters.connection_fields import AddressError
 from airflow_adaptive._core.ports import FOLDER_SEPARATOR, JOB_ID, JobKey, StoreUnavailableError
+from airflow_adaptive._core.view import TaskKey
 from airflow_adaptive._engine.clock import SystemClock
 from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive._engine.journal.journal import MayTakeOver

@@ -6,7 +6,8 @@ from enum import StrEnum
 
 from airflow_adaptive._airflow.internals import RuntimeTaskInstance
 from airflow_adaptive._airflow.store.job_owner import recorded_attempt
-from airflow_adaptive._airflow.store.task_xcoms import XCOM_ATTEMPT, TaskKey
+from airflow_adaptive._airflow.store.task_xcoms import XCOM_ATTEMPT, pull
+from airflow_adaptive._core.view import TaskKey
 
 END_STATES = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
 """States of a task instance that has ended (airflow-core, `TaskInstanceState`)."""
@@ -58,7 +59,7 @@ def _fate_by_indexes(task: TaskKey, attempt: str) -> Fate:
     if own in NOT_IDENTIFIED:
         return Fate.UNKNOWN
     if own not in LEFT_THE_LIST:
-        owner = task.pull(XCOM_ATTEMPT)
+        owner = pull(task, XCOM_ATTEMPT)
         if owner in (None, attempt):
             return Fate.OVER if own in END_STATES else Fate.CONTINUES
     return Fate.OVER if NOT_IDENTIFIED.isdisjoint(states.values()) else Fate.UNKNOWN
@@ -66,7 +67,7 @@ def _fate_by_indexes(task: TaskKey, attempt: str) -> Fate:
 
 def owns(task: TaskKey, attempt: str) -> bool:
     """Return whether no other attempt owns the task. Airflow deletes the XComs of a cleared task before its next attempt sets its own. Blocks."""
-    return task.pull(XCOM_ATTEMPT) in (None, attempt)
+    return pull(task, XCOM_ATTEMPT) in (None, attempt)
 
 
 def is_task_over(task: TaskKey) -> bool:

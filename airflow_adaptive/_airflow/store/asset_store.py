@@ -29,10 +29,10 @@ from airflow_adaptive._airflow.store.store_access import (
     BackgroundWriter,
     StoreAccess,
 )
-from airflow_adaptive._airflow.store.task_xcoms import XCOM_ATTEMPT, TaskKey, xcoms
+from airflow_adaptive._airflow.store.task_xcoms import XCOM_ATTEMPT, pull, push, xcoms
 from airflow_adaptive._core.ports import Clock
 from airflow_adaptive._core.requirements.control_requests import CALENDAR, ControlRequests
-from airflow_adaptive._core.view import JobView, documents
+from airflow_adaptive._core.view import JobView, TaskKey, documents
 from airflow_adaptive._engine.once_logger import OnceLogger
 from airflow_adaptive._engine.publishing.time_series import PAGES
 
@@ -238,7 +238,7 @@ class AirflowJobStore:
             if not stored and recorded_attempt(self._job) is None:
                 record_attempt(self._job, view.attempt)
             if self._owns_task(view):
-                _write_changes(xcoms(view), pushed, self._task.push, is_abandoned)
+                _write_changes(xcoms(view), pushed, partial(push, self._task), is_abandoned)
             _write_changes(documents(view, asdict(self._task)), stored, self._accessor.set, is_abandoned)
         finally:
             if is_abandoned():
@@ -253,7 +253,7 @@ class AirflowJobStore:
 
     def _owns_task(self, view: JobView) -> bool:
         """Return whether the XComs of the task belong to this job; blocks. The task instance of a mapped task may run another job by now."""
-        return self._task.map_index < 0 or self._task.pull(XCOM_ATTEMPT) in (None, view.attempt)
+        return self._task.map_index < 0 or pull(self._task, XCOM_ATTEMPT) in (None, view.attempt)
 
     def _announce_late_write(self) -> None:
         """Let the loop of the job in another process write all values again."""

@@ -21,10 +21,9 @@ from airflow.sdk import BaseNotifier
 from airflow_adaptive._airflow.internals import on_this_loop
 from airflow_adaptive._airflow.store.asset_store import AirflowJobStore
 from airflow_adaptive._airflow.store.store_access import StoreAccess
-from airflow_adaptive._airflow.store.task_xcoms import TaskKey
 from airflow_adaptive._core.ports import Clock, PortError
 from airflow_adaptive._core.scheduler.timeline import Rescale, TerminalState, TriggerCause
-from airflow_adaptive._core.view import JobHistory, JobView, rescale_record
+from airflow_adaptive._core.view import JobHistory, JobView, TaskKey, rescale_record
 from airflow_adaptive._engine.journal.storage_threads import StorageThreads
 
 log = logging.getLogger(__name__)

@@ -29,9 +29,8 @@ from airflow_adaptive._airflow.internals import (
     task_runner,
 )
 from airflow_adaptive._airflow.store.job_keys import ATTEMPT
-from airflow_adaptive._airflow.store.task_xcoms import TaskKey
 from airflow_adaptive._core.ports import SEPARATOR, StoreUnavailableError
-from airflow_adaptive._core.view import is_published
+from airflow_adaptive._core.view import TaskKey, is_published
 
 PREFIX: Final = "airflow_adaptive"
 """Prefix of the keys of Variables and XComs with documents."""

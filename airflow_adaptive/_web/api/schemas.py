@@ -29,7 +29,7 @@ from airflow_adaptive._core.view import (
     PublishedPolicy,
     SlotCounts,
     Summary,
-    TaskInstance,
+    TaskKey,
     Urls,
 )
 from airflow_adaptive._web.data.documents import CurrentMetrics, Document, RequestRecord
@@ -69,7 +69,7 @@ for record in (
     RescaleSummary,
     SlotCounts,
     StateSpan,
-    TaskInstance,
+    TaskKey,
     Transition,
     Urls,
 ):

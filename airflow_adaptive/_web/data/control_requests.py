@@ -37,7 +37,7 @@ from airflow_adaptive._core.requirements.request_bodies import (
 from airflow_adaptive._core.scheduler.errors import RequirementsError
 from airflow_adaptive._core.scheduler.requirements import Requirements
 from airflow_adaptive._core.scheduler.state import Outcome, SchedulerState
-from airflow_adaptive._core.view import POLICY, SCHEDULER, SUMMARY, TaskInstance
+from airflow_adaptive._core.view import POLICY, SCHEDULER, SUMMARY, TaskKey
 from airflow_adaptive._web.data.errors import RequestRefusedError, conflict
 from airflow_adaptive._web.data.metadata_database.changes import RETRY_AFTER_S, Change, change
 from airflow_adaptive._web.data.metadata_database.jobs import Job
@@ -305,7 +305,7 @@ def _ended(job: Job, outcome: str, advice: str) -> RequestRefusedError:
     return conflict(kind, f"Job {job.name!r} has ended ({outcome}). {advice}")
 
 
-def _run_gone(job: Job, task: TaskInstance | None) -> RequestRefusedError:
+def _run_gone(job: Job, task: TaskKey | None) -> RequestRefusedError:
     dags = sorted({dag_id for dag_id, _ in job.tasks}) or sorted(job.dag_ids)
     name = "The DAG run" if task is None else f"Run {task.run_id!r} of DAG {task.dag_id!r}"
     detail = f"{name} of job {job.name!r} does not exist anymore. Trigger {' or '.join(dags)}. The job continues from its checkpoint."

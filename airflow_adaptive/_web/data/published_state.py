@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Final, TypeVar
@@ -33,7 +32,6 @@ from airflow_adaptive._core.requirements.resolution import (
     latest_requirements,
     resolve,
 )
-from airflow_adaptive._core.scheduler.errors import SnapshotError
 from airflow_adaptive._core.scheduler.policies.failure_handling import FailureRecord
 from airflow_adaptive._core.scheduler.requirements import Requirements, are_accepted
 from airflow_adaptive._core.scheduler.snapshot import decode, from_json
@@ -41,7 +39,6 @@ from airflow_adaptive._core.scheduler.state import Outcome, SchedulerState
 from airflow_adaptive._core.scheduler.timeline import Decision, Rescale, Transition
 from airflow_adaptive._core.view import (
     DRIVER,
-    FORMAT,
     HISTORY,
     LIMITS,
     METRICS,
@@ -52,10 +49,10 @@ from airflow_adaptive._core.view import (
     PublishedDriver,
     PublishedPolicy,
     Summary,
-    TaskInstance,
-    Urls,
+    TaskKey,
+    decode_summary,
     is_published,
-    is_web_address,
+    summary_of,
 )
 from airflow_adaptive._engine.publishing.time_series import COLUMNS, FINEST
 from airflow_adaptive._web.data.documents import CurrentMetrics, Metrics, RequestRecord
@@ -91,26 +88,13 @@ class PublishedState:
 
     @cached_property
     def summary(self) -> Summary:
-        """The summary of the job. A job that has published nothing has the state `unknown`.
-
-        The loop could not publish the end of a job if Airflow's store did not answer in time. Then the end is the one that the task has reported.
-        """
-        found = self.published_summary
-        return found if found.outcome is not None else replace(found, **self._end())
+        """The summary of the job. A job that has published nothing has the state `unknown`."""
+        return summary_of(self.documents)
 
     @cached_property
     def published_summary(self) -> Summary:
         """The summary that the loop has published. The job may have ended since then."""
-        document = self.documents.get(SUMMARY)
-        found = _fields(document) if isinstance(document, Mapping) and document.get("format") == FORMAT else {}
-        summary = Summary(**found)
-        return replace(
-            summary, urls=Urls(**{name: it for name, it in asdict(summary.urls).items() if is_web_address(it)})
-        )
-
-    def _end(self) -> dict[str, Any]:
-        """Return the fields of the summary of a job whose end the loop has not published; empty for a job that has not ended."""
-        return _fields(control_requests.reported_end(self.documents) or {})
+        return decode_summary(self.documents.get(SUMMARY))
 
     @property
     def is_abandoned(self) -> bool:
@@ -125,7 +109,7 @@ class PublishedState:
         return self.summary.outcome is None and is_old(self.published_at, now)
 
     @property
-    def unfinished_task(self) -> TaskInstance | None:
+    def unfinished_task(self) -> TaskKey | None:
         """The task instance that runs the job or may run it again, None for a job that has published its last end or that no task is known for."""
         is_unfinished = self.published_summary.outcome is None or self._may_fail_again
         return self.published_summary.task if is_unfinished else None
@@ -342,16 +326,6 @@ def _decoded_items(items: Any, decode_item: Callable[[Any], Value], key: str) ->
 def _last_point(document: Mapping[str, Any]) -> CurrentMetrics | None:
     newest = document.get("newest")
     return CurrentMetrics.model_validate(dict(zip(document["columns"], newest, strict=True))) if newest else None
-
-
-def _fields(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the valid fields of a summary. A field that a later version has changed has its default."""
-    given = {it.name: document[it.name] for it in fields(Summary) if it.name in document}
-    with suppress(SnapshotError):
-        summary = decode(Summary, given)
-        return {name: getattr(summary, name) for name in given}
-    found = {name: _decoded(lambda it={name: value}: decode(Summary, it), SUMMARY) for name, value in given.items()}  # type: ignore[misc]
-    return {name: getattr(it, name) for name, it in found.items() if it is not None}
 
 
 def _consistent(state: SchedulerState) -> SchedulerState:

@@ -37,14 +37,14 @@ DAGS = dedent(
     from airflow_adaptive.operators import rescale_policy_dag
     from airflow_adaptive._airflow.store.job_asset import job_asset
     from airflow_adaptive._airflow.store.job_keys import ATTEMPT
-    from airflow_adaptive._airflow.store.task_xcoms import TaskKey
+    from airflow_adaptive._airflow.store.task_xcoms import task_of
 
     SINCE = datetime(2026, 1, 1, tzinfo=UTC)
 
     with DAG("mirrored_jobs", schedule=None):
 
         def publish(job, **context):
-            publisher = TaskKey.of(context)
+            publisher = task_of(context)
             for key, document in {{ATTEMPT: f"{{publisher}}/1", **context["dag_run"].conf[job]}}.items():
                 job_asset(job).store_of(publisher).set(key, document)
 

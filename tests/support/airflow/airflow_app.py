@@ -11,11 +11,10 @@ from typing import Any, cast
 
 from airflow_adaptive._airflow.store.job_asset import JOBS
 from airflow_adaptive._airflow.store.job_keys import ATTEMPT
-from airflow_adaptive._airflow.store.task_xcoms import TaskKey
 from airflow_adaptive._airflow.store.variables_and_xcoms import xcom_key
 from airflow_adaptive._core.ports import SEPARATOR
 from airflow_adaptive._core.requirements.control_requests import HANDLED, encode_handled, requested_value
-from airflow_adaptive._core.view import is_published
+from airflow_adaptive._core.view import TaskKey, is_published
 from airflow_adaptive._web.data.metadata_database.state_store import StoreKey
 
 API = "/adaptive/api/v1"

@@ -11,9 +11,8 @@ from typing import Any
 
 from airflow_adaptive._airflow.internals import has
 from airflow_adaptive._airflow.store.job_keys import ATTEMPT
-from airflow_adaptive._airflow.store.task_xcoms import TaskKey
 from airflow_adaptive._airflow.store.variables_and_xcoms import decode, encode, variable_key, xcom_key
-from airflow_adaptive._core.view import is_published
+from airflow_adaptive._core.view import TaskKey, is_published
 from airflow_adaptive.local.airflow import Component, Config, LocalAirflow, LocalAirflowError, merged
 from airflow_adaptive.local.airflow_api import AirflowApi, _task
 

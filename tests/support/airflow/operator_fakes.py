@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from airflow_adaptive._airflow.store.task_xcoms import TaskKey
 from airflow_adaptive._core.protocol.codec import encode_journal, journal_name
 from airflow_adaptive._core.protocol.documents import Action, Directive, JournalDocument
 from airflow_adaptive._core.scheduler.machine import create
 from airflow_adaptive._core.scheduler.snapshot import to_json
 from airflow_adaptive._core.scheduler.state import SchedulerState
+from airflow_adaptive._core.view import TaskKey
 from airflow_adaptive._engine.spec import JobSpec
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
 from tests.support.airflow.airflow_versions import TaskDeferred

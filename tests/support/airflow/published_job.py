@@ -9,25 +9,20 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive._airflow.process import deferral, job_state
-from airflow_adaptive._airflow.process.published_summary import PublishedSummary, decode_summary
+from airflow_adaptive._airflow.process import deferral, job_control
 from airflow_adaptive._core.scheduler.snapshot import to_json
 from airflow_adaptive.triggers import job_state as job_state_triggers
 from tests.lab.scenario import Scenario
 from tests.support.airflow.airflow_versions import TaskDeferred, deserialize, serialize
 from tests.support.airflow.fake_supervisor import FakeComms
+from tests.support.airflow.published_documents import executing, published
 
 SUMMARY: dict[str, Any] = {
-    "job": "departures",
-    "state": "Executing",
+    **published(executing())["summary"],
     "since": "2026-01-01T00:00:00+00:00",
-    "outcome": None,
-    "cause": None,
-    "parallelism": {"job": 2},
     "restarts": 3,
     "rescales": 2,
     "attempt": "d/t/r/1",
-    "last_transition": {"at": "2026-01-01T00:00:00+00:00", "reason": "2 slots are there"},
 }
 
 
@@ -43,7 +38,7 @@ CONTEXT: Any = {"ti": TaskInstance()}
 
 def publish_job(monkeypatch: pytest.MonkeyPatch) -> FakeComms:
     """Install an Airflow with a job that executes with bounds of 1 and 4; triggers poll and fire without a delay."""
-    for module in (job_state, job_state_triggers):
+    for module in (job_control, job_state_triggers):
         monkeypatch.setattr(module, "POLL_INTERVAL", timedelta(0))
     monkeypatch.setattr(deferral, "MIN_DEFERRAL", timedelta(0))
     fake = FakeComms.install(monkeypatch)
@@ -59,12 +54,6 @@ def publish_job(monkeypatch: pytest.MonkeyPatch) -> FakeComms:
 
 def ended(outcome: str) -> dict[str, Any]:
     return SUMMARY | {"state": "Finished", "outcome": outcome, "since": "2026-01-02T00:00:00+00:00"}
-
-
-def decoded(document: dict[str, Any]) -> PublishedSummary:
-    summary = decode_summary(document)
-    assert summary is not None
-    return summary
 
 
 def deferred_to(call: Any) -> Any:

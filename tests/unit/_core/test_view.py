@@ -25,12 +25,13 @@ from airflow_adaptive._core.view import (
     PublishedPolicy,
     SlotCounts,
     Summary,
-    TaskInstance,
+    TaskKey,
     Urls,
     documents,
     driver_document,
     fits,
     policy_document,
+    summary_of,
 )
 from airflow_adaptive._engine.publishing.publisher import job_view
 from tests.lab.scenario import START
@@ -64,7 +65,7 @@ def test_summary_describes_the_job_in_one_document() -> None:
     assert (summary.state, summary.outcome, summary.task) == (
         "Executing",
         None,
-        TaskInstance(dag_id="d", task_id="t", run_id="r"),
+        TaskKey(dag_id="d", task_id="t", run_id="r"),
     )
     assert (summary.parallelism, summary.requirements) == ({"job": 2}, {"job": ParallelismRange(1, 4)})
     assert summary.slots == SlotCounts(held=2, available=2)
@@ -106,3 +107,19 @@ def test_document_that_no_store_accepts_is_left_empty() -> None:
     wide = replace(ADVICE, reason="x" * MAX_VALUE_BYTES)
     policy = PolicyAdvice(policy="LoadPolicy", advice=wide, advised_at=START, advised_since=START)
     assert encoded(policy=policy)[POLICY] == {}
+
+
+@pytest.mark.parametrize(
+    ("documents", "status"),
+    [
+        ({}, "unknown"),
+        ({"summary": {"format": FORMAT + 1, "state": "Executing"}}, "unknown"),
+        (published(executing()), "Executing"),
+        (published(canceled()), "CANCELED"),
+        ({**published(executing()), "handled_requests": {"end": {"outcome": "FAILED"}}}, "FAILED"),
+        ({**published(canceled()), "handled_requests": {"end": {"outcome": "FAILED"}}}, "CANCELED"),
+    ],
+    ids=["nothing", "another format", "published", "ended", "reported by the task", "published and reported"],
+)
+def test_status_of_a_job_is_its_state_or_how_it_ended(documents: Any, status: str) -> None:
+    assert summary_of(documents).status == status

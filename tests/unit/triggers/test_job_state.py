@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from airflow.sdk import Asset
 
-from airflow_adaptive._airflow.process.job_state import event_position
+from airflow_adaptive._airflow.process.job_control import event_position
+from airflow_adaptive._core.view import decode_summary
 from airflow_adaptive._engine.clock import SystemClock
 from airflow_adaptive.local.waiting import wait_until_async
 from airflow_adaptive.triggers.job_state import AdaptiveJobEventTrigger, JobStateTrigger
 from tests.support.airflow.airflow_versions import needs_state_store
 from tests.support.airflow.fake_supervisor import Document, FakeComms, api_server_error
-from tests.support.airflow.published_job import SUMMARY, decoded, ended, fire, publish_job
+from tests.support.airflow.published_job import SUMMARY, ended, fire, publish_job
 
 
 @pytest.fixture
@@ -57,14 +58,14 @@ RESCALED = {"rescales": 3, "restarts": 4}
 
 
 def test_watcher_reports_what_happened_while_no_triggerer_ran(airflow: FakeComms) -> None:
-    airflow.asset_states["position/FAILED"] = event_position(decoded(SUMMARY))
+    airflow.asset_states["position/FAILED"] = event_position(decode_summary(SUMMARY))
     airflow.asset_states["summary"] = ended("FAILED") | RESCALED
     assert fire(watch(["FAILED"]))["event"] == "FAILED"
 
 
 def test_watcher_begins_with_what_comes_next(airflow: FakeComms, monkeypatch: pytest.MonkeyPatch) -> None:
     assert fire_after(monkeypatch, airflow, RESCALED, "RESCALED") == "RESCALED"
-    assert airflow.asset_states[POSITION] == event_position(decoded(SUMMARY)), (
+    assert airflow.asset_states[POSITION] == event_position(decode_summary(SUMMARY)), (
         "an event that is not taken is sent again"
     )
 
@@ -73,7 +74,7 @@ def test_watchers_with_other_kinds_of_events_have_positions_of_their_own(
     airflow: FakeComms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A watcher has no triggerer while the job fails, and another one polls the failed job."""
-    airflow.asset_states["position/FAILED"] = event_position(decoded(SUMMARY))
+    airflow.asset_states["position/FAILED"] = event_position(decode_summary(SUMMARY))
     failed = ended("FAILED") | RESCALED
     assert fire_after(monkeypatch, airflow, failed, "RESCALED", "FAILED") == "RESCALED"
     assert fire(watch(["FAILED"]))["event"] == "FAILED"
@@ -89,7 +90,7 @@ def test_watcher_fires_for_any_number_of_assets(
 
     trigger = watch(["FAILED"])
     trigger.asset_state_store = AssetStateStoreAccessors(inlets=[Asset(name) for name in assets])
-    airflow.asset_states["position/FAILED"] = event_position(decoded(SUMMARY))
+    airflow.asset_states["position/FAILED"] = event_position(decode_summary(SUMMARY))
     airflow.asset_states["summary"] = ended("FAILED")
     assert fire(trigger)["event"] == "FAILED"
 

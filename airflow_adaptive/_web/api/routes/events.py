@@ -21,7 +21,7 @@ from fastapi.responses import StreamingResponse
 from pydantic_core import to_jsonable_python
 from starlette.types import Send
 
-from airflow_adaptive._core.view import TaskInstance
+from airflow_adaptive._core.view import TaskKey
 from airflow_adaptive._web.api import job_details
 from airflow_adaptive._web.api.feed import Feed, TooManySubscribersError, Update
 from airflow_adaptive._web.api.routes.common import visible
@@ -75,7 +75,7 @@ class Revision(NamedTuple):
     """
 
     stored: tuple[tuple[str, datetime], ...]
-    task: TaskInstance | None
+    task: TaskKey | None
     task_state: str | None
     is_stale: bool
 

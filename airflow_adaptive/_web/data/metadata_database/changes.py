@@ -37,7 +37,7 @@ from airflow_adaptive._airflow.internals import (
 )
 from airflow_adaptive._airflow.store.change_marker import DESCRIPTION, VARIABLE, with_new_marker
 from airflow_adaptive._core.requirements.control_requests import ControlRequest, Requester
-from airflow_adaptive._core.view import TaskInstance as TaskKey
+from airflow_adaptive._core.view import TaskKey
 from airflow_adaptive._web.data.errors import RequestRefusedError, conflict, not_found
 from airflow_adaptive._web.data.metadata_database import deleted_tasks, state_store
 from airflow_adaptive._web.data.metadata_database.jobs import Job

@@ -29,8 +29,7 @@ from airflow_adaptive._airflow.store.task_xcoms import (
 )
 from airflow_adaptive._core.requirements.control_requests import DESIRED_STATE
 from airflow_adaptive._core.scheduler.state import Outcome
-from airflow_adaptive._core.view import FORMAT, HISTORY, SUMMARY, SchedulerStateName
-from airflow_adaptive._core.view import TaskInstance as TaskKey
+from airflow_adaptive._core.view import FORMAT, HISTORY, SUMMARY, SchedulerStateName, TaskKey
 
 KEYS: Final = (
     *LINKS,

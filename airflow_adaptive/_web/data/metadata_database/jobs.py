@@ -27,8 +27,7 @@ from airflow_adaptive._airflow.store.job_asset import FLEETS, JOBS, JobAsset, jo
 from airflow_adaptive._airflow.store.job_keys import ATTEMPT
 from airflow_adaptive._core.ports import SEPARATOR, JobKey
 from airflow_adaptive._core.requirements.control_requests import DESIRED_STATE, HANDLED
-from airflow_adaptive._core.view import SUMMARY
-from airflow_adaptive._core.view import TaskInstance as TaskKey
+from airflow_adaptive._core.view import SUMMARY, TaskKey
 from airflow_adaptive._web.data.metadata_database import deleted_tasks, state_store
 from airflow_adaptive._web.data.metadata_database.state_store import Store, StoreKey
 

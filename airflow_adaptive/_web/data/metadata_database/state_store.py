@@ -16,7 +16,7 @@ from airflow_adaptive._airflow import internals as airflow_internals
 from airflow_adaptive._airflow.internals import AssetModel, conf
 from airflow_adaptive._airflow.store.storable import storable
 from airflow_adaptive._core.ports import SEPARATOR
-from airflow_adaptive._core.view import TaskInstance
+from airflow_adaptive._core.view import TaskKey
 from airflow_adaptive._web.data.metadata_database import deleted_tasks, variables_and_xcoms
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class StoreKey(NamedTuple):
     prefix: str = ""
 
 
-Store = StoreKey | TaskInstance
+Store = StoreKey | TaskKey
 """The place of the documents of one job: the state store of its Asset, or the XComs of a task that was deleted (`deleted_tasks`)."""
 
 
@@ -94,7 +94,7 @@ def read(
             the time series of a thousand jobs have 40 MB.
     """
     places = [*stores]
-    tasks = [store for store in places if isinstance(store, TaskInstance)]
+    tasks = [store for store in places if isinstance(store, TaskKey)]
     of_tasks = deleted_tasks.read(tasks, session) if tasks else {}
     found: dict[Store, Stored] = {task: Stored(*documents) for task, documents in of_tasks.items()}
     of_assets = [store for store in places if isinstance(store, StoreKey)]
@@ -182,7 +182,7 @@ def write(store: StoreKey, key: str, document: Any, session: Session) -> None:
 
 def revisions(store: Store, session: Session) -> dict[str, datetime]:
     """Key -> time of the last write of each document of a job."""
-    if isinstance(store, TaskInstance):
+    if isinstance(store, TaskKey):
         return deleted_tasks.read([store], session)[store][1]
     if not has_state_store():
         return variables_and_xcoms.revisions(store, session)

@@ -14,7 +14,6 @@ from sqlalchemy.orm import Session
 from airflow_adaptive._airflow.internals import AssetModel, VariableModel, XComModel, get_fernet
 from airflow_adaptive._airflow.store.job_keys import ATTEMPT
 from airflow_adaptive._airflow.store.storable import storable
-from airflow_adaptive._airflow.store.task_xcoms import TaskKey
 from airflow_adaptive._airflow.store.variables_and_xcoms import (
     DESCRIPTION,
     PREFIX,
@@ -24,7 +23,7 @@ from airflow_adaptive._airflow.store.variables_and_xcoms import (
     xcom_key,
 )
 from airflow_adaptive._core.ports import SEPARATOR, StoreUnavailableError
-from airflow_adaptive._core.view import is_published
+from airflow_adaptive._core.view import TaskKey, is_published
 from airflow_adaptive._engine.once_logger import OnceLogger
 
 _WARNINGS: Final = OnceLogger(logging.getLogger(__name__), logging.ERROR)

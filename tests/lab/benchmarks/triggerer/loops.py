@@ -173,7 +173,7 @@ class Triggerer:
         from airflow_adaptive._airflow.process.clusters import ConnectionIds  # noqa: PLC0415
         from airflow_adaptive._airflow.process.job_loop import may_run  # noqa: PLC0415
         from airflow_adaptive._airflow.process.job_ports import job_ports  # noqa: PLC0415
-        from airflow_adaptive._airflow.store.task_xcoms import TaskKey  # noqa: PLC0415  see `run_triggerer`
+        from airflow_adaptive._core.view import TaskKey  # noqa: PLC0415  see `run_triggerer`
 
         spec = self._spec(name)
         task = TaskKey(dag_id="bench", task_id=name, run_id="run")

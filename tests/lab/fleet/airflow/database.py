@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow.sdk.exceptions import ErrorType
 
-from airflow_adaptive._airflow.store.task_xcoms import TaskKey
+from airflow_adaptive._core.view import TaskKey
 from tests.lab.fleet.airflow.tables import TaskInstance, TaskState, Trigger
 from tests.support.airflow.airflow_versions import comms
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from airflow_adaptive._airflow.declaration.placement import RunningJob
 from airflow_adaptive._airflow.store.job_owner import claim_name, record_base
-from airflow_adaptive._airflow.store.task_xcoms import TaskKey
+from airflow_adaptive._airflow.store.task_xcoms import push
+from airflow_adaptive._core.view import TaskKey
 from airflow_adaptive._engine.spec import JobSpec
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
 
@@ -70,4 +71,4 @@ class WorkerTaskInstance:
 
     def xcom_push(self, key: str, value: Any) -> None:
         """Set an XCom of the task instance; blocks."""
-        self._key.push(key, value)
+        push(self._key, key, value)

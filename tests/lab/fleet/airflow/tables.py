@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from airflow_adaptive._airflow.store.task_xcoms import TaskKey
+from airflow_adaptive._core.view import TaskKey
 
 
 class TaskState(StrEnum):

@@ -19,12 +19,12 @@ from airflow_adaptive._airflow.process.abandoned_jobs import (
     canceling_abandoned_jobs,
 )
 from airflow_adaptive._airflow.process.process_resources import ProcessResources
-from airflow_adaptive._airflow.store.task_xcoms import TaskKey
 from airflow_adaptive._core.ports import JobKey
 from airflow_adaptive._core.protocol.codec import encode_journal, journal_name
 from airflow_adaptive._core.protocol.documents import Action, Directive, JournalDocument
 from airflow_adaptive._core.scheduler.snapshot import to_json
 from airflow_adaptive._core.scheduler.state import SchedulerState
+from airflow_adaptive._core.view import TaskKey
 from tests.lab.scenario import Scenario
 from tests.support.airflow.fake_supervisor import FakeComms
 

@@ -23,13 +23,13 @@ from airflow_adaptive._airflow.process.job_loop import (
 )
 from airflow_adaptive._airflow.process.loop_events import deployed_spec
 from airflow_adaptive._airflow.process.process_resources import ProcessResources
-from airflow_adaptive._airflow.store.task_xcoms import TaskKey
 from airflow_adaptive._clusters.connection_fields import AddressError
 from airflow_adaptive._core.ports import ClusterUnreachableError, ForeignDirectoryError, JobDirectoryError, Request
 from airflow_adaptive._core.protocol.codec import decode_journal, encode_journal
 from airflow_adaptive._core.requirements.control_requests import ControlRequests
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.timeline import ReasonCode
+from airflow_adaptive._core.view import TaskKey
 from airflow_adaptive._engine.journal.journal import MayTakeOver, SupersededError, attempt_of
 from airflow_adaptive._engine.loop import Loop, Ports, RunLimits
 from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy

@@ -12,10 +12,10 @@ import pytest
 from airflow_adaptive._airflow.process import job_ports as composition
 from airflow_adaptive._airflow.process.clusters import ConnectionIds
 from airflow_adaptive._airflow.process.job_ports import job_directory, job_ports
-from airflow_adaptive._airflow.store.task_xcoms import TaskKey
 from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
 from airflow_adaptive._clusters.standalone.address import ClusterAddress
 from airflow_adaptive._core.ports import StoreUnavailableError
+from airflow_adaptive._core.view import TaskKey
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
 
 

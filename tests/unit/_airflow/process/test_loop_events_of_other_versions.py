@@ -11,12 +11,11 @@ import pytest
 
 from airflow_adaptive._airflow.process.clusters import ConnectionIds
 from airflow_adaptive._airflow.process.loop_events import deployed_spec
-from airflow_adaptive._airflow.process.published_summary import decode_summary
-from airflow_adaptive._airflow.store.task_xcoms import TaskKey
 from airflow_adaptive._core.protocol import codec
 from airflow_adaptive._core.requirements import control_requests
 from airflow_adaptive._core.scheduler.errors import SnapshotError
 from airflow_adaptive._core.scheduler.snapshot import encode, from_json, to_json
+from airflow_adaptive._core.view import TaskKey
 from airflow_adaptive._engine.spec import JobSpec
 from airflow_adaptive._web.data.published_state import PublishedState
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
@@ -77,11 +76,10 @@ def from_later_version(document: Any) -> Any:
             },
             of_trigger,
         ),
-        (published(executing())["summary"], decode_summary),
         (published(executing()), of_page),
         (REQUESTS, of_requests),
     ],
-    ids=["journal", "driver status", "scheduler", "deployed job", "trigger", "summary", "page", "requests"],
+    ids=["journal", "driver status", "scheduler", "deployed job", "trigger", "page", "requests"],
 )
 def test_unknown_field_changes_nothing(document: Any, read: Callable[[Any], Any]) -> None:
     document = json.loads(json.dumps(document))

@@ -8,7 +8,7 @@ import pytest
 from airflow.sdk.execution_time import comms
 
 from airflow_adaptive._airflow.process.task_state import END_STATES, Fate, fate_of, is_task_over
-from airflow_adaptive._airflow.store.task_xcoms import TaskKey
+from airflow_adaptive._core.view import TaskKey
 from tests.support.airflow.fake_supervisor import FakeComms
 
 TASK = TaskKey(dag_id="d", task_id="t", run_id="r")

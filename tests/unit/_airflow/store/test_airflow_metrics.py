@@ -22,7 +22,6 @@ from airflow_adaptive._airflow.store.airflow_metrics import (
 )
 from airflow_adaptive._airflow.store.asset_store import AirflowJobStore
 from airflow_adaptive._airflow.store.store_access import StoreAccess
-from airflow_adaptive._airflow.store.task_xcoms import TaskKey
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.timeline import (
     Amounts,
@@ -32,7 +31,7 @@ from airflow_adaptive._core.scheduler.timeline import (
     Transition,
     TriggerCause,
 )
-from airflow_adaptive._core.view import STATE_NAMES, JobView, SlotCounts, Urls
+from airflow_adaptive._core.view import STATE_NAMES, JobView, SlotCounts, TaskKey, Urls
 from airflow_adaptive._engine.journal.history import History
 from airflow_adaptive._engine.publishing.publisher import job_view
 from airflow_adaptive._engine.publishing.time_series import COLUMNS

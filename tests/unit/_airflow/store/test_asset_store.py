@@ -15,7 +15,6 @@ from airflow_adaptive._airflow.store.asset_store import AirflowJobStore
 from airflow_adaptive._airflow.store.change_marker import MAX_MARKERS, notify, read_markers
 from airflow_adaptive._airflow.store.control_requests import READS_BETWEEN, store_request
 from airflow_adaptive._airflow.store.store_access import StoreAccess
-from airflow_adaptive._airflow.store.task_xcoms import TaskKey
 from airflow_adaptive._core.requirements.control_requests import (
     DESIRED_STATE,
     ControlRequest,
@@ -30,7 +29,7 @@ from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.snapshot import encode
 from airflow_adaptive._core.scheduler.state import Outcome
 from airflow_adaptive._core.scheduler.timeline import Decision, ReasonCode, Transition
-from airflow_adaptive._core.view import JobHistory, JobView, SchedulerStateName, Urls, failure_record
+from airflow_adaptive._core.view import JobHistory, JobView, SchedulerStateName, TaskKey, Urls, failure_record
 from airflow_adaptive._engine.journal.history import History
 from airflow_adaptive._engine.publishing.publisher import job_view
 from tests.lab.fakes.job_directory import FakeJobDirectory

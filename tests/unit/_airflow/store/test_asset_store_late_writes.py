@@ -17,10 +17,9 @@ from airflow_adaptive._airflow.store.asset_store import AirflowJobStore
 from airflow_adaptive._airflow.store.control_requests import READS_BETWEEN, end_job, store_request
 from airflow_adaptive._airflow.store.job_owner import record_attempt
 from airflow_adaptive._airflow.store.store_access import StoreAccess
-from airflow_adaptive._airflow.store.task_xcoms import TaskKey
 from airflow_adaptive._core.requirements.control_requests import DESIRED_STATE, ControlRequest
 from airflow_adaptive._core.scheduler.state import Outcome
-from airflow_adaptive._core.view import SchedulerStateName
+from airflow_adaptive._core.view import SchedulerStateName, TaskKey
 from airflow_adaptive.local.waiting import wait_until_async
 from tests.lab.fakes.manual_clock import ManualClock
 from tests.support.airflow.fake_supervisor import Document, FakeComms

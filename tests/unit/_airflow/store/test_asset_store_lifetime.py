@@ -8,7 +8,7 @@ import pytest
 
 from airflow_adaptive._airflow.store.asset_store import AirflowJobStore
 from airflow_adaptive._airflow.store.store_access import StoreAccess
-from airflow_adaptive._airflow.store.task_xcoms import TaskKey
+from airflow_adaptive._core.view import TaskKey
 from tests.lab.fakes.manual_clock import ManualClock
 from tests.support.airflow.fake_supervisor import FakeComms
 from tests.unit._airflow.store.test_asset_store import VIEW

@@ -5,7 +5,8 @@ from __future__ import annotations
 from airflow_adaptive._airflow.store.asset_store import AirflowJobStore
 from airflow_adaptive._airflow.store.job_asset import JobAsset, job_asset, job_name
 from airflow_adaptive._airflow.store.store_access import StoreAccess
-from airflow_adaptive._airflow.store.task_xcoms import TaskKey
+from airflow_adaptive._airflow.store.task_xcoms import push
+from airflow_adaptive._core.view import TaskKey
 from tests.lab.fakes.manual_clock import ManualClock
 from tests.support.airflow.fake_supervisor import FakeComms
 from tests.unit._airflow.store.test_asset_store import VIEW, access, airflow, clock, show  # noqa: F401  fixtures
@@ -47,7 +48,7 @@ def test_job_that_left_its_list_leaves_the_xcoms_to_the_job_that_has_its_map_ind
     access: StoreAccess,  # noqa: F811
 ) -> None:
     mapped = TaskKey(dag_id="d", task_id="t", run_id="r", map_index=3)
-    mapped.push("attempt", "the attempt of another job")
+    push(mapped, "attempt", "the attempt of another job")
     show(AirflowJobStore("d:t:departures", mapped, clock, access), VIEW)
     assert airflow.asset_states["departures:summary"]["state"] == "Executing"
     assert airflow.xcoms == {"attempt": "the attempt of another job"}

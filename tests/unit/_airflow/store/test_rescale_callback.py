@@ -21,10 +21,9 @@ from airflow_adaptive._airflow.internals import AsyncCallback
 from airflow_adaptive._airflow.store import rescale_callback
 from airflow_adaptive._airflow.store.rescale_callback import CallbackStore, RescaleCallback
 from airflow_adaptive._airflow.store.store_access import StoreAccess
-from airflow_adaptive._airflow.store.task_xcoms import TaskKey
 from airflow_adaptive._core.ports import JobDirectoryError
 from airflow_adaptive._core.scheduler.timeline import Amounts, Rescale, TerminalState, TriggerCause
-from airflow_adaptive._core.view import JobHistory, JobView, Urls
+from airflow_adaptive._core.view import JobHistory, JobView, TaskKey, Urls
 from airflow_adaptive._engine.journal.history import History
 from airflow_adaptive._engine.loop import Loop, RunLimits
 from airflow_adaptive._engine.publishing.publisher import job_view

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from airflow_adaptive._airflow.store.asset_store import AirflowJobStore
 from airflow_adaptive._airflow.store.storable import REPLACEMENT, storable
 from airflow_adaptive._airflow.store.store_access import StoreAccess
-from airflow_adaptive._airflow.store.task_xcoms import TaskKey
 from airflow_adaptive._core.scheduler.policies.failure_handling import Failure
-from airflow_adaptive._core.view import Urls
+from airflow_adaptive._core.view import TaskKey, Urls
 from airflow_adaptive._engine.publishing.publisher import job_view
 from tests.lab.fakes.manual_clock import ManualClock
 from tests.lab.scenario import Scenario

@@ -14,9 +14,9 @@ from airflow_adaptive._airflow.store import asset_store, store_access
 from airflow_adaptive._airflow.store.asset_store import AirflowJobStore
 from airflow_adaptive._airflow.store.job_asset import JOBS
 from airflow_adaptive._airflow.store.store_access import THREADS, BackgroundWriter, StoreAccess
-from airflow_adaptive._airflow.store.task_xcoms import TaskKey
 from airflow_adaptive._core.ports import StoreUnavailableError
 from airflow_adaptive._core.requirements.control_requests import ControlRequests, DesiredState
+from airflow_adaptive._core.view import TaskKey
 from airflow_adaptive.local.waiting import wait_until_async
 from tests.lab.fakes.manual_clock import ManualClock
 from tests.support.airflow.fake_supervisor import Document, FakeComms

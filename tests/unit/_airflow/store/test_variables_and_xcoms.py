@@ -17,11 +17,10 @@ from airflow_adaptive._airflow.store.job_asset import JobStateStore, job_asset, 
 from airflow_adaptive._airflow.store.job_keys import ATTEMPT, BASE, OWNER
 from airflow_adaptive._airflow.store.job_owner import GATES, claim_name, record_attempt, recorded_attempt
 from airflow_adaptive._airflow.store.store_access import StoreAccess
-from airflow_adaptive._airflow.store.task_xcoms import TaskKey
 from airflow_adaptive._airflow.store.variables_and_xcoms import variable_key
 from airflow_adaptive._core.ports import StoreUnavailableError
 from airflow_adaptive._core.requirements.control_requests import DESIRED_STATE, HANDLED, REQUIREMENTS
-from airflow_adaptive._core.view import METRICS, SUMMARY, Urls
+from airflow_adaptive._core.view import METRICS, SUMMARY, TaskKey, Urls
 from airflow_adaptive._engine.journal.history import History
 from airflow_adaptive._engine.publishing.publisher import job_view
 from tests.lab.fakes.job_directory import FakeJobDirectory

@@ -21,7 +21,7 @@ from sqlalchemy import event
 from airflow_adaptive._airflow.store.asset_store import FINISH_TIMEOUT, AirflowJobStore
 from airflow_adaptive._airflow.store.job_owner import record_attempt
 from airflow_adaptive._airflow.store.store_access import StoreAccess
-from airflow_adaptive._airflow.store.task_xcoms import TaskKey
+from airflow_adaptive._core.view import TaskKey
 from tests.lab.fakes.manual_clock import ManualClock
 from tests.support.airflow.airflow_app import AirflowApp
 from tests.support.airflow.airflow_versions import needs_state_store, remove_state_store

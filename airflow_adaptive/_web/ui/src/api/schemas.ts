@@ -121,7 +121,7 @@ export interface JobDetails {
   source_problem: string | null;
   stale: boolean;
   state: SchedulerStateName;
-  task: TaskInstance | null;
+  task: TaskKey | null;
   urls: Urls;
   vertices: Vertex[];
   waiting: Waiting | null;
@@ -153,7 +153,7 @@ export interface JobItem {
   source_problem: string | null;
   stale: boolean;
   state: SchedulerStateName;
-  task: TaskInstance | null;
+  task: TaskKey | null;
   urls: Urls;
 }
 
@@ -375,7 +375,7 @@ export interface Subtask {
   vertex: string;
 }
 
-export interface TaskInstance {
+export interface TaskKey {
   dag_id: string;
   map_index: number;
   run_id: string;
