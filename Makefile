@@ -21,7 +21,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install ui demo playground check lint unit test test-airflow test-spark test-jobs test-servers test-versions local postgresql kubernetes kafka lab format clean
+.PHONY: help install ui demo playground check lint unit test test-airflow test-spark test-jobs test-servers test-versions local postgresql kubernetes kafka lab docs format clean
 
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -130,6 +130,9 @@ unit: install ## run the unit tests, and require full branch coverage of the sch
 
 lab: install ## run a task of the laboratory (benchmarks, faults, fleets, mutants): TASK='chaos --minutes 1'; without TASK, list the tasks
 	@$(BIN)/python -m tests.lab $(TASK)
+
+docs: install ## build the documentation site into build/docs, with each warning as an error (LINKS=links requests the links to other sites, too)
+	.ci/build_docs.sh $(LINKS)
 
 format: install ## format the code as `lint` requires
 	$(BIN)/ruff check --fix

@@ -35,7 +35,7 @@ class AdaptiveSparkDecoratedOperator(DecoratedOperator, AdaptiveSparkOperator):
     The operator stages a script with the source of the function and the imports that the function uses.
 
     Args:
-        python_callable: the build function (docs/scripts.md). Its first parameters are `spark` and `parallelism`.
+        python_callable: the build function (docs/reference/scripts.md). Its first parameters are `spark` and `parallelism`.
         op_args: positional arguments of the call in the DAG; must be empty.
         op_kwargs: other arguments of the function, as JSON values without secrets. (templated)
         kwargs: the parameters of `AdaptiveSparkOperator`, without `application`.

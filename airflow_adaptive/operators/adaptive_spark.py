@@ -177,7 +177,7 @@ class AdaptiveSparkOperator(BaseOperator):
         on_suspend: state of the task after the job was suspended: "success", "skip" or "fail". In each case you can resume the job.
         deferrable: run the control loop in the triggerer instead of in the worker. By default true, unless the
             administrator has set `[operators] default_deferrable` to false (ADR 24).
-        kwargs: options of the scheduler, by their own names (docs/options.md) or by Flink's (`**{"restart-strategy.type": "none"}`),
+        kwargs: options of the scheduler, by their own names (docs/reference/options.md) or by Flink's (`**{"restart-strategy.type": "none"}`),
             and the parameters of every Airflow operator.
 
     Attributes:

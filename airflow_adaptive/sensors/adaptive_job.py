@@ -26,7 +26,7 @@ class AdaptiveJobSensor(BaseSensorOperator):
 
     Args:
         job: id of the job. (templated)
-        states: names of states, as in docs/state-machine.md; for a job that has ended, FINISHED, CANCELED, FAILED or SUSPENDED.
+        states: names of states, as in docs/concepts/states.md; for a job that has ended, FINISHED, CANCELED, FAILED or SUSPENDED.
             The sensor succeeds when the job is in any of these states.
         deferrable: wait in the triggerer instead of in the worker.
         kwargs: parameters of every Airflow sensor. `timeout` limits the wait. `soft_fail` skips the task instead of failing it.

@@ -54,7 +54,7 @@ class SparkResourcesSensor(BaseSensorOperator):
         executor_pod_template: likewise. (templated)
         node_selector: likewise. (templated)
         tolerations: likewise. (templated)
-        resource_stabilization_timeout: see docs/options.md.
+        resource_stabilization_timeout: see docs/reference/options.md.
         deferrable: wait in the triggerer instead of in the worker.
         kwargs: parameters of every Airflow sensor. `timeout` limits the wait. `soft_fail` skips the task instead of failing it.
     """

@@ -41,7 +41,7 @@ OUTAGES: Final = (
 TASKS: Final = {
     "chaos": Task("inject random faults into one job for ten minutes, then count its rows", "tests.lab.faults.chaos"),
     "faults": Task(
-        "inject every fault at every moment on a real Spark cluster; results in docs/faults.md (hours; resumes; SHARD=1/3; RUNS=3 wants three results of each)",
+        "inject every fault at every moment on a real Spark cluster; results in tests/lab/results/faults.md (hours; resumes; SHARD=1/3; RUNS=3 wants three results of each)",
         "pytest tests/lab/faults --ignore tests/lab/faults/unit --ignore tests/lab/faults/kubernetes",
     ),
     "faults-on-kubernetes": Task(
@@ -53,11 +53,11 @@ TASKS: Final = {
     ),
     "fleet": Task("simulate fleets of jobs from seeds, as 1-1000, and check the invariants", "tests.lab.fleet"),
     "fleet-long": Task(
-        "simulate the next 1,000 seeds and a fleet of 300 jobs; results in docs/faults.md (an hour; resumes)",
+        "simulate the next 1,000 seeds and a fleet of 300 jobs; results in tests/lab/results/faults.md (an hour; resumes)",
         "tests.support.fleet.long_run",
     ),
     "fleet-defects": Task(
-        "bring fixed defects back, and check that a named seed finds each; results in docs/proof.md",
+        "bring fixed defects back, and check that a named seed finds each; results in tests/lab/results/proof.md",
         "tests.support.fleet.reverts",
     ),
     "unit": Task(

@@ -1,4 +1,4 @@
-"""docs/compatibility.md is generated from what the tests run; write the page with `python -m tests.repository.test_compatibility_page`."""
+"""docs/reference/compatibility.md is generated from what the tests run; write the page with `python -m tests.repository.test_compatibility_page`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.kafka.jars import BROKER, CONNECTORS
 from tests.support.repository import ROOT
 from tests.support.tables.jars import FORMATS
 
-PAGE = ROOT / "docs" / "compatibility.md"
+PAGE = ROOT / "docs" / "reference" / "compatibility.md"
 GO_MODULES = ROOT / "tests" / "support" / "kubernetes" / "programs" / "go.mod"
 
 HEAD = """# Compatibility
@@ -39,7 +39,7 @@ REST = """| 3.5 and earlier | refused | - | - | - |
 {lacks}
 `packages=[...]` gets the connector of your version of Spark, for example `packages=["{iceberg}"]`. Spark does not
 compare the versions: a connector for another one may run without a warning. If it is missing, or if its classes or methods do not fit, the error of the job names the
-package. See [sinks and sources](sinks-and-sources.md).
+package. See [sinks and sources](../guides/sinks.md).
 
 ## Airflow
 
@@ -47,7 +47,7 @@ package. See [sinks and sources](sinks-and-sources.md).
 |---|---|---|
 | Airflow | {airflow} | {airflow_tested}; the demo also runs on 3.1.8 and 3.2.2 |
 | Python of Airflow | {airflow_python} | 3.11 |
-| Airflow's database | PostgreSQL; MySQL (expected); SQLite for development only | PostgreSQL 15, SQLite; see [databases](runbook.md#choose-airflows-database) |
+| Airflow's database | PostgreSQL; MySQL (expected); SQLite for development only | PostgreSQL 15, SQLite; see [databases](../guides/databases.md#choose-airflows-database) |
 | Executors | all | LocalExecutor, CeleryExecutor |
 
 Airflow 3.1 and 3.2 have no state store of Assets. There, the control requests of a job are in Variables whose keys begin with `airflow_adaptive:`; do not edit them, and exclude
@@ -65,7 +65,7 @@ earlier key, the jobs run on, and the page names the problem.
 
 {airflow_lacks}
 An Airflow before {oldest} is refused with one message. The package is not tested with Airflow {excluded}, which keeps its attempts and XComs in other tables:
-[ADR 27](adr/0027-airflow-3-4.md) lists what changes for the package. See [Deployment](deployment.md) for the Helm chart and managed services.
+[ADR 27](../adr/0027-airflow-3-4.md) lists what changes for the package. See [Deployment](../guides/platforms/index.md) for the Helm chart and managed services.
 
 ## Cluster managers and platforms
 

@@ -1,4 +1,4 @@
-"""docs/errors.md contains the messages of the code. Regenerate the page with `WRITE_PAGE=1 pytest tests/repository/test_errors_page.py`."""
+"""docs/reference/errors.md contains the messages of the code. Regenerate the page with `WRITE_PAGE=1 pytest tests/repository/test_errors_page.py`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ from tests.unit._engine.observation.test_driver_log_diagnosis import (
     UNPUBLISHED_PACKAGE,
 )
 
-PAGE = ROOT / "docs" / "errors.md"
+PAGE = ROOT / "docs" / "reference" / "errors.md"
 WRITE = "WRITE_PAGE"
 
 HEAD = """# Errors
@@ -123,7 +123,7 @@ def declared(desk: Desk) -> list[Row]:
         Row(
             "parameters of SparkSubmitOperator",
             desk.refusal(num_executors=4, verbose=True),
-            "See [from SparkSubmitOperator](spark-submit.md). Airflow reports this error as an import error of the DAG.",
+            "See [from SparkSubmitOperator](../start/from-spark-submit.md). Airflow reports this error as an import error of the DAG.",
         ),
         Row(
             "JVM application",
@@ -150,7 +150,7 @@ def declared(desk: Desk) -> list[Row]:
         Row(
             "object that is not a rescale policy",
             desk.refusal(rescale_policy="daily"),
-            "See [rescale policies](rescale-policies.md).",
+            "See [rescale policies](../concepts/policies.md).",
         ),
         Row(
             "rescale policy beyond the job's maximum",
@@ -166,7 +166,7 @@ def declared(desk: Desk) -> list[Row]:
         Row(
             "secret in the DAG",
             desk.refusal(conf={"spark.hadoop.fs.s3a.secret.key": "..."}),
-            'Move the secret to the extra field of the connection: `{"secret-conf": {...}}` or `{"secret-env": {...}}`. See [secrets](runbook.md#secrets).',
+            'Move the secret to the extra field of the connection: `{"secret-conf": {...}}` or `{"secret-env": {...}}`. See [secrets](../guides/secrets.md).',
         ),
         Row(
             "several violations",
@@ -197,7 +197,7 @@ def declared(desk: Desk) -> list[Row]:
         Row(
             "the same job in two tasks",
             desk.second_task(),
-            "The first task that runs a job owns it, also after its end. See [Move a job to another task](runbook.md#move-a-job-to-another-task).",
+            "The first task that runs a job owns it, also after its end. See [Move a job to another task](../guides/move.md#move-a-job-to-another-task).",
         ),
         Row(
             "written by a newer version",
@@ -249,22 +249,22 @@ def in_the_driver() -> list[Row]:
         Row(
             "package that is not published",
             failed(with_driver(dies(UNPUBLISHED_PACKAGE))),
-            "Correct `packages`. The job does not restart. See [packages](spark-submit.md#packages).",
+            "Correct `packages`. The job does not restart. See [packages](../start/from-spark-submit.md#packages).",
         ),
         Row(
             "topic of Kafka that was created again",
             topic_created_again(),
-            "Decide how to continue. The job does not restart. See [lost records](kafka.md#lost-records).",
+            "Decide how to continue. The job does not restart. See [lost records](../guides/kafka.md#lost-records).",
         ),
         Row(
             "table of Delta Lake that was created again",
             table_created_again(),
-            "Rename the query or the job. The job does not restart. See [tables as sources](sinks-and-sources.md#tables-as-sources).",
+            "Rename the query or the job. The job does not restart. See [tables as sources](../guides/tables.md#tables-as-sources).",
         ),
         Row(
             "missing or damaged file of a checkpoint",
             damaged_checkpoint(),
-            "Follow one of the ways that the message names. The job does not restart, and no batch was written. See [damaged checkpoints](runbook.md#damaged-checkpoints).",
+            "Follow one of the ways that the message names. The job does not restart, and no batch was written. See [damaged checkpoints](../guides/damaged-checkpoints.md).",
         ),
         Row(
             "account of the driver without rights to the storage or the brokers",
@@ -285,7 +285,7 @@ def in_the_driver() -> list[Row]:
         Row(
             "script that starts no query, and never calls `run`",
             failed(with_driver(lambda simulation, driver: simulation.cluster.finish_driver(driver))),
-            "Correct the script, or see [batches](../README.md#batches). The job does not restart.",
+            "Correct the script, or see [batches](../guides/batches.md). The job does not restart.",
         ),
         Row(
             "script that sets a master",
@@ -298,7 +298,7 @@ def in_the_driver() -> list[Row]:
             "Correct the script. The job does not restart. See [the session](scripts.md#the-session).",
         ),
         Row(
-            "[script without `AdaptiveJob`](scripts.md#scripts-without-adaptivejob) whose checkpoint does not outlive its driver",
+            "[script without `AdaptiveJob`](../guides/unmanaged-scripts.md) whose checkpoint does not outlive its driver",
             relative_checkpoint(),
             "Correct the location. The job does not restart, and the query has not started.",
         ),
@@ -429,7 +429,7 @@ def without_a_loop() -> list[Row]:
             "the task has ended or was deleted, and nothing has published the end of the job: for example, a user marked the task while no triggerer ran",
             without_loop(control_requests._require_loop),
             "The driver may run. Cancel the job, so that a triggerer stops the driver, or run the DAG again, so that the next loop takes the driver "
-            "over. See [the runbook](runbook.md#states-and-remedies).",
+            "over. See [troubleshooting](../guides/troubleshoot.md#states-and-remedies).",
         ),
         Row(
             "a job without a control loop of which nothing is published",

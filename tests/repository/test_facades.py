@@ -30,8 +30,8 @@ IMPORT: Final = re.compile(r"^\s*(?:from|import) (airflow_adaptive[\w.]*)", re.M
 def examples() -> dict[str, str]:
     """Source of each example: DAG files, job scripts, and the Python code blocks of the documentation."""
     found = {str(file.relative_to(ROOT)): file.read_text() for file in (ROOT / "dags").rglob("*.py")}
-    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
-        found[page.name] = "\n".join(CODE_BLOCK.findall(page.read_text()))
+    for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+        found[str(page.relative_to(ROOT))] = "\n".join(CODE_BLOCK.findall(page.read_text()))
     return found
 
 

@@ -10,7 +10,9 @@ import pytest
 
 from tests.support.repository import ROOT
 
-ROWS = re.findall(r"^\| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)
+ROWS = re.findall(
+    r"^\| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", (ROOT / "docs" / "reference" / "glossary.md").read_text(), re.MULTILINE
+)
 TERMS = [(term.strip(), code) for term, _, code in ROWS if term.strip() != "Term"]
 
 

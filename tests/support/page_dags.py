@@ -1,11 +1,10 @@
-"""The complete DAG files in the pages of the docs."""
+"""The complete DAG files in the guides of the docs."""
 
 from __future__ import annotations
 
 import ast
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from tests.support.repository import ROOT
@@ -57,8 +56,8 @@ class PageDag:
         return f"from airflow_adaptive.job import AdaptiveJob\n\n\n{function}\n\n\nAdaptiveJob({job.name}).run()\n"
 
 
-def page_dags(page: str) -> dict[str, PageDag]:
-    """Return the DAG files of a page by their names. The first line of each names its file."""
-    text = Path(ROOT / "docs" / page).read_text()
+def page_dags() -> dict[str, PageDag]:
+    """Return the DAG files with a job in the guides, by the names in their first lines."""
+    text = "\n".join(page.read_text() for page in sorted((ROOT / "docs" / "guides").glob("*.md")))
     found = re.findall(r"^```python\n# dags/(\w+)\.py\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    return {name: PageDag(name, code) for name, code in found}
+    return {name: PageDag(name, code) for name, code in found if "@task.adaptive_spark" in code}

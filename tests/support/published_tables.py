@@ -61,19 +61,19 @@ TRIGGERER: Final = (
     "airflow_adaptive/_airflow/store",
     "airflow_adaptive/triggers",
 )
-BENCHMARKS: Final = "docs/benchmarks.md"
+BENCHMARKS: Final = "tests/lab/results/benchmarks.md"
 
 TABLES: Final = {
-    "table": PublishedTable(page="docs/faults.md", task="faults", paths=(*JOB, "tests/lab/faults")),
-    "matrix": PublishedTable(page="docs/faults.md", task="faults", paths=(*JOB, "tests/lab/faults")),
+    "table": PublishedTable(page="tests/lab/results/faults.md", task="faults", paths=(*JOB, "tests/lab/faults")),
+    "matrix": PublishedTable(page="tests/lab/results/faults.md", task="faults", paths=(*JOB, "tests/lab/faults")),
     "kubernetes faults": PublishedTable(
-        page="docs/faults.md",
+        page="tests/lab/results/faults.md",
         task="faults-on-kubernetes",
         paths=(*JOB, "tests/lab/faults/kubernetes", "tests/support/kubernetes"),
     ),
-    "fleets": PublishedTable(page="docs/faults.md", task="fleet-long", paths=("airflow_adaptive",)),
+    "fleets": PublishedTable(page="tests/lab/results/faults.md", task="fleet-long", paths=("airflow_adaptive",)),
     "fleet defects": PublishedTable(
-        page="docs/proof.md", task="fleet-defects", paths=("airflow_adaptive", "tests/support/fleet")
+        page="tests/lab/results/proof.md", task="fleet-defects", paths=("airflow_adaptive", "tests/support/fleet")
     ),
     "scheduler": PublishedTable(page=BENCHMARKS, task="bench-scheduler", paths=("airflow_adaptive/_core/scheduler",)),
     "request bodies": PublishedTable(page=BENCHMARKS, task="bench-bodies", paths=("airflow_adaptive/_web",)),

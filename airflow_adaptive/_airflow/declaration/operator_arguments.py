@@ -30,7 +30,7 @@ REQUIRED: Final = {
 
 
 class SchedulerOptions(TypedDict, total=False):
-    """The options of the scheduler (docs/options.md). An option that is not set has the value in section `[adaptive]` of airflow.cfg."""
+    """The options of the scheduler (docs/reference/options.md). An option that is not set has the value in section `[adaptive]` of airflow.cfg."""
 
     resource_wait_timeout: Duration
     resource_stabilization_timeout: Duration

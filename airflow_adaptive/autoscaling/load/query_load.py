@@ -16,7 +16,7 @@ NO_TIME = timedelta(0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadSettings:
-    """Settings of `LoadPolicy`. The defaults were tuned on recorded loads (docs/rescale-policies.md).
+    """Settings of `LoadPolicy`. The defaults were tuned on recorded loads (docs/concepts/policies.md).
 
     Attributes:
         target: busy share of the trigger interval after a change (Flink's autoscaler: utilization.target).

@@ -224,7 +224,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="option of the scheduler, see docs/options.md",
+        help="option of the scheduler, see docs/reference/options.md",
     )
     parser.add_argument("--begin", type=float, default=0.0, metavar="DAYS", help="skip the first days of the trace")
     parser.add_argument("--days", type=float, help="number of days to simulate")

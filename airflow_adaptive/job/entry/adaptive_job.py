@@ -27,15 +27,14 @@ log = logging.getLogger(__name__)
 class AdaptiveJob:
     """A job whose parallelism the scheduler decides: streaming queries, or a batch that runs once.
 
-    Example:
-        ```python
+    Example::
+
         def departures(spark, parallelism):
             flights = spark.readStream.schema(SCHEMA).parquet(INPUT).repartition(parallelism["read"])
             return flights.groupBy(...).count().writeStream.format("parquet").option("path", OUTPUT)
 
 
         AdaptiveJob(departures).run()
-        ```
     """
 
     def __init__(self, build: Build) -> None:

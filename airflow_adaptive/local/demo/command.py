@@ -66,7 +66,7 @@ def run(
         if kubernetes is not None and has_pods:
             reporter.report(
                 f"the pods had the image {kubernetes.image!r} (--image, make: IMAGE=...) and {len(kubernetes.conf)} Spark properties of --conf "
-                "(make: CONF='NAME=VALUE ...'): see docs/kubernetes.md for a cluster without DNS or with Pod Security"
+                "(make: CONF='NAME=VALUE ...'): see docs/reference/kubernetes.md for a cluster without DNS or with Pod Security"
             )
         reporter.report(f"the logs are in {directory.resolve()}")
         return FAILED

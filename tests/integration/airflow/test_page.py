@@ -1,6 +1,6 @@
 """A person follows and steers a running job in Airflow's UI: a real browser, a real Airflow, a real Spark.
 
-`WRITE_PICTURES=1` keeps what the browser shows as the pictures of docs/page.md.
+`WRITE_PICTURES=1` keeps what the browser shows as the pictures of docs/reference/page.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The source of the bounds of a job on the page, and setting and clearing of bounds by users.
 
-`WRITE_PICTURES=1` writes a picture for docs/page.md.
+`WRITE_PICTURES=1` writes a picture for docs/reference/page.md.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def test_dag_of_the_page_copies_each_record(
         "'flights'": repr(topic),
         "'departures')": f"{copies!r}).trigger(availableNow=True)",
     }
-    script = page_dags("sinks-and-sources.md")[name].script(replaced)
+    script = page_dags()[name].script(replaced)
     jars = {"spark.jars": ",".join(map(str, connector_jars()))}
     ended = end_of_job(spark_cluster, tmp_path, name, script, conf=jars)
     assert ended.outcome is Outcome.FINISHED, ended.cause

@@ -17,7 +17,7 @@ from tests.support.kafka.jars import CONNECTOR
 pytestmark = pytest.mark.timeout(1200)
 
 FAILS_AFTER_A_REPEATED_BATCH = CONNECTOR.names[0].endswith(":4.1.1")
-"""Spark's connector 4.1.1 fails a query that has committed a repeated batch (SPARK-57438), see docs/compatibility.md."""
+"""Spark's connector 4.1.1 fails a query that has committed a repeated batch (SPARK-57438), see docs/reference/compatibility.md."""
 
 START_S = 3 * TIMEOUT_S
 """For the start of a driver and its first batch, beside a broker."""

@@ -1,1 +1,1 @@
-"""Benchmarks: each is a program that prints its table, and can put it into docs/benchmarks.md."""
+"""Benchmarks: each is a program that prints its table, and can put it into tests/lab/results/benchmarks.md."""

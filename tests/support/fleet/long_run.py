@@ -1,4 +1,4 @@
-"""Simulates the seeds that follow the published ones, and adds them to the record in docs/faults.md: `make lab TASK=fleet-long`.
+"""Simulates the seeds that follow the published ones, and adds them to the record in tests/lab/results/faults.md: `make lab TASK=fleet-long`.
 
 Each thousand seeds also contain a fleet of 300 jobs. The run takes hours. The outcomes are kept by commit in `.fleet`, and the record
 is published after each part, so an interrupted run continues where it stopped.

@@ -1,4 +1,4 @@
-"""The record of the simulated seeds in docs/faults.md, to which runs on several machines and at several commits add.
+"""The record of the simulated seeds in tests/lab/results/faults.md, to which runs on several machines and at several commits add.
 
 A row names the seeds that were simulated at one commit. The next run begins after the greatest seed that the record contains.
 """

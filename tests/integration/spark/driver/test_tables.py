@@ -27,7 +27,7 @@ from tests.support.page_dags import page_dags
 from tests.support.tables.contents import READERS, RECREATIONS, REPLACEMENTS, iceberg_table, read_iceberg
 from tests.support.tables.jars import FORMATS, ICEBERG
 
-DAGS = page_dags("sinks-and-sources.md")
+DAGS = page_dags()
 KAFKA = "departures_to_kafka"
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]

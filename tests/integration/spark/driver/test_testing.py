@@ -62,8 +62,8 @@ def test_author_gets_the_rows_of_each_query_whatever_the_parallelism(tmp_path: P
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_example_of_the_documentation_passes(tmp_path: Path) -> None:
-    section = (ROOT / "docs" / "scripts.md").read_text().partition("## Test a job in CI")[2]
-    (tmp_path / "test_example.py").write_text(section.partition("```python\n")[2].partition("```")[0])
+    page = (ROOT / "docs" / "guides" / "test-in-ci.md").read_text()
+    (tmp_path / "test_example.py").write_text(page.partition("```python\n")[2].partition("```")[0])
     program = [
         sys.executable,
         "-m",

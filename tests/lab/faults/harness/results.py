@@ -1,4 +1,4 @@
-"""The results of the fault tests: one JSON document for each run in docs/faults.jsonl, and tables of all runs in docs/faults.md."""
+"""The results of the fault tests: one JSON document for each run in tests/lab/results/faults.jsonl, and tables of all runs in tests/lab/results/faults.md."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.support.page_sections import section
 from tests.support.published_tables import head, publish_rows
 from tests.support.repository import ROOT
 
-RESULTS = ROOT / "docs" / "faults.jsonl"
-PAGE = ROOT / "docs" / "faults.md"
+RESULTS = ROOT / "tests" / "lab" / "results" / "faults.jsonl"
+PAGE = ROOT / "tests" / "lab" / "results" / "faults.md"
 
 HEAD = """\
 | Fault | Where | Runs | Rows in | Rows out | Duplicated | Batches repeated | Drivers with batches at once | Recovery | Commit |

@@ -12,7 +12,7 @@ from tests.lab.fleet.kernel.kernel import Action, Kernel
 
 RESUME_S = 1.5
 """Time in seconds within which a driver stops after its host was suspended for longer than its lease. Until then the driver may execute its
-last batch again, which the sink ignores (docs/faults.md, what is not covered)."""
+last batch again, which the sink ignores (tests/lab/results/faults.md, what is not covered)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

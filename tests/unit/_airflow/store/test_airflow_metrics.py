@@ -48,7 +48,7 @@ stats = pytest.importorskip("airflow.sdk.observability.stats")
 if not hasattr(shared, "_factory"):
     pytest.skip("Airflow 3.2 has another client of metrics", allow_module_level=True)
 
-DOCS = ROOT / "docs" / "metrics.md"
+DOCS = ROOT / "docs" / "reference" / "metrics.md"
 
 TAGS = {"job": "departures", "dag_id": "flights", "task_id": "stream"}
 

@@ -216,7 +216,7 @@ def test_path_of_googles_credentials_is_not_secret() -> None:
 
 def test_runbook_lists_all_terms() -> None:
     terms = {term.rstrip("$") for term in AIRFLOW_TERMS + SPARK_TERMS + HADOOP_TERMS + MORE_TERMS}
-    page = (ROOT / "docs" / "runbook.md").read_text()
+    page = (ROOT / "docs" / "guides" / "secrets.md").read_text()
     assert {term for term in terms if f"`{term}`" not in page} == set()
 
 

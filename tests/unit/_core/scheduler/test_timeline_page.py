@@ -1,4 +1,4 @@
-"""docs/timeline.md agrees with the scheduler: the tables contain every code, cause and reason, and the example is the record of a simulated job."""
+"""docs/reference/timeline.md agrees with the scheduler: the tables contain every code, cause and reason, and the example is the record of a simulated job."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from airflow_adaptive._core.scheduler.timeline import ReasonCode, TerminatedReas
 from tests.lab.scenario import Scenario
 from tests.support.repository import ROOT
 
-PAGE = (ROOT / "docs" / "timeline.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "timeline.md").read_text()
 
 
 def untagged(value: Any) -> Any:

@@ -130,7 +130,7 @@ def test_no_state_leads_to_itself():
     assert not [state for state, row in TRANSITIONS.items() for targets in row.values() if state in targets]
 
 
-PAGE = (ROOT / "docs" / "state-machine.md").read_text()
+PAGE = (ROOT / "docs" / "concepts" / "states.md").read_text()
 
 
 def as_mermaid() -> str:

@@ -165,7 +165,7 @@ def _try(operation: Any, authorization: dict[str, str]) -> None:
 
 
 def test_reference_names_every_route(document: dict[str, Any]) -> None:
-    text = (ROOT / "docs" / "rest-api.md").read_text()
+    text = (ROOT / "docs" / "reference" / "rest-api.md").read_text()
     for name in operations(document):
         method, path = name.split(" ")
         assert f"`{method} {path.removeprefix('/api/v1')}`" in text, name
@@ -173,7 +173,7 @@ def test_reference_names_every_route(document: dict[str, Any]) -> None:
 
 def test_reference_names_every_kind_of_problem() -> None:
     root = ROOT
-    text = (root / "docs" / "rest-api.md").read_text()
+    text = (root / "docs" / "reference" / "rest-api.md").read_text()
     sources = [path.read_text() for path in (root / "airflow_adaptive" / "_web").rglob("*.py")]
     raised = re.compile(r"(?:conflict\(\s*|HTTPStatus\.[A-Z_]+,\s*)\"([a-z-]+)\"")
     kinds = {kind for source in sources for kind in raised.findall(source)}
@@ -182,5 +182,5 @@ def test_reference_names_every_kind_of_problem() -> None:
 
 
 def test_reference_names_every_consequence_of_a_preview() -> None:
-    text = (ROOT / "docs" / "rest-api.md").read_text()
+    text = (ROOT / "docs" / "reference" / "rest-api.md").read_text()
     assert [one for one in Consequence if f"| `{one}` |" not in text] == []

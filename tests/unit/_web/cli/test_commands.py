@@ -17,7 +17,7 @@ from tests.support.airflow.published_documents import canceled, executing, place
 from tests.support.repository import ROOT
 from tests.unit._web.cli.conftest import Ran, Run
 
-DOCS = ROOT / "docs" / "cli.md"
+DOCS = ROOT / "docs" / "reference" / "cli.md"
 USER = getpass.getuser()
 
 

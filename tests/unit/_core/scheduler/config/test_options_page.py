@@ -1,4 +1,4 @@
-"""docs/options.md contains the tables of options, strategies and failures; write the page with `python -m tests.unit._core.scheduler.config.test_options_page`."""
+"""docs/reference/options.md contains the tables of options, strategies and failures; write the page with `python -m tests.unit._core.scheduler.config.test_options_page`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from airflow_adaptive._core.scheduler.policies.failure_handling import CODE_ERRO
 from airflow_adaptive._core.scheduler.policies.known_causes import BY_TEXT
 from tests.support.repository import ROOT
 
-PAGE = ROOT / "docs" / "options.md"
+PAGE = ROOT / "docs" / "reference" / "options.md"
 
 HEAD = """# Options
 

@@ -1,0 +1,35 @@
+"""The documentation site: `make docs` builds it into `build/docs`."""
+
+from __future__ import annotations
+
+from airflow_adaptive import __version__
+
+project = "airflow-adaptive"
+author = "the developers of airflow-adaptive"
+version = release = __version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton", "sphinxcontrib.mermaid"]
+exclude_patterns = ["deployment/*.yaml", "kubernetes/*.yaml"]
+
+myst_heading_anchors = 4
+myst_fence_as_directive = ["mermaid"]
+
+default_role = "code"  # docstrings write code between single backticks, as Markdown does
+autodoc_typehints = "none"  # the docstrings describe the parameters
+autodoc_member_order = "bysource"
+napoleon_google_docstring = True
+napoleon_custom_sections = [("Source", "notes_style")]
+
+html_theme = "furo"
+html_title = f"airflow-adaptive {release}"
+html_static_path = ["_static"]
+html_theme_options = {
+    "source_repository": "https://github.com/airflow-adaptive/airflow-adaptive/",
+    "source_branch": "main",
+    "source_directory": "docs/",
+}
+html_copy_source = False
+mermaid_use_local = "mermaid/mermaid.esm.min.mjs"  # `make docs` puts it there; a page requests nothing from other sites
+copybutton_prompt_text = "$ "
+
+linkcheck_ignore = [r"https://github\.com/airflow-adaptive/.*"]
