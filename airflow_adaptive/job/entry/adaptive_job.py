@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_adaptive._core.protocol.conf import read_settings
 from airflow_adaptive._core.protocol.documents import DriverState
 from airflow_adaptive.job.control.driver_loop import EXIT_FAILED
 from airflow_adaptive.job.entry import unmanaged_script
 from airflow_adaptive.job.entry.driver import Driver
-from airflow_adaptive.job.queries.batch_query import BatchQuery
+from airflow_adaptive.job.queries.batch_query import BatchQuery, JobWorkload
 from airflow_adaptive.job.queries.job_queries import JobQueries
-from airflow_adaptive.job.queries.sources.query_sources import require_known_topics
-from airflow_adaptive.job.queries.workload import JobWorkload
 from airflow_adaptive.job.queries.writers import Build
-from airflow_adaptive.job.state.checkpoint_files import require_sound_checkpoint
 from airflow_adaptive.job.state.repartition import CheckpointRepartitioner
-
-log = logging.getLogger(__name__)
 
 
 class AdaptiveJob:
@@ -63,27 +56,16 @@ class AdaptiveJob:
         unmanaged_script.disable_hooks()
         spark = SparkSession.builder.getOrCreate()
         conf = spark.sparkContext.getConf()
-        end = _run(Driver(spark, read_settings(lambda name: conf.get(name, None))), self._build)
+        driver = Driver(spark, read_settings(lambda name: conf.get(name, None)))
+        job = driver.settings.job
+        queries = JobQueries(
+            spark,
+            self._build,
+            job=job,
+            checkpoint=driver.directory.checkpoint,
+            repartition=CheckpointRepartitioner(spark),
+        )
+        end = driver.run(JobWorkload(queries, BatchQuery(spark, job=job)))
         if end is DriverState.FAILED:
             sys.exit(EXIT_FAILED)
         spark.stop()
-
-
-def _require_checkpoint(spark: SparkSession, writer: DataStreamWriter, checkpoint: str) -> None:
-    """Require that a query can start from its checkpoint: the files are complete, and its sources are the same."""
-    require_sound_checkpoint(spark, writer, checkpoint)
-    require_known_topics(spark, writer, checkpoint, log.warning)
-
-
-def _run(driver: Driver, build: Build) -> DriverState:
-    """Run the workload that the build function returns."""
-    spark, job = driver.spark, driver.settings.job
-    queries = JobQueries(
-        spark,
-        build,
-        job=job,
-        checkpoint=driver.directory.checkpoint,
-        repartition=CheckpointRepartitioner(spark),
-        require_checkpoint=lambda writer, checkpoint: _require_checkpoint(spark, writer, checkpoint),
-    )
-    return driver.run(JobWorkload(queries, BatchQuery(spark, job=job)))

@@ -38,11 +38,10 @@ from airflow_adaptive.job.control.interfaces import ExecutorPool, Journal
 from airflow_adaptive.job.entry.checkpoint_location import QueryStart, TransientFolders
 from airflow_adaptive.job.entry.driver import Driver
 from airflow_adaptive.job.entry.submitted_session import SubmittedSession, replace_methods, replace_properties
+from airflow_adaptive.job.queries.job_queries import require_startable
 from airflow_adaptive.job.queries.script_queries import ScriptQueries, ScriptStoppedError
-from airflow_adaptive.job.queries.sources.query_sources import require_known_topics
 from airflow_adaptive.job.queries.writers import AdaptiveJobError
 from airflow_adaptive.job.state.checkpoint import Checkpoint
-from airflow_adaptive.job.state.checkpoint_files import require_sound_checkpoint
 
 log = logging.getLogger(__name__)
 
@@ -155,8 +154,7 @@ class UnmanagedScript:
         def begin() -> StreamingQuery:
             if query.location:
                 Checkpoint(writer._spark, query.location).remove_partial_offsets()
-                require_sound_checkpoint(writer._spark, writer, query.location)
-                require_known_topics(writer._spark, writer, query.location, log.warning)
+                require_startable(writer._spark, writer, query.location)
             started: StreamingQuery = start(writer, *args, **options)
             return started
 

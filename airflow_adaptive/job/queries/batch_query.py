@@ -1,4 +1,4 @@
-"""A batch that the build function returned instead of a query. It runs once, and the job finishes with it.
+"""The workload of a build function: streaming queries, or a batch, which runs once and with which the job finishes.
 
 A batch has no boundary and no checkpoint. Therefore a plan does not restart it: executors are added and removed while
 it runs. A stop interrupts the batch; a restart, for example after a failure, runs it again from the beginning.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -18,7 +18,9 @@ from pyspark.sql import DataFrameWriter, SparkSession
 
 from airflow_adaptive._core.protocol.documents import DriverPlan, FailureReport, QueryReport
 from airflow_adaptive._core.protocol.failures import report_exception
-from airflow_adaptive.job.control.interfaces import BatchStillRunsError, StatefulRun
+from airflow_adaptive.job.control.interfaces import BatchStillRunsError, RunningWorkload, StatefulRun, Workload
+from airflow_adaptive.job.queries.job_queries import JobQueries
+from airflow_adaptive.job.queries.writers import Streams, Writers
 
 CHECK_INTERVAL_S: Final = 0.1
 """Interval in seconds between checks whether the thread of an interrupted batch has ended."""
@@ -27,16 +29,10 @@ HALT_TIMEOUT_S: Final = 10.0
 """Time in seconds for which `halt` waits for the thread of the batch; the same as `job_queries.HALT_TIMEOUT_MS`."""
 
 
-class BatchQuery:
-    """The batch of a job, in a thread of its own; see `interfaces.RunningWorkload`."""
+class BatchQuery(RunningWorkload):
+    """The batch of a job, in a thread of its own. The batch has the name of the job."""
 
     def __init__(self, spark: SparkSession, *, job: str) -> None:
-        """Create a batch that does not run yet.
-
-        Args:
-            spark: session of the driver.
-            job: id of the job, and name of the batch.
-        """
         self._python = spark.sparkContext
         self._context: Any = spark.sparkContext._jsc.sc()
         self._job = job
@@ -49,27 +45,19 @@ class BatchQuery:
 
     @property
     def plan(self) -> DriverPlan | None:
-        """The plan with which the batch was started, or None if it was never started or was ended."""
         return self._plan
 
     def can_adopt(self, _: DriverPlan) -> bool:
-        """Return whether the batch runs. No plan restarts it."""
         return self._plan is not None and not self._cut
 
     def adopt(self, plan: DriverPlan) -> None:
         """Ignore the plan: a batch keeps the parallelism for which it was built."""
 
     def act_between_batches(self, _: float, __: Callable[[float], None], act: Callable[[], None]) -> bool:
-        """Call `act` immediately: a batch has no boundary, and its executors are released once they have no task."""
-        act()
+        act()  # a batch has no boundary, and its executors are released once they have no task
         return True
 
     def start(self, writer: DataFrameWriter, plan: DriverPlan) -> None:
-        """Start to save the batch that the build function returned.
-
-        Raises:
-            BatchStillRunsError: an earlier run has not ended.
-        """
         if self._alive():
             raise BatchStillRunsError(
                 f"the batch of {self._job!r} was interrupted and has not ended: the driver is replaced, and the batch runs again"
@@ -80,10 +68,7 @@ class BatchQuery:
         self._thread.start()
 
     def end(self, timeout_s: float, pause: Callable[[float], None]) -> bool:
-        """Interrupt the batch.
-
-        Returns False if it does not end in time. A batch that was saved before counts as `has_ended`.
-        """
+        """Interrupt the batch. Returns False if it does not end in time. A batch that was saved before counts as `has_ended`."""
         self._cancel()
         deadline = time.monotonic() + timeout_s
         while self._alive() and time.monotonic() < deadline:
@@ -93,7 +78,6 @@ class BatchQuery:
         return not self._alive()
 
     def halt(self) -> bool:
-        """Interrupt the batch immediately."""
         self._cancel()
         if self._thread is not None:
             self._thread.join(HALT_TIMEOUT_S)
@@ -101,33 +85,26 @@ class BatchQuery:
         return not self._alive()
 
     def wait_for_first_trigger(self, _: float) -> bool:
-        """Return whether the batch has started."""
         return self._plan is not None
 
     def has_ended(self) -> bool:
-        """Return whether the batch has ended without an interruption."""
         return self._plan is not None and not self._alive() and (self._saved or not self._cut)
 
     def close(self) -> None:
-        """Release a batch that has ended."""
         self._plan = None
 
     def failure(self) -> FailureReport | None:
-        """Return why the batch failed, or None if it runs, was interrupted or was saved."""
         if self._error is None or self._cut:
             return None
         return replace(report_exception(self._error), query=self._job)
 
     def reports(self) -> tuple[QueryReport, ...]:
-        """Return whether the batch runs. A batch commits once, and the job finishes with it."""
         return (QueryReport(name=self._job, active=self._alive()),) if self._runs else ()
 
     def stateful_run(self) -> StatefulRun | None:
-        """Return None, because a batch has no state."""
         return None
 
     def parallelism(self) -> dict[str, int]:
-        """Return the parallelism of each vertex for which the batch was built."""
         return {} if self._plan is None else dict(self._plan.parallelism)
 
     @property
@@ -152,3 +129,73 @@ class BatchQuery:
 
     def _alive(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
+
+
+class JobWorkload(Workload):
+    """Builds the workload, and delegates to the queries, or to the batch that the build function has returned."""
+
+    def __init__(self, queries: JobQueries, batch: BatchQuery) -> None:
+        self._queries = queries
+        self._batch = batch
+        self._current: RunningWorkload = queries
+
+    @property
+    def plan(self) -> DriverPlan | None:
+        return self._current.plan
+
+    @property
+    def vertices_read(self) -> tuple[str, ...] | None:
+        return self._queries.vertices_read
+
+    @property
+    def gangs(self) -> Mapping[str, int]:
+        return self._queries.gangs
+
+    def can_adopt(self, plan: DriverPlan) -> bool:
+        return self._current.can_adopt(plan)
+
+    def adopt(self, plan: DriverPlan) -> None:
+        self._current.adopt(plan)
+
+    def build(self, plan: DriverPlan) -> Writers:
+        return self._queries.build(plan)
+
+    def is_prepared(self, writers: Writers, plan: DriverPlan) -> bool:
+        return isinstance(writers, DataFrameWriter) or self._queries.is_prepared(writers, plan)
+
+    def prepare(self, writers: Streams, plan: DriverPlan) -> None:
+        self._queries.prepare(writers, plan)
+
+    def start(self, writers: Writers, plan: DriverPlan) -> None:
+        self._current = self._batch if isinstance(writers, DataFrameWriter) else self._queries
+        self._current.start(writers, plan)
+
+    def act_between_batches(self, timeout_s: float, pause: Callable[[float], None], act: Callable[[], None]) -> bool:
+        return self._current.act_between_batches(timeout_s, pause, act)
+
+    def end(self, timeout_s: float, pause: Callable[[float], None]) -> bool:
+        return self._current.end(timeout_s, pause)
+
+    def halt(self) -> bool:
+        return all([self._batch.halt(), self._queries.halt()])
+
+    def wait_for_first_trigger(self, timeout_s: float) -> bool:
+        return self._current.wait_for_first_trigger(timeout_s)
+
+    def has_ended(self) -> bool:
+        return self._current.has_ended()
+
+    def close(self) -> None:
+        self._current.close()
+
+    def failure(self) -> FailureReport | None:
+        return self._current.failure()
+
+    def reports(self) -> tuple[QueryReport, ...]:
+        return self._current.reports()
+
+    def stateful_run(self) -> StatefulRun | None:
+        return self._current.stateful_run()
+
+    def parallelism(self) -> dict[str, int]:
+        return self._current.parallelism()

@@ -11,25 +11,18 @@ is submitted: running stages stay in the old pool, and new stages use the new po
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from airflow_adaptive._core.protocol.documents import DriverPlan, FailureReport, QueryReport
-from airflow_adaptive.job.control.interfaces import QueryStillRunsError, StatefulRun, StateRepartitioner
-from airflow_adaptive.job.queries.batch_boundary import act_between_batches, end_at_boundary
-from airflow_adaptive.job.queries.job_query import (
-    JobQuery,
-    boundaries,
-    halt_session,
-    largest_stateful_run,
-    stop_all,
-    wait_for_first_triggers,
-)
+from airflow_adaptive._core.protocol.documents import DriverPlan, FailureReport
+from airflow_adaptive.job.control.interfaces import QueryStillRunsError, StateRepartitioner
+from airflow_adaptive.job.queries.batch_boundary import end_at_boundary
+from airflow_adaptive.job.queries.job_query import JobQuery, StreamingQueries, boundaries, halt_session, stop_all
 from airflow_adaptive.job.queries.real_time.real_time_mode import RealTimeMode
-from airflow_adaptive.job.queries.sources.source_report import limit_topics
+from airflow_adaptive.job.queries.sources.query_sources import require_known_topics
 from airflow_adaptive.job.queries.writers import (
     HINT,
     AdaptiveJobError,
@@ -43,6 +36,7 @@ from airflow_adaptive.job.queries.writers import (
     starts_rejected,
 )
 from airflow_adaptive.job.spark_internals import spark_class
+from airflow_adaptive.job.state.checkpoint_files import require_sound_checkpoint
 from airflow_adaptive.job.state.repartition import RepartitionError
 
 log = logging.getLogger(__name__)
@@ -59,7 +53,13 @@ SESSION: Final = {
 }
 
 
-class JobQueries:
+def require_startable(spark: SparkSession, writer: DataStreamWriter, checkpoint: str) -> None:
+    """Require that a query can start from its checkpoint: the files are complete, and its topics are the same."""
+    require_sound_checkpoint(spark, writer, checkpoint)
+    require_known_topics(spark, writer, checkpoint, log.warning)
+
+
+class JobQueries(StreamingQueries):
     """All queries of the job, which run again with each new plan in the same session."""
 
     def __init__(
@@ -70,7 +70,7 @@ class JobQueries:
         job: str,
         checkpoint: Callable[[str], str],
         repartition: StateRepartitioner,
-        require_checkpoint: Callable[[DataStreamWriter, str], None],
+        require_checkpoint: Callable[[SparkSession, DataStreamWriter, str], None] = require_startable,
     ) -> None:
         """Configure the session; nothing is built or started.
 
@@ -80,58 +80,43 @@ class JobQueries:
             job: id of the job, and name of a single query unless the script gives it one.
             checkpoint: returns the URI of a query's checkpoint.
             repartition: repartitions the state in the checkpoints.
-            require_checkpoint: raises an error if a query cannot start from its checkpoint.
+            require_checkpoint: see `require_startable`.
         """
-        self._spark = spark
+        super().__init__(spark, job)
         self._build = build
-        self._job = job
         self._checkpoint = checkpoint
         self._repartition = repartition
         self._require_checkpoint = require_checkpoint
         self._pools = FairPools(spark)
         self._queries: dict[str, JobQuery] = {}
         self._real_time = RealTimeMode(spark, checkpoint, repartition)
-        self._plan: DriverPlan | None = None
         self._planned: PlannedParallelism | None = None
         self._ensured: dict[str, int | None] = {}
         """Number of state partitions for which this driver has prepared the checkpoint of a query; None: unchanged."""
         for name, value in SESSION.items():
             spark.conf.set(name, value)
 
-    @property
-    def plan(self) -> DriverPlan | None:
-        """The active plan, or None if no query was started or the queries were ended."""
-        return self._plan
+    def _known(self) -> Sequence[JobQuery]:
+        return list(self._queries.values())
+
+    _running = _known
 
     @property
     def vertices_read(self) -> tuple[str, ...] | None:
-        """Vertices whose parallelism the build function has read since its last call, or None before the first call."""
         return None if self._planned is None else tuple(sorted(self._planned.vertices_read))
 
     @property
     def gangs(self) -> Mapping[str, int]:
-        """Slots that each query in Real-Time Mode needs at the same time."""
         return self._real_time.gangs
 
     def can_adopt(self, plan: DriverPlan) -> bool:
-        """Return whether the queries run and a plan needs no restart of them."""
         return self._plan is not None and self._plan.query_version == plan.query_version
 
     def adopt(self, plan: DriverPlan) -> None:
-        """Make a plan active without a restart. The next stages use its pool weights."""
-        self._set_pool_weights(plan)
+        self._set_pool_weights(plan)  # for the next stages
         self._plan = plan
 
     def build(self, plan: DriverPlan) -> Writers:
-        """Call the build function for a plan, while running queries continue.
-
-        Raises:
-            AdaptiveJobError: the function returned something other than writers, returned other queries, or started a
-                query.
-            RepartitionError: the state of a running query cannot have the number of partitions of the plan.
-            MissingSlotsError: the plan has too few slots for the queries.
-            Exception: any exception of the function.
-        """
         function = function_name(self._build)
         planned = PlannedParallelism(plan.parallelism)
         writers = require_writers(self._call_build(planned, plan), function, self._job)
@@ -145,34 +130,20 @@ class JobQueries:
         return writers
 
     def is_prepared(self, writers: Streams, plan: DriverPlan) -> bool:
-        """Return whether `prepare` has nothing to do.
-
-        A checkpoint stays prepared until the planned number of its state partitions changes.
-        """
+        """See `interfaces.Workload`. A checkpoint stays prepared until the planned number of its state partitions changes."""
         return all(
             name in self._ensured and self._ensured[name] == self._planned_partitions(name, plan) for name in writers
         )
 
     def prepare(self, writers: Streams, plan: DriverPlan) -> None:
-        """Repartition the state of each query as planned, and complete a repartition of an earlier driver.
-
-        Raises:
-            DamagedCheckpointError: files of the checkpoint are missing or damaged.
-            RepartitionError: the query cannot use the state.
-            TopicRecreatedError: the query has read a topic that was created again.
-        """
         for name, writer in writers.items():
             self._ensured.pop(name, None)
-            self._require_checkpoint(writer, self._checkpoint(name))
+            self._require_checkpoint(self._spark, writer, self._checkpoint(name))
             self._spark.conf.set(SHUFFLE_PARTITIONS, str(self._real_time.partitions(name, plan)))
             self._ensure_partitions(name, plan, writer)
             self._ensured[name] = self._planned_partitions(name, plan)
 
     def start(self, writers: Streams, plan: DriverPlan) -> None:
-        """Start the writers that `build` returned, all or none.
-
-        Raises the exceptions of Spark, such as `AnalysisException`.
-        """
         known = self._queries
         self._queries = {
             name: known.get(name) or JobQuery(self._spark, name, self._checkpoint(name)) for name in writers
@@ -187,59 +158,30 @@ class JobQueries:
             self._stop_queries(error)
             raise
         finally:
-            self._pools.use_default()
+            self._pools.use(DEFAULT)
         self._plan = plan
 
     def end(self, timeout_s: float, pause: Callable[[float], None]) -> bool:
-        """End each query at its batch boundary; see `end_at_boundary`.
-
-        Without running queries nothing is left to do.
-        """
         if self._plan is None:
             return True
-        exact = end_at_boundary(boundaries(self._queries.values()), timeout_s, pause)
-        self._end_runs()
+        exact = end_at_boundary(boundaries(self._known()), timeout_s, pause)
+        self.close()
         return exact
-
-    def act_between_batches(self, timeout_s: float, pause: Callable[[float], None], act: Callable[[], None]) -> bool:
-        """Call `act` while no query runs a batch; see `batch_boundary.act_between_batches`."""
-        return act_between_batches(boundaries(self._queries.values()), timeout_s, pause, act)
 
     def halt(self) -> bool:
         """Cancel all Spark jobs, and stop all queries of the session, also those that the script started itself."""
         stopped = halt_session(self._spark)
-        self._end_runs()
+        self.close()
         return stopped
 
-    def wait_for_first_trigger(self, timeout_s: float) -> bool:
-        """Return whether the first trigger of each query has begun; wait for it up to the timeout.
-
-        False after a failure.
-        """
-        return bool(self._queries) and wait_for_first_triggers(self._queries.values(), timeout_s)
-
     def has_ended(self) -> bool:
-        """Return whether all queries have ended without a request, or one has failed."""
         if self._plan is None:
             return False
         ended = [query for query in self._queries.values() if not query.active()]
         return len(ended) == len(self._queries) or any(query.failure() for query in ended)
 
     def failure(self) -> FailureReport | None:
-        """Return the failure of the first failed query, or None."""
         return next(filter(None, (query.failure() for query in self._queries.values())), None)
-
-    def close(self) -> None:
-        """Release queries that have ended without a request."""
-        self._end_runs()
-
-    def reports(self) -> tuple[QueryReport, ...]:
-        """Return the progress of each query."""
-        return limit_topics(list(filter(None, (query.report() for query in self._queries.values()))))
-
-    def stateful_run(self) -> StatefulRun | None:
-        """Return the run with the most state partitions, whose tasks the balancer spreads, or None."""
-        return None if self._plan is None else largest_stateful_run(self._queries.values())
 
     def parallelism(self) -> dict[str, int]:
         """Return the effective parallelism of each vertex.
@@ -276,11 +218,7 @@ class JobQueries:
             ) from error
 
     def _ensure_partitions(self, name: str, plan: DriverPlan, writer: DataStreamWriter) -> None:
-        """Repartition the state of a query, unless that is impossible.
-
-        The driver rejects an impossible number while queries run. Without running queries, a start with the current number is better than
-        no start.
-        """
+        """Repartition the state of a query. If that is impossible, a start with the current number is better than no start."""
         checkpoint, wanted = self._checkpoint(name), self._planned_partitions(name, plan)
         if wanted is not None:
             try:
@@ -307,18 +245,13 @@ class JobQueries:
     def _stop_queries(self, error: Exception) -> None:
         """Stop all queries, because not all of them started. Raises `QueryStillRunsError` from the given error."""
         stopped = stop_all(self._queries.values())
-        self._end_runs()
+        self.close()
         if not stopped:
             raise QueryStillRunsError(f"not all of the queries {list(self._queries)} have stopped") from error
 
     def _planned_partitions(self, name: str, plan: DriverPlan) -> int | None:
         """Return the number of state partitions of a query in a plan, or None to keep the current number."""
         return self._real_time.partitions(name, plan) if plan.repartition else None
-
-    def _end_runs(self) -> None:
-        for query in self._queries.values():
-            query.end_run()
-        self._plan = None
 
 
 POOL: Final = "spark.scheduler.pool"
@@ -341,23 +274,15 @@ class FairPools:
         self._retired: list[Any] = []
 
     def set_weights(self, weights: Mapping[str, int]) -> None:
-        """Give each query a pool of its name and weight. A single query stays in the default pool.
-
-        Args:
-            weights: weights of all queries of the job, by name; a weight below 1 counts as 1.
-        """
+        """Give each query a pool of its name and weight, at least 1. A single query stays in the default pool."""
         self._remove_retired()
         if len(weights) > 1:
             for name, weight in weights.items():
                 self._set_weight(name, max(1, weight))
 
     def use(self, name: str) -> None:
-        """Run the queries that this thread starts from now on in the pool of that name, if it exists."""
+        """Run the queries that this thread starts from now on in the pool of that name, or else in the default pool."""
         self._context.setLocalProperty(POOL, name if name in self._pools else DEFAULT)
-
-    def use_default(self) -> None:
-        """Let this thread use the default pool from now on."""
-        self._context.setLocalProperty(POOL, DEFAULT)
 
     def _set_weight(self, name: str, weight: int) -> None:
         old = self._pools.get(name)
@@ -371,10 +296,7 @@ class FairPools:
             self._retired.append(old)
 
     def _remove_retired(self) -> None:
-        """Remove retired pools without stages.
-
-        `removeSchedulable` would also remove the name of their successor.
-        """
+        """Remove retired pools without stages. `removeSchedulable` would also remove the name of their successor."""
         for pool in [pool for pool in self._retired if pool.schedulableQueue().isEmpty()]:
             self._root().schedulableQueue().remove(pool)
             self._retired.remove(pool)

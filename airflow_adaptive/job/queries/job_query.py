@@ -1,4 +1,4 @@
-"""One streaming query of the job over all its runs.
+"""One streaming query of the job over all its runs, and what all workloads of streaming queries have in common.
 
 The module uses the JVM where the Python API does not suffice: for the exception that ended the query with all its
 causes (`org.apache.spark.sql.streaming.StreamingQueryException`), for the trigger, and for whether the first trigger
@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -27,12 +28,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from airflow_adaptive._core.protocol.documents import FailureReport, QueryReport
+from airflow_adaptive._core.protocol.documents import DriverPlan, FailureReport, QueryReport
 from airflow_adaptive._core.protocol.failures import report_exception, report_throwable
-from airflow_adaptive.job.control.interfaces import StatefulRun
-from airflow_adaptive.job.queries.batch_boundary import BatchBoundary, stop_in_threads
+from airflow_adaptive.job.control.interfaces import StatefulRun, Workload
+from airflow_adaptive.job.queries.batch_boundary import BatchBoundary, act_between_batches, stop_in_threads
 from airflow_adaptive.job.queries.progress import ProgressCounter
 from airflow_adaptive.job.queries.sources.query_sources import QuerySources
+from airflow_adaptive.job.queries.sources.source_report import limit_topics
 from airflow_adaptive.job.spark_internals import from_scala, java_class, private_field, spark_object
 from airflow_adaptive.job.state.checkpoint_files import explain_by_damage
 
@@ -46,13 +48,6 @@ class JobQuery:
     """A query over all its runs in this driver."""
 
     def __init__(self, spark: SparkSession, name: str, checkpoint: str) -> None:
-        """Create a query that does not run yet.
-
-        Args:
-            spark: session of the driver.
-            name: name of the query.
-            checkpoint: URI of the checkpoint.
-        """
         self.name = name
         self._spark = spark
         self._checkpoint = checkpoint
@@ -88,12 +83,9 @@ class JobQuery:
         return self._query is not None and self._query.isActive
 
     def wait_for_first_trigger(self, timeout_s: float) -> bool:
-        """Return whether the first trigger of this run has begun; wait for it up to the timeout.
+        """Return whether the first trigger of this run has begun; wait for it up to the timeout. False for a failed query.
 
-        False for a failed query.
-
-        The thread of the query begins the trigger as soon as it is initialized, regardless of the interval of the
-        trigger.
+        The thread of the query begins the trigger as soon as it is initialized, regardless of the interval of the trigger.
         """
         if self._query is None:
             return False
@@ -116,7 +108,7 @@ class JobQuery:
             reported = report_throwable(exception.get(), self.name)
             execution = self._query._jsq.streamingQuery()
             self._failure = explain_by_damage(self._spark, execution, reported, self._progress.state_partitions)
-        return None if self._failure is None else self.explain(self._failure)
+        return None if self._failure is None else self._sources.explain(self._failure)
 
     def explain(self, failure: FailureReport) -> FailureReport:
         """Return a failure of the newest run with what the query knows about its sources; see `QuerySources.explain`."""
@@ -192,19 +184,52 @@ def boundaries(queries: Iterable[JobQuery]) -> list[BatchBoundary]:
     return [found for query in queries if (found := query.boundary()) is not None]
 
 
-def wait_for_first_triggers(queries: Iterable[JobQuery], timeout_s: float) -> bool:
-    """Return whether the first trigger of each query has begun; wait for them up to the timeout.
+class StreamingQueries(Workload):
+    """A workload of streaming queries, which the driver ends at their batch boundaries."""
 
-    False after a failure.
-    """
-    deadline = time.monotonic() + timeout_s
-    return all(query.wait_for_first_trigger(max(0.0, deadline - time.monotonic())) for query in queries)
+    def __init__(self, spark: SparkSession, job: str) -> None:
+        self._spark = spark
+        self._job = job
+        self._plan: DriverPlan | None = None
 
+    @abstractmethod
+    def _known(self) -> Sequence[JobQuery]:
+        """Return all queries of the job."""
 
-def largest_stateful_run(queries: Iterable[JobQuery]) -> StatefulRun | None:
-    """Return the run with the most state partitions, or None if no query has a stateful run."""
-    runs = filter(None, (query.stateful_run() for query in queries))
-    return max(runs, key=lambda run: run.state_partitions, default=None)
+    @abstractmethod
+    def _running(self) -> Sequence[JobQuery]:
+        """Return the queries that may be running."""
+
+    @property
+    def plan(self) -> DriverPlan | None:
+        return self._plan
+
+    @property
+    def gangs(self) -> Mapping[str, int]:
+        return {}
+
+    def act_between_batches(self, timeout_s: float, pause: Callable[[float], None], act: Callable[[], None]) -> bool:
+        return act_between_batches(boundaries(self._running()), timeout_s, pause, act)
+
+    def wait_for_first_trigger(self, timeout_s: float) -> bool:
+        deadline, queries = time.monotonic() + timeout_s, self._running()
+        return bool(queries) and all(
+            query.wait_for_first_trigger(max(0.0, deadline - time.monotonic())) for query in queries
+        )
+
+    def close(self) -> None:
+        for query in self._known():
+            query.end_run()
+        self._plan = None
+
+    def reports(self) -> tuple[QueryReport, ...]:
+        return limit_topics(list(filter(None, (query.report() for query in self._known()))))
+
+    def stateful_run(self) -> StatefulRun | None:
+        if self._plan is None:
+            return None
+        runs = filter(None, (query.stateful_run() for query in self._running()))
+        return max(runs, key=lambda run: run.state_partitions, default=None)
 
 
 def _trigger_interval_ms(query: StreamingQuery) -> int | None:

@@ -12,25 +12,16 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from airflow_adaptive._core.failure_code import FailureCode
-from airflow_adaptive._core.protocol.documents import DriverPlan, FailureReport, QueryReport
-from airflow_adaptive.job.control.interfaces import StatefulRun
-from airflow_adaptive.job.queries.batch_boundary import CHECK_INTERVAL_S, act_between_batches, end_at_boundary
-from airflow_adaptive.job.queries.job_query import (
-    JobQuery,
-    boundaries,
-    halt_session,
-    largest_stateful_run,
-    stop_all,
-    wait_for_first_triggers,
-)
-from airflow_adaptive.job.queries.sources.source_report import limit_topics
+from airflow_adaptive._core.protocol.documents import DriverPlan, FailureReport
+from airflow_adaptive.job.queries.batch_boundary import CHECK_INTERVAL_S, end_at_boundary
+from airflow_adaptive.job.queries.job_query import JobQuery, StreamingQueries, boundaries, halt_session, stop_all
 from airflow_adaptive.job.state.checkpoint_files import is_damage
 from airflow_adaptive.job.state.repartition import RepartitionError
 
@@ -53,23 +44,15 @@ class ScriptStoppedError(SystemExit):
     """The script starts a query while its driver is stopping; the script ends here normally."""
 
 
-class ScriptQueries:
-    """The workload of an unmanaged script.
+class ScriptQueries(StreamingQueries):
+    """The workload of an unmanaged script. A query without a name has the name of the job.
 
     The driver loop calls the methods of `interfaces.Workload`, and the script calls the others.
     """
 
     def __init__(self, spark: SparkSession, *, job: str) -> None:
-        """Create an object that admits no query yet.
-
-        Args:
-            spark: session of the driver.
-            job: id of the job, and name of a query without a name.
-        """
-        self._spark = spark
-        self._job = job
+        super().__init__(spark, job)
         self._changed = threading.Condition()
-        self._plan: DriverPlan | None = None
         self._closed = False
         self._end_requested = False
         self._ending = False
@@ -175,26 +158,18 @@ class ScriptQueries:
     # ---- the driver loop ----
 
     @property
-    def gangs(self) -> Mapping[str, int]:
-        """Empty: the driver does not know a query before the script starts it."""
-        return {}
-
-    @property
-    def plan(self) -> DriverPlan | None:
-        """The active plan, or None before the script may start queries, and after they were ended."""
-        return self._plan
-
-    @property
     def vertices_read(self) -> tuple[str, ...] | None:
         """An empty tuple: the script reads no parallelism, so that no plan requires other queries."""
         return ()
 
     def can_adopt(self, plan: DriverPlan) -> bool:
         """Return whether the queries can continue under a plan: always, unless the plan repartitions their state."""
-        return self._plan is not None and not _repartitions(plan, self._plan)
+        before = self._plan
+        return before is not None and not (
+            plan.repartition and dict(plan.state_partitions) != dict(before.state_partitions)
+        )
 
     def adopt(self, plan: DriverPlan) -> None:
-        """Make a plan active, because its executors are registered."""
         self._plan = plan
 
     def build(self, plan: DriverPlan) -> DriverPlan:
@@ -211,7 +186,7 @@ class ScriptQueries:
         return True
 
     def prepare(self, _: DriverPlan, __: DriverPlan) -> None:
-        """Do nothing, because the state belongs to the script."""
+        """Do nothing; see `is_prepared`."""
 
     def start(self, _: DriverPlan, plan: DriverPlan) -> None:
         """Permit the script to start queries. Returns when it has started one or has ended, or after a timeout."""
@@ -219,10 +194,6 @@ class ScriptQueries:
             self._plan = plan
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._queries or self._script_ended, FIRST_START_TIMEOUT_S)
-
-    def act_between_batches(self, timeout_s: float, pause: Callable[[float], None], act: Callable[[], None]) -> bool:
-        """See `interfaces.Workload`."""
-        return act_between_batches(boundaries(self._running()), timeout_s, pause, act)
 
     def end(self, timeout_s: float, pause: Callable[[float], None]) -> bool:
         """End all queries at their boundaries, permanently. The script does not see their ends before `reveal_ends`.
@@ -258,20 +229,14 @@ class ScriptQueries:
         self.close()
         return stopped and all_started
 
-    def wait_for_first_trigger(self, timeout_s: float) -> bool:
-        """See `interfaces.Workload`."""
-        return wait_for_first_triggers(self._running(), timeout_s)
-
     def has_ended(self) -> bool:
         """Return whether the script has ended without a request, with an error, or without running queries."""
         over = self._script_ended and not self._end_requested and not self._starting
         return over and (self._error is not None or not self._running())
 
     def close(self) -> None:
-        """Release the queries."""
-        for query in self._queries:
-            query.end_run()
-        self._plan, self._released = None, True
+        super().close()
+        self._released = True
 
     def failure(self) -> FailureReport | None:
         """Return the error of the script, or else the failure of a query that failed after the end of the script."""
@@ -283,19 +248,8 @@ class ScriptQueries:
         found = next(filter(None, failures), None)
         return NEVER_STARTED if found is None and self._script_ended and not self._queries else found
 
-    def reports(self) -> tuple[QueryReport, ...]:
-        """Return the progress of each query."""
-        return limit_topics(list(filter(None, (query.report() for query in list(self._queries)))))
-
-    def stateful_run(self) -> StatefulRun | None:
-        """Return the run with the most state partitions."""
-        return largest_stateful_run(self._running())
-
     def parallelism(self) -> dict[str, int]:
-        """Return the effective parallelism of each vertex.
-
-        It is the planned parallelism, limited by the number of state partitions if all queries are stateful.
-        """
+        """Return the planned parallelism of each vertex, limited by the number of state partitions if all queries are stateful."""
         if self._plan is None:
             return {}
         kept = [query.state_partitions for query in self._running()]
@@ -327,9 +281,8 @@ class ScriptQueries:
         names = (self._job if number == 1 else f"{self._job}-{number}" for number in range(1, len(taken) + 2))
         return next(name for name in names if name not in taken)
 
-    def _running(self) -> list[JobQuery]:
+    def _known(self) -> Sequence[JobQuery]:
+        return list(self._queries)
+
+    def _running(self) -> Sequence[JobQuery]:
         return [query for query in list(self._queries) if query.active()]
-
-
-def _repartitions(plan: DriverPlan, before: DriverPlan) -> bool:
-    return plan.repartition and dict(plan.state_partitions) != dict(before.state_partitions)

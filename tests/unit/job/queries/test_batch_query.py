@@ -11,8 +11,7 @@ from pyspark.sql import DataFrameWriter
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_adaptive.job.control.interfaces import BatchStillRunsError
-from airflow_adaptive.job.queries.batch_query import BatchQuery
-from airflow_adaptive.job.queries.workload import JobWorkload
+from airflow_adaptive.job.queries.batch_query import BatchQuery, JobWorkload
 from tests.support.driver.simulated_driver import plan
 
 TIMEOUT_S = 60.0

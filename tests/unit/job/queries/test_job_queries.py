@@ -1,4 +1,4 @@
-"""The queries of a job: made, checked, started and followed together. How they are ended is `test_boundary`'s."""
+"""The queries of a job: built, checked, started, ended and followed together. `test_batch_boundary` covers the boundaries."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrameWriter
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_adaptive._core.protocol.documents import DriverPlan
+from airflow_adaptive.job.control.interfaces import QueryStillRunsError
+from airflow_adaptive.job.queries import job_query
 from airflow_adaptive.job.queries.job_queries import JobQueries
+from airflow_adaptive.job.queries.job_query import JobQuery
+from airflow_adaptive.job.queries.real_time.real_time_mode import RealTimeMode
 from airflow_adaptive.job.queries.writers import AdaptiveJobError
 from airflow_adaptive.job.state.repartition import RepartitionError
 from tests.support.driver.fake_spark import Pool, Query, Spark, Stream
@@ -67,7 +72,7 @@ class Job:
             require_checkpoint=self.require_checkpoint,
         )
 
-    def require_checkpoint(self, writer: Any, checkpoint: str) -> None:
+    def require_checkpoint(self, _: Any, writer: Any, checkpoint: str) -> None:
         assert isinstance(writer, Stream)
         self.checked.append(checkpoint)
 
@@ -358,20 +363,134 @@ def capped(job: Job, parallelism: dict[str, int], *partitions: int) -> dict[str,
     return job.queries.parallelism()
 
 
-def test_a_checkpoint_with_fewer_partitions_than_planned_caps_its_query() -> None:
-    assert capped(Job("a"), {"read": 6, "write": 1}, 2) == {"read": 2, "write": 1}
-
-
-def test_a_vertex_with_the_name_of_its_query_is_capped_by_that() -> None:
-    assert capped(Job("a", "b"), {"a": 6, "b": 6, "read": 6}, 2, 8) == {"a": 2, "b": 6, "read": 6}
-
-
-def test_a_vertex_of_any_query_is_capped_if_all_queries_are() -> None:
-    assert capped(Job("a", "b"), {"read": 6}, 2, 3) == {"read": 3}
-
-
-# ---- pools ----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("names", "parallelism", "partitions", "effective"),
+    [
+        (("a",), {"read": 6, "write": 1}, (2,), {"read": 2, "write": 1}),
+        (("a", "b"), {"a": 6, "b": 6, "read": 6}, (2, 8), {"a": 2, "b": 6, "read": 6}),
+        (("a", "b"), {"read": 6}, (2, 3), {"read": 3}),
+    ],
+    ids=["a vertex of the only query", "a vertex with the name of its query", "a vertex of any query"],
+)
+def test_a_checkpoint_with_fewer_partitions_than_planned_caps_the_vertices_of_its_query(
+    names: tuple[str, ...], parallelism: dict[str, int], partitions: tuple[int, ...], effective: dict[str, int]
+) -> None:
+    assert capped(Job(*names), parallelism, *partitions) == effective
 
 
 def test_adaptive_execution_does_not_coalesce_the_partitions_of_the_plan():
     assert Job("a").spark.settings["spark.sql.adaptive.coalescePartitions.enabled"] == "false"
+
+
+# ---- requests of the driver loop ------------------------------------------------------------------------------------
+
+
+def no_time_passes(_: float) -> None: ...
+
+
+@pytest.mark.parametrize("is_in_time", [True, False])
+def test_function_is_called_while_no_query_runs_a_batch(
+    running: Job, monkeypatch: pytest.MonkeyPatch, is_in_time: bool
+) -> None:
+    acts: list[str] = []
+
+    def act_between_batches(
+        queries: list[JobQuery], timeout_s: float, pause: Callable[[float], None], act: Callable[[], None]
+    ) -> bool:
+        assert [query.name for query in queries] == ["a", "b"]
+        assert (timeout_s, pause) == (7.0, no_time_passes)
+        act()
+        return is_in_time
+
+    monkeypatch.setattr(job_query, "boundaries", list)
+    monkeypatch.setattr(job_query, "act_between_batches", act_between_batches)
+    assert running.queries.act_between_batches(7.0, no_time_passes, lambda: acts.append("released")) is is_in_time
+    assert acts == ["released"]
+
+
+@pytest.mark.parametrize("begun", [{"a", "b"}, {"a"}])
+def test_first_triggers_of_all_queries_are_awaited(
+    running: Job, monkeypatch: pytest.MonkeyPatch, begun: set[str]
+) -> None:
+    def wait_for_first_trigger(query: JobQuery, timeout_s: float) -> bool:
+        assert 6.0 < timeout_s <= 7.0
+        return query.name in begun
+
+    monkeypatch.setattr(JobQuery, "wait_for_first_trigger", wait_for_first_trigger)
+    assert running.queries.wait_for_first_trigger(7.0) is (begun == {"a", "b"})
+
+
+def test_gangs_depend_on_the_parallelism_of_all_vertices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The build function reads no parallelism. The driver computes the partitions from the slots of the plan."""
+    job = Job("a")
+    job.start(plan(parallelism={"read": 2, "count": 3}))
+    assert (job.queries.gangs, job.queries.vertices_read) == ({}, ())
+    monkeypatch.setattr(RealTimeMode, "gangs", {"a": 5})
+    job.queries.build(plan(2, parallelism={"read": 2, "count": 3}))
+    assert (job.queries.gangs, job.queries.vertices_read) == ({"a": 5}, ("count", "read"))
+
+
+# ---- immediate stops ------------------------------------------------------------------------------------------------
+
+
+def not_in_time(*_: Query) -> None:
+    raise Py4JError("TimeoutException")
+
+
+def test_halt_also_stops_queries_that_the_script_started(running: Job) -> None:
+    Query(running.spark, "mine")
+    assert running.queries.halt()
+    assert running.spark.active == []
+    assert running.queries.plan is None
+
+
+def test_halt_cancels_all_jobs_and_stops_the_other_queries_when_one_does_not_stop(
+    running: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver is fenced, and the thread of the first query does not end in time, so that its stop fails."""
+    first, second = running.runs
+    monkeypatch.setattr(first._jsq, "stop", not_in_time)
+    assert not running.queries.halt()
+    assert running.spark.cancellations == 1
+    assert (first.stopped, second.stopped) == (False, True)
+    assert running.queries.plan is None
+
+
+def test_start_that_fails_while_another_query_does_not_stop_is_an_error_of_the_driver(
+    two: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second query of a job cannot be started, and the first one does not stop: it must not run without a lease."""
+    monkeypatch.setattr(Query, "stop", not_in_time)
+    two.returns = lambda _: [Stream("a", two.spark), Stream("b", error=ValueError("no sink"))]
+    with pytest.raises(QueryStillRunsError, match="'a'") as raised:
+        two.start(plan())
+    assert isinstance(raised.value.__cause__, ValueError)
+
+
+# ---- the share of each query in the slots: a FAIR pool of its name, whose weight is the number of slots of its group --
+
+
+def test_a_single_query_stays_in_the_default_pool() -> None:
+    job = Job("a")
+    job.start(plan(pool_weights={"a": 3}))
+    assert (job.runs[0].pool, job.pools) == ("default", {})
+
+
+def test_weights_of_the_pools_are_the_slots_of_the_groups_and_at_least_1(two: Job) -> None:
+    two.start(plan(pool_weights={"a": 3, "b": 0}))
+    assert [run.pool for run in two.runs] == ["a", "b"]
+    assert {name: pool.settings for name, pool in two.pools.items()} == {"a": ("FAIR", 0, 3), "b": ("FAIR", 0, 1)}
+    assert two.spark.local["spark.scheduler.pool"] == "default", "other jobs of this thread use the default pool"
+
+
+def test_a_new_weight_applies_to_new_stages_while_old_ones_end(two: Job) -> None:
+    two.start(plan(pool_weights={"a": 1, "b": 2}))
+    old = two.pools["a"]
+    old.busy = True
+    two.queries.adopt(plan(pool_weights={"a": 3, "b": 2}))
+    assert {name: pool.weight() for name, pool in two.pools.items()} == {"a": 3, "b": 2}
+    two.queries.adopt(plan(pool_weights={"a": 3, "b": 2}))
+    assert old in two.spark.root.pools
+    old.busy = False
+    two.queries.adopt(plan(pool_weights={"a": 3, "b": 2}))
+    assert two.spark.root.pools == [two.pools["b"], two.pools["a"]]

@@ -9,12 +9,7 @@ import pytest
 from py4j.protocol import Py4JError
 
 from airflow_adaptive.job.control.interfaces import StatefulRun
-from airflow_adaptive.job.queries.job_query import (
-    JobQuery,
-    boundaries,
-    largest_stateful_run,
-    wait_for_first_triggers,
-)
+from airflow_adaptive.job.queries.job_query import JobQuery, boundaries
 from airflow_adaptive.job.queries.sources.source_monitor import SourceMonitor
 from airflow_adaptive.job.queries.sources.topic_ids import TopicRecreatedError
 from airflow_adaptive.job.spark_internals import class_name
@@ -181,16 +176,6 @@ def test_stateful_run_has_the_partitions_of_the_newest_batch(spark: Spark) -> No
     assert query.stateful_run() is None
 
 
-def test_largest_stateful_run_is_that_with_the_most_partitions(spark: Spark) -> None:
-    queries = [started(spark, name) for name in ("a", "b", "c")]
-    assert largest_stateful_run(queries) is None
-    for run, partitions in zip(spark.queries, (2, 8, 0), strict=True):
-        run.progress = [progress(0, partitions=partitions)]
-    largest = largest_stateful_run(queries)
-    assert largest is not None
-    assert largest.run_id == "run 1"
-
-
 @pytest.mark.parametrize(
     ("state", "error", "begun"),
     [(ACTIVE, None, True), (INITIALIZING, None, False), (ACTIVE, Py4JError("the query has failed"), False)],
@@ -212,5 +197,5 @@ def test_first_trigger_has_begun_when_the_query_is_initialized(
     )
     spark.queries[0]._jsq = SimpleNamespace(streamingQuery=lambda: execution)
     assert query.wait_for_first_trigger(0.5) is begun
-    assert wait_for_first_triggers([query], 0.0) is begun
+    assert query.wait_for_first_trigger(0.0) is begun
     assert waited == [500, 1]

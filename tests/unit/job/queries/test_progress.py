@@ -208,10 +208,11 @@ def test_event_time_delay_is_the_age_of_the_newest_event_at_the_trigger():
 
 def test_latency_is_that_of_the_newest_batch_with_rows():
     query = Following()
-    measured = progress(0)
+    measured, without_rows = progress(0), progress(1, rows=0)
     measured.observedMetrics[METRIC] = Row(rows=3, percentiles=[9, 51, 71], max=72)
-    query.update(measured)
-    query.update(progress(1, rows=0))
+    without_rows.observedMetrics[METRIC] = Row(rows=0, percentiles=None, max=None)
+    for batch in (measured, without_rows, progress(2, rows=0)):
+        query.update(batch)
     assert query.counter.report is not None
     assert query.counter.report.latency == LatencyReport(rows=3, p50_ms=9, p95_ms=51, p99_ms=71, max_ms=72)
 

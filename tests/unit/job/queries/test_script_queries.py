@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_adaptive._core.protocol.documents import FailureReport
-from airflow_adaptive.job.queries import script_queries
+from airflow_adaptive.job.queries import job_query, script_queries
 from airflow_adaptive.job.queries.script_queries import NEVER_STARTED, ScriptQueries, ScriptStoppedError
 from airflow_adaptive.job.state.repartition import RepartitionError
 from airflow_adaptive.local.waiting import wait_until
@@ -370,14 +370,8 @@ def test_requests_of_the_driver_loop_concern_the_queries_that_run(job, monkeypat
         act()
         return True
 
-    def wait_for_first_triggers(queries: list[Any], timeout_s: float) -> bool:
-        requests.append(([query.name for query in queries], timeout_s))
-        return True
-
-    monkeypatch.setattr(script_queries, "act_between_batches", act_between_batches)
-    monkeypatch.setattr(script_queries, "wait_for_first_triggers", wait_for_first_triggers)
+    monkeypatch.setattr(job_query, "act_between_batches", act_between_batches)
     acts: list[str] = []
     assert job.queries.act_between_batches(7.0, lambda _: None, lambda: acts.append("released"))
-    assert job.queries.wait_for_first_trigger(8.0)
     assert acts == ["released"]
-    assert requests == [(["daily", "hourly"], 7.0), (["daily", "hourly"], 8.0)]
+    assert requests == [(["daily", "hourly"], 7.0)]
