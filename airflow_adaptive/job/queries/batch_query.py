@@ -167,8 +167,12 @@ class JobWorkload(Workload):
         self._queries.prepare(writers, plan)
 
     def start(self, writers: Writers, plan: DriverPlan) -> None:
-        self._current = self._batch if isinstance(writers, DataFrameWriter) else self._queries
-        self._current.start(writers, plan)
+        if isinstance(writers, DataFrameWriter):
+            self._current = self._batch
+            self._batch.start(writers, plan)
+        else:
+            self._current = self._queries
+            self._queries.start(writers, plan)
 
     def act_between_batches(self, timeout_s: float, pause: Callable[[float], None], act: Callable[[], None]) -> bool:
         return self._current.act_between_batches(timeout_s, pause, act)

@@ -59,7 +59,7 @@ class ScriptQueries(StreamingQueries):
         self._halted = False
         self._starting = 0
         self._queries: list[JobQuery] = []
-        self._queries_at_end: list[JobQuery] = []
+        self._queries_at_end: Sequence[JobQuery] = ()
         self._script_ended = False
         self._released = False
         self._error: FailureReport | None = None
