@@ -46,7 +46,7 @@ def standalone_properties(submission: DriverSubmission) -> Mapping[str, str]:
     allocation requests its own target whenever that target changes. The minimum equals the initial number, so that the
     target does not decrease when there are few tasks, and the timeouts never expire, so that the target does not
     increase (`org.apache.spark.ExecutorAllocationManager`). The driver then requests other totals, also smaller ones,
-    without changing that target (`job/executors/executor_pool.py`).
+    without changing that target (`job/executors.py`).
 
     Raises:
         SubmissionRefusedError: see `check_submission`.

@@ -15,25 +15,66 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from airflow_adaptive._core.protocol.codec import MAX_DOCUMENT_BYTES, journal_name, journal_number
-from airflow_adaptive.job.control.interfaces import DirectoryError
-from airflow_adaptive.job.spark_internals import java_class, spark_class
+from airflow_adaptive.job.control.interfaces import DirectoryError, JournalFiles, StatusFile
+from airflow_adaptive.job.spark_internals import class_name, java_class
 
 
-class HadoopJobDirectory:
-    """Journal, driver status and checkpoints of a job."""
+class HadoopFiles:
+    """The files of Hadoop file systems with the credentials of a session, also after its SparkContext has stopped.
+
+    The methods raise the exceptions of Hadoop.
+
+    Attributes:
+        conf: configuration of Hadoop.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._jvm: Any = spark._jvm
+        self._path_class = java_class(spark, "org.apache.hadoop.fs.Path")
+        self._manager = class_name("CheckpointFileManager", spark.version)
+        self.conf = spark._jsparkSession.sessionState().newHadoopConf()
+
+    def path(self, *parts: Any) -> Any:
+        """Return a path of Hadoop."""
+        return self._path_class(*parts)
+
+    def system(self, path: Any) -> Any:
+        """Return the file system of a path."""
+        return path.getFileSystem(self.conf)
+
+    def manager(self, folder: Any) -> Any:
+        """Return Spark's access to the files of a checkpoint in a folder."""
+        return getattr(self._jvm, self._manager).create(folder, self.conf)
+
+    def read(self, path: Any, max_bytes: int) -> bytes | None:
+        """Return the content of a file, or None if it does not exist."""
+        files = self.system(path)
+        if not files.exists(path):
+            return None
+        stream = files.open(path)
+        try:
+            return bytes(stream.readNBytes(max_bytes))
+        finally:
+            stream.close()
+
+    def replace(self, path: Any, data: bytes) -> None:
+        """Replace a file atomically, as Spark writes the files of a checkpoint."""
+        overwrite = True
+        stream = self.manager(path.getParent()).createAtomic(path, overwrite)
+        try:
+            stream.write(bytearray(data))
+        except BaseException:
+            stream.cancel()
+            raise
+        stream.close()
+
+
+class HadoopJobDirectory(JournalFiles, StatusFile):
+    """Journal, driver status and checkpoints of a job. `s3://` in the URI stands for Hadoop's `s3a://`."""
 
     def __init__(self, spark: SparkSession, uri: str) -> None:
-        """Refer to a directory; nothing is read or written yet.
-
-        Args:
-            spark: session whose Hadoop configuration has the credentials.
-            uri: URI of the directory; `s3://` stands for Hadoop's `s3a://`.
-        """
         self._root = hadoop_uri(uri)
-        self._path_class = java_class(spark, "org.apache.hadoop.fs.Path")
-        self._managers = spark_class(spark, "CheckpointFileManager")
-        # The configuration is kept, so that the driver can write its status after the SparkContext has stopped.
-        self._conf = spark._jsparkSession.sessionState().newHadoopConf()
+        self._files = HadoopFiles(spark)
 
     def checkpoint(self, query: str) -> str:
         """Return the URI of a query's checkpoint."""
@@ -42,46 +83,28 @@ class HadoopJobDirectory:
         return f"{self._root}/checkpoints/{folder if folder.strip('.') else folder.replace('.', '%2E')}"
 
     def journal_numbers(self) -> list[int]:
-        """Return the numbers of the journal documents, in no order. Raises `DirectoryError`."""
         with _converting_errors(self._root):
             path = self._path("journal")
-            files = path.getFileSystem(self._conf)
+            files = self._files.system(path)
             names = [entry.getPath().getName() for entry in files.listStatus(path)] if files.exists(path) else []
         return [number for name in names if (number := journal_number(name)) is not None]
 
     def read_journal(self, number: int) -> bytes | None:
-        """Return a journal document, or None if it does not exist. Raises `DirectoryError`."""
-        return self._read(self._path("journal", journal_name(number)))
+        return self._read(f"journal/{journal_name(number)}")
 
     def read_status(self) -> bytes | None:
-        """Return the driver status of any driver, or None if there is none. Raises `DirectoryError`."""
-        return self._read(self._path("status.json"))
+        return self._read("status.json")
 
     def write_status(self, data: bytes) -> None:
-        """Replace the driver status atomically, as Spark writes the files of a checkpoint. Raises `DirectoryError`."""
         with _converting_errors(self._root):
-            path = self._path("status.json")
-            stream = self._managers.create(path.getParent(), self._conf).createAtomic(path, True)
-            try:
-                stream.write(bytearray(data))
-            except BaseException:
-                stream.cancel()
-                raise
-            stream.close()
+            self._files.replace(self._path("status.json"), data)
 
-    def _read(self, path: Any) -> bytes | None:
+    def _read(self, name: str) -> bytes | None:
         with _converting_errors(self._root):
-            files = path.getFileSystem(self._conf)
-            if not files.exists(path):
-                return None
-            stream = files.open(path)
-            try:
-                return bytes(stream.readNBytes(MAX_DOCUMENT_BYTES + 1))
-            finally:
-                stream.close()
+            return self._files.read(self._path(name), MAX_DOCUMENT_BYTES + 1)
 
-    def _path(self, *names: str) -> Any:
-        return self._path_class("/".join((self._root, *names)))
+    def _path(self, name: str) -> Any:
+        return self._files.path(f"{self._root}/{name}")
 
 
 def hadoop_uri(uri: str) -> str:

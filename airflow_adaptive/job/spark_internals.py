@@ -21,7 +21,6 @@ if TYPE_CHECKING:  # the launcher uses this module before it knows whether the d
 OLDEST: Final = (4, 0)
 """Oldest version of Spark whose internals the driver knows."""
 
-
 SINCE: Final[Mapping[Capability, tuple[int, int]]] = {
     Capability.REPARTITION: (4, 2),
     Capability.REAL_TIME_MODE: (4, 2),
@@ -69,11 +68,7 @@ CLASSES: Final = {
 
 
 def require_supported(version: str) -> None:
-    """Require that the driver knows the internals of a version of Spark. A version that is not a number passes.
-
-    Raises:
-        UnsupportedVersionError: the version is too old.
-    """
+    """Raise `UnsupportedVersionError` if a version of Spark is too old. A version that is not a number passes."""
     if _is_before(version, OLDEST):
         raise UnsupportedVersionError(
             f"the driver runs Spark {version}, and airflow-adaptive supports Spark {_text(OLDEST)} and later: upgrade Spark on the master and the "
@@ -88,12 +83,7 @@ def report_spark(version: str) -> SparkReport:
 
 
 def class_name(name: str, version: str = "") -> str:
-    """Return the full name of one of Spark's classes.
-
-    Args:
-        name: simple name.
-        version: version of Spark, not needed outside of `STREAMING_CLASSES`.
-    """
+    """Return the full name of one of Spark's classes. The version of Spark is not needed outside of `STREAMING_CLASSES`."""
     if name in CLASSES:
         return f"{CLASSES[name]}.{name}"
     folder = "" if _is_before(version, SUB_PACKAGES) else f".{STREAMING_CLASSES[name]}"
@@ -111,13 +101,7 @@ def spark_object(spark: SparkSession, name: str) -> Any:
 
 
 def checkpoint_log(spark: SparkSession, name: str, uri: str) -> Any:
-    """Return Spark's reader of a log in a checkpoint. The folder must exist.
-
-    Args:
-        spark: session of the driver.
-        name: simple name of the class (`OffsetSeqLog`, `CommitLog`).
-        uri: URI of the folder of the log.
-    """
+    """Return Spark's reader of a log in a checkpoint by its simple name (`OffsetSeqLog`, `CommitLog`). The folder must exist."""
     read_only = () if _is_before(spark.version, READ_ONLY_LOGS) else (True,)
     return spark_class(spark, name)(spark._jsparkSession, uri, *read_only)
 
@@ -131,11 +115,8 @@ def separate_task_ids(spark: SparkSession, epoch: int) -> None:
     """Let the task ids of this driver begin above those of all earlier drivers of the job.
 
     Each session counts its tasks from 0. Iceberg's sink names a file by query, batch, partition and task, so that a driver which repeats a batch could
-    otherwise overwrite files that its predecessor has committed to the table, but not to the checkpoint.
-
-    Args:
-        spark: session of the driver.
-        epoch: epoch of the driver. The lower 32 bits of the ids still count from 0, for code that uses only these.
+    otherwise overwrite files that its predecessor has committed to the table, but not to the checkpoint. The lower 32 bits still count from
+    0, for code that uses only these.
     """
     # Py4J would turn the counter (`AtomicLong`) into a number, so the JVM gets the field and adds to it in one call.
     context: Any = spark.sparkContext
@@ -192,10 +173,7 @@ def set_private_field(item: Any, name: str, value: Any) -> None:
 
 
 def writer_option(writer: DataStreamWriter, name: str) -> str | None:
-    """Return the value of an option that the script set on a query, or None.
-
-    The options are in `extraOptions` of `org.apache.spark.sql.classic.DataStreamWriter`.
-    """
+    """Return the value of an option that the script set on a query (`extraOptions` of `DataStreamWriter`), or None."""
     value = writer_field(writer, "extraOptions").get(name)
     return str(value.get()) if value.isDefined() else None
 

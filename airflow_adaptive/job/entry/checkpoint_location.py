@@ -26,7 +26,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from airflow_adaptive.job.hadoop_directory import hadoop_uri
+from airflow_adaptive.job.hadoop_directory import HadoopFiles, hadoop_uri
 from airflow_adaptive.job.queries.writers import AdaptiveJobError, query_name
 from airflow_adaptive.job.spark_internals import java_class, writer_option
 
@@ -89,16 +89,7 @@ class TransientFolders:
         return folder
 
     def require_durable(self, spark: SparkSession, query: QueryStart, directory: str) -> None:
-        """Check that the checkpoint of a query outlives this driver.
-
-        Args:
-            spark: session of the query.
-            query: query that the script starts.
-            directory: URI of the job directory.
-
-        Raises:
-            AdaptiveJobError: the checkpoint is in a folder that does not outlive this driver.
-        """
+        """Raise `AdaptiveJobError` if the checkpoint of a query is in a folder that does not outlive this driver; `directory` is the job directory."""
         if query.location is None:
             return
         root = hadoop_uri(directory)
@@ -111,11 +102,8 @@ class TransientFolders:
             return
         transient = self._transient(spark, query.location, location, kept)
         if transient is not None:
-            given = (
-                ""
-                if query.location in (location, location.removeprefix("file:"))
-                else f" ({query.location!r} in the script)"
-            )
+            is_given = query.location in (location, location.removeprefix("file:"))
+            given = "" if is_given else f" ({query.location!r} in the script)"
             example = f"{root}/checkpoints/{quote(query.name or 'name', safe='')}"
             raise AdaptiveJobError(
                 f"the checkpoint {location}{given} of {query.label} is in {transient}, so the next driver would start from an empty checkpoint: "
@@ -167,9 +155,9 @@ def _property(spark: SparkSession, name: str) -> Path:
 
 def _qualified(spark: SparkSession, location: str) -> str:
     """Return the absolute URI of a location, relative to the working folder of its file system. Raises as Py4J."""
-    path = java_class(spark, "org.apache.hadoop.fs.Path")(location)
-    files = path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
-    return str(files.makeQualified(path).toString())
+    files = HadoopFiles(spark)
+    path = files.path(location)
+    return str(files.system(path).makeQualified(path).toString())
 
 
 def _local(uri: str) -> Path | None:

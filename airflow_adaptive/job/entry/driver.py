@@ -34,33 +34,22 @@ from airflow_adaptive.job.control.fence import boot_time
 from airflow_adaptive.job.control.interfaces import DriverInterfaces, ExecutorPool, Journal, Workload
 from airflow_adaptive.job.control.journal_reader import JournalReader
 from airflow_adaptive.job.control.watchdog import WATCHDOG_GRACE_S, LeaseWatchdog
-from airflow_adaptive.job.executors.executor_pool import SparkExecutorPool
-from airflow_adaptive.job.executors.task_balancer import LocalityBalancer, SparkPlacement
+from airflow_adaptive.job.executors import LocalityBalancer, SparkExecutorPool, SparkPlacement
 from airflow_adaptive.job.hadoop_directory import HadoopJobDirectory
 from airflow_adaptive.job.spark_internals import java_class, report_spark, require_supported, separate_task_ids
 
 log = logging.getLogger(__name__)
-
 """Unless the script configures logging, warnings go to the driver's output, which the worker keeps."""
 
 STANDALONE_ID: Final = re.compile(r"driver-\d{14}-\d+")
-"""Format of the ids that a standalone master assigns to drivers (`spark.deploy.driverIdPattern`), and a worker to their
-directories."""
+"""Format of the ids that a standalone master assigns to drivers (`spark.deploy.driverIdPattern`), and a worker to their directories."""
 
 
 class Driver:
     """A driver: a session, a job directory, and the driver loop between them."""
 
     def __init__(self, spark: SparkSession, settings: DriverSettings) -> None:
-        """Create a driver; nothing is read or written yet.
-
-        Args:
-            spark: session of the driver.
-            settings: settings from the submission.
-
-        Raises:
-            UnsupportedVersionError: the Spark of the driver is too old.
-        """
+        """Create a driver with the settings from the submission. Raises `UnsupportedVersionError` if its Spark is too old."""
         require_supported(spark.version)
         separate_task_ids(spark, settings.epoch)
         self.spark = spark
@@ -77,20 +66,8 @@ class Driver:
         )
 
     def run(self, workload: Workload, notice: str | None = None) -> DriverState:
-        """Execute the scheduler's directives until the driver ends.
-
-        Args:
-            workload: queries or batch of the job.
-            notice: information about this driver for the user (`DriverStatus.notice`).
-
-        Returns:
-            See `run_driver`.
-
-        Raises:
-            Exception: see `run_driver`.
-        """
+        """Execute the scheduler's directives until the driver ends; see `run_driver`. `notice` informs the user (`DriverStatus.notice`)."""
         settings, clock = self.settings, boot_time
-        watchdog = LeaseWatchdog(self.process.jvm, grace_s=WATCHDOG_GRACE_S)
         identity = _identity(self.spark, settings, notice)
         interfaces = DriverInterfaces(
             journal=self.journal,
@@ -105,6 +82,7 @@ class Driver:
             sleep=_pause(identity),
             warn=log.warning,
         )
+        watchdog = LeaseWatchdog(self.process.jvm, grace_s=WATCHDOG_GRACE_S)
         return run_driver(identity, interfaces, settings, watchdog=watchdog, exit_process=self.process.exit)
 
 
@@ -161,24 +139,11 @@ CHECK_INTERVAL_S: Final = 10.0
 
 
 class DriverOutput:
-    """The output files of one driver."""
+    """The output files of one driver in its directory on the worker. `warn` is called once if a truncation fails."""
 
     def __init__(
-        self,
-        directory: Path,
-        *,
-        clock: Callable[[], float],
-        warn: Callable[[str], None],
-        max_bytes: int = MAX_BYTES,
+        self, directory: Path, *, clock: Callable[[], float], warn: Callable[[str], None], max_bytes: int = MAX_BYTES
     ) -> None:
-        """Refer to the files; nothing is checked yet.
-
-        Args:
-            directory: directory of the driver on its worker.
-            clock: monotonic clock, in seconds.
-            warn: called once if a truncation fails.
-            max_bytes: maximum size of each file; a larger file is truncated.
-        """
         self._files = [directory / name for name in NAMES]
         self._clock = clock
         self._warn = warn
@@ -187,10 +152,7 @@ class DriverOutput:
         self._warned = False
 
     def truncate_if_due(self) -> None:
-        """Truncate files that are too large, if a check is due.
-
-        Output that is written during the truncation may be lost.
-        """
+        """Truncate files that are too large, if a check is due. Output that is written during the truncation may be lost."""
         if self._checked_at is not None and self._clock() - self._checked_at < CHECK_INTERVAL_S:
             return
         self._checked_at = self._clock()
@@ -213,8 +175,7 @@ def _rotate(file: Path) -> None:
 
 
 OUTPUT_TIMEOUT_S: Final = 1.0
-"""Time in seconds for which an exit waits for the output of the process. The JVM writes that output to the files of the
-worker; a JVM that is frozen does not."""
+"""Time in seconds for which an exit waits for the output of the process, which a JVM that is frozen does not write to the files of the worker."""
 
 OUTPUT_TIME_S: Final = 0.2
 """Time in seconds in which the JVM writes the last output to the files of the worker."""
@@ -234,13 +195,6 @@ class DriverProcess:
         end: Callable[[int], object] = os._exit,
         kill: Callable[[int, int], object] = os.kill,
     ) -> None:
-        """Find the JVM of a session.
-
-        Args:
-            spark: session of the driver.
-            end: ends this process regardless of its threads.
-            kill: sends a signal to a process.
-        """
         gateway: Any = spark.sparkContext._gateway
         self._child = getattr(gateway, "proc", None)  # of Python, without spark-submit
         self.jvm = int(java_class(spark, "java.lang.ProcessHandle").current().pid())
@@ -250,11 +204,7 @@ class DriverProcess:
     def exit(self, code: int, message: str) -> None:
         """End both processes immediately, regardless of their threads, so that no operation of the driver continues.
 
-        An orderly end of the JVM may take long, and would let the Spark jobs of other threads continue meanwhile.
-
-        Args:
-            code: exit code of this process.
-            message: reason, for the driver's output.
+        An orderly end of the JVM may take long, and would let the Spark jobs of other threads continue meanwhile. The message is the reason.
         """
         output = threading.Thread(target=_write, args=(message,), daemon=True)
         output.start()
@@ -276,14 +226,13 @@ Result = TypeVar("Result")
 
 
 class OperationThread(Future[Result]):
-    """An operation in a thread with the Spark properties of the thread that starts the operation; see `interfaces.Operation`."""
+    """An operation in a thread with the Spark properties of the thread that starts it; see `interfaces.Operation`."""
 
     def __init__(self, act: Callable[[], Result]) -> None:
         super().__init__()
         InheritableThread(target=self._run, args=(act,), name="long-operation", daemon=True).start()
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for the end of the operation up to the timeout, and return whether the operation has ended."""
         return not wait([self], timeout_s).not_done
 
     def _run(self, act: Callable[[], Result]) -> None:

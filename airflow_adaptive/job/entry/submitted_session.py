@@ -63,11 +63,7 @@ class SubmittedSession:
         self._created_early = False
 
     def install_hooks(self, submitted: Mapping[str, str]) -> None:
-        """Intercept the creation of sessions.
-
-        Args:
-            submitted: Spark properties of the submission; without any, nothing is intercepted.
-        """
+        """Intercept the creation of sessions. Without properties of the submission, nothing is intercepted."""
         self._submitted = dict(submitted)
         if not submitted:
             return
@@ -76,11 +72,7 @@ class SubmittedSession:
         self._replace_lookups()
 
     def require(self, properties: Mapping[str, str], *, on_kubernetes: bool = False) -> None:
-        """Check the properties of a context, or those that a script sets.
-
-        Args:
-            properties: names and values.
-            on_kubernetes: whether to check the properties of Kubernetes, too.
+        """Check the properties of a context, or those that a script sets, perhaps with those of Kubernetes.
 
         Raises:
             AdaptiveJobError: a property of the scheduler has another value than in the submission. The message names all of them.

@@ -57,14 +57,9 @@ THREADS_GRACE_S: Final = 10.0
 
 
 class UnmanagedScript:
-    """The script of this process.
-
-    Attributes:
-        session: session of the script.
-    """
+    """The script of this process, and its session. `end` ends the process regardless of its threads."""
 
     def __init__(self, end: Callable[[int], object] = os._exit) -> None:
-        """Create an object that intercepts nothing yet; `end` ends the process regardless of its threads."""
         self._end_process = end
         self.session = SubmittedSession()
         self._folders = TransientFolders(None)
@@ -89,12 +84,7 @@ class UnmanagedScript:
         return self.session.refusal
 
     def install_hooks(self, script: Path | None, submitted: Mapping[str, str]) -> None:
-        """Intercept the script's calls.
-
-        Args:
-            script: path of the script.
-            submitted: Spark properties of the submission; empty if spark-submit has not started this process.
-        """
+        """Intercept the script's calls. `submitted` are the Spark properties, empty if spark-submit has not started this process."""
         self._folders = TransientFolders(script)
         replace_methods(tempfile, ("mkdtemp",), self._folders.create)
         self.session.install_hooks(submitted)
@@ -108,10 +98,7 @@ class UnmanagedScript:
         replace_methods(SparkContext, ("stop",), self._on_stop)
 
     def disable_hooks(self) -> None:
-        """Disable the hooks, because the script uses `AdaptiveJob`.
-
-        Raises `AdaptiveJobError` if it has started a query before.
-        """
+        """Disable the hooks, because the script uses `AdaptiveJob`. Raises `AdaptiveJobError` if it has started a query before."""
         if self.has_started:
             raise AdaptiveJobError(
                 "the script started a query before AdaptiveJob(...).run(): pass AdaptiveJob a function that returns "
@@ -120,14 +107,7 @@ class UnmanagedScript:
         self._hooks_disabled = True
 
     def finish(self, error: BaseException | None) -> int:
-        """Wait for the driver loop after the end of the script.
-
-        Args:
-            error: exception of the script, or None.
-
-        Returns:
-            The exit code of the process.
-        """
+        """Wait for the driver loop after the end of the script, and return the exit code of the process."""
         assert self._queries is not None
         assert self._loop is not None
         self._queries.finish(None if error is None or _is_normal_end(error) else report_end(error))
@@ -276,7 +256,7 @@ def install_hooks(script: Path | None, submitted: Mapping[str, str]) -> Unmanage
 
 
 def disable_hooks() -> None:
-    """Disable the hooks, because the script uses `AdaptiveJob`. Raises `AdaptiveJobError` if it has started a query."""
+    """See `UnmanagedScript.disable_hooks`."""
     _script.disable_hooks()
 
 
@@ -285,10 +265,7 @@ def _is_normal_end(error: BaseException) -> bool:
 
 
 def report_end(error: BaseException) -> FailureReport:
-    """Return the report of the exception that ended the script.
-
-    Of an exit without another cause, only the code is known.
-    """
+    """Return the report of the exception that ended the script. Of an exit without another cause, only the code is known."""
     report = report_build_failure(error) if isinstance(error, Exception) else report_exception(error)
     if isinstance(error, SystemExit) and report.error_class == "SystemExit":
         return replace(report, message=f"the script ended itself with exit code {report.message}")

@@ -43,13 +43,12 @@ from airflow_adaptive.job.spark_internals import java_class, spark_object
 
 log = logging.getLogger(__name__)
 
-
 CHECK_INTERVAL_S: Final = 0.01
 """Interval between checks of the queries' threads, in seconds."""
 
 END_TIMEOUT_MS: Final = 250
-"""Time in milliseconds for which the driver waits only for the end of a query, which at most has to commit its batch.
-Other work in this time would add to the downtime."""
+"""Time in milliseconds for which the driver waits only for the end of a query, which at most has to commit its batch. Other work in this
+time would add to the downtime."""
 
 STOP_TIMEOUT_S: Final = 10.0
 """Time in seconds for which the driver waits for the end of queries whose batches it interrupts."""
@@ -75,12 +74,6 @@ class BatchBoundary:
     """The batch boundary of one running query. One thread uses and releases it."""
 
     def __init__(self, spark: SparkSession, query: StreamingQuery) -> None:
-        """Connect to the execution of the query.
-
-        Args:
-            spark: session of the query.
-            query: query that was started.
-        """
         self._query = query
         self._execution = query._jsq.streamingQuery()
         self._state = self._execution.state()
@@ -97,11 +90,7 @@ class BatchBoundary:
         self._unsupported = False
 
     def end(self) -> bool:
-        """Check once, and end the query if it is at a boundary.
-
-        Returns:
-            Whether there is nothing left to wait for: the query has ended, or does not have this kind of boundary.
-        """
+        """Check once, and end the query if it is at a boundary. Returns whether it has ended, or does not have this kind of boundary."""
         try:
             if not self._terminated_set and self._set_terminated():
                 self._terminated_set = True
@@ -128,11 +117,7 @@ class BatchBoundary:
         self._query._jsq.stop()
 
     def block(self) -> bool:
-        """Check once, and block the query if it is at a boundary. Returns whether the query is blocked.
-
-        Raises:
-            Py4JError: not a micro-batch query, or a Spark version with different internals.
-        """
+        """Check once, and block the query if it is at a boundary. Returns whether it is blocked. Raises `Py4JError` if it has no boundary."""
         if not self._alive() or self._at_boundary:
             return True
         if not self._take_lock():
@@ -212,17 +197,11 @@ class BatchBoundary:
         return bool(self._query._jsq.status().isTriggerActive())
 
     def _has_triggered(self) -> bool:
-        """Return whether the first trigger is complete.
-
-        Before it, a query may replay a batch without acquiring the lock.
-        """
+        """Return whether the first trigger is complete. Before it, a query may replay a batch without acquiring the lock."""
         return str(self._query._jsq.status().message()).startswith(WAITING)
 
     def _has_batch(self) -> bool:
-        """Return whether a batch has begun and not committed.
-
-        The context of a past batch stays until the next trigger.
-        """
+        """Return whether a batch has begun and not committed. The context of a past batch stays until the next trigger."""
         context = self._execution.getLatestExecutionContext()
         return context is not None and self._in_trigger() and bool(context.isCurrentBatchConstructed())
 
@@ -230,11 +209,7 @@ class BatchBoundary:
 def end_at_boundary(boundaries: Sequence[BatchBoundary], timeout_s: float, pause: Callable[[float], None]) -> bool:
     """End queries, each at its next boundary. Queries that reach no boundary in time are stopped with `stop()`.
 
-    Args:
-        boundaries: boundaries of the queries.
-        timeout_s: maximum time for the running batches, in seconds.
-        pause: waits for a number of seconds; its exceptions, for example after the expiry of the lease, end the
-            attempt.
+    An exception of `pause`, for example after the expiry of the lease, ends the attempt.
 
     Returns:
         Whether all queries ended at a boundary or had ended before. Otherwise the last batch of some was interrupted.
@@ -257,19 +232,10 @@ def end_at_boundary(boundaries: Sequence[BatchBoundary], timeout_s: float, pause
     return not cut
 
 
-def stop_in_threads(
-    stops: Sequence[Callable[[], object]],
-    pause: Callable[[float], None] = time.sleep,
-) -> list[bool]:
-    """Call functions that stop queries, at the same time.
-
-    Returns whether each has returned within `STOP_TIMEOUT_S` and without an exception.
+def stop_in_threads(stops: Sequence[Callable[[], object]], pause: Callable[[float], None] = time.sleep) -> list[bool]:
+    """Call functions that stop queries, at the same time. Returns whether each has returned within `STOP_TIMEOUT_S` and without an exception.
 
     `StreamingQuery.stop()` waits for the thread of the query up to `spark.sql.streaming.stopTimeout`, by default for ever.
-
-    Args:
-        stops: functions that stop a query.
-        pause: waits for a number of seconds; its exceptions end the attempt.
     """
     stopped = [False] * len(stops)
 
@@ -292,16 +258,9 @@ def stop_in_threads(
 def act_between_batches(
     boundaries: Sequence[BatchBoundary], timeout_s: float, pause: Callable[[float], None], act: Callable[[], None]
 ) -> bool:
-    """Call a function at a moment at which no query runs a batch, and let the queries continue.
+    """Call a function while no query runs a batch, and let the queries continue. Returns False if no such moment occurs in time.
 
-    Args:
-        boundaries: boundaries of the queries.
-        timeout_s: maximum time for which the first query at a boundary waits for the last one, in seconds.
-        pause: waits for a number of seconds; its exceptions end the attempt.
-        act: function to call; its exceptions are raised.
-
-    Returns:
-        Whether the function was called. No such moment may occur in time.
+    The first query at a boundary waits for the last one up to the timeout. An exception of `pause` ends the attempt.
     """
     blocked = False
     try:

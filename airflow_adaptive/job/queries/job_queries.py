@@ -21,7 +21,7 @@ from airflow_adaptive._core.protocol.documents import DriverPlan, FailureReport
 from airflow_adaptive.job.control.interfaces import QueryStillRunsError, StateRepartitioner
 from airflow_adaptive.job.queries.batch_boundary import end_at_boundary
 from airflow_adaptive.job.queries.job_query import JobQuery, StreamingQueries, boundaries, halt_session, stop_all
-from airflow_adaptive.job.queries.real_time.real_time_mode import RealTimeMode
+from airflow_adaptive.job.queries.real_time_mode import RealTimeMode
 from airflow_adaptive.job.queries.sources.query_sources import require_known_topics
 from airflow_adaptive.job.queries.writers import (
     HINT,

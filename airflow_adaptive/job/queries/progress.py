@@ -57,13 +57,7 @@ class ProgressCounter:
     def update(
         self, last: StreamingQueryProgress | None, recent: Callable[[], Sequence[StreamingQueryProgress]]
     ) -> None:
-        """Read the progress of the query.
-
-        Args:
-            last: newest progress.
-            recent: returns all progress that Spark keeps, oldest first. The call is expensive and occurs only if `last`
-                does not contain all new batches.
-        """
+        """Read the newest progress. `recent` returns all progress that Spark keeps, oldest first, which is expensive."""
         newest = None if last is None else _last_committed(last)
         if last is None or newest is None or newest == self._last_batch:
             return
@@ -99,10 +93,7 @@ class ProgressCounter:
 
 
 def _committed(progress: StreamingQueryProgress) -> bool:
-    """Return whether the trigger committed a batch.
-
-    A trigger without data reports progress with the number of the next batch.
-    """
+    """Return whether the trigger committed a batch. A trigger without data reports progress with the number of the next batch."""
     return "addBatch" in progress.durationMs
 
 
@@ -111,10 +102,7 @@ def _last_committed(progress: StreamingQueryProgress) -> int:
 
 
 def _input_rate(progress: StreamingQueryProgress) -> float | None:
-    """Return the input rate.
-
-    Spark reports 0 for the first trigger of a run, which has no previous trigger (`ProgressContext`).
-    """
+    """Return the input rate. Spark reports 0 for the first trigger of a run, which has no previous trigger (`ProgressContext`)."""
     rate = progress.inputRowsPerSecond
     known = math.isfinite(rate) and (rate > 0 or progress.numInputRows == 0)
     return round(rate, 3) if known else None

@@ -75,11 +75,7 @@ class PlannedParallelism(Mapping[str, int]):
 
 @contextmanager
 def starts_rejected(function: str) -> Iterator[None]:
-    """Let the methods of all writers that start a query raise `AdaptiveJobError` instead, while the build function runs.
-
-    Args:
-        function: name of the function.
-    """
+    """Let the methods of all writers that start a query raise `AdaptiveJobError` instead, while the build function of this name runs."""
     originals = {name: getattr(DataStreamWriter, name) for name in STARTS}
     for name in STARTS:
         setattr(DataStreamWriter, name, _rejection(function, name))
@@ -91,12 +87,7 @@ def starts_rejected(function: str) -> Iterator[None]:
 
 
 def require_writers(returned: object, function: str, job: str) -> Writers:
-    """Return the writers that the build function returned, by name.
-
-    Args:
-        returned: result of the build function.
-        function: name of the function.
-        job: id of the job, and name of a single query unless the script gives it one.
+    """Return the writers that the build function of this name returned, by name. A single query has the name of the job unless the script names it.
 
     Raises:
         AdaptiveJobError: the result cannot run; the message names the problem and the fix.
@@ -114,12 +105,7 @@ def require_writers(returned: object, function: str, job: str) -> Writers:
 
 
 def require_same_queries(names: Iterable[str], before: Sequence[str], function: str) -> None:
-    """Require that a further call of the build function returns the same queries.
-
-    Args:
-        names: names of the queries that the function returned, empty for a batch.
-        before: names of the previous queries, empty for the first call.
-        function: name of the function.
+    """Require that a further call of the build function returns the same queries; no names stand for a batch, and no names before for the first call.
 
     Raises:
         AdaptiveJobError: the queries differ; the message names the differences.

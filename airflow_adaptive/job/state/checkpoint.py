@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from airflow_adaptive.job.spark_internals import checkpoint_log, java_class, spark_class
+from airflow_adaptive.job.hadoop_directory import HadoopFiles
+from airflow_adaptive.job.spark_internals import checkpoint_log, spark_class
 
 PARTITIONS: Final = "spark.sql.shuffle.partitions"
 """Name under which a checkpoint keeps the number of state partitions, independent of the session."""
@@ -73,22 +74,23 @@ class Checkpoint:
 
     def __init__(self, spark: SparkSession, uri: str) -> None:
         self._spark = spark
+        self._files = HadoopFiles(spark)
         self.uri = uri
 
     @property
     def has_escaped_path(self) -> bool:
         """Whether the path differs from its URI. The readers of state escape such a path twice and do not find it."""
-        return str(self._path(self.uri).toUri()) != self.uri
+        return str(self._files.path(self.uri).toUri()) != self.uri
 
     @property
     def offsets(self) -> Any:
         """Spark's reader of the offsets of each batch (`OffsetSeqLog`)."""
-        return self._log("OffsetSeqLog", "offsets")
+        return checkpoint_log(self._spark, "OffsetSeqLog", f"{self.uri}/offsets")
 
     @property
     def commits(self) -> Any:
         """Spark's reader of the committed batches (`CommitLog`)."""
-        return self._log("CommitLog", "commits")
+        return checkpoint_log(self._spark, "CommitLog", f"{self.uri}/commits")
 
     def head(self) -> CheckpointHead | None:
         """Return the position of the query, or None before its first batch. Raises the exceptions of Spark."""
@@ -104,19 +106,13 @@ class Checkpoint:
         )
 
     def stores(self, batch: int) -> list[StateStore]:
-        """Return all kinds of state stores as of a batch, empty for a stateless query.
-
-        Raises the exceptions of Spark.
-        """
-        serializable = spark_class(self._spark, "SerializableConfiguration")(self._hadoop_conf())
+        """Return all kinds of state stores as of a batch, empty for a stateless query. Raises the exceptions of Spark."""
+        serializable = spark_class(self._spark, "SerializableConfiguration")(self._files.conf)
         reader = spark_class(self._spark, "StateMetadataPartitionReader")(self.uri, serializable, batch)
         return [store for operator in reader.allOperatorStateMetadata() for store in _stores(operator)]
 
     def format_of(self, batch: int) -> int:
-        """Return the format of the state after a committed batch.
-
-        See `spark.sql.streaming.stateStore.checkpointFormatVersion`.
-        """
+        """Return the format of the state after a committed batch (`spark.sql.streaming.stateStore.checkpointFormatVersion`)."""
         return 2 if self.commits.get(batch).get().stateUniqueIds().isDefined() else 1
 
     def remove_partial_offsets(self) -> None:
@@ -128,8 +124,8 @@ class Checkpoint:
 
         Raises the exceptions of Spark and Hadoop.
         """
-        folder = self._path(f"{self.uri}/offsets")
-        files = spark_class(self._spark, "CheckpointFileManager").create(folder, self._hadoop_conf())
+        folder = self._files.path(f"{self.uri}/offsets")
+        files = self._files.manager(folder)
         found = [entry.getPath() for entry in files.list(folder)] if files.exists(folder) else []
         for path in found:
             if PARTIAL_OFFSETS.fullmatch(path.getName()):
@@ -137,7 +133,8 @@ class Checkpoint:
 
     def files(self) -> frozenset[str]:
         """Return the paths of all files. Raises the exceptions of Hadoop."""
-        found, paths = self._file_system().listFiles(self._path(self.uri), True), set()
+        root, paths = self._files.path(self.uri), set()
+        found = self._files.system(root).listFiles(root, True)
         while found.hasNext():
             paths.add(str(found.next().getPath().toString()))
         return frozenset(paths)
@@ -147,26 +144,13 @@ class Checkpoint:
 
         A removal that is interrupted leaves the offsets, so that the batch can still be completed. Raises the exceptions of Hadoop.
         """
-        files, offsets = self._file_system(), f"/offsets/{batch}"
+        files, offsets = self._files.system(self._files.path(self.uri)), f"/offsets/{batch}"
         for name in sorted(self.files() - before, key=lambda path: (path.endswith(offsets), path)):
-            path = self._path(name)
+            path = self._files.path(name)
             files.delete(path, False)
-            while files.exists(folder := path.getParent()) and not files.listStatus(
-                folder
-            ):  # an object store has no empty folders
+            # an object store has no empty folders
+            while files.exists(folder := path.getParent()) and not files.listStatus(folder):
                 files.delete(path := folder, False)
-
-    def _file_system(self) -> Any:
-        return self._path(self.uri).getFileSystem(self._hadoop_conf())
-
-    def _hadoop_conf(self) -> Any:
-        return self._spark._jsparkSession.sessionState().newHadoopConf()
-
-    def _path(self, uri: str) -> Any:
-        return java_class(self._spark, "org.apache.hadoop.fs.Path")(uri)
-
-    def _log(self, kind: str, folder: str) -> Any:
-        return checkpoint_log(self._spark, kind, f"{self.uri}/{folder}")
 
 
 def _newest(log: Any) -> int | None:

@@ -21,9 +21,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_adaptive._core.protocol.documents import FailureReport
+from airflow_adaptive.job.hadoop_directory import HadoopFiles
 from airflow_adaptive.job.spark_internals import java_class, spark_class, spark_object, writer_option
 from airflow_adaptive.job.state.damage import (
     DamagedCheckpointError,
+    Files,
     UnreadableContentError,
     find_damage,
     require_sound_logs,
@@ -48,31 +50,28 @@ FILE_SINK: Final = re.compile(r"FileSink\[(.+)\]", re.DOTALL)
 CHECKSUM_ERROR: Final = "org.apache.hadoop.fs.ChecksumException"
 
 
-class CheckpointFiles:
-    """The files of one checkpoint; see `damage.Files`."""
+class CheckpointFiles(Files):
+    """The files of one checkpoint, or of the metadata log of a file sink."""
 
     def __init__(self, spark: SparkSession, uri: str) -> None:
+        files = HadoopFiles(spark)
         self._spark = spark
-        self._path_class = java_class(spark, "org.apache.hadoop.fs.Path")
-        self._root = self._path_class(uri)
-        self._files = self._root.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+        self._path_class = files.path
+        self._root = files.path(uri)
+        self._files = files.system(self._root)
         self._listed: dict[str, tuple[dict[str, int], list[str]]] = {}
 
     @property
     def uri(self) -> str:
-        """URI of the checkpoint."""
         return str(self._root)
 
     def sizes(self, folder: str) -> Mapping[str, int]:
-        """See `damage.Files`."""
         return self._list(folder)[0]
 
     def folders(self, folder: str) -> list[str]:
-        """See `damage.Files`."""
         return self._list(folder)[1]
 
     def read(self, file: str) -> bytes:
-        """See `damage.Files`."""
         stream = self._files.open(self._path(file))
         try:
             return bytes(stream.readAllBytes())
@@ -82,7 +81,6 @@ class CheckpointFiles:
             stream.close()
 
     def verify(self, file: str) -> None:
-        """See `damage.Files`."""
         computed = java_class(self._spark, "java.util.zip.CRC32C")()
         checked = java_class(self._spark, "java.util.zip.CheckedInputStream")
         self._drain(checked(self._files.open(self._path(file)), computed))
@@ -92,19 +90,16 @@ class CheckpointFiles:
             return
         try:
             expected = json.loads(self.read(f"{folder}/{checksum}"))
-            is_equal = (expected["value"] & MAX_CHECKSUM, expected["mainFileSize"]) == (
-                computed.getValue(),
-                self.sizes(folder)[name],
-            )
+            found = computed.getValue(), self.sizes(folder)[name]
+            is_equal = (expected["value"] & MAX_CHECKSUM, expected["mainFileSize"]) == found
         except (ValueError, LookupError, TypeError):
-            raise UnreadableContentError(
-                f"{checksum} is empty or cut; without it, Spark does not compare the checksum"
-            ) from None
+            text = f"{checksum} is empty or cut; without it, Spark does not compare the checksum"
+            raise UnreadableContentError(text) from None
         if not is_equal:
             raise UnreadableContentError(f"it does not match its checksum in {checksum}")
 
     def decompress(self, file: str) -> None:
-        """See `damage.Files`. If the storage reads the file, which `verify` does first, an error of the decompression is an error of the content."""
+        """See `damage.Files`. The storage reads the file, which `verify` does first, so an error of the decompression is one of the content."""
         codec = spark_object(self._spark, "CompressionCodec").createCodec(
             self._spark._jsparkSession.sparkContext().conf(), self._spark.conf.get(CODEC, "lz4")
         )
@@ -144,23 +139,15 @@ def require_sound_checkpoint(spark: SparkSession, writer: DataStreamWriter, chec
 def explain_by_damage(
     spark: SparkSession, execution: Any, failure: FailureReport, partitions: int | None
 ) -> FailureReport:
-    """Return the failure of a query, with the damaged file of its checkpoint as the cause if there is one.
-
-    Args:
-        spark: session of the driver.
-        execution: the execution of the query (`StreamExecution`).
-        failure: the failure that Spark reports.
-        partitions: number of state partitions, None if unknown.
-    """
+    """Return the failure of a query (`StreamExecution`), with the damaged file of its checkpoint as the cause if there is one."""
     checkpoint = str(execution.resolvedCheckpointRoot())
     try:
         folder = FILE_SINK.fullmatch(str(execution.sink().toString()))
         sink = None if folder is None else _sink_files(spark, folder[1])
         repairs = str(spark.conf.get(REPAIR, "true")).lower() == "true"
         text = " ".join((failure.error_class, *failure.causes, failure.message))
-        problem = find_damage(
-            CheckpointFiles(spark, checkpoint), text, repairs=repairs, partitions=partitions, sink=sink
-        )
+        files = CheckpointFiles(spark, checkpoint)
+        problem = find_damage(files, text, repairs=repairs, partitions=partitions, sink=sink)
     except (Py4JError, PySparkException, UnreadableContentError) as error:
         log.warning("the checkpoint %s cannot be inspected now: %s", checkpoint, error)
         return failure
@@ -195,17 +182,14 @@ def _text(error: Py4JJavaError) -> str:
 
 
 def add_empty_batch(spark: SparkSession, writer: DataStreamWriter, batch: int) -> None:
-    """Add a batch without files to the log, unless the log has the batch or the sink is not a file sink.
-
-    Args:
-        spark: session of the driver.
-        writer: writer of the query.
-        batch: number of a batch that the sink has not processed.
-    """
+    """Add a batch without files, which the sink has not processed, to its log, unless the sink is not a file sink."""
     folder = writer_option(writer, "path")
-    log = None if folder is None else _log(spark, folder)
-    if log is None:
+    metadata = None if folder is None else sink_metadata_path(spark, folder)
+    if metadata is None:
         return
+    version = spark_object(spark, "FileStreamSinkLog").VERSION()
+    retention = java_class(spark, "scala.Option").empty()
+    log = spark_class(spark, "FileStreamSinkLog")(version, spark._jsparkSession, metadata, retention)
     newest = log.getLatestBatchId()
     if newest.isDefined() and newest.get() < batch:
         gateway: Any = spark.sparkContext._gateway
@@ -214,19 +198,8 @@ def add_empty_batch(spark: SparkSession, writer: DataStreamWriter, batch: int) -
 
 def sink_metadata_path(spark: SparkSession, folder: str) -> str | None:
     """Return where the log of a sink in that folder is, or None without a log."""
-    session = spark._jsparkSession
-    path = java_class(spark, "org.apache.hadoop.fs.Path")(folder)
-    files = path.getFileSystem(session.sessionState().newHadoopConf())
-    sink = spark_object(spark, "FileStreamSink")
-    metadata = sink.getMetadataLogPath(files, path, session.sessionState().conf())
+    hadoop = HadoopFiles(spark)
+    path = hadoop.path(folder)
+    files, sink = hadoop.system(path), spark_object(spark, "FileStreamSink")
+    metadata = sink.getMetadataLogPath(files, path, spark._jsparkSession.sessionState().conf())
     return str(metadata.toString()) if files.exists(metadata) else None
-
-
-def _log(spark: SparkSession, folder: str) -> Any:
-    """Return the log of a sink in that folder, or None."""
-    metadata = sink_metadata_path(spark, folder)
-    if metadata is None:
-        return None
-    version = spark_object(spark, "FileStreamSinkLog").VERSION()
-    retention = java_class(spark, "scala.Option").empty()
-    return spark_class(spark, "FileStreamSinkLog")(version, spark._jsparkSession, metadata, retention)

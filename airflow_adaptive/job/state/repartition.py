@@ -39,7 +39,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -49,14 +49,9 @@ from pyspark.sql.types import StructType
 
 from airflow_adaptive._core.protocol.documents import Capability
 from airflow_adaptive._core.protocol.failures import CONDITION, report_exception
-from airflow_adaptive.job.spark_internals import (
-    describe_plan,
-    java_class,
-    report_spark,
-    set_private_field,
-    spark_class,
-    writer_field,
-)
+from airflow_adaptive.job.control.interfaces import StateRepartitioner
+from airflow_adaptive.job.hadoop_directory import HadoopFiles
+from airflow_adaptive.job.spark_internals import describe_plan, report_spark, set_private_field, writer_field
 from airflow_adaptive.job.state.checkpoint import Checkpoint, CheckpointHead, StateStore
 from airflow_adaptive.job.state.checkpoint_files import CheckpointFiles, add_empty_batch
 from airflow_adaptive.job.state.damage import DamagedCheckpointError, find_damaged_state
@@ -93,42 +88,24 @@ class RepartitionError(RuntimeError):
     """The state of a checkpoint cannot have the requested number of partitions. A restart does not help."""
 
 
-class CheckpointRepartitioner:
-    """Repartitions the state of queries that do not run; see `interfaces.StateRepartitioner`."""
+class CheckpointRepartitioner(StateRepartitioner):
+    """Repartitions the state of queries that do not run."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
 
     def state_partitions(self, checkpoint: str) -> int | None:
-        """Return the number of partitions of the state after the last committed batch, or None without state."""
         found = Checkpoint(self._spark, checkpoint)
         return state_partitions(found, found.head())
 
     def state_format(self, checkpoint: str) -> int | None:
-        """Return the format of the state after the last committed batch, or None without state."""
         found = Checkpoint(self._spark, checkpoint)
         head = found.head()
-        has_state = head is not None and head.committed is not None and found.stores(head.committed)
-        return (
-            found.format_of(head.committed) if head is not None and head.committed is not None and has_state else None
-        )
+        if head is None or head.committed is None or not found.stores(head.committed):
+            return None
+        return found.format_of(head.committed)
 
     def check(self, checkpoint: str, partitions: int, writer: DataStreamWriter) -> None:
-        """Check whether a repartition would fail, without a change; the query may run.
-
-        A query without state, a query without a committed batch, and state with that number of partitions need no
-        repartition and pass: a plan has a number for each query of the job.
-
-        Args:
-            checkpoint: URI of the checkpoint.
-            partitions: requested number of state partitions.
-            writer: writer of the query, not started.
-
-        Raises:
-            RepartitionError: the state cannot have that number of partitions, belongs to another query, is damaged, or a
-                newer Spark version has written it.
-            Exception: the exceptions of Spark if the checkpoint cannot be read.
-        """
         _require_count(checkpoint, partitions)
         found = Checkpoint(self._spark, checkpoint)
         with _explaining_version_errors(checkpoint):
@@ -141,23 +118,6 @@ class CheckpointRepartitioner:
                     raise RepartitionError(f"{_problem(checkpoint, partitions)}: {damage}")
 
     def ensure(self, checkpoint: str, partitions: int | None, writer: DataStreamWriter) -> None:
-        """Let the query start from the checkpoint, with the requested number of state partitions.
-
-        The query must not run. The method first completes anything that was interrupted before. Therefore it may itself
-        be interrupted at any time and called again with the same or another number.
-
-        Args:
-            checkpoint: URI of the checkpoint.
-            partitions: requested number of state partitions, or None to keep the current number.
-            writer: writer of the query, not started; it runs once if a batch of the query was interrupted.
-
-        Raises:
-            RepartitionError: the state cannot have that number of partitions, belongs to another query, or a newer
-                Spark version has written it; the checkpoint is unchanged.
-            DamagedCheckpointError: an interrupted repartition cannot be completed, because a file of the state is missing or damaged.
-            StreamingQueryException: the interrupted batch fails again.
-            Exception: the exceptions of Spark if the checkpoint cannot be read or written.
-        """
         if partitions is not None:
             _require_count(checkpoint, partitions)
         found = Checkpoint(self._spark, checkpoint)
@@ -338,13 +298,11 @@ REAL_TIME: Final = "StatefulStreamlineAggregate"
 
 MICRO_BATCH: Final = "stateStoreSave"
 
+MAX_METADATA_BYTES: Final = 10_000_000
+
 
 def rename_operator(metadata: str) -> str | None:
-    """Return the metadata of an operator with the name that micro-batches give it, or None if nothing is to be changed.
-
-    Args:
-        metadata: content of the file: a line with the version, and the operator as JSON.
-    """
+    """Return the metadata of an operator (a line with the version, and JSON) with the name that micro-batches give it, or None if it has the name."""
     version, newline, content = metadata.partition("\n")
     fields = json.loads(content)
     operator = fields["operatorInfo"]
@@ -356,32 +314,13 @@ def rename_operator(metadata: str) -> str | None:
 
 def rename_operators(spark: SparkSession, checkpoint: str, operators: list[int]) -> None:
     """Rename these operators of a checkpoint. A query may run: it reads the names only when it starts. Raises the exceptions of Spark."""
-    conf = spark._jsparkSession.sessionState().newHadoopConf()
+    files = HadoopFiles(spark)
     for operator in operators:
-        path = java_class(spark, "org.apache.hadoop.fs.Path")(f"{checkpoint}/state/{operator}/_metadata/metadata")
-        manager = spark_class(spark, "CheckpointFileManager").create(path.getParent(), conf)
-        renamed = rename_operator(_read(manager, path))
+        path = files.path(f"{checkpoint}/state/{operator}/_metadata/metadata")
+        metadata = files.read(path, MAX_METADATA_BYTES)
+        renamed = None if metadata is None else rename_operator(metadata.decode())
         if renamed is not None:
-            _replace(manager, path, renamed)
-
-
-def _read(manager: Any, path: Any) -> str:
-    stream = manager.open(path)
-    try:
-        return bytes(stream.readAllBytes()).decode()
-    finally:
-        stream.close()
-
-
-def _replace(manager: Any, path: Any, content: str) -> None:
-    overwrite = True
-    stream = manager.createAtomic(path, overwrite)
-    try:
-        stream.write(bytearray(content.encode()))
-    except BaseException:
-        stream.cancel()
-        raise
-    stream.close()
+            files.replace(path, renamed.encode())
 
 
 WITH_STATE: Final = re.compile(r"(\w+) .*\bstate info \[.*?\bopId = (\d+)")
@@ -409,22 +348,13 @@ KNOWN: Final = frozenset(KINDS.values())
 def planned_operators(spark: SparkSession, writer: DataStreamWriter) -> list[str] | None:
     """Return the names that a checkpoint of the query would give its stateful operators, in the order of their numbers.
 
-    The result contains no limits: whether a limit is stateful depends on the output mode, which an explained plan does
-    not contain.
-
-    Args:
-        spark: session of the driver.
-        writer: writer of the query.
-
-    Returns:
-        The names, or None if they are unknown: Spark cannot explain the query, or the query has an unknown operator.
+    None if Spark cannot explain the query, or the query has an unknown operator. The result contains no limits: whether a limit is stateful
+    depends on the output mode, which an explained plan does not contain.
     """
     try:
-        execution = writer._df._jdf.queryExecution()
-        plan = describe_plan(spark, execution)
+        return operators_of(describe_plan(spark, writer._df._jdf.queryExecution()))
     except (Py4JJavaError, PySparkException):
         return None
-    return operators_of(plan)
 
 
 def operators_of(plan: str) -> list[str] | None:

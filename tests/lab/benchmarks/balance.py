@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from airflow_adaptive._core.protocol.documents import NONE, TASKS, Action, DriverPlan, DriverStatus
-from airflow_adaptive.job.executors.task_balancer import MAX_BATCHES
+from airflow_adaptive.job.executors import MAX_BATCHES
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 from tests.support.driver.driver_on_cluster import DriverOnCluster

@@ -19,9 +19,8 @@ from airflow_adaptive._core.ports import SourceUnreachableError
 from airflow_adaptive._core.protocol.documents import DriverStatus, QueryReport
 from airflow_adaptive._core.protocol.sources import KafkaSource, SourceReport
 from airflow_adaptive._engine.observation.source_lag import SourceLag, SourceLagMonitor
-from airflow_adaptive.job.queries.sources.end_offsets import EndOffsetHistory
 from airflow_adaptive.job.queries.sources.offsets import Offsets, Partition, unread_rows
-from airflow_adaptive.job.queries.sources.source_monitor import MAX_POLL_AGE_S, POLL_INTERVAL_S, Lag
+from airflow_adaptive.job.queries.sources.source_monitor import MAX_POLL_AGE_S, POLL_INTERVAL_S, EndOffsetHistory, Lag
 from airflow_adaptive.job.queries.sources.source_report import report_polled
 from tests.support.runtime.running_alerts import RunningAlerts
 from tests.support.runtime.source_statuses import KAFKA, after, status

@@ -31,7 +31,6 @@ from airflow_adaptive.job.spark_internals import from_scala, java_class, scala_o
 KAFKA: Final = "kafka"
 """Spark's name of the source."""
 
-
 ADMIN: Final = "org.apache.kafka.clients.admin"
 
 UNKNOWN_TOPIC: Final = "UnknownTopicOrPartitionException"
@@ -61,15 +60,7 @@ class KafkaTopics:
     def __init__(
         self, spark: SparkSession, number: int, relation: Any, checkpoint: str, warn: Callable[[str], None]
     ) -> None:
-        """Build a stream of the relation; nothing is read yet.
-
-        Args:
-            spark: session of the driver.
-            number: number of the source among the sources of the query.
-            relation: relation of the source in the analyzed plan.
-            checkpoint: URI of the query's checkpoint, to which the stream writes nothing.
-            warn: see `TopicGuard`.
-        """
+        """Build a stream of the relation in the analyzed plan. The stream writes nothing to the checkpoint; see `TopicGuard` for `warn`."""
         self._spark = spark
         self._options = relation.extraOptions()
         scan = relation.table().newScanBuilder(self._options).build()
@@ -90,11 +81,7 @@ class KafkaTopics:
         """Topics and servers of the source, for a user."""
 
     def end_offsets(self) -> Offsets:
-        """Return the end offset of each partition of all topics.
-
-        Raises:
-            TopicRecreatedError: the query must not continue on a topic: see `TopicGuard`.
-        """
+        """Return the end offset of each partition of all topics. Raises `TopicRecreatedError`; see `TopicGuard`."""
         cluster = self._identify()
         with self._answers():
             offsets = self._latest()
@@ -108,15 +95,9 @@ class KafkaTopics:
             return len(self._latest())
 
     def require_known_topics(self, position: Offsets) -> None:
-        """Check a position before the query starts. Topics that do not exist are left to the query.
+        """Check the position from which the query will start. Topics that do not exist are left to the query.
 
-        If the source accepts a loss of data, warn about records that the brokers have deleted after the position.
-
-        Args:
-            position: next row of each partition.
-
-        Raises:
-            TopicRecreatedError: see `end_offsets`.
+        If the source accepts a loss of data, warn about records that the brokers have deleted after the position. Raises `TopicRecreatedError`.
         """
         known = self._guard.known()
         if not known and not (position and self._may_lose_data):
@@ -350,17 +331,8 @@ class Division:
 
 
 def limit_of(partitions: Collection[Partition], rows: Mapping[Partition, int], division: Division) -> int:
-    """Return the maximum number of tasks that read the source in one batch.
-
-    Args:
-        partitions: partitions of all topics of the source.
-        rows: rows of each partition in the newest batch, which `maxRecordsPerPartition` divides.
-        division: options of the source.
-    """
-    tasks = sum(_ranges(rows.get(partition, 0), division.max_records) for partition in partitions)
-    return max(tasks, division.min_partitions or 0)
-
-
-def _ranges(rows: int, max_records: int | None) -> int:
-    """Return the number of ranges of a partition. A partition without rows may have rows in the next batch."""
-    return 1 if max_records is None else max(1, -(-rows // max_records))
+    """Return the maximum number of tasks that read the source in one batch, if it has the rows of the newest batch."""
+    most = division.max_records
+    # A partition without rows may have rows in the next batch.
+    tasks = [1 if most is None else max(1, -(-rows.get(partition, 0) // most)) for partition in partitions]
+    return max(sum(tasks), division.min_partitions or 0)

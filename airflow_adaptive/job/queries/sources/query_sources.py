@@ -36,7 +36,7 @@ from airflow_adaptive.job.queries.sources.offsets import (
     read_offsets,
     unread_rows,
 )
-from airflow_adaptive.job.queries.sources.source_monitor import SourceMonitor, error_text
+from airflow_adaptive.job.queries.sources.source_monitor import PolledRun, SourceMonitor, error_text
 from airflow_adaptive.job.queries.sources.source_report import kind_of, report_at_batch, report_polled
 from airflow_adaptive.job.queries.sources.table_commits import TableSources
 from airflow_adaptive.job.queries.sources.topic_ids import TopicRecreatedError
@@ -59,15 +59,9 @@ class UnreadFiles:
 
 
 class FileSources:
-    """The file sources of one query over all its runs."""
+    """The file sources of one query over all its runs. `warn` is called once if Spark does not provide their files."""
 
     def __init__(self, spark: SparkSession, warn: Callable[[str], None]) -> None:
-        """Describe a query that does not run yet.
-
-        Args:
-            spark: session of the driver.
-            warn: called once if Spark does not provide the files.
-        """
         self._spark = spark
         self._warn = warn
         self._warned = False
@@ -90,12 +84,7 @@ class FileSources:
 
 
 def report_files(files: UnreadFiles | None, now_s: float) -> SourceReport:
-    """Return the report of a file source.
-
-    Args:
-        files: its unread files, None if unknown.
-        now_s: time in seconds since the Unix epoch.
-    """
+    """Return the report of a file source with these unread files, None if unknown, at a time in seconds since the Unix epoch."""
     report = SourceReport(kind=FILES)
     if files is None:
         return report
@@ -135,15 +124,9 @@ def shuffle_in(plan: str) -> Shuffle:
 
 
 class QuerySources:
-    """The sources of one query. The driver loop calls the methods, which never wait for a source."""
+    """The sources of one query. The driver loop calls the methods, which never wait for a source; see `SourceMonitor` for `warn`."""
 
     def __init__(self, spark: SparkSession, warn: Callable[[str], None]) -> None:
-        """Poll nothing yet.
-
-        Args:
-            spark: session of the driver.
-            warn: see `SourceMonitor`.
-        """
         self._spark = spark
         self._warn = warn
         self._monitor = SourceMonitor(warn)
@@ -187,12 +170,7 @@ class QuerySources:
         return replace(failure, message=f"{self._explanation}: {failure.message}") if self._explanation else failure
 
     def polled(self, report: QueryReport, progress: Sequence[SourceProgress]) -> QueryReport:
-        """Return the report of the query with the newest polls of its sources.
-
-        Args:
-            report: report of the query at its newest batch.
-            progress: progress of the sources in the newest committed batch of the run, empty before this batch.
-        """
+        """Return the report of the query with the newest polls of its sources. Before the first batch of the run, there is no progress."""
         self._newest = self._reports(progress) if progress else self._before_first_batch()
         shuffle = self._monitor.shuffle if progress else report.shuffle
         return replace(
@@ -232,8 +210,8 @@ def _unknown(source: SourceReport) -> SourceReport:
     return SourceReport(kind=source.kind, kafka=source.kafka, topics=topics, is_lag_unknown=True)
 
 
-class _Run:
-    """A run of a query; see `source_monitor.PolledRun`."""
+class _Run(PolledRun):
+    """A run of a query."""
 
     def __init__(self, spark: SparkSession, execution: Any, warn: Callable[[str], None]) -> None:
         self._spark = spark
@@ -241,12 +219,11 @@ class _Run:
         self._warn = warn
 
     def sources(self) -> Mapping[int, KafkaTopics]:
-        relations = kafka_relations(self._spark, self._execution.analyzedPlan())
-        return {number: self._topics(number, relation) for number, relation in relations}
-
-    def _topics(self, number: int, relation: Any) -> KafkaTopics:
         checkpoint = str(self._execution.resolvedCheckpointRoot())
-        return KafkaTopics(self._spark, number, relation, checkpoint, self._warn)
+        return {
+            number: KafkaTopics(self._spark, number, relation, checkpoint, self._warn)
+            for number, relation in kafka_relations(self._spark, self._execution.analyzedPlan())
+        }
 
     def explain(self) -> str:
         """Return the problem of the first source with one, else all sources with their topics and servers; "" if these are not known."""
@@ -276,12 +253,9 @@ class _Run:
 def require_known_topics(
     spark: SparkSession, writer: DataStreamWriter, checkpoint: str, warn: Callable[[str], None]
 ) -> None:
-    """Refuse a query that was not started, if a topic that it has read was deleted and created again.
+    """Raise `TopicRecreatedError` for a query that was not started, if a topic that it has read was deleted and created again.
 
     A check that fails does not refuse the query, which needs the same brokers itself. The monitor repeats the check.
-
-    Raises:
-        TopicRecreatedError: the offsets in the checkpoint do not apply.
     """
     sources: dict[int, KafkaTopics] = {}
     try:

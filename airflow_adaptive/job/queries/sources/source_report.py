@@ -10,10 +10,9 @@ from pyspark.sql.streaming.listener import SourceProgress
 
 from airflow_adaptive._core.protocol.documents import QueryReport
 from airflow_adaptive._core.protocol.sources import PartitionLag, SourceReport, TopicReport
-from airflow_adaptive.job.queries.sources.end_offsets import Age
 from airflow_adaptive.job.queries.sources.kafka_topics import limit_of
 from airflow_adaptive.job.queries.sources.offsets import Partition, by_topic, read_offsets, unread_rows
-from airflow_adaptive.job.queries.sources.source_monitor import Lag
+from airflow_adaptive.job.queries.sources.source_monitor import Age, Lag
 
 EVEN: Final = 1.0
 """Skew of a source whose partitions have equally many unread rows."""
@@ -41,11 +40,9 @@ def report_at_batch(source: SourceProgress) -> SourceReport:
 
 
 def report_polled(lag: Lag, batch_rows: Mapping[Partition, int]) -> SourceReport:
-    """Return the report of a source that was polled. If its lag is unknown, only its kind, its identity and its position are known.
+    """Return the report of a source that was polled, from its lag and the rows of each partition in the newest batch.
 
-    Args:
-        lag: lag behind the source.
-        batch_rows: rows of each partition in the newest batch.
+    If the lag is unknown, only the kind, the identity and the position of the source are known.
     """
     kind, topics = kind_of(lag.description), _topics(lag)
     if not lag.rows:

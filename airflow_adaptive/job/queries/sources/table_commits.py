@@ -78,21 +78,14 @@ class Table(Protocol):
     """The commits of one table. `poll` may take long, and raises the exceptions of the JVM."""
 
     def poll(self, offset: Offset) -> None:
-        """Read the commits after an offset.
-
-        Raises:
-            TableError: the table does not have what was read.
-            TableReplacedError: the query must not continue.
-        """
-        ...
+        """Read the commits after an offset. Raises `TableError` without what was read, and `TableReplacedError` if the query must not continue."""
 
     def unread(self, offset: Offset) -> Unread:
         """Return the commits of the newest poll that were not read at an offset. Does not wait."""
-        ...
 
 
-class DeltaTable:
-    """A Delta table, by the files of its log."""
+class DeltaTable(Table):
+    """A Delta table, by the files of its log. Each version from that of the offset on is unread."""
 
     def __init__(self, spark: SparkSession, source: Any) -> None:
         self._path = java_class(spark, "org.apache.hadoop.fs.Path")
@@ -102,7 +95,6 @@ class DeltaTable:
         self._polled = Unread(())
 
     def poll(self, offset: Offset) -> None:
-        """Read the versions from that of the offset on; see `Table.poll`."""
         first, log = int(offset["reservoirVersion"]), self._log
         defaults = [getattr(log, f"update$default${number}")() for number in (1, 2, 3)]
         found_id, read_id = str(log.update(*defaults).metadata().id()), str(offset["reservoirId"])
@@ -116,7 +108,6 @@ class DeltaTable:
         self._polled = Unread(known, is_minimum=len(known) == MAX_COMMITS)
 
     def unread(self, offset: Offset) -> Unread:
-        """Return the versions from that of the offset on; see `Table.unread`."""
         first, polled = int(offset["reservoirVersion"]), self._polled
         commits = [commit for commit in polled.commits if commit.number >= first]
         # Of the version with which a query begins, it reads the rows of all earlier versions.
@@ -124,15 +115,13 @@ class DeltaTable:
 
     def _commit(self, version: int) -> Commit | None:
         file = self._path(f"{self._folder}/{version:020}.json")
-        return (
-            Commit(version, self._files.getFileStatus(file).getModificationTime() / 1000)
-            if self._files.exists(file)
-            else None
-        )
+        if not self._files.exists(file):
+            return None
+        return Commit(version, self._files.getFileStatus(file).getModificationTime() / 1000)
 
 
-class IcebergTable:
-    """An Iceberg table, by its snapshots."""
+class IcebergTable(Table):
+    """An Iceberg table, by its snapshots. Each snapshot after that of the offset is unread."""
 
     def __init__(self, _: SparkSession, source: Any) -> None:
         self._table = private_field(source, "table")
@@ -140,7 +129,6 @@ class IcebergTable:
         """The snapshot that was read, and its successors that append rows. `is_minimum`: only the newest successors."""
 
     def poll(self, offset: Offset) -> None:
-        """Read the snapshots from that of the offset on; see `Table.poll`."""
         read, newest_first = int(offset["snapshot_id"]), list[Commit]()
         self._table.refresh()
         snapshot = self._table.currentSnapshot()
@@ -156,7 +144,6 @@ class IcebergTable:
         self._polled = Unread(newest_first[::-1], is_minimum=newest_first[-1].number != read)
 
     def unread(self, offset: Offset) -> Unread:
-        """Return the snapshots after that of the offset; see `Table.unread`."""
         read, polled = int(offset["snapshot_id"]), self._polled
         numbers = [commit.number for commit in polled.commits]
         if read not in numbers:  # The query has read all of them since the poll, unless the poll has not reached it.
@@ -244,12 +231,7 @@ class TableSources:
         return next((poll.failure for poll in self._polls.values() if poll.failure is not None), None)
 
     def report(self, number: int, progress: SourceProgress) -> SourceReport | None:
-        """Return the report of a source, None if it is not a table.
-
-        Args:
-            number: number of the source in the query.
-            progress: progress of the source in the newest committed batch of the run.
-        """
+        """Return the report of a source with the progress of the newest batch of the run, None if the source is not a table."""
         kind = kind_of(progress.description)
         if kind not in TABLES:
             return None

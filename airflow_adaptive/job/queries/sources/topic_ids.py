@@ -4,8 +4,6 @@ Theory: a topic that was deleted and created again has its old name, a new id, a
 then refer to other records, as they do if the source reads another cluster. Spark notices this only while the new topic has fewer records than
 the query has read; afterwards, the query would leave out the first records of the new topic. The offsets belong to a source, which Spark numbers:
 two sources of a query may read topics of one name on two clusters.
-
-The module uses Spark's `CheckpointFileManager` of the JVM.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from airflow_adaptive.job.spark_internals import java_class, spark_class
+from airflow_adaptive.job.hadoop_directory import HadoopFiles
 
 FILE: Final = "kafka-topics.json"
 
@@ -48,37 +46,18 @@ class TopicIds:
     """The known topics of one query."""
 
     def __init__(self, spark: SparkSession, checkpoint: str) -> None:
-        """Refer to a checkpoint; nothing is read yet.
-
-        Args:
-            spark: session whose Hadoop configuration has the credentials.
-            checkpoint: URI of the checkpoint.
-        """
-        self._path = java_class(spark, "org.apache.hadoop.fs.Path")(f"{checkpoint}/{FILE}")
-        self._managers = spark_class(spark, "CheckpointFileManager")
-        self._conf = spark._jsparkSession.sessionState().newHadoopConf()
+        self._files = HadoopFiles(spark)
+        self._path = self._files.path(f"{checkpoint}/{FILE}")
 
     def read(self) -> dict[int, KnownTopics]:
         """Return the known topics of each source, by its number. Raises the exceptions of Hadoop."""
-        files = self._path.getFileSystem(self._conf)
-        if not files.exists(self._path):
-            return {}
-        stream = files.open(self._path)
-        try:
-            return _decode(bytes(stream.readNBytes(MAX_FILE_BYTES)))
-        finally:
-            stream.close()
+        content = self._files.read(self._path, MAX_FILE_BYTES)
+        return {} if content is None else _decode(content)
 
     def write(self, known: Mapping[int, KnownTopics]) -> None:
-        """Replace the known topics, as Spark writes the files of a checkpoint. Raises the exceptions of Hadoop."""
+        """Replace the known topics. Raises the exceptions of Hadoop."""
         content = {str(number): {"cluster": it.cluster, "topics": dict(it.ids)} for number, it in known.items()}
-        stream = self._managers.create(self._path.getParent(), self._conf).createAtomic(self._path, True)
-        try:
-            stream.write(bytearray(json.dumps(content, sort_keys=True).encode()))
-        except BaseException:
-            stream.cancel()
-            raise
-        stream.close()
+        self._files.replace(self._path, json.dumps(content, sort_keys=True).encode())
 
     def __str__(self) -> str:
         return str(self._path.toString())
@@ -88,14 +67,7 @@ class TopicGuard:
     """Compares the topics of one source with the topics that the source has read."""
 
     def __init__(self, ids: Any, source: int, *, fail_on_data_loss: bool, warn: Callable[[str], None]) -> None:
-        """Know no topic yet.
-
-        Args:
-            ids: the known topics of the query, as `TopicIds`.
-            source: number of the source among the sources of the query.
-            fail_on_data_loss: option `failOnDataLoss` of the source.
-            warn: called if a topic was created again and the source accepts a loss of data, and if topics cannot be compared.
-        """
+        """Guard the source with this number in the query; `fail_on_data_loss` is its option. `ids` are `TopicIds`."""
         self._ids = ids
         self._source = source
         self._fail_on_data_loss = fail_on_data_loss
@@ -111,11 +83,7 @@ class TopicGuard:
         return {} if self._known is None else self._known.ids
 
     def require_same(self, cluster: str | None, found: Mapping[str, str]) -> None:
-        """Compare the topics with the known topics, and remember new topics.
-
-        Args:
-            cluster: id of the cluster; without it, nothing can be compared.
-            found: id of each topic.
+        """Compare the ids of the topics with the known ones, and remember new topics. Without the id of the cluster, nothing can be compared.
 
         Raises:
             TopicRecreatedError: a topic has another id than before, or is on another cluster.

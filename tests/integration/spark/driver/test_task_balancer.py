@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_adaptive._core.protocol.documents import TASKS, Action, DriverPlan
-from airflow_adaptive.job.executors.task_balancer import is_balanced
+from airflow_adaptive.job.executors import is_balanced
 from airflow_adaptive.local.waiting import wait_until
 from tests.support.driver.driver_on_cluster import TIMEOUT_S, DriverOnCluster, plan
 

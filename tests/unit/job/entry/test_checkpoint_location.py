@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_adaptive.job.entry.checkpoint_location import QueryStart, TransientFolders
+from airflow_adaptive.job.hadoop_directory import hadoop_uri
 from airflow_adaptive.job.queries.writers import AdaptiveJobError
 from tests.support.driver.fake_spark import HadoopPath, Spark, Stream
 
@@ -156,3 +157,16 @@ def test_script_in_no_folder_and_query_without_a_checkpoint_are_not_refused():
 def test_spark_reports_a_location_that_is_not_valid(monkeypatch):
     monkeypatch.setattr(HadoopPath, "getFileSystem", lambda path, _: HadoopPath(path._spark, ""))
     accept("no-such-scheme://chk")
+
+
+@pytest.mark.parametrize(
+    ("uri", "hadoop"),
+    [
+        ("s3://bucket/base/job/", "s3a://bucket/base/job"),
+        ("s3a://bucket/job", "s3a://bucket/job"),
+        ("file:///tmp/job", "file:///tmp/job"),
+        ("hdfs://name:8020/job", "hdfs://name:8020/job"),
+    ],
+)
+def test_uris_are_translated_for_hadoop(uri, hadoop):
+    assert hadoop_uri(uri) == hadoop

@@ -16,7 +16,7 @@ from airflow_adaptive.job.control.interfaces import QueryStillRunsError
 from airflow_adaptive.job.queries import job_query
 from airflow_adaptive.job.queries.job_queries import JobQueries
 from airflow_adaptive.job.queries.job_query import JobQuery
-from airflow_adaptive.job.queries.real_time.real_time_mode import RealTimeMode
+from airflow_adaptive.job.queries.real_time_mode import RealTimeMode
 from airflow_adaptive.job.queries.writers import AdaptiveJobError
 from airflow_adaptive.job.state.repartition import RepartitionError
 from tests.support.driver.fake_spark import Pool, Query, Spark, Stream

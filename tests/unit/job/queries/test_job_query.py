@@ -133,7 +133,7 @@ def test_failure_is_the_reason_for_which_the_monitor_stopped_the_run(
 ) -> None:
     query = started(spark)
     error = TopicRecreatedError("topic 'a' was deleted and created again")
-    monkeypatch.setattr(SourceMonitor, "failure", error)
+    monkeypatch.setattr(query._sources._monitor, "failure", error)
     failure = query.failure()
     assert failure is not None
     assert failure.error_class.endswith(".TopicRecreatedError")

@@ -55,7 +55,7 @@ JOB_FAILURES = [
     *(
         "pyspark.errors.exceptions.base.PySparkImportError",
         "airflow_adaptive.job.queries.job_queries.AdaptiveJobError",
-        "airflow_adaptive.job.queries.real_time.real_time_mode.RealTimeModeError",
+        "airflow_adaptive.job.queries.real_time_mode.RealTimeModeError",
     ),
     *(CAPTURED + "AnalysisException", "org.apache.spark.sql.catalyst.ExtendedAnalysisException"),
     "org.apache.spark.sql.catalyst.parser.ParseException",

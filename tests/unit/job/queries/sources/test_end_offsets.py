@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_adaptive.job.queries.sources.end_offsets import MAX_RECORDS, Age, EndOffsetHistory
+from airflow_adaptive.job.queries.sources.source_monitor import MAX_RECORDS, Age, EndOffsetHistory
 
 A, B = ("a", 0), ("a", 1)
 

@@ -11,10 +11,9 @@ import pytest
 from py4j.protocol import Py4JError
 
 from airflow_adaptive._core.protocol.sources import KafkaSource, Shuffle
-from airflow_adaptive.job.queries.sources.end_offsets import Age
 from airflow_adaptive.job.queries.sources.kafka_topics import Division
 from airflow_adaptive.job.queries.sources.offsets import Offsets, ReadPosition
-from airflow_adaptive.job.queries.sources.source_monitor import MAX_POLL_AGE_S, Lag, SourceMonitor
+from airflow_adaptive.job.queries.sources.source_monitor import MAX_POLL_AGE_S, Age, Lag, SourceMonitor
 from airflow_adaptive.job.queries.sources.topic_ids import TopicRecreatedError
 from airflow_adaptive.local.waiting import wait_until
 

@@ -11,9 +11,8 @@ from pyspark.sql.streaming.listener import SourceProgress
 from airflow_adaptive._core.protocol.codec import MAX_DOCUMENT_BYTES, encode_status
 from airflow_adaptive._core.protocol.documents import DriverState, DriverStatus, QueryReport
 from airflow_adaptive._core.protocol.sources import KafkaSource, PartitionLag, SourceReport, TopicReport
-from airflow_adaptive.job.queries.sources.end_offsets import Age
 from airflow_adaptive.job.queries.sources.kafka_topics import Division
-from airflow_adaptive.job.queries.sources.source_monitor import Lag
+from airflow_adaptive.job.queries.sources.source_monitor import Age, Lag
 from airflow_adaptive.job.queries.sources.source_report import (
     MAX_PARTITION_LAGS,
     MAX_TOPICS_SIZE,

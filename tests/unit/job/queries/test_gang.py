@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_adaptive.job.queries.real_time.real_time_mode import Gang, shuffles_of
+from airflow_adaptive.job.queries.real_time_mode import Gang, shuffles_of
 
 AGGREGATION = """
 +- StateStoreSave [name#1], state info [ checkpoint = <unknown>, opId = 0, ver = 0, numPartitions = 7], 2

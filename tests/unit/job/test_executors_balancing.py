@@ -6,7 +6,7 @@ import pytest
 
 from airflow_adaptive._core.protocol.documents import ExecutorReport
 from airflow_adaptive.job.control.interfaces import StatefulRun
-from airflow_adaptive.job.executors.task_balancer import MAX_BATCHES, TIMEOUT_S, LocalityBalancer, is_balanced
+from airflow_adaptive.job.executors import BALANCE_TIMEOUT_S, MAX_BATCHES, LocalityBalancer, is_balanced
 
 PILED = {"0": 12}
 EVEN = {"0": 5, "1": 4, "2": 3}
@@ -188,7 +188,7 @@ def test_the_wait_is_restored_even_when_executors_are_added_repeatedly():
 def test_the_wait_is_restored_when_no_batch_ends_and_dropped_again_when_one_shows_the_need():
     query = Query("0", "1", "2")
     query.commits(PILED)
-    query.time += TIMEOUT_S
+    query.time += BALANCE_TIMEOUT_S
     query.check()
     assert query.history == ["dropped after 1", "restored after 1"]
     query.commits(PILED)
@@ -200,7 +200,7 @@ def test_timeouts_do_not_extend_the_balancing_forever():
     query = Query("0", "1", "2")
     for _ in range(MAX_BATCHES + 3):
         query.commits(PILED)
-        query.time += TIMEOUT_S
+        query.time += BALANCE_TIMEOUT_S
         query.check()
     assert [step for step in query.history if "dropped" in step] == [
         f"dropped after {batch}" for batch in range(1, MAX_BATCHES + 1)

@@ -1,4 +1,4 @@
-"""What a driver reports about executors that an administrator takes, for each answer of Spark."""
+"""The executors of a driver: which are released, on which workers they run, and which an administrator takes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from airflow_adaptive._core.protocol.documents import Decommission, ExecutorReport
-from airflow_adaptive.job.executors import executor_pool
-from airflow_adaptive.job.executors.executor_pool import HOLD_INTERVAL_S, SparkExecutorPool
+from airflow_adaptive.job import executors
+from airflow_adaptive.job.executors import HOLD_INTERVAL_S, SparkExecutorPool, executor_worker, surplus
 from tests.support.driver.fake_spark import Maybe
 
 
@@ -86,9 +86,9 @@ class Trial:
         self.context = Context()
         self.now = 0.0
         self.warnings: list[str] = []
-        monkeypatch.setattr(executor_pool, "from_scala", lambda _, found: found)
-        monkeypatch.setattr(executor_pool, "scala_seq", lambda _, items: items)
-        monkeypatch.setattr(executor_pool, "empty_scala_map", lambda _: {})
+        monkeypatch.setattr(executors, "from_scala", lambda _, found: found)
+        monkeypatch.setattr(executors, "scala_seq", lambda _, items: items)
+        monkeypatch.setattr(executors, "empty_scala_map", lambda _: {})
         report: Callable[..., ExecutorReport] = lambda _, name: ExecutorReport(  # noqa: E731
             executor_id=name, cores=1, worker=f"http://w{name}"
         )
@@ -156,3 +156,47 @@ def test_spark_that_cannot_hold_gets_no_request(trial: Trial) -> None:
     trial.context.active = set()
     assert trial.pool.decommission() == Decommission()
     assert trial.pages.paths == []
+
+
+def executors_on(workers: str) -> list[ExecutorReport]:
+    """One for each letter, the name of its worker, in the order in which they were started."""
+    return [
+        ExecutorReport(executor_id=str(number), cores=1, worker=worker.strip()) for number, worker in enumerate(workers)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("workers", "total", "keep", "gone"),
+    [
+        ("aabb", 4, {"a": 2}, []),
+        ("aabb", 9, {}, []),
+        ("aabb", 0, {}, ["3", "2", "1", "0"]),
+        ("aabb", 2, {}, ["3", "2"]),
+        ("aabb", 2, {"b": 2}, ["1", "0"]),
+        ("aabb", 2, {"a": 1, "b": 1}, ["3", "1"]),
+        ("abab", 2, {"a": 1, "b": 1}, ["3", "2"]),
+        ("aaab", 2, {"a": 1, "b": 1}, ["2", "1"]),
+        ("abbb", 2, {"a": 1, "b": 1}, ["3", "2"]),
+        ("aab", 2, {"a": 1, "b": 5}, ["1"]),  # a worker that keeps more than it has does not affect another
+        ("aabb", 1, {"a": 2, "b": 1}, ["3", "2", "1"]),  # the youngest beyond the numbers of the plan
+        (" aa", 2, {"a": 2}, ["0"]),  # one of an unknown worker before kept ones
+    ],
+)
+def test_workers_that_keep_fewest_release_their_youngest_executors_first(workers, total, keep, gone):
+    assert surplus(executors_on(workers), total, keep) == gone
+
+
+@pytest.mark.parametrize(
+    ("attributes", "log_url", "worker"),
+    [
+        ({}, "http://10.0.0.7:8081/logPage/?appId=app-1&executorId=0&logType=stdout", "http://10.0.0.7:8081"),
+        ({}, "/proxy/worker-1/logPage/?appId=app-1", ""),
+        ({}, "", ""),
+        ({}, None, ""),
+        ({"NODE_NAME": "node-1"}, "http://10.0.0.7:8081/logPage/", "node-1"),
+    ],
+)
+def test_worker_of_an_executor_is_its_node_or_the_address_in_the_url_of_its_log(
+    attributes: dict[str, str], log_url: str | None, worker: str
+) -> None:
+    assert executor_worker(attributes, {} if log_url is None else {"stdout": log_url}) == worker

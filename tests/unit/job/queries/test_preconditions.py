@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive.job.queries.real_time.real_time_mode import (
+from airflow_adaptive.job.queries.real_time_mode import (
     Facts,
     RealTimeModeError,
     Session,

@@ -11,8 +11,8 @@ import pytest
 
 from airflow_adaptive._core.protocol.documents import DriverPlan
 from airflow_adaptive.job.control.interfaces import MissingSlotsError
-from airflow_adaptive.job.queries.real_time import real_time_mode
-from airflow_adaptive.job.queries.real_time.real_time_mode import (
+from airflow_adaptive.job.queries import real_time_mode
+from airflow_adaptive.job.queries.real_time_mode import (
     GANG_SETTINGS,
     RealTimeMode,
     RealTimeModeError,

@@ -1,1 +1,0 @@
-"""The executors of the application, and the placement of stateful tasks on them."""

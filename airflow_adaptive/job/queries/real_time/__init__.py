@@ -1,1 +1,0 @@
-"""Queries in Spark's Real-Time Mode: their gang of tasks, and what they require before their start."""
