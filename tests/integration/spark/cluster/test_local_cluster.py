@@ -78,29 +78,24 @@ def test_cluster_that_is_not_running_reports_it(tmp_path: Path) -> None:
     cluster.stop()
 
 
-def test_stopped_cluster_leaves_logs_only_and_can_start_again(tmp_path: Path) -> None:
-    cluster = LocalCluster(tmp_path)
-    for _ in range(2):
+@pytest.mark.parametrize("is_guardian_killed", [False, True])
+def test_stopped_cluster_leaves_logs_only_and_can_start_again(tmp_path: Path, is_guardian_killed: bool) -> None:
+    directory = tmp_path / "my cluster"
+    cluster = LocalCluster(directory)
+    for _ in range(1 if is_guardian_killed else 2):
         with cluster:
             with pytest.raises(LocalClusterError, match="runs already"):
                 cluster.start()
-            assert len(processes_in(tmp_path)) == 2  # the master and the guardian
-        assert processes_in(tmp_path) == []
-    assert (tmp_path / "logs" / "master.log").stat().st_size > 0
-    assert not (tmp_path / "scratch").exists()
-
-
-def test_cluster_whose_guardian_was_killed_is_stopped_all_the_same(tmp_path: Path) -> None:
-    with LocalCluster(tmp_path):
-        (killed,) = (process for process in processes_in(tmp_path) if guardian.__file__ in process.cmdline())
-        killed.kill()
-    assert processes_in(tmp_path) == []
-
-
-def test_directory_may_have_spaces_in_its_name(tmp_path: Path) -> None:
-    with LocalCluster(tmp_path / "my cluster") as cluster:
-        cluster.add_worker()
-        assert processes_in(tmp_path / "my cluster")
+            master, guard = sorted(processes_in(directory), key=lambda it: guardian.__file__ in it.cmdline())
+            assert guardian.__file__ in guard.cmdline()
+            assert master.is_running()
+            if is_guardian_killed:
+                guard.kill()
+            else:
+                cluster.add_worker()
+        assert processes_in(directory) == []
+    assert (directory / "logs" / "master.log").stat().st_size > 0
+    assert not (directory / "scratch").exists()
 
 
 def test_temporary_directory_goes_with_an_exception() -> None:

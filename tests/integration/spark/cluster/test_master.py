@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -72,62 +73,73 @@ PROTECTED = {
 }
 
 
-@pytest.mark.asyncio
-async def test_token_that_expires_is_replaced_by_the_one_that_the_connection_has_by_then() -> None:
+@pytest.fixture(scope="module")
+def protected() -> Iterator[LocalCluster]:
     with LocalCluster(properties=PROTECTED) as local:
-        expiring = address(local, jws(KEY, exp=int(time.time()) + 5))
+        yield local
 
-        async def renew() -> ClusterAddress:
-            return address(local, jws(KEY))
 
-        forgetful, cluster = StandaloneCluster(expiring), StandaloneCluster(expiring, renew=renew)
-        assert (await cluster.status("driver-1")).state is SubmissionState.UNKNOWN
+@pytest.mark.asyncio
+async def test_token_that_expires_is_replaced_by_the_one_that_the_connection_has_by_then(
+    protected: LocalCluster,
+) -> None:
+    expiring = address(protected, jws(KEY, exp=int(time.time()) + 5))
+
+    async def renew() -> ClusterAddress:
+        return address(protected, jws(KEY))
+
+    forgetful, cluster = StandaloneCluster(expiring), StandaloneCluster(expiring, renew=renew)
+    assert (await cluster.status("driver-1")).state is SubmissionState.UNKNOWN
+    with pytest.raises(ClusterUnreachableError, match="bearer token"):
+        await until_refused(forgetful)
+    assert (await cluster.status("driver-1")).state is SubmissionState.UNKNOWN
+    await forgetful.close()
+    await cluster.close()
+
+
+@pytest.mark.asyncio
+async def test_protected_rest_server_requests_the_token(protected: LocalCluster) -> None:
+    with_token = StandaloneCluster(address(protected, jws(KEY)))
+    assert (await with_token.status("driver-1")).state is SubmissionState.UNKNOWN
+    await with_token.close()
+    for token in (None, jws(KEY[::-1])):
+        without = StandaloneCluster(address(protected, token))
         with pytest.raises(ClusterUnreachableError, match="bearer token"):
-            await until_refused(forgetful)
-        assert (await cluster.status("driver-1")).state is SubmissionState.UNKNOWN
-        await forgetful.close()
-        await cluster.close()
+            await without.status("driver-1")
+        with pytest.raises(SubmissionRefusedError, match="bearer token"):
+            await without.submit(SUBMISSION)
+        await without.close()
 
 
-@pytest.mark.asyncio
-async def test_protected_rest_server_requests_the_token() -> None:
-    with LocalCluster(properties=PROTECTED) as local:
-        with_token = StandaloneCluster(address(local, jws(KEY)))
-        assert (await with_token.status("driver-1")).state is SubmissionState.UNKNOWN
-        await with_token.close()
-        for token in (None, jws(KEY[::-1])):
-            without = StandaloneCluster(address(local, token))
-            with pytest.raises(ClusterUnreachableError, match="bearer token"):
-                await without.status("driver-1")
-            with pytest.raises(SubmissionRefusedError, match="bearer token"):
-                await without.submit(DriverSubmission(name="departures", epoch=1, nonce="n", script="departures.py"))
-            await without.close()
+SUBMISSION = DriverSubmission(name="departures", epoch=1, nonce="n", script="departures.py")
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "accepted"),
-    [
-        ("spark.master.rest.allowedAppResourcePatterns", "file:.*", "file:.*,()"),
-        ("spark.master.rest.maxRequestBodySize", "1k", "1m"),
-    ],
+    ("name", "value"),
+    [("spark.master.rest.allowedAppResourcePatterns", "file:.*"), ("spark.master.rest.maxRequestBodySize", "1k")],
 )
 @pytest.mark.asyncio
-async def test_setting_of_the_master_that_refuses_submissions_is_named_with_its_remedy(
-    name: str, value: str, accepted: str
-) -> None:
-    submission = DriverSubmission(name="departures", epoch=1, nonce="n", script="departures.py")
+async def test_setting_of_the_master_that_refuses_submissions_is_named_with_its_remedy(name: str, value: str) -> None:
     with LocalCluster(properties={name: value}) as local:
         cluster = StandaloneCluster(address(local))
         with pytest.raises(SubmissionRefusedError, match=name):
-            await cluster.submit(submission)
+            await cluster.submit(SUBMISSION)
         await cluster.close()
         with pytest.raises(ClusterRefusedError, match=rf"^Spark \d.* 0 workers, 0 of 0 slots are free\. .*{name}"):
             await report(address(local))
-    with LocalCluster(properties={name: accepted}) as local:
+
+
+@pytest.mark.asyncio
+async def test_settings_of_the_master_that_accept_submissions_pass() -> None:
+    accepted = {
+        "spark.master.rest.allowedAppResourcePatterns": "file:.*,()",
+        "spark.master.rest.maxRequestBodySize": "1m",
+    }
+    with LocalCluster(properties=accepted) as local:
         assert "REST submission is enabled" in await report(address(local))
         cluster = StandaloneCluster(address(local))
         assert (await cluster.snapshot()).drivers == {}, "the report starts no driver"
-        assert await cluster.submit(submission)
+        assert await cluster.submit(SUBMISSION)
         await cluster.close()
 
 

@@ -68,15 +68,6 @@ def _failure(ended: subprocess.CompletedProcess[str]) -> Failure:
     return Failure(error_class=raised.name, message=raised.message)
 
 
-def test_driver_and_executors_have_the_jars_and_python_modules_of_the_version_that_the_user_names(
-    submit: Submit,
-) -> None:
-    ended = submit("org.example:routes:1.1")
-    assert ended.returncode == 0, ended.stderr
-    assert "in the driver: 1.1 True" in ended.stdout
-    assert "on the executor: ['1.1'] jars: org.example_routes-1.1.jar" in ended.stdout
-
-
 def test_error_names_the_newest_published_version_of_a_version_that_does_not_exist(submit: Submit) -> None:
     failure = _failure(submit("org.example:routes:2.0"))
     assert failure.message == (

@@ -29,16 +29,22 @@ def distinct(spark, parallelism):
 AdaptiveJob(distinct).run()
 """
 
+# The function of the module needs a session before the script has one.
 BOUNDED = """
 import sys
 from airflow_adaptive.job import AdaptiveJob
+from pyspark.sql.functions import udf
+
+@udf("long")
+def same(value):
+    return value
 
 def copy(spark, parallelism):
     secret = spark.sparkContext._jsc.hadoopConfiguration().get("fs.s3a.secret.key")
     if secret != "hush":
         raise ValueError("the secret property was lost")
     rows = spark.readStream.schema("id long").option("maxFilesPerTrigger", 2).json(sys.argv[1] + "/in")
-    writer = rows.writeStream.format("json").option("path", sys.argv[1] + "/out")
+    writer = rows.select(same("id").alias("id")).writeStream.format("json").option("path", sys.argv[1] + "/out")
     return writer.queryName("copied").trigger(availableNow=True)
 
 AdaptiveJob(copy).run()

@@ -18,7 +18,7 @@ from airflow_adaptive._core.protocol.documents import Action, DriverPlan, Driver
 from airflow_adaptive.local.waiting import wait_until
 from tests.lab.faults.harness import sink_log
 from tests.lab.faults.harness.deployment import SINK
-from tests.support.driver.driver_on_cluster import TIMEOUT_S, DriverOnCluster, plan, rejects
+from tests.support.driver.driver_on_cluster import TIMEOUT_S, DriverOnCluster, plan
 from tests.support.driver.rate_counts import KEYS, ROWS_PER_S, check_counts
 
 pytestmark = pytest.mark.long
@@ -36,15 +36,14 @@ MOST_IDLE_S = 60.0
 """From one batch to the next: the source has new numbers each second, and the machine may be busy."""
 
 # Counts numbers by key: which numbers there were follows from the offset of the source, so every count is known. Each batch that is
-# over is noted. The function misbehaves when it is called again, in the way that the file of its call says.
+# over is noted.
 STATEFUL = """
-import json, os, sys, threading, time
+import json, sys, threading, time
 from pathlib import Path
 from strict_sink import StrictSink
 from airflow_adaptive.job import AdaptiveJob
 
 root = sys.argv[1]
-calls = []
 
 def note(spark):
     noted = set()
@@ -59,21 +58,12 @@ def note(spark):
         time.sleep(0.1)
 
 def count(spark, parallelism):
-    calls.append(1)
-    if len(calls) == 1:
-        threading.Thread(target=note, args=(spark,), daemon=True).start()
-    misbehaviour = f"{root}/call-{len(calls)}"
-    how = open(misbehaviour).read() if os.path.exists(misbehaviour) else ""
-    if how == "raises":
-        raise ValueError("no such airport")
+    threading.Thread(target=note, args=(spark,), daemon=True).start()
     rate = spark.readStream.format("rate").option("rowsPerSecond", ROWS_PER_S)
     numbers = rate.option("numPartitions", SOURCE_PARTITIONS).load()
     keyed = numbers.groupBy((numbers.value % KEYS).alias("key")).count()
     writer = keyed.writeStream.outputMode("update").trigger(processingTime="300 milliseconds")
-    writer = writer.foreachBatch(StrictSink(spark, Path(root)))
-    if how == "starts":
-        return numbers.writeStream.format("noop").option("checkpointLocation", root + "/own").start()
-    return [writer.queryName("another")] if how == "renames" else writer
+    return writer.foreachBatch(StrictSink(spark, Path(root)))
 
 AdaptiveJob(count).run()
 """
@@ -212,29 +202,3 @@ def test_executors_come_and_go_and_the_query_runs_on_with_all_its_state(
     stopped(driver, 5)
     assert_nothing_lost(driver, tmp_path)
     assert "no batch boundary" not in driver.output()
-
-
-MISBEHAVIOURS = {
-    2: ("raises", "ValueError", "no such airport"),
-    3: ("renames", "AdaptiveJobError", "'another' is new"),
-    4: ("starts", "AdaptiveJobError", "called start(): return the writer, do not call start()"),
-}
-"""Version of the plan, and number of the function's call -> what it does then, and what the rejection says."""
-
-
-def test_query_runs_on_whatever_the_script_does_when_it_is_called_again(
-    driver: DriverOnCluster, tmp_path: Path
-) -> None:
-    started(driver, 1, tmp_path)
-    for call, (how, error_class, message) in MISBEHAVIOURS.items():
-        (tmp_path / f"call-{call}").write_text(how)
-        driver.direct(Action.RUN, call, on(1, query_version=call))
-        status = driver.wait_status("the rejection", rejects(call))
-        assert status.rejection is not None
-        assert (status.state, status.version, status.failure) == (DriverState.RUNNING, 1, None)
-        assert status.rejection.error_class.endswith(error_class)
-        assert message in status.rejection.message
-        wait_batches(tmp_path, 1)
-
-    stopped(driver, 4)
-    assert_nothing_lost(driver, tmp_path)

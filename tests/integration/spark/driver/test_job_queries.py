@@ -55,23 +55,6 @@ def departures(spark, parallelism):
 AdaptiveJob(departures).run()
 """
 
-BOUNDED = """
-import sys
-from airflow_adaptive.job import AdaptiveJob
-
-directory = sys.argv[1]
-
-def copies(spark, parallelism):
-    def copy(name, files):
-        rows = spark.readStream.schema("id long").option("maxFilesPerTrigger", files).json(directory + "/in")
-        writer = rows.writeStream.format("json").option("path", directory + "/" + name)
-        return writer.queryName(name).trigger(availableNow=True)
-
-    return copy("distinct", 1), copy("copied", 100)
-
-AdaptiveJob(copies).run()
-"""
-
 
 def plan(version: int, executors: int, **shares: int) -> DriverPlan:
     return DriverPlan(
@@ -213,15 +196,3 @@ def test_state_of_each_query_gets_the_partitions_of_its_plan(driver: DriverOnClu
     driver.direct(Action.STOP, 2)
     assert driver.wait_end() == "FINISHED"
     assert cut(driver) == []
-
-
-def test_job_is_finished_when_the_last_query_is(driver: DriverOnCluster, rows: Input) -> None:
-    rows.write(8)
-    driver.direct(Action.RUN, 1, plan(1, 1))
-    driver.submit(BOUNDED, executors=1)
-    status = driver.wait_status("the end of one", lambda now: [query.active for query in now.queries] == [True, False])
-    assert status.state is DriverState.RUNNING
-    assert driver.wait_end() == "FINISHED"
-    status = driver.wait_status("the final status", lambda now: now.state is DriverState.FINISHED)
-    assert [(query.name, query.committed) for query in status.queries] == [("distinct", 8), ("copied", 1)]
-    assert written(driver) == [rows.ids] * 2

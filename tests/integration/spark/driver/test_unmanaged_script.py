@@ -70,16 +70,6 @@ stream.writeStream.format("noop").start()
 stream.selectExpr("nothing")
 """
 
-HANGING = """
-import time
-from pyspark.sql import SparkSession
-
-spark = SparkSession.builder.getOrCreate()
-query = spark.readStream.format("rate").load().writeStream.format("noop").start()
-query.awaitTermination()
-time.sleep(1000)
-"""
-
 # Watches its queries, as public scripts do; the batches of the second query are long.
 WATCHING = """
 import sys, time
@@ -135,23 +125,6 @@ except Exception:
     raise SystemExit(3)
 """
 
-FUNCTION_OF_MODULE = """
-from pyspark.sql import functions as F
-from airflow_adaptive.job import AdaptiveJob
-
-
-@F.udf("long")
-def twice(value):
-    return 2 * value
-
-
-def build(spark, parallelism):
-    return spark.readStream.format("rate").load().select(twice("value")).writeStream.format("noop")
-
-
-AdaptiveJob(build).run()
-"""
-
 SIZES = """
 from pyspark.sql import SparkSession
 
@@ -199,6 +172,10 @@ def begin(driver: DriverOnCluster, script: str, conf: Mapping[str, str] | None =
 def test_executors_come_and_go_under_a_script_that_then_stops_at_a_boundary(
     driver: DriverOnCluster, rows: Input
 ) -> None:
+    """Before the first run, a driver was killed while it logged the offsets of the first batch."""
+    partial = driver.root / "checkpoint" / "offsets" / ".0.489fa5fc-87a7-41a7-b070-d489cf31fbb9.tmp"
+    partial.parent.mkdir(parents=True)
+    partial.touch()
     rows.write(4)
     status = begin(driver, ORDINARY)
     assert (status.vertices_read, status.notice, status.queries[0].name) == ((), NOTE, "departures")
@@ -248,18 +225,6 @@ def test_new_driver_goes_on_from_the_checkpoint_after_a_kill_and_after_a_suspens
 
 
 @pytest.mark.long
-def test_query_starts_after_a_driver_that_was_killed_while_it_logged_the_first_offsets(
-    driver: DriverOnCluster, rows: Input
-) -> None:
-    partial = driver.root / "checkpoint" / "offsets" / ".0.489fa5fc-87a7-41a7-b070-d489cf31fbb9.tmp"
-    partial.parent.mkdir(parents=True)
-    partial.touch()
-    rows.write(1)
-    begin(driver, ORDINARY)
-    wait_written(driver, rows)
-
-
-@pytest.mark.long
 def test_new_driver_replays_the_batch_that_failed_and_stops_where_others_hold(
     driver: DriverOnCluster, rows: Input
 ) -> None:
@@ -281,16 +246,6 @@ def test_new_driver_replays_the_batch_that_failed_and_stops_where_others_hold(
     driver.direct(Action.HOLD, 2)  # its script can't be held: it is stopped
     assert driver.wait_end() == "FINISHED"
     assert written(driver) == rows.ids
-
-
-@pytest.mark.long
-def test_superseded_driver_never_starts_a_query(driver: DriverOnCluster, rows: Input) -> None:
-    rows.write(1)
-    driver.direct(Action.RUN, 1, plan(1), epoch=2)
-    driver.submit(ORDINARY, executors=1)
-    assert driver.wait_end() == "FAILED"
-    assert "fenced: the journal is at epoch 2" in driver.output()
-    assert not [name for name in ("runs", "checkpoint", "after") if (driver.root / name).exists()]
 
 
 @pytest.mark.long
@@ -344,14 +299,6 @@ def test_script_that_raises_fails_the_job_with_its_line(driver: DriverOnCluster)
 
 
 @pytest.mark.long
-def test_script_that_hangs_after_its_queries_is_ended(driver: DriverOnCluster) -> None:
-    begin(driver, HANGING, {"spark.airflow.adaptive.stopTimeout": "3"})
-    driver.direct(Action.STOP, 1)
-    assert driver.wait_end() == "FINISHED"
-    assert "the script has not ended within 3 s of its queries" in driver.output()
-
-
-@pytest.mark.long
 def test_script_that_watches_its_queries_stops_at_a_boundary_and_without_a_failure(driver: DriverOnCluster) -> None:
     begin(driver, WATCHING)
     folders = [driver.root / "checkpoints" / name for name in ("one", "two")]
@@ -394,13 +341,6 @@ def test_script_with_a_relative_checkpoint_fails_before_its_query_starts(driver:
     assert status.failure.error_class.endswith("AdaptiveJobError")
     assert f"{driver.submissions[-1]}/checkpoints ('checkpoints' in the script)" in status.failure.message
     assert not status.queries
-
-
-@pytest.mark.long
-def test_script_with_an_adaptive_job_may_define_a_udf_before_the_session(driver: DriverOnCluster) -> None:
-    begin(driver, FUNCTION_OF_MODULE)
-    driver.direct(Action.STOP, 1)
-    assert driver.wait_end() == "FINISHED"
 
 
 @pytest.mark.long
