@@ -155,7 +155,7 @@ def adaptive(airflow: AirflowUnderTest, *words: str) -> str:
     command = [
         sys.executable,
         "-m",
-        *(("airflow", "adaptive") if HAS_COMMANDS else ("airflow_adaptive._web.cli",)),
+        *(("airflow", "adaptive") if HAS_COMMANDS else ("airflow_adaptive",)),
         *words,
     ]
     ran = subprocess.run(

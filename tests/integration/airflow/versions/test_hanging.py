@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from airflow_adaptive._airflow.store.asset_store import FINISH_TIMEOUT
 from airflow_adaptive._core.scheduler.snapshot import from_json
+from airflow_adaptive._core.scheduler.state import Executing, Finished
 from airflow_adaptive.local.airflow import Component
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
@@ -79,3 +81,33 @@ def test_loops_decide_in_time_while_airflow_hangs_and_publish_afterwards(
             job.until_task("failed")
             assert job.rows() == job.expected_rows
         assert "out of order" not in (airflow.home / "logs" / "triggerer.log").read_text()
+
+
+@pytest.mark.parametrize("version", ["3.1.8", "3.2.2", NEWEST])
+def test_history_contains_the_end_of_a_job_that_ends_while_airflow_hangs(
+    version: str, spark_cluster: LocalCluster, spark_connection: dict[str, str], tmp_path: Path
+) -> None:
+    with create_airflow(tmp_path, version, spark_connection) as airflow:
+        spark_cluster.add_worker(cores=2, memory_mb=1024)
+        job = CopyJob(airflow, tmp_path, "second")
+        job.begin()
+        job.until_displayed("Executing", 1)
+
+        def current() -> object:
+            return from_json(job.journal().scheduler).current
+
+        job.post("cancel")
+        wait_until(lambda: not isinstance(current(), Executing), TIMEOUT_S, "the decision to cancel")
+        with hanging_supervisor(airflow):
+            wait_until(lambda: isinstance(current(), Finished), TIMEOUT_S, "the end of the job")
+            until = time.monotonic() + FINISH_TIMEOUT.total_seconds() + 10
+            wait_until(lambda: time.monotonic() >= until, HANG_S, "a loop that waits for Airflow no longer")
+            assert job.displayed()["state"] != Finished.__name__
+        job.until_task("failed")
+
+        def newest_transition() -> str:
+            return str(airflow.api._request("GET", f"{job.path}/transitions")["transitions"][0]["target"])
+
+        wait_until(lambda: newest_transition() == Finished.__name__, TIMEOUT_S, "the end of the job in its history")
+        assert job.displayed()["outcome"] == "CANCELED"
+        assert job.rows() == job.expected_rows
