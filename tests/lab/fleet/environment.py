@@ -118,6 +118,7 @@ class Environment:
         """Let the product of this interpreter run in the environment."""
         with (
             installed(self.kernel, self.entropy),
+            self.drivers.installed(),
             self.airflow.installed(*self.storages.values()),
             transport.installed(self.kernel, lambda host: self.masters),
             # The loops of a few jobs compete for reads, as the loops of a thousand jobs do with the real limit.

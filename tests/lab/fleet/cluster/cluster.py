@@ -11,13 +11,13 @@ from tests.lab.fleet.kernel.entropy import Entropy
 from tests.lab.fleet.kernel.kernel import Action, Kernel
 
 KILL_S = (0.1, 2.0)
-"""Bounds of the time from the request to kill a driver to the end of its processes, in seconds."""
 
 
 class SimulatedCluster(FakeCluster):
     """Workers, drivers and executors, as the leading master knows them.
 
     Attributes:
+        kill_s: bounds of the time from the request to kill a driver to the end of its processes, in seconds.
         on_kill: kills the processes of a driver, whose submission ID is the argument; set by `Drivers`.
         registration_delay_s: additional time from the grant of an executor to its registration, in seconds.
         excesses: uses of slots that do not exist.
@@ -36,6 +36,7 @@ class SimulatedCluster(FakeCluster):
         """
         super().__init__(worker_url=lambda number: f"http://worker-{number + 1}:8081", on_launch=on_launch)
         self.on_kill: Callable[[str], object] = lambda submission_id: None
+        self.kill_s = KILL_S
         self.registration_delay_s = 0.0
         self.excesses: list[str] = []
         self._without_worker: set[str] = set()
@@ -82,7 +83,7 @@ class SimulatedCluster(FakeCluster):
     async def kill(self, submission_id: str) -> None:
         """Kill a driver some time later; see `ClusterClient`."""
         if self.is_known(submission_id):
-            self._kernel.after(self._random.uniform(*KILL_S), lambda: self.on_kill(submission_id))
+            self._kernel.after(self._random.uniform(*self.kill_s), lambda: self.on_kill(submission_id))
         else:
             await super().kill(submission_id)
 

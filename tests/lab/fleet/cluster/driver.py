@@ -1,29 +1,38 @@
-"""One simulated driver: the real driver loop with its fence, journal reader and status reporter, over simulated processes."""
+"""One simulated driver: the real `Driver` with its driver loop, fence, journal reader, status reporter and watchdog, over simulated processes.
+
+Only Spark is replaced: the session, the executors and the queries.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from random import Random
-from typing import TypeVar
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
 
 from airflow_adaptive._core.protocol.conf import DriverSettings, read_settings
-from airflow_adaptive._core.protocol.documents import FORMATS, DriverState, DriverStatus
-from airflow_adaptive.job.control.driver_loop import EXIT_FAILED, run_driver
-from airflow_adaptive.job.control.driver_status import FileStatusReporter
-from airflow_adaptive.job.control.interfaces import DriverInterfaces
-from airflow_adaptive.job.control.journal_reader import JournalReader
+from airflow_adaptive._core.protocol.documents import Directive, DriverState
+from airflow_adaptive.job.control.driver_loop import EXIT_FAILED
+from airflow_adaptive.job.control.fence import boot_time
+from airflow_adaptive.job.control.interfaces import Journal
+from airflow_adaptive.job.entry import driver as driver_module
+from airflow_adaptive.job.entry.driver import OUTPUT_TIMEOUT_S, Driver
+from tests.lab.fleet.cluster import host
 from tests.lab.fleet.cluster.checkpoint import SimulatedCheckpoint
 from tests.lab.fleet.cluster.cluster import SimulatedCluster
 from tests.lab.fleet.cluster.executors import SimulatedBalancer, SimulatedExecutors
+from tests.lab.fleet.cluster.host import DriverHost, current_host
 from tests.lab.fleet.cluster.job_model import JobModel
-from tests.lab.fleet.cluster.processes import DriverProcesses, SimulatedWatchdog, suspend
 from tests.lab.fleet.cluster.workload import SimulatedOperation, SimulatedWorkload
 from tests.lab.fleet.kernel.kernel import Action, Kernel
 from tests.lab.fleet.storage.driver_directory import SimulatedDriverDirectory
 from tests.lab.fleet.storage.simulated_storage import SimulatedStorage
 
-Result = TypeVar("Result")
+SPARK_VERSION = "4.3.0"
 
 REGISTRATION_ATTEMPTS = 3
 REGISTRATION_INTERVAL_S = 20.0
@@ -50,7 +59,7 @@ class DriverTimes:
 class JvmDirectory:
     """A job directory that the Python process reaches through its JVM."""
 
-    def __init__(self, directory: SimulatedDriverDirectory, processes: DriverProcesses) -> None:
+    def __init__(self, directory: SimulatedDriverDirectory, processes: DriverHost) -> None:
         """Refer to the directory."""
         self._directory = directory
         self._in_jvm = processes.in_jvm
@@ -72,14 +81,32 @@ class JvmDirectory:
         self._in_jvm(lambda: self._directory.write_status(data))
 
 
+class ObservedJournal:
+    """A journal that records when its newest successful read began."""
+
+    def __init__(self, journal: Journal, driver: SimulatedDriver, kernel: Kernel) -> None:
+        """Observe a journal for a driver."""
+        self._journal = journal
+        self._driver = driver
+        self._kernel = kernel
+
+    def newest(self) -> Directive | None:
+        """See `Journal`."""
+        began_at = self._kernel.now
+        directive = self._journal.newest()
+        if directive is not None:
+            self._driver.read_began_at = began_at
+        return directive
+
+
 class SimulatedDriver:
     """The processes of one driver, and what runs in them.
 
     Attributes:
         submission_id: id of the submission.
         settings: settings from the submission.
-        processes: JVM and Python process, which a scenario can freeze and kill.
-        watchdog: watchdog process.
+        processes: host of the JVM, the Python process and the watchdog, which a scenario can freeze, suspend and kill.
+        read_began_at: virtual time at which the newest read of the journal that has named a driver began, in seconds.
         end: state in which the driver loop has ended, None before.
         launched_at: virtual time of the launch by the worker, in seconds.
         ended_at: virtual time of the end of the JVM, in seconds, None before.
@@ -102,8 +129,8 @@ class SimulatedDriver:
         self.settings: DriverSettings = read_settings(cluster.submissions[submission_id].conf.get)
         drift = random.uniform(-times.drift, times.drift)
         name = f"driver-{self.settings.epoch}@{self.settings.job}"
-        self.processes = DriverProcesses(kernel, name, drift=drift, on_exit=self._exited)
-        self.watchdog = SimulatedWatchdog(kernel, self.processes, record)
+        self.processes = DriverHost(kernel, name, drift=drift, record=record, on_exit=self._exited)
+        self.read_began_at = kernel.now
         self.end: DriverState | None = None
         self.launched_at = kernel.now
         self.ended_at: float | None = None
@@ -138,13 +165,18 @@ class SimulatedDriver:
         return self._workload.is_query_active
 
     @property
+    def is_resuming(self) -> bool:
+        """Whether the host has just been resumed, so that the driver may not have noticed the end of its lease."""
+        return self._model.is_resuming
+
+    @property
     def slots(self) -> int:
         """Slots of the executors that have registered."""
         return self._executors.slots()
 
     def suspend(self) -> Action:
         """Suspend the host of the driver. Return the function that resumes the host."""
-        resume = suspend(self._kernel, self.processes, self.watchdog)
+        resume = self.processes.suspend()
 
         def end() -> None:
             self._model.resumed_at = self._kernel.now
@@ -161,14 +193,17 @@ class SimulatedDriver:
             self._exit(EXIT_FAILED, "no master has accepted the application")
             return
         self._record("session started")
+        session: Any = SimpleNamespace(
+            version=SPARK_VERSION,
+            sparkContext=SimpleNamespace(applicationId=application_id, uiWebUrl=None),
+            process=SimpleNamespace(jvm=self.processes.jvm.pid, exit=self._exit_at_once),
+            directory=JvmDirectory(self._directory, self.processes),
+            executors=self._executors,
+        )
         try:
-            self.end = run_driver(
-                self._identity(application_id),
-                self._interfaces(),
-                self.settings,
-                watchdog=self.watchdog,
-                exit_process=self._exit,
-            )
+            driver = Driver(session, self.settings)
+            driver.journal = ObservedJournal(driver.journal, self, self._kernel)
+            self.end = driver.run(self._workload)
         except Exception as error:  # noqa: BLE001  The script ends with the exception.
             self._exit(EXIT_FAILED, f"the driver loop failed: {error!r}")
         else:
@@ -183,43 +218,10 @@ class SimulatedDriver:
             self._kernel.sleep(REGISTRATION_INTERVAL_S)
         return None
 
-    def _interfaces(self) -> DriverInterfaces:
-        clock = self.processes.python.elapsed
-        directory = JvmDirectory(self._directory, self.processes)
-        settings = self.settings
-        return DriverInterfaces(
-            journal=JournalReader(
-                directory,
-                job=settings.job,
-                clock=clock,
-                report=self._record,
-                orphan_timeout_s=settings.orphan_timeout_s,
-            ),
-            workload=self._workload,
-            executors=self._executors,
-            balancer=SimulatedBalancer(),
-            start_operation=lambda act: SimulatedOperation(self._kernel, act),
-            reporter=FileStatusReporter(
-                directory, heartbeat_interval_s=settings.heartbeat_interval_s, clock=clock, warn=self._record
-            ),
-            clock=clock,
-            sleep=self._kernel.sleep,
-            warn=self._record,
-        )
-
-    def _identity(self, application_id: str) -> DriverStatus:
-        settings = self.settings
-        return DriverStatus(
-            job=settings.job,
-            epoch=settings.epoch,
-            nonce=settings.nonce,
-            sequence=0,
-            at="",
-            state=DriverState.STARTING,
-            submission_id=self.submission_id,
-            application_id=application_id,
-            formats=FORMATS,
-        )
+    def _exit_at_once(self, code: int, message: str) -> None:
+        """End the processes like `DriverProcess.exit`, which waits as long as it may. Does not return."""
+        self._kernel.sleep(OUTPUT_TIMEOUT_S)
+        self._exit(code, message)
 
     def _exit(self, code: int, message: str) -> None:
         """End the processes. Does not return."""
@@ -228,7 +230,38 @@ class SimulatedDriver:
         self._kernel.hang()
 
     def _exited(self, code: int | None) -> None:
-        self.watchdog.close()
         self.ended_at = self._kernel.now
         self._record(f"{self.name} has ended" if code is not None else f"{self.name} was killed")
         self._kernel.after(0.1, lambda: self._cluster.exited(self.submission_id, code))
+
+
+@contextmanager
+def installed(
+    kernel: Kernel, submissions: Callable[[DriverHost], str], record: Callable[[str], None]
+) -> Iterator[None]:
+    """Let the real `Driver` use the simulated processes of the current host.
+
+    Args:
+        kernel: the kernel.
+        submissions: returns the submission id of the driver of a host.
+        record: records the warnings.
+    """
+    environ = SimpleNamespace(get=lambda name: submissions(current_host(kernel)))
+    clock = SimpleNamespace(sleep=lambda seconds: current_host(kernel).sleep(seconds), monotonic=boot_time)
+    replacements: dict[str, Any] = {
+        "DriverProcess": lambda spark: spark.process,
+        "HadoopJobDirectory": lambda spark, _: spark.directory,
+        "SparkExecutorPool": lambda spark, **_: spark.executors,
+        "SparkPlacement": lambda spark, **_: None,
+        "LocalityBalancer": lambda placement, clock: SimulatedBalancer(),
+        "separate_task_ids": lambda spark, epoch: None,
+        "OperationThread": partial(SimulatedOperation, kernel),
+        "os": SimpleNamespace(environ=environ),
+        "time": clock,
+        "log": SimpleNamespace(warning=record),
+    }
+    with ExitStack() as stack:
+        stack.enter_context(host.installed(kernel))
+        for name, replacement in replacements.items():
+            stack.enter_context(patch.object(driver_module, name, replacement))
+        yield

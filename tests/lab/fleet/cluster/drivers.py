@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from airflow_adaptive._core.protocol.conf import PREFIX
 from airflow_adaptive._core.protocol.documents import DriverState
+from tests.lab.fleet.cluster import driver as driver_module
 from tests.lab.fleet.cluster.cluster import SimulatedCluster
 from tests.lab.fleet.cluster.driver import DriverTimes, SimulatedDriver
+from tests.lab.fleet.cluster.host import DriverHost
 from tests.lab.fleet.cluster.job_model import JobModel, WorkloadShape
 from tests.lab.fleet.kernel.entropy import Entropy
 from tests.lab.fleet.kernel.kernel import Kernel
@@ -54,6 +57,13 @@ class Drivers:
         self._record = record
         self._storage = storage
         self._times = times or DriverTimes()
+
+    def installed(self) -> AbstractContextManager[None]:
+        """Let the real `Driver` of this interpreter run in the simulated processes."""
+        return driver_module.installed(self._kernel, self._submission_of, self._record)
+
+    def _submission_of(self, host: DriverHost) -> str:
+        return next(driver.submission_id for driver in reversed(self.started) if driver.processes is host)
 
     def add_job(self, job: str, shape: WorkloadShape) -> JobModel:
         """Define what the script of a job does, before its first driver starts."""

@@ -58,6 +58,7 @@ class JobModel:
         failures: failures that the next batch of a query raises, while they are active.
         build_errors: errors that the build function raises, while they are active.
         stalls: number of active faults that let no batch end.
+        stops_hang: whether a request to stop a query never returns.
         resumed_at: time at which the host of a driver of the job was last resumed, in seconds.
     """
 
@@ -73,6 +74,7 @@ class JobModel:
     failures: list[FailureReport] = field(default_factory=list)
     build_errors: list[Exception] = field(default_factory=list)
     stalls: int = 0
+    stops_hang: bool = False
     resumed_at: float = -math.inf
 
     @property

@@ -10,8 +10,8 @@ from airflow_adaptive._core.protocol.documents import DriverPlan, FailureReport,
 from airflow_adaptive.job.control.interfaces import StatefulRun
 from tests.lab.fleet.cluster.checkpoint import SimulatedCheckpoint
 from tests.lab.fleet.cluster.executors import SimulatedExecutors
+from tests.lab.fleet.cluster.host import DriverHost
 from tests.lab.fleet.cluster.job_model import JobModel
-from tests.lab.fleet.cluster.processes import DriverProcesses
 from tests.lab.fleet.cluster.query import QueryRun
 from tests.lab.fleet.kernel.kernel import Action, Kernel
 
@@ -79,7 +79,7 @@ class SimulatedWorkload:
         self,
         kernel: Kernel,
         model: JobModel,
-        processes: DriverProcesses,
+        processes: DriverHost,
         checkpoint: SimulatedCheckpoint,
         executors: SimulatedExecutors,
     ) -> None:
@@ -192,6 +192,8 @@ class SimulatedWorkload:
         return run.has_triggered
 
     def _stop(self, run: QueryRun) -> None:
+        if self._model.stops_hang:
+            self._kernel.hang()
         self._in_jvm(run.interrupt)
         deadline = self._kernel.now + HALT_TIMEOUT_S
         while run.is_active and self._kernel.now < deadline:

@@ -8,7 +8,7 @@ from airflow_adaptive._core.protocol.documents import FailureReport
 from airflow_adaptive._core.requirements.control_requests import ControlRequests, DesiredState
 from tests.lab.fleet.cluster.job_model import WorkloadShape
 from tests.lab.fleet.cluster.masters import MasterFault
-from tests.support.fleet.one_job import JOB, LEASE_S, OneJobFleet
+from tests.lab.fleet.jobs import JOB, LEASE_S, OneJobFleet
 
 FAILURE = FailureReport(error_class="SparkException", message="a task failed", causes=("SparkException",))
 
@@ -46,7 +46,7 @@ def test_new_slots_restart_a_query_that_reads_the_parallelism_in_the_same_driver
 def test_a_user_releases_executors_without_a_restart_of_the_query(running):
     running.add_workers(2)
     running.run_until(running.runs_with(4))
-    running.set_upper_bound(1)
+    running.job.set_upper_bound(1)
     running.run_until(running.runs_with(1))
     assert running.count("query started") == 1
 
@@ -71,7 +71,6 @@ def test_a_new_driver_continues_after_a_killed_one(running):
     running.driver.processes.kill()
     running.run_until(lambda: len(running.drivers.started) == 2)
     running.run_until(running.runs_with(2))
-    assert running.overlaps == []
 
 
 def test_the_jvm_of_a_killed_python_process_ends_before_the_next_driver_runs_a_query(running):
@@ -79,7 +78,6 @@ def test_the_jvm_of_a_killed_python_process_ends_before_the_next_driver_runs_a_q
     assert running.driver.runs_query
     running.run_until(lambda: len(running.drivers.started) == 2)
     running.run_until(running.runs_with(2))
-    assert running.overlaps == []
     assert not running.has("the watchdog kills the driver")
 
 
@@ -160,7 +158,6 @@ def test_the_watchdog_kills_a_driver_that_is_frozen_for_longer_than_its_lease(ru
     end()
     running.run_until(running.runs_with(2))
     assert len(running.drivers.started) == 2
-    assert running.overlaps == []
 
 
 def test_a_frozen_python_process_leaves_the_query_running(running):
@@ -189,7 +186,6 @@ def test_a_driver_without_storage_ends_and_a_new_one_continues(running):
     running.run_until(lambda: not running.driver.processes.is_alive)
     cut()
     running.run_until(running.runs_with(2))
-    assert running.overlaps == []
 
 
 def test_a_failed_build_rejects_the_plan_and_the_query_continues():
@@ -215,6 +211,6 @@ def test_a_bounded_job_finishes_with_each_record_once_although_its_driver_is_kil
     fleet.add_workers(5)
     fleet.run_until(lambda: fleet.model.processed >= 5_000)
     fleet.driver.processes.kill()
-    fleet.run_until(lambda: fleet.has("loop ended: Finished"))
+    fleet.run_until(lambda: fleet.has("loop of job ended: Finished"))
     assert fleet.model.is_complete
     assert fleet.drivers.has_finished(JOB)
