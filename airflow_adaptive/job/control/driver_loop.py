@@ -64,19 +64,8 @@ def run_driver(
 ) -> DriverState:
     """Run the driver loop of a process with its fence and its watchdog, and end the process if queries may still be running.
 
-    Args:
-        identity: fields that all statuses of this driver share.
-        interfaces: components of the driver.
-        settings: settings of the driver.
-        watchdog: watchdog of the processes of the driver.
-        exit_process: ends the processes of the driver immediately, with an exit code and a reason.
-
-    Returns:
-        See `DriverLoop.run`. A fenced driver does not return: its processes end.
-
-    Raises:
-        Exception: the driver loop itself failed; it has stopped the queries and reported the failure. If a query may
-            still be running, the processes end instead.
+    See `DriverLoop.run`. `identity` has the fields that all statuses of this driver share. `exit_process` ends the processes of the driver
+    immediately, with an exit code and a reason: if it is fenced, and if the driver loop fails while a query may still be running.
     """
     fence = Fence(
         epoch=settings.epoch, nonce=settings.nonce, lease_timeout_s=settings.lease_timeout_s, clock=interfaces.clock

@@ -26,14 +26,7 @@ if TYPE_CHECKING:
 
 
 def launch(script: Path) -> None:
-    """Run a script; `sys.argv` has its arguments.
-
-    Args:
-        script: path of the script, beside the main program.
-
-    Raises:
-        SystemExit: exit code of the script or of the job.
-    """
+    """Run a script beside the main program; `sys.argv` has its arguments. Raises `SystemExit` with the exit code of the script or of the job."""
     _register_secret_variables()
     _set_secret_properties()
     _prepare_spark()

@@ -72,16 +72,7 @@ class JobQueries(StreamingQueries):
         repartition: StateRepartitioner,
         require_checkpoint: Callable[[SparkSession, DataStreamWriter, str], None] = require_startable,
     ) -> None:
-        """Configure the session; nothing is built or started.
-
-        Args:
-            spark: session of the driver.
-            build: build function of the script.
-            job: id of the job, and name of a single query unless the script gives it one.
-            checkpoint: returns the URI of a query's checkpoint.
-            repartition: repartitions the state in the checkpoints.
-            require_checkpoint: see `require_startable`.
-        """
+        """Configure the session; nothing is built or started. `checkpoint` returns the URI of a query's checkpoint."""
         super().__init__(spark, job)
         self._build = build
         self._checkpoint = checkpoint

@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
@@ -49,16 +49,9 @@ PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
 
 
 class RealTimeMode:
-    """The gangs of the queries that were built last."""
+    """The gangs of the queries that were built last. `checkpoint` returns the URI of a query's checkpoint."""
 
     def __init__(self, spark: SparkSession, checkpoint: Callable[[str], str], repartition: StateRepartitioner) -> None:
-        """Create an object without queries.
-
-        Args:
-            spark: session of the driver.
-            checkpoint: returns the URI of a query's checkpoint.
-            repartition: reads and repartitions the state in the checkpoints.
-        """
         self._spark = spark
         self._checkpoint = checkpoint
         self._repartition = repartition
@@ -76,7 +69,6 @@ class RealTimeMode:
         Raises:
             RealTimeModeError: the queries cannot run in Real-Time Mode, or on the slots that the bounds of the job permit.
             MissingSlotsError: the plan has too few slots for the queries.
-            Exception: any exception of Spark or of Kafka.
         """
         settings = {name: read_settings(self._spark, writer) for name, writer in writers.items()}
         chosen = {name: writers[name] for name, it in settings.items() if it.batch_ms is not None}
@@ -89,15 +81,17 @@ class RealTimeMode:
         plans = {name: physical_plan(self._spark, writer) for name, writer in chosen.items()}
         self._stateless = {name for name, text in plans.items() if not WITH_STATE.search(text)}
         facts = {
-            name: Facts(
-                settings=settings[name],
+            name: replace(
+                settings[name],
                 is_stateful=name not in self._stateless,
                 checkpoint_format=self._repartition.state_format(self._checkpoint(name)),
             )
             for name in chosen
         }
         require_real_time(facts, [name for name in writers if name not in chosen], self._session())
-        self._gangs = {name: self._gang(writer, plans[name], name) for name, writer in chosen.items()}
+        for name, writer in chosen.items():
+            fixed, shuffles = shuffles_of(plans[name])
+            self._gangs[name] = Gang(inputs=self._inputs(writer, name), fixed=fixed, shuffles=shuffles)
         self._keep_state_partitions(chosen, plan)
         self._require_slots(plan)
 
@@ -117,10 +111,6 @@ class RealTimeMode:
             provider=str(conf.get(PROVIDER)),
         )
 
-    def _gang(self, writer: DataStreamWriter, plan: str, name: str) -> Gang:
-        fixed, shuffles = shuffles_of(plan)
-        return Gang(inputs=self._inputs(writer, name), fixed=fixed, shuffles=shuffles)
-
     def _inputs(self, writer: DataStreamWriter, name: str) -> int:
         """Return the number of partitions of all topics: in Real-Time Mode, each partition has one task."""
         total = 0
@@ -138,7 +128,7 @@ class RealTimeMode:
             has = None if name in self._stateless else self._repartition.state_partitions(self._checkpoint(name))
             wanted = self.partitions(name, plan)
             if has is not None and not self._can_repartition(name, wanted, writers[name], plan):
-                self._gangs[name] = Gang(inputs=gang.inputs, fixed=gang.fixed, shuffles=gang.shuffles, kept=has)
+                self._gangs[name] = replace(gang, kept=has)
 
     def _can_repartition(self, name: str, wanted: int, writer: DataStreamWriter, plan: DriverPlan) -> bool:
         if not plan.repartition:
@@ -233,18 +223,12 @@ class Gang:
 
 
 def shuffles_of(plan: str) -> tuple[int, int]:
-    """Return the tasks of shuffles with a fixed number of partitions, and the number of other shuffles.
-
-    Args:
-        plan: text of a physical plan.
-    """
+    """Return the tasks of shuffles with a fixed number of partitions, and the number of other shuffles, in the text of a physical plan."""
     found = EXCHANGE.findall(plan)
-    fixed = [1 if kind == SINGLE else int(count) for kind, count, rest in found if _is_fixed(kind, rest)]
+    fixed = [
+        1 if kind == SINGLE else int(count) for kind, count, rest in found if kind == SINGLE or SET_BY_SCRIPT in rest
+    ]
     return sum(fixed), len(found) - len(fixed)
-
-
-def _is_fixed(kind: str, rest: str) -> bool:
-    return kind == SINGLE or SET_BY_SCRIPT in rest
 
 
 SINKS: Final = ("kafka", "console", "foreach")
@@ -288,32 +272,8 @@ class Session:
     provider: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """What is known about a query before its start.
-
-    Attributes:
-        settings: settings of the script.
-        is_stateful: whether the query has state.
-        checkpoint_format: format of the state in the checkpoint, None without state.
-    """
-
-    settings: WriterSettings
-    is_stateful: bool
-    checkpoint_format: int | None
-
-
-def require_real_time(queries: Mapping[str, Facts], others: list[str], session: Session) -> None:
-    """Require that queries can run in Real-Time Mode.
-
-    Args:
-        queries: queries in Real-Time Mode, by name.
-        others: names of the other queries of the job.
-        session: settings of the session.
-
-    Raises:
-        RealTimeModeError: the queries cannot run; the message contains all violations with their remedies.
-    """
+def require_real_time(queries: Mapping[str, WriterSettings], others: list[str], session: Session) -> None:
+    """Raise `RealTimeModeError` with all violations and their remedies if queries cannot run in Real-Time Mode, or beside the others."""
     violations = [f"query {name!r}: {text}" for name, facts in queries.items() for text in _violations(facts, session)]
     if others:
         violations.append(
@@ -323,8 +283,8 @@ def require_real_time(queries: Mapping[str, Facts], others: list[str], session: 
         raise RealTimeModeError(f"Real-Time Mode cannot start: {'; '.join(violations)}")
 
 
-def _violations(facts: Facts, session: Session) -> Iterator[str]:
-    yield from _setting_violations(facts.settings, session)
+def _violations(facts: WriterSettings, session: Session) -> Iterator[str]:
+    yield from _setting_violations(facts, session)
     if facts.checkpoint_format is not None and facts.checkpoint_format < OLDEST_FORMAT:
         yield (
             f"its checkpoint has state-store format {facts.checkpoint_format}, in which Real-Time Mode could lose data: give the "
@@ -357,7 +317,7 @@ REAL_TIME: Final = "RealTimeTrigger"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterSettings:
-    """What the script has set on a query.
+    """What the script has set on a query, and what is known about its state before the start.
 
     Attributes:
         batch_ms: duration of a batch in Real-Time Mode in milliseconds, None in another mode.
@@ -365,6 +325,8 @@ class WriterSettings:
         output_mode: output mode, such as `Append`.
         sources: kinds of the sources, such as `kafka`.
         source_options: names of the options of all sources, in lower case.
+        is_stateful: whether the query has state.
+        checkpoint_format: format of the state in the checkpoint, None without state.
     """
 
     batch_ms: int | None
@@ -372,6 +334,8 @@ class WriterSettings:
     output_mode: str
     sources: Sequence[str]
     source_options: Sequence[str] = ()
+    is_stateful: bool = False
+    checkpoint_format: int | None = None
 
 
 def read_settings(spark: SparkSession, writer: DataStreamWriter) -> WriterSettings:

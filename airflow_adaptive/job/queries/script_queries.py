@@ -67,12 +67,7 @@ class ScriptQueries(StreamingQueries):
     # ---- the script ----
 
     def start_query(self, start: Callable[[], StreamingQuery]) -> StreamingQuery:
-        """Start a query of the script as soon as the driver loop permits it.
-
-        Raises:
-            ScriptStoppedError: no query may start any more.
-            Exception: any exception of Spark.
-        """
+        """Start a query of the script as soon as the driver loop permits it. Raises `ScriptStoppedError` if no query may start any more."""
         with self._changed:
             self._changed.wait_for(lambda: self._plan is not None or self._closed)
             if self._closed:
@@ -93,9 +88,6 @@ class ScriptQueries(StreamingQueries):
 
         Queries end one after the other at their batch boundaries. The script does not see a requested end before `reveal_ends`, and in a fenced
         driver it sees none, because the process exits soon.
-
-        Raises:
-            Exception: any exception of `read`.
         """
         while True:
             self._wait_for_ends()

@@ -97,20 +97,12 @@ class Files(Protocol):
 
 
 def require_sound_logs(files: Files, *, is_contiguous: bool = True, sink: Files | None = None) -> None:
-    """Require that a query can start from a checkpoint.
+    """Raise `DamagedCheckpointError` if a start from a checkpoint can never succeed, or would repeat a batch into the sink.
 
-    Args:
-        files: files of the checkpoint.
-        is_contiguous: whether the offsets of each batch are logged; asynchronous progress tracking logs only some.
-        sink: files of the metadata log of a file sink, None for another sink.
-
-    Raises:
-        DamagedCheckpointError: a restart can never succeed, or would repeat a batch into the sink.
-        Exception: the storage cannot be read now.
+    Asynchronous progress tracking logs only some offsets, so they are not contiguous. `sink` is the metadata log of a file sink.
     """
-    problem = _problem_of_logs(files, is_contiguous=is_contiguous) or _problem_of_file_logs(
-        files, sink, has_failed=False
-    )
+    problem = _problem_of_logs(files, is_contiguous=is_contiguous)
+    problem = problem or _problem_of_file_logs(files, sink, has_failed=False)
     if problem is not None:
         raise DamagedCheckpointError(problem)
 
@@ -196,32 +188,24 @@ def find_damage(
     sink: Files | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> str | None:
-    """Return which file is missing or damaged, and what to do; None without damage.
+    """Return which file of a query that has failed is missing or damaged, and what to do; None without damage.
 
     Args:
-        files: files of the checkpoint of a query that has failed.
+        files: files of the checkpoint.
         failure: class names and messages of the failure.
         repairs: whether Spark repairs a damaged snapshot.
         partitions: number of state partitions, None if unknown.
         sink: files of the metadata log of a file sink, None for another sink.
         clock: limits the search, in seconds.
-
-    Raises:
-        Exception: the storage cannot be read now.
     """
     problem = _problem_of_logs(files, is_contiguous=False) or _problem_of_file_logs(files, sink, has_failed=True)
-    if problem is None and STATE_FAILURE.search(failure):
-        first = FAILED_TASK.search(failure)
-        problem = find_damaged_state(
-            files,
-            None,
-            repairs=repairs,
-            partitions=partitions,
-            first=None if first is None else int(first[1]),
-            until=clock() + SEARCH_S,
-            clock=clock,
-        )
-    return problem
+    if problem is not None or not STATE_FAILURE.search(failure):
+        return problem
+    task = FAILED_TASK.search(failure)
+    first, until = None if task is None else int(task[1]), clock() + SEARCH_S
+    return find_damaged_state(
+        files, None, repairs=repairs, partitions=partitions, first=first, until=until, clock=clock
+    )
 
 
 # ---- the logs of file sources and of a file sink ---------------------------------------------------------------------
@@ -233,9 +217,8 @@ def _problem_of_file_logs(files: Files, sink: Files | None, *, has_failed: bool)
     positions = {} if newest is None else _positions(files, newest)
     for source in sorted({*files.folders("sources"), *positions}):
         is_of_files = source in positions
-        problem = _problem_of_source(
-            files, f"sources/{source}", positions.get(source), is_of_files, has_failed=has_failed
-        )
+        folder, position = f"sources/{source}", positions.get(source)
+        problem = _problem_of_source(files, folder, position, is_of_files, has_failed=has_failed)
         if problem is not None:
             return f"{problem}: {BACKUP}, {NEW_CHECKPOINT}. The query cannot know which files it has read"
     return None if sink is None else _problem_of_sink(files, sink, newest, committed, has_failed=has_failed)
@@ -266,9 +249,8 @@ def _problem_of_source(
     gap = _gap(log, 0) if is_of_files else None
     if gap is not None:
         return f"{_at(files, f'{folder}/{gap}')} is missing"
-    return _problem_of_content(
-        files, folder, log, _require_complete if is_of_files else _require_known, has_failed=has_failed
-    )
+    require = _require_complete if is_of_files else _require_known
+    return _problem_of_content(files, folder, log, require, has_failed=has_failed)
 
 
 def _problem_of_sink(
@@ -284,11 +266,8 @@ def _problem_of_sink(
             f"{_at(sink, log[ahead])} is newer than the checkpoint ({files.uri}), whose newest batch is {'none' if newest is None else newest}: "
             f"the sink would skip all batches up to {ahead}, and their rows would be lost. Restore the checkpoint of the same time, or {other}"
         )
-    if (
-        committed is not None
-        and ahead < committed
-        and not (ahead == committed - 1 and _is_repartition(files, committed))
-    ):
+    is_behind = committed is not None and ahead < committed
+    if committed is not None and is_behind and not (ahead == committed - 1 and _is_repartition(files, committed)):
         missing = ahead + 1
     else:
         gap = _gap(log, 0 if has_failed else min(log))
@@ -305,12 +284,10 @@ def _problem_of_sink(
 def _is_repartition(files: Files, batch: int) -> bool:
     """Return whether a batch has repartitioned the state. The driver adds it to the log of the sink afterwards."""
     counts = []
-    for number in (batch - 1, batch):
-        metadata = (
-            _complete_lines(files.read(f"offsets/{number}"))[0] if number in _numbers(files.sizes("offsets")) else ""
-        )
+    for number in {batch - 1, batch} & _numbers(files.sizes("offsets")):
+        metadata = _complete_lines(files.read(f"offsets/{number}"))[0]
         counts.append(json.loads(metadata).get("conf", {}).get(SHUFFLE_PARTITIONS) if metadata else None)
-    return None not in counts and counts[0] != counts[1]
+    return len(counts) == 2 and None not in counts and counts[0] != counts[1]  # noqa: PLR2004
 
 
 def _file_log(files: Files, folder: str) -> dict[int, str]:
@@ -322,10 +299,8 @@ def _file_log(files: Files, folder: str) -> dict[int, str]:
 
 def _gap(log: Mapping[int, str], first: int) -> int | None:
     """Return the first number that a log lacks, None for a complete log. A log begins with a compact file, or with the given number."""
-    begins = next(iter(log.values()), "").endswith(".compact")
-    return next(
-        (number for number in range(min(log) if begins else first, max(log, default=-1)) if number not in log), None
-    )
+    begin = min(log) if next(iter(log.values()), "").endswith(".compact") else first
+    return next((number for number in range(begin, max(log, default=-1)) if number not in log), None)
 
 
 def _problem_of_content(

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from airflow_adaptive.job.queries.real_time_mode import (
-    Facts,
     RealTimeModeError,
     Session,
     WriterSettings,
@@ -16,11 +15,10 @@ from airflow_adaptive.job.queries.real_time_mode import (
 )
 
 SESSION = Session(checks_sinks=True, min_batch_ms=5000, provider="org.apache.spark.RocksDBStateStoreProvider")
-SETTINGS = WriterSettings(batch_ms=5000, sink="kafka", output_mode="Update", sources=("kafka",))
-FACTS = Facts(settings=SETTINGS, is_stateful=True, checkpoint_format=None)
+FACTS = WriterSettings(batch_ms=5000, sink="kafka", output_mode="Update", sources=("kafka",), is_stateful=True)
 
 
-def violation(facts: Facts, session: Session = SESSION) -> str:
+def violation(facts: WriterSettings, session: Session = SESSION) -> str:
     with pytest.raises(RealTimeModeError) as raised:
         require_real_time({"q": facts}, [], session)
     return str(raised.value)
@@ -29,8 +27,7 @@ def violation(facts: Facts, session: Session = SESSION) -> str:
 @pytest.mark.parametrize("sink", ["kafka", "console", "foreach"])
 @pytest.mark.parametrize("checkpoint_format", [None, 2])
 def test_queries_that_can_run(sink: str, checkpoint_format: int | None) -> None:
-    settings = replace(SETTINGS, sink=sink)
-    require_real_time({"q": replace(FACTS, settings=settings, checkpoint_format=checkpoint_format)}, [], SESSION)
+    require_real_time({"q": replace(FACTS, sink=sink, checkpoint_format=checkpoint_format)}, [], SESSION)
 
 
 @pytest.mark.parametrize(
@@ -48,20 +45,19 @@ def test_queries_that_can_run(sink: str, checkpoint_format: int | None) -> None:
     ],
 )
 def test_settings_of_the_script(changes: dict[str, Any], expected: str) -> None:
-    text = violation(replace(FACTS, settings=replace(SETTINGS, **changes)))
+    text = violation(replace(FACTS, **changes))
     assert text.startswith("Real-Time Mode cannot start: query 'q': ")
     assert expected in text
 
 
 def test_all_violations_are_in_one_error() -> None:
-    text = violation(replace(FACTS, settings=replace(SETTINGS, sink="parquet", output_mode="Append")))
+    text = violation(replace(FACTS, sink="parquet", output_mode="Append"))
     assert "sink" in text
     assert "output mode" in text
 
 
 def test_sinks_are_accepted_if_the_user_turned_the_check_of_spark_off() -> None:
-    facts = replace(FACTS, settings=replace(SETTINGS, sink="my_sink"))
-    require_real_time({"q": facts}, [], replace(SESSION, checks_sinks=False))
+    require_real_time({"q": replace(FACTS, sink="my_sink")}, [], replace(SESSION, checks_sinks=False))
 
 
 def test_checkpoint_of_the_first_format_is_named_with_its_remedy() -> None:
