@@ -25,8 +25,7 @@ from kubernetes_asyncio.client import ApiClient, Configuration
 
 from airflow_adaptive._airflow.internals import amask_secret
 from airflow_adaptive._clusters.connection_fields import AddressError
-from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
-from airflow_adaptive._clusters.kubernetes.api_source import CredentialsError
+from airflow_adaptive._clusters.kubernetes.address import CredentialsError, KubernetesAddress
 from airflow_adaptive._core.ports import ClusterUnreachableError, PortError
 
 log = logging.getLogger(__name__)
@@ -96,7 +95,7 @@ class _OpenClient:
 
 
 class ConnectionApiSource:
-    """An `ApiSource` (`_clusters.kubernetes.api_source`) whose credentials an Airflow connection contains."""
+    """An `ApiSource` (`_clusters.kubernetes.address`) whose credentials an Airflow connection contains."""
 
     def __init__(
         self,

@@ -62,8 +62,7 @@ def read_timeout(value: object) -> float:
 def read_texts(name: str, values: Any) -> Mapping[str, str]:
     """Return names and values, for example of Spark properties, from an object or from lines `name=value` of a form.
 
-    Raises:
-        AddressError: the values have another form. The message does not repeat them, because they may be secret.
+    Raises `AddressError`. The message does not repeat the values, because they may be secret.
     """
     if isinstance(values, str):
         return dict(_assignment(name, line) for line in re.split(r"\r\n|\r|\n", values) if line.strip())

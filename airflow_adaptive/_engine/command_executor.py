@@ -57,16 +57,7 @@ their heaps. Any value of a threshold in the environment fixes all thresholds, s
 async def execute(
     command: Command, spec: JobSpec, nonce: str, cluster: ClusterClient, directory: JobDirectory, now: datetime
 ) -> Iterable[Event]:
-    """Execute one command. If the cluster does not answer, the outcome is unknown and later observations show it.
-
-    Args:
-        command: command of the scheduler.
-        spec: the job as deployed.
-        nonce: nonce of the journal.
-        cluster: client of the cluster.
-        directory: the job directory, which contains the staged code.
-        now: time of the events.
-    """
+    """Execute one command. If the cluster does not answer, the outcome is unknown and later observations show it."""
     try:
         match command:
             case SubmitDriver():

@@ -26,13 +26,7 @@ from airflow_adaptive._engine.spec import ExecutorShape
 
 
 def directive(state: SchedulerState, nonce: str, executor: ExecutorShape) -> Directive:
-    """Return the directive that follows from the state.
-
-    Args:
-        state: state of the scheduler.
-        nonce: nonce of the journal.
-        executor: size of an executor.
-    """
+    """Return the directive that follows from the state."""
     plan = state.plan
     return Directive(
         epoch=state.epoch,

@@ -29,11 +29,6 @@ class DirectoryOutage:
     """
 
     def __init__(self, timeout: timedelta | None) -> None:
-        """Start without an outage.
-
-        Args:
-            timeout: longest outage that the loop tolerates, None without a limit.
-        """
         self._timeout = timeout
         self._since: datetime | None = None
         self._failures = 0

@@ -46,13 +46,7 @@ class DriverHeartbeat:
         return replace(self, received_at=min(self.received_at, now))
 
     def updated(self, state: SchedulerState, status: DriverStatus | None, now: datetime) -> DriverHeartbeat:
-        """Return the heartbeat after a poll of the driver status.
-
-        Args:
-            state: state of the scheduler; a new epoch starts a new measurement.
-            status: status of the driver of the current epoch, None without one.
-            now: time of the poll.
-        """
+        """Return the heartbeat after a poll that found this status of the driver of the current epoch. A new epoch starts a new measurement."""
         heartbeat = self if self.epoch == state.epoch else DriverHeartbeat(epoch=state.epoch, received_at=now)
         if status is None or status.sequence == heartbeat.sequence:
             return heartbeat

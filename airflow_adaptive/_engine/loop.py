@@ -36,12 +36,13 @@ from airflow_adaptive._core.scheduler.events import CancelRequested, Event, Time
 from airflow_adaptive._core.scheduler.state import Canceling, Finished, SchedulerState, Timer
 from airflow_adaptive._core.scheduler.timeline import Reason, ReasonCode
 from airflow_adaptive._engine.cluster.capacity_share import slot_demand
+from airflow_adaptive._engine.cluster.free_capacity import ShortageReports
 from airflow_adaptive._engine.cluster.probe import Probe
 from airflow_adaptive._engine.cluster.shared_cluster import Participant, SharedCluster
 from airflow_adaptive._engine.directory_outage import DirectoryOutage, OpenQuestion
 from airflow_adaptive._engine.driver_heartbeat import current_driver_status
 from airflow_adaptive._engine.journal.journal import Journal, MayTakeOver
-from airflow_adaptive._engine.loop_memory import LoopMemory
+from airflow_adaptive._engine.journal.step_document import LoopMemory
 from airflow_adaptive._engine.observation.driver_log_diagnosis import DriverLogDiagnosis
 from airflow_adaptive._engine.observation.driver_start import DriverStart
 from airflow_adaptive._engine.observation.events import (
@@ -49,14 +50,11 @@ from airflow_adaptive._engine.observation.events import (
     first_events,
     outdated_requests,
 )
-from airflow_adaptive._engine.observation.file_polling import FILE_POLLS_PER_SECOND, FilePolling
-from airflow_adaptive._engine.observation.job_observation import JobObservation
-from airflow_adaptive._engine.observation.observer import Observer
-from airflow_adaptive._engine.observation.shortage_reports import ShortageReports
+from airflow_adaptive._engine.observation.observer import JobObservation, Observer
 from airflow_adaptive._engine.observation.source_lag import SourceLagMonitor
 from airflow_adaptive._engine.once_logger import OnceLogger
 from airflow_adaptive._engine.publishing.publisher import Publisher
-from airflow_adaptive._engine.rate_limit import RateLimiter
+from airflow_adaptive._engine.rate_limit import FILE_POLLS_PER_SECOND, FilePolling, RateLimiter
 from airflow_adaptive._engine.spec import JobSpec
 from airflow_adaptive._engine.step_executor import StepExecutor
 

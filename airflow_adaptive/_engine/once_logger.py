@@ -9,12 +9,6 @@ class OnceLogger:
     """Logs a text when the text differs from the previous one."""
 
     def __init__(self, log: logging.Logger, level: int = logging.WARNING) -> None:
-        """Create the logger; log nothing yet.
-
-        Args:
-            log: logger of the module that owns the texts.
-            level: level of the log records.
-        """
         self._log = log
         self._level = level
         self._previous: str | None = None

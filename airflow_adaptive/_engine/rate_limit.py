@@ -1,13 +1,16 @@
-"""Rate limit of the reads that the loops of one process share.
+"""Rate limit of the reads that the loops of one process share, and the cycles in which a loop reads the files of its job.
 
 A few loops read as often as their own interval allows. Many loops read in turn, so that all loops together stay below the limit.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import timedelta
 
 from airflow_adaptive._core.ports import Clock
+from airflow_adaptive._core.scheduler.events import BatchCommitted, Event
+from airflow_adaptive._core.scheduler.state import Executing, SchedulerState, WaitingForResources
 
 GOLDEN_RATIO = 0.618
 """Multiples of the golden ratio modulo 1 are spread evenly, so members that join together read at different times later."""
@@ -20,19 +23,13 @@ MOST_ROUNDS = 2
 
 
 class RateLimiter:
-    """Number of reads per second that the loops of one process share (a token bucket).
+    """Number of reads per second that the loops of one process share (a token bucket), urgent reads excepted.
 
     A read that is refused is only delayed: every read returns levels and not edges. The limiter measures the time itself, because
     the clocks of the loops may differ.
     """
 
     def __init__(self, per_second: float, clock: Clock) -> None:
-        """Start with all tokens.
-
-        Args:
-            per_second: limit for the reads of all members together, urgent reads excepted.
-            clock: measures the time between reads.
-        """
         self.per_second = per_second
         self.clock = clock
         self.members = 0
@@ -77,15 +74,9 @@ class RateLimiter:
 
 
 class RateLimiterMember:
-    """One member of a `RateLimiter`, for example the loop of one job."""
+    """One member of a `RateLimiter`. A part of a round, its phase, passes between its first read and its second read."""
 
     def __init__(self, limiter: RateLimiter, phase: float) -> None:
-        """Use `RateLimiter.join`.
-
-        Args:
-            limiter: limiter that the members share.
-            phase: part of a round, in [0, 1), that passes between the first read and the second read.
-        """
         self._limiter = limiter
         self._phase = phase
         self._read_s: float | None = None
@@ -120,3 +111,44 @@ class RateLimiterMember:
     def _set_urgent(self, per_second: float) -> None:
         self._limiter.urgent_per_second += per_second - self._urgent_per_second
         self._urgent_per_second = per_second
+
+
+FILE_POLLS_PER_SECOND = 100.0
+"""Polls per second of the files of all idle jobs of a process. A poll is two small reads, about a millisecond of CPU."""
+
+
+class FilePolling:
+    """Decides in each cycle whether the loop reads the journal and the driver status.
+
+    A job that changes its plan, or that ends, cannot wait. The loops of jobs that run as planned share a rate limiter. The
+    shared poll of the cluster still reports in each cycle whether the driver and its executors exist.
+    """
+
+    def __init__(self, limiter: RateLimiter) -> None:
+        self.is_due = True
+        """Whether the loop reads the files in this cycle."""
+        self._member = limiter.join()
+        self._is_idle = False
+
+    def begin_cycle(self, interval: timedelta) -> None:
+        """Decide for the cycle that begins now; `interval` is the poll interval of the job."""
+        self.is_due = self._member.due(interval, urgent=not self._is_idle)
+
+    def end_cycle(self, state: SchedulerState, events: Iterable[Event]) -> None:
+        """Record the state of the job after a cycle, and the events of the cycle."""
+        self._is_idle = _is_idle(state) and all(isinstance(event, BatchCommitted) for event in events)
+
+    def close(self) -> None:
+        """Leave the rate limiter."""
+        self._member.unregister()
+
+
+def _is_idle(state: SchedulerState) -> bool:
+    """Return whether the scheduler expects nothing of the driver."""
+    match state.current:
+        case Executing(manager=manager):
+            return manager.first_change is None
+        case WaitingForResources():
+            return state.driver is None
+        case _:
+            return False

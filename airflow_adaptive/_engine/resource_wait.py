@@ -14,9 +14,8 @@ from airflow_adaptive._core.scheduler.config.options import Options
 from airflow_adaptive._core.scheduler.events import SchedulingStarted, SlotsChanged, TimerFired
 from airflow_adaptive._core.scheduler.job_graph import JobGraph
 from airflow_adaptive._core.scheduler.state import Deploying, SchedulerState
-from airflow_adaptive._engine.cluster.free_capacity import FreeCapacity
-from airflow_adaptive._engine.observation.shortage_reports import describe
-from airflow_adaptive._engine.observation.slot_offers import slot_offers
+from airflow_adaptive._engine.cluster.free_capacity import FreeCapacity, describe
+from airflow_adaptive._engine.observation.events import slot_offers
 from airflow_adaptive._engine.once_logger import OnceLogger
 from airflow_adaptive._engine.spec import DriverShape, ExecutorShape
 

@@ -148,16 +148,9 @@ _BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40, "p": 1 
 
 
 def parse_memory(text: str, name: str = "memory") -> int:
-    """Return memory in MiB from Spark's notation ("512m", "2g"), rounded down as by Spark.
+    """Return memory in MiB from Spark's notation ("512m", "2g"), rounded down as by Spark. Raises `ValueError` with the name of the parameter.
 
     A number without a unit is rejected, because Spark reads it as bytes on one cluster manager and as MiB on another.
-
-    Args:
-        text: memory size with a unit.
-        name: name of the parameter, for the error.
-
-    Raises:
-        ValueError: the text is not a memory size.
     """
     matched = _MEMORY.fullmatch(str(text).strip())
     if matched is None or int(matched[1]) == 0:

@@ -111,13 +111,7 @@ class StagedCode:
 async def stage(
     directory: FsspecJobDirectory, script: ReadablePath, py_files: Sequence[Path] = (), files: Sequence[Path] = ()
 ) -> StagedCode:
-    """Copy the code of a job into the job directory.
-
-    Args:
-        directory: the job directory.
-        script: path of the PySpark script.
-        py_files: paths of extra modules (`.py`) and archives (`.zip`, `.egg`, `.whl`) that the script imports.
-        files: paths of other files, such as jars.
+    """Copy the code of a job into the job directory: the script, the modules and archives that it imports, and other files, such as jars.
 
     Raises:
         StagingError: a file is missing, is not Python, or shares its name with another.
@@ -138,14 +132,7 @@ async def stage(
 async def remove_unused_code(
     directory: FsspecJobDirectory, used: JobSpec, state: SchedulerState | None, today: date
 ) -> None:
-    """Remove the code of earlier deployments. A failure is logged, because old code does no harm.
-
-    Args:
-        directory: the job directory.
-        used: the job as deployed now.
-        state: newest state of the job; the code of its deployment and of its driver is kept. None without a journal.
-        today: current date, UTC.
-    """
+    """Remove the code of earlier deployments than those of this job and of its newest state. A failure is logged, because old code does no harm."""
     current, kept = PurePosixPath(used.script).parent.name, set(_deployments(state))
     try:
         await directory.create_file(_marker(current, today, used.deployment), b"")

@@ -44,7 +44,7 @@ async def _without_explanation(_: Timer) -> str:
 
 
 class StepExecutor:
-    """Owns the state of the scheduler, and changes the state step by step."""
+    """Owns the state of the scheduler, and changes the state step by step. The job is as deployed until `adopt` replaces the state."""
 
     def __init__(
         self,
@@ -57,18 +57,6 @@ class StepExecutor:
         publish: Publish,
         reports: OnceLogger,
     ) -> None:
-        """The job is as deployed until `adopt` replaces the state.
-
-        Args:
-            spec: the job as deployed.
-            cluster: executes the commands.
-            directory: contains the staged code.
-            clock: the time.
-            journal: persists the steps.
-            participant: the job at the shared cluster; admits the steps that need more slots.
-            publish: called after each state transition.
-            reports: logs the decisions.
-        """
         self._spec = spec
         self._cluster = cluster
         self._directory = directory

@@ -13,7 +13,7 @@ from airflow_adaptive._airflow.internals import AirflowNotFoundException, Airflo
 from airflow_adaptive._clusters.connection_fields import AddressError, UndefinedConnectionError
 from airflow_adaptive._clusters.connection_form import CONNECTION_TYPE, HOOK_NAME
 from airflow_adaptive._clusters.kubernetes.address import PREFIX, SCHEME, KubernetesAddress, parse_kubernetes_address
-from airflow_adaptive._clusters.secrets import masked
+from airflow_adaptive._clusters.properties import masked
 from airflow_adaptive._clusters.standalone import connection_report
 from airflow_adaptive._clusters.standalone.address import ClusterAddress, parse_address
 from airflow_adaptive._core.ports import PortError

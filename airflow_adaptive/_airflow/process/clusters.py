@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from airflow_adaptive._airflow.store.store_access import StoreAccess
 from airflow_adaptive._clusters.connection_fields import AddressError
-from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress, read_namespace
-from airflow_adaptive._clusters.kubernetes.api_source import ApiSource
+from airflow_adaptive._clusters.kubernetes.address import ApiSource, KubernetesAddress, read_namespace
 from airflow_adaptive._clusters.standalone.address import ClusterAddress
 from airflow_adaptive._clusters.standalone.client import StandaloneCluster
 from airflow_adaptive._core.ports import Clock, ClusterClient, PortError

@@ -12,14 +12,12 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from airflow_adaptive._airflow.process.clusters import ConnectionIds, create_client, kafka_brokers
 from airflow_adaptive._airflow.store.store_access import StoreAccess
-from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
-from airflow_adaptive._clusters.kubernetes.api_source import ApiSource
+from airflow_adaptive._clusters.kubernetes.address import ApiSource, KubernetesAddress
 from airflow_adaptive._clusters.standalone.address import ClusterAddress
 from airflow_adaptive._core.ports import ClusterClient, SourceOffsets
 from airflow_adaptive._engine.clock import SystemClock
 from airflow_adaptive._engine.cluster.shared_cluster import SharedCluster
-from airflow_adaptive._engine.observation.file_polling import FILE_POLLS_PER_SECOND
-from airflow_adaptive._engine.rate_limit import RateLimiter
+from airflow_adaptive._engine.rate_limit import FILE_POLLS_PER_SECOND, RateLimiter
 
 if TYPE_CHECKING:
     from airflow_adaptive.hooks.kafka import KafkaBrokers

@@ -1,11 +1,11 @@
-"""Addresses of Kubernetes clusters, and their representation in an Airflow connection."""
+"""Addresses of Kubernetes clusters, their representation in an Airflow connection, and the source of API clients with credentials."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from airflow_adaptive._clusters.connection_fields import (
@@ -20,7 +20,11 @@ from airflow_adaptive._clusters.connection_fields import (
     read_texts,
     read_timeout,
 )
-from airflow_adaptive._clusters.secrets import secret_values
+from airflow_adaptive._clusters.properties import secret_values
+from airflow_adaptive._core.ports import ClusterUnreachableError
+
+if TYPE_CHECKING:
+    from kubernetes_asyncio.client import ApiClient
 
 SCHEME: Final = "k8s"
 PREFIX: Final = f"{SCHEME}://"
@@ -193,3 +197,37 @@ def _bytes(value: object) -> int | None:
     if matched is None or int(matched[1]) == 0:
         raise AddressError(f"max-memory {value!r} is not a memory size: use, for example, '512m' or '100g'")
     return int(matched[1]) * _BYTES[matched[2].lower()]
+
+
+class CredentialsError(ClusterUnreachableError):
+    """The connection contains no credentials that can be loaded, or the credentials of another cluster."""
+
+
+class ApiSource(Protocol):
+    """Gives an API client with valid credentials.
+
+    A client that the source has replaced stays open for the requests that use it; the source closes it with a later replacement, or in
+    `close`. A request of a closed client fails as a request to a server that does not answer.
+    """
+
+    async def client(self) -> ApiClient:
+        """Return the current client. The source replaces a client before its credentials expire.
+
+        Raises `CredentialsError`, or `ClusterUnreachableError` if the connection cannot be read now.
+        """
+        ...
+
+    async def renew(self, refused: ApiClient) -> bool:
+        """Load the credentials again, because the API server refused a client with 401; return whether there is another client now.
+
+        Loops that share the source load the credentials once, and not more often than every 30 seconds.
+        """
+        ...
+
+    def explain_refusal(self) -> str:
+        """Return why the API server may refuse the current credentials, and the remedy."""
+        ...
+
+    async def close(self) -> None:
+        """Close all clients."""
+        ...

@@ -18,17 +18,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
-from airflow_adaptive._clusters.kubernetes.api.errors import ApiError, RefusedError
-from airflow_adaptive._clusters.kubernetes.api.pod_watch import PodWatch
-from airflow_adaptive._clusters.kubernetes.api.requests import Json, KubernetesApi, Query
-from airflow_adaptive._clusters.kubernetes.api_source import ApiSource
+from airflow_adaptive._clusters.kubernetes.address import ApiSource, KubernetesAddress
+from airflow_adaptive._clusters.kubernetes.api import ApiError, KubernetesApi, Query, RefusedError
 from airflow_adaptive._clusters.kubernetes.capacity.capacity import UnboundedError
-from airflow_adaptive._clusters.kubernetes.capacity.cluster_reader import ClusterReader
 from airflow_adaptive._clusters.kubernetes.capacity.pod_requests import pod_request
-from airflow_adaptive._clusters.kubernetes.capacity_reader import ApiLists, CapacityReader
-from airflow_adaptive._clusters.kubernetes.driver.code import mount_code
-from airflow_adaptive._clusters.kubernetes.driver.manifests import driver_manifests
+from airflow_adaptive._clusters.kubernetes.capacity.reader import ApiLists, CapacityReader, ClusterReader
+from airflow_adaptive._clusters.kubernetes.driver.manifests import driver_manifests, mount_code
 from airflow_adaptive._clusters.kubernetes.driver.names import (
     APPLICATION,
     JOB,
@@ -36,6 +31,7 @@ from airflow_adaptive._clusters.kubernetes.driver.names import (
     MANAGER,
     ROLE,
     DriverIdentity,
+    Json,
     job_name,
     read_submission_id,
     submission_id,
@@ -57,10 +53,10 @@ from airflow_adaptive._clusters.kubernetes.driver_refusals import (
     other_image,
     spark_container,
 )
-from airflow_adaptive._clusters.kubernetes.executor_requests import request_difference
-from airflow_adaptive._clusters.kubernetes.job_pods import DriverPod, JobPods, job_pods
+from airflow_adaptive._clusters.kubernetes.job_pods import DriverPod, JobPods, job_pods, request_difference
+from airflow_adaptive._clusters.kubernetes.pod_watch import PodWatch
 from airflow_adaptive._clusters.kubernetes.prerequisites import Prerequisites
-from airflow_adaptive._clusters.secrets import masked
+from airflow_adaptive._clusters.properties import masked
 from airflow_adaptive._core.ports import (
     ActiveDriver,
     Clock,
@@ -100,13 +96,6 @@ class KubernetesCluster:
     """A `ClusterClient` for one namespace of a Kubernetes cluster. All jobs of a process share the client."""
 
     def __init__(self, address: KubernetesAddress, source: ApiSource, clock: Clock) -> None:
-        """Create a client; it sends nothing yet.
-
-        Args:
-            address: API server, namespace and options.
-            source: gives the API client. Clients with the same source share connections and reads; the last `close` closes the source.
-            clock: measures the age of what the client knows.
-        """
         self._address = address
         self._reads = ClusterReads.of(source, address.timeout_s, clock)
         self._api = self._reads.api
@@ -444,13 +433,6 @@ class ClusterReads:
     """
 
     def __init__(self, source: ApiSource, timeout_s: float, clock: Clock) -> None:
-        """Send nothing yet.
-
-        Args:
-            source: gives the API client; the last user closes the source.
-            timeout_s: see `KubernetesApi`.
-            clock: measures the age of what was read.
-        """
         self.api = KubernetesApi(source, timeout_s)
         self.nodes = ClusterReader(ApiLists(self.api), clock)
         self._source = source

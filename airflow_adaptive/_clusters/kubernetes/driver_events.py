@@ -6,18 +6,16 @@ import asyncio
 import logging
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
-from airflow_adaptive._clusters.kubernetes.api.errors import ApiError
-from airflow_adaptive._clusters.kubernetes.api.requests import KubernetesApi
+from airflow_adaptive._clusters.kubernetes.api import ApiError, KubernetesApi
+from airflow_adaptive._clusters.kubernetes.driver.names import Json
 from airflow_adaptive._clusters.kubernetes.driver.status import VOLUME_ADVICE
 from airflow_adaptive._core.ports import Clock, SubmissionState, SubmissionStatus
 
 log = logging.getLogger(__name__)
-
-Json = Mapping[str, Any]
 
 INTERVAL_S: Final = 3.0
 """Shortest time between two reads of the events of a namespace."""

@@ -11,10 +11,17 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from airflow_adaptive._clusters.kubernetes.api.errors import ApiError, NotSentError, RefusedError
-from airflow_adaptive._clusters.kubernetes.api.requests import Json, KubernetesApi
+from airflow_adaptive._clusters.kubernetes.api import ApiError, KubernetesApi, NotSentError, RefusedError
 from airflow_adaptive._clusters.kubernetes.driver.manifests import DriverManifests
-from airflow_adaptive._clusters.kubernetes.driver.names import JOB, MANAGED_BY, MANAGER, ROLE, DriverIdentity, job_name
+from airflow_adaptive._clusters.kubernetes.driver.names import (
+    JOB,
+    MANAGED_BY,
+    MANAGER,
+    ROLE,
+    DriverIdentity,
+    Json,
+    job_name,
+)
 from airflow_adaptive._clusters.kubernetes.driver.status import driver_status
 from airflow_adaptive._clusters.kubernetes.job_pods import DRIVER, driver_identity
 from airflow_adaptive._core.ports import ClusterUnreachableError, NotSubmittedError, SubmissionRefusedError
@@ -71,9 +78,7 @@ class DriverObjects:
     async def delete_before(self, identity: DriverIdentity, *, ended: bool) -> None:
         """Delete the drivers of earlier epochs. The scheduler starts an epoch only when no driver of an earlier epoch can run.
 
-        Args:
-            identity: driver of the new epoch.
-            ended: whether to delete drivers that have ended, too. Before a submission, others must not hold resources.
+        Before a submission, others must not hold resources; `ended` also deletes drivers that have ended.
         """
 
         def selects(found: DriverIdentity, pod: Json) -> bool:

@@ -12,9 +12,10 @@ import math
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from airflow_adaptive._clusters.kubernetes.api.errors import ApiError
+from airflow_adaptive._clusters.kubernetes.api import ApiError
+from airflow_adaptive._clusters.kubernetes.driver.names import Json
 from airflow_adaptive._clusters.kubernetes.driver.pod_template import EXECUTOR_CONTAINER
 from airflow_adaptive._clusters.kubernetes.driver.status import (
     CONTAINERS,
@@ -61,11 +62,7 @@ class DriverRefusals:
         self._slots = asyncio.Semaphore(CONCURRENT)
 
     def of_executors(self, drivers: Iterable[str]) -> Mapping[str, str]:
-        """Return why the API server refuses the executors of drivers, as far as it is known. The logs are read in the background.
-
-        Args:
-            drivers: pods of all drivers that run without an executor.
-        """
+        """Return why the API server refuses executors, by driver without an executor. Their logs are read in the background."""
         reads = {driver: self._reads.pop(driver) if driver in self._reads else _Read() for driver in drivers}
         self._cancel()
         self._reads = reads
@@ -168,8 +165,6 @@ def _remedy(text: str) -> str:
     return "correct `executor_pod_template`, and the properties of executors in `conf`"
 
 
-Json = Mapping[str, Any]
-
 LINES: Final = 5
 """Lines of the output of an executor that failed."""
 
@@ -194,14 +189,10 @@ def _images(pod: Json) -> list[str]:
 
 
 def can_work(executors: Collection[str], errors: int) -> bool:
-    """Return whether a driver has, had or may get an executor.
+    """Return whether a driver has, had or may get an executor; `errors` is the number of executors that cannot start.
 
     Spark numbers the executors of a driver from 1, and keeps those that wait. If the highest number is higher than the number of executors, then
     others have ended, so the image was available before and may be available again.
-
-    Args:
-        executors: ids of the executors that have not ended.
-        errors: number of executors that cannot start.
     """
     has_first_executors_only = max(map(int, executors), default=0) <= len(executors)
     return not (executors and has_first_executors_only and errors == len(executors))

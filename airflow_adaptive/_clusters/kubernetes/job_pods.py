@@ -3,15 +3,19 @@
 Theory: everyone who may create pods can give them any labels, and a webhook can change the labels of a pod. So labels only select candidates. A
 driver is a pod whose name follows from its job, its epoch and its nonce. An executor is a pod that the uid of a driver owns, because Spark
 creates its executors with the driver as their owner. Other candidates take room from the cluster, like all pods, and have no other effect.
+
+Theory: a job requests executors for which it has calculated room. A LimitRange, an admission webhook or a version of Spark can change the
+requests of pods, and then the calculation is wrong.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from airflow_adaptive._clusters.kubernetes.capacity.pod_requests import is_terminal
+from airflow_adaptive._clusters.kubernetes.capacity.pod_requests import is_terminal, pod_request
 from airflow_adaptive._clusters.kubernetes.driver.names import (
     EPOCH,
     EXECUTOR_REQUEST,
@@ -21,10 +25,10 @@ from airflow_adaptive._clusters.kubernetes.driver.names import (
     NONCE,
     ROLE,
     DriverIdentity,
+    Json,
 )
 from airflow_adaptive._clusters.kubernetes.driver.status import EXIT_EXCEPTION
-
-Json = Mapping[str, Any]
+from airflow_adaptive._core.ports import MIB, Resources
 
 DRIVER: Final = "driver"
 EXECUTOR: Final = "executor"
@@ -177,3 +181,38 @@ def _labels(pod: Json) -> Mapping[str, str]:
 
 def _uid(pod: Json) -> str:
     return str(pod["metadata"]["uid"])
+
+
+def request_difference(driver: Json, executors: Iterable[Json]) -> str:
+    """Return how the request of the first executor of a driver differs from the calculated request, "" if it does not differ.
+
+    A job requests executors for which it has calculated room. A LimitRange, an admission webhook or a version of Spark can change the requests.
+    """
+    planned, executor = _planned(driver), next(iter(executors), None)
+    if planned is None or executor is None:
+        return ""
+    found = pod_request(executor)
+    if (found.cpu_millicores, found.memory_bytes) == (planned.cpu_millicores, planned.memory_bytes):
+        return ""
+    return (
+        f"an executor requests {_text(found)}, but the job calculates with {_text(planned)}, so it may request executors that do not fit: a "
+        "LimitRange, an admission webhook or a sidecar may have changed the request"
+    )
+
+
+def to_annotation(request: Resources) -> str:
+    """Return the annotation of a driver with the request of its executors."""
+    return json.dumps([request.cpu_millicores, request.memory_bytes])
+
+
+def _planned(driver: Json) -> Resources | None:
+    text = (driver["metadata"].get("annotations") or {}).get(EXECUTOR_REQUEST)
+    try:
+        cpu_millicores, memory_bytes = json.loads(text or "")
+        return Resources(int(cpu_millicores), int(memory_bytes))
+    except (OverflowError, RecursionError, TypeError, ValueError):  # The annotation is missing, or was changed.
+        return None
+
+
+def _text(request: Resources) -> str:
+    return f"{request.cpu_millicores:,}m CPU and {request.memory_bytes // MIB:,} MiB"

@@ -7,8 +7,8 @@ import re
 from typing import Final
 
 from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
-from airflow_adaptive._clusters.kubernetes.api.errors import ApiError, RefusedError, UnauthorizedError
-from airflow_adaptive._clusters.kubernetes.api.requests import Json, KubernetesApi
+from airflow_adaptive._clusters.kubernetes.api import ApiError, KubernetesApi, RefusedError, UnauthorizedError
+from airflow_adaptive._clusters.kubernetes.driver.names import Json
 from airflow_adaptive._core.ports import ClusterRefusedError, ClusterUnreachableError
 
 OLDEST: Final = (1, 27)

@@ -21,7 +21,7 @@ from airflow_adaptive._clusters.connection_fields import (
     read_texts,
     read_timeout,
 )
-from airflow_adaptive._clusters.secrets import secret_values
+from airflow_adaptive._clusters.properties import secret_values
 
 SCHEME = "spark"
 SCHEMES = ("http", "https")

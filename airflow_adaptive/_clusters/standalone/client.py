@@ -15,11 +15,17 @@ from urllib.parse import quote
 
 import httpx
 
-from airflow_adaptive._clusters.secrets import masked
+from airflow_adaptive._clusters.properties import masked
 from airflow_adaptive._clusters.standalone.address import ClusterAddress, MasterAddress
-from airflow_adaptive._clusters.standalone.credentials import Credentials, Renew
-from airflow_adaptive._clusters.standalone.errors import ForeignAnswerError, MasterError, NoAnswerError, RefusalError
-from airflow_adaptive._clusters.standalone.http import Http
+from airflow_adaptive._clusters.standalone.http import (
+    Credentials,
+    ForeignAnswerError,
+    Http,
+    MasterError,
+    NoAnswerError,
+    RefusalError,
+    Renew,
+)
 from airflow_adaptive._clusters.standalone.rest import (
     MAX_BYTES,
     create_request,
@@ -65,13 +71,6 @@ class StandaloneCluster:
         renew: Renew | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        """Create a client; it sends nothing yet.
-
-        Args:
-            address: masters, and the options of their connections.
-            renew: reads the address again after a master has refused the token, see `Credentials`.
-            transport: replacement for the network.
-        """
         self._address = address
         self._credentials = Credentials(address, renew)
         self._http = Http(address, self._credentials, transport)
@@ -226,9 +225,7 @@ class SentSubmissions:
     async def send_once(self, submission: DriverSubmission, send: Callable[[], Awaitable[str]]) -> str:
         """Return the submission id of the driver. Send the submission unless it is repeated.
 
-        Raises:
-            ClusterUnreachableError: the submission is repeated, and the outcome of the first request is unknown.
-            PortError: `send` has raised the error.
+        Raises what `send` raises, and `ClusterUnreachableError` if the submission is repeated, and the outcome of the first request is unknown.
         """
         if self.is_repeated(submission):
             return self._submission_id(submission)

@@ -13,9 +13,7 @@ import httpx
 
 from airflow_adaptive._clusters.standalone.address import ClusterAddress, MasterAddress
 from airflow_adaptive._clusters.standalone.client import REST_HINT, StandaloneCluster
-from airflow_adaptive._clusters.standalone.credentials import Credentials
-from airflow_adaptive._clusters.standalone.errors import MasterError, RefusalError
-from airflow_adaptive._clusters.standalone.http import Http
+from airflow_adaptive._clusters.standalone.http import Credentials, Http, MasterError, RefusalError
 from airflow_adaptive._clusters.standalone.rest import read_refusal, read_version
 from airflow_adaptive._core.ports import ClusterRefusedError, ClusterSnapshot, ClusterUnreachableError
 from airflow_adaptive._core.python_version import UnsupportedVersionError

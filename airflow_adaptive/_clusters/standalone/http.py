@@ -1,23 +1,126 @@
-"""One HTTP request to a server of a standalone master. Its errors distinguish which reaction is safe."""
+"""One HTTP request to a server of a standalone cluster, with its bearer token. Its errors tell which reaction is safe, and do not leave this package.
+
+ProtocolError            the response is invalid
+MasterError
+├── NotConnectedError    the request was not sent
+├── NoAnswerError        the request was sent; its outcome is unknown
+├── ForeignAnswerError   the server is not a Spark master, or does not accept the token
+├── RefusalError         the master responds with an error
+└── NotLeadingError      the master is not the leader
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from fnmatch import fnmatch
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import httpx
 
 from airflow_adaptive._clusters.standalone.address import ClusterAddress
-from airflow_adaptive._clusters.standalone.credentials import Credentials
-from airflow_adaptive._clusters.standalone.errors import (
-    ForeignAnswerError,
-    NoAnswerError,
-    NotConnectedError,
-    ProtocolError,
-)
+
+log = logging.getLogger(__name__)
+
+RENEW_INTERVAL_S = 30.0
+"""Shortest time between two reads of a connection whose token is refused."""
+
+Renew = Callable[[], Awaitable[ClusterAddress | None]]
+"""Reads the connection of a cluster again; None if the connection cannot be read now."""
+
+
+class Credentials:
+    """The token of a cluster, and the servers that may receive it.
+
+    The masters name the addresses of their workers, and these addresses are not trusted. Only the configured servers of the masters, and
+    hosts in the field `token-hosts` of the connection, receive the token. If the connection configures https for any server, no server
+    receives the token over http.
+
+    Attributes:
+        token: current token, None without one.
+        used: all tokens since the start, for masking.
+    """
+
+    def __init__(self, address: ClusterAddress, renew: Renew | None = None) -> None:
+        self.token = address.token
+        self.used = [address.token] if address.token else []
+        self._address = address
+        self._renew = renew
+        self._renewing = asyncio.Lock()
+        self._renewed_s = -math.inf
+        self._servers = {url for master in address.masters for url in (master.ui_url, master.rest_url)}
+        self._requires_https = any(url.startswith("https:") for url in self._servers)
+
+    @property
+    def connection(self) -> str:
+        """The Airflow connection with the token, for messages."""
+        return f"connection {self._address.conn_id!r}" if self._address.conn_id else "the connection"
+
+    def cover(self, url: str) -> bool:
+        """Return whether the server of a URL may receive the token."""
+        parts = urlsplit(url)
+        if self._requires_https and parts.scheme != "https":
+            return False
+        is_server = f"{parts.scheme}://{parts.netloc}" in self._servers
+        return is_server or any(fnmatch(parts.hostname or "", host) for host in self._address.token_hosts)
+
+    def headers(self, url: str) -> Mapping[str, str]:
+        """Return the headers that authorize a request to a URL."""
+        return {"Authorization": f"Bearer {self.token}"} if self.token and self.cover(url) else {}
+
+    async def renew(self, refused: str | None) -> bool:
+        """Read the connection again, because a server refused a token; return whether there is another token now.
+
+        Many loops share the client, so the connection is read once for all of them. A connection that names other masters now does not
+        change this client, because the driver runs on the cluster of these masters.
+        """
+        async with self._renewing:
+            now = asyncio.get_running_loop().time()
+            if self.token == refused and self._renew is not None and now - self._renewed_s >= RENEW_INTERVAL_S:
+                self._renewed_s = now
+                self._adopt(await self._renew())
+        return self.token != refused
+
+    def _adopt(self, address: ClusterAddress | None) -> None:
+        if address is None or address.token == self.token or set(address.masters) != set(self._address.masters):
+            return
+        log.info("The connection of %s has another token now.", self._address.master_url)
+        self.token = address.token
+        self.used += [address.token] if address.token else []
+
+
+class ProtocolError(ValueError):
+    """The response is not that of a Spark master or worker; the message names the problem."""
+
+
+class MasterError(Exception):
+    """A request to one master failed; another master may respond."""
+
+
+class NotConnectedError(MasterError):
+    """The request was not sent, so it is safe to send any request to another master."""
+
+
+class NoAnswerError(MasterError):
+    """The request was sent and may have been executed, but no response arrived."""
+
+
+class ForeignAnswerError(MasterError):
+    """The server is not a Spark master, or does not accept the token: the address or the token is wrong."""
+
+
+class RefusalError(MasterError):
+    """The master cannot fulfill the request; the message is the message of the master."""
+
+
+class NotLeadingError(MasterError):
+    """The master that responded is not the leader of the cluster."""
+
 
 Answer = TypeVar("Answer")
 
@@ -47,13 +150,6 @@ class Http:
     def __init__(
         self, address: ClusterAddress, credentials: Credentials, transport: httpx.AsyncBaseTransport | None = None
     ) -> None:
-        """Create a client; it connects with the first request.
-
-        Args:
-            address: timeout and TLS options.
-            credentials: token, and the servers that receive the token.
-            transport: replacement for the network.
-        """
         self._credentials = credentials
         self._timeout_s = address.timeout_s
         self._client = httpx.AsyncClient(
@@ -64,11 +160,7 @@ class Http:
         )
 
     async def request(self, method: str, url: str, read: Read[Answer], hint: str, body: Any = None) -> Answer:
-        """Return the value that `read` extracts from the JSON response; `hint` names what to check after an error.
-
-        Raises:
-            MasterError: the request failed, or the response is invalid.
-        """
+        """Return the value that `read` extracts from the JSON response; `hint` names what to check after an error. Raises `MasterError`."""
         async with self._response(method, url, hint, body) as response:
             await response.aread()
             return read(_decode(response))

@@ -13,9 +13,8 @@ from typing import Any
 from urllib.parse import quote
 
 from airflow_adaptive import __version__
-from airflow_adaptive._clusters.properties import standalone_properties
-from airflow_adaptive._clusters.secrets import REDACTION, redaction_pattern, secret_properties
-from airflow_adaptive._clusters.standalone.errors import NotLeadingError, ProtocolError, RefusalError
+from airflow_adaptive._clusters.properties import REDACTION, redaction_pattern, secret_properties, standalone_properties
+from airflow_adaptive._clusters.standalone.http import NotLeadingError, ProtocolError, RefusalError
 from airflow_adaptive._core.ports import (
     MIB,
     ActiveDriver,
@@ -71,18 +70,12 @@ STATES = {
 
 
 def create_request(submission: DriverSubmission, master_url: str) -> dict[str, Any]:
-    """Return the `CreateSubmissionRequest` that runs a PySpark driver in cluster mode.
+    """Return the `CreateSubmissionRequest` that runs a PySpark driver in cluster mode. Raises as `check_submission`.
 
     Properties become arguments of the driver's process, which all users of its host can list. Secret properties are in
     its environment instead, as JSON in the variable `SECRET_CONF_VARIABLE`; the job's runtime sets them on the session.
-    A property that spark-submit reads itself remains an argument, unless its name is secret. Spark's web pages and event logs redact the same properties, unless a property overrides this.
-
-    Args:
-        submission: driver to submit.
-        master_url: master or masters from which the driver requests executors.
-
-    Raises:
-        SubmissionRefusedError: see `check_submission`.
+    A property that spark-submit reads itself remains an argument, unless its name is secret. Spark's web pages and event logs redact the same
+    properties, unless a property overrides this.
     """
     properties = {**submission.conf, **standalone_properties(submission)}
     names = submission.secret_names
@@ -129,12 +122,7 @@ def _arguments(submission: DriverSubmission, conf: Mapping[str, str], master_url
 
 
 def read_state(answer: object, master_url: str, ui_url: str) -> ClusterSnapshot:
-    """Read the response to `GET /json/` of the web UI at `ui_url`.
-
-    Raises:
-        NotLeadingError: this master does not lead.
-        ProtocolError: the response is not the state of a Spark master.
-    """
+    """Read the response to `GET /json/` of the web UI at `ui_url`. Raises `NotLeadingError` or `ProtocolError`."""
     fields = _object(answer)
     try:
         workers = [_worker(worker) for worker in fields["workers"] if worker["state"] == "ALIVE"]
@@ -159,13 +147,7 @@ def read_state(answer: object, master_url: str, ui_url: str) -> ClusterSnapshot:
 
 
 def read_submission(answer: object) -> str:
-    """Return the submission id of a `CreateSubmissionResponse`.
-
-    Raises:
-        RefusalError: the master rejected the submission.
-        NotLeadingError: this master does not lead.
-        ProtocolError: the response is invalid.
-    """
+    """Return the submission id of a `CreateSubmissionResponse`. Raises `RefusalError`, `NotLeadingError` or `ProtocolError`."""
     fields = _response(answer, "CreateSubmissionResponse")
     submission_id = fields.get("submissionId")
     if fields.get("success") is not True or not isinstance(submission_id, str):
@@ -174,15 +156,10 @@ def read_submission(answer: object) -> str:
 
 
 def read_status(answer: object) -> SubmissionStatus:
-    """Return the state of a `SubmissionStatusResponse`.
+    """Return the state of a `SubmissionStatusResponse`. Raises `RefusalError`, `NotLeadingError` or `ProtocolError`.
 
     A driver whose worker was lost is in state ERROR without a message. The driver may still run, so its state is
     UNKNOWN. An ERROR that the worker reports has the exception as its message.
-
-    Raises:
-        RefusalError: the master cannot return the state.
-        NotLeadingError: this master does not lead.
-        ProtocolError: the response is invalid.
     """
     fields = _response(answer, "SubmissionStatusResponse")
     message = _message(fields)
@@ -201,13 +178,7 @@ def read_version(answer: object) -> str:
 
 
 def read_refusal(answer: object) -> None:
-    """Check that a submission without a main class is refused for this reason only.
-
-    Raises:
-        RefusalError: a setting of the master refuses submissions.
-        NotLeadingError: this master does not lead.
-        ProtocolError: the response is invalid.
-    """
+    """Check that a submission without a main class is refused for this reason only. Raises `RefusalError` if a setting refuses it, too."""
     try:
         _response(answer, "CreateSubmissionResponse")
     except RefusalError as error:
@@ -216,13 +187,7 @@ def read_refusal(answer: object) -> None:
 
 
 def read_kill(answer: object) -> None:
-    """Check a `KillSubmissionResponse`. An unknown driver and a driver that has ended are not errors.
-
-    Raises:
-        RefusalError: the master cannot kill the driver.
-        NotLeadingError: this master does not lead.
-        ProtocolError: the response is invalid.
-    """
+    """Check a `KillSubmissionResponse`. An unknown driver and a driver that has ended are not errors. Raises as `read_submission`."""
     _response(answer, "KillSubmissionResponse")
 
 
@@ -308,11 +273,7 @@ def log_url(page: str) -> str:
 
 
 def read_log(text: str) -> str:
-    """Return the output from its first complete line.
-
-    Raises:
-        ProtocolError: the text is not the log of a Spark worker.
-    """
+    """Return the output from its first complete line. Raises `ProtocolError`."""
     header = HEADER.match(text)
     if header is None:
         raise ProtocolError("not the log of a Spark worker")

@@ -162,7 +162,7 @@ class JournalDocument:
         transitions: state transitions of the step.
         decisions: decisions of the step with their reasons, for the timeline.
         rescales: rescales that ended with the step.
-        memory: what the loop remembers beside the state of the scheduler (`_engine.loop_memory`); the driver does not read it.
+        memory: what the loop remembers beside the state of the scheduler (`_engine.journal.step_document`); the driver does not read it.
         format: version of the format in which the document was or is to be written. A loop writes the newest format that
             its driver reads (`DriverStatus.formats`), and the oldest format before the first status of the driver and at the end of the job.
     """

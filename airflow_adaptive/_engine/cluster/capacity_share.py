@@ -29,8 +29,7 @@ from airflow_adaptive._core.scheduler.allocator.slot_sharing import minimum_slot
 from airflow_adaptive._core.scheduler.state import (
     SchedulerState,
 )
-from airflow_adaptive._engine.cluster.free_capacity import Executors, FreeCapacity
-from airflow_adaptive._engine.cluster.open_limits import Shortage
+from airflow_adaptive._engine.cluster.free_capacity import Executors, FreeCapacity, Shortage
 from airflow_adaptive._engine.directive import action, executors
 from airflow_adaptive._engine.spec import DriverShape, ExecutorShape, JobSpec
 

@@ -5,10 +5,136 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Final
 
-from airflow_adaptive._core.ports import Limit, LimitKind, Request, Worker
-from airflow_adaptive._engine.cluster.open_limits import UNBOUNDED, OpenLimits, Shortage, not_accepted
+from airflow_adaptive._core.ports import MIB, Limit, LimitKind, Request, Resources, Worker
+from airflow_adaptive._core.scheduler.timeline import Reason, ReasonCode
+
+UNBOUNDED: Final = 1 << 60
+"""Number of executors that no cluster can run."""
+
+
+CORE: Final = 1000
+"""Millicores of a core."""
+
+_ORDER: Final = tuple(LimitKind)
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """Why a job gets no more executors.
+
+    Attributes:
+        kind: kind of the first limit that allows no more; WORKERS if no worker has room for more.
+        name: name of the limit, "" without one.
+        text: what the limit still allows, for users. The amounts change often, so the text does not count in a comparison.
+        is_of_driver: whether the driver lacks room, and not an executor.
+        is_of_placement: whether no worker accepts the driver or an executor, however much room the workers have.
+    """
+
+    kind: LimitKind
+    name: str = ""
+    text: str = field(default="", compare=False)
+    is_of_driver: bool = False
+    is_of_placement: bool = False
+
+
+def not_accepted(*, is_of_driver: bool) -> Shortage:
+    """Return the shortage of a job whose driver or executors no worker accepts."""
+    role = "the driver" if is_of_driver else "an executor"
+    text = f"no worker is ready that accepts {role}: see its node selector, tolerations and node affinity"
+    return Shortage(LimitKind.WORKERS, text=text, is_of_driver=is_of_driver, is_of_placement=True)
+
+
+class OpenLimits:
+    """What the limits still allow, in the order of `LimitKind`."""
+
+    def __init__(self, limits: Iterable[Limit]) -> None:
+        self._limits = sorted(limits, key=lambda limit: _ORDER.index(limit.kind))
+
+    def __bool__(self) -> bool:
+        """Return whether there is any limit."""
+        return bool(self._limits)
+
+    @property
+    def remaining(self) -> tuple[Limit, ...]:
+        """The limits with what they still allow."""
+        return tuple(self._limits)
+
+    def allowed(self, request: Request, before: Request | None = None) -> int:
+        """Return how many drivers or executors the limits allow after the driver `before`."""
+        return min((_allowed(limit, request, before) for limit in self._limits), default=UNBOUNDED)
+
+    def charge(self, request: Request, count: int) -> None:
+        """Take a number of drivers or executors from the limits."""
+        if count:
+            self._limits = [_charged(limit, limit.charge(request), count) for limit in self._limits]
+
+    def shortage(self, request: Request) -> Shortage | None:
+        """Return the first limit that does not allow a driver or an executor, None if all limits allow it."""
+        for limit in self._limits:
+            if not _allowed(limit, request, None):
+                return Shortage(limit.kind, limit.name, f"{_subject(limit)} allows {_lacking(limit, request)} more")
+        return None
+
+    def after(self, request: Request, count: int, before: Request | None) -> OpenLimits:
+        """Return what the limits allow after a number of executors, and after the driver `before` if there is one."""
+        limits = OpenLimits(self._limits)
+        if before is not None:
+            limits.charge(before, 1)
+        limits.charge(request, count)
+        return limits
+
+
+def _allowed(limit: Limit, request: Request, before: Request | None) -> int:
+    left = limit if before is None else _charged(limit, limit.charge(before), 1)
+    counts = (max(free // taken, 0) for free, taken, _ in _dimensions(left, request))
+    return min(counts, default=UNBOUNDED)
+
+
+def _lacking(limit: Limit, request: Request) -> str:
+    return " and ".join(text for free, taken, text in _dimensions(limit, request) if free < taken)
+
+
+def _dimensions(limit: Limit, request: Request) -> list[tuple[int, int, str]]:
+    """Return for each dimension that a limit bounds: what the limit allows, what the request takes, and the allowed amount as text."""
+    charge = limit.charge(request)
+    if charge is None:
+        return []
+    cpu, memory = (max(free or 0, 0) for free in (limit.cpu_millicores, limit.memory_bytes))
+    dimensions = (
+        (limit.cpu_millicores, charge.cpu_millicores, f"{cpu / 1000:g} core{'' if cpu == CORE else 's'}"),
+        (limit.memory_bytes, charge.memory_bytes, f"{memory // MIB:,} MiB"),
+        (limit.count, 1, "no driver or executor"),
+    )
+    return [(free, taken, text) for free, taken, text in dimensions if free is not None and taken]
+
+
+def _subject(limit: Limit) -> str:
+    match limit.kind:
+        case LimitKind.WORKERS:
+            return "the capacity of the workers"
+        case LimitKind.CAP:
+            return "the cap of the connection"
+        case _:
+            return f"{limit.kind} `{limit.name}`"
+
+
+def _charged(limit: Limit, charge: Resources | None, count: int) -> Limit:
+    if charge is None:
+        return limit
+    return replace(
+        limit,
+        cpu_millicores=_less(limit.cpu_millicores, count * charge.cpu_millicores),
+        memory_bytes=_less(limit.memory_bytes, count * charge.memory_bytes),
+        count=_less(limit.count, count),
+    )
+
+
+def _less(free: int | None, taken: int) -> int | None:
+    return None if free is None else free - taken
+
 
 Executors = Mapping[str, int]
 """Worker id -> number of executors."""
@@ -60,12 +186,7 @@ class FreeCapacity:
         return self._limits.remaining
 
     def executors(self, executor: Request, driver: Request | None = None) -> Executors:
-        """Return all executors that fit.
-
-        Args:
-            executor: request of an executor.
-            driver: request of a driver that is placed first; no executor fits if the driver does not fit. None without a driver.
-        """
+        """Return all executors that fit beside a driver that is placed first; none if the driver does not fit."""
         return _at_most(self._limits.allowed(executor, driver), self._fitting_after(driver, executor))
 
     def fits(self, count: int, executor: Request, driver: Request | None = None) -> bool:
@@ -80,12 +201,9 @@ class FreeCapacity:
         return count <= self._fitting_on(executor).total
 
     def place(self, driver: Request, executor: Request, *, is_charged: bool = False) -> None:
-        """Take the resources of a driver; nothing if the driver fits on no worker.
+        """Take the resources of a driver whose executors have this request; nothing if the driver fits on no worker.
 
-        Args:
-            driver: request of the driver.
-            executor: request of an executor of the same job.
-            is_charged: whether the limits count the driver already, because it was created and waits for a worker.
+        The limits count a driver already (`is_charged`) that was created and waits for a worker.
         """
         worker = self._costliest_worker(driver, executor, is_charged=is_charged)
         if worker is not None:
@@ -95,10 +213,7 @@ class FreeCapacity:
     def take(self, count: int, executor: Request, charged: int = 0) -> Executors:
         """Take the capacity of at most `count` executors, one executor per worker in turn; return the executors by worker.
 
-        Args:
-            count: maximum number of executors.
-            executor: request of an executor.
-            charged: number of executors that the limits count already, because they were created and wait for a worker.
+        The limits count those already (`charged`) that were created and wait for a worker.
         """
         taken: dict[str, int] = {}
         fitting = self._fitting_on(executor)
@@ -114,12 +229,7 @@ class FreeCapacity:
         return taken
 
     def shortage(self, executor: Request, driver: Request | None = None) -> Shortage | None:
-        """Return why no more executors fit than `executors` returns. None if the only reason is that the workers have too little room.
-
-        Args:
-            executor: request of an executor.
-            driver: request of a driver that is placed first; None without a driver.
-        """
+        """Return why no more executors fit than `executors` returns. None if the only reason is that the workers have too little room."""
         for request in (executor,) if driver is None else (driver, executor):
             if self._accepting and not any(accepts(request.placement) for accepts in self._accepting):
                 return not_accepted(is_of_driver=request is driver)
@@ -209,3 +319,44 @@ def _at_most(allowed: int, fitting: Mapping[str, int]) -> Executors:
             taken[name] = min(count, allowed)
             allowed -= taken[name]
     return taken
+
+
+REMEDIES: Final[Mapping[LimitKind, str]] = {
+    LimitKind.WORKERS: "add workers",
+    LimitKind.QUOTA: "raise the quota",
+    LimitKind.QUEUE: "raise the share of the queue",
+    LimitKind.CAP: "raise the cap",
+}
+
+
+class ShortageReports:
+    """Reports each change of the limit or of the slots once. The amounts that a limit allows change with each poll."""
+
+    def __init__(self) -> None:
+        self._reported: tuple[Shortage, int] | None = None
+
+    def reason(self, shortage: Shortage | None, slots: int) -> Reason | None:
+        """Return the reason to report for a job that holds or can have these slots, None if there is no shortage or it is reported."""
+        current = None if shortage is None else (shortage, slots)
+        is_reported, self._reported = current == self._reported, current
+        if shortage is None or is_reported:
+            return None
+        return Reason(ReasonCode.SLOTS_PENDING, describe(shortage, slots))
+
+    @property
+    def remedy(self) -> str:
+        """Why the job gets no more slots, and what to do; "" if it gets all that it can use."""
+        return "" if self._reported is None else remedy(self._reported[0])
+
+
+def describe(shortage: Shortage, slots: int) -> str:
+    """Return the slots of a job, and why the job gets no more."""
+    return f"{slots} slot{'' if slots == 1 else 's'}: {shortage.text}"
+
+
+def remedy(shortage: Shortage) -> str:
+    """Return why a job gets no more slots, and what to do."""
+    if shortage.is_of_placement:
+        return f"{shortage.text}: correct them, or let workers have the labels that they require and no other taints"
+    other = "a smaller driver" if shortage.is_of_driver else "lower bounds or smaller executors"
+    return f"{shortage.text}: {REMEDIES[shortage.kind]}, or declare {other}"

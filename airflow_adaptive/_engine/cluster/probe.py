@@ -42,12 +42,7 @@ class Probe:
     offered: bool = False
 
     def advance(self, state: SchedulerState, now: datetime) -> Probe:
-        """Return the probe for the next observation of the job.
-
-        Args:
-            state: state of the scheduler before the observation.
-            now: time of the observation.
-        """
+        """Return the probe for the observation that follows this state."""
         if isinstance(state.current, Deploying):
             probe = self._deploying(state.current)
         else:

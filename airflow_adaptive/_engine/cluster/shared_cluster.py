@@ -73,11 +73,6 @@ class SharedCluster:
     """
 
     def __init__(self, clock: Clock) -> None:
-        """Create the shared cluster; poll nothing yet.
-
-        Args:
-            clock: measures the age of a poll.
-        """
         self.clock = clock
         self.shares_version = 0
         """Number of calculations; a share is valid until the next calculation."""
@@ -99,12 +94,7 @@ class SharedCluster:
     async def poll(self, client: ClusterClient, max_age: timedelta) -> ClusterSnapshot:
         """Return a state of the cluster whose response is at most `max_age` old. Otherwise, await the shared poll or an own one.
 
-        Args:
-            client: client of the loop.
-            max_age: greatest age of the response.
-
-        Raises:
-            ClusterUnreachableError: no master answered the last poll of this client.
+        Raises `ClusterUnreachableError` if no master answered the last poll of this client.
         """
         poll = self._shared
         if poll is None or not poll.is_current(self.clock.elapsed, max_age):
@@ -174,12 +164,6 @@ class Participant:
     """
 
     def __init__(self, shared: SharedCluster, client: ClusterClient) -> None:
-        """Start without a slot demand.
-
-        Args:
-            shared: the cluster.
-            client: client of the loop.
-        """
         self.demand = SlotDemand(job="")
         self.share = CapacityShare()
         self.is_established = False
@@ -227,10 +211,7 @@ class Participant:
         """Allow no larger plan for a while, because another process planned on the same slots.
 
         Two competitors that try again at the same time would fail again. So each competitor waits for a random part of a window that
-        doubles with each conflict (the binary exponential backoff of Ethernet).
-
-        Args:
-            jitter: number in [0, 1), different for each competitor and each attempt.
+        doubles with each conflict (the binary exponential backoff of Ethernet). `jitter` is this part, in [0, 1).
         """
         window = min(CONTENTION_WINDOW * 2**self._conflicts, MAX_CONTENTION_WINDOW)
         self._not_before_s = self._shared.clock.elapsed + (jitter * window).total_seconds()

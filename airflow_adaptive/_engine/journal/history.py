@@ -54,13 +54,6 @@ class History:
     """The past of a job, as one loop reads and completes it."""
 
     def __init__(self, directory: JobDirectory, job: str, size: int) -> None:
-        """Create the history; `open` reads it.
-
-        Args:
-            directory: the job directory.
-            job: id of the job.
-            size: number of rescales that are kept.
-        """
         self._directory = directory
         self._job = job
         self._size = size
@@ -114,11 +107,7 @@ class History:
         return kept[-1].number if kept else 0
 
     async def open(self, before: int | None = None) -> None:
-        """Read the past in the background, because a loop that takes over must not wait for hundreds of documents.
-
-        Args:
-            before: only the journal documents with a lower number; None for all documents.
-        """
+        """Read the documents before a number in the background, because a loop that takes over must not wait for hundreds of documents."""
         self.close()
         for past in (self._transitions, self._decisions, self.rescales, self._unkept, self._newer):
             past.clear()
@@ -163,11 +152,7 @@ class History:
         self._unkept.extend(map(self._document, rescales))
 
     def read_again(self, now: datetime) -> None:
-        """Read the past again if it could not be read, with backoff: each attempt reads hundreds of documents.
-
-        Args:
-            now: time of the loop.
-        """
+        """Read the past again if it could not be read, with backoff: each attempt reads hundreds of documents."""
         if self._is_read or self._reading is None or not self._reading.done():
             return
         self._reading.result()

@@ -68,19 +68,12 @@ Result = TypeVar("Result")
 
 
 class FsspecJobDirectory:
-    """The `JobDirectory` over a storage. Each call to the storage runs in a thread and is abandoned after `timeout_s`."""
+    """The `JobDirectory` of the job with this name (`JobKey`) over a storage that contains the directories of all jobs.
+
+    Each call to the storage runs in a thread and is abandoned after `timeout_s`. A name that is no job key raises `ValueError`.
+    """
 
     def __init__(self, base: Storage, job: str, *, timeout_s: float = 60.0) -> None:
-        """Refer to the directory; read and write nothing yet.
-
-        Args:
-            base: storage that contains the directories of all jobs.
-            job: name of the job, see `JobKey`.
-            timeout_s: seconds that one call to the storage may take.
-
-        Raises:
-            ValueError: the id is not a valid name of a folder.
-        """
         self._job = job
         self._base = base.location
         self._storage = base.below(JobKey.parse(job).folder)
@@ -355,11 +348,7 @@ async def _in_parallel(call: Callable[[int], Awaitable[Result | None]], numbers:
 
 
 async def append(directory: JobDirectory, document: JournalDocument) -> tuple[JournalDocument, bool]:
-    """Append a document to the journal, and skip numbers that an invalid document occupies.
-
-    Args:
-        directory: the job directory.
-        document: the document; its number follows the newest one that its author has read.
+    """Append a document to the journal after the newest one that its author has read, and skip numbers that an invalid document occupies.
 
     Returns:
         The document as it was created, possibly with a higher number, and True; if another loop was first, the document with this number,

@@ -23,12 +23,19 @@ from airflow_adaptive._core.scheduler.state import SchedulerState
 from airflow_adaptive._core.scheduler.state_transitions.steps import Step
 from airflow_adaptive._core.scheduler.timeline import Decision, Reason, Timeline
 from airflow_adaptive._engine.driver_heartbeat import current_driver_status
-from airflow_adaptive._engine.journal.adoption import adopted, created, started_again
 from airflow_adaptive._engine.journal.history import History
 from airflow_adaptive._engine.journal.job_directory import append
-from airflow_adaptive._engine.journal.step_document import clock_offset, is_durable, step_document
-from airflow_adaptive._engine.loop_memory import LoopMemory, recalled
-from airflow_adaptive._engine.observation.lag_alert import LagAlerts, are_about_lag
+from airflow_adaptive._engine.journal.step_document import (
+    LoopMemory,
+    adopted,
+    clock_offset,
+    created,
+    is_durable,
+    recalled,
+    started_again,
+    step_document,
+)
+from airflow_adaptive._engine.observation.source_lag import LagAlerts, are_about_lag
 from airflow_adaptive._engine.spec import JobSpec
 
 log = logging.getLogger(__name__)
@@ -97,13 +104,6 @@ class Journal:
         spec: JobSpec,
         may_take_over: MayTakeOver | None = None,
     ) -> None:
-        """Create the journal of one loop; `open` reads it.
-
-        Args:
-            directory: the job directory.
-            spec: the job as deployed.
-            may_take_over: decides whether to take the job over from another attempt; None if there is only one attempt.
-        """
         self._directory = directory
         self._spec = spec
         self.memory = LoopMemory()
@@ -148,11 +148,7 @@ class Journal:
         return self._redeclared
 
     def time(self, clock: datetime) -> datetime:
-        """Return the time of the journal, which never goes back: if the clock was set back between two loops, the offset remains.
-
-        Args:
-            clock: time of the clock.
-        """
+        """Return the time of the journal, which never goes back: if the clock was set back between two loops, the offset remains."""
         return clock + self._clock_offset
 
     async def open(self, clock: datetime) -> SchedulerState:
@@ -245,12 +241,7 @@ class Journal:
         return state
 
     async def start_again(self, ended: SchedulerState, now: datetime) -> SchedulerState:
-        """Return the state of a new run of a job that has ended.
-
-        Raises:
-            JobDirectoryError: the directory cannot be used.
-            SupersededError: another loop wrote first.
-        """
+        """Return the state of a new run of a job that has ended. Raises `JobDirectoryError` or `SupersededError`."""
         state = started_again(self._spec, ended)
         self.memory = self.memory.of_new_run()
         self._owner = _token(self._spec.attempt)
@@ -259,30 +250,18 @@ class Journal:
         return state
 
     async def save(self, step: Step, before: SchedulerState, now: datetime) -> None:
-        """Persist a step, unless the step changes nothing that must survive the process.
+        """Persist a step, unless the step changes nothing that must survive the process. Raises `SupersededError` if another loop wrote first.
 
-        Args:
-            step: the step.
-            before: state before the step.
-            now: time of the step.
-
-        Raises:
-            JobDirectoryError: the step is not known to be persisted: do not execute it, and save it again before any other
-                step.
-            SupersededError: another loop wrote first.
+        After a `JobDirectoryError`, the step is not known to be persisted: do not execute it, and save it again before any other step.
         """
         if is_durable(step, before):
             await self._create(step, now, request=step)
 
     async def renew(self, state: SchedulerState, now: datetime) -> None:
-        """Write a document if the newest one is too old or outdated.
+        """Write a document if the newest one is too old or outdated. Raises `JobDirectoryError` or `SupersededError`.
 
         The driver needs a document within `trigger_lifetime`, to know that a loop still runs its job. The next loop needs a
         change of the requirements source, and a recent memory of the rescale policy.
-
-        Raises:
-            JobDirectoryError: the directory cannot be used.
-            SupersededError: another loop wrote first.
         """
         max_age = self._spec.options.trigger_lifetime
         if self.memory.resolver.policy is not None:
@@ -295,27 +274,14 @@ class Journal:
         self._log_entries.append(entry)
 
     async def write_log_entries(self, state: SchedulerState, now: datetime) -> None:
-        """Write the pending log entries to the timeline.
-
-        Raises:
-            JobDirectoryError: the directory cannot be used; the next call writes the remaining entries.
-            SupersededError: another loop wrote first.
-        """
+        """Write the pending log entries to the timeline; after a `JobDirectoryError`, the next call writes the rest. Raises `SupersededError`."""
         while self._log_entries:
             entry = self._log_entries[0]
             decision = Decision(at=now, state=state.name, reason_code=entry.code, reason=entry.text)
             await self._create(Step(state=state, decision=decision), now, request=entry)
 
     async def check(self, now: datetime) -> None:
-        """Check whether another loop has written since, keep the history complete, and compact the journal if it is time.
-
-        Args:
-            now: time of the check.
-
-        Raises:
-            JobDirectoryError: the directory cannot be used.
-            SupersededError: another loop has written.
-        """
+        """Check whether another loop has written since (`SupersededError`), keep the history complete, and compact the journal if it is time."""
         newer = await self._directory.read(self._number + 1)
         if newer is not None and newer.owner != self._owner:
             raise self._superseded_by(newer.number, newer.owner)
@@ -351,10 +317,7 @@ class Journal:
     async def _append(self, step: Step, now: datetime, request: object = None) -> None:
         """Create a document, after a document whose creation is not confirmed. Raises `_LostRaceError` if another loop wrote first.
 
-        Args:
-            step: content of the document.
-            now: time of the document.
-            request: identity of the request for this document, if the caller repeats the request after a failure.
+        `request` is the identity of the request for this document, if the caller repeats the request after a failure.
         """
         if self._unconfirmed is not None:
             confirmed = await self._confirm(self._unconfirmed)

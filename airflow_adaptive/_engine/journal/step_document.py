@@ -1,21 +1,34 @@
-"""Encodes a step of the scheduler as a journal document."""
+"""A journal document: the step and the memory of the loop that it contains, and the state with which the next loop continues."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from airflow_adaptive._core.protocol.codec import newest_common_format
 from airflow_adaptive._core.protocol.documents import FORMATS, JournalDocument
-from airflow_adaptive._core.scheduler import snapshot
+from airflow_adaptive._core.requirements.resolver import ResolverMemory
+from airflow_adaptive._core.scheduler import machine, snapshot
+from airflow_adaptive._core.scheduler.errors import SnapshotError
 from airflow_adaptive._core.scheduler.events import SlotOffer
-from airflow_adaptive._core.scheduler.state import Finished, SchedulerState
+from airflow_adaptive._core.scheduler.requirements import Requirements, violations
+from airflow_adaptive._core.scheduler.snapshot import decode, encode
+from airflow_adaptive._core.scheduler.state import (
+    Finished,
+    Outcome,
+    SchedulerState,
+)
 from airflow_adaptive._core.scheduler.state_transitions.steps import Step
+from airflow_adaptive._core.scheduler.timeline import Timeline
 from airflow_adaptive._engine.directive import directive
-from airflow_adaptive._engine.driver_heartbeat import DriverHeartbeat
-from airflow_adaptive._engine.loop_memory import LoopMemory
+from airflow_adaptive._engine.driver_heartbeat import NO_HEARTBEAT, DriverHeartbeat
+from airflow_adaptive._engine.observation.source_lag import LagAlerts
 from airflow_adaptive._engine.spec import JobSpec
+
+log = logging.getLogger(__name__)
 
 
 def step_document(step: Step, spec: JobSpec, nonce: str, memory: LoopMemory) -> JournalDocument:
@@ -64,3 +77,78 @@ def _saved(state: SchedulerState) -> SchedulerState:
 def _tagged(value: Any) -> dict[str, Any]:
     encoded: dict[str, Any] = snapshot.encode(value)
     return encoded
+
+
+def created(spec: JobSpec, epoch: int = 0) -> SchedulerState:
+    """Return the job as deployed, before its first event; `epoch` is the epoch of the newest driver of an earlier run."""
+    return machine.create(spec.graph, spec.options, epoch=epoch, deployment=spec.deployment)
+
+
+def started_again(spec: JobSpec, ended: SchedulerState) -> SchedulerState:
+    """Return the state of a new run of a job that has ended.
+
+    Epochs continue to count. Requirements that a user or a policy has set survive a suspension, and no other end.
+    """
+    is_suspended = isinstance(ended.current, Finished) and ended.current.outcome is Outcome.SUSPENDED
+    new = created(spec, epoch=ended.epoch)
+    requirements = ended.requirements if is_suspended else new.requirements
+    timeline = Timeline(number=ended.timeline.number, requirements=ended.timeline.requirements)
+    proved = ended.proved.forgiven()
+    return replace(new, requirements=requirements, version=ended.version + 1, proved=proved, timeline=timeline)
+
+
+def adopted(
+    spec: JobSpec, state: SchedulerState, *, is_policy_active: bool
+) -> tuple[SchedulerState, Requirements | None]:
+    """Return the persisted state with the graph and the options as they are deployed now, and the redeclared requirements.
+
+    Requirements that a user or a policy has set stay if the new graph can have them. Otherwise the declared requirements
+    replace them, through an event: the second part of the result, else None.
+    """
+    graph, options, requirements = spec.graph, spec.options, state.requirements
+    declared = machine.default_requirements(graph, options)
+    is_overridden = is_policy_active or requirements != machine.default_requirements(state.job, state.options)
+    stay = is_overridden and not options.reactive and not violations(requirements, graph.max_parallelism)
+    if requirements.keys() != declared.keys():
+        requirements = declared
+    new = replace(state, job=graph, options=options, requirements=requirements, pending_requirements=None)
+    return new, None if stay else declared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopMemory:
+    """What the loop remembers of its job beside the state of the scheduler: what the next cycle, and the next loop, cannot observe again.
+
+    Attributes:
+        resolver: sources, control requests, reported limits and the memory of the rescale policy.
+        heartbeat: newest driver status, and when the loop read it first.
+        lag_alerts: alerts about the lag.
+    """
+
+    resolver: ResolverMemory = ResolverMemory()
+    heartbeat: DriverHeartbeat = NO_HEARTBEAT
+    lag_alerts: LagAlerts = LagAlerts()
+
+    def of_new_run(self) -> LoopMemory:
+        """Return the memory for a new run of a job that has ended. Its script may need no gangs."""
+        limits = replace(self.resolver.limits, gangs={})
+        return replace(self, resolver=replace(self.resolver, limits=limits), lag_alerts=LagAlerts())
+
+    def document(self) -> Mapping[str, Any]:
+        """Return the memory for a journal document, without what the next loop observes again."""
+        lasting = replace(self, resolver=self.resolver.lasting, heartbeat=self.heartbeat.lasting)
+        encoded: Mapping[str, Any] = encode(lasting)
+        return encoded
+
+
+def recalled(document: Mapping[str, Any], epoch: int, now: datetime) -> LoopMemory:
+    """Return the memory from a journal document, or of a job without one, with the continued heartbeat of the driver of this epoch.
+
+    A memory that cannot be read is reported and begun again.
+    """
+    memory = LoopMemory()
+    try:
+        memory = decode(LoopMemory, document)
+    except SnapshotError as error:
+        log.warning("The memory of the earlier loop in the journal is invalid, and is begun again: %s", error)
+    return replace(memory, heartbeat=memory.heartbeat.continued(epoch, now))

@@ -22,16 +22,13 @@ from airflow_adaptive._core.scheduler.state import (
 )
 from airflow_adaptive._engine.directive import action
 from airflow_adaptive._engine.driver_heartbeat import DriverHeartbeat, committed_batches
-from airflow_adaptive._engine.observation.job_observation import JobObservation
+from airflow_adaptive._engine.observation.observer import GRACE_PERIOD, JobObservation
 
 LEASE_MARGIN = timedelta(seconds=10)
 """Time after the end of a lease within which the driver certainly ends.
 
 The watchdog of the driver (`job.control.watchdog`) kills the Python process and the JVM within 6 s.
 """
-
-GRACE_PERIOD = timedelta(seconds=3)
-"""Longer than a running driver needs to write its next status (`_core.protocol.conf.DriverSettings.heartbeat_interval_s`)."""
 
 MOST_MS = 1e12
 """Longest credible duration: a longer one (thirty years) is a wrong measurement."""

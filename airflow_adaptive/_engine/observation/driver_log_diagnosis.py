@@ -33,7 +33,7 @@ from airflow_adaptive._core.scheduler.state import (
     SchedulerState,
     StopWithSavepoint,
 )
-from airflow_adaptive._engine.observation.job_observation import JobObservation
+from airflow_adaptive._engine.observation.observer import JobObservation
 
 log = logging.getLogger(__name__)
 
@@ -148,12 +148,6 @@ class DriverLogDiagnosis:
     """Explains failures of a driver with the driver's log. A failed diagnosis never fails the loop."""
 
     def __init__(self, cluster: ClusterClient, py_files: Sequence[str] = ()) -> None:
-        """Create the diagnosis; read no log yet.
-
-        Args:
-            cluster: client of the cluster, for the logs.
-            py_files: the author's Python modules and zip files.
-        """
         self._cluster = cluster
         self._py_files = py_files
         self._diagnosed: tuple[str, str] | None = None

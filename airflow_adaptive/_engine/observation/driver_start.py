@@ -37,13 +37,6 @@ class DriverStart:
     """
 
     def __init__(self, cluster: ClusterClient, clock: Clock, lease: timedelta) -> None:
-        """Observe no driver yet.
-
-        Args:
-            cluster: client of the cluster, to kill drivers.
-            clock: measures the time for which a driver cannot start.
-            lease: lease of a driver. After its end, the job would restart without the cause.
-        """
         self._cluster = cluster
         self._clock = clock
         self._grace = min(MAX_GRACE, lease / 2)
@@ -56,12 +49,7 @@ class DriverStart:
         """Why the driver was killed, or ended by itself: class and message of the failure. None without a known cause."""
 
     async def observe(self, driver: str | None, submission: SubmissionStatus | None) -> Reason | None:
-        """Kill a driver that cannot start. Return why the driver or an executor waits; None without a reason, or if the reason is reported.
-
-        Args:
-            driver: submission id of the driver.
-            submission: state of the driver process.
-        """
+        """Kill a driver that cannot start. Return why the driver or an executor waits; None without a reason, or if the reason is reported."""
         if driver is None or submission is None:
             return None
         if driver != self._driver:

@@ -6,19 +6,22 @@ does not come from a poll is the heartbeat (`_engine.driver_heartbeat`), which e
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
+from airflow_adaptive._core.ports import ClusterSnapshot, Worker
+from airflow_adaptive._core.protocol.documents import DriverStatus
 from airflow_adaptive._core.requirements.control_requests import ControlRequests, DesiredState
 from airflow_adaptive._core.requirements.resolution import THE_DAG, Resolution
 from airflow_adaptive._core.scheduler import events
-from airflow_adaptive._core.scheduler.events import Event
+from airflow_adaptive._core.scheduler.events import Event, SlotOffer
 from airflow_adaptive._core.scheduler.requirements import Requirements
 from airflow_adaptive._core.scheduler.state import Canceling, Created, Finished, SchedulerState, StopWithSavepoint
+from airflow_adaptive._engine.cluster.free_capacity import Executors
 from airflow_adaptive._engine.driver_heartbeat import DriverHeartbeat
 from airflow_adaptive._engine.observation.driver_events import driver_events, may_be_dead
-from airflow_adaptive._engine.observation.job_observation import JobObservation
-from airflow_adaptive._engine.observation.slot_offers import slot_offers
+from airflow_adaptive._engine.observation.observer import JobObservation
 from airflow_adaptive._engine.spec import ExecutorShape
 
 MAX_REQUEST_AGE = timedelta(minutes=5)
@@ -30,11 +33,7 @@ def first_events(
 ) -> Iterator[Event]:
     """Yield the first events of a run: the start of scheduling, or the changes of the declaration since the journal was written.
 
-    Args:
-        state: state that the journal contained.
-        deployment: fingerprint of the job as deployed now.
-        redeclared: requirements that the declaration sets again, None if the persisted ones stay.
-        now: time of the events.
+    `redeclared` are the requirements that the declaration sets again, None if the persisted ones stay.
     """
     if isinstance(state.current, Created):
         yield events.SchedulingStarted(at=now)
@@ -55,13 +54,7 @@ def derive_events(
 ) -> Iterator[Event]:
     """Yield the events that happened since the previous observation, in the order in which the scheduler takes them.
 
-    Args:
-        state: state of the scheduler.
-        observation: what the external systems report.
-        requirements: the requirements that the job must have.
-        heartbeat: before this observation.
-        now: time of the events.
-        executor: size of an executor.
+    `heartbeat` is the one before this observation.
     """
     is_held = observation.status is not None and observation.status.decommission.held
     # The slots of a held application come back with its executors: until then, nothing is decided on slots and bounds.
@@ -117,3 +110,66 @@ def outdated_requests(control_requests: ControlRequests) -> str | None:
         f"the control requests were not read for {MAX_REQUEST_AGE}, because Airflow's API server, or the metadata database behind it, does "
         "not answer: check both. The job continues with the requests that it knows, and publishes its state when they answer again"
     )
+
+
+def slot_offers(
+    cluster: ClusterSnapshot, share: Executors, status: DriverStatus | None, executor: ExecutorShape
+) -> tuple[SlotOffer, ...]:
+    """Return the slot offers of all workers that have any: the slots per worker that a job holds or can have.
+
+    `share` is the capacity share of the job, in addition to the executors that it has; `status` is that of the running driver, None without one.
+
+    Returns:
+        Offers in the order of the workers, then offers of workers that the cluster manager does not list any more, although executors
+        run on them. The last offer may have no worker: it stands for cores that the cluster manager has granted to executors which have
+        not registered yet.
+    """
+    held = _held(cluster, status, executor)
+    addresses = {worker.worker_id: worker.address for worker in cluster.workers}
+    unlisted = {name: name for name in sorted(held) if name not in addresses}
+    offers = [
+        SlotOffer(worker=name, held=held.get(name, 0), free=share.get(name, 0) * executor.cores, address=address)
+        for name, address in (addresses | unlisted).items()
+        if name in held or name in share
+    ]
+    granted = 0 if status is None else cluster.granted.get(status.application_id or "", 0)
+    arriving = granted - sum(held.values())
+    if arriving > 0:
+        offers.append(SlotOffer(worker="", free=arriving))
+    return tuple(offer for offer in offers if offer.held or offer.free)
+
+
+def _held(cluster: ClusterSnapshot, status: DriverStatus | None, executor: ExecutorShape) -> Mapping[str, int]:
+    """Return slots of registered executors by worker.
+
+    The driver status is older than the cluster snapshot. Executors are lost that the cluster manager does not know any more. If the cluster
+    manager does not know the workers of executors, the executors on a worker that has died are lost, and so are executors whose resources
+    the worker reports as free.
+    """
+    if status is None or not status.executors:
+        return {}
+    if cluster.executor_workers is not None:
+        return _known_slots(cluster.executor_workers.get(status.application_id or "", {}), status)
+    workers = {worker.address: worker for worker in cluster.workers}
+    held: dict[str, int] = {}
+    for registered in status.executors:
+        worker = workers.get(registered.worker)
+        if worker is not None:
+            reported = held.get(worker.worker_id, 0) + registered.cores
+            held[worker.worker_id] = min(reported, _taken_slots(worker, executor))
+    return held
+
+
+def _known_slots(workers: Mapping[str, str], status: DriverStatus) -> Mapping[str, int]:
+    """Return slots by worker; `workers` contains the worker of each executor."""
+    held: Counter[str] = Counter()
+    for registered in status.executors:
+        if registered.executor_id in workers:
+            held[workers[registered.executor_id]] += registered.cores
+    return held
+
+
+def _taken_slots(worker: Worker, executor: ExecutorShape) -> int:
+    """Return the slots for which the CPU is sufficient that the worker has granted to drivers and executors."""
+    taken = worker.total - worker.free
+    return taken.cpu_millicores * executor.cores // executor.request.cpu_millicores

@@ -82,12 +82,7 @@ class TopicState:
         return self.is_position_known and (self.oldest_at is None or self.retention_s is not None)
 
     def continued_from(self, earlier: TopicState, at: datetime) -> TopicState:
-        """Return the state with what an earlier report tells about the age.
-
-        Args:
-            earlier: state of the topic in the earlier report.
-            at: time of the earlier report.
-        """
+        """Return the state with what an earlier report, of the time `at`, tells about the age."""
         if self.oldest_at is None or not earlier.is_position_known or self._is_before(earlier):
             return self
         if self.is_minimum:
@@ -187,12 +182,7 @@ class KnownLag:
         return found
 
     def counted(self, ends: Mapping[SourceKey, Ends], now: datetime) -> KnownLag:
-        """Return the lag with these end offsets, which were read after `now`.
-
-        Args:
-            ends: end offsets of the topics of each source of `countable`, and of new topics that match its pattern.
-            now: the time.
-        """
+        """Return the lag with the end offsets of the topics of `countable`, and of new topics that match a pattern, which were read after `now`."""
         of_topic = {(*source, name): found for source, topics in ends.items() for name, found in topics.items()}
         ahead = {key for key, topic in self.topics.items() if topic.is_ahead_of(of_topic.get(key, {}))}
         if ahead:

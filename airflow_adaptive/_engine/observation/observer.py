@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
@@ -17,17 +17,57 @@ from airflow_adaptive._core.ports import (
     SubmissionStatus,
 )
 from airflow_adaptive._core.protocol.documents import DriverState, DriverStatus
+from airflow_adaptive._core.requirements.control_requests import ControlRequests
 from airflow_adaptive._core.scheduler.state import Driver
-from airflow_adaptive._engine.cluster.capacity_share import SlotDemand
+from airflow_adaptive._engine.cluster.capacity_share import CapacityShare, SlotDemand
 from airflow_adaptive._engine.cluster.shared_cluster import Participant
-from airflow_adaptive._engine.observation.driver_events import GRACE_PERIOD
-from airflow_adaptive._engine.observation.file_polling import FilePolling
-from airflow_adaptive._engine.observation.job_observation import JobObservation
 from airflow_adaptive._engine.once_logger import OnceLogger
+from airflow_adaptive._engine.rate_limit import FilePolling
 
 log = logging.getLogger(__name__)
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobObservation:
+    """The state of the external systems at one moment. Unknown values are None.
+
+    Attributes:
+        status: status of the driver of the current epoch.
+        status_read_at: when the status was read, None if this poll cannot decide whether the driver has missed its heartbeat.
+        control_requests: requests of users and programs.
+        cluster: workers and grants.
+        share: capacity share of the job, in addition to the executors that the job has.
+        submission: state of the driver process.
+        cluster_error: why the cluster did not answer this poll, None if it did.
+        unaccounted_for: time for which the cluster has not known whether the driver process exists; None while it knows.
+    """
+
+    status: DriverStatus | None = None
+    status_read_at: datetime | None = None
+    control_requests: ControlRequests = ControlRequests()
+    cluster: ClusterSnapshot | None = None
+    share: CapacityShare = CapacityShare()
+    submission: SubmissionStatus | None = None
+    cluster_error: str | None = None
+    unaccounted_for: timedelta | None = None
+
+    @property
+    def cluster_report(self) -> str:
+        """What the cluster reports about a driver that it cannot account for, or why it reports nothing; "" if nothing is known."""
+        if self.submission is not None and self.submission.state is SubmissionState.UNKNOWN:
+            return self.submission.message
+        return self.cluster_error or ""
+
+    @property
+    def is_driver_over(self) -> bool:
+        """Whether the cluster reports that the driver process has ended."""
+        return self.submission is not None and self.submission.state.over
+
+
 Answer = TypeVar("Answer")
+
+GRACE_PERIOD = timedelta(seconds=3)
+"""Longer than a running driver needs to write its next status (`_core.protocol.conf.DriverSettings.heartbeat_interval_s`)."""
 
 
 class Observer:
@@ -36,14 +76,6 @@ class Observer:
     def __init__(
         self, cluster: ClusterClient, directory: JobDirectory, participant: Participant, file_polling: FilePolling
     ) -> None:
-        """Create the observer; poll nothing yet.
-
-        Args:
-            cluster: client of the cluster, for the state of a driver that the shared snapshot does not contain.
-            directory: the job directory.
-            participant: the job at the shared cluster.
-            file_polling: decides whether a cycle reads files.
-        """
         self._cluster = cluster
         self._directory = directory
         self._participant = participant
@@ -78,14 +110,10 @@ class Observer:
         self._readable_since = None
 
     async def read_status(self, now: datetime) -> datetime | None:
-        """Read the driver status if file polling is due.
+        """Read the driver status if file polling is due, and return the time of the read. Raises `JobDirectoryError`.
 
-        Returns:
-            The time of the read. None if the poll cannot decide whether the driver has missed its heartbeat: after a start and after an
-            outage, the driver first gets a grace period in which to write a status.
-
-        Raises:
-            JobDirectoryError: the status cannot be read.
+        None if the poll cannot decide whether the driver has missed its heartbeat: after a start and after an outage, the driver first gets a grace
+        period in which to write a status.
         """
         if not self._file_polling.is_due:
             return None
@@ -103,15 +131,7 @@ class Observer:
     async def observe_cluster(
         self, observation: JobObservation, demand: SlotDemand, driver: Driver | None, max_age: timedelta, now: datetime
     ) -> JobObservation:
-        """Add the cluster, the capacity share and the state of the driver process to an observation.
-
-        Args:
-            observation: without these parts.
-            demand: slots that the job demands.
-            driver: driver of the job, None without one.
-            max_age: greatest age of the shared cluster snapshot.
-            now: time of the poll.
-        """
+        """Add the cluster, the capacity share and the state of the driver process to an observation without these parts."""
         self._last_error = None
         view = await self._answer(self._participant.observe(demand, max_age))
         submission = await self._submission(driver, None if view is None else view.cluster, observation.status)

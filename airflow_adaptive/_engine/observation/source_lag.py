@@ -1,4 +1,4 @@
-"""The lag of a job behind its sources, also while no driver reports the lag.
+"""The lag of a job behind its sources, also while no driver reports the lag, and the alerts about it.
 
 Theory: without a driver, nothing is read. The position of the last driver status then stays correct, and the end offsets of the brokers
 suffice to count the unread rows. The oldest unread row is the one that the driver reported, or the first one that arrived afterwards.
@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from airflow_adaptive._core.ports import SourceOffsets, SourceUnreachableError
 from airflow_adaptive._core.protocol.documents import DriverStatus
+from airflow_adaptive._core.scheduler.config.durations import format_duration
+from airflow_adaptive._core.scheduler.timeline import Reason, ReasonCode
+from airflow_adaptive._core.view import LagAlert
 from airflow_adaptive._engine.observation.known_lag import Expiry, KnownLag, has_lag, lag_in
 from airflow_adaptive._engine.once_logger import OnceLogger
 
@@ -57,11 +61,6 @@ class SourceLagMonitor:
     """Owns the lag of one job. A poll of the brokers runs in the background, and never delays the loop."""
 
     def __init__(self, brokers: SourceOffsets | None) -> None:
-        """Know no lag yet.
-
-        Args:
-            brokers: brokers of the sources, None without a connection to them.
-        """
         self._brokers = brokers
         self._known: KnownLag | None = None
         self._never_known_since: datetime | None = None
@@ -80,10 +79,7 @@ class SourceLagMonitor:
     def update(self, current: DriverStatus | None, newest: DriverStatus | None, now: datetime) -> SourceLag:
         """Return the lag, and begin a poll of the brokers if no driver reports the lag.
 
-        Args:
-            current: status of the driver of the current epoch, None without one.
-            newest: newest status of any driver, None without one.
-            now: the time.
+        `current` is the status of the driver of the current epoch, `newest` that of any driver.
         """
         self._read(current or newest, now, is_current=current is not None)
         interval = MAX_STATUS_AGE if current is not None and has_lag(current) else POLL_INTERVAL
@@ -154,3 +150,74 @@ def _time(status: DriverStatus) -> datetime | None:
         return datetime.fromisoformat(status.at)
     except ValueError:
         return None
+
+
+SHARE_OF_RETENTION: Final = 0.5
+"""Age of the oldest unread row, as a share of the retention of its topic, above which the job reports that rows will be lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LagAlerts:
+    """Alerts that are raised when the lag exceeds the threshold, and end when the lag falls below the threshold.
+
+    While the lag is unknown, an alert about the threshold remains, and unread rows expire. If the oldest row may be older than the lag says, the
+    lag raises alerts and ends none. The next loop of the job continues the alerts.
+
+    Attributes:
+        above_threshold: the alert about the threshold, None without one.
+        expiring: the alert about unread rows that expire, None without one.
+    """
+
+    above_threshold: LagAlert | None = None
+    expiring: LagAlert | None = None
+
+    @property
+    def current(self) -> LagAlert | None:
+        """The more important alert, None without one."""
+        return self.expiring or self.above_threshold
+
+    def updated(self, lag: SourceLag, threshold: timedelta | None, now: datetime) -> tuple[LagAlerts, list[Reason]]:
+        """Return the alerts after an observation, and the reasons to report. Without a threshold, only rows that expire raise alerts."""
+        expiring, expiry_reasons = _expiring(self.expiring, lag, now)
+        above, threshold_reasons = _above_threshold(self.above_threshold, lag, threshold, now)
+        return LagAlerts(above_threshold=above, expiring=expiring), [*expiry_reasons, *threshold_reasons]
+
+
+def are_about_lag(reasons: Iterable[Reason]) -> bool:
+    """Return whether one of the reasons reports the begin or the end of an alert."""
+    return any(reason.code in (ReasonCode.LAG_EXCEEDED, ReasonCode.LAG_RECOVERED) for reason in reasons)
+
+
+def _expiring(alert: LagAlert | None, lag: SourceLag, now: datetime) -> tuple[LagAlert | None, list[Reason]]:
+    expiry = lag.expiry
+    is_close = expiry is not None and expiry.at - now < (1 - SHARE_OF_RETENTION) * expiry.retention
+    if expiry is not None and is_close and alert is None:
+        age_s = round((now - expiry.at + expiry.retention).total_seconds(), 1)
+        raised = LagAlert(since=now, lag_s=age_s, expires_at=expiry.at)
+        return raised, [Reason(ReasonCode.LAG_EXCEEDED, _expiry_text(age_s, expiry))]
+    if not is_close and lag.is_expiry_known and not lag.is_minimum and alert is not None:
+        return None, [Reason(ReasonCode.LAG_RECOVERED, "the brokers will not delete unread rows soon")]
+    return alert, []
+
+
+def _above_threshold(
+    alert: LagAlert | None, lag: SourceLag, threshold: timedelta | None, now: datetime
+) -> tuple[LagAlert | None, list[Reason]]:
+    lag_s = lag.seconds
+    if threshold is None or lag_s is None:
+        return (None if threshold is None else alert), []
+    is_above, name = lag_s > threshold.total_seconds(), f"lag_alert_threshold ({format_duration(threshold)})"
+    if is_above and alert is None:
+        text = f"the oldest unread row is {lag_s:g} s old, which exceeds {name}"
+        return LagAlert(since=now, lag_s=lag_s), [Reason(ReasonCode.LAG_EXCEEDED, text)]
+    if not is_above and not lag.is_minimum and alert is not None:
+        text = f"the oldest unread row is {lag_s:g} s old, which does not exceed {name}"
+        return None, [Reason(ReasonCode.LAG_RECOVERED, text)]
+    return alert, []
+
+
+def _expiry_text(age_s: float, expiry: Expiry) -> str:
+    return (
+        f"the oldest unread row is {age_s:g} s old, and the brokers delete rows after {format_duration(expiry.retention)}: from "
+        f"{expiry.at:%Y-%m-%d %H:%M} UTC, records are lost. Increase the parallelism, or `retention.ms` of the topic"
+    )

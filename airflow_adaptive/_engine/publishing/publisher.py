@@ -28,7 +28,7 @@ from airflow_adaptive._core.view import (
 )
 from airflow_adaptive._engine.journal.history import History
 from airflow_adaptive._engine.journal.journal import Journal
-from airflow_adaptive._engine.observation.job_observation import JobObservation
+from airflow_adaptive._engine.observation.observer import JobObservation
 from airflow_adaptive._engine.observation.source_lag import SourceLag
 from airflow_adaptive._engine.publishing.time_series import JobMetrics
 
@@ -37,14 +37,6 @@ class Publisher:
     """Owns what one loop has published: the job view, the job metrics and the URLs."""
 
     def __init__(self, store: JobStore, journal: Journal, resolver: RequirementsResolver, attempt: str) -> None:
-        """Create the publisher; publish nothing yet.
-
-        Args:
-            store: receives the job view and the job metrics.
-            journal: supplies the past of the job, and what the loop remembers.
-            resolver: supplies the advice of the rescale policy.
-            attempt: attempt of the task that runs the job.
-        """
         self._store = store
         self._journal = journal
         self._resolver = resolver
@@ -172,13 +164,7 @@ def job_view(
 
 
 def updated_urls(urls: Urls, observation: JobObservation, submission_id: str | None) -> Urls:
-    """Return the addresses of Spark's web pages after an observation.
-
-    Args:
-        urls: the addresses before it.
-        observation: observation of the job.
-        submission_id: identifies the newest driver, None without one.
-    """
+    """Return the addresses of Spark's web pages after an observation; `submission_id` identifies the newest driver."""
     driver = None if observation.status is None else observation.status.ui_url
     cluster = observation.cluster
     pages = None if cluster is None else cluster.log_pages.get(submission_id or "")

@@ -86,14 +86,7 @@ class Gauge:
         self._before: _Count | None = None
 
     def read(self, state: SchedulerState, status: DriverStatus | None, lag: SourceLag, now: datetime) -> Point:
-        """Return the point of this moment.
-
-        Args:
-            state: state of the scheduler.
-            status: status of the driver of the current epoch, None without one.
-            lag: lag of the job, which is also known without a driver if the loop polls the brokers.
-            now: the time.
-        """
+        """Return the point of this moment. The lag is also known without a driver if the loop polls the brokers."""
         queries = () if status is None else status.queries
         return Point(
             at=int(now.timestamp()),
@@ -208,10 +201,7 @@ def _total(queries: Sequence[QueryReport]) -> int | None:
 def _merged(step: Point, point: Point, points: int) -> Point:
     """Merge a point into its step: rates are averaged; of the other values the step keeps the newest or the worst.
 
-    Args:
-        step: the step without the point.
-        point: the point.
-        points: number of merged points that have a rate, including this point.
+    `points` is the number of merged points that have a rate, including this point.
     """
     return point._replace(
         input=_mean(step.input, point.input, points),

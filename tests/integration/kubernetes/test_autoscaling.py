@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_adaptive._clusters.kubernetes.capacity.quantities import resources
+from airflow_adaptive._clusters.kubernetes.capacity.pod_requests import resources
 from airflow_adaptive._core.ports import MIB
 from airflow_adaptive.local.waiting import wait_until_async
 from tests.support.kubernetes.api import KubernetesApi

@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from airflow_adaptive._clusters.kubernetes.capacity.capacity import Capacity, NamespaceObjects, capacity
-from airflow_adaptive._clusters.kubernetes.capacity.cluster_reader import ClusterReader
 from airflow_adaptive._clusters.kubernetes.capacity.planned_pod import planned_executor
+from airflow_adaptive._clusters.kubernetes.capacity.reader import ApiLists, ClusterReader
 from airflow_adaptive._core.ports import Request
 from airflow_adaptive._engine.clock import SystemClock
 from tests.support.kubernetes.api import Json, KubernetesApi
@@ -23,15 +23,15 @@ MIB = 1024 * 1024
 pytestmark = pytest.mark.asyncio
 
 
-class ApiLists:
-    """The port `Lists` on the API client of the tests."""
+class SynchronousLists(ApiLists):
+    """Lists with the API client of the tests."""
 
     def __init__(self, api: KubernetesApi):
-        self.api = api
+        self.synchronous = api
 
     async def page(self, path: str, parameters: Mapping[str, str]) -> Json:
         query = httpx.QueryParams(dict(parameters))
-        return self.api.get(f"{path}?{query}")
+        return self.synchronous.get(f"{path}?{query}")
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def executor(nodes: PlainNodes, template: Json | None = None, zone: str | None =
 
 
 async def known_capacity(team: Namespace) -> Capacity:
-    reader = ClusterReader(ApiLists(team.api), SystemClock())
+    reader = ClusterReader(SynchronousLists(team.api), SystemClock())
     objects = NamespaceObjects(
         namespace=team.name,
         own_pods=[],

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from airflow_adaptive._clusters.kubernetes.capacity import cluster_reader
+from airflow_adaptive._clusters.kubernetes.capacity import reader
 from airflow_adaptive._core.ports import SubmissionState
 from tests.lab.contracts.cluster_client import (
     ClusterClientContract,
@@ -49,7 +49,7 @@ class TestKubernetesCluster(ClusterClientContract):
     async def cluster(
         self, kubernetes_cluster: KubernetesCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> AsyncIterator[ClusterUnderTest]:
-        monkeypatch.setattr(cluster_reader, "INTERVAL_S", 0.5)
+        monkeypatch.setattr(reader, "INTERVAL_S", 0.5)
         control_plane = kubernetes_cluster.control_plane
         with control_plane.api(control_plane.admin) as api, created_namespace(api) as team:
             team.create_service_account("spark")

@@ -14,7 +14,7 @@ import pytest
 
 from airflow_adaptive._airflow.declaration.kubernetes import KubernetesParameters
 from airflow_adaptive._clusters.kubernetes.capacity.planned_pod import planned_executor
-from airflow_adaptive._clusters.kubernetes.capacity.quantities import whole
+from airflow_adaptive._clusters.kubernetes.capacity.pod_requests import whole
 from airflow_adaptive._core.ports import MIB
 from tests.integration.kubernetes.test_job_directories import driver_pod, team_of
 from tests.lab.faults.harness.deployment import MEMORY_MB

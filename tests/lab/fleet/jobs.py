@@ -24,8 +24,7 @@ from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive._engine.journal.storage import Storage
 from airflow_adaptive._engine.loop import Loop, Ports, RunLimits
 from airflow_adaptive._engine.observation.driver_events import LEASE_MARGIN
-from airflow_adaptive._engine.observation.file_polling import FILE_POLLS_PER_SECOND
-from airflow_adaptive._engine.rate_limit import RateLimiter
+from airflow_adaptive._engine.rate_limit import FILE_POLLS_PER_SECOND, RateLimiter
 from tests.lab.fakes.job_store import FakeStore
 from tests.lab.fleet import seams
 from tests.lab.fleet.cluster import transport

@@ -9,9 +9,7 @@ from airflow_adaptive._core.protocol.documents import JournalDocument
 from airflow_adaptive._core.scheduler.state import SchedulerState
 from airflow_adaptive._core.scheduler.state_transitions.steps import Step
 from airflow_adaptive._engine.driver_heartbeat import NO_HEARTBEAT
-from airflow_adaptive._engine.journal.adoption import created
-from airflow_adaptive._engine.journal.step_document import step_document
-from airflow_adaptive._engine.loop_memory import LoopMemory
+from airflow_adaptive._engine.journal.step_document import LoopMemory, created, step_document
 from airflow_adaptive._engine.spec import JobSpec
 from tests.lab.fleet.kernel.process import START
 from tests.lab.fleet.storage.files import Files

@@ -18,8 +18,7 @@ from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.state import SchedulerState
 from airflow_adaptive._engine.cluster.shared_cluster import SharedCluster
 from airflow_adaptive._engine.loop import Loop, Ports
-from airflow_adaptive._engine.observation.file_polling import FILE_POLLS_PER_SECOND
-from airflow_adaptive._engine.rate_limit import RateLimiter
+from airflow_adaptive._engine.rate_limit import FILE_POLLS_PER_SECOND, RateLimiter
 from airflow_adaptive._engine.spec import JobSpec
 from tests.lab.fakes.cluster import FakeCluster
 from tests.lab.fakes.driver import FakeDrivers

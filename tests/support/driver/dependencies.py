@@ -49,7 +49,7 @@ FOUND: Final = ("fleet.jar 1.1 approach TXL-MUC+0", "Lufthansa approach 1.1 TXL-
 """What the driver and the executors read."""
 
 LARGE_BYTES: Final = 1_000_000
-"""More than a ConfigMap of a driver holds (`_clusters.kubernetes.driver.code.MOST_BYTES`)."""
+"""More than a ConfigMap of a driver holds (`_clusters.kubernetes.driver.manifests.MOST_BYTES`)."""
 
 PACKAGE: Final = "org.example:routes:1.1"
 

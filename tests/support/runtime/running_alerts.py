@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from airflow_adaptive._core.scheduler.timeline import Reason
-from airflow_adaptive._engine.observation.lag_alert import LagAlerts
-from airflow_adaptive._engine.observation.source_lag import SourceLag
+from airflow_adaptive._engine.observation.source_lag import LagAlerts, SourceLag
 
 
 @dataclass

@@ -19,8 +19,7 @@ from kubernetes_asyncio.client import ApiClient
 
 from airflow_adaptive._airflow.kubernetes_api import OPEN_CLIENTS, RENEW_INTERVAL, ConnectionApiSource
 from airflow_adaptive._clusters.connection_fields import AddressError
-from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
-from airflow_adaptive._clusters.kubernetes.api_source import CredentialsError
+from airflow_adaptive._clusters.kubernetes.address import CredentialsError, KubernetesAddress
 from airflow_adaptive._core.ports import ClusterUnreachableError
 
 pytestmark = pytest.mark.asyncio

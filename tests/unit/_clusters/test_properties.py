@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_adaptive._clusters.properties import common_properties, standalone_properties
+from airflow_adaptive._clusters.properties import common_properties, masked, secret_values, standalone_properties
 from airflow_adaptive._core.ports import DriverSubmission, SubmissionRefusedError
 
 SUBMISSION = DriverSubmission(
@@ -41,3 +41,67 @@ def test_standalone_session_starts_with_its_executors_and_may_grow():
     allocation = "spark.dynamicAllocation."
     assert conf[f"{allocation}enabled"] == "true"
     assert [conf[f"{allocation}{bound}Executors"] for bound in ("initial", "min", "max")] == ["2", "2", "5"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "spark.hadoop.fs.s3a.secret.key",
+        "spark.hadoop.fs.s3a.access.key",
+        "spark.hadoop.fs.s3a.session.token",
+        "spark.hadoop.fs.azure.account.key.flights.dfs.core.windows.net",
+        "spark.hadoop.google.cloud.auth.service.account.private.key",
+        "spark.ssl.keyPassword",
+        "spark.my.api-key",
+        "spark.my.PASSPHRASE",
+        "spark.my.credential",
+        "spark.hadoop.fs.azure.sas.flights.blob.core.windows.net",
+        "spark.hadoop.fs.s3a.encryption.key",
+        "spark.kafka.sasl.jaas.config",
+        "MYSQL_PWD",
+        "PGPASSWORD",
+        "dbPwd",
+        "oauthTokenValue",
+        "fs.obs.secretkey",
+        "SENTRY_DSN",
+        "ACCESS_TOKENS",
+    ],
+)
+def test_property_that_holds_a_secret_is_known_by_its_name(name: str) -> None:
+    assert secret_values({name: "hush"}, frozenset(), {}) == ["hush"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "spark.executor.memory",
+        "spark.hadoop.fs.s3a.aws.credentials.provider",
+        "spark.hadoop.fs.azure.account.auth.type",
+        "spark.hadoop.fs.azure.account.keyprovider.flights",
+        "spark.sql.shuffle.partitions",
+        "TOKENIZERS_PARALLELISM",
+        "MAX_TOKENS",
+        "spark.my.maxTokens",
+        "PWD",
+        "OLDPWD",
+        "spark.hadoop.fs.azure.sas.token.provider.type",
+        "spark.kubernetes.authenticate.oauthTokenFile",
+        "spark.security.credentials.hive.enabled",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "spark.hadoop.fs.s3a.proxy.host",
+        "spark.hadoop.google.cloud.auth.service.account.enable",
+        "spark.my.kansas",
+        "spark.my.partition.key",
+    ],
+)
+def test_other_properties_are_none(name: str) -> None:
+    assert secret_values({name: "hush"}, frozenset(), {}) == []
+
+
+def test_secret_that_is_a_part_of_another_does_not_save_the_rest() -> None:
+    assert masked("a hush-hush-hush b hush-hush", ["hush-hush", "hush-hush-hush"]) == "a *** b ***"
+
+
+@pytest.mark.parametrize("value", ["", "1", "true", "false", "8443"])
+def test_words_that_are_no_secrets_stay(value: str) -> None:
+    assert masked(f"it is {value} here", [value]) == f"it is {value} here"

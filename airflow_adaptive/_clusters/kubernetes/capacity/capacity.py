@@ -12,10 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from airflow_adaptive._clusters.kubernetes.capacity.cluster_reader import ClusterPods
-from airflow_adaptive._clusters.kubernetes.capacity.quantities import Json, resources
+from airflow_adaptive._clusters.kubernetes.capacity.pod_requests import resources
 from airflow_adaptive._clusters.kubernetes.capacity.quota import Cap, limits_of, unused
-from airflow_adaptive._clusters.kubernetes.capacity.workers import autoscaled_worker, namespace_worker, node_workers
+from airflow_adaptive._clusters.kubernetes.capacity.workers import (
+    ClusterPods,
+    autoscaled_worker,
+    namespace_worker,
+    node_workers,
+)
+from airflow_adaptive._clusters.kubernetes.driver.names import Json
 from airflow_adaptive._core.ports import MIB, ClusterUnreachableError, Limit, Request, Resources, Worker
 
 
@@ -62,14 +67,9 @@ class Capacity:
 
 
 def capacity(known: NamespaceObjects, pods: ClusterPods | None) -> Capacity:
-    """Return the capacity of a namespace.
+    """Return the capacity of a namespace; `pods` is None if the account may not read the nodes and the pods of all namespaces.
 
-    Args:
-        known: what the client knows about the namespace.
-        pods: nodes, and pods of all namespaces, None if the account may not read them.
-
-    Raises:
-        UnboundedError: nothing bounds the number of executors. The message names what is missing, and the remedies.
+    Raises `UnboundedError` if nothing bounds the number of executors. The message names what is missing, and the remedies.
     """
     limits = limits_of(known.quotas, known.limit_ranges, known.cap, known.own_pods)
     is_bounded = bool(limits_of(known.quotas, (), known.cap, known.own_pods))
@@ -87,15 +87,9 @@ def capacity(known: NamespaceObjects, pods: ClusterPods | None) -> Capacity:
 
 
 def never_fits(known: NamespaceObjects, pods: ClusterPods | None, role: str, request: Request) -> str:
-    """Return why not even an empty cluster has room for a pod, and the remedy; "" if it has, or if this is unknown.
+    """Return why not even an empty cluster has room for a driver or an executor, and the remedy; "" if it has, or if this is unknown.
 
     A limit of the number of pods, and a limit of 0, do not count: they pause a namespace.
-
-    Args:
-        known: what the client knows about the namespace.
-        pods: see `capacity`.
-        role: "driver" or "executor".
-        request: request of the pod.
     """
     size = f"the {role} requests {_text(request)}, including its memory overhead"
     remedy = f"reduce `{role}_memory` or `{role}_cores`"

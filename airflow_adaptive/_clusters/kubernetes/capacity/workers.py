@@ -16,8 +16,8 @@ from functools import cache, partial
 from typing import Final
 
 from airflow_adaptive._clusters.kubernetes.capacity.planned_pod import spec_of
-from airflow_adaptive._clusters.kubernetes.capacity.pod_requests import is_terminal, pod_request
-from airflow_adaptive._clusters.kubernetes.capacity.quantities import MUCH, Json, resources, whole
+from airflow_adaptive._clusters.kubernetes.capacity.pod_requests import MUCH, is_terminal, pod_request, resources, whole
+from airflow_adaptive._clusters.kubernetes.driver.names import Json
 from airflow_adaptive._core.ports import Limit, Request, Resources, Worker
 
 AUTOSCALED: Final = "node-autoscaling"
@@ -50,13 +50,36 @@ def usage_by_node(pods: Iterable[Json]) -> Mapping[str, Usage]:
     return usages
 
 
-def node_workers(nodes: Iterable[Json], usages: Mapping[str, Usage]) -> tuple[Worker, ...]:
-    """Return the nodes as workers, ordered by name.
+def sum_by_node(several: Sequence[Mapping[str, Usage]]) -> Mapping[str, Usage]:
+    total: dict[str, Usage] = {}
+    for usages in several:
+        for node, usage in usages.items():
+            total[node] = total.get(node, Usage()) + usage
+    return total
 
-    Args:
-        nodes: all nodes of the cluster.
-        usages: node -> what the pods of all namespaces hold of the node.
+
+@dataclass(frozen=True, slots=True)
+class ClusterPods:
+    """The nodes of a cluster, and what the pods of all namespaces hold of them.
+
+    Attributes:
+        nodes: all nodes.
+        own: namespace -> node -> what drivers and executors of adaptive jobs hold.
+        others: node -> what all other pods hold.
     """
+
+    nodes: Sequence[Json]
+    own: Mapping[str, Mapping[str, Usage]]
+    others: Mapping[str, Usage]
+
+    def usages(self, namespace: str, own_pods: Sequence[Json]) -> Mapping[str, Usage]:
+        """Return what all pods hold of each node; `own_pods` are the drivers and executors of a namespace, which are known better."""
+        known = [usages for name, usages in self.own.items() if name != namespace]
+        return sum_by_node([self.others, usage_by_node(own_pods), *known])
+
+
+def node_workers(nodes: Iterable[Json], usages: Mapping[str, Usage]) -> tuple[Worker, ...]:
+    """Return the nodes as workers, ordered by name; `usages` is what the pods of all namespaces hold of each node."""
     workers = [_worker(node, usages.get(node["metadata"]["name"], Usage())) for node in nodes]
     return tuple(sorted(workers, key=lambda worker: worker.worker_id))
 
@@ -66,11 +89,6 @@ def namespace_worker(namespace: str, limits: Sequence[Limit], own_pods: Iterable
 
     The worker takes only drivers and executors that a limit bounds: for others, the capacity is unknown. The nodes may have less than the
     limits allow, so a job learns by a probe what it gets.
-
-    Args:
-        namespace: name of the namespace.
-        limits: limits of the namespace.
-        own_pods: drivers and executors in the namespace.
     """
     used = sum(usage_by_node(own_pods).values(), Usage()).requested
     free = Resources(MUCH, MUCH)
@@ -126,12 +144,7 @@ def is_ready(node: Json) -> bool:
 
 
 def admits(node: Json, spec: Json) -> bool:
-    """Return whether a node may run a pod.
-
-    Args:
-        node: the node.
-        spec: specification of the pod, as `planned_pod.spec_of` returns it.
-    """
+    """Return whether a node may run a pod with a specification of `planned_pod.spec_of`."""
     labels = node["metadata"].get("labels") or {}
     return (
         spec.get("nodeName") in (None, node["metadata"]["name"])

@@ -1,7 +1,10 @@
-"""The objects of a driver: its pod, and the ConfigMap and the Secret that the pod owns. Pure.
+"""The objects of a driver: its pod, and the ConfigMap and the Secret that the pod owns. Pure, except for the call of `read_code`.
 
 Secret values are in the Secret only: most of them as variables of the environment, and the file of the properties moves into the Secret if
 spark-submit has to read a secret property itself.
+
+The ConfigMap contains the code of the driver, which therefore starts without reading the job directory. The files lie beside each other, as in
+the job directory, because the main program runs the script beside it. Executors get the files from the driver.
 """
 
 from __future__ import annotations
@@ -9,17 +12,16 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
-from airflow_adaptive._clusters.kubernetes.capacity.planned_pod import planned_executor
-from airflow_adaptive._clusters.kubernetes.capacity.requests import driver_request
-from airflow_adaptive._clusters.kubernetes.driver.code import NO_CODE, MountedCode
-from airflow_adaptive._clusters.kubernetes.driver.names import EXECUTOR_REQUEST, DriverIdentity
+from airflow_adaptive._clusters.kubernetes.capacity.planned_pod import driver_request, planned_executor
+from airflow_adaptive._clusters.kubernetes.driver.names import EXECUTOR_REQUEST, DriverIdentity, Json
 from airflow_adaptive._clusters.kubernetes.driver.pod import driver_pod
 from airflow_adaptive._clusters.kubernetes.driver.pod_template import executor_template
 from airflow_adaptive._clusters.kubernetes.driver.properties import (
+    FOLDER,
     PROPERTIES_FILE,
     TEMPLATE_FILE,
     launch_properties,
@@ -27,13 +29,55 @@ from airflow_adaptive._clusters.kubernetes.driver.properties import (
     to_file,
     variables_of_template,
 )
-from airflow_adaptive._clusters.kubernetes.executor_requests import to_annotation
-from airflow_adaptive._clusters.secrets import secret_properties
+from airflow_adaptive._clusters.kubernetes.job_pods import to_annotation
+from airflow_adaptive._clusters.properties import secret_properties
 from airflow_adaptive._core.ports import DriverSubmission, SubmissionRefusedError
 from airflow_adaptive._core.protocol.documents import SECRET_CONF_VARIABLE, SECRET_ENV_VARIABLE
 from airflow_adaptive._core.protocol.secret_names import is_secret
 
-Json = Mapping[str, Any]
+MOST_BYTES: Final = 900_000
+"""Largest code in a ConfigMap. Kubernetes allows 1 MiB, and the ConfigMap contains the properties and the template, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class MountedCode:
+    """Code in the ConfigMap of a driver.
+
+    Attributes:
+        files: key of the ConfigMap -> content.
+        paths: key of the ConfigMap -> path in the folder of the driver's files. Keys cannot have all names that files have.
+    """
+
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    paths: Mapping[str, str] = field(default_factory=dict)
+
+
+NO_CODE: Final = MountedCode()
+
+
+async def mount_code(submission: DriverSubmission) -> tuple[DriverSubmission, MountedCode]:
+    """Return the submission of a driver that reads its code from the ConfigMap, and the code.
+
+    A driver whose code is too large, or cannot be read now, loads the code from the job directory.
+    """
+    contents = await submission.read_code(MOST_BYTES)
+    if not contents:
+        return submission, NO_CODE
+    paths = {uri: f"code/{uri.rpartition('/')[2]}" for uri in contents}
+    keys = {uri: f"code-{number}" for number, uri in enumerate(contents)}
+    mounted = replace(
+        submission,
+        script=_uri(paths, submission.script),
+        py_files=tuple(_uri(paths, uri) for uri in submission.py_files),
+    )
+    return mounted, MountedCode(
+        files={keys[uri]: content for uri, content in contents.items()},
+        paths={keys[uri]: path for uri, path in paths.items()},
+    )
+
+
+def _uri(paths: Mapping[str, str], uri: str) -> str:
+    return f"file://{FOLDER}/{paths[uri]}" if uri in paths else uri
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +116,7 @@ class DriverManifests:
 def driver_manifests(
     submission: DriverSubmission, address: KubernetesAddress, code: MountedCode = NO_CODE
 ) -> DriverManifests:
-    """Return the objects of a driver.
-
-    Args:
-        submission: the driver.
-        address: address and options of the cluster.
-        code: code of the driver that its ConfigMap contains.
-
-    Raises:
-        SubmissionRefusedError: the driver has no size, or a property or a pod template is not valid.
-    """
+    """Return the objects of a driver. Raises `SubmissionRefusedError` for a missing size, or an invalid property or pod template."""
     given = spark_properties(submission, address)
     of_template = variables_of_template(given)
     properties = {name: value for name, value in given.items() if name not in of_template}

@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
+
+Json = Mapping[str, Any]
+"""An object, or a part of an object, as the Kubernetes API returns it."""
 
 JOB: Final = "airflow-adaptive/job"
 """Label with the mapped name of the job, and annotation with the id of the job."""

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from airflow_adaptive._clusters.kubernetes.driver.names import APPLICATION, ROLE, DriverIdentity
+from airflow_adaptive._clusters.kubernetes.driver.names import APPLICATION, ROLE, DriverIdentity, Json
 from airflow_adaptive._clusters.kubernetes.driver.pod_template import (
     RESTART_POLICY,
     literal,
@@ -39,8 +39,6 @@ LOCAL_FOLDER: Final = "/var/data/airflow-adaptive"
 USER_VOLUMES: Final = "spark-local-dir-"
 """Volumes of the user with this prefix replace the driver's local folder, as in Spark."""
 
-Json = Mapping[str, Any]
-
 
 def driver_pod(
     submission: DriverSubmission,
@@ -49,7 +47,7 @@ def driver_pod(
     secret_keys: Sequence[str],
     code_paths: Mapping[str, str],
 ) -> Json:
-    """Return the pod of a driver.
+    """Return the pod of a driver. Raises `SubmissionRefusedError` for an invalid property or pod template.
 
     Args:
         submission: the driver.
@@ -57,9 +55,6 @@ def driver_pod(
         request: CPU and memory of the driver's container.
         secret_keys: keys of the Secret of the driver: variables of its environment, and possibly the file of the properties.
         code_paths: key of the ConfigMap of the driver -> path of this code in `FOLDER`.
-
-    Raises:
-        SubmissionRefusedError: a property or the pod template is not valid.
     """
     identity = DriverIdentity(submission.name, submission.epoch, submission.nonce)
     template = read_template("driver", submission.driver_template)
@@ -215,11 +210,7 @@ _MOUNT_FIELDS: Final = {"mount.path": "mountPath", "mount.subPath": "subPath", "
 
 
 def driver_volumes(conf: Mapping[str, str]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the volumes and the volume mounts that Spark properties describe.
-
-    Raises:
-        SubmissionRefusedError: a property does not describe a volume.
-    """
+    """Return the volumes and the volume mounts that Spark properties describe. Raises `SubmissionRefusedError`."""
     volumes: dict[tuple[str, str], dict[str, str]] = {}
     for name, value in conf.items():
         if name.startswith(PREFIX):

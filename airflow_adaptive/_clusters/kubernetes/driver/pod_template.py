@@ -9,9 +9,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from airflow_adaptive._clusters.kubernetes.driver.names import Json
 from airflow_adaptive._core.ports import SubmissionRefusedError
-
-Json = Mapping[str, Any]
 
 RESTART_POLICY: Final = "Never"
 
@@ -36,15 +35,7 @@ NO_VARIABLES: Final[Mapping[str, str]] = {}
 
 
 def read_template(role: str, text: str | None) -> dict[str, Any]:
-    """Return the pod template of a driver or an executor, empty without one.
-
-    Args:
-        role: "driver" or "executor", for messages.
-        text: template, in JSON.
-
-    Raises:
-        SubmissionRefusedError: the text is no pod template, or the kubelet would restart a driver without the scheduler.
-    """
+    """Return the pod template of a driver or an executor, from JSON; empty without one. Raises `SubmissionRefusedError`."""
     template = _parsed(text or "{}")
     parts = [template.get(name) for name in ("metadata", "spec")] if isinstance(template, dict) else [text]
     if not isinstance(template, dict) or not all(part is None or isinstance(part, dict) for part in parts):
@@ -69,11 +60,7 @@ def read_template(role: str, text: str | None) -> dict[str, Any]:
 
 
 def spark_container(role: str, template: Json, conf: Mapping[str, str]) -> tuple[Json, list[Json]]:
-    """Return Spark's container of a template, and the other containers, as Spark selects it.
-
-    Raises:
-        SubmissionRefusedError: the template has no container with the name that a property selects.
-    """
+    """Return Spark's container of a template, and the others, as Spark selects it. Raises `SubmissionRefusedError`."""
     containers = [*((template.get("spec") or {}).get("containers") or ())]
     selector = f"spark.kubernetes.{role}.podTemplateContainerName"
     if selector not in conf:
@@ -103,13 +90,7 @@ def executor_template(
 ) -> dict[str, Any]:
     """Return the pod template that Spark reads for executors. Each executor reports its pod, and the node on which it runs.
 
-    Args:
-        text: template of the user, in JSON; None without one.
-        conf: Spark properties of the driver.
-        variables: environment variables of the executors, in addition to those that Spark sets.
-
-    Raises:
-        SubmissionRefusedError: see `read_template` and `spark_container`.
+    `variables` are environment variables of the executors, in addition to those that Spark sets. Raises `SubmissionRefusedError`.
     """
     template = read_template("executor", text)
     container, others = spark_container("executor", template, conf)

@@ -16,8 +16,7 @@ from airflow_adaptive._clusters.connection_fields import EXECUTOR_ENVIRONMENT, E
 from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
 from airflow_adaptive._clusters.kubernetes.driver.names import DriverIdentity
 from airflow_adaptive._clusters.kubernetes.driver.pod_template import POD_PATTERN, literal
-from airflow_adaptive._clusters.properties import common_properties
-from airflow_adaptive._clusters.secrets import REDACTION, redaction_pattern, secret_properties
+from airflow_adaptive._clusters.properties import REDACTION, common_properties, redaction_pattern, secret_properties
 from airflow_adaptive._core.ports import DriverSubmission
 
 FOLDER: Final = "/etc/airflow-adaptive"
@@ -55,11 +54,7 @@ WITHOUT_CLAIMS: Final = {
 
 
 def spark_properties(submission: DriverSubmission, address: KubernetesAddress) -> dict[str, str]:
-    """Return all properties of a driver, including secret properties.
-
-    Raises:
-        SubmissionRefusedError: see `common_properties`.
-    """
+    """Return all properties of a driver, including secret properties. Raises `SubmissionRefusedError`."""
     identity = DriverIdentity(submission.name, submission.epoch, submission.nonce)
     executor_labels = {f"spark.kubernetes.executor.label.{name}": value for name, value in identity.labels.items()}
     given = {

@@ -9,12 +9,11 @@ run. Other containers of the pod do not matter.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
+from airflow_adaptive._clusters.kubernetes.driver.names import Json
 from airflow_adaptive._core.ports import SubmissionState, SubmissionStatus
-
-Json = Mapping[str, Any]
 
 CONTAINER: Final = "spark-kubernetes-driver"
 """Name of the driver's container."""

@@ -7,10 +7,8 @@ from typing import Final
 
 from kubernetes_asyncio.client import ApiClient, Configuration
 
-from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
-from airflow_adaptive._clusters.kubernetes.api_source import ApiSource
-from airflow_adaptive._clusters.kubernetes.capacity.pod_requests import is_terminal
-from airflow_adaptive._clusters.kubernetes.capacity.quantities import resources
+from airflow_adaptive._clusters.kubernetes.address import ApiSource, KubernetesAddress
+from airflow_adaptive._clusters.kubernetes.capacity.pod_requests import is_terminal, resources
 from airflow_adaptive._clusters.kubernetes.client import KubernetesCluster as Client
 from airflow_adaptive._core.ports import MIB, Resources
 from airflow_adaptive._engine.clock import SystemClock

@@ -13,7 +13,7 @@ import pytest_asyncio
 from airflow_adaptive._airflow.process.clusters import ConnectionIds, create_client
 from airflow_adaptive._airflow.process.process_resources import ProcessResources
 from airflow_adaptive._clusters.connection_fields import AddressError
-from airflow_adaptive._clusters.kubernetes.api_source import ApiSource
+from airflow_adaptive._clusters.kubernetes.address import ApiSource
 from airflow_adaptive._clusters.kubernetes.client import KubernetesCluster
 from airflow_adaptive._clusters.standalone.client import StandaloneCluster
 from airflow_adaptive._core.ports import ClusterUnreachableError

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from airflow_adaptive._clusters.kubernetes.api.requests import KubernetesApi
+from airflow_adaptive._clusters.kubernetes.api import KubernetesApi
 from airflow_adaptive._clusters.kubernetes.driver_events import INTERVAL_S, LONGEST_WAIT_S, DriverEvents
 from airflow_adaptive._core.ports import SubmissionState, SubmissionStatus
 from tests.lab.fakes.manual_clock import ManualClock

@@ -7,8 +7,19 @@ from typing import Any
 
 import pytest
 
+from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
+from airflow_adaptive._clusters.kubernetes.capacity.planned_pod import planned_executor
+from airflow_adaptive._clusters.kubernetes.driver.manifests import driver_manifests
+from airflow_adaptive._clusters.kubernetes.driver.names import EXECUTOR_REQUEST
 from airflow_adaptive._clusters.kubernetes.driver.status import driver_status
-from airflow_adaptive._clusters.kubernetes.job_pods import driver_identity, job_pods, kept
+from airflow_adaptive._clusters.kubernetes.job_pods import (
+    driver_identity,
+    job_pods,
+    kept,
+    request_difference,
+    to_annotation,
+)
+from airflow_adaptive._core.ports import MIB, DriverSubmission, Resources
 from tests.support.kubernetes.client.pods import DRIVER, driver_pod, executor_pod
 
 
@@ -97,3 +108,47 @@ def test_the_kept_part_of_a_pod_has_the_same_meaning() -> None:
     assert len(json.dumps(kept(ended))) < 1000
     pods = [driver_pod(), executor_pod(1), executor_pod(2, node=None)]
     assert job_pods(map(kept, pods)).drivers["driver"].cores == {"1": 1, "2": 1}
+
+
+PLANNED = to_annotation(Resources(1000, 1408 * MIB))
+
+
+def driver(annotation: str | None = PLANNED) -> dict[str, Any]:
+    annotations = {} if annotation is None else {EXECUTOR_REQUEST: annotation}
+    return {"metadata": {"name": "copy-1-abc", "annotations": annotations}}
+
+
+def pod(memory: str = "1408Mi") -> dict[str, Any]:
+    requests = {"cpu": "1", "memory": memory}
+    container = {"name": "spark", "resources": {"requests": requests}}
+    return {"metadata": {"name": "copy-1-abc-exec-1"}, "spec": {"containers": [container]}}
+
+
+def test_another_request_of_the_first_executor_is_named() -> None:
+    found = request_difference(driver(), [pod("2Gi"), pod()])
+    assert found.startswith(
+        "an executor requests 1,000m CPU and 2,048 MiB, but the job calculates with 1,000m CPU and 1,408 MiB"
+    )
+
+
+def test_the_same_request_is_no_difference() -> None:
+    assert request_difference(driver(), [pod()]) == ""
+
+
+@pytest.mark.parametrize("annotation", [None, "changed", "[1]", "[1, 2, 3, 4, 5]"])
+def test_a_driver_without_a_valid_annotation_is_not_compared(annotation: str | None) -> None:
+    assert request_difference(driver(annotation), [pod("2Gi")]) == ""
+
+
+def test_a_driver_without_executors_is_not_compared() -> None:
+    assert request_difference(driver(), []) == ""
+
+
+def test_a_driver_has_the_calculated_request() -> None:
+    conf = {"spark.kubernetes.container.image": "spark:4", "spark.executor.memoryOverhead": "300m"}
+    submission = DriverSubmission(
+        name="copy", epoch=1, nonce="n", script="/run.py", conf=conf, executor_cores=2, executor_memory_mb=700
+    )
+    annotations = driver_manifests(submission, KubernetesAddress(server="https://api")).pod["metadata"]["annotations"]
+    assert annotations[EXECUTOR_REQUEST] == to_annotation(planned_executor(conf, 2, 700))
+    assert annotations[EXECUTOR_REQUEST] == to_annotation(Resources(2000, 1000 * MIB))

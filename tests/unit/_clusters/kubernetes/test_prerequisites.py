@@ -11,7 +11,7 @@ import pytest_asyncio
 from aiohttp import web
 
 from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
-from airflow_adaptive._clusters.kubernetes.api.requests import KubernetesApi
+from airflow_adaptive._clusters.kubernetes.api import KubernetesApi
 from airflow_adaptive._clusters.kubernetes.prerequisites import PERMISSIONS, Prerequisites
 from airflow_adaptive._core.ports import ClusterRefusedError, ClusterUnreachableError
 from tests.support.kubernetes.client.fake_api import FakeApi, failure

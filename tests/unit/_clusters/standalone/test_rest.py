@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive._clusters.standalone.errors import NotLeadingError, ProtocolError, RefusalError
+from airflow_adaptive._clusters.standalone.http import NotLeadingError, ProtocolError, RefusalError
 from airflow_adaptive._clusters.standalone.rest import (
     create_request,
     read_kill,

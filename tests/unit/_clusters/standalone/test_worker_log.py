@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from airflow_adaptive._clusters.standalone.address import ClusterAddress, MasterAddress
 from airflow_adaptive._clusters.standalone.client import StandaloneCluster
-from airflow_adaptive._clusters.standalone.errors import ProtocolError
+from airflow_adaptive._clusters.standalone.http import ProtocolError
 from airflow_adaptive._clusters.standalone.rest import MAX_BYTES, log_pages, log_url, read_log
 from airflow_adaptive._core.ports import ClusterUnreachableError, DriverLog
 

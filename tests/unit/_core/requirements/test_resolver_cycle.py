@@ -31,7 +31,7 @@ from airflow_adaptive._core.scheduler.state import (
     StopWithSavepoint,
 )
 from airflow_adaptive._core.scheduler.timeline import ReasonCode
-from airflow_adaptive._engine.journal.adoption import created
+from airflow_adaptive._engine.journal.step_document import created
 from tests.lab.fakes.manual_clock import START
 from tests.lab.scenario import Scenario
 from tests.lab.simulation.one_job import small_job

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_adaptive._core.ports import Limit, LimitKind, Request, Resources, Worker
-from airflow_adaptive._engine.cluster.free_capacity import FreeCapacity
-from airflow_adaptive._engine.cluster.open_limits import Shortage
+from airflow_adaptive._engine.cluster.free_capacity import FreeCapacity, Shortage
 
 EXECUTOR = Request(1000, 100)
 DRIVER = Request(1000, 100)

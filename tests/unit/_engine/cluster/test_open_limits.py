@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_adaptive._core.ports import MIB, Limit, LimitKind, Request, Resources
-from airflow_adaptive._engine.cluster.open_limits import UNBOUNDED, OpenLimits
+from airflow_adaptive._engine.cluster.free_capacity import UNBOUNDED, OpenLimits
 
 EXECUTOR = Request(1000, 100)
 DRIVER = Request(500, 300)

@@ -24,10 +24,10 @@ from airflow_adaptive._core.view import LagAlert
 from airflow_adaptive._engine.driver_heartbeat import NO_HEARTBEAT
 from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive._engine.journal.journal import Journal, SupersededError, attempt_of
+from airflow_adaptive._engine.journal.step_document import LoopMemory, recalled
 from airflow_adaptive._engine.journal.storage import Storage
 from airflow_adaptive._engine.journal.storage_threads import StorageThreads
-from airflow_adaptive._engine.loop_memory import LoopMemory, recalled
-from airflow_adaptive._engine.observation.lag_alert import LagAlerts
+from airflow_adaptive._engine.observation.source_lag import LagAlerts
 from tests.lab.contracts.job_directory import status_document
 from tests.lab.fakes.job_directory import FakeJobDirectory
 from tests.lab.fakes.manual_clock import START

@@ -19,7 +19,7 @@ from airflow_adaptive._engine.observation.driver_log_diagnosis import (
     explain,
     logged_problem,
 )
-from airflow_adaptive._engine.observation.job_observation import JobObservation
+from airflow_adaptive._engine.observation.observer import JobObservation
 from tests.lab.fakes.cluster import FakeCluster
 from tests.lab.scenario import Scenario
 from tests.lab.simulation.one_job import Simulation

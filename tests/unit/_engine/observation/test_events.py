@@ -9,20 +9,28 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive._core.ports import SubmissionState, SubmissionStatus
+from airflow_adaptive._core.ports import MIB, ClusterSnapshot, Resources, SubmissionState, SubmissionStatus, Worker
 from airflow_adaptive._core.protocol.documents import (
     Capability,
     DriverState,
     DriverStatus,
+    ExecutorReport,
     FailureReport,
     QueryReport,
     SparkReport,
 )
 from airflow_adaptive._core.requirements.resolution import DECLARED, Resolution
-from airflow_adaptive._core.scheduler.events import DriverEnded, PlanActivated, QueryFailed
+from airflow_adaptive._core.scheduler.events import (
+    DriverEnded,
+    DriverHeartbeatTimedOut,
+    PlanActivated,
+    QueryFailed,
+    SlotOffer,
+)
 from airflow_adaptive._engine.driver_heartbeat import DriverHeartbeat
-from airflow_adaptive._engine.observation.events import derive_events
-from airflow_adaptive._engine.observation.job_observation import JobObservation
+from airflow_adaptive._engine.observation.driver_events import driver_events
+from airflow_adaptive._engine.observation.events import derive_events, slot_offers
+from airflow_adaptive._engine.observation.observer import JobObservation
 from airflow_adaptive._engine.spec import ExecutorShape
 from tests.lab.scenario import UNENDED, Scenario
 
@@ -115,3 +123,162 @@ def test_driver_that_could_not_stop_a_batch_reports_no_failed_query_but_its_end(
     assert not [it for it in observed(job, status) if isinstance(it, QueryFailed)]
     (end,) = observed(job, status, SubmissionStatus(state=SubmissionState.FAILED))
     assert (type(end), end.failure) == (DriverEnded, UNENDED)
+
+
+RUNNING = SubmissionStatus(state=SubmissionState.RUNNING)
+STOPPED = DriverStatus(job="job", epoch=1, nonce="n", sequence=1, at="", state=DriverState.STOPPED)
+
+
+def failures(
+    seconds: float = 0, submission: SubmissionStatus | None = RUNNING, status: DriverStatus | None = None
+) -> list[tuple[str, str]]:
+    """The events about the driver of a job that runs, this time after its newest status: kind, and failure."""
+    job = Scenario(driver_heartbeat_timeout="20 s", driver_lease_timeout="30 s").given_executing(2)
+    now = job.now + timedelta(seconds=seconds)
+    observation = JobObservation(status=status, status_read_at=now, submission=submission)
+    heartbeat = DriverHeartbeat(epoch=job.state.epoch, received_at=job.now, sequence=1)
+    found = driver_events(job.state, observation, heartbeat, now)
+    return [
+        (type(event).__name__, event.failure.summary)
+        for event in found
+        if isinstance(event, DriverEnded | DriverHeartbeatTimedOut)
+    ]
+
+
+def test_driver_without_a_new_status_times_out() -> None:
+    assert failures(19.9) == []
+    assert failures(20) == [
+        ("DriverHeartbeatTimedOut", "DRIVER_HEARTBEAT_TIMEOUT: the driver has written no status for 20 s")
+    ]
+
+
+@pytest.mark.parametrize("submission", [None, SubmissionStatus(state=SubmissionState.UNKNOWN)], ids=["", "unknown"])
+def test_lease_of_a_driver_that_the_cluster_does_not_know_expires_after_its_margin(
+    submission: SubmissionStatus | None,
+) -> None:
+    """The directive allows queries, so the timeout stops the driver before it counts as ended."""
+    assert failures(39.9, submission)[0][1].startswith("DRIVER_HEARTBEAT_TIMEOUT: ")
+    assert failures(40, submission) == [
+        (
+            "DriverHeartbeatTimedOut",
+            "DRIVER_LEASE_OVER: the driver has written no status for 40 s: its lease has expired",
+        )
+    ]
+    assert failures(40, RUNNING)[0][1].startswith("DRIVER_HEARTBEAT_TIMEOUT: ")
+
+
+@pytest.mark.parametrize(
+    ("status", "submission", "failure"),
+    [
+        (
+            None,
+            SubmissionStatus(state=SubmissionState.FAILED, message="exit code 1"),
+            "DRIVER_LOST: the driver's process has ended (FAILED): exit code 1",
+        ),
+        (
+            None,
+            SubmissionStatus(
+                state=SubmissionState.FAILED, worker_address="node-1", log_command="kubectl --namespace a logs b"
+            ),
+            "DRIVER_LOST: the driver's process has ended (FAILED); its output: kubectl --namespace a logs b",
+        ),
+        (
+            None,
+            SubmissionStatus(state=SubmissionState.KILLED, worker_address="node-1", log_command=""),
+            "DRIVER_LOST: the driver's process has ended (KILLED)",
+        ),
+        (
+            STOPPED,
+            SubmissionStatus(state=SubmissionState.FINISHED),
+            "DRIVER_ORPHANED: no loop wrote to the journal for orphan_timeout: the driver stopped by itself, at a batch boundary",
+        ),
+        (
+            None,
+            SubmissionStatus(state=SubmissionState.FINISHED),
+            "SCRIPT_WITHOUT_JOB: the script ended without a streaming query: start a query in the script, or call AdaptiveJob(...).run(); if the "
+            "script is a batch, set job_type='batch'",
+        ),
+    ],
+    ids=["lost", "lost with a log", "lost without a log", "orphaned", "without a query"],
+)
+def test_end_of_a_driver_has_a_cause(status: DriverStatus | None, submission: SubmissionStatus, failure: str) -> None:
+    assert failures(0, submission, status) == [("DriverEnded", failure)]
+
+
+ADDRESS = "http://w1:8081"
+
+
+def worker(*, cores_free: int) -> Worker:
+    return Worker(
+        worker_id="w1",
+        address=ADDRESS,
+        total=Resources(4000, 4096 * MIB),
+        free=Resources(1000 * cores_free, 4096 * MIB),
+    )
+
+
+def status(executors: int, worker: str = ADDRESS) -> DriverStatus:
+    reports = tuple(ExecutorReport(executor_id=str(number), cores=1, worker=worker) for number in range(executors))
+    return DriverStatus(
+        job="job",
+        epoch=1,
+        nonce="n",
+        sequence=1,
+        at="",
+        state=DriverState.RUNNING,
+        executors=reports,
+        application_id="app",
+    )
+
+
+def offers(cores_free: int, granted: int, reported: DriverStatus) -> tuple[SlotOffer, ...]:
+    cluster = ClusterSnapshot(workers=(worker(cores_free=cores_free),), granted={"app": granted})
+    return slot_offers(cluster, {}, reported, ExecutorShape(cores=1))
+
+
+def test_registered_executors_hold_their_cores() -> None:
+    assert offers(1, 3, status(3)) == (SlotOffer(worker="w1", held=3, free=0, address=ADDRESS),)
+
+
+def test_executors_whose_cores_are_free_again_hold_nothing() -> None:
+    """The driver status still contains three executors; the worker has released two."""
+    assert offers(3, 1, status(3)) == (SlotOffer(worker="w1", held=1, free=0, address=ADDRESS),)
+
+
+def test_executors_of_a_lost_worker_hold_nothing() -> None:
+    assert offers(4, 0, status(3, worker="http://w2:8081")) == ()
+
+
+def test_granted_cores_without_a_registered_executor_are_arriving() -> None:
+    assert offers(1, 3, status(1)) == (
+        SlotOffer(worker="w1", held=1, free=0, address=ADDRESS),
+        SlotOffer(worker="", free=2),
+    )
+
+
+def known_offers(workers: dict[str, str], reported: DriverStatus) -> tuple[SlotOffer, ...]:
+    """Slot offers on a cluster whose manager knows the workers of executors; all cores of its worker are free."""
+    cluster = ClusterSnapshot(
+        workers=(worker(cores_free=4),), granted={"app": len(workers)}, executor_workers={"app": workers}
+    )
+    return slot_offers(cluster, {}, reported, ExecutorShape(cores=1))
+
+
+def test_executors_hold_slots_on_the_workers_that_the_cluster_manager_names() -> None:
+    """The executors report the names of their nodes, and the account of the client may not list nodes."""
+    held = known_offers({"0": "w1", "1": "w1"}, status(2, worker="node-7"))
+    assert held == (SlotOffer(worker="w1", held=2, free=0, address=ADDRESS),)
+
+
+def test_executors_on_a_worker_that_is_not_listed_hold_slots() -> None:
+    """The node was cordoned, or does not report; its executors run."""
+    assert known_offers({"0": "w1", "1": "w2"}, status(2)) == (
+        SlotOffer(worker="w1", held=1, free=0, address=ADDRESS),
+        SlotOffer(worker="w2", held=1, free=0, address="w2"),
+    )
+
+
+def test_executors_that_the_cluster_manager_does_not_know_hold_nothing() -> None:
+    assert known_offers({"1": "w1"}, status(2)) == (SlotOffer(worker="w1", held=1, free=0, address=ADDRESS),)
+    none_left = ClusterSnapshot(workers=(worker(cores_free=1),), executor_workers={})
+    assert slot_offers(none_left, {}, status(2), ExecutorShape(cores=1)) == ()

@@ -6,8 +6,7 @@ import asyncio
 from datetime import timedelta
 
 from airflow_adaptive._core.scheduler.events import BatchCommitted, Event, SlotsChanged
-from airflow_adaptive._engine.observation.file_polling import FilePolling
-from airflow_adaptive._engine.rate_limit import RateLimiter
+from airflow_adaptive._engine.rate_limit import FilePolling, RateLimiter
 from tests.lab.fakes.manual_clock import START, ManualClock
 from tests.lab.scenario import Scenario
 

@@ -12,8 +12,7 @@ from airflow_adaptive._core.scheduler.timeline import Reason, ReasonCode
 from airflow_adaptive._core.view import LagAlert
 from airflow_adaptive._engine.journal.journal import Journal
 from airflow_adaptive._engine.observation.known_lag import Expiry
-from airflow_adaptive._engine.observation.lag_alert import LagAlerts
-from airflow_adaptive._engine.observation.source_lag import SourceLag
+from airflow_adaptive._engine.observation.source_lag import LagAlerts, SourceLag
 from tests.lab.fakes.job_directory import FakeJobDirectory
 from tests.lab.fakes.manual_clock import START
 from tests.lab.simulation.one_job import small_job

@@ -12,11 +12,8 @@ from airflow_adaptive._core.protocol.documents import DriverState, DriverStatus
 from airflow_adaptive._core.scheduler.state import Driver
 from airflow_adaptive._engine.cluster.capacity_share import SlotDemand
 from airflow_adaptive._engine.cluster.shared_cluster import Participant, SharedCluster
-from airflow_adaptive._engine.observation.driver_events import GRACE_PERIOD
-from airflow_adaptive._engine.observation.file_polling import FilePolling
-from airflow_adaptive._engine.observation.job_observation import JobObservation
-from airflow_adaptive._engine.observation.observer import Observer
-from airflow_adaptive._engine.rate_limit import RateLimiter
+from airflow_adaptive._engine.observation.observer import GRACE_PERIOD, JobObservation, Observer
+from airflow_adaptive._engine.rate_limit import FilePolling, RateLimiter
 from tests.lab.fakes.cluster import FakeCluster
 from tests.lab.fakes.job_directory import FakeJobDirectory
 from tests.lab.fakes.manual_clock import START, ManualClock

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from airflow_adaptive._core.ports import LimitKind
-from airflow_adaptive._engine.cluster.open_limits import Shortage, not_accepted
-from airflow_adaptive._engine.observation.shortage_reports import ShortageReports, remedy
+from airflow_adaptive._engine.cluster.free_capacity import Shortage, ShortageReports, not_accepted, remedy
 
 
 def quota(allowed_mib: str = "1,900", name: str = "team-a") -> Shortage:

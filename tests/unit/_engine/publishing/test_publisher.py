@@ -12,25 +12,39 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive._core.ports import ClusterSnapshot
+from airflow_adaptive._core.ports import ClusterSnapshot, LogPages
+from airflow_adaptive._core.protocol.documents import DriverState, DriverStatus
 from airflow_adaptive._core.requirements.advice import PolicyAdvice
 from airflow_adaptive._core.requirements.control_requests import ControlRequests
 from airflow_adaptive._core.requirements.limits import ReportedLimits
 from airflow_adaptive._core.requirements.resolution import DECLARED
 from airflow_adaptive._core.requirements.resolver import ResolverMemory
+from airflow_adaptive._core.scheduler.job_graph import JobType
+from airflow_adaptive._core.scheduler.policies.failure_handling import Failure
+from airflow_adaptive._core.scheduler.state import Outcome
 from airflow_adaptive._core.scheduler.timeline import ReasonCode
-from airflow_adaptive._core.view import LagAlert, documents
+from airflow_adaptive._core.view import (
+    MAX_FAILURES,
+    STATE_NAMES,
+    JobView,
+    LagAlert,
+    SchedulerStateName,
+    SlotCounts,
+    Urls,
+    documents,
+    is_web_address,
+)
 from airflow_adaptive._engine.journal.history import History
+from airflow_adaptive._engine.journal.step_document import LoopMemory
 from airflow_adaptive._engine.loop import RunLimits
-from airflow_adaptive._engine.loop_memory import LoopMemory
-from airflow_adaptive._engine.observation.job_observation import JobObservation
-from airflow_adaptive._engine.observation.lag_alert import LagAlerts
-from airflow_adaptive._engine.observation.source_lag import SourceLag
-from airflow_adaptive._engine.publishing.publisher import Publisher
+from airflow_adaptive._engine.observation.observer import JobObservation
+from airflow_adaptive._engine.observation.source_lag import LagAlerts, SourceLag
+from airflow_adaptive._engine.publishing.publisher import Publisher, job_view, updated_urls
 from tests.lab.fakes.job_store import FakeStore
 from tests.lab.fakes.manual_clock import START
+from tests.lab.scenario import HOPELESS, TRANSIENT, Scenario
 from tests.lab.simulation.one_job import Simulation
-from tests.support.airflow.published_documents import executing, history
+from tests.support.airflow.published_documents import batch, canceled, executing, history
 
 
 @pytest.fixture
@@ -135,3 +149,87 @@ def test_view_is_published_again_if_any_part_of_it_has_changed() -> None:
 
     assert asyncio.run(publish()) == [2, 3, 4, 5, 6, 7, 8, 8]
     assert documents(store.views[-1], {})["summary"]["source_problem"] == "no broker"
+
+
+STATUS = DriverStatus(
+    job="j", epoch=1, nonce="n", sequence=1, at="", state=DriverState.RUNNING, ui_url="http://driver:4040"
+)
+PAGES = {"driver-1": LogPages(stdout="http://w/1/stdout", stderr="http://w/1/stderr")}
+CLUSTER = ClusterSnapshot(workers=(), ui_url="http://master", log_pages=PAGES)
+RUNNING = Urls(
+    master="http://master",
+    driver="http://driver:4040",
+    executors="http://driver:4040/executors/",
+    stdout="http://w/1/stdout",
+    stderr="http://w/1/stderr",
+)
+
+
+def test_addresses_of_a_running_driver_are_those_of_its_submission() -> None:
+    assert updated_urls(Urls(), JobObservation(status=STATUS, cluster=CLUSTER), "driver-1") == RUNNING
+
+
+def test_driver_without_a_submission_id_has_no_output_yet() -> None:
+    assert updated_urls(Urls(), JobObservation(cluster=CLUSTER), None) == Urls(master="http://master")
+
+
+def test_output_remains_after_the_end_of_the_driver_until_the_next_driver_has_output() -> None:
+    ended = updated_urls(RUNNING, JobObservation(cluster=CLUSTER), "driver-2")
+    assert ended == replace(RUNNING, driver=None, executors=None)
+
+
+def test_addresses_of_the_cluster_remain_while_the_cluster_is_unknown() -> None:
+    assert updated_urls(RUNNING, JobObservation(status=STATUS), "driver-1") == RUNNING
+
+
+@pytest.mark.parametrize(
+    ("url", "is_address"),
+    [("http://a", True), ("https://a", True), ("javascript:alert(1)", False), ("http://[", False), (None, False)],
+)
+def test_only_web_addresses_are_links(url: object, is_address: bool) -> None:
+    assert is_web_address(url) is is_address
+
+
+def view_of(job: Scenario) -> JobView:
+    return job_view(job.state, history(job), Urls(master="http://master:8080"), "attempt")
+
+
+def test_view_of_a_running_job_has_its_plan_its_slots_and_its_past() -> None:
+    job = executing()
+    view = view_of(job)
+    assert (view.job, view.job_type, view.state, view.attempt) == (
+        "departures",
+        JobType.STREAMING,
+        "Executing",
+        "attempt",
+    )
+    assert (view.parallelism, view.slots) == ({"job": 2}, SlotCounts(held=2, available=2))
+    assert (view.outcome, view.cause, view.recent_failures) == (None, None, ())
+    assert view.history.transitions[-1].target == view.state
+    assert (view.scheduler, view.urls.master) == (job.state, "http://master:8080")
+
+
+def test_view_of_a_job_before_its_start_has_no_plan_and_no_driver() -> None:
+    view = view_of(batch())
+    assert (view.job_type, view.state, view.parallelism, view.submission_id) == (JobType.BATCH, "Created", None, None)
+
+
+def test_view_of_a_job_that_has_ended_names_the_outcome_and_the_cause() -> None:
+    assert (view_of(canceled()).outcome, view_of(canceled()).cause) == (Outcome.CANCELED, None)
+    failed = view_of(executing().when_query_failed(HOPELESS).when_driver_ended())
+    assert (failed.outcome, failed.cause) == (Outcome.FAILED, HOPELESS.summary)
+
+
+def test_view_has_the_newest_failures() -> None:
+    job = executing(failure_history_size=16)
+    for number in range(MAX_FAILURES + 3):
+        job.when_query_failed(Failure(error_class=TRANSIENT.error_class, message=f"failure {number}"))
+        job.after(100).when_plan_activated()
+    failures = view_of(job).recent_failures
+    assert len(failures) == MAX_FAILURES
+    assert failures[-1].failure.message == f"failure {MAX_FAILURES + 2}"
+
+
+def test_states_are_named_in_the_order_in_which_a_job_passes_them() -> None:
+    assert (STATE_NAMES[0], STATE_NAMES[-1]) == ("Created", "Finished")
+    assert [*SchedulerStateName] == [*STATE_NAMES, "unknown"]

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from airflow_adaptive._clusters.kubernetes.capacity.capacity import NamespaceObjects, capacity, never_fits
-from airflow_adaptive._clusters.kubernetes.capacity.cluster_reader import ClusterPods
 from airflow_adaptive._clusters.kubernetes.capacity.quota import Cap
-from airflow_adaptive._clusters.kubernetes.capacity.workers import Usage
+from airflow_adaptive._clusters.kubernetes.capacity.workers import ClusterPods, Usage
 from airflow_adaptive._core.ports import MIB, ClusterUnreachableError, Request, Resources
 
 NODE = {"metadata": {"name": "node-1"}, "status": {"allocatable": {"cpu": "8", "memory": "8Gi", "pods": "10"}}}

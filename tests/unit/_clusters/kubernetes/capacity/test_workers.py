@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_adaptive._clusters.kubernetes.capacity.quantities import MUCH
+from airflow_adaptive._clusters.kubernetes.capacity.pod_requests import MUCH
 from airflow_adaptive._clusters.kubernetes.capacity.workers import Usage, namespace_worker, node_workers, usage_by_node
 from airflow_adaptive._core.ports import Limit, LimitKind, Request, Resources
 

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
-from airflow_adaptive._clusters.kubernetes.driver.code import MountedCode
-from airflow_adaptive._clusters.kubernetes.driver.manifests import DriverManifests, driver_manifests
+from airflow_adaptive._clusters.kubernetes.driver.manifests import (
+    MOST_BYTES,
+    NO_CODE,
+    DriverManifests,
+    MountedCode,
+    driver_manifests,
+    mount_code,
+)
 from airflow_adaptive._clusters.kubernetes.driver.names import DriverIdentity
 from airflow_adaptive._core.ports import DriverSubmission, SubmissionRefusedError
 from airflow_adaptive._core.protocol.documents import SECRET_CONF_VARIABLE, SECRET_ENV_VARIABLE
@@ -315,3 +322,38 @@ def test_executors_get_their_template_from_the_config_map():
     assert json.loads(created.config["executor-pod.json"])["spec"]["tolerations"] == [{"key": "k"}]
     line = "spark.kubernetes.executor.podTemplateFile=/etc/airflow-adaptive/executor-pod.json"
     assert line in created.config["spark.properties"]
+
+
+FOLDER = "s3a://jobs/departures/code/0a"
+REMOTE = "https://example.com/code/other.zip"
+
+
+def submission(contents: Mapping[str, bytes]) -> DriverSubmission:
+    async def read_code(most_bytes: int) -> Mapping[str, bytes]:
+        assert most_bytes == MOST_BYTES
+        return contents
+
+    py_files = (f"{FOLDER}/airflow_adaptive.zip", f"{FOLDER}/my script.py", REMOTE)
+    return DriverSubmission(
+        name="departures", epoch=1, nonce="n", script=f"{FOLDER}/run.py", py_files=py_files, read_code=read_code
+    )
+
+
+@pytest.mark.asyncio
+async def test_the_code_lies_beside_the_main_program() -> None:
+    contents = {f"{FOLDER}/{name}": name.encode() for name in ("run.py", "airflow_adaptive.zip", "my script.py")}
+    mounted, code = await mount_code(submission(contents))
+    assert mounted.script == "file:///etc/airflow-adaptive/code/run.py"
+    assert mounted.py_files == (
+        "file:///etc/airflow-adaptive/code/airflow_adaptive.zip",
+        "file:///etc/airflow-adaptive/code/my script.py",
+        REMOTE,
+    )
+    assert code.files == {"code-0": b"run.py", "code-1": b"airflow_adaptive.zip", "code-2": b"my script.py"}
+    assert code.paths == {"code-0": "code/run.py", "code-1": "code/airflow_adaptive.zip", "code-2": "code/my script.py"}
+
+
+@pytest.mark.asyncio
+async def test_a_driver_without_readable_code_loads_the_code_from_the_job_directory() -> None:
+    unchanged = submission({})
+    assert await mount_code(unchanged) == (unchanged, NO_CODE)

@@ -13,7 +13,7 @@ from airflow_adaptive._clusters.kubernetes.driver.properties import (
     spark_properties,
     to_file,
 )
-from airflow_adaptive._clusters.secrets import secret_properties
+from airflow_adaptive._clusters.properties import secret_properties
 from airflow_adaptive._core.ports import DriverSubmission
 
 ADDRESS = KubernetesAddress(

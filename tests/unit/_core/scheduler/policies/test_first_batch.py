@@ -10,7 +10,7 @@ from airflow_adaptive._core.scheduler.events import BatchCommitted
 from airflow_adaptive._core.scheduler.policies.failure_handling import Failure, is_outage
 from airflow_adaptive._core.scheduler.policies.first_batch import MAX_KINDS, DeploymentRecord
 from airflow_adaptive._core.scheduler.state import Failing, Finished
-from airflow_adaptive._engine.journal.adoption import started_again
+from airflow_adaptive._engine.journal.step_document import started_again
 from tests.lab.scenario import START, TRANSIENT, Scenario
 from tests.lab.simulation.one_job import Simulation
 

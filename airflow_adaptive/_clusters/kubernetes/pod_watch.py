@@ -12,13 +12,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
-from airflow_adaptive._clusters.kubernetes.api.errors import ApiError, NoAnswerError, RefusedError
-from airflow_adaptive._clusters.kubernetes.api.requests import KubernetesApi
-from airflow_adaptive._clusters.kubernetes.driver.names import ROLE
+from airflow_adaptive._clusters.kubernetes.api import ApiError, KubernetesApi, NoAnswerError, RefusedError
+from airflow_adaptive._clusters.kubernetes.driver.names import ROLE, Json
 from airflow_adaptive._clusters.kubernetes.job_pods import DRIVER, EXECUTOR, kept
 from airflow_adaptive._core.ports import Clock, ClusterUnreachableError
 
@@ -46,14 +45,6 @@ class PodWatch:
     """Keeps a `PodCache` up to date in the background, from the first use until `close`."""
 
     def __init__(self, api: KubernetesApi, namespace: str, selector: str, clock: Clock) -> None:
-        """Send nothing yet.
-
-        Args:
-            api: API server.
-            namespace: namespace of the pods.
-            selector: label selector of the pods.
-            clock: measures the time since the API server answered.
-        """
         self.cache = PodCache()
         self._api = api
         self._path = f"/api/v1/namespaces/{namespace}/pods"
@@ -168,8 +159,6 @@ class PodWatch:
         self._version = str(changed["metadata"]["resourceVersion"])
         self._confirmed_s = self._clock.elapsed
 
-
-Json = Mapping[str, Any]
 
 Kept = TypeVar("Kept")
 

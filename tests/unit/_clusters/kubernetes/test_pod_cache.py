@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive._clusters.kubernetes.api import pod_watch
-from airflow_adaptive._clusters.kubernetes.api.pod_watch import PodCache
+from airflow_adaptive._clusters.kubernetes import pod_watch
+from airflow_adaptive._clusters.kubernetes.pod_watch import PodCache
 
 
 def pod(uid: str, role: str = "driver", phase: str = "Pending") -> dict[str, Any]:

@@ -8,8 +8,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from airflow_adaptive._clusters.kubernetes.api.errors import NoAnswerError, NotSentError, RefusedError
-from airflow_adaptive._clusters.kubernetes.api.requests import KubernetesApi
+from airflow_adaptive._clusters.kubernetes.api import KubernetesApi, NoAnswerError, NotSentError, RefusedError
 from tests.support.kubernetes.client.fake_api import FakeApi, failure
 
 PODS = "/api/v1/namespaces/team-a/pods"

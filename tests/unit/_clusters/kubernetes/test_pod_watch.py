@@ -11,9 +11,9 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from airflow_adaptive._clusters.kubernetes.api import pod_watch
-from airflow_adaptive._clusters.kubernetes.api.pod_watch import PodWatch
-from airflow_adaptive._clusters.kubernetes.api.requests import KubernetesApi
+from airflow_adaptive._clusters.kubernetes import pod_watch
+from airflow_adaptive._clusters.kubernetes.api import KubernetesApi
+from airflow_adaptive._clusters.kubernetes.pod_watch import PodWatch
 from airflow_adaptive._core.ports import Clock, ClusterUnreachableError
 from airflow_adaptive._engine.clock import SystemClock
 from airflow_adaptive.local.waiting import wait_until_async

@@ -1,6 +1,12 @@
-"""Requests to an API server with the API client of kubernetes_asyncio.
+"""Requests to an API server with the API client of kubernetes_asyncio, and their errors, which do not leave the client.
 
 Objects stay plain data: the models of the library cost milliseconds for each pod, and hundreds of jobs share one event loop.
+
+ApiError
+├── NotSentError     the API server did not receive the request, or did not begin to process the request
+│   └── UnauthorizedError  the API server refused the credentials
+├── NoAnswerError    the API server may have received the request; its outcome is unknown
+└── RefusedError     the API server refused the request
 """
 
 from __future__ import annotations
@@ -11,22 +17,73 @@ import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
 import aiohttp
 from kubernetes_asyncio.client import ApiClient
 
-from airflow_adaptive._clusters.kubernetes.api.errors import (
-    NoAnswerError,
-    NotSentError,
-    RefusedError,
-    UnauthorizedError,
-)
-from airflow_adaptive._clusters.kubernetes.api_source import ApiSource, CredentialsError
+from airflow_adaptive._clusters.kubernetes.address import ApiSource, CredentialsError
+from airflow_adaptive._clusters.kubernetes.driver.names import Json
 from airflow_adaptive._core.ports import ClusterUnreachableError
 
-Json = Mapping[str, Any]
-"""An object, or a part of an object, as the API server returns it."""
+ALREADY_EXISTS = "AlreadyExists"
+"""Reason of a status 409 for an object whose name is in use. The same status with another reason is a conflict of two changes."""
+
+
+class ApiError(Exception):
+    """A request failed."""
+
+
+class NotSentError(ApiError):
+    """The API server did not receive the request, or refused the request before it processed the request."""
+
+
+class UnauthorizedError(NotSentError):
+    """The API server refused the credentials, also after they were loaded again, or they cannot be loaded."""
+
+
+class NoAnswerError(ApiError):
+    """The outcome of the request is unknown."""
+
+
+class RefusedError(ApiError):
+    """The API server refused the request.
+
+    Attributes:
+        status: HTTP status.
+        reason: reason for programs, such as `AlreadyExists`; "" without one.
+    """
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the object does not exist."""
+        return self.status == HTTPStatus.NOT_FOUND
+
+    @property
+    def is_duplicate(self) -> bool:
+        """Whether an object of the same name exists."""
+        return self.status == HTTPStatus.CONFLICT and self.reason == ALREADY_EXISTS
+
+    @property
+    def is_conflict(self) -> bool:
+        """Whether a precondition of the request does not hold, or another change came first."""
+        return self.status == HTTPStatus.CONFLICT and self.reason != ALREADY_EXISTS
+
+    @property
+    def is_over_quota(self) -> bool:
+        """Whether a ResourceQuota has no room for the object now."""
+        return self.status == HTTPStatus.FORBIDDEN and "exceeded quota" in str(self)
+
+    @property
+    def is_expired(self) -> bool:
+        """Whether the API server does not have the requested version any more."""
+        return self.status == HTTPStatus.GONE
+
 
 Query = Mapping[str, str | int]
 
@@ -43,12 +100,6 @@ class KubernetesApi:
     """Sends requests. All jobs of a process that use the same cluster share an instance."""
 
     def __init__(self, source: ApiSource, timeout_s: float) -> None:
-        """Send nothing yet.
-
-        Args:
-            source: gives the API client, and renews its credentials.
-            timeout_s: maximum time for a connection, and for the response to a request, in seconds.
-        """
         self.timeout_s = timeout_s
         self._source = source
 
@@ -67,16 +118,7 @@ class KubernetesApi:
 
     @asynccontextmanager
     async def stream(self, path: str, query: Query, timeout_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Open a response without a known end, and give its lines.
-
-        Args:
-            path: path of the collection.
-            query: parameters.
-            timeout_s: time after which the server must have ended the response. A connection that lasts longer is broken.
-
-        Raises:
-            ApiError: also while the caller reads the lines.
-        """
+        """Open a response that must end within `timeout_s`, and give its lines. Raises `ApiError`, also while the caller reads."""
         with _translated(f"GET {path}"):
             async with await self._send("GET", path, query, None) as response, asyncio.timeout(timeout_s):
                 await self._check(response)
@@ -89,7 +131,6 @@ class KubernetesApi:
                 return await response.text(errors="replace")
 
     async def _check(self, response: aiohttp.ClientResponse) -> None:
-        """Raise the error that a response reports."""
         if response.status == HTTPStatus.UNAUTHORIZED:
             raise UnauthorizedError(
                 f"the API server refuses the credentials: 401 Unauthorized: {self._source.explain_refusal()}"
