@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +21,7 @@ from airflow_adaptive.job.control.driver_loop import EXIT_FAILED, EXIT_FENCED
 from airflow_adaptive.job.control.fence import Fence, FencedError
 from airflow_adaptive.job.control.interfaces import DriverInterfaces
 from airflow_adaptive.job.entry import driver as driver_module
-from airflow_adaptive.job.entry.driver import Driver
+from airflow_adaptive.job.entry.driver import CHECK_INTERVAL_S, Driver, DriverOutput, DriverProcess
 from airflow_adaptive.job.spark_internals import report_spark
 
 
@@ -154,3 +158,116 @@ def test_status_reports_the_spark_of_the_driver(monkeypatch: pytest.MonkeyPatch,
     assembled = AssembledDriver(monkeypatch, version)
     assembled.run()
     assert assembled.identity.spark == report_spark(version)
+
+
+# ---- a driver ends with its JVM, whatever its threads do ------------------------------------------------------------
+
+
+class Processes:
+    """The processes of a driver; `ended` contains what was ended, in order."""
+
+    def __init__(self, jvm: int, child: Any = None) -> None:
+        handle = SimpleNamespace(current=lambda: SimpleNamespace(pid=lambda: jvm))
+        spark: Any = SimpleNamespace(
+            _jvm=SimpleNamespace(**{"java.lang.ProcessHandle": handle}),
+            sparkContext=SimpleNamespace(_gateway=SimpleNamespace(proc=child)),
+        )
+        self.ended: list[tuple[object, ...]] = []
+        self.process = DriverProcess(
+            spark, end=lambda code: self.ended.append(("Python", code)), kill=lambda *given: self.ended.append(given)
+        )
+
+
+@pytest.mark.parametrize(
+    ("jvm", "child"),
+    [(os.getppid(), None), (4711, SimpleNamespace(pid=4711))],
+    ids=["spark-submit has started Python", "Python has started the JVM"],
+)
+def test_jvm_ends_before_the_process(jvm: int, child: Any, caplog: pytest.LogCaptureFixture):
+    processes = Processes(jvm, child)
+    processes.process.exit(3, "this driver is fenced")
+    assert processes.ended == [(jvm, signal.SIGKILL), ("Python", 3)]
+    assert "this driver is fenced: exiting" in caplog.text
+
+
+def test_another_process_with_the_number_of_a_dead_jvm_is_left_alone():
+    processes = Processes(os.getppid() + 1)
+    processes.process.exit(3, "this driver is fenced")
+    assert processes.ended == [("Python", 3)]
+
+
+def test_processes_end_although_a_frozen_jvm_does_not_read_the_output(monkeypatch: pytest.MonkeyPatch):
+    """The JVM is frozen and the pipe of the output is full, so each write of the driver blocks."""
+    thawed = threading.Event()
+    monkeypatch.setattr(driver_module, "OUTPUT_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(sys, "stdout", SimpleNamespace(flush=thawed.wait))
+    processes = Processes(os.getppid())
+    processes.process.exit(3, "the lease has expired")
+    thawed.set()
+    assert processes.ended == [(os.getppid(), signal.SIGKILL), ("Python", 3)]
+
+
+# ---- the files that a worker keeps of a driver's output stay small --------------------------------------------------
+
+
+LIMIT = 1000
+
+
+class Output:
+    """A driver's directory, its output, and a clock that stands."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.time = 0.0
+        self.warnings: list[str] = []
+        self.output = DriverOutput(directory, clock=lambda: self.time, warn=self.warnings.append, max_bytes=LIMIT)
+
+    def check(self) -> None:
+        self.time += CHECK_INTERVAL_S
+        self.output.truncate_if_due()
+
+    def sizes(self) -> dict[str, int]:
+        return {file.name: file.stat().st_size for file in sorted(self.directory.iterdir())}
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Output:
+    return Output(tmp_path)
+
+
+def test_weeks_of_output_leave_at_most_two_files_of_each_stream(output: Output):
+    with (output.directory / "stderr").open("ab") as worker, (output.directory / "stdout").open("ab") as quiet:
+        quiet.write(b"hello\n")
+        quiet.flush()
+        for number in range(10_000):
+            worker.write(b"%09d\n" % number)
+            worker.flush()
+            output.check()
+    assert output.sizes() == {"stderr": 10_000 * 10 % 1010, "stderr.old": 1010, "stdout": 6}
+    kept = [int(line) for name in ("stderr.old", "stderr") for line in (output.directory / name).read_text().split()]
+    assert kept == list(range(kept[0], 10_000))
+
+
+def test_sizes_are_checked_at_the_interval_only(output: Output):
+    output.output.truncate_if_due()
+    (output.directory / "stdout").write_bytes(b"x" * 2 * LIMIT)
+    output.time = CHECK_INTERVAL_S / 2
+    output.output.truncate_if_due()
+    assert output.sizes() == {"stdout": 2 * LIMIT}
+    output.check()
+    assert output.sizes() == {"stdout": 0, "stdout.old": 2 * LIMIT}
+
+
+def test_file_that_cannot_be_copied_is_truncated_and_warned_of_once(output: Output):
+    (output.directory / "stderr.old").mkdir()
+    for _ in range(2):
+        (output.directory / "stderr").write_bytes(b"x" * 2 * LIMIT)
+        output.check()
+        assert (output.directory / "stderr").stat().st_size == 0
+    assert len(output.warnings) == 1
+    assert output.warnings[0].startswith("cannot truncate the driver's output, or cannot keep a copy: ")
+
+
+def test_directory_without_output_is_unchanged(output: Output):
+    output.check()
+    assert output.sizes() == {}

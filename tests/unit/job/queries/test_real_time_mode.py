@@ -8,15 +8,21 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from airflow_adaptive._core.protocol.documents import DriverPlan
 from airflow_adaptive.job.control.interfaces import MissingSlotsError
 from airflow_adaptive.job.queries import real_time_mode
 from airflow_adaptive.job.queries.real_time_mode import (
     GANG_SETTINGS,
+    Gang,
     RealTimeMode,
     RealTimeModeError,
+    Session,
     WriterSettings,
+    require_real_time,
+    shuffles_of,
 )
 from airflow_adaptive.job.state.repartition import FORMAT, RepartitionError
 
@@ -60,11 +66,11 @@ class State:
             raise RepartitionError("the state cannot change")
 
 
-class Session(dict[str, str]):
+class Configuration(dict[str, str]):
     """The configuration of a session and of its context."""
 
     @property
-    def conf(self) -> Session:
+    def conf(self) -> Configuration:
         return self
 
     @property
@@ -81,12 +87,12 @@ def state() -> State:
 
 
 @pytest.fixture
-def session() -> Session:
-    return Session({real_time_mode.PROVIDER: "RocksDBStateStoreProvider"})
+def session() -> Configuration:
+    return Configuration({real_time_mode.PROVIDER: "RocksDBStateStoreProvider"})
 
 
 @pytest.fixture
-def mode(monkeypatch: pytest.MonkeyPatch, state: State, session: Session) -> RealTimeMode:
+def mode(monkeypatch: pytest.MonkeyPatch, state: State, session: Configuration) -> RealTimeMode:
     def settings(_: Any, writer: Any) -> WriterSettings:
         return WriterSettings(batch_ms=writer.batch_ms, sink=writer.sink, output_mode="Update", sources=("kafka",))
 
@@ -123,14 +129,14 @@ def test_gang_has_the_partitions_of_all_topics_and_one_of_each_shuffle(mode: Rea
     assert state.closed == [2, 3]
 
 
-def test_session_is_ready_for_real_time_mode(mode: RealTimeMode, session: Session) -> None:
+def test_session_is_ready_for_real_time_mode(mode: RealTimeMode, session: Configuration) -> None:
     accept(mode, plan(3), counts=Writer())
     assert session[FORMAT] == "2"
     assert GANG_SETTINGS.items() <= session.items()
     assert session["spark.locality.wait"] == "0s"
 
 
-def test_queries_in_another_mode_keep_the_session_and_the_plan(mode: RealTimeMode, session: Session) -> None:
+def test_queries_in_another_mode_keep_the_session_and_the_plan(mode: RealTimeMode, session: Configuration) -> None:
     accept(mode, plan(1, partitions=5), counts=Writer(batch_ms=None))
     assert mode.gangs == {}
     assert FORMAT not in session
@@ -220,7 +226,9 @@ def test_query_without_state_in_its_checkpoint_is_not_checked(mode: RealTimeMode
     assert state.checked == []
 
 
-def test_sink_that_spark_does_not_know_needs_the_setting_of_the_session(mode: RealTimeMode, session: Session) -> None:
+def test_sink_that_spark_does_not_know_needs_the_setting_of_the_session(
+    mode: RealTimeMode, session: Configuration
+) -> None:
     with pytest.raises(RealTimeModeError, match="the sink delta"):
         accept(mode, plan(8), counts=Writer(sink="delta"))
     session[real_time_mode.ALLOWLIST_CHECK] = "false"
@@ -230,14 +238,14 @@ def test_sink_that_spark_does_not_know_needs_the_setting_of_the_session(mode: Re
 
 @pytest.mark.parametrize(("shortest", "milliseconds"), [("6000ms", 6000), ("7s", 7000)])
 def test_shortest_batch_is_a_setting_of_the_session(
-    mode: RealTimeMode, session: Session, shortest: str, milliseconds: int
+    mode: RealTimeMode, session: Configuration, shortest: str, milliseconds: int
 ) -> None:
     session[real_time_mode.MIN_BATCH] = shortest
     with pytest.raises(RealTimeModeError, match=f"set realTime to {milliseconds} ms or more"):
         accept(mode, plan(8), counts=Writer())
 
 
-def test_only_a_query_with_state_needs_the_state_store(mode: RealTimeMode, session: Session) -> None:
+def test_only_a_query_with_state_needs_the_state_store(mode: RealTimeMode, session: Configuration) -> None:
     session[real_time_mode.PROVIDER] = "HDFSBackedStateStoreProvider"
     accept(mode, plan(8), counts=Writer(plan=SHUFFLED))
     with pytest.raises(RealTimeModeError, match="RocksDB"):
@@ -248,3 +256,130 @@ def test_checkpoint_of_an_old_format_is_refused(mode: RealTimeMode, state: State
     state.partitions, state.format = 4, 1
     with pytest.raises(RealTimeModeError, match="format"):
         accept(mode, plan(8), counts=Writer())
+
+
+# ---- the gang of a query in Real-Time Mode: its slots, and the partitions for the slots of a plan -------------------
+
+
+AGGREGATION = """
++- StateStoreSave [name#1], state info [ checkpoint = <unknown>, opId = 0, ver = 0, numPartitions = 7], 2
+   +- *(2) HashAggregate(keys=[name#1], functions=[merge_count(1)])
+      +- Exchange hashpartitioning(name#1, other#2, 7), REQUIRED_BY_STATEFUL_OPERATOR, [plan_id=54]
+         +- *(1) HashAggregate(keys=[name#1], functions=[partial_count(1)])
+"""
+
+
+@pytest.mark.parametrize(
+    ("plan", "expected"),
+    [
+        ("*(1) Project\n+- StreamingRelation kafka", (0, 0)),
+        (AGGREGATION, (0, 1)),
+        ("Exchange RoundRobinPartitioning(5), REPARTITION_BY_NUM, [plan_id=1]", (5, 0)),
+        ("Exchange hashpartitioning(name#1, 3), REPARTITION_BY_NUM, [plan_id=1]", (3, 0)),
+        ("Exchange hashpartitioning(name#1, 3), REPARTITION_BY_COL, [plan_id=1]", (0, 1)),
+        ("Exchange SinglePartition, ENSURE_REQUIREMENTS, [plan_id=1]", (1, 0)),
+        ("BroadcastExchange HashedRelationBroadcastMode(List(input[0, int, false]))", (0, 0)),
+        (f"Exchange RoundRobinPartitioning(5), REPARTITION_BY_NUM, [plan_id=1]\n{AGGREGATION}", (5, 1)),
+    ],
+)
+def test_shuffles_of_a_plan(plan: str, expected: tuple[int, int]) -> None:
+    assert shuffles_of(plan) == expected
+
+
+def test_gang_has_a_slot_for_each_task_of_all_stages() -> None:
+    gang = Gang(inputs=2, fixed=5, shuffles=2)
+    assert gang.minimum == 9
+    assert gang.slots(3) == 13
+
+
+def test_gang_without_shuffles_is_as_large_as_its_input() -> None:
+    assert Gang(inputs=4).minimum == 4
+    assert Gang(inputs=4).partitions(9, 8) == 8
+
+
+def test_partitions_follow_the_slots_up_to_the_maximum() -> None:
+    gang = Gang(inputs=2, shuffles=1)
+    assert [gang.partitions(slots, 4) for slots in (3, 4, 6, 9)] == [1, 2, 4, 4]
+
+
+def test_partitions_of_a_checkpoint_that_cannot_change_belong_to_the_gang() -> None:
+    gang = Gang(inputs=2, shuffles=1, kept=5)
+    assert gang.minimum == 7
+    assert gang.partitions(20, 20) == 5
+
+
+@given(st.integers(1, 50), st.integers(0, 10), st.integers(0, 3), st.integers(1, 200), st.integers(1, 64))
+def test_gang_fits_into_every_number_of_slots_from_its_minimum(
+    inputs: int, fixed: int, shuffles: int, slots: int, most: int
+) -> None:
+    gang = Gang(inputs=inputs, fixed=fixed, shuffles=shuffles)
+    partitions = gang.partitions(slots, most)
+    assert 1 <= partitions <= most
+    if slots >= gang.minimum:
+        assert gang.slots(partitions) <= slots
+
+
+# ---- what Real-Time Mode requires: one error names all violations with their remedies -------------------------------
+
+
+SESSION = Session(checks_sinks=True, min_batch_ms=5000, provider="org.apache.spark.RocksDBStateStoreProvider")
+FACTS = WriterSettings(batch_ms=5000, sink="kafka", output_mode="Update", sources=("kafka",), is_stateful=True)
+
+
+def violation(facts: WriterSettings, session: Session = SESSION) -> str:
+    with pytest.raises(RealTimeModeError) as raised:
+        require_real_time({"q": facts}, [], session)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("sink", ["kafka", "console", "foreach"])
+@pytest.mark.parametrize("checkpoint_format", [None, 2])
+def test_queries_that_can_run(sink: str, checkpoint_format: int | None) -> None:
+    require_real_time({"q": replace(FACTS, sink=sink, checkpoint_format=checkpoint_format)}, [], SESSION)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"sink": "parquet"}, "the sink parquet is not supported: use kafka, console, foreach"),
+        ({"sink": "foreachBatch"}, "the sink foreachBatch is not supported"),
+        ({"output_mode": "Append"}, 'the output mode Append is not supported: add .outputMode("update")'),
+        ({"sources": ("kafka", "rate")}, "the source rate is not supported: use kafka"),
+        (
+            {"source_options": ("subscribe", "maxoffsetspertrigger")},
+            "the option maxOffsetsPerTrigger of a source is not supported: remove the option",
+        ),
+        ({"batch_ms": 1000}, "batches of 1000 ms are too short: set realTime to 5000 ms or more"),
+    ],
+)
+def test_settings_of_the_script(changes: dict[str, Any], expected: str) -> None:
+    text = violation(replace(FACTS, **changes))
+    assert text.startswith("Real-Time Mode cannot start: query 'q': ")
+    assert expected in text
+
+
+def test_all_violations_are_in_one_error() -> None:
+    text = violation(replace(FACTS, sink="parquet", output_mode="Append"))
+    assert "sink" in text
+    assert "output mode" in text
+
+
+def test_sinks_are_accepted_if_the_user_turned_the_check_of_spark_off() -> None:
+    require_real_time({"q": replace(FACTS, sink="my_sink")}, [], replace(SESSION, checks_sinks=False))
+
+
+def test_checkpoint_of_the_first_format_is_named_with_its_remedy() -> None:
+    text = violation(replace(FACTS, checkpoint_format=1))
+    assert "state-store format 1" in text
+    assert "give the query another name" in text
+
+
+def test_state_store_without_the_second_format() -> None:
+    session = replace(SESSION, provider="org.apache.spark.HDFSBackedStateStoreProvider")
+    assert "remove spark.sql.streaming.stateStore.providerClass" in violation(FACTS, session)
+    require_real_time({"q": replace(FACTS, is_stateful=False)}, [], session)
+
+
+def test_queries_in_another_mode_need_a_job_of_their_own() -> None:
+    with pytest.raises(RealTimeModeError, match="would take slots of its gang: run them in a job of their own"):
+        require_real_time({"q": FACTS}, ["other"], SESSION)

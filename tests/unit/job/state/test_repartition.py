@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from airflow_adaptive._core.protocol.failures import report_build_failure, report_exception
 from airflow_adaptive.job.state.checkpoint import CheckpointHead
-from airflow_adaptive.job.state.repartition import RepartitionError, operators_of
+from airflow_adaptive.job.state.repartition import RepartitionError, operators_of, rename_operator
 
 
 @pytest.mark.parametrize(
@@ -52,3 +54,26 @@ def test_a_rejection_is_reported_with_its_own_message():
     assert report.message.startswith(str(error))
     assert report.error_class.endswith("RepartitionError")
     assert report_exception(error).causes == ("airflow_adaptive.job.state.repartition.RepartitionError",)
+
+
+# ---- the name of an aggregation in a checkpoint. The real test is a rescale (tests/integration/kafka/test_real_time_mode.py)
+
+
+STORES = {"stateStoreInfo": [{"storeName": "default", "numColsPrefixKey": 0, "numPartitions": 2}]}
+
+
+def metadata(name: str) -> str:
+    return "v1\n" + json.dumps({"operatorInfo": {"operatorId": 3, "operatorName": name}, **STORES})
+
+
+def test_aggregation_of_real_time_mode_gets_the_name_of_micro_batches() -> None:
+    renamed = rename_operator(metadata("StatefulStreamlineAggregate"))
+    assert renamed is not None
+    version, content = renamed.split("\n")
+    assert version == "v1"
+    assert json.loads(content) == {"operatorInfo": {"operatorId": 3, "operatorName": "stateStoreSave"}, **STORES}
+
+
+def test_other_operators_keep_their_names() -> None:
+    assert rename_operator(metadata("stateStoreSave")) is None
+    assert rename_operator(metadata("dedupe")) is None

@@ -13,7 +13,13 @@ from py4j.protocol import Py4JJavaError
 
 from airflow_adaptive._core.protocol.sources import NO_RETENTION, KafkaSource
 from airflow_adaptive.job.queries.sources import kafka_topics
-from airflow_adaptive.job.queries.sources.kafka_topics import RETENTION_POLLS, KafkaSourceError, KafkaTopics
+from airflow_adaptive.job.queries.sources.kafka_topics import (
+    RETENTION_POLLS,
+    Division,
+    KafkaSourceError,
+    KafkaTopics,
+    limit_of,
+)
 from airflow_adaptive.job.queries.sources.topic_ids import KnownTopics, TopicRecreatedError
 
 ERRORS = "org.apache.kafka.common.errors"
@@ -335,3 +341,28 @@ def test_brokers_are_not_necessary_before_the_first_start(create: Create, broker
     brokers.cluster = error("TimeoutException")
     create().require_known_topics({("a", 0): 3})
     create(failOnDataLoss="false").require_known_topics({})
+
+
+PARTITIONS = [("a", 0), ("a", 1), ("b", 0)]
+ROWS = {("a", 0): 25, ("a", 1): 10, ("b", 0): 0}
+
+
+@pytest.mark.parametrize(
+    ("division", "limit"),
+    [
+        (Division(), 3),
+        (Division(min_partitions=8), 8),
+        (Division(min_partitions=2), 3),
+        (Division(max_records=10), 5),
+        (Division(max_records=24), 4),
+        (Division(max_records=100), 3),
+        (Division(max_records=10, min_partitions=6), 6),
+        (Division(max_records=10, min_partitions=4), 5),
+    ],
+)
+def test_limit_follows_from_the_partitions_of_all_topics_and_their_division(division: Division, limit: int):
+    assert limit_of(PARTITIONS, ROWS, division) == limit
+
+
+def test_source_without_partitions_can_feed_no_task():
+    assert limit_of([], {}, Division()) == 0

@@ -12,15 +12,19 @@ import pytest
 from py4j.protocol import Py4JError
 
 from airflow_adaptive._core.protocol.documents import FailureReport, QueryReport
-from airflow_adaptive._core.protocol.sources import KafkaSource, SourceReport, TopicReport
+from airflow_adaptive._core.protocol.sources import KafkaSource, Shuffle, SourceReport, TopicReport
 from airflow_adaptive.job.queries.sources import query_sources
 from airflow_adaptive.job.queries.sources.kafka_topics import Division, KafkaSourceError
 from airflow_adaptive.job.queries.sources.offsets import ReadPosition
 from airflow_adaptive.job.queries.sources.query_sources import (
+    FILES,
     FileSources,
     QuerySources,
     UnreadFiles,
+    report_files,
     require_known_topics,
+    shuffle_in,
+    shuffle_of,
 )
 from airflow_adaptive.job.queries.sources.topic_ids import TopicRecreatedError
 from airflow_adaptive.local.waiting import wait_until
@@ -228,3 +232,158 @@ def test_source_that_cannot_be_checked_hides_no_topic_of_another_source_that_was
         require_known_topics(unused, unused, "at", warnings.append)
     assert warnings == [f"the topics of {NAME} cannot be checked before the start: no broker answers"]
     assert closed == [0, 1]
+
+
+# ---- the plans are those of Spark 4.3 with its connector for Kafka --------------------------------------------------
+
+
+SCAN = "MicroBatchScan[key#7, value#8] class org.apache.spark.sql.kafka010.KafkaSourceProvider$KafkaScan"
+
+AGGREGATION = f"""
++- StateStoreSave [partition#10], state info [ checkpoint = file:/ck/state, runId = 7eb, opId = 0, ver = 3]
+   +- Exchange hashpartitioning(partition#10, 2), REQUIRED_BY_STATEFUL_OPERATOR, [plan_id=372]
+      +- {SCAN}"""
+
+REPARTITIONED = f"""
++- AdaptiveSparkPlan isFinalPlan=false
+   +- == Initial Plan ==
+      Exchange RoundRobinPartitioning(3), REPARTITION_BY_NUM, [plan_id=254]
+      +- {SCAN}"""
+
+BROADCAST = f"""
++- *(1) BroadcastHashJoin [key#7], [id#1], Inner, BuildRight
+   :- {SCAN}
+   +- BroadcastExchange HashedRelationBroadcastMode(List(id#1)), [plan_id=3]"""
+
+
+@pytest.mark.parametrize(
+    ("plan", "shuffle"),
+    [
+        (f"+- *(1) Project [key#7]\n   +- {SCAN}", Shuffle.NONE),
+        (AGGREGATION, Shuffle.EXCHANGE),
+        (REPARTITIONED, Shuffle.REPARTITION),
+        (AGGREGATION + REPARTITIONED, Shuffle.REPARTITION),
+        (BROADCAST, Shuffle.NONE),
+    ],
+    ids=["none", "aggregation", "repartition", "both", "broadcast"],
+)
+def test_shuffle_is_read_from_the_plan(plan: str, shuffle: Shuffle):
+    assert shuffle_in(plan) is shuffle
+    assert shuffle_of(execution("NoopTable$", plan)) is shuffle
+
+
+def execution(sink: str, plan: str | None) -> Any:
+    executed = SimpleNamespace(executedPlan=lambda: SimpleNamespace(toString=lambda: plan))
+    return SimpleNamespace(
+        sink=lambda: SimpleNamespace(getClass=lambda: SimpleNamespace(getSimpleName=lambda: sink)),
+        lastExecution=lambda: None if plan is None else executed,
+    )
+
+
+def test_plan_is_unknown_before_the_first_batch():
+    assert shuffle_of(execution("NoopTable$", None)) is None
+
+
+def test_what_a_function_of_the_script_does_is_unknown():
+    assert shuffle_of(execution("ForeachBatchSink", SCAN)) is Shuffle.UNKNOWN
+
+
+# ---- the unread files of file sources, without Spark ----------------------------------------------------------------
+
+
+class Files(list[int]):
+    """A Scala sequence of files with these modification times."""
+
+    def isEmpty(self) -> bool:
+        return not self
+
+    def size(self) -> int:
+        return len(self)
+
+    def head(self) -> Any:
+        return SimpleNamespace(timestamp=lambda: self[0])
+
+    def last(self) -> Any:
+        return SimpleNamespace(timestamp=lambda: self[-1])
+
+
+class PrivateField:
+    """A private field of the JVM, which cannot be read before it is made accessible."""
+
+    def __init__(self, content: Files | None) -> None:
+        self._content = content
+        self._is_accessible = False
+
+    def setAccessible(self, is_accessible: bool) -> None:
+        self._is_accessible = is_accessible
+
+    def get(self, _: object) -> Files | None:
+        if not self._is_accessible:
+            raise Py4JError("the field is private")
+        return self._content
+
+
+class JvmSource:
+    """A source of the JVM."""
+
+    def __init__(self, files: Files | None, kind: str = FILES) -> None:
+        self._files = files
+        self._kind = kind
+
+    def getClass(self) -> Any:
+        return SimpleNamespace(
+            getSimpleName=lambda: self._kind,
+            getDeclaredField=lambda name: {"unreadFiles": PrivateField(self._files)}[name],
+        )
+
+
+@pytest.fixture
+def warnings() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def sources(monkeypatch: pytest.MonkeyPatch, warnings: list[str]) -> FileSources:
+    monkeypatch.setattr(query_sources, "from_scala", lambda _, found: found)
+    return FileSources(None, warnings.append)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("times", [[5, 7, 9], [9, 7, 5]])
+def test_unread_files_have_a_number_and_the_time_of_the_oldest(sources: FileSources, times: list[int]) -> None:
+    sources.begin(SimpleNamespace(sources=lambda: [JvmSource(None, "KafkaV2"), JvmSource(Files(times))]))
+    assert sources.unread() == {1: UnreadFiles(3, 5)}
+
+
+@pytest.mark.parametrize("files", [None, Files()])
+def test_source_without_a_list_has_no_unread_files(sources: FileSources, files: Files | None) -> None:
+    sources.begin(SimpleNamespace(sources=lambda: [JvmSource(files)]))
+    assert sources.unread() == {0: UnreadFiles(0, None)}
+
+
+def test_files_that_spark_does_not_provide_are_unknown_and_reported_once(
+    sources: FileSources, warnings: list[str]
+) -> None:
+    def fail() -> Any:
+        raise Py4JError("no such method")
+
+    sources.begin(SimpleNamespace(sources=fail))
+    assert sources.unread() == sources.unread() == {}
+    assert warnings == ["the unread files of the sources are not known: no such method"]
+
+
+def test_report_has_the_age_of_the_oldest_file() -> None:
+    assert report_files(UnreadFiles(3, 5_000), 12.34) == SourceReport(kind=FILES, unread_files=3, lag_s=7.3)
+
+
+def test_file_from_the_future_has_no_age() -> None:
+    assert report_files(UnreadFiles(1, 5_000), 4.0).lag_s == 0.0
+
+
+def test_files_may_have_arrived_since_the_last_list() -> None:
+    assert report_files(UnreadFiles(0, None), 4.0) == SourceReport(
+        kind=FILES, unread_files=0, lag_s=0.0, is_lag_minimum=True
+    )
+
+
+def test_unknown_files_have_no_lag() -> None:
+    assert report_files(None, 4.0) == SourceReport(kind=FILES)
