@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import pytest
 
 from airflow_adaptive._core.protocol.documents import ExecutorReport
@@ -54,167 +56,139 @@ class Query:
         self.history.append(f"restored after {self.batch_id}")
 
 
-@pytest.fixture
-def balanced() -> Query:
-    """A query whose tasks lie evenly on three executors."""
-    query = Query("0", "1", "2")
-    query.commits(EVEN)
-    return query
+SPREAD = {"0": 3, "1": 3, "2": 3, "3": 3}
+TWO = {"0": 6, "1": 6}
+THREE_EXECUTORS, FOUR_EXECUTORS, TWO_EXECUTORS = ("0", "1", "2"), ("0", "1", "2", "3"), ("0", "1")
 
 
-def test_the_wait_stays_when_the_first_batch_is_balanced(balanced: Query):
-    assert balanced.history == []
+def on(*executors: str) -> Callable[[Query], None]:
+    """Other executors are registered."""
+    return lambda query: setattr(query, "executors", executors)
 
 
-def test_the_wait_is_dropped_until_the_tasks_are_balanced():
-    query = Query("0", "1", "2")
-    for tasks in (PILED, {"0": 8, "1": 2, "2": 2}, EVEN, EVEN):
-        query.commits(tasks)
-    assert query.history == ["dropped after 1", "restored after 3"]
+def commits(*stages: dict[str, int]) -> Callable[[Query], None]:
+    return lambda query: query.commits(*stages)
+
+
+def times_out(query: Query) -> None:
+    query.time += BALANCE_TIMEOUT_S
+    query.check()
+
+
+def another_run(query: Query) -> None:
+    query.run_id = "second"
+
+
+def releases(query: Query) -> None:
+    query.balancer.ignore_locality()
+
+
+def ends(query: Query) -> None:
+    query.balancer.restore()
+
+
+@pytest.mark.parametrize(
+    ("steps", "history"),
+    [
+        pytest.param([commits(EVEN)], [], id="the first batch is balanced"),
+        pytest.param([commits(EVEN), commits(PILED)], [], id="a balanced query is not checked again"),
+        pytest.param(
+            [commits(PILED), commits({"0": 8, "1": 2, "2": 2}), commits(EVEN), commits(EVEN)],
+            ["dropped after 1", "restored after 3"],
+            id="until the tasks are balanced",
+        ),
+        pytest.param(
+            [commits({"0": 6, "1": 3, "2": 3}), on(*FOUR_EXECUTORS), Query.check, commits(SPREAD)],
+            ["dropped after 1", "restored after 2"],
+            id="an added executor drops the wait immediately",
+        ),
+        pytest.param(
+            [commits(EVEN), on(*TWO_EXECUTORS), Query.check, commits(EVEN), commits({"0": 9, "1": 3})],
+            ["dropped after 3"],
+            id="a lost executor drops the wait only after the next batch",
+        ),
+        pytest.param(
+            [commits(EVEN), on(*FOUR_EXECUTORS), commits(EVEN), on(*THREE_EXECUTORS), commits(EVEN)],
+            ["dropped after 2", "restored after 3"],
+            id="an added executor is lost",
+        ),
+        pytest.param(
+            [commits(EVEN), releases, on(*TWO_EXECUTORS), Query.check, commits(TWO)],
+            ["dropped after 1", "restored after 2"],
+            id="tasks do not wait for released executors",
+        ),
+        pytest.param(
+            [*[commits(PILED)] * MAX_BATCHES, releases, on(*TWO_EXECUTORS), commits(PILED), commits(TWO)],
+            ["dropped after 1", f"restored after {MAX_BATCHES + 2}"],
+            id="batches before a release do not count after it",
+        ),
+        pytest.param([commits(EVEN, PILED)], ["dropped after 1"], id="every stateful stage has to be balanced"),
+        pytest.param([commits(EVEN), another_run, commits(PILED)], ["dropped after 2"], id="a new run"),
+        pytest.param([commits(), commits(PILED)], ["dropped after 2"], id="a batch without known placement"),
+        pytest.param(
+            [commits(PILED)] * (MAX_BATCHES + 3),
+            ["dropped after 1", f"restored after {1 + MAX_BATCHES}"],
+            id="the tasks do not spread",
+        ),
+        pytest.param(
+            [
+                *(step for number in range(MAX_BATCHES) for step in (commits(PILED), on(*map(str, range(4 + number))))),
+                commits(PILED),
+            ],
+            ["dropped after 1", f"restored after {1 + MAX_BATCHES}"],
+            id="executors are added repeatedly",
+        ),
+        pytest.param(
+            [commits(PILED), times_out, commits(PILED), commits(EVEN)],
+            ["dropped after 1", "restored after 1", "dropped after 2", "restored after 3"],
+            id="no batch ends, and the next one shows the need",
+        ),
+        pytest.param(
+            [commits(PILED), times_out] * (MAX_BATCHES + 3),
+            [f"{step} after {batch}" for batch in range(1, MAX_BATCHES + 1) for step in ("dropped", "restored")],
+            id="timeouts do not extend the balancing forever",
+        ),
+        pytest.param(
+            [ends, commits(PILED), ends, ends], ["dropped after 1", "restored after 1"], id="once when the query ends"
+        ),
+    ],
+)
+def test_the_wait_is_dropped_while_tasks_are_piled_and_then_restored(
+    steps: Sequence[Callable[[Query], None]], history: list[str]
+):
+    query = Query(*THREE_EXECUTORS)
+    for step in steps:
+        step(query)
+    assert query.history == history
 
 
 def test_rebalance_returns_whether_the_balancing_is_complete():
-    query = Query("0", "1", "2")
-    query.commits()
-    for tasks in (PILED, EVEN, EVEN):
-        query.commits(tasks)
-    query.executors = ("0", "1", "2", "3")
-    query.check()
-    query.check()
+    query = Query(*THREE_EXECUTORS)
+    for step in (
+        commits(),
+        commits(PILED),
+        commits(EVEN),
+        commits(EVEN),
+        on(*FOUR_EXECUTORS),
+        Query.check,
+        Query.check,
+    ):
+        step(query)
     assert query.done == [False, False, True, True, False, False]
 
 
 def test_rebalance_is_complete_after_the_maximum_number_of_batches():
-    query = Query("0", "1", "2")
+    query = Query(*THREE_EXECUTORS)
     for _ in range(MAX_BATCHES + 1):
         query.commits(PILED)
     assert query.done == [*[False] * MAX_BATCHES, True]
 
 
-def test_an_added_executor_drops_the_wait_immediately(balanced: Query):
-    balanced.executors = ("0", "1", "2", "3")
-    balanced.stages = [{"0": 6, "1": 3, "2": 3}]
-    balanced.check()
-    assert balanced.history == ["dropped after 1"]
-    balanced.commits({"0": 3, "1": 3, "2": 3, "3": 3})
-    assert balanced.history == ["dropped after 1", "restored after 2"]
-
-
-def test_a_lost_executor_drops_the_wait_only_after_the_next_batch(balanced: Query):
-    balanced.executors = ("0", "1")
-    balanced.check()
-    balanced.commits({"0": 5, "1": 4, "2": 3})
-    assert balanced.history == []
-    balanced.commits({"0": 9, "1": 3})
-    assert balanced.history == ["dropped after 3"]
-
-
-def test_the_wait_is_restored_when_an_added_executor_is_lost(balanced: Query):
-    balanced.executors = ("0", "1", "2", "3")
-    balanced.commits(EVEN)
-    balanced.executors = ("0", "1", "2")
-    balanced.commits(EVEN)
-    assert balanced.history == ["dropped after 2", "restored after 3"]
-
-
-def test_tasks_do_not_wait_for_released_executors(balanced: Query):
-    balanced.balancer.ignore_locality()
-    balanced.executors = ("0", "1")
-    balanced.check()
-    assert balanced.history == ["dropped after 1"]
-    balanced.commits({"0": 6, "1": 6})
-    assert balanced.history == ["dropped after 1", "restored after 2"]
-
-
-def test_batches_before_a_release_do_not_count_after_it():
-    query = Query("0", "1", "2")
-    for _ in range(MAX_BATCHES):
-        query.commits(PILED)
-    query.balancer.ignore_locality()
-    query.executors = ("0", "1")
-    query.commits(PILED)
-    query.commits({"0": 6, "1": 6})
-    assert query.history == ["dropped after 1", f"restored after {MAX_BATCHES + 2}"]
-
-
-def test_every_stateful_stage_has_to_be_balanced():
-    query = Query("0", "1", "2")
-    query.commits(EVEN, PILED)
-    assert query.history == ["dropped after 1"]
-
-
-def test_a_new_run_is_checked_again(balanced: Query):
-    balanced.run_id = "second"
-    balanced.commits(PILED)
-    assert balanced.history == ["dropped after 2"]
-
-
-def test_a_balanced_query_is_not_checked_again(balanced: Query):
-    balanced.commits(PILED)
-    assert (balanced.checks, balanced.history) == (1, [])
-
-
 def test_each_batch_is_checked_once():
-    query = Query("0", "1", "2")
-    query.commits(PILED)
-    query.check()
-    assert query.checks == 1
-
-
-def test_a_batch_without_known_placement_changes_nothing():
-    query = Query("0", "1", "2")
-    query.commits()
-    assert query.history == []
-    query.commits(PILED)
-    assert query.history == ["dropped after 2"]
-
-
-def test_the_wait_is_restored_when_the_tasks_do_not_spread():
-    query = Query("0", "1", "2")
-    for _ in range(MAX_BATCHES + 3):
-        query.commits(PILED)
-    assert query.history == ["dropped after 1", f"restored after {1 + MAX_BATCHES}"]
-
-
-def test_the_wait_is_restored_even_when_executors_are_added_repeatedly():
-    query = Query("0", "1", "2")
-    for number in range(MAX_BATCHES):
-        query.commits(PILED)
-        query.executors = (*query.executors, str(3 + number))
-    query.commits(PILED)
-    assert query.history == ["dropped after 1", f"restored after {1 + MAX_BATCHES}"]
-
-
-def test_the_wait_is_restored_when_no_batch_ends_and_dropped_again_when_one_shows_the_need():
-    query = Query("0", "1", "2")
-    query.commits(PILED)
-    query.time += BALANCE_TIMEOUT_S
-    query.check()
-    assert query.history == ["dropped after 1", "restored after 1"]
-    query.commits(PILED)
-    query.commits(EVEN)
-    assert query.history[2:] == ["dropped after 2", "restored after 3"]
-
-
-def test_timeouts_do_not_extend_the_balancing_forever():
-    query = Query("0", "1", "2")
-    for _ in range(MAX_BATCHES + 3):
-        query.commits(PILED)
-        query.time += BALANCE_TIMEOUT_S
-        query.check()
-    assert [step for step in query.history if "dropped" in step] == [
-        f"dropped after {batch}" for batch in range(1, MAX_BATCHES + 1)
-    ]
-    assert query.waits
-
-
-def test_the_wait_is_restored_once_when_the_query_ends():
-    query = Query("0", "1", "2")
-    query.balancer.restore()
-    query.commits(PILED)
-    query.balancer.restore()
-    query.balancer.restore()
-    assert query.history == ["dropped after 1", "restored after 1"]
+    query = Query(*THREE_EXECUTORS)
+    for step in (commits(PILED), Query.check, commits(EVEN), commits(EVEN)):
+        step(query)
+    assert query.checks == 2
 
 
 @pytest.mark.parametrize(

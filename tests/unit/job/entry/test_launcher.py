@@ -60,24 +60,15 @@ def test_script_that_raises_prints_the_traceback_of_python(run, tmp_path, option
     assert ran.stderr.startswith(f'Traceback (most recent call last):\n  File "{tmp_path}/departures.py", line 4')
 
 
-def test_script_that_does_not_import_is_reported_with_its_line(run):
-    raised = last_python_error(run("import sys\n\nimport airports\n").stderr)
+@pytest.mark.parametrize(
+    ("source", "module", "line"),
+    [("import sys\n\nimport airports\n", "airports", 3), ("from pyspark.sql import SparkSession\n", "pyspark", 1)],
+)
+def test_module_that_is_missing_is_reported_with_the_line_of_the_script(run, source, module, line):
+    raised = last_python_error(run(source).stderr)
     assert raised is not None
-    assert (raised.name, raised.message, raised.place) == (
-        "ModuleNotFoundError",
-        "No module named 'airports'",
-        "departures.py:3",
-    )
-
-
-def test_script_that_finds_no_pyspark_reports_it_itself(run):
-    raised = last_python_error(run("from pyspark.sql import SparkSession\n").stderr)
-    assert raised is not None
-    assert (raised.name, raised.message, raised.place) == (
-        "ModuleNotFoundError",
-        "No module named 'pyspark'",
-        "departures.py:1",
-    )
+    expected = ("ModuleNotFoundError", f"No module named '{module}'", f"departures.py:{line}")
+    assert (raised.name, raised.message, raised.place) == expected
 
 
 def test_syntax_error_that_only_the_workers_python_has_is_reported_with_its_line(run):

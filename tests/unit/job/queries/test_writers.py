@@ -31,55 +31,54 @@ def refusal(returned: object) -> str:
     return str(caught.value)
 
 
-def test_a_single_writer_gets_the_name_of_the_job():
-    writer = Stream()
+def batch() -> DataFrameWriter:
+    return DataFrameWriter.__new__(DataFrameWriter)
+
+
+def test_a_single_writer_is_accepted_as_it_is():
+    writer, saved = Stream(), batch()
     assert require_writers(writer, "departures", "flights") == {"flights": writer}
+    assert require_writers(saved, "departures", "flights") is saved
 
 
-def test_a_query_name_of_the_script_is_kept():
-    assert names(Stream("hourly")) == ["hourly"]
+@pytest.mark.parametrize(
+    ("returned", "expected"),
+    [
+        (Stream("hourly"), ["hourly"]),
+        ([Stream("b"), Stream("a")], ["b", "a"]),
+        ((Stream("b"), Stream("a")), ["b", "a"]),
+        ([Stream()], ["flights"]),
+    ],
+)
+def test_queries_keep_their_names_and_their_order(returned: object, expected: list[str]):
+    assert names(returned) == expected
 
 
-@pytest.mark.parametrize("kind", [list, tuple])
-def test_several_writers_keep_their_names_and_order(kind):
-    assert names(kind([Stream("b"), Stream("a")])) == ["b", "a"]
-
-
-def test_a_list_of_one_writer_is_a_single_query():
-    assert names([Stream()]) == ["flights"]
-
-
-def test_a_batch_writer_is_accepted():
-    writer = DataFrameWriter.__new__(DataFrameWriter)
-    assert require_writers(writer, "departures", "flights") is writer
-
-
-def test_no_query_is_rejected():
-    assert refusal(None) == (
-        "departures() returned NoneType: return df.writeStream... of a streaming DataFrame, not started, "
-        "or a list of these, or df.write... of a batch, not saved"
-    )
-    assert refusal([]).startswith("departures() returned no query: return df.writeStream...")
-
-
-def test_a_started_query_is_rejected():
-    assert refusal(StreamingQuery.__new__(StreamingQuery)).startswith("departures() returned StreamingQuery: return")
-
-
-def test_a_batch_among_queries_is_rejected():
-    mixture = [Stream("a"), DataFrameWriter.__new__(DataFrameWriter), None]
-    assert refusal(mixture).startswith("departures() returned DataFrameWriter, NoneType in a list: return")
-
-
-def test_several_queries_without_names_are_rejected_with_their_numbers():
-    assert refusal([Stream(), Stream("a"), Stream()]) == (
-        "departures() returned queries without a name (number 1, 3 of 3): add .queryName(...) to each query, "
-        "because the name identifies its checkpoint"
-    )
-
-
-def test_two_queries_of_one_name_are_rejected():
-    assert "several queries of the name 'a'" in refusal([Stream("a"), Stream("b"), Stream("a")])
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (
+            None,
+            "departures() returned NoneType: return df.writeStream... of a streaming DataFrame, not started, "
+            "or a list of these, or df.write... of a batch, not saved",
+        ),
+        ([], "departures() returned no query: return df.writeStream..."),
+        (StreamingQuery.__new__(StreamingQuery), "departures() returned StreamingQuery: return"),
+        ([Stream("a"), batch(), None], "departures() returned DataFrameWriter, NoneType in a list: return"),
+        (
+            [Stream(), Stream("a"), Stream()],
+            "departures() returned queries without a name (number 1, 3 of 3): add .queryName(...) to each query, "
+            "because the name identifies its checkpoint",
+        ),
+        (
+            [Stream("a"), Stream("b"), Stream("a")],
+            "departures() returned several queries of the name 'a': use a different .queryName(...) for each",
+        ),
+    ],
+    ids=["nothing", "an empty list", "a started query", "a batch among queries", "no names", "one name twice"],
+)
+def test_what_cannot_run_is_refused_with_the_remedy(returned: object, message: str):
+    assert refusal(returned).startswith(message)
 
 
 def test_a_function_may_return_the_same_queries_in_any_order():
