@@ -13,7 +13,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from airflow_adaptive._core.protocol.documents import SECRET_CONF_VARIABLE, SECRET_ENV_VARIABLE
 from airflow_adaptive._core.protocol.failures import register_secrets
@@ -44,8 +44,10 @@ def launch(script: Path) -> None:
         _wait_for_threads()
     if script_watch is not None and script_watch.has_started:
         sys.exit(script_watch.finish(error))
+    if isinstance(error, SystemExit):
+        raise error
     if error is not None:
-        _exit(error)
+        sys.exit(1)
 
 
 def _register_secret_variables() -> None:
@@ -117,9 +119,3 @@ def _traceback_from(traceback: TracebackType | None, file: str) -> TracebackType
     while traceback is not None and traceback.tb_frame.f_code.co_filename != file:
         traceback = traceback.tb_next
     return traceback
-
-
-def _exit(error: BaseException) -> NoReturn:
-    if isinstance(error, SystemExit):
-        raise error
-    sys.exit(1)

@@ -164,19 +164,15 @@ def halt_session(spark: SparkSession) -> bool:
     """Cancel all Spark jobs, and stop all queries of the session. Returns False if a query may still be running."""
     try:
         spark.sparkContext.cancelAllJobs()
-        return stop_all(spark.streams.active)
+        return all(stop_in_threads([query._jsq.stop for query in spark.streams.active]))
     except (Py4JError, PySparkException) as error:
         log.warning("the queries have not stopped: %s", error)
         return False
 
 
-def stop_all(queries: Iterable[StreamingQuery | JobQuery]) -> bool:
+def stop_all(queries: Iterable[JobQuery]) -> bool:
     """Stop queries immediately and at the same time. Returns whether all have stopped in time."""
-    return all(stop_in_threads([_stop_of(query) for query in queries]))
-
-
-def _stop_of(query: StreamingQuery | JobQuery) -> Callable[[], object]:
-    return query.stop if isinstance(query, JobQuery) else query._jsq.stop
+    return all(stop_in_threads([query.stop for query in queries]))
 
 
 def boundaries(queries: Iterable[JobQuery]) -> list[BatchBoundary]:

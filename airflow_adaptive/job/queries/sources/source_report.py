@@ -48,16 +48,16 @@ def report_polled(lag: Lag, batch_rows: Mapping[Partition, int]) -> SourceReport
     if not lag.rows:
         return SourceReport(kind=kind, kafka=lag.kafka, topics=topics, is_lag_unknown=not lag.is_known)
     oldest = max(lag.ages.values(), key=lambda age: age.seconds, default=Age(seconds=0.0))
-    report = _report(
-        kind,
-        lag.rows,
+    return replace(
+        _report(kind, lag.rows),
         lag_s=round(oldest.seconds, 1),
         is_lag_minimum=any(age.is_minimum for age in lag.ages.values()),
         partition_lags=tuple(_largest(lag)),
         input_limit=limit_of(lag.rows, batch_rows, lag.division),
         min_partitions=lag.division.min_partitions,
+        kafka=lag.kafka,
+        topics=topics,
     )
-    return replace(report, kafka=lag.kafka, topics=topics)
 
 
 def limit_topics(queries: Sequence[QueryReport]) -> tuple[QueryReport, ...]:
@@ -125,27 +125,14 @@ def _without_topics(query: QueryReport) -> QueryReport:
     return replace(query, sources=tuple(replace(source, kafka=None, topics={}) for source in query.sources))
 
 
-def _report(
-    kind: str,
-    rows: Mapping[Partition, int],
-    *,
-    lag_s: float | None = None,
-    is_lag_minimum: bool = False,
-    partition_lags: tuple[PartitionLag, ...] = (),
-    input_limit: int | None = None,
-    min_partitions: int | None = None,
-) -> SourceReport:
+def _report(kind: str, rows: Mapping[Partition, int]) -> SourceReport:
+    total, worst = sum(rows.values()), max(rows, key=lambda partition: rows[partition])
     return SourceReport(
         kind=kind,
         partitions=len(rows),
-        lag_rows=sum(rows.values()),
-        skew=_skew(rows),
-        worst_partition=_worst(rows),
-        lag_s=lag_s,
-        is_lag_minimum=is_lag_minimum,
-        partition_lags=partition_lags,
-        input_limit=input_limit,
-        min_partitions=min_partitions,
+        lag_rows=total,
+        skew=round(rows[worst] * len(rows) / total, 3) if total else EVEN,
+        worst_partition=_text(worst) if total else None,
     )
 
 
@@ -155,16 +142,6 @@ def _largest(lag: Lag) -> list[PartitionLag]:
         for partition, age in lag.ages.items()
     ]
     return sorted(lags, key=lambda it: (-it.seconds, -it.rows, it.partition))[:MAX_PARTITION_LAGS]
-
-
-def _skew(rows: Mapping[Partition, int]) -> float:
-    total = sum(rows.values())
-    return round(max(rows.values()) * len(rows) / total, 3) if total else EVEN
-
-
-def _worst(rows: Mapping[Partition, int]) -> str | None:
-    worst = max(rows, key=lambda partition: rows[partition])
-    return _text(worst) if rows[worst] else None
 
 
 def _text(partition: Partition) -> str:
