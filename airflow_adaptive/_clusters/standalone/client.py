@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -198,14 +198,6 @@ def _submissions(master: MasterAddress, *path: str) -> str:
     return "/".join([f"{master.rest_url}/v1/submissions", *(quote(part, safe="") for part in path)])
 
 
-@dataclass(slots=True)
-class _Sent:
-    """A submission that was sent; `submission_id` is None while the outcome is unknown."""
-
-    identity: tuple[int, str]
-    submission_id: str | None = None
-
-
 class SentSubmissions:
     """The newest submission of each job that a client has sent.
 
@@ -215,38 +207,38 @@ class SentSubmissions:
     """
 
     def __init__(self) -> None:
-        self._newest: dict[str, _Sent] = {}
+        self._newest: dict[str, tuple[tuple[int, str], str | None]] = {}
+        """Job -> epoch and nonce of its newest submission, and its submission id, None while the outcome is unknown."""
 
     def is_repeated(self, submission: DriverSubmission) -> bool:
         """Return whether a submission with the same name, epoch and nonce was sent, and was not refused."""
-        sent = self._newest.get(submission.name)
-        return sent is not None and sent.identity == (submission.epoch, submission.nonce)
+        identity, _ = self._newest.get(submission.name, (None, None))
+        return identity == (submission.epoch, submission.nonce)
 
     async def send_once(self, submission: DriverSubmission, send: Callable[[], Awaitable[str]]) -> str:
         """Return the submission id of the driver. Send the submission unless it is repeated.
 
         Raises what `send` raises, and `ClusterUnreachableError` if the submission is repeated, and the outcome of the first request is unknown.
         """
+        job = submission.name
         if self.is_repeated(submission):
-            return self._submission_id(submission)
-        sent = self._newest[submission.name] = _Sent((submission.epoch, submission.nonce))
+            _, submission_id = self._newest[job]
+            if submission_id is None:
+                raise ClusterUnreachableError(
+                    f"the driver of {job!r} with epoch {submission.epoch} was submitted before, and whether the master accepted it is unknown"
+                )
+            return submission_id
+        sent = self._newest[job] = (submission.epoch, submission.nonce), None
         try:
-            sent.submission_id = await send()
+            submission_id = await send()
         except (NotSubmittedError, SubmissionRefusedError):
-            if self._newest.get(submission.name) is sent:
-                self.forget(submission.name)
+            if self._newest.get(job) == sent:
+                self.forget(job)
             raise
-        return sent.submission_id
+        if self._newest.get(job) == sent:
+            self._newest[job] = sent[0], submission_id
+        return submission_id
 
     def forget(self, job: str) -> None:
         """Forget the submission of a job."""
         self._newest.pop(job, None)
-
-    def _submission_id(self, submission: DriverSubmission) -> str:
-        submission_id = self._newest[submission.name].submission_id
-        if submission_id is None:
-            raise ClusterUnreachableError(
-                f"the driver of {submission.name!r} with epoch {submission.epoch} was submitted before, and whether the master accepted "
-                "it is unknown"
-            )
-        return submission_id

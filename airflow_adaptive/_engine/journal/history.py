@@ -67,7 +67,8 @@ class History:
         """Documents that were taken since `open`, until the older documents are read."""
         self._is_journal_read = False
         self._is_read = False
-        self._revision = 0
+        self.revision = 0
+        """Number of changes. Some of them, such as an entry of the timeline, leave the state of the scheduler as it is."""
         self._errors = OnceLogger(log)
         self._costs: tuple[int, Mapping[Tier, timedelta]] = (0, {})
         self._unkept: deque[RescaleDocument] = deque()
@@ -75,11 +76,6 @@ class History:
         self._decisions: deque[Decision] = deque(maxlen=MAX_DECISIONS)
         self.rescales: deque[Rescale] = deque(maxlen=size)
         """Rescales that have ended, oldest first."""
-
-    @property
-    def revision(self) -> int:
-        """Number of changes. Some of them, such as an entry of the timeline, leave the state of the scheduler as it is."""
-        return self._revision
 
     @property
     def is_pending(self) -> bool:
@@ -136,13 +132,13 @@ class History:
             self._newer.append(document)
         self._add(document)
         if document.decisions:
-            self._revision += 1
+            self.revision += 1
 
     def report_outage(self, report: str, state: SchedulerState, now: datetime) -> None:
         """Add a decision that no document contains, because the job directory cannot be used."""
         code = ReasonCode.JOB_DIRECTORY_UNAVAILABLE
         self._decisions.append(Decision(at=now, state=state.name, reason_code=code, reason=report))
-        self._revision += 1
+        self.revision += 1
 
     def _add(self, document: JournalDocument) -> None:
         self._transitions.extend(_trusted(Transition, document.transitions))
@@ -216,7 +212,7 @@ class History:
         self.rescales.extend(journaled)
         self._unkept = deque(map(self._document, journaled))
         self._is_read = True
-        self._revision += 1
+        self.revision += 1
 
     async def _keep(self, document: RescaleDocument) -> None:
         if not await self._directory.record(document):

@@ -120,27 +120,15 @@ class Journal:
         """Time by which the clock was behind the newest document when this loop opened the journal."""
         self._log_entries: deque[Reason] = deque()
         self._is_compaction_due = False
-        self._inherits_end = False
+        self.inherits_end = False
+        """Whether the job was ending or had ended under another attempt when this loop opened the journal."""
         self._claimed_attempt = ""
         """Attempt of the document after which this loop claimed the journal."""
         self._redeclared: Requirements | None = None
-        self._nonce = uuid4().hex
-        self._history = History(directory, spec.graph.job, spec.options.history_size)
-
-    @property
-    def nonce(self) -> str:
+        self.nonce = uuid4().hex
         """Random value that distinguishes this job directory from others that had the same path."""
-        return self._nonce
-
-    @property
-    def history(self) -> History:
+        self.history = History(directory, spec.graph.job, spec.options.history_size)
         """The past of the job, as its documents describe it."""
-        return self._history
-
-    @property
-    def inherits_end(self) -> bool:
-        """Whether the job was ending or had ended under another attempt when this loop opened the journal."""
-        return self._inherits_end
 
     @property
     def redeclared_requirements(self) -> Requirements | None:
@@ -212,31 +200,31 @@ class Journal:
         else:
             state = self._continue_journal(newest, status, clock)
         await self._append(Step(state=state), self.time(clock))
-        await self._history.open(before=self._number)
+        await self.history.open(before=self._number)
         return state
 
     async def _begin_journal(self, now: datetime) -> SchedulerState:
         """Return the state of a job that has no journal yet."""
         new = created(self._spec)
         self.memory = replace(self.memory, heartbeat=self.memory.heartbeat.continued(new.epoch, now))
-        return replace(new, timeline=Timeline(number=await self._history.newest_number()))
+        return replace(new, timeline=Timeline(number=await self.history.newest_number()))
 
     def _continue_journal(
         self, newest: JournalDocument, status: DriverStatus | None, clock: datetime
     ) -> SchedulerState:
         """Return the state that the newest document contains, adapted to the deployment."""
         self._clock_offset = clock_offset(newest, clock)
-        self._number, self._nonce = newest.number, newest.directive.nonce
+        self._number, self.nonce = newest.number, newest.directive.nonce
         persisted = snapshot.from_json(newest.scheduler)
         memory = recalled(newest.memory, persisted.epoch, self.time(clock))
         self._reported_alerts = memory.lag_alerts
         is_policy_active = memory.resolver.is_policy_active
         state, self._redeclared = adopted(self._spec, persisted, is_policy_active=is_policy_active)
         attempt = self._claimed_attempt = attempt_of(newest.owner)
-        self._inherits_end = attempt != self._spec.attempt and state.traits.ends
+        self.inherits_end = attempt != self._spec.attempt and state.traits.ends
         # An end remains the end of the earlier attempt: the next loop must not take it for the end of its own attempt.
-        self._owner = _token(attempt if self._inherits_end else self._spec.attempt)
-        current = current_driver_status(state, self._nonce, status)
+        self._owner = _token(attempt if self.inherits_end else self._spec.attempt)
+        current = current_driver_status(state, self.nonce, status)
         self.memory = replace(memory, heartbeat=memory.heartbeat.updated(state, current, self.time(clock)))
         return state
 
@@ -246,7 +234,7 @@ class Journal:
         self.memory = self.memory.of_new_run()
         self._owner = _token(self._spec.attempt)
         await self._create(Step(state=state), now, request=ended)
-        self._inherits_end = False
+        self.inherits_end = False
         return state
 
     async def save(self, step: Step, before: SchedulerState, now: datetime) -> None:
@@ -285,13 +273,13 @@ class Journal:
         newer = await self._directory.read(self._number + 1)
         if newer is not None and newer.owner != self._owner:
             raise self._superseded_by(newer.number, newer.owner)
-        self._history.read_again(now)
-        await self._history.keep()
+        self.history.read_again(now)
+        await self.history.keep()
         await self._compact()
 
     def close(self) -> None:
         """Stop all work in the background."""
-        self._history.close()
+        self.history.close()
 
     async def _create(self, step: Step, now: datetime, request: object = None) -> None:
         """Create a document, see `_append`. Raises `SupersededError` if another loop wrote first."""
@@ -311,7 +299,7 @@ class Journal:
         While the journal contains the end of an earlier attempt, each loop that claims it writes under that attempt, so the other loop is
         a duplicate of this one.
         """
-        is_duplicate = self._inherits_end and attempt_of(owner) == self._claimed_attempt
+        is_duplicate = self.inherits_end and attempt_of(owner) == self._claimed_attempt
         return SupersededError(number, owner, self._spec.attempt if is_duplicate else None)
 
     async def _append(self, step: Step, now: datetime, request: object = None) -> None:
@@ -326,7 +314,7 @@ class Journal:
         if not are_about_lag(entry for entry in self._log_entries if entry is not request):
             self._reported_alerts = self.memory.lag_alerts
         memory = replace(self.memory, lag_alerts=self._reported_alerts)
-        document = step_document(step, self._spec, self._nonce, memory)
+        document = step_document(step, self._spec, self.nonce, memory)
         document = replace(document, number=self._number + 1, at=now.isoformat(), owner=self._owner)
         self._unconfirmed = _Unconfirmed(document, now, self.memory.resolver.source_identity, request)
         await self._confirm(self._unconfirmed)
@@ -341,14 +329,14 @@ class Journal:
             self._log_entries.popleft()
         self._number, self._written_at, self._written_source = document.number, unconfirmed.at, unconfirmed.source
         self._is_compaction_due = self._is_compaction_due or document.number % _COMPACT_EVERY == 0
-        self._history.take(document)
-        await self._history.keep()
+        self.history.take(document)
+        await self.history.keep()
         await self._compact()
         return unconfirmed.request
 
     async def _compact(self) -> None:
         """Remove old documents from time to time; a failed removal is repeated at the next compaction."""
-        if not self._is_compaction_due or not self._history.is_kept:
+        if not self._is_compaction_due or not self.history.is_kept:
             return
         self._is_compaction_due = False
         try:

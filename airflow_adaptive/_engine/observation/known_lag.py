@@ -15,7 +15,7 @@ from airflow_adaptive._core.protocol.documents import DriverStatus
 from airflow_adaptive._core.protocol.sources import NO_RETENTION, KafkaSource, SourceReport, TopicReport
 
 POLL_INTERVAL: Final = timedelta(seconds=10)
-"""Interval between two polls of the sources by the driver."""
+"""Interval between two polls of the sources by the driver, and by the loop while no driver reports the lag."""
 
 MAX_POLL_AGE: Final = timedelta(seconds=30)
 """Age of the newest poll of a lag that a driver reports, at most: see `source_monitor.MAX_POLL_AGE_S`."""

@@ -81,24 +81,16 @@ class Observer:
         self._participant = participant
         self._file_polling = file_polling
         self._readable_since: datetime | None = None
-        self._status: DriverStatus | None = None
-        self._last_error: str | None = None
-        self._unaccounted: tuple[str | None, datetime] | None = None
-        """Driver that the cluster cannot account for, and since when; None while it can."""
-        self._errors = OnceLogger(log, logging.INFO)
-
-    @property
-    def status(self) -> DriverStatus | None:
+        self.status: DriverStatus | None = None
         """Newest driver status, of any epoch.
 
         A read that finds no status keeps the previous one, because Hadoop's local file system deletes a file before it replaces it.
         """
-        return self._status
-
-    @property
-    def last_error(self) -> str | None:
+        self.last_error: str | None = None
         """The reason why the newest poll of the cluster failed, None if the poll succeeded."""
-        return self._last_error
+        self._unaccounted: tuple[str | None, datetime] | None = None
+        """Driver that the cluster cannot account for, and since when; None while it can."""
+        self._errors = OnceLogger(log, logging.INFO)
 
     @property
     def has_read_status(self) -> bool:
@@ -126,19 +118,19 @@ class Observer:
 
         A driver that the cluster reports as ended may have written its last status after the read of this cycle.
         """
-        self._status = await self._directory.status() or self._status
+        self.status = await self._directory.status() or self.status
 
     async def observe_cluster(
         self, observation: JobObservation, demand: SlotDemand, driver: Driver | None, max_age: timedelta, now: datetime
     ) -> JobObservation:
         """Add the cluster, the capacity share and the state of the driver process to an observation without these parts."""
-        self._last_error = None
+        self.last_error = None
         view = await self._answer(self._participant.observe(demand, max_age))
         submission = await self._submission(driver, None if view is None else view.cluster, observation.status)
-        self._errors.report(self._last_error)
+        self._errors.report(self.last_error)
         unaccounted_for = self._unaccounted_for(driver, submission, now)
         observed = replace(
-            observation, submission=submission, cluster_error=self._last_error, unaccounted_for=unaccounted_for
+            observation, submission=submission, cluster_error=self.last_error, unaccounted_for=unaccounted_for
         )
         return observed if view is None else replace(observed, cluster=view.cluster, share=view.share)
 
@@ -171,5 +163,5 @@ class Observer:
         try:
             return await question
         except ClusterUnreachableError as error:
-            self._last_error = self._last_error or f"the cluster does not answer: {error}"
+            self.last_error = self.last_error or f"the cluster does not answer: {error}"
             return None

@@ -18,13 +18,10 @@ from airflow_adaptive._core.protocol.documents import DriverStatus
 from airflow_adaptive._core.scheduler.config.durations import format_duration
 from airflow_adaptive._core.scheduler.timeline import Reason, ReasonCode
 from airflow_adaptive._core.view import LagAlert
-from airflow_adaptive._engine.observation.known_lag import Expiry, KnownLag, has_lag, lag_in
+from airflow_adaptive._engine.observation.known_lag import POLL_INTERVAL, Expiry, KnownLag, has_lag, lag_in
 from airflow_adaptive._engine.once_logger import OnceLogger
 
 log = logging.getLogger(__name__)
-
-POLL_INTERVAL: Final = timedelta(seconds=10)
-"""Interval between two polls of the brokers while no driver reports the lag. The driver uses the same interval."""
 
 MAX_STATUS_AGE: Final = timedelta(seconds=30)
 """Age of a driver status above which the loop polls the brokers. The loops of thousands of jobs read the status of a driver less often."""
@@ -66,15 +63,11 @@ class SourceLagMonitor:
         self._never_known_since: datetime | None = None
         """Since when a source cannot be read, while no lag is known."""
         self._status: tuple[str, int] | None = None
-        self._lag = SourceLag()
+        self.lag = SourceLag()
+        """The lag after the newest update."""
         self._poll: asyncio.Task[None] | None = None
         self._polled_at: datetime | None = None
         self._warnings = OnceLogger(log)
-
-    @property
-    def lag(self) -> SourceLag:
-        """The lag after the newest update."""
-        return self._lag
 
     def update(self, current: DriverStatus | None, newest: DriverStatus | None, now: datetime) -> SourceLag:
         """Return the lag, and begin a poll of the brokers if no driver reports the lag.
@@ -85,8 +78,8 @@ class SourceLagMonitor:
         interval = MAX_STATUS_AGE if current is not None and has_lag(current) else POLL_INTERVAL
         if self._known is not None and now - self._known.at >= interval:
             self._begin_poll(self._known, now)
-        self._lag = replace(self._lag_at(now), problem=None if current is None else _problem(current))
-        return self._lag
+        self.lag = replace(self._lag_at(now), problem=None if current is None else _problem(current))
+        return self.lag
 
     def _read(self, status: DriverStatus | None, now: datetime, *, is_current: bool) -> None:
         """Take over the lag of a status that is new.

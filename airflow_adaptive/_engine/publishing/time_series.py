@@ -120,12 +120,8 @@ class JobMetrics:
         self._series = Series()
         self._published_steps = dict.fromkeys(RESOLUTIONS, 0)
         self._newest = 0
-        self._status: DriverStatus | None = None
-
-    @property
-    def status(self) -> DriverStatus | None:
+        self.status: DriverStatus | None = None
         """Status of the driver of the current epoch at the newest point, None without one."""
-        return self._status
 
     def restore(self, published: Mapping[str, Any]) -> None:
         """Continue the pages that another loop published."""
@@ -136,7 +132,7 @@ class JobMetrics:
         point = self._gauge.read(state, status, lag, now)
         self._series.add(point)
         self._newest = point.at
-        self._status = status
+        self.status = status
 
     def changed_documents(self) -> Mapping[str, Any] | None:
         """Return the documents to publish, None without any: a page changes once in each of its steps."""
@@ -145,7 +141,7 @@ class JobMetrics:
         self._published_steps = begun
         if not changed:
             return None
-        return {DRIVER: driver_document(self._status)} | {
+        return {DRIVER: driver_document(self.status)} | {
             f"{METRICS}{step}": self._series.page(step) for step in changed
         }
 

@@ -20,35 +20,21 @@ from tests.lab.fakes.job_directory import FakeJobDirectory
 from tests.lab.simulation.one_job import Simulation
 from tests.support.runtime.loop_simulation import newest_driver, outcome, request
 
-
-@pytest.mark.parametrize(("conf", "level"), [({}, "WARN"), ({"spark.log.level": "INFO"}, "INFO")])
-def test_driver_logs_warnings_only_unless_its_author_wants_more(conf: dict[str, str], level: str) -> None:
-    spec = replace(Simulation().spec, conf=conf)
-    command = SubmitDriver(epoch=1, slots=1, cause="SlotsChanged")
-    assert submission(command, spec, "nonce").conf["spark.log.level"] == level
-
-
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 
 
 @pytest.mark.parametrize(
-    ("conf", "provider"), [({}, "RocksDBStateStoreProvider"), ({PROVIDER: "my.Provider"}, "my.Provider")]
+    ("name", "default", "given"),
+    [
+        ("spark.log.level", "WARN", "INFO"),
+        ("spark.executorEnv.MALLOC_TRIM_THRESHOLD_", "131072", "1048576"),
+        (PROVIDER, "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider", "my.Provider"),
+    ],
 )
-def test_new_state_can_be_repartitioned_unless_its_author_keeps_it_elsewhere(
-    conf: dict[str, str], provider: str
-) -> None:
+def test_driver_has_defaults_that_its_author_overrides(name: str, default: str, given: str) -> None:
     command = SubmitDriver(epoch=1, slots=1, cause="SlotsChanged")
-    submitted = submission(command, replace(Simulation().spec, conf=conf), "nonce").conf
-    assert submitted[PROVIDER].endswith(provider)
-
-
-MALLOC = "spark.executorEnv.MALLOC_TRIM_THRESHOLD_"
-
-
-@pytest.mark.parametrize(("conf", "threshold"), [({}, "131072"), ({MALLOC: "1048576"}, "1048576")])
-def test_executors_return_the_memory_of_closed_state_stores(conf: dict[str, str], threshold: str) -> None:
-    command = SubmitDriver(epoch=1, slots=1, cause="SlotsChanged")
-    assert submission(command, replace(Simulation().spec, conf=conf), "nonce").conf[MALLOC] == threshold
+    found = [submission(command, replace(Simulation().spec, conf=conf), "n").conf[name] for conf in ({}, {name: given})]
+    assert found == [default, given]
 
 
 def test_templates_reach_the_cluster_manager() -> None:

@@ -127,16 +127,6 @@ def with_timeout(simulation: Simulation) -> None:
     simulation.spec = replace(simulation.spec, options=options)
 
 
-def test_directory_that_never_comes_is_an_error_that_names_it(
-    small: Simulation, directory: FailingJobDirectory
-) -> None:
-    with_timeout(small)
-    directory.available = False
-    with pytest.raises(JobDirectoryError, match="not available"):
-        small.run()
-    assert small.clock.elapsed == pytest.approx(300, abs=15)
-
-
 def test_directory_that_is_away_is_read_with_backoff_though_a_timer_is_due(
     small: Simulation, directory: FailingJobDirectory
 ) -> None:
@@ -340,30 +330,12 @@ def test_retry_interval_doubles_up_to_ten_seconds_or_the_poll_interval() -> None
     assert outage.retry_interval(seconds(60)) == seconds(60)
 
 
-def test_outage_is_reported_at_its_second_failure_and_at_its_end() -> None:
-    outage = DirectoryOutage(None)
-    reports = [outage.tolerate(ERROR, START + seconds(number)) for number in range(4)]
-    assert [report is not None for report in reports] == [False, True, False, False]
-    assert outage.end(START + seconds(90)) == "the job directory could not be used for 90 s: no answer"
-    assert outage.end(START + seconds(91)) is None
-
-
 def test_each_error_of_an_outage_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     outage = DirectoryOutage(None)
     with caplog.at_level(logging.WARNING):
         for error in (ERROR, ERROR, JobDirectoryError("disk full"), JobDirectoryError("disk full")):
             outage.tolerate(error, START)
     assert [message.rpartition(": ")[2] for message in caplog.messages] == ["no answer", "disk full"]
-
-
-def test_outage_is_an_error_after_the_timeout_and_at_once_if_waiting_cannot_end_it() -> None:
-    outage = DirectoryOutage(seconds(60))
-    outage.tolerate(ERROR, START)
-    outage.tolerate(ERROR, START + seconds(60))
-    with pytest.raises(JobDirectoryError, match="no answer"):
-        outage.tolerate(ERROR, START + seconds(61))
-    with pytest.raises(ForeignDirectoryError):
-        DirectoryOutage(None).tolerate(ForeignDirectoryError("of another job"), START)
 
 
 @pytest.mark.parametrize("system", ["cluster", "directory"])

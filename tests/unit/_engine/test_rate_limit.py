@@ -119,12 +119,3 @@ def test_reads_continue_after_a_long_pause_of_the_process(clock: StepClock) -> N
     for pause in (SHORTEST, timedelta(days=1), SECOND):
         clock.advance(pause)
         assert all(member.due(SECOND) for member in members)
-
-
-def test_round_gets_shorter_when_members_leave(clock: StepClock) -> None:
-    limiter = RateLimiter(10, clock)
-    members = [limiter.join() for _ in range(100)]
-    assert limiter.round == 10 * SECOND
-    for member in members[:50]:
-        member.unregister()
-    assert limiter.round == 5 * SECOND

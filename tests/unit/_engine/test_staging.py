@@ -205,10 +205,6 @@ async def test_damaged_copy_is_named(directory: FsspecJobDirectory, script: Path
         await stage(directory, script)
 
 
-async def test_runtime_zip_is_the_same_every_time() -> None:
-    assert runtime_zip() == runtime_zip()
-
-
 async def test_runtime_zip_contains_the_driver_side_only_with_every_subpackage() -> None:
     names = set(zipfile.ZipFile(io.BytesIO(runtime_zip())).namelist())
     root = Path(airflow_adaptive.__file__).parent

@@ -131,7 +131,7 @@ def spec_of(placement: str) -> Json:
 def _planned(conf: Mapping[str, str], role: str, own: Resources, template: Json) -> Request:
     given = template.get("spec") or {}
     spec: dict[str, Any] = {name: given[name] for name in _SPEC_FIELDS if given.get(name)}
-    spec["nodeSelector"] = {**spec.get("nodeSelector", {}), **_selector(conf, role)}
+    spec["nodeSelector"] = {**spec.get("nodeSelector", {}), **node_selector(conf, role)}
     spec["requiredNodeAffinity"] = _required_affinity(given)
     spec["containers"] = _containers(conf, role, own, given.get("containers") or ())
     spec["initContainers"] = [_outline(container) for container in given.get("initContainers") or ()]
@@ -145,24 +145,27 @@ def _containers(conf: Mapping[str, str], role: str, request: Resources, given: A
     wanted = conf.get(f"spark.kubernetes.{role}.podTemplateContainerName")
     outlines = [_outline(container) for container in given]
     own = next((each for each in outlines if each["name"] == wanted), outlines[0] if outlines else {})
-    return [_of_spark(conf, role, request, own), *(each for each in outlines if each is not own)]
+    resources = spark_resources(conf, role, request, own.get("resources") or {})
+    spark = {"name": own.get("name", role), "resources": resources}
+    return [spark, *(each for each in outlines if each is not own)]
 
 
-def _of_spark(conf: Mapping[str, str], role: str, request: Resources, own: Json) -> Json:
-    """Return Spark's container. Its memory limit equals its request; it has a CPU limit only if a property or the template sets one."""
-    given = own.get("resources") or {}
-    cpu_limit = conf.get(f"spark.kubernetes.{role}.limit.cores")
-    memory = str(request.memory_bytes)
-    requests = {**(given.get("requests") or {}), "cpu": f"{request.cpu_millicores}m", "memory": memory}
-    limits = {**(given.get("limits") or {}), "memory": memory} | ({"cpu": cpu_limit} if cpu_limit else {})
-    return {"name": own.get("name", role), "resources": {"requests": requests, "limits": limits}}
+def spark_resources(conf: Mapping[str, str], role: str, request: Resources, given: Json) -> Json:
+    """Return the resources of Spark's container. Its memory limit equals its request; it has a CPU limit only if a property or the template sets one."""
+    cpu_limit, memory = conf.get(f"spark.kubernetes.{role}.limit.cores"), str(request.memory_bytes)
+    return {
+        **given,
+        "requests": {**(given.get("requests") or {}), "cpu": f"{request.cpu_millicores}m", "memory": memory},
+        "limits": {**(given.get("limits") or {}), "memory": memory} | ({"cpu": cpu_limit} if cpu_limit else {}),
+    }
 
 
 def _outline(container: Json) -> Json:
     return {"name": "", **{name: container[name] for name in _CONTAINER_FIELDS if container.get(name)}}
 
 
-def _selector(conf: Mapping[str, str], role: str) -> dict[str, str]:
+def node_selector(conf: Mapping[str, str], role: str) -> dict[str, str]:
+    """Return the node selector that Spark's properties give the pods of a role."""
     found: dict[str, str] = {}
     for prefix in ("spark.kubernetes.node.selector.", f"spark.kubernetes.{role}.node.selector."):
         found |= {name.removeprefix(prefix): value for name, value in conf.items() if name.startswith(prefix)}

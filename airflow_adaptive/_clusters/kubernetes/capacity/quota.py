@@ -194,11 +194,6 @@ def unused(quota: Json) -> Json:
     return {**quota, "status": {"hard": hard, "used": dict.fromkeys(hard, "0")}}
 
 
-def is_bounding(limit: Limit) -> bool:
-    """Return whether a limit bounds anything."""
-    return (limit.cpu_millicores, limit.memory_bytes, limit.count) != (None, None, None)
-
-
 def _of_cap(cap: Cap, own_pods: Iterable[Json]) -> Limit:
     """Return the cap. As in a quota, a pod that is being deleted does not count: on a lost node, it stays until the node returns."""
     held = (pod for pod in own_pods if not is_terminal(pod) and not pod["metadata"].get("deletionTimestamp"))
@@ -218,7 +213,7 @@ def _of_quota(quota: Json, limit_ranges: Sequence[Json]) -> list[Limit]:
     """Return the limits of a quota: one for requests and the number of pods, one for limits."""
     room = _room(quota)
     limits = (_of_totals(quota, room, limit_ranges, totals) for totals in (_REQUESTS, _LIMITS))
-    return [limit for limit in limits if is_bounding(limit)]
+    return [each for each in limits if (each.cpu_millicores, each.memory_bytes, each.count) != (None, None, None)]
 
 
 def _of_totals(quota: Json, room: Mapping[str, Decimal], limit_ranges: Sequence[Json], totals: _Totals) -> Limit:

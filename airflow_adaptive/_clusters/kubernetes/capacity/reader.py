@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Final
 
@@ -167,26 +167,17 @@ class ApiLists:
             raise ClusterUnreachableError(str(error)) from error
 
 
-@dataclass(frozen=True, slots=True)
-class _Rules:
-    """Quotas and limit ranges of the namespace, and what the account may not read."""
-
-    quotas: Sequence[Json]
-    limit_ranges: Sequence[Json]
-    forbidden: Sequence[str]
-
-
 class CapacityReader:
     """Reads the capacity of the namespace of an address."""
 
     def __init__(self, address: KubernetesAddress, api: KubernetesApi, clock: Clock, nodes: ClusterReader) -> None:
-        self._namespace = address.namespace
         self._cap = Cap(address.max_cpu_millicores, address.max_memory_bytes)
-        self._has_node_autoscaling = address.has_node_autoscaling
+        self._address = address
         self._lists = ApiLists(api)
         self._nodes = nodes
         self._clock = clock
-        self._rules: _Rules | None = None
+        self._rules: NamespaceObjects | None = None
+        """Quotas and limit ranges of the namespace, and what the account may not read."""
         self._read_s = 0.0
 
     async def read(self, own_pods: Sequence[Json]) -> Capacity:
@@ -198,41 +189,31 @@ class CapacityReader:
         return never_fits(*await self._known(()), role, request)
 
     async def _known(self, own_pods: Sequence[Json]) -> tuple[NamespaceObjects, ClusterPods | None]:
-        rules = await self._current_rules()
-        pods, forbidden = await self._pods()
-        known = NamespaceObjects(
-            namespace=self._namespace,
-            own_pods=own_pods,
-            quotas=rules.quotas,
-            limit_ranges=rules.limit_ranges,
-            cap=self._cap,
-            has_node_autoscaling=self._has_node_autoscaling,
-            forbidden=[*forbidden, *rules.forbidden],
-        )
-        return known, pods
-
-    async def _pods(self) -> tuple[ClusterPods | None, Sequence[str]]:
+        known = replace(await self._current_rules(), own_pods=own_pods)
         try:
-            return await self._nodes.read(), ()
+            return known, await self._nodes.read()
         except ForbiddenError as error:
-            return None, [str(error)]
+            return replace(known, forbidden=[str(error), *known.forbidden]), None
 
-    async def _current_rules(self) -> _Rules:
+    async def _current_rules(self) -> NamespaceObjects:
         if self._rules is None or self._clock.elapsed - self._read_s >= RULES_INTERVAL_S:
             self._read_s = self._clock.elapsed
-            quotas, limit_ranges = await self._list("resourcequotas"), await self._list("limitranges")
-            forbidden = [
-                f"list {name}"
-                for name, found in (("resourcequotas", quotas), ("limitranges", limit_ranges))
-                if found is None
-            ]
-            self._rules = _Rules(quotas or (), limit_ranges or (), forbidden)
+            found = {name: await self._list(name) for name in ("resourcequotas", "limitranges")}
+            self._rules = NamespaceObjects(
+                namespace=self._address.namespace,
+                own_pods=(),
+                quotas=found["resourcequotas"] or (),
+                limit_ranges=found["limitranges"] or (),
+                cap=self._cap,
+                has_node_autoscaling=self._address.has_node_autoscaling,
+                forbidden=[f"list {name}" for name, items in found.items() if items is None],
+            )
         return self._rules
 
     async def _list(self, collection: str) -> Sequence[Json] | None:
         """Return a collection of the namespace, None if the account may not read it."""
         try:
-            page = await self._lists.page(f"/api/v1/namespaces/{self._namespace}/{collection}", {})
+            page = await self._lists.page(f"/api/v1/namespaces/{self._address.namespace}/{collection}", {})
         except ForbiddenError:
             return None
         items: Sequence[Json] = page["items"]

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from airflow_adaptive._clusters.kubernetes.capacity.planned_pod import node_selector, spark_resources
 from airflow_adaptive._clusters.kubernetes.driver.names import APPLICATION, ROLE, DriverIdentity, Json
 from airflow_adaptive._clusters.kubernetes.driver.pod_template import (
     RESTART_POLICY,
@@ -74,7 +75,7 @@ def driver_pod(
         **_image(properties, own),
         "args": _arguments(submission),
         "env": merged_env(own.get("env") or (), _env(submission, identity, local or [LOCAL_FOLDER], secret_names)),
-        "resources": _resources(properties, own.get("resources") or {}, request),
+        "resources": spark_resources(properties, "driver", request, own.get("resources") or {}),
         "volumeMounts": [
             *(own.get("volumeMounts") or ()),
             *mounts,
@@ -150,22 +151,8 @@ def _image(properties: Mapping[str, str], own: Json) -> dict[str, str]:
     return {"image": image} | ({"imagePullPolicy": policy} if policy else {})
 
 
-def _resources(properties: Mapping[str, str], given: Json, request: Resources) -> Json:
-    memory = str(request.memory_bytes)
-    cpu_limit = properties.get("spark.kubernetes.driver.limit.cores")
-    return {
-        **given,
-        "requests": {**(given.get("requests") or {}), "cpu": f"{request.cpu_millicores}m", "memory": memory},
-        "limits": {**(given.get("limits") or {}), "memory": memory} | ({"cpu": cpu_limit} if cpu_limit else {}),
-    }
-
-
 def _placement(properties: Mapping[str, str], given: Json) -> dict[str, Any]:
-    selector = {
-        **(given.get("nodeSelector") or {}),
-        **_with_prefix(properties, "spark.kubernetes.node.selector."),
-        **_with_prefix(properties, "spark.kubernetes.driver.node.selector."),
-    }
+    selector = {**(given.get("nodeSelector") or {}), **node_selector(properties, "driver")}
     account = properties.get("spark.kubernetes.authenticate.driver.serviceAccountName")
     scheduler = properties.get("spark.kubernetes.scheduler.name")
     fields = {"nodeSelector": selector, "serviceAccountName": account, "schedulerName": scheduler}

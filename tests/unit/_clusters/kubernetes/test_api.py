@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
-import pytest_asyncio
 from aiohttp import web
 
 from airflow_adaptive._clusters.kubernetes.api import KubernetesApi, NoAnswerError, NotSentError, RefusedError
@@ -14,12 +11,6 @@ from tests.support.kubernetes.client.fake_api import FakeApi, failure
 PODS = "/api/v1/namespaces/team-a/pods"
 
 pytestmark = pytest.mark.asyncio
-
-
-@pytest_asyncio.fixture
-async def server() -> AsyncIterator[FakeApi]:
-    async with FakeApi().running() as running:
-        yield running
 
 
 async def test_an_object_is_plain_data(server: FakeApi) -> None:
@@ -45,19 +36,6 @@ async def test_a_refusal_has_a_kind(server: FakeApi, response: web.Response, pro
         await KubernetesApi(server, 10).request("GET", PODS)
     kinds = ("is_missing", "is_duplicate", "is_conflict", "is_expired")
     assert [kind for kind in kinds if getattr(caught.value, kind)] == properties
-
-
-async def test_a_refusal_has_the_message_of_the_api_server(server: FakeApi) -> None:
-    message = 'pods is forbidden: User "airflow" cannot create resource "pods" in API group ""'
-    server.answer = lambda _: failure(403, message, "Forbidden")
-    with pytest.raises(RefusedError, match="cannot create resource"):
-        await KubernetesApi(server, 10).request("POST", PODS, body={})
-
-
-async def test_a_request_that_was_not_processed_was_not_sent(server: FakeApi) -> None:
-    server.answer = lambda _: failure(429, "too many requests")
-    with pytest.raises(NotSentError, match="429 too many requests"):
-        await KubernetesApi(server, 10).request("POST", PODS, body={})
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from aiohttp import web
 
 from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
@@ -30,12 +28,6 @@ ROOT = "/api/v1/namespaces/team-a"
 POD = DriverIdentity("departures", 1, "n").pod
 
 pytestmark = pytest.mark.asyncio
-
-
-@pytest_asyncio.fixture
-async def server() -> AsyncIterator[FakeApi]:
-    async with FakeApi().running() as running:
-        yield running
 
 
 def refuse(server: FakeApi, request: str, response: web.Response | None) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from aiohttp import web
 
 from airflow_adaptive._clusters.kubernetes.driver.names import MANAGED_BY, MANAGER, DriverIdentity
@@ -20,12 +18,6 @@ ROOT = "/api/v1/namespaces/team-a"
 POD = DriverIdentity("departures", 1, "n").pod
 
 pytestmark = pytest.mark.asyncio
-
-
-@pytest_asyncio.fixture
-async def server() -> AsyncIterator[FakeApi]:
-    async with FakeApi().running() as running:
-        yield running
 
 
 def created(server: FakeApi) -> list[str]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
 
 from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
 from airflow_adaptive._clusters.kubernetes.client import ClusterReads, KubernetesCluster
@@ -15,12 +13,6 @@ from airflow_adaptive.local.waiting import wait_until
 from tests.support.kubernetes.client.fake_api import FakeApi
 
 pytestmark = pytest.mark.asyncio
-
-
-@pytest_asyncio.fixture
-async def server() -> AsyncIterator[FakeApi]:
-    async with FakeApi().running() as running:
-        yield running
 
 
 def client_of(server: FakeApi, namespace: str, cores: int) -> KubernetesCluster:

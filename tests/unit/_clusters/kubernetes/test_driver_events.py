@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from airflow_adaptive._clusters.kubernetes.api import KubernetesApi
 from airflow_adaptive._clusters.kubernetes.driver_events import INTERVAL_S, LONGEST_WAIT_S, DriverEvents
@@ -24,12 +22,6 @@ POD: dict[str, Any] = {"metadata": {"name": "copy-1-abc", "uid": "u1"}, "spec": 
 UNMOUNTED = {**POD, "status": {"conditions": [{"type": "PodReadyToStartContainers", "status": "False"}]}}
 MOUNTED = {**POD, "status": {"conditions": [{"type": "PodReadyToStartContainers", "status": "True"}]}}
 WAITING = SubmissionStatus(state=SubmissionState.SUBMITTED)
-
-
-@pytest_asyncio.fixture
-async def server() -> AsyncIterator[FakeApi]:
-    async with FakeApi().running() as running:
-        yield running
 
 
 def add(

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from aiohttp import web
 
 from airflow_adaptive._clusters.kubernetes import pod_watch
@@ -33,12 +32,6 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pod_watch, "FIRST_PAUSE_S", 0.01)
     monkeypatch.setattr(pod_watch, "LONGEST_PAUSE_S", 0.02)
     monkeypatch.setattr(pod_watch, "SHORTEST_S", 0.0)
-
-
-@pytest_asyncio.fixture
-async def server() -> AsyncIterator[FakeApi]:
-    async with FakeApi().running() as running:
-        yield running
 
 
 @asynccontextmanager

@@ -108,12 +108,6 @@ async def test_permissions_that_cannot_be_read_are_no_reason_to_refuse(server: S
     await server.prerequisites.check()
 
 
-async def test_credentials_that_stay_refused_are_named(server: Server) -> None:
-    server.answer = lambda _: failure(401, "Unauthorized", "Unauthorized")
-    with pytest.raises(ClusterRefusedError, match="refuses the credentials: 401 Unauthorized: replace token-1"):
-        await server.prerequisites.check()
-
-
 async def test_a_server_that_does_not_answer_is_no_refusal(server: Server) -> None:
     server.answer = lambda _: failure(503, json.dumps("down"))
     with pytest.raises(ClusterUnreachableError):

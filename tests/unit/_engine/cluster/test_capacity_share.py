@@ -352,14 +352,6 @@ def test_two_jobs_share_a_cluster_that_either_could_fill() -> None:
     assert [job.path for job in simulation.jobs.values()] == [["WaitingForResources", "Deploying", "Executing"]] * 2
 
 
-def test_cores_of_the_drivers_are_counted() -> None:
-    simulation = competition(2, 2)
-    for name in ("first", "second"):
-        simulation.add_job(name, (1, 2), **QUICK)
-    only_what_is_there(simulation)
-    assert simulation.run(60) == {"first": 1, "second": 1}
-
-
 def test_second_job_leaves_to_the_first_what_its_driver_has_not_requested_yet() -> None:
     simulation = competition(8)
     simulation.add_job("first", (4, 4), **QUICK)
@@ -377,14 +369,6 @@ def test_ten_jobs_start_in_the_order_of_their_priorities() -> None:
     assert ran == [f"job-{number}" for number in (2, 3, 4, 7, 8, 9)]
 
 
-def test_ten_jobs_all_run_where_there_is_room_for_all() -> None:
-    simulation = competition(8, 8, 8)
-    for number in range(10):
-        simulation.add_job(f"job-{number}", (1, 4), priority=number, **QUICK)
-    only_what_is_there(simulation)
-    assert simulation.run(60) == {**{f"job-{number}": 1 for number in range(8)}, "job-8": 2, "job-9": 4}
-
-
 def test_job_that_waits_gets_the_slots_that_come_one_by_one() -> None:
     simulation = competition(4)
     simulation.add_job("greedy", (1, 12), priority=9, **QUICK)
@@ -393,19 +377,6 @@ def test_job_that_waits_gets_the_slots_that_come_one_by_one() -> None:
         simulation.at(second, lambda: simulation.add_worker(1))
     only_what_is_there(simulation)
     assert simulation.run(240) == {"greedy": 3, "large": 3}
-
-
-def test_wait_for_a_job_that_can_not_start_has_a_timeout() -> None:
-    simulation = competition(4)
-    simulation.add_job("running", (1, 12), **QUICK)
-    simulation.add_job("too large", (20, 20), starts_s=30, **QUICK | {"resource_wait_timeout": "2 min"})
-    simulation.at(60, lambda: simulation.add_worker(2))
-    grown: list[float] = []
-    simulation.checks.append(
-        lambda: grown.append(simulation.clock.elapsed) if simulation.jobs["running"].runs_on == 5 else None
-    )
-    assert simulation.run(240)["running"] == 5
-    assert 150 <= grown[0] <= 180
 
 
 def test_what_a_job_gives_back_goes_to_the_one_that_waits() -> None:
@@ -501,15 +472,6 @@ def test_two_drivers_that_leave_no_slot_for_each_other_do_not_do_so_for_ever(see
     for number, name in enumerate(("first", "second")):
         simulation.add_job(name, (1, 1), triggerer=number, **QUICK)
     assert sorted(simulation.run(300).values()) == [0, 1]
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_ten_jobs_under_two_triggerers_fill_the_cluster_within_minutes(seed: int) -> None:
-    simulation = competition(8, 8, 4, triggerers=2, seed=seed)
-    for number in range(10):
-        simulation.add_job(f"job-{number}", (1, 4), triggerer=number % 2, **QUICK)
-    simulation.run(180)
-    check_stable(simulation)
 
 
 def test_driver_of_another_triggerer_that_waits_for_a_place_is_counted() -> None:

@@ -234,14 +234,6 @@ async def test_poll_without_a_demand_takes_no_capacity(scenario: ClusterScenario
     assert executors((await scenario.later((participant, wants("a", maximum=4))))[0]) == 4
 
 
-def test_virtual_time_ends_a_wait_for_nothing() -> None:
-    async def stuck() -> None:
-        await asyncio.Event().wait()
-
-    with pytest.raises(RuntimeError, match="deadlock: all tasks wait"):
-        virtual_time.run(stuck())
-
-
 HOUR = timedelta(hours=1)
 
 

@@ -14,14 +14,10 @@ from airflow_adaptive._core.protocol.codec import decode_journal, decode_rescale
 from airflow_adaptive._core.protocol.documents import RescaleDocument
 from airflow_adaptive._core.requirements.control_requests import ControlRequests, DesiredState
 from airflow_adaptive._core.scheduler.history.rescale_summary import summarize
-from airflow_adaptive._core.scheduler.snapshot import encode
-from airflow_adaptive._core.scheduler.timeline import Decision, ReasonCode, Rescale
 from airflow_adaptive._engine.journal.history import History
 from airflow_adaptive._engine.loop import RunLimits
-from tests.lab.contracts.job_directory import journal_document
 from tests.lab.fakes.job_directory import FakeJobDirectory
 from tests.lab.fakes.manual_clock import START
-from tests.lab.scenario import Scenario
 from tests.lab.simulation.one_job import Simulation
 
 QUICK: dict[str, Any] = {
@@ -266,20 +262,3 @@ def test_decision_not_to_move_is_written_once(directory: FailingJobDirectory) ->
 
 
 # ---- records --------------------------------------------------------------------------------------------------------
-
-
-def test_decisions_are_read_as_they_were_reported() -> None:
-    decision = Decision(
-        at=START, state="Executing", reason_code=ReasonCode.NO_PARALLELISM_CHANGE, reason="nothing to do"
-    )
-    history = History(FakeJobDirectory(), "job", 10)
-    history.take(replace(journal_document(1), decisions=[encode(decision)]))
-    assert history.at(Scenario().state).decisions == (decision,)
-
-
-def test_rescale_is_reported_as_it_was() -> None:
-    rescale = next(step.rescale for step in Scenario().given_executing(2).steps if step.rescale)
-    assert isinstance(rescale, Rescale)
-    history = History(FakeJobDirectory(), "job", 10)
-    history.take(replace(journal_document(1), rescales=[encode(rescale)]))
-    assert list(history.rescales) == [rescale]

@@ -283,15 +283,6 @@ async def test_process_without_another_thread_loses_no_turn(monkeypatch: pytest.
 
 
 @pytest.mark.asyncio
-async def test_error_of_a_call_reaches_its_caller() -> None:
-    def fail() -> None:
-        raise JobDirectoryError("no permission")
-
-    with pytest.raises(JobDirectoryError, match="no permission"):
-        await StorageThreads().call(fail, LIMIT_S)
-
-
-@pytest.mark.asyncio
 async def test_part_that_hangs_does_not_open_the_circuit_while_the_storage_answers_other_calls() -> None:
     released = threading.Event()
     threads = StorageThreads(2)

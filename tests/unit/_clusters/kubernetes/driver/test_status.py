@@ -25,68 +25,92 @@ def terminated(code: int, **parts: Any) -> dict[str, Any]:
     return {"terminated": {"exitCode": code, **parts}}
 
 
-def test_a_running_driver_names_its_node():
-    status = driver_status(pod(RUNNING))
-    assert (status.state, status.message, status.worker_address) == (SubmissionState.RUNNING, "", "node-1")
-
-
-def test_exit_code_0_is_a_finished_driver():
-    assert driver_status(pod(terminated(0), "Succeeded")).state is SubmissionState.FINISHED
-    assert driver_status(pod(terminated(0), "Succeeded"), is_killed=True).state is SubmissionState.FINISHED
-
-
-def test_a_killed_driver_is_killed():
-    assert driver_status(pod(terminated(143), "Failed"), is_killed=True).state is SubmissionState.KILLED
-
-
-def test_another_exit_code_is_a_failed_driver_with_its_exception():
-    annotations = {"spark.exit-exception": "java.lang.IllegalStateException:\n\tno flights"}
-    status = driver_status(pod(terminated(1, reason="Error"), "Failed", metadata={"annotations": annotations}))
-    assert (status.state, status.message) == (
-        SubmissionState.FAILED,
-        "exit code 1: java.lang.IllegalStateException: no flights",
-    )
-
-
-def test_too_little_memory_is_named_with_its_fix():
-    status = driver_status(pod(terminated(137, reason="OOMKilled"), "Failed"))
-    assert status.state is SubmissionState.FAILED
-    assert "raise spark.driver.memoryOverhead" in status.message
-
-
-def test_a_deletion_by_others_is_named():
-    metadata = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
-    status = driver_status(pod(terminated(143, reason="Error"), metadata=metadata))
-    assert (status.state, status.message) == (SubmissionState.FAILED, "exit code 143: driver pod p was deleted")
-
-
+GONE = {"is_gone": True, "is_deleted": True}
+WITHOUT_NODE = pod(None, "Pending", spec={"nodeName": None})
+SIDECAR_RUNS, SIDECAR_ENDED = pod(terminated(0)), pod(RUNNING)
+SIDECAR_RUNS["status"]["containerStatuses"].append({"name": "proxy", "state": RUNNING})
+SIDECAR_ENDED["status"]["containerStatuses"].insert(0, {"name": "proxy", "state": terminated(1)})
+EXCEPTION = {"annotations": {"spark.exit-exception": "java.lang.IllegalStateException:\n\tno flights"}}
 EVICTION = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "evicting"}
 LOST = [{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "True"}]
 
 
+DELETED = {"deletionTimestamp": "2026"}
+UNREADY = [{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "False"}]
+UNCONFIRMED = ", and its node has not confirmed the end of the driver"
+
+
 @pytest.mark.parametrize(
-    ("object_", "message"),
+    ("object_", "known", "state", "message"),
     [
+        (pod(RUNNING), {}, "RUNNING", ""),
+        (pod(RUNNING, conditions=UNREADY), {}, "RUNNING", ""),
+        (pod(RUNNING, conditions=LOST, spec={"readinessGates": [{}]}), {}, "RUNNING", ""),
+        (SIDECAR_ENDED, {}, "RUNNING", ""),
+        (pod(RUNNING, conditions=LOST), {}, "UNKNOWN", "node node-1 is not ready: the driver may still run"),
+        ({"metadata": {}, "spec": {}, "status": {"phase": "Pending"}}, {}, "SUBMITTED", ""),
+        (pod(terminated(0), "Succeeded"), {}, "FINISHED", ""),
+        (pod(terminated(0), "Succeeded"), {"is_killed": True}, "FINISHED", ""),
+        (pod(terminated(0)), {"is_gone": True}, "FINISHED", ""),
+        (SIDECAR_RUNS, {}, "FINISHED", ""),
+        (pod(terminated(143), "Failed"), {"is_killed": True}, "KILLED", ""),
+        (WITHOUT_NODE, GONE, "KILLED", "driver pod p was deleted before it had a node"),
+        (WITHOUT_NODE, {"is_gone": True}, "UNKNOWN", f"driver pod p was deleted{UNCONFIRMED}"),
+        (pod(RUNNING), GONE, "UNKNOWN", f"driver pod p was deleted{UNCONFIRMED}"),
+        (pod(RUNNING, metadata=DELETED), {}, "UNKNOWN", "driver pod p is being deleted"),
         (
-            pod(terminated(143), metadata={"deletionTimestamp": "2026"}, conditions=[EVICTION]),
+            pod(RUNNING, metadata=DELETED, conditions=[*LOST, EVICTION]),
+            {},
+            "UNKNOWN",
+            "driver pod p is being deleted (EvictionByEvictionAPI: evicting; its node node-1 is not ready)",
+        ),
+        (
+            pod(None, "Failed", reason="NodeLost", message="node is gone"),
+            {},
+            "UNKNOWN",
+            f"driver pod p is Failed (NodeLost: node is gone){UNCONFIRMED}",
+        ),
+        (pod(RUNNING, "Failed"), {}, "UNKNOWN", f"driver pod p is Failed{UNCONFIRMED}"),
+        (pod(None, "Succeeded"), {}, "UNKNOWN", f"driver pod p is Succeeded{UNCONFIRMED}"),
+        (pod(RUNNING, "Unknown"), {}, "UNKNOWN", f"driver pod p is Unknown{UNCONFIRMED}"),
+        (
+            pod(terminated(1, reason="Error"), "Failed", metadata=EXCEPTION),
+            {},
+            "FAILED",
+            "exit code 1: java.lang.IllegalStateException: no flights",
+        ),
+        (
+            pod(terminated(137, reason="OOMKilled"), "Failed"),
+            {},
+            "FAILED",
+            "exit code 137: it needed more memory than its container has (OOMKilled): raise spark.driver.memoryOverhead",
+        ),
+        (
+            pod(terminated(143, reason="Error"), metadata=DELETED),
+            {},
+            "FAILED",
+            "exit code 143: driver pod p was deleted",
+        ),
+        (
+            pod(terminated(143), metadata=DELETED, conditions=[EVICTION]),
+            {},
+            "FAILED",
             "exit code 143: driver pod p was deleted (EvictionByEvictionAPI: evicting)",
         ),
         (
             pod(terminated(137), "Failed", reason="Evicted", message="The node was low\non memory."),
+            {},
+            "FAILED",
             "exit code 137: driver pod p was ended (Evicted: The node was low on memory.)",
         ),
-        (
-            pod(RUNNING, metadata={"deletionTimestamp": "2026"}, conditions=[*LOST, EVICTION]),
-            "driver pod p is being deleted (EvictionByEvictionAPI: evicting; its node node-1 is not ready)",
-        ),
     ],
-    ids=["drained", "evicted by the kubelet", "on a lost node"],
 )
-def test_the_end_of_a_pod_names_the_disruption(object_: dict[str, Any], message: str):
-    assert driver_status(object_).message == message
-
-
-DELETED = {"deletionTimestamp": "2026"}
+def test_only_a_terminated_container_of_the_driver_proves_its_end(
+    object_: dict[str, Any], known: dict[str, bool], state: str, message: str
+):
+    status = driver_status(object_, **known)
+    assert (status.state, status.message) == (state, message)
+    assert status.worker_address == (object_["spec"].get("nodeName") or "")
 
 
 @pytest.mark.parametrize(
@@ -105,29 +129,6 @@ DELETED = {"deletionTimestamp": "2026"}
 def test_who_ends_a_driver_is_known_if_kubernetes_reports_it(object_: dict[str, Any], ended_by: str):
     assert driver_status(object_).ended_by == ended_by
     assert driver_status(object_, is_killed=True).ended_by == ""
-
-
-def test_a_terminated_container_proves_the_end_also_of_a_pod_that_is_gone():
-    assert driver_status(pod(terminated(0)), is_gone=True).state is SubmissionState.FINISHED
-
-
-@pytest.mark.parametrize(
-    ("unproven", "message"),
-    [
-        (pod(RUNNING, metadata={"deletionTimestamp": "2026"}), "driver pod p is being deleted"),
-        (
-            pod(None, "Failed", reason="NodeLost", message="node is gone"),
-            "driver pod p is Failed (NodeLost: node is gone), and its node has not confirmed",
-        ),
-        (pod(RUNNING, "Failed"), "has not confirmed the end"),
-        (pod(None, "Succeeded"), "has not confirmed the end"),
-        (pod(RUNNING, "Unknown"), "has not confirmed the end"),
-    ],
-)
-def test_nothing_else_proves_the_end(unproven: dict[str, Any], message: str):
-    status = driver_status(unproven)
-    assert status.state is SubmissionState.UNKNOWN
-    assert message in status.message
 
 
 def with_init(init: dict[str, Any], state: dict[str, Any], phase: str = "Failed", **spec: Any) -> dict[str, Any]:
@@ -164,51 +165,8 @@ def test_other_ends_of_init_containers_prove_nothing(unproven: dict[str, Any]):
     assert driver_status(unproven).state in (SubmissionState.SUBMITTED, SubmissionState.UNKNOWN)
 
 
-def test_a_pod_that_is_gone_proves_nothing():
-    status = driver_status(pod(RUNNING), is_gone=True, is_deleted=True)
-    assert (status.state, status.message) == (
-        SubmissionState.UNKNOWN,
-        "driver pod p was deleted, and its node has not confirmed the end of the driver",
-    )
-
-
-def test_a_pod_that_was_deleted_without_a_node_never_ran():
-    waiting = pod(None, "Pending", spec={"nodeName": None})
-    assert driver_status(waiting, is_gone=True, is_deleted=True).state is SubmissionState.KILLED
-    assert driver_status(waiting, is_gone=True).state is SubmissionState.UNKNOWN
-
-
 def conditions(**statuses: str) -> list[dict[str, str]]:
     return [{"type": name, "status": status} for name, status in statuses.items()]
-
-
-def test_a_driver_on_a_node_that_is_not_ready_may_still_run():
-    status = driver_status(pod(RUNNING, conditions=conditions(Ready="False", ContainersReady="True")))
-    assert (status.state, status.message) == (
-        SubmissionState.UNKNOWN,
-        "node node-1 is not ready: the driver may still run",
-    )
-
-
-@pytest.mark.parametrize(
-    "parts",
-    [
-        {"conditions": conditions(Ready="False", ContainersReady="False")},
-        {"conditions": conditions(Ready="False", ContainersReady="True"), "spec": {"readinessGates": [{}]}},
-    ],
-    ids=["a sidecar is not ready", "a readiness gate is closed"],
-)
-def test_a_driver_that_is_not_ready_runs(parts: dict[str, Any]):
-    assert driver_status(pod(RUNNING, **parts)).state is SubmissionState.RUNNING
-
-
-def test_sidecars_do_not_matter():
-    running = pod(terminated(0))
-    running["status"]["containerStatuses"].append({"name": "proxy", "state": RUNNING})
-    assert driver_status(running).state is SubmissionState.FINISHED
-    ended = pod(RUNNING)
-    ended["status"]["containerStatuses"].insert(0, {"name": "proxy", "state": terminated(1)})
-    assert driver_status(ended).state is SubmissionState.RUNNING
 
 
 @pytest.mark.parametrize(
@@ -243,12 +201,6 @@ def test_sidecars_do_not_matter():
 def test_a_waiting_driver_has_a_reason(waiting: dict[str, Any], message: str):
     status = driver_status(waiting)
     assert (status.state, status.message) == (SubmissionState.SUBMITTED, message)
-
-
-def test_a_new_pod_has_no_status():
-    assert driver_status({"metadata": {}, "spec": {}, "status": {"phase": "Pending"}}).state is (
-        SubmissionState.SUBMITTED
-    )
 
 
 NOT_FOUND = 'failed to pull and unpack image "spark:9": docker.io/library/spark:9: not found'
