@@ -99,10 +99,11 @@ class AirflowJob(JobUnderFault):
     def start(self, dag: str = "") -> str:
         """Start a run of a DAG as soon as Airflow knows it.
 
-        Airflow's scheduler ends if a DAG run is deleted while the scheduler reads it (`ObjectDeletedError`,
-        `StaleDataError`), so it may not run after a test that deletes a DAG or a run.
+        Airflow's scheduler and DAG processor end if a DAG or a run is deleted while they read it (`ObjectDeletedError`,
+        `StaleDataError`), so they may not run after a test that deletes one.
         """
-        self.airflow.restart_if_ended(Component.SCHEDULER)
+        for component in (Component.SCHEDULER, Component.DAG_PROCESSOR):
+            self.airflow.restart_if_ended(component)
         self.dag = dag or self.dag
         self.wait_for(f"DAG {self.dag}", lambda: self.airflow.api.has_dag(self.dag))
         self.run_id = self.airflow.api.trigger(self.dag)
