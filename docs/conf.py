@@ -9,7 +9,6 @@ author = "the developers of airflow-adaptive"
 version = release = __version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton", "sphinxcontrib.mermaid"]
-exclude_patterns = ["deployment/*.yaml", "kubernetes/*.yaml"]
 
 myst_heading_anchors = 4
 myst_fence_as_directive = ["mermaid"]

@@ -1,9 +1,14 @@
 import react from "@vitejs/plugin-react";
+import { readFileSync } from "node:fs";
 import { defineConfig } from "vite";
+
+/** Version of the package, whose documentation the page links to. */
+const version = /__version__ = "(.*)"/u.exec(readFileSync("../../__init__.py", "utf8"))?.[1];
 
 export default defineConfig({
   base: "./", // the page lives below whatever path Airflow has
   plugins: [react()],
+  define: { __VERSION__: JSON.stringify(version) },
   build: {
     target: "es2022",
     chunkSizeWarningLimit: 1500,

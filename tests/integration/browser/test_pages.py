@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -36,7 +37,8 @@ def test_list_shows_jobs_and_leads_to_them(airflow_app: AirflowApp, visitor: Vis
     expect(row).to_contain_text("Executing")
     expect(row).to_contain_text(re.compile("3.20"))
     expect(row).to_contain_text("6 / 7")
-    expect(page.get_by_role("row").filter(has_text="arrivals")).to_contain_text("Waiting for resources")
+    expect(row).to_contain_text("Keeps up")
+    expect(page.get_by_role("row").filter(has_text="arrivals")).to_contain_text("Waits for slots")
     page.get_by_role("link", name="departures").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("departures")
     assert page.url.endswith("/adaptive/ui/jobs/departures")
@@ -149,7 +151,9 @@ def test_job_that_changes_is_followed_without_a_reload(airflow_app: AirflowApp, 
     job = stories.minutes_ago(Scenario(graph=stories.pipeline("departures")), 1)
     asset = stories.place(airflow_app, stories.have(job.given_deploying(2), 2))
     page = visitor.open("jobs/departures")
+    page.get_by_text("State diagram").click()
     expect(page.get_by_role("img", name="State diagram: Deploying now")).to_be_visible()
+    expect(page.get_by_role("region", name="Health")).to_contain_text("Starts")
     expect(page.get_by_text("Live", exact=True)).to_be_visible()
     airflow_app.show(asset, published(job.when_plan_activated()))
     expect(page.get_by_role("img", name="State diagram: Executing now")).to_be_visible()
@@ -212,6 +216,25 @@ def test_charts_are_read_with_the_keyboard_and_as_a_table(airflow_app: AirflowAp
     expect(page.get_by_role("table", name="Metrics over time")).to_be_visible()
 
 
+@pytest.mark.parametrize(
+    ("place", "health"),
+    [
+        (stories.rescaled_twice, "Keeps up6 of 1"),
+        (stories.waiting, "Waits for slotsneeds at least"),
+        (stories.suspended, "Suspended"),
+        (stories.failed, "Failed"),
+    ],
+)
+def test_health_is_the_first_sentence(
+    airflow_app: AirflowApp, visitor: Visitor, place: Callable[..., Scenario], health: str
+) -> None:
+    stories.place(airflow_app, place("departures"))
+    page = visitor.open("jobs/departures")
+    expect(page.get_by_role("region", name="Health")).to_contain_text(health)
+    ended = health in ("Suspended", "Failed")
+    expect(page.get_by_text("Live", exact=True)).to_have_count(0 if ended else 1)
+
+
 def test_backoff_counts_down(airflow_app: AirflowApp, visitor: Visitor) -> None:
     stories.place(airflow_app, stories.backing_off("delays"))
     page = visitor.open("jobs/delays")
@@ -225,7 +248,7 @@ def test_backoff_counts_down(airflow_app: AirflowApp, visitor: Visitor) -> None:
 
 
 def editor_of(page: Any, upper: str = "8") -> Any:
-    page.get_by_role("button", name="Requirements").click()
+    page.get_by_role("button", name="Change parallelism").click()
     dialog = page.get_by_role("dialog")
     expect(dialog.get_by_label("Upper bound").first).to_have_value(upper)
     return dialog
@@ -255,7 +278,7 @@ def test_requirements_that_another_user_has_changed_are_read_again(airflow_app: 
     dialog.get_by_label("Upper bound").first.fill("5")
     dialog.get_by_role("button", name="Apply").click()
     expect(dialog.get_by_role("alert")).to_contain_text("Read them again")
-    dialog.get_by_role("button", name="Reload the requirements").click()
+    dialog.get_by_role("button", name="Reload the bounds").click()
     expect(dialog.get_by_label("Upper bound").first).to_have_value("2")
     assert airflow_app.requested(asset, "requirements") == body
 
@@ -293,7 +316,7 @@ def test_resuming_that_is_refused_gives_the_reason(airflow_app: AirflowApp, visi
 def test_viewer_sees_all_and_may_change_nothing(airflow_app: AirflowApp, visitor: Visitor) -> None:
     stories.place(airflow_app, stories.rescaled_twice())
     page = visitor.open("jobs/departures", user="viewer")
-    for name in ("Requirements", "Suspend", "Cancel job"):
+    for name in ("Change parallelism", "Suspend", "Cancel job"):
         expect(page.get_by_role("button", name=name)).to_have_attribute("aria-disabled", "true")
     page.get_by_role("button", name="Suspend").click(force=True)
     expect(page.get_by_role("dialog")).to_have_count(0)

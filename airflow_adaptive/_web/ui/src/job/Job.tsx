@@ -7,7 +7,9 @@ import { jobQuery } from "../api/queries";
 import { Announcer } from "../components/feedback/Announcer";
 import { Loaded } from "../components/feedback/Loaded";
 import { bounds, total, totalRange } from "../lib/format/parallelism";
+import { healthOf } from "../lib/scheduler/health";
 import { styleOf } from "../lib/scheduler/states";
+import { HealthLine } from "./header/HealthLine";
 import { JobHeader } from "./header/JobHeader";
 import { JobTabs } from "./JobTabs";
 import { JobMessages } from "./header/JobMessages";
@@ -32,12 +34,13 @@ const Job = ({ job, isAlone = false }: Props) => {
         <Stack gap={4}>
           <Box bg="bg.panel" borderColor="border" borderRadius="md" borderWidth={1} p={4}>
             <JobHeader connection={connection} details={details} isAlone={isAlone} />
+            <HealthLine details={details} />
             <JobStats details={details} />
           </Box>
           <JobMessages details={details} />
           <JobTabs details={details} />
           <Announcer
-            text={`${job}: ${styleOf(details.state, details.outcome).label}, parallelism ${total(details.parallelism) ?? "none"} of ${bounds(totalRange(details.requirements))}`}
+            text={`${job}: ${healthOf(details).label}, ${styleOf(details.state, details.outcome).label}, parallelism ${total(details.parallelism) ?? "none"} of ${bounds(totalRange(details.requirements))}`}
           />
         </Stack>
       )}

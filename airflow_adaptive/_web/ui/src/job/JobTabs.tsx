@@ -1,8 +1,9 @@
-import { Badge, Stack, Tabs } from "@chakra-ui/react";
+import { Badge, Box, Stack, Tabs } from "@chakra-ui/react";
 import type { IconType } from "react-icons";
 import { LuChartLine, LuCircleX, LuHistory, LuLayoutGrid, LuScaling, LuSettings } from "react-icons/lu";
 import { useSearchParams } from "react-router";
 import type { JobDetails } from "../api/types";
+import { HelpLink } from "../components/values/HelpLink";
 import { BoundsSection } from "./requirements/BoundsSection";
 import { MetricsCharts } from "./metrics/MetricsCharts";
 import { ConfigurationTab } from "./configuration/ConfigurationTab";
@@ -12,20 +13,23 @@ import { RescalesTab } from "./timeline/RescalesTab";
 import { StateSection } from "./state/StateSection";
 import { TimelineTab } from "./timeline/TimelineTab";
 
-const TABS: [string, string, IconType][] = [
-  ["overview", "Overview", LuChartLine],
-  ["timeline", "Timeline", LuHistory],
-  ["rescales", "Rescales", LuScaling],
-  ["plan", "Plan", LuLayoutGrid],
-  ["failures", "Failures", LuCircleX],
-  ["configuration", "Configuration", LuSettings],
+/** Name in the address, label, icon, and page of the documentation. */
+const TABS: [string, string, IconType, string][] = [
+  ["overview", "Overview", LuChartLine, "guides/troubleshoot"],
+  ["timeline", "Timeline", LuHistory, "reference/timeline"],
+  ["rescales", "Rescales", LuScaling, "concepts/rescale-tiers"],
+  ["plan", "Plan", LuLayoutGrid, "concepts/slots-and-plan"],
+  ["failures", "Failures", LuCircleX, "reference/errors"],
+  ["configuration", "Configuration", LuSettings, "reference/options"],
 ];
+
+const FIRST = TABS[0] as (typeof TABS)[number];
 
 /** The tabs of a job. The selected tab is part of the address. */
 export const JobTabs = ({ details }: { details: JobDetails }) => {
   const [search, setSearch] = useSearchParams();
   const requested = search.get("tab");
-  const tab = TABS.some(([value]) => value === requested) ? requested : "overview";
+  const [tab, label, , help] = TABS.find(([value]) => value === requested) ?? FIRST;
   const open = (value: string) => {
     const next = new URLSearchParams(search);
     if (value === "overview") next.delete("tab");
@@ -35,10 +39,10 @@ export const JobTabs = ({ details }: { details: JobDetails }) => {
   return (
     <Tabs.Root lazyMount onValueChange={({ value }) => open(value)} unmountOnExit value={tab} variant="line">
       <Tabs.List overflowX="auto" overflowY="hidden">
-        {TABS.map(([value, label, Icon]) => (
+        {TABS.map(([value, name, Icon]) => (
           <Tabs.Trigger flexShrink={0} key={value} value={value}>
             <Icon aria-hidden />
-            {label}
+            {name}
             {value === "failures" && details.failures > 0 && (
               <Badge colorPalette="red" size="xs">
                 {details.failures}
@@ -46,6 +50,9 @@ export const JobTabs = ({ details }: { details: JobDetails }) => {
             )}
           </Tabs.Trigger>
         ))}
+        <Box alignSelf="center" ml="auto" px={2}>
+          <HelpLink label={`Help about ${label}`} page={help} />
+        </Box>
       </Tabs.List>
       <Tabs.Content value="overview">
         <Stack gap={4}>

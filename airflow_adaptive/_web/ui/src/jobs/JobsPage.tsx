@@ -1,4 +1,4 @@
-import { Alert, Box, Flex, Heading, Text } from "@chakra-ui/react";
+import { Alert, Box, Code, Flex, Heading, Text } from "@chakra-ui/react";
 import { useQuery } from "@tanstack/react-query";
 import { useEffect } from "react";
 import { LuLayers, LuSearchX } from "react-icons/lu";
@@ -6,6 +6,7 @@ import { useSearchParams } from "react-router";
 import { type JobsFilter, jobsQuery } from "../api/queries";
 import { Loaded } from "../components/feedback/Loaded";
 import { Placeholder } from "../components/feedback/Placeholder";
+import { HelpLink } from "../components/values/HelpLink";
 import { exact } from "../lib/format/format";
 import { Filters } from "./Filters";
 import { JobsTable } from "./JobsTable";
@@ -81,6 +82,16 @@ const Problem = ({ children }: { children: string }) => (
   </Alert.Root>
 );
 
+const EXAMPLE = `@task.adaptive_spark(
+    job="departures",
+    job_directory="file:///shared/jobs",
+    parallelism=(1, 8),
+    rescale_policy=LoadPolicy(),
+)
+def departures(spark, parallelism):
+    flights = spark.readStream.schema("carrier STRING").json("/data/flights")
+    return flights.writeStream.option("path", "/data/departures")`;
+
 const NoJobs = ({ isFiltered }: { isFiltered: boolean }) =>
   isFiltered ? (
     <Placeholder icon={LuSearchX} title="No job matches">
@@ -88,6 +99,12 @@ const NoJobs = ({ isFiltered }: { isFiltered: boolean }) =>
     </Placeholder>
   ) : (
     <Placeholder icon={LuLayers} title="There are no adaptive jobs yet">
-      A job appears after the first run of an AdaptiveSparkOperator task, to users who may read its DAG.
+      <Text>
+        A job appears after the first run of its task, to users who may read its DAG. This DAG declares one:
+      </Text>
+      <Code mt={3} overflowX="auto" p={3} textAlign="start" whiteSpace="pre" width="full">
+        {EXAMPLE}
+      </Code>
+      <HelpLink label="Your first job" page="start/first-job" />
     </Placeholder>
   );

@@ -8,19 +8,25 @@ import { useNow } from "../lib/format/now";
 import { bounds, total, totalRange } from "../lib/format/parallelism";
 import { readable } from "../lib/format/reasonText";
 import { sourceText } from "../lib/scheduler/requirementsSource";
+import { healthOf } from "../lib/scheduler/health";
 import { styleOf } from "../lib/scheduler/states";
 
+/** Name, alignment, hint, and whether a narrow screen shows the column. */
 const COLUMNS = [
-  ["Job", "start", ""],
-  ["State", "start", "State of the scheduler, and time in the state"],
-  ["Parallelism", "end", "Current number of subtasks of all vertices, and their bounds"],
-  ["Slots", "end", "Slots that the job holds, and slots that the job holds or was offered"],
-  ["Rows in", "end", "Rows read from the sources per second"],
-  ["Processed", "end", "Rows per second while a batch runs"],
-  ["Backlog", "end", "Rows that are waiting at the sources"],
-  ["Failures", "end", "Recent failures"],
-  ["Last transition", "start", "Last transition, with its reason"],
+  ["Job", "start", "", true],
+  ["Health", "start", "Whether the job keeps up with its input", true],
+  ["State", "start", "State of the scheduler, and time in the state", true],
+  ["Parallelism", "end", "Current number of subtasks of all vertices, and their bounds", false],
+  ["Slots", "end", "Slots that the job holds, and slots that the job holds or was offered", false],
+  ["Lag", "end", "Age of the oldest unread row at the sources", true],
+  ["Rows in", "end", "Rows read from the sources per second", false],
+  ["Processed", "end", "Rows per second while a batch runs", false],
+  ["Backlog", "end", "Rows that are waiting at the sources", false],
+  ["Failures", "end", "Recent failures", false],
+  ["Last transition", "start", "Last transition, with its reason", false],
 ] as const;
+
+const WIDE = { base: "none", md: "table-cell" };
 
 /** The jobs with their current values. */
 export const JobsTable = ({ jobs }: { jobs: JobItem[] }) => (
@@ -28,8 +34,15 @@ export const JobsTable = ({ jobs }: { jobs: JobItem[] }) => (
     <Table.Root aria-label="Adaptive jobs" interactive size="sm">
       <Table.Header>
         <Table.Row bg="bg.muted">
-          {COLUMNS.map(([name, align, hint]) => (
-            <Table.ColumnHeader key={name} scope="col" textAlign={align} title={hint} whiteSpace="nowrap">
+          {COLUMNS.map(([name, align, hint, isNarrow]) => (
+            <Table.ColumnHeader
+              display={isNarrow ? "table-cell" : WIDE}
+              key={name}
+              scope="col"
+              textAlign={align}
+              title={hint}
+              whiteSpace="nowrap"
+            >
               {name}
             </Table.ColumnHeader>
           ))}
@@ -45,9 +58,12 @@ export const JobsTable = ({ jobs }: { jobs: JobItem[] }) => (
 );
 
 const Row = ({ job }: { job: JobItem }) => (
-  <Table.Row>
-    <Table.Cell maxWidth="xs" minWidth="40">
+  <Table.Row opacity={job.state === "Finished" ? 0.7 : 1}>
+    <Table.Cell maxWidth="xs" minWidth={{ base: "24", md: "40" }}>
       <Name job={job} />
+    </Table.Cell>
+    <Table.Cell>
+      <HealthBadge job={job} />
     </Table.Cell>
     <Table.Cell>
       <StateBadge outcome={job.outcome} size="sm" state={job.state} />
@@ -63,7 +79,7 @@ const Row = ({ job }: { job: JobItem }) => (
         "0"
       )}
     </Number>
-    <Table.Cell maxWidth="sm" minWidth="52">
+    <Table.Cell display={WIDE} maxWidth="sm" minWidth="52">
       <LastTransition job={job} />
     </Table.Cell>
   </Table.Row>
@@ -75,6 +91,15 @@ const Unconfirmed = ({ job }: { job: JobItem }) => (
     {job.abandoned ? "No control loop" : "Stale"}
   </Badge>
 );
+
+const HealthBadge = ({ job }: { job: JobItem }) => {
+  const { color, label, text } = healthOf(job);
+  return (
+    <Badge colorPalette={color} title={text} variant="surface" whiteSpace="nowrap">
+      {label}
+    </Badge>
+  );
+};
 
 const Name = ({ job }: { job: JobItem }) => (
   <>
@@ -110,6 +135,7 @@ const Throughput = ({ job }: { job: JobItem }) => {
         </Text>
       </Number>
       <Number>{slots === null ? "–" : `${count(slots.held)} / ${count(slots.available)}`}</Number>
+      <Number isNarrow>{duration(metrics?.lag_s)}</Number>
       <Number title={exact(metrics?.input)}>{rate(metrics?.input)}</Number>
       <Number title={exact(metrics?.processed)}>{rate(metrics?.processed)}</Number>
       <Number title={exact(metrics?.backlog)}>{count(metrics?.backlog)}</Number>
@@ -129,8 +155,20 @@ const boundsTitle = (job: JobItem): string =>
     .map(([name, range]) => `${name}: ${job.parallelism?.[name] ?? "–"} (${bounds(range)})`)
     .join("\n");
 
-const Number = ({ title, children }: { title?: string; children: React.ReactNode }) => (
-  <Table.Cell fontVariantNumeric="tabular-nums" textAlign="end" title={title} whiteSpace="nowrap">
+interface NumberProps {
+  title?: string;
+  isNarrow?: boolean;
+  children: React.ReactNode;
+}
+
+const Number = ({ title, isNarrow = false, children }: NumberProps) => (
+  <Table.Cell
+    display={isNarrow ? "table-cell" : WIDE}
+    fontVariantNumeric="tabular-nums"
+    textAlign="end"
+    title={title}
+    whiteSpace="nowrap"
+  >
     {children}
   </Table.Cell>
 );

@@ -4,7 +4,7 @@ import { duration } from "../../lib/format/format";
 
 interface Props {
   connection: Connection;
-  /** Seconds since the job published something, null if the job has ended. */
+  /** Seconds since the job published something, null if it has published nothing. */
   staleFor: number | null;
 }
 

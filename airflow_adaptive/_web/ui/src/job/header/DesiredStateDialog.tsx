@@ -20,8 +20,8 @@ const TEXTS: Record<StateAction, DialogText> = {
     verb: "Suspend",
     color: "steel",
     text: [
-      "The job stops with a savepoint at a batch boundary. Its task succeeds, and the cluster gets the slots of the job back.",
-      "You can resume the job later. The job then continues from the savepoint and processes every record exactly once.",
+      "The job stops at a batch boundary and keeps its checkpoint. Its task succeeds, and the cluster gets the slots of the job back.",
+      "You can resume the job later. The job then continues from the checkpoint and processes every record exactly once.",
     ],
   },
   resume: {

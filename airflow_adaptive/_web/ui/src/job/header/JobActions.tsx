@@ -23,7 +23,7 @@ export const JobActions = ({ details }: { details: JobDetails }) => {
   const isResumable = refusal("resume", details) === null;
   return (
     <>
-      {button("requirements", "Requirements", LuSlidersHorizontal)}
+      {button("requirements", "Change parallelism", LuSlidersHorizontal)}
       {isResumable ? button("resume", "Resume", LuPlay) : button("suspend", "Suspend", LuPause)}
       {button("cancel", "Cancel job", LuBan, "red")}
       {open === "requirements" && <RequirementsDialog details={details} onClose={close} />}

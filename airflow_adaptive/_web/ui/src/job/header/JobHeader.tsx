@@ -14,11 +14,11 @@ interface Props {
   isAlone: boolean;
 }
 
-/** Name and state of the job, time in the state, state of the connection, and actions. */
+/** Name and state of the job, time in the state, state of the connection while the job runs, and actions. */
 export const JobHeader = ({ details, connection, isAlone }: Props) => {
   const now = useNow();
   const inState = secondsBetween(details.since, now);
-  const staleFor = details.state === "Finished" ? null : secondsBetween(details.published_at, now);
+  const isOver = details.state === "Finished";
   return (
     <Flex align="start" gap={4} justify="space-between" wrap="wrap">
       <Flex direction="column" flex="1 1 20rem" gap={1} minWidth={0}>
@@ -33,7 +33,9 @@ export const JobHeader = ({ details, connection, isAlone }: Props) => {
               for {duration(inState)}
             </Text>
           )}
-          <LiveBadge connection={connection} staleFor={staleFor} />
+          {!isOver && (
+            <LiveBadge connection={connection} staleFor={secondsBetween(details.published_at, now)} />
+          )}
         </Flex>
       </Flex>
       <HStack wrap="wrap">

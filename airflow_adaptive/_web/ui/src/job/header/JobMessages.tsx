@@ -50,7 +50,7 @@ export const JobMessages = ({ details }: { details: JobDetails }) => {
         </Message>
       )}
       {pending.length > 0 && (
-        <Message status="info" title="New requirements become active soon">
+        <Message status="info" title="New bounds become active soon">
           {pending.map(([name, range]) => `${name}: ${bounds(range)}`).join(", ")}
         </Message>
       )}

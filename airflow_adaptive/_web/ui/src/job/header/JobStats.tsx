@@ -4,6 +4,7 @@ import { Moment } from "../../components/values/Moment";
 import { Stat, StatList } from "../../components/layout/Stat";
 import { count, duration, exact, millis, rate } from "../../lib/format/format";
 import { bounds, text, total, totalRange } from "../../lib/format/parallelism";
+import { CostStat } from "./CostStat";
 import { readable } from "../../lib/format/reasonText";
 import { sourceText } from "../../lib/scheduler/requirementsSource";
 
@@ -11,8 +12,8 @@ import { sourceText } from "../../lib/scheduler/requirementsSource";
 export const JobStats = ({ details }: { details: JobDetails }) => (
   <Box mt={4}>
     <StatList>
-      <Resources details={details} />
       <Throughput details={details} />
+      <Resources details={details} />
       <Counters details={details} />
     </StatList>
   </Box>
@@ -42,6 +43,7 @@ const Resources = ({ details }: { details: JobDetails }) => {
           )}
         </Stat>
       )}
+      <CostStat job={details.job} />
       <Stat hint="Slots that the job holds, and slots that the job holds or was offered" label="Slots">
         {slots === null || isOver ? "–" : `${exact(slots.held)} of ${exact(slots.available)}`}
       </Stat>
@@ -54,6 +56,9 @@ const Throughput = ({ details }: { details: JobDetails }) => {
   const metrics = details.state === "Finished" ? null : details.metrics;
   return (
     <>
+      <Stat hint="Age of the oldest unread row at the sources" label="Lag">
+        {duration(metrics?.lag_s)}
+      </Stat>
       <Stat hint={exact(metrics?.input)} label="Rows in">
         {rate(metrics?.input)}
       </Stat>
@@ -63,9 +68,6 @@ const Throughput = ({ details }: { details: JobDetails }) => {
       <Stat label="Batch duration">{millis(metrics?.batch_ms)}</Stat>
       <Stat hint={exact(metrics?.backlog)} label="Backlog">
         {count(metrics?.backlog)}
-      </Stat>
-      <Stat hint="Age of the oldest unread row at the sources" label="Lag">
-        {duration(metrics?.lag_s)}
       </Stat>
     </>
   );
@@ -80,7 +82,7 @@ const Counters = ({ details }: { details: JobDetails }) => {
       <Stat hint="Restarts, including rescales" label="Restarts">
         {exact(details.restarts)}
       </Stat>
-      <Stat label="Failures">
+      <Stat hint="Recent failures, which the tab Failures lists" label="Failures">
         <Box as="span" color={details.failures > 0 ? "fg.error" : "inherit"}>
           {exact(details.failures)}
         </Box>

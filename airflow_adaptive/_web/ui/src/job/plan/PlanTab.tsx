@@ -69,12 +69,14 @@ const Slots = ({ plan: { slots, imbalance, version, reported_at } }: { plan: Pla
       </Stat>
       <Stat label="Planned">{exact(slots.planned)}</Stat>
       <Stat
-        hint="Slots that the driver may hold. Slots beyond the plan are idle until the job releases them"
-        label="Kept"
+        hint="Slots that the driver may hold: those beyond the plan stay for slot_idle_timeout after a rescale"
+        label="Allowed"
       >
         {exact(slots.kept)}
       </Stat>
-      <Stat label="Held">{exact(slots.held)}</Stat>
+      <Stat hint="Slots of executors that are registered with the driver" label="Registered">
+        {exact(slots.held)}
+      </Stat>
       <Stat hint="Slots that the job holds or was offered" label="Available">
         {exact(slots.available)}
       </Stat>

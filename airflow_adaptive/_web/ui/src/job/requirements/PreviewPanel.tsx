@@ -55,7 +55,7 @@ const Outcome = ({
   query: { data: { body: Preview } | undefined; error: Error | null };
 }) => {
   if (!isValid) return <Text fontSize="sm">Correct the marked fields first.</Text>;
-  if (!isChanged) return <Text fontSize="sm">The job already has these requirements.</Text>;
+  if (!isChanged) return <Text fontSize="sm">The job already has these bounds.</Text>;
   if (query.error !== null) return <ProblemAlert error={query.error} />;
   return query.data === undefined ? <Skeleton height="12" /> : <PreviewResult preview={query.data.body} />;
 };
@@ -67,7 +67,7 @@ const CONSEQUENCES: Record<string, string> = {
   WAIT_FOR_SLOTS: "The job keeps its parallelism until more slots are available.",
   STOP_AND_WAIT:
     "The job stops and waits for slots, because its slots are fewer than the lower bounds require.",
-  LATER: "The job applies the requirements after its current state transition.",
+  LATER: "The job applies the bounds after its current state transition.",
 };
 
 const PreviewResult = ({ preview }: { preview: Preview }) => {

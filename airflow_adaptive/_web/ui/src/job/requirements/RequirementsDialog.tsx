@@ -58,7 +58,7 @@ export const RequirementsDialog = ({ details, onClose }: Props) => {
           </Button>
           {isOutdated ? (
             <Button colorPalette="steel" onClick={readAgain}>
-              Reload the requirements
+              Reload the bounds
             </Button>
           ) : (
             <Apply
@@ -71,7 +71,7 @@ export const RequirementsDialog = ({ details, onClose }: Props) => {
       }
       onClose={onClose}
       size="xl"
-      title={`Resource requirements of ${job}`}
+      title={`Parallelism of ${job}`}
     >
       <Loaded lines={4} query={query}>
         {() =>

@@ -12,7 +12,7 @@ export const DeadlineList = ({ details }: { details: JobDetails }) => {
   const deadlines = countdowns(details, now);
   const { backoff, waiting } = details;
   return (
-    <Box mt={4}>
+    <Box>
       <Heading as="h3" color="fg.muted" fontSize="xs" fontWeight="bold">
         Deadlines
       </Heading>

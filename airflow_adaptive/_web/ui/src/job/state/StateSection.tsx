@@ -7,25 +7,34 @@ import { styleOf } from "../../lib/scheduler/states";
 import { DeadlineList } from "./DeadlineList";
 import { StateDiagram } from "./StateDiagram";
 
-/** The state of the job, the reason of the last transition, and the deadlines. */
+/** The state of the job, the reason of the last transition, the deadlines, and the diagram of all states. */
 export const StateSection = ({ details }: { details: JobDetails }) => {
   const last = details.last_transition;
   return (
     <Section title="State">
-      <Flex gap={6} wrap="wrap">
-        <Box flex="3 1 40rem" minWidth={0} overflowX="auto">
-          <StateDiagram previous={last?.source ?? null} outcome={details.outcome} state={details.state} />
-        </Box>
-        <Box flex="1 1 16rem" minWidth={0}>
+      <Flex columnGap={10} rowGap={2} wrap="wrap">
+        <Box flex="1 1 20rem" minWidth={0}>
           <Text fontSize="sm">{styleOf(details.state, details.outcome).meaning}</Text>
           {last !== null && (
             <Text color="fg.muted" fontSize="sm" mt={2} overflowWrap="anywhere">
-              Why: {readable(last.reason)} (<Moment at={last.at} />)
+              Last transition: {readable(last.reason)} (<Moment at={last.at} />)
             </Text>
           )}
+        </Box>
+        <Box flex="1 1 16rem" minWidth={0}>
           <DeadlineList details={details} />
         </Box>
       </Flex>
+      <Box asChild mt={3}>
+        <details>
+          <Box as="summary" color="fg.muted" cursor="pointer" fontSize="xs">
+            State diagram
+          </Box>
+          <Box mt={2} overflowX="auto">
+            <StateDiagram previous={last?.source ?? null} outcome={details.outcome} state={details.state} />
+          </Box>
+        </details>
+      </Box>
     </Section>
   );
 };

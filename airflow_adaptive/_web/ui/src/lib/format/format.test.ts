@@ -29,7 +29,7 @@ describe("times", () => {
     [3_725, "1 h 2 m"],
     [90_000, "1 d 1 h"],
     [-5, "0 s"],
-    [9e12, "104.2M d 16 h"],
+    [9e12, "more than 10 years"],
     [Number.POSITIVE_INFINITY, "–"],
   ])("shows %s seconds as %s", (value, text) => expect(duration(value)).toBe(text));
 

@@ -30,11 +30,15 @@ const UNITS: [string, number][] = [
   ["s", 1],
 ];
 
+/** Ten years, in seconds. A longer time is not a duration that a person reads. */
+const LONG_S = 315_576_000;
+
 /** A duration in its two largest units: 1 d 3 h, 4 m 10 s, 9 s. */
 export const duration = (seconds: number | null | undefined): string => {
   if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return MISSING;
   const all = Math.max(0, Math.floor(seconds));
   if (all === 0) return "0 s";
+  if (all > LONG_S) return "more than 10 years";
   const first = UNITS.findIndex(([, size]) => all >= size);
   const [unit, size] = UNITS[first] as [string, number];
   const next = UNITS[first + 1];

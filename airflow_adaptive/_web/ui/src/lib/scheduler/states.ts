@@ -31,7 +31,7 @@ const STATES: Record<string, StateStyle> = {
     meaning: "The job is stopping its queries to restart, for a rescale or after a failure.",
   },
   StopWithSavepoint: {
-    label: "Stop with savepoint",
+    label: "Suspending",
     color: "pink",
     meaning: "The job is stopping at a batch boundary and is then suspended.",
   },

@@ -1,0 +1,96 @@
+import { describe, expect, it } from "vitest";
+import { exampleJob } from "../../api/exampleJob";
+import type { JobDetails } from "../../api/types";
+import { healthOf } from "./health";
+
+const METRICS = {
+  at: 0,
+  backlog: null,
+  batch_ms: 500,
+  input: 40,
+  lag_s: 4,
+  lower: 1,
+  processed: 90,
+  slots: 3,
+  upper: 8,
+};
+
+const job = (more: Partial<JobDetails> = {}): JobDetails =>
+  exampleJob({
+    cause: null,
+    lag_alert: null,
+    metrics: METRICS,
+    policy: null,
+    requirements: { job: { lower: 1, upper: 8 } },
+    slots: { held: 3, available: 3 },
+    source_problem: null,
+    stale: false,
+    ...more,
+  });
+
+const sentence = (details: JobDetails): string => {
+  const { label, text } = healthOf(details);
+  return `${label}: ${text}`;
+};
+
+describe("a running job", () => {
+  it("keeps up while it processes more than it reads", () =>
+    expect(sentence(job())).toBe("Keeps up: 3 of 1–8 slots, lag 4 s"));
+
+  it.each([
+    [{ metrics: { ...METRICS, input: 100 } }, "no slot is free"],
+    [{ metrics: { ...METRICS, input: 100 }, slots: { held: 3, available: 4 } }, "1 slot free"],
+    [
+      { metrics: { ...METRICS, input: 100 }, slots: { held: 8, available: 9 } },
+      "all 8 slots of its upper bound",
+    ],
+    [{ lag_alert: { expires_at: null, lag_s: 400, since: "2013-01-01T00:00:00Z" } }, "no slot is free"],
+  ])("falls behind with %o: %s", (more, why) => {
+    expect(healthOf(job(more)).label).toBe("Falls behind");
+    expect(healthOf(job(more)).text).toContain(why);
+  });
+
+  it("names the slots that the policy advises", () => {
+    const advice = {
+      at: "",
+      since: "",
+      bounds: { job: { lower: 1, upper: 5 } },
+      source: "",
+      reason: "",
+      next_at: null,
+    };
+    const policy = { kind: "LoadPolicy", dry_run: false, active: true, problem: null, advice };
+    expect(healthOf(job({ metrics: { ...METRICS, input: 100 }, policy })).text).toContain(
+      "2 more slots needed",
+    );
+  });
+
+  it("is not reported as good without rates and lag", () =>
+    expect(healthOf(job({ metrics: { ...METRICS, input: null, lag_s: null } })).label).toBe("Runs"));
+
+  it("names a source that cannot be read", () =>
+    expect(sentence(job({ source_problem: "no broker answers" }))).toBe(
+      "Source unreadable: no broker answers",
+    ));
+});
+
+describe("a job that does not run", () => {
+  it.each([
+    [
+      { state: "WaitingForResources", slots: { held: 0, available: 0 } } as const,
+      "Waits for slots: needs at least 1 slot beside the driver, 0 available",
+    ],
+    [
+      { state: "WaitingForResources", slots: { held: 0, available: 2 } } as const,
+      "Waits for slots: 2 slots available, waits whether more appear",
+    ],
+    [{ state: "Finished", outcome: "FAILED", cause: "no such table" } as const, "Failed: no such table"],
+    [
+      { state: "Finished", outcome: "SUSPENDED" } as const,
+      "Suspended: The job is suspended and can resume from its checkpoint.",
+    ],
+    [{ stale: true }, "Unknown: its control loop has published nothing for minutes"],
+    [{ abandoned: true }, "No control loop: nothing controls the driver of the job"],
+    [{ state: "unknown", metrics: null, slots: null } as const, "Unknown: the job has published nothing yet"],
+  ])("%o is %s", (more, text) => expect(sentence(job(more))).toBe(text));
+});
