@@ -27,13 +27,7 @@ Snapshot = Callable[[], Awaitable[ClusterSnapshot]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AvailableResources:
-    """Resources with which a job would start now. The resources are not reserved.
-
-    Attributes:
-        slots: number of free slots, in addition to the driver.
-        parallelism: parallelism of every vertex on these slots.
-        workers: free slots per worker.
-    """
+    """Slots, beside the driver, with which a job would start now, by worker, and their parallelism. They are not reserved."""
 
     slots: int
     parallelism: Mapping[str, int]

@@ -26,11 +26,7 @@ LINEAGE = ("spark.openlineage.parent", "spark.openlineage.rootParent", "spark.op
 
 
 class SizeError(ValueError):
-    """The size of a driver or an executor is one that Spark refuses.
-
-    Attributes:
-        violations: all problems of the size.
-    """
+    """The size of a driver or an executor is one that Spark refuses; `violations` are all its problems."""
 
     def __init__(self, violations: Sequence[str]) -> None:
         self.violations = tuple(violations)
@@ -75,13 +71,7 @@ class ExecutorShape(_Shape):
 
 
 class DriverShape(_Shape):
-    """Size of the driver.
-
-    Attributes:
-        cores: cores of the driver.
-        memory_mb: heap of the driver, MiB.
-        requested: likewise, resources of the driver.
-    """
+    """Size of the driver, with the attributes of `ExecutorShape`."""
 
     __slots__ = ()
 

@@ -81,11 +81,7 @@ class ReadablePath(Protocol):
 
 
 class StagingError(PortError):
-    """The code of the job cannot be staged: a retry does not help.
-
-    Attributes:
-        violations: all problems of the code.
-    """
+    """The code of the job cannot be staged, and a retry does not help; `violations` are all its problems."""
 
     def __init__(self, violations: Sequence[str]) -> None:
         self.violations = tuple(violations)

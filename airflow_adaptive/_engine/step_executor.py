@@ -98,13 +98,10 @@ class StepExecutor:
             await self.take(await self._persist_and_execute(self._unsaved))
 
     async def take(self, events: Iterable[Event]) -> None:
-        """Step on events, and on the events that follow from the commands of these steps.
+        """Step on events, and on the events that follow from the commands of these steps. Raises `SupersededError` or `JobDirectoryError`.
 
-        A step that needs a newer capacity share is deferred: the same event is derived again in the next cycle.
-
-        Raises:
-            JobDirectoryError: a step is not known to be persisted; `retry_unsaved` persists the step.
-            SupersededError: another loop has taken over.
+        A step that needs a newer capacity share is deferred: the same event is derived again in the next cycle. After a
+        `JobDirectoryError`, the step is not known to be persisted, and `retry_unsaved` persists it.
         """
         waiting = deque(events)
         while waiting:

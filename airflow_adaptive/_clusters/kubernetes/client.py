@@ -425,12 +425,7 @@ def _submission_id(pod: Json) -> str:
 
 
 class ClusterReads:
-    """The reads of one cluster with the same credentials. `acquire` opens them, and the last `release` closes them.
-
-    Attributes:
-        api: sends requests.
-        nodes: reads the nodes, and the pods of all namespaces.
-    """
+    """The reads of one cluster with the same credentials. `acquire` opens them, and the last `release` closes them."""
 
     def __init__(self, source: ApiSource, timeout_s: float, clock: Clock) -> None:
         self.api = KubernetesApi(source, timeout_s)

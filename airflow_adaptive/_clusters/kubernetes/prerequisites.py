@@ -35,9 +35,7 @@ class Prerequisites:
     async def check(self) -> None:
         """Check the version of the cluster and the permissions of the account.
 
-        Raises:
-            ClusterRefusedError: no driver can start. The message names what is missing, and the remedy.
-            ClusterUnreachableError: the API server does not answer.
+        Raises `ClusterRefusedError`, which names what is missing and the remedy, or `ClusterUnreachableError`.
         """
         if self._is_met:
             return

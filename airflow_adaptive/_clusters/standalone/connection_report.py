@@ -30,10 +30,6 @@ SETTINGS: Final = "spark.master.rest.allowedAppResourcePatterns and spark.master
 async def report(address: ClusterAddress, transport: httpx.AsyncBaseTransport | None = None) -> str:
     """Return the version of Spark with a warning if it is too old, the workers, the free slots, and that the master accepts submissions.
 
-    Args:
-        address: masters, and the options of their connections.
-        transport: replacement for the network.
-
     Raises:
         ClusterUnreachableError: no master leads, or its REST submission server does not answer.
         ClusterRefusedError: the leading master refuses submissions. The message also contains what works.

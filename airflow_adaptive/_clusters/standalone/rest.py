@@ -245,9 +245,6 @@ def _message(fields: Mapping[str, Any]) -> str:
     return " ".join(line.strip() for line in lines if not line.startswith("\t"))
 
 
-STDOUT = "stdout"
-STDERR = "stderr"
-
 MAX_BYTES = 16 * 1024
 """Number of bytes to read from the end of one output."""
 
@@ -260,10 +257,8 @@ one."""
 
 def log_pages(address: str, submission_id: str) -> LogPages:
     """Return the pages of a driver's outputs on the web UI of its worker."""
-    return LogPages(
-        stdout=f"{address}/logPage/?{_query(submission_id, STDOUT)}",
-        stderr=f"{address}/logPage/?{_query(submission_id, STDERR)}",
-    )
+    page = f"{address}/logPage/?driverId={quote(submission_id, safe='')}&logType="
+    return LogPages(stdout=f"{page}stdout", stderr=f"{page}stderr")
 
 
 def log_url(page: str) -> str:
@@ -281,7 +276,3 @@ def read_log(text: str) -> str:
     if log.startswith(NO_LOG):
         return ""
     return log if header[1] == "0" else log.partition("\n")[2]
-
-
-def _query(submission_id: str, output: str) -> str:
-    return f"driverId={quote(submission_id, safe='')}&logType={output}"

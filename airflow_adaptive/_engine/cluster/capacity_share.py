@@ -163,17 +163,12 @@ class _Claim:
     """Claim of one job on the free capacity of a cluster, and the share that the job has got.
 
     Attributes:
-        demand: slot demand of the job.
         needs_driver_worker: whether a submitted driver, or a driver that is about to be submitted, waits for a worker.
         lacks_driver: whether the job needs a driver and has none.
         is_driver_charged: whether the limits of the cluster count the driver already.
-        ungranted: executors that are planned and not granted yet.
-        charged: number of the ungranted executors that the limits of the cluster count already.
-        missing: executors that are missing to the minimum, beyond the plan.
-        growth: executors that the job could use in addition.
-        waits: whether the minimum was not available.
-        share: executors by worker; all free executors for a job that waits.
-        shortage: why the job got fewer executors than it can use, as far as the limits of the cluster are the reason.
+        ungranted: executors that are planned and not granted yet, of which the limits count the `charged` ones already.
+        missing: executors that are missing to the minimum, beyond the plan; `growth` are those that the job could use in addition.
+        waits: whether the minimum was not available. The share of a job that waits is all free executors.
     """
 
     demand: SlotDemand
@@ -211,13 +206,7 @@ def _claims(demands: Mapping[Key, SlotDemand], cluster: ClusterSnapshot) -> dict
 
 
 def _claim(demand: SlotDemand, cluster: ClusterSnapshot, applications: Mapping[str, str]) -> _Claim:
-    """Return the claim of a job.
-
-    Args:
-        demand: slot demand of the job.
-        cluster: state of the cluster.
-        applications: application ids by name; a driver that has just started has not reported its application id.
-    """
+    """Return the claim of a job. A driver that has just started has not reported its id in `applications`, the ids by name."""
     application = demand.application_id or applications.get(demand.application_name or demand.job, "")
     granted = cluster.granted.get(application, 0) // demand.executor.cores if demand.has_driver else 0
     base = max(granted, demand.planned)

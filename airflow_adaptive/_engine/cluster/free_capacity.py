@@ -142,12 +142,7 @@ Executors = Mapping[str, int]
 
 @dataclass(slots=True)
 class _Fitting:
-    """Executors or drivers of one request that fit.
-
-    Attributes:
-        by_worker: number on each worker.
-        total: sum of these numbers.
-    """
+    """Number of executors or drivers of one request that fit on each worker, and its sum."""
 
     by_worker: dict[str, int]
     total: int

@@ -26,12 +26,7 @@ DEMAND_TIMEOUT = timedelta(minutes=2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
-    """The state of the cluster, as one job observes it.
-
-    Attributes:
-        cluster: state of the cluster, as the master reports it.
-        share: capacity share of the job, in addition to its driver.
-    """
+    """The state of the cluster as its master reports it, and the capacity share of one job, in addition to its driver."""
 
     cluster: ClusterSnapshot
     share: CapacityShare
@@ -39,13 +34,9 @@ class ClusterView:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Poll:
-    """One poll of the cluster, which several loops can await.
+    """One poll of the cluster, which several loops can await. Its task raises no exception except `asyncio.CancelledError`.
 
-    Attributes:
-        answered_s: when the poll ended, None while the poll is in flight or if its task was canceled.
-        snapshot: the response, None without one.
-        error: why there is no response.
-        task: task that polls; it raises no exception except `asyncio.CancelledError`.
+    `answered_s` is None while the poll is in flight, and if its task was canceled.
     """
 
     answered_s: float | None = None
@@ -155,12 +146,9 @@ class SharedCluster:
 
 
 class Participant:
-    """One loop among the loops that share a `SharedCluster`.
+    """One loop among the loops that share a `SharedCluster`, with its slot demand and its newest capacity share.
 
-    Attributes:
-        demand: slot demand of the loop.
-        share: capacity share of the newest calculation.
-        is_established: whether the loop has observed the cluster, so that its full demand counts.
+    The full demand counts from the first observation of the cluster on (`is_established`).
     """
 
     def __init__(self, shared: SharedCluster, client: ClusterClient) -> None:

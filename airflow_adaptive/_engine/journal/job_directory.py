@@ -177,13 +177,10 @@ class FsspecJobDirectory:
         return content if content is None or len(content) <= limit else None
 
     async def create_file(self, path: str, data: bytes) -> bool:
-        """Create a file of any size if its name is unused, see `Storage.create`. The timeout grows with the size.
+        """Create a file of any size if its name is unused, see `Storage.create`. The timeout grows with the size. Raises `JobDirectoryError`.
 
         Only tasks on workers create large files, one after the other, in an event loop of their own. The long calls therefore
         occupy no thread of a control loop.
-
-        Raises:
-            JobDirectoryError: the storage does not answer; whether the storage completes the call is unknown.
         """
         timeout_s = self._timeout_s + len(data) / LEAST_BYTES_PER_S
         return await self._call(partial(self._storage.create, path, data), timeout_s=timeout_s)

@@ -68,11 +68,7 @@ class SupersededError(Exception):
 
 
 class _LostRaceError(Exception):
-    """Another loop has created the document that this loop wanted to create.
-
-    Attributes:
-        document: the document of the other loop.
-    """
+    """Another loop has created the document that this loop wanted to create."""
 
     def __init__(self, document: JournalDocument) -> None:
         self.document = document
@@ -80,14 +76,7 @@ class _LostRaceError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Unconfirmed:
-    """A document whose creation is not confirmed: the journal creates the same document again before any other document.
-
-    Attributes:
-        document: the document.
-        at: time of the document.
-        source: identity of the requirements source in the document.
-        request: identity of the request for the document, see `Journal._create`.
-    """
+    """A document whose creation is not confirmed: the journal creates it again before any other document. `request` as in `Journal._append`."""
 
     document: JournalDocument
     at: datetime

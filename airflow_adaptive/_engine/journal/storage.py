@@ -11,7 +11,7 @@ import inspect
 import os
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import cast
 from weakref import WeakSet
@@ -122,21 +122,15 @@ class Storage:
     def remove(self, path: str) -> None:
         """Remove a file. The call is idempotent."""
         full = self._path(path)
-        with self._explained(full):
-            try:
-                self._filesystem.rm_file(full)
-            except FileNotFoundError:
-                return
+        with self._explained(full), suppress(FileNotFoundError):
+            self._filesystem.rm_file(full)
 
     def remove_folder(self, folder: str) -> None:
         """Remove a folder with its files. The call is idempotent."""
         full = self._path(folder)
-        with self._explained(full):
+        with self._explained(full), suppress(FileNotFoundError):
             self._filesystem.invalidate_cache(full)
-            try:
-                self._filesystem.rm(full, recursive=True)
-            except FileNotFoundError:
-                return
+            self._filesystem.rm(full, recursive=True)
 
     @property
     def _protocol(self) -> str:

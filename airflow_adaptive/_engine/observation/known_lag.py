@@ -35,12 +35,7 @@ Ends = Mapping[str, Mapping[int, int]]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Expiry:
-    """The deletion of an unread row by the brokers.
-
-    Attributes:
-        at: earliest time at which the brokers delete the row.
-        retention: retention of its topic.
-    """
+    """The earliest time at which the brokers delete an unread row, and the retention of its topic."""
 
     at: datetime
     retention: timedelta

@@ -66,7 +66,7 @@ class Publisher:
             self._restoring.cancel()
 
     def record_metrics(self, state: SchedulerState, status: DriverStatus | None, lag: SourceLag, now: datetime) -> None:
-        """Add a point to the job metrics; see `Gauge.read`."""
+        """Add a point to the job metrics; see `JobMetrics.record`."""
         self._lag_unknown_since, self._source_problem = lag.unknown_since, lag.problem
         self._metrics.record(state, status, lag, now)
 

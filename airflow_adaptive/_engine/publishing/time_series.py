@@ -66,57 +66,18 @@ _TYPES: Final = get_type_hints(Point)
 
 @dataclass(frozen=True, slots=True)
 class _Count:
-    """Rows that a driver had read at a moment; each driver counts from zero.
-
-    Attributes:
-        driver: nonce of the driver.
-        at: the moment, seconds since the Unix epoch.
-        rows: number of rows.
-    """
+    """Rows that a driver with a nonce had read at a moment, in seconds since the Unix epoch; each driver counts from zero."""
 
     driver: str
     at: float
     rows: int
 
 
-class Gauge:
-    """Measures a job: turns driver statuses into points."""
-
-    def __init__(self) -> None:
-        self._before: _Count | None = None
-
-    def read(self, state: SchedulerState, status: DriverStatus | None, lag: SourceLag, now: datetime) -> Point:
-        """Return the point of this moment. The lag is also known without a driver if the loop polls the brokers."""
-        queries = () if status is None else status.queries
-        return Point(
-            at=int(now.timestamp()),
-            slots=0 if state.plan is None else state.plan.slots,
-            lower=minimum_slots(state.job, state.requirements),
-            upper=required_slots(state.job, state.requirements),
-            input=self._input(status, now.timestamp()),
-            processed=sum(_processed(query) for query in queries if query.batch_duration_ms) or None,
-            batch_ms=max((query.batch_duration_ms for query in queries), default=0) or None,
-            backlog=_total(queries) if lag.rows is None else lag.rows,
-            state=state.name,
-            lag_s=lag.seconds,
-        )
-
-    def _input(self, status: DriverStatus | None, at: float) -> float | None:
-        if status is None:
-            self._before = None
-            return None
-        rows = sum(query.input_rows for query in status.queries)
-        before, self._before = self._before, _Count(status.nonce, at, rows)
-        if before is None or before.driver != status.nonce or at <= before.at or rows < before.rows:
-            return None
-        return round((rows - before.rows) / (at - before.at), 2)
-
-
 class JobMetrics:
     """The metrics of one job, as one loop collects them."""
 
     def __init__(self) -> None:
-        self._gauge = Gauge()
+        self._before: _Count | None = None
         self._series = Series()
         self._published_steps = dict.fromkeys(RESOLUTIONS, 0)
         self._newest = 0
@@ -128,11 +89,33 @@ class JobMetrics:
         self._series.restore(published)
 
     def record(self, state: SchedulerState, status: DriverStatus | None, lag: SourceLag, now: datetime) -> None:
-        """Add a point; the arguments are those of `Gauge.read`."""
-        point = self._gauge.read(state, status, lag, now)
+        """Add the point of this moment. The lag is also known without a driver if the loop polls the brokers."""
+        queries = () if status is None else status.queries
+        point = Point(
+            at=int(now.timestamp()),
+            slots=0 if state.plan is None else state.plan.slots,
+            lower=minimum_slots(state.job, state.requirements),
+            upper=required_slots(state.job, state.requirements),
+            input=self._input(status, now.timestamp()),
+            processed=sum(_processed(query) for query in queries if query.batch_duration_ms) or None,
+            batch_ms=max((query.batch_duration_ms for query in queries), default=0) or None,
+            backlog=_total(queries) if lag.rows is None else lag.rows,
+            state=state.name,
+            lag_s=lag.seconds,
+        )
         self._series.add(point)
         self._newest = point.at
         self.status = status
+
+    def _input(self, status: DriverStatus | None, at: float) -> float | None:
+        if status is None:
+            self._before = None
+            return None
+        rows = sum(query.input_rows for query in status.queries)
+        before, self._before = self._before, _Count(status.nonce, at, rows)
+        if before is None or before.driver != status.nonce or at <= before.at or rows < before.rows:
+            return None
+        return round((rows - before.rows) / (at - before.at), 2)
 
     def changed_documents(self) -> Mapping[str, Any] | None:
         """Return the documents to publish, None without any: a page changes once in each of its steps."""

@@ -13,11 +13,11 @@ from airflow_adaptive._core.scheduler.events import SlotOffer, SlotsChanged
 from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobType, JobVertex
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.snapshot import encode
-from airflow_adaptive._core.view import DRIVER, METRICS, JobView, Urls, documents, driver_document
+from airflow_adaptive._core.view import DRIVER, JobView, Urls, documents, driver_document
 from airflow_adaptive._engine.journal.history import History
 from airflow_adaptive._engine.observation.source_lag import SourceLag
 from airflow_adaptive._engine.publishing.publisher import job_view
-from airflow_adaptive._engine.publishing.time_series import RESOLUTIONS, Gauge, Series
+from airflow_adaptive._engine.publishing.time_series import JobMetrics
 from tests.lab.contracts.job_directory import journal_document
 from tests.lab.fakes.job_directory import FakeJobDirectory
 from tests.lab.scenario import Scenario
@@ -104,11 +104,11 @@ def reported(slots: int = 2) -> Mapping[str, Any]:
 
 def time_series(job: Scenario, points: int = 3) -> Mapping[str, Any]:
     """The time series of the job, with a point every ten seconds."""
-    gauge, series = Gauge(), Series()
+    metrics = JobMetrics()
     for number in range(points):
         status = replace(report(), queries=(replace(report().queries[0], input_rows=400 * number),))
-        series.add(gauge.read(job.state, status, SourceLag(), job.now + timedelta(seconds=10 * number)))
-    return {f"{METRICS}{step}": series.page(step) for step in RESOLUTIONS}
+        metrics.record(job.state, status, SourceLag(), job.now + timedelta(seconds=10 * number))
+    return {name: page for name, page in (metrics.changed_documents() or {}).items() if name != DRIVER}
 
 
 def place(airflow_app: AirflowApp, job: Scenario, dag_id: str = "flights", **more: Any) -> int:

@@ -53,13 +53,7 @@ class NamespaceObjects:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """Workers and limits of a namespace.
-
-    Attributes:
-        workers: see `ClusterSnapshot.workers`.
-        limits: see `ClusterSnapshot.limits`.
-        worker_of: returns the id of the worker that a node belongs to.
-    """
+    """Workers and limits of a namespace, see `ClusterSnapshot`; `worker_of` returns the id of the worker to which a node belongs."""
 
     workers: Sequence[Worker]
     limits: Sequence[Limit]

@@ -139,12 +139,7 @@ _FIELDS: Final[Sequence[tuple[str, str, Breaks]]] = (
 
 @dataclass(frozen=True, slots=True)
 class Cap:
-    """A maximum for all drivers and executors in the namespace, which the connection sets.
-
-    Attributes:
-        cpu_millicores: maximum of the CPU requests, None without one.
-        memory_bytes: maximum of the memory requests, None without one.
-    """
+    """A maximum of the requests of all drivers and executors in the namespace, which the connection sets; None without one."""
 
     cpu_millicores: int | None = None
     memory_bytes: int | None = None
@@ -156,15 +151,7 @@ class Cap:
 
 @dataclass(frozen=True, slots=True)
 class _Totals:
-    """What a quota sums up: the requests or the limits of pods.
-
-    Attributes:
-        field: field of a container's resources.
-        cpu_names: names of the CPU total in a quota.
-        memory_names: names of the memory total in a quota.
-        count_names: names of the number of pods in a quota.
-        of_pod: returns the sum of a pod.
-    """
+    """What a quota sums up, the requests or the limits of pods: the field of a container, and the names of each total in the quota."""
 
     field: str
     cpu_names: Sequence[str]

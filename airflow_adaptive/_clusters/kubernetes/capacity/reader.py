@@ -85,9 +85,7 @@ class ClusterReader:
     async def read(self) -> ClusterPods:
         """Return the newest result, and read again in the background if the result is older than the interval.
 
-        Raises:
-            ForbiddenError: the account may not read the nodes or the pods of all namespaces.
-            ClusterUnreachableError: there is no result that is recent enough.
+        Raises `ForbiddenError`, or `ClusterUnreachableError` without a result that is recent enough.
         """
         if self._age_s() >= INTERVAL_S and self._task is None:
             self._task = asyncio.create_task(self._refresh())

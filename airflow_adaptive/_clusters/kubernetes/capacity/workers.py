@@ -26,12 +26,7 @@ AUTOSCALED: Final = "node-autoscaling"
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What pods hold of a node.
-
-    Attributes:
-        requested: sum of the requests of the pods.
-        pods: number of pods.
-    """
+    """The requests and the number of pods on a node."""
 
     requested: Resources = Resources()
     pods: int = 0
@@ -99,7 +94,7 @@ def namespace_worker(namespace: str, limits: Sequence[Limit], own_pods: Iterable
 
 
 def autoscaled_worker(limits: Sequence[Limit]) -> Worker:
-    """Return the nodes that an autoscaler may add as one worker, on which everything fits that the limits of the namespace allow.
+    """Return the nodes that an autoscaler may add as one worker, likewise.
 
     The size of these nodes is unknown, and the autoscaler may have limits of its own, so a job learns by a probe what it gets.
     """
@@ -197,16 +192,9 @@ def _is_true(term: Json, labels: Mapping[str, str], fields: Mapping[str, str]) -
     )
 
 
-def _is_number(text: str | None) -> bool:
-    return text is not None and text.removeprefix("-").isdecimal()
-
-
-def _greater(value: str | None, values: Sequence[str]) -> bool:
-    return _is_number(value) and int(value or 0) > int(values[0])
-
-
-def _less(value: str | None, values: Sequence[str]) -> bool:
-    return _is_number(value) and int(value or 0) < int(values[0])
+def _excess(value: str | None, values: Sequence[str]) -> int:
+    """Return by how much a label exceeds a number, 0 if the label is no number."""
+    return int(value) - int(values[0]) if value is not None and value.removeprefix("-").isdecimal() else 0
 
 
 _OPERATORS: Final[Mapping[str, Callable[[str | None, Sequence[str]], bool]]] = {
@@ -214,6 +202,6 @@ _OPERATORS: Final[Mapping[str, Callable[[str | None, Sequence[str]], bool]]] = {
     "NotIn": lambda value, values: value not in values,
     "Exists": lambda value, _: value is not None,
     "DoesNotExist": lambda value, _: value is None,
-    "Gt": _greater,
-    "Lt": _less,
+    "Gt": lambda value, values: _excess(value, values) > 0,
+    "Lt": lambda value, values: _excess(value, values) < 0,
 }
