@@ -42,14 +42,6 @@ class KubernetesApi:
         token: str | None = None,
         certificate: tuple[Path, Path] | None = None,
     ) -> None:
-        """Create a client.
-
-        Args:
-            url: URL of the API server.
-            ca: certificate of the authority that signed the server's certificate.
-            token: bearer token.
-            certificate: files of a client certificate and its key.
-        """
         context = ssl.create_default_context(cafile=ca)
         if certificate is not None:
             context.load_cert_chain(*certificate)

@@ -68,7 +68,6 @@ class ControlPlane:
     """
 
     def __init__(self, folder: Path, programs: Path, network: Network) -> None:
-        """Describe the servers without starting them."""
         self._folder = folder / "control-plane"
         self._folder.mkdir()
         self._programs = programs

@@ -96,12 +96,7 @@ def pause_image(program: Path) -> Image:
 
 
 def spark_image(name: str = SPARK, spark: Path | None = None) -> Image:
-    """Return the image of drivers and executors.
-
-    Args:
-        name: name of the image.
-        spark: home of Spark; without it, that of the tests.
-    """
+    """Return the image of drivers and executors."""
     spark, java = spark or find_spark().home, find_java()
     environment = {
         "PATH": f"{java}/bin:/usr/local/bin:/usr/bin",

@@ -48,13 +48,7 @@ class Namespace:
         self.api.wait_for(self.path("serviceaccounts", "default"), lambda _: True, "service account")
 
     def path(self, resource: str, name: str = "", group: str = "v1") -> str:
-        """Return the path of a collection, or of an object if `name` is set.
-
-        Args:
-            resource: plural, such as `pods`.
-            name: name of the object.
-            group: group and version of the API, such as `policy/v1`.
-        """
+        """Return the path of a collection, or of an object if `name` is set."""
         root = "/api" if group == "v1" else "/apis"
         return f"{root}/{group}/namespaces/{self.name}/{resource}" + (f"/{name}" if name else "")
 

@@ -109,15 +109,6 @@ class Node:
     def __init__(
         self, place: NodePlace, control_plane: ControlPlane, programs: Path, images: Iterable[Path], *, memory_mib: int
     ) -> None:
-        """Describe a node without starting it.
-
-        Args:
-            place: folder, address and cgroup.
-            control_plane: the control plane that the node joins.
-            programs: folder of the kubelet.
-            images: archives of the images that pods may use.
-            memory_mib: memory that the node reports. The kubelet reserves the rest of the machine's memory.
-        """
         self.name = place.name
         self._place = place
         self._control_plane = control_plane

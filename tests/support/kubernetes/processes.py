@@ -29,13 +29,6 @@ class ClusterProcess:
     """A server of the cluster. It can be killed and started again, and its log continues."""
 
     def __init__(self, name: str, command: Sequence[str | Path], folder: Path) -> None:
-        """Describe a server without starting it.
-
-        Args:
-            name: name of the log in `folder`.
-            command: program and arguments.
-            folder: folder of the server. Processes that the server starts can be found by this folder.
-        """
         self.name = name
         self.log = folder / f"{name}.log"
         self._command = [str(part) for part in command]

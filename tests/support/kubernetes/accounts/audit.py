@@ -16,11 +16,7 @@ OWN_PERMISSIONS: Final = "authorization.k8s.io"
 def requested(audit_log: Path, account: str, namespaces: Iterable[Namespace], *, cluster: bool = False) -> set[str]:
     """Return the verbs and resources that service accounts have requested, allowed or not, such as `get pods/log`.
 
-    Args:
-        audit_log: audit log of the API server.
-        account: name of the service accounts.
-        namespaces: namespaces of the service accounts.
-        cluster: select the requests for objects of all namespaces and of none, instead of the requests in namespaces.
+    `cluster` selects the requests for objects of all namespaces and of none, instead of the requests in namespaces.
     """
     users = {f"system:serviceaccount:{namespace.name}:{account}" for namespace in namespaces}
     return {

@@ -38,7 +38,6 @@ class ApiProxy:
     """
 
     def __init__(self, url: str, server: str, session: aiohttp.ClientSession) -> None:
-        """Forward to a server."""
         self.url = url
         self.lost: list[str] = []
         self.refuses = False

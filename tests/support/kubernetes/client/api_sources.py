@@ -31,13 +31,6 @@ class KubeconfigSource:
     """
 
     def __init__(self, control_plane: ControlPlane, credentials: Credentials, server: str | None = None) -> None:
-        """Load nothing yet.
-
-        Args:
-            control_plane: writes the kubeconfig.
-            credentials: credentials of the first client.
-            server: URL of a proxy in front of the API server, None for the API server itself.
-        """
         self.credentials = credentials
         self.server = server or control_plane.url
         self._control_plane = control_plane
@@ -76,15 +69,7 @@ async def cluster_client(
     source: KubeconfigSource | None = None,
     **fields: Any,
 ) -> AsyncIterator[KubernetesCluster]:
-    """The product's client of a namespace. At the end, nothing of the client runs.
-
-    Args:
-        control_plane: of the test cluster.
-        namespace: namespace of the drivers.
-        credentials: credentials of the client, by default of the administrator.
-        source: source of the API client, in place of `credentials`.
-        fields: other fields of the address.
-    """
+    """The product's client of a namespace. At the end, nothing of the client runs."""
     source = source or KubeconfigSource(control_plane, credentials or control_plane.admin)
     address = KubernetesAddress(server=source.server, namespace=namespace, **fields)
     client = KubernetesCluster(address, source, SystemClock())

@@ -110,12 +110,9 @@ class DriverJob:
 
 
 def pod_properties(root: Path, api_url: str, claim: str | None = None) -> dict[str, str]:
-    """Return the Spark properties of small pods that see a folder of this machine.
+    """Return the Spark properties of small pods that see a folder of this machine, through a claim if one is given.
 
-    Args:
-        root: folder of this machine that every pod sees at the same path.
-        api_url: URL of the API server for pods, because the test cluster has no DNS.
-        claim: claim of a volume for this folder. Without a claim, the pods mount the folder itself.
+    The URL of the API server is for pods, because the test cluster has no DNS.
     """
     kind, option = (
         ("hostPath", {"path": str(root)}) if claim is None else ("persistentVolumeClaim", {"claimName": claim})

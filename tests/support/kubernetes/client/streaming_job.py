@@ -60,17 +60,6 @@ class StreamingJob:
         dependencies: Dependencies = NO_DEPENDENCIES,
         parameters: KubernetesParameters = NO_PARAMETERS,
     ) -> None:
-        """Create the folders.
-
-        Args:
-            root: folder of this machine that every pod sees at the same path.
-            conf: Spark properties of the job, see `pod_properties`.
-            client: client of the cluster.
-            storage: storage of the job directory; a folder in `root` without it.
-            script: script of the driver.
-            dependencies: what the script needs beside the strict sink.
-            parameters: parameters of the operator; only the pod templates count.
-        """
         self.store = FakeStore()
         self._root = root
         self._client = client
@@ -88,12 +77,7 @@ class StreamingJob:
 
     @asynccontextmanager
     async def running(self, attempt: str = "1", conf: Mapping[str, str] | None = None) -> AsyncIterator[Loop]:
-        """Run the loop of the job.
-
-        Args:
-            attempt: attempt that deploys the job.
-            conf: Spark properties of this deployment, in addition to the usual ones.
-        """
+        """Run the loop of the job."""
         loop = await self._loop(attempt, conf or {})
         task = self._task = asyncio.create_task(loop.run())
         try:

