@@ -6,108 +6,104 @@ looked up when it is imported, so a process loads no part of Airflow that it doe
 one message, and disables only the feature of the module that imports it: the page, the command line, or a trigger.
 """
 
-# ruff: noqa: PLC0414  Type checkers regard only names that are imported `as` themselves as exported.
+# ruff: noqa: F401  Other modules import the names from here.
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, requires, version
 from inspect import signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from asgiref.sync import SyncToAsync
 
 from airflow_adaptive import __version__
 
-if TYPE_CHECKING:  # where the newest version has the names, for type checkers
-    from airflow._shared.state import AssetStateStoreWriterKind as AssetStateStoreWriterKind
-    from airflow.api_fastapi.app import get_auth_manager as get_auth_manager
-    from airflow.api_fastapi.auth.managers.base_auth_manager import ResourceMethod as ResourceMethod
-    from airflow.api_fastapi.auth.managers.models.base_user import BaseUser as BaseUser
-    from airflow.api_fastapi.auth.managers.models.batch_apis import IsAuthorizedDagRequest as IsAuthorizedDagRequest
-    from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity as DagAccessEntity
-    from airflow.api_fastapi.auth.managers.models.resource_details import DagDetails as DagDetails
-    from airflow.api_fastapi.common.dagbag import resolve_run_on_latest_version as resolve_run_on_latest_version
-    from airflow.api_fastapi.common.db.common import SessionDep as SessionDep
-    from airflow.api_fastapi.core_api.security import get_user as get_user
-    from airflow.cli.cli_config import ARG_OUTPUT as ARG_OUTPUT
-    from airflow.cli.cli_config import ARG_VERBOSE as ARG_VERBOSE
-    from airflow.cli.cli_config import ARG_YES as ARG_YES
-    from airflow.cli.cli_config import ActionCommand as ActionCommand
-    from airflow.cli.cli_config import Arg as Arg
-    from airflow.cli.cli_config import CLICommand as CLICommand
-    from airflow.cli.cli_config import GroupCommand as GroupCommand
-    from airflow.cli.cli_config import lazy_load_command as lazy_load_command
-    from airflow.cli.cli_config import positive_int as positive_int
-    from airflow.cli.simple_table import AirflowConsole as AirflowConsole
-    from airflow.exceptions import AirflowTimetableInvalid as AirflowTimetableInvalid
-    from airflow.models.asset import AssetActive as AssetActive
-    from airflow.models.asset import AssetModel as AssetModel
-    from airflow.models.asset import DagScheduleAssetNameReference as DagScheduleAssetNameReference
-    from airflow.models.asset import DagScheduleAssetReference as DagScheduleAssetReference
-    from airflow.models.asset import DagScheduleAssetUriReference as DagScheduleAssetUriReference
-    from airflow.models.asset import TaskInletAssetReference as TaskInletAssetReference
-    from airflow.models.asset import TaskOutletAssetReference as TaskOutletAssetReference
-    from airflow.models.asset_state_store import AssetStateStoreModel as AssetStateStoreModel
-    from airflow.models.callback import TriggererCallback as TriggererCallback
-    from airflow.models.crypto import get_fernet as get_fernet
-    from airflow.models.dag import DagModel as DagModel
-    from airflow.models.dagrun import DagRun as DagRun
-    from airflow.models.log import Log as Log
-    from airflow.models.taskinstance import TaskInstance as TaskInstance
-    from airflow.models.taskinstance import clear_task_instances as clear_task_instances
-    from airflow.models.variable import Variable
-    from airflow.models.xcom import XComModel as XComModel
-    from airflow.sdk import ObjectStoragePath
-    from airflow.sdk.bases.decorator import DecoratedOperator as DecoratedOperator
-    from airflow.sdk.bases.decorator import TaskDecorator as TaskDecorator
-    from airflow.sdk.bases.decorator import _TaskDecorator as _TaskDecorator
-    from airflow.sdk.bases.xcom import BaseXCom as BaseXCom
-    from airflow.sdk.configuration import conf as conf
-    from airflow.sdk.definitions._internal.expandinput import ExpandInput as ExpandInput
-    from airflow.sdk.definitions.callback import AsyncCallback as AsyncCallback
-    from airflow.sdk.definitions.context import KNOWN_CONTEXT_KEYS as KNOWN_CONTEXT_KEYS
-    from airflow.sdk.definitions.mappedoperator import MappedOperator as MappedOperator
-    from airflow.sdk.definitions.mappedoperator import OperatorPartial as OperatorPartial
-    from airflow.sdk.exceptions import AirflowException as AirflowException
-    from airflow.sdk.exceptions import AirflowFailException as AirflowFailException
-    from airflow.sdk.exceptions import AirflowNotFoundException as AirflowNotFoundException
-    from airflow.sdk.exceptions import AirflowSecretsBackendAccessDenied as AirflowSecretsBackendAccessDenied
-    from airflow.sdk.exceptions import AirflowSensorTimeout as AirflowSensorTimeout
-    from airflow.sdk.exceptions import AirflowSkipException as AirflowSkipException
-    from airflow.sdk.exceptions import AirflowTaskTimeout as AirflowTaskTimeout
-    from airflow.sdk.execution_time import task_runner as task_runner
-    from airflow.sdk.execution_time.comms import DeleteVariable as DeleteVariable
-    from airflow.sdk.execution_time.comms import ErrorResponse as ErrorResponse
-    from airflow.sdk.execution_time.comms import GetVariable as GetVariable
-    from airflow.sdk.execution_time.comms import PutVariable as PutVariable
-    from airflow.sdk.execution_time.context import AssetStateStoreAccessor as AssetStateStoreAccessor
-    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance as RuntimeTaskInstance
-    from airflow.sdk.execution_time.xcom import XCom as XCom
-    from airflow.sdk.log import amask_secret as amask_secret
-    from airflow.sdk.log import mask_secret as mask_secret
-    from airflow.sdk.observability.stats import Stats as Stats
-    from airflow.state import AssetScope as AssetScope
-    from airflow.state.metastore import MetastoreBackend as MetastoreBackend
-    from airflow.utils.cli import action_cli as action_cli
-    from airflow.utils.cli import suppress_logs_and_warning as suppress_logs_and_warning
-    from airflow.utils.platform import getuser as getuser
-    from airflow.utils.providers_configuration_loader import (
-        providers_configuration_loaded as providers_configuration_loaded,
+if TYPE_CHECKING:  # the names, where the newest version has them; `INTERNALS` reads this block
+    from airflow._shared.state import AssetStateStoreWriterKind
+    from airflow.api_fastapi.app import get_auth_manager
+    from airflow.api_fastapi.auth.managers.base_auth_manager import ResourceMethod
+    from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+    from airflow.api_fastapi.auth.managers.models.batch_apis import IsAuthorizedDagRequest
+    from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+    from airflow.api_fastapi.common.dagbag import resolve_run_on_latest_version
+    from airflow.api_fastapi.common.db.common import SessionDep
+    from airflow.api_fastapi.core_api.security import get_user
+    from airflow.cli.cli_config import (
+        ARG_OUTPUT,
+        ARG_VERBOSE,
+        ARG_YES,
+        ActionCommand,
+        Arg,
+        CLICommand,
+        GroupCommand,
+        lazy_load_command,
+        positive_int,
     )
-    from airflow.utils.session import create_session as create_session
-    from airflow.utils.state import DagRunState as DagRunState
-    from airflow.utils.state import State as State
+    from airflow.cli.simple_table import AirflowConsole
+    from airflow.exceptions import AirflowTimetableInvalid
+    from airflow.models.asset import (
+        AssetActive,
+        AssetModel,
+        DagScheduleAssetNameReference,
+        DagScheduleAssetReference,
+        DagScheduleAssetUriReference,
+        TaskInletAssetReference,
+        TaskOutletAssetReference,
+    )
+    from airflow.models.asset_state_store import AssetStateStoreModel
+    from airflow.models.callback import TriggererCallback
+    from airflow.models.crypto import get_fernet
+    from airflow.models.dag import DagModel
+    from airflow.models.dagrun import DagRun
+    from airflow.models.log import Log
+    from airflow.models.taskinstance import TaskInstance, clear_task_instances
+    from airflow.models.variable import Variable as VariableModel
+    from airflow.models.xcom import XComModel
+    from airflow.sdk._shared.observability.metrics import stats as stats_of_task_sdk
+    from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, _TaskDecorator
+    from airflow.sdk.bases.xcom import BaseXCom
+    from airflow.sdk.configuration import conf
+    from airflow.sdk.definitions._internal.expandinput import ExpandInput
+    from airflow.sdk.definitions.callback import AsyncCallback
+    from airflow.sdk.definitions.context import KNOWN_CONTEXT_KEYS
+    from airflow.sdk.definitions.mappedoperator import MappedOperator, OperatorPartial
+    from airflow.sdk.exceptions import (
+        AirflowException,
+        AirflowFailException,
+        AirflowNotFoundException,
+        AirflowSecretsBackendAccessDenied,
+        AirflowSensorTimeout,
+        AirflowSkipException,
+        AirflowTaskTimeout,
+    )
+    from airflow.sdk.execution_time import task_runner
+    from airflow.sdk.execution_time.comms import DeleteVariable, ErrorResponse, GetVariable, PutVariable
+    from airflow.sdk.execution_time.context import AssetStateStoreAccessor
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+    from airflow.sdk.execution_time.xcom import XCom
+    from airflow.sdk.log import amask_secret, mask_secret
+    from airflow.sdk.observability.metrics import stats_utils
+    from airflow.sdk.observability.stats import Stats
+    from airflow.state import AssetScope
+    from airflow.state.metastore import MetastoreBackend
+    from airflow.utils.cli import action_cli, suppress_logs_and_warning
+    from airflow.utils.platform import getuser
+    from airflow.utils.providers_configuration_loader import providers_configuration_loaded
+    from airflow.utils.session import create_session
+    from airflow.utils.state import DagRunState, State
+
+if TYPE_CHECKING:
+    from airflow.sdk import ObjectStoragePath
     from sqlalchemy.orm import Session
-
-    VariableModel = Variable
-
 
 Result = TypeVar("Result")
 
@@ -129,113 +125,91 @@ class Internal:
     instead: str = "nothing"
 
 
-def _same(use: str, module: str, *names: str, since: str = "3.1", instead: str = "nothing") -> dict[str, Internal]:
-    """Return names of one module that serve the same use."""
-    return {name: Internal((f"{module}:{name}",), use, since, instead) for name in names}
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """The feature that needs the names of a module, and the module that had them before. See `Internal`."""
+
+    use: str
+    earlier: str = ""
+    since: str = "3.1"
+    instead: str = "nothing"
 
 
-def _moved(use: str, newest: str, earlier: str, *names: str) -> dict[str, Internal]:
-    """Return names that one module had before the newest module."""
-    return {name: Internal((f"{newest}:{name}", f"{earlier}:{name}"), use) for name in names}
+_DECORATOR: Final = _Use("the decorator `@task.adaptive_spark`")
+_PAGE: Final = _Use("the REST API and the page")
+_CLI: Final = _Use("the command line")
+_VARIABLES: Final = _Use("Variables and XComs of tasks")
+_STORE: Final = _Use("the documents of jobs in the state store of Assets", since="3.3", instead=_VARIABLES.use)
+_METRICS: Final = _Use(
+    "the configuration of Airflow's metrics",
+    since="3.2",
+    instead="nothing, because Airflow 3.1 configures its metrics itself",
+)
+
+_USES: Final[dict[str, _Use]] = {
+    "airflow.sdk.exceptions": _Use("tasks and their errors", "airflow.exceptions"),
+    "airflow.sdk.configuration": _Use("options of airflow.cfg", "airflow.configuration"),
+    "airflow.sdk.definitions.callback": _Use("callbacks", "airflow.sdk.definitions.deadline"),
+    "airflow.sdk.execution_time.context": _STORE,
+    "airflow.sdk.execution_time.xcom": _Use("XComs of other tasks"),
+    "airflow.sdk.bases.xcom": _Use("XComs with documents, which no backend of XComs may move"),
+    "airflow.sdk.execution_time.task_runner": _Use("the states of other tasks"),
+    "airflow.sdk.execution_time": _VARIABLES,
+    "airflow.sdk.log": _Use("masked secrets"),
+    "airflow.sdk.observability.stats": _Use("Airflow's metrics", "airflow.stats"),
+    "airflow.sdk._shared.observability": _METRICS,
+    "airflow.sdk.observability": _METRICS,
+    "airflow.sdk.definitions.mappedoperator": _Use("fleets"),
+    "airflow.sdk": _DECORATOR,
+    "airflow.exceptions": _Use("timetables of rescale policies"),
+    "airflow.models.asset_state_store": _STORE,
+    "airflow.models.callback": _Use("the cancellation of a job without a control loop", since="3.2"),
+    "airflow.models.crypto": _VARIABLES,
+    "airflow.models": _PAGE,
+    "airflow.api_fastapi": _PAGE,
+    "airflow.utils.session": _PAGE,
+    "airflow.utils.state": _PAGE,
+    "airflow.state": _STORE,
+    "airflow._shared": _STORE,
+    "airflow.cli": _CLI,
+    "airflow.utils": _CLI,
+}
+"""Module or package of Airflow -> use of its names; the first entry that fits counts."""
 
 
-_TASKS: Final = "tasks and their errors"
-_DECORATOR: Final = "the decorator `@task.adaptive_spark`"
-_PAGE: Final = "the REST API and the page"
-_CLI: Final = "the command line"
-_STORE: Final = "the documents of jobs in the state store of Assets"
-_VARIABLES: Final = "Variables and XComs of tasks"
-_METRICS: Final = "the configuration of Airflow's metrics"
-_OWN_METRICS: Final = "nothing, because Airflow 3.1 configures its metrics itself"
+def _internals() -> Iterator[tuple[str, Internal]]:
+    """Yield the names of the first `TYPE_CHECKING` block, so that type checkers and the interpreter read one list."""
+    blocks = (node for node in ast.parse(Path(__file__).read_text(encoding="utf-8")).body if isinstance(node, ast.If))
+    for node in next(blocks).body:
+        assert isinstance(node, ast.ImportFrom), "the block contains imports only"
+        module = str(node.module)
+        use = next(use for prefix, use in _USES.items() if f"{module}.".startswith(f"{prefix}."))
+        modules = (module, use.earlier) if use.earlier else (module,)
+        for alias in node.names:
+            places = tuple(f"{place}:{alias.name}" for place in modules)
+            yield alias.asname or alias.name, Internal(places, use.use, use.since, use.instead)
+
 
 INTERNALS: Final[dict[str, Internal]] = {
-    # Tasks and triggers
-    **_moved(
-        _TASKS,
-        "airflow.sdk.exceptions",
-        "airflow.exceptions",
-        *("AirflowException", "AirflowFailException", "AirflowNotFoundException"),
-        *("AirflowSensorTimeout", "AirflowSkipException", "AirflowTaskTimeout"),
-    ),
+    **dict(_internals()),
     "AirflowSecretsBackendAccessDenied": Internal(
         ("airflow.sdk.exceptions:AirflowSecretsBackendAccessDenied", f"{__name__}:_NeverRaised"),
         "the message about a refused secrets backend",
         "3.2",
         "an exception that Airflow never raises",
     ),
-    **_moved("options of airflow.cfg", "airflow.sdk.configuration", "airflow.configuration", "conf"),
-    **_moved("callbacks", "airflow.sdk.definitions.callback", "airflow.sdk.definitions.deadline", "AsyncCallback"),
-    **_same(_STORE, "airflow.sdk.execution_time.context", "AssetStateStoreAccessor", since="3.3", instead=_VARIABLES),
-    **_same("XComs of other tasks", "airflow.sdk.execution_time.xcom", "XCom"),
-    **_same("XComs with documents, which no backend of XComs may move", "airflow.sdk.bases.xcom", "BaseXCom"),
-    **_same(_VARIABLES, "airflow.sdk.execution_time", "task_runner"),
-    **_same(
-        _VARIABLES, "airflow.sdk.execution_time.comms", "DeleteVariable", "ErrorResponse", "GetVariable", "PutVariable"
-    ),
-    **_same("the states of other tasks", "airflow.sdk.execution_time.task_runner", "RuntimeTaskInstance"),
-    **_same("masked secrets", "airflow.sdk.log", "mask_secret"),
     "amask_secret": Internal(
         ("airflow.sdk.log:amask_secret", f"{__name__}:_mask_secret_in_thread"),
         "masked secrets in triggers",
         "3.3",
         "`mask_secret` in a thread",
     ),
-    "Stats": Internal(("airflow.sdk.observability.stats:Stats", "airflow.stats:Stats"), "Airflow's metrics"),
-    "stats_of_task_sdk": Internal(("airflow.sdk._shared.observability.metrics:stats",), _METRICS, "3.2", _OWN_METRICS),
-    **_same(_METRICS, "airflow.sdk.observability.metrics", "stats_utils", since="3.2", instead=_OWN_METRICS),
-    # DAG files
-    **_same(_DECORATOR, "airflow.sdk.bases.decorator", "DecoratedOperator", "TaskDecorator", "_TaskDecorator"),
-    **_same(_DECORATOR, "airflow.sdk.definitions._internal.expandinput", "ExpandInput"),
-    **_same(_DECORATOR, "airflow.sdk.definitions.context", "KNOWN_CONTEXT_KEYS"),
-    **_same("fleets", "airflow.sdk.definitions.mappedoperator", "MappedOperator", "OperatorPartial"),
-    **_same("timetables of rescale policies", "airflow.exceptions", "AirflowTimetableInvalid"),
-    # The API server
-    **_same(_PAGE, "airflow.api_fastapi.app", "get_auth_manager"),
-    **_same(_PAGE, "airflow.api_fastapi.auth.managers.base_auth_manager", "ResourceMethod"),
-    **_same(_PAGE, "airflow.api_fastapi.auth.managers.models.base_user", "BaseUser"),
-    **_same(_PAGE, "airflow.api_fastapi.auth.managers.models.batch_apis", "IsAuthorizedDagRequest"),
-    **_same(_PAGE, "airflow.api_fastapi.auth.managers.models.resource_details", *("DagAccessEntity", "DagDetails")),
-    **_same(_PAGE, "airflow.api_fastapi.common.db.common", "SessionDep"),
-    **_same(_PAGE, "airflow.api_fastapi.core_api.security", "get_user"),
     "resolve_run_on_latest_version": Internal(
         ("airflow.api_fastapi.common.dagbag:resolve_run_on_latest_version", f"{__name__}:_run_on_same_version"),
         "the version of the DAG with which a job resumes",
         "3.3",
         "the version of the DAG run, as Airflow's own clear",
     ),
-    **_same(
-        _PAGE,
-        "airflow.models.asset",
-        *("AssetActive", "AssetModel", "DagScheduleAssetNameReference", "DagScheduleAssetReference"),
-        *("DagScheduleAssetUriReference", "TaskInletAssetReference", "TaskOutletAssetReference"),
-    ),
-    **_same(_STORE, "airflow.models.asset_state_store", "AssetStateStoreModel", since="3.3", instead=_VARIABLES),
-    **_same(_STORE, "airflow._shared.state", "AssetStateStoreWriterKind", since="3.3", instead=_VARIABLES),
-    **_same(_STORE, "airflow.state", "AssetScope", since="3.3", instead=_VARIABLES),
-    **_same(_STORE, "airflow.state.metastore", "MetastoreBackend", since="3.3", instead=_VARIABLES),
-    **_same(
-        "the cancellation of a job without a control loop", "airflow.models.callback", "TriggererCallback", since="3.2"
-    ),
-    **_same(_PAGE, "airflow.models.dag", "DagModel"),
-    **_same(_PAGE, "airflow.models.dagrun", "DagRun"),
-    **_same(_PAGE, "airflow.models.log", "Log"),
-    **_same(_PAGE, "airflow.models.taskinstance", "TaskInstance", "clear_task_instances"),
-    **_same(_VARIABLES, "airflow.models.crypto", "get_fernet"),
-    "VariableModel": Internal(("airflow.models.variable:Variable",), _PAGE),
-    **_same(_PAGE, "airflow.models.xcom", "XComModel"),
-    **_same(_PAGE, "airflow.utils.session", "create_session"),
-    **_same(_PAGE, "airflow.utils.state", "DagRunState", "State"),
-    # The command line
-    **_same(
-        _CLI,
-        "airflow.cli.cli_config",
-        *("ARG_OUTPUT", "ARG_VERBOSE", "ARG_YES", "ActionCommand", "Arg", "CLICommand", "GroupCommand"),
-        *("lazy_load_command", "positive_int"),
-    ),
-    **_same(_CLI, "airflow.cli.simple_table", "AirflowConsole"),
-    **_same(_CLI, "airflow.utils.cli", "action_cli", "suppress_logs_and_warning"),
-    **_same(_CLI, "airflow.utils.platform", "getuser"),
-    **_same(_CLI, "airflow.utils.providers_configuration_loader", "providers_configuration_loaded"),
 }
 """Name in this module -> the name in Airflow."""
 

@@ -104,14 +104,6 @@ class ConnectionApiSource:
         address: KubernetesAddress,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """Load no credentials yet.
-
-        Args:
-            conn_id: Airflow connection of type `kubernetes`, for messages.
-            read: reads the connection.
-            address: address of the cluster. The credentials of another cluster are an error.
-            now: the current time.
-        """
         self._conn_id = conn_id
         self._read = read
         self._address = address

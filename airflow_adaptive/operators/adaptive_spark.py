@@ -17,18 +17,18 @@ from airflow.sdk.exceptions import AirflowRuntimeError
 from jinja2.nativetypes import NativeEnvironment
 
 from airflow_adaptive._airflow.declaration import validation
-from airflow_adaptive._airflow.declaration.airflow_config import is_deferral_off
-from airflow_adaptive._airflow.declaration.declared_job import DeclaredJob
+from airflow_adaptive._airflow.declaration.declared_job import DeclaredJob, native, rendered
 from airflow_adaptive._airflow.declaration.job_assets import FleetPartial, assets_of_task, require_only_task
 from airflow_adaptive._airflow.declaration.kubernetes import KubernetesParameters
 from airflow_adaptive._airflow.declaration.operator_arguments import (
     REQUIRED,
     OperatorArguments,
     accepts_options,
+    is_deferral_off,
+    parameters_of,
     pop_options,
 )
 from airflow_adaptive._airflow.declaration.placement import RunningJob
-from airflow_adaptive._airflow.declaration.rendered import native, with_numbers, with_texts
 from airflow_adaptive._airflow.declaration.spark_submit import (
     INSTEAD,
     PARENT,
@@ -40,10 +40,15 @@ from airflow_adaptive._airflow.declaration.spark_submit import (
 )
 from airflow_adaptive._airflow.internals import AirflowException, AsyncCallback
 from airflow_adaptive._airflow.process.abandoned_jobs import canceling_abandoned_jobs
-from airflow_adaptive._airflow.process.clusters import ConnectionIds
 from airflow_adaptive._airflow.process.job_loop import cancel_until_ended, kill_driver, run_job_loop
-from airflow_adaptive._airflow.process.loop_events import deployed_spec, end_summary, superseded_event
-from airflow_adaptive._airflow.process.task_result import OnSuspend, task_result
+from airflow_adaptive._airflow.process.loop_events import (
+    OnSuspend,
+    deployed_spec,
+    end_summary,
+    superseded_event,
+    task_result,
+)
+from airflow_adaptive._airflow.process.process_resources import ConnectionIds
 from airflow_adaptive._airflow.store.control_requests import begin_job, end_job, read_desired_state
 from airflow_adaptive._airflow.store.job_asset import job_asset, job_name, job_xcom
 from airflow_adaptive._airflow.store.job_owner import deployed_base, record_attempt, record_base
@@ -338,7 +343,7 @@ class AdaptiveSparkOperator(BaseOperator):
         jinja_env: Environment | None = None,
         seen_oids: set[int] | None = None,
     ) -> Any:
-        """Render a template as Airflow does; see `rendered.native` for a DAG with `render_template_as_native_obj`."""
+        """Render a template as Airflow does; see `native` for a DAG with `render_template_as_native_obj`."""
         environment = jinja_env or self.get_template_env()
         if isinstance(content, str) and isinstance(environment, NativeEnvironment):
             return native(environment.from_string(content).generate(context))
@@ -529,8 +534,8 @@ class AdaptiveSparkOperator(BaseOperator):
     @property
     def _declared(self) -> DeclaredJob:
         """The declared job, with rendered templates."""
-        rendered = {field.name: getattr(self, field.name) for field in fields(DeclaredJob)} | {"job": self._name}
-        return DeclaredJob(**with_texts(with_numbers(rendered)))
+        parameters = parameters_of(self, AdaptiveSparkOperator) | {"options": self.options}
+        return DeclaredJob(self._name, rendered(parameters))
 
     def _spec(self, attempt: str, task: TaskKey, running: RunningJob | None = None) -> JobSpec:
         """Claim and stage the job as declared now (see `DeclaredJob`)."""

@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseSensorOperator
 
 from airflow_adaptive._airflow.declaration import validation
-from airflow_adaptive._airflow.declaration.kubernetes import KubernetesParameters
-from airflow_adaptive._airflow.declaration.placement import check_requested, cluster, requested
+from airflow_adaptive._airflow.declaration.declared_job import DeclaredJob
+from airflow_adaptive._airflow.declaration.operator_arguments import parameters_of
+from airflow_adaptive._airflow.declaration.placement import check_requested, cluster
 from airflow_adaptive._airflow.internals import (
     AirflowException,
     AirflowFailException,
     AirflowSensorTimeout,
     AirflowSkipException,
 )
-from airflow_adaptive._airflow.process.clusters import ConnectionIds
 from airflow_adaptive._airflow.process.resource_wait import wait_for_slots
 from airflow_adaptive._core.scheduler.config.options import Options
 from airflow_adaptive._core.scheduler.job_graph import JobGraph
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.snapshot import encode
-from airflow_adaptive._engine.spec import DriverShape, ExecutorShape, parse_memory
+from airflow_adaptive._engine.spec import DriverShape, ExecutorShape
 from airflow_adaptive.triggers.spark_resources import SparkResourcesTrigger
 
 if TYPE_CHECKING:
@@ -119,11 +119,12 @@ class SparkResourcesSensor(BaseSensorOperator):
             wanted = self._wanted()
         except validation.DeclarationError as error:
             raise AirflowFailException(f"resources of {self.task_id!r}: {error}") from error
+        connections = self._declared.connections
         until = (datetime.now(UTC) + timedelta(seconds=self.timeout)).isoformat()
         if self.deferrable:
-            trigger = SparkResourcesTrigger(wanted=wanted, connections=asdict(self._connections), until=until)
+            trigger = SparkResourcesTrigger(wanted=wanted, connections=asdict(connections), until=until)
             self.defer(trigger=trigger, method_name="execute_complete")
-        return self.execute_complete(context, asyncio.run(wait_for_slots(wanted, self._connections, until)))
+        return self.execute_complete(context, asyncio.run(wait_for_slots(wanted, connections, until)))
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Return or raise the result of the wait."""
@@ -140,11 +141,12 @@ class SparkResourcesSensor(BaseSensorOperator):
                 raise AirflowException(event["message"])
 
     @property
-    def _connections(self) -> ConnectionIds:
-        return ConnectionIds(str(self.conn_id), str(self.kubernetes_conn_id), self.namespace or "")
+    def _declared(self) -> DeclaredJob:
+        return DeclaredJob(self.task_id, parameters_of(self, SparkResourcesSensor))
 
     def _check(self) -> None:
         """Validate the parameters without a request to the cluster. Raises `DeclarationError`."""
+        declared = self._declared
         validation.require(
             [
                 lambda: validation.mappings(conf=self.conf),
@@ -152,8 +154,8 @@ class SparkResourcesSensor(BaseSensorOperator):
                 lambda: validation.size(DriverShape, "driver", self.driver_cores, self.driver_memory),
                 lambda: validation.size(ExecutorShape, "executor", self.executor_cores, self.executor_memory),
                 self._options,
-                lambda: cluster(self._connections, self._kubernetes, self.conf, with_image=False),
-                lambda: check_requested(self._requested, self._kubernetes),
+                lambda: cluster(declared.connections, declared.kubernetes, self.conf, with_image=False),
+                lambda: check_requested(declared.requested, declared.kubernetes),
             ]
         )
 
@@ -165,25 +167,11 @@ class SparkResourcesSensor(BaseSensorOperator):
         return Options.of(timeouts)
 
     def _wanted(self) -> dict[str, Any]:
-        driver, executor = self._requested(self._kubernetes)
+        declared = self._declared
+        driver, executor = declared.requested(declared.kubernetes)
         return {
             "graph": encode(self._graph()),
             "options": encode(self._options()),
             "executor": encode(executor),
             "driver": encode(driver),
         }
-
-    @property
-    def _kubernetes(self) -> KubernetesParameters:
-        return KubernetesParameters(
-            driver_pod_template=self.driver_pod_template,
-            executor_pod_template=self.executor_pod_template,
-            node_selector=self.node_selector,
-            tolerations=self.tolerations,
-        )
-
-    def _requested(self, kubernetes: KubernetesParameters) -> tuple[DriverShape, ExecutorShape]:
-        driver = DriverShape(cores=self.driver_cores, memory_mb=parse_memory(self.driver_memory))
-        executor = ExecutorShape(cores=self.executor_cores, memory_mb=parse_memory(self.executor_memory))
-        conf = {name: str(value) for name, value in (self.conf or {}).items()}
-        return requested(self._connections, kubernetes, conf, driver, executor)

@@ -11,7 +11,6 @@ from typing import Any, cast
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_adaptive._airflow.process.abandoned_jobs import canceling_abandoned_jobs
-from airflow_adaptive._airflow.process.clusters import ConnectionIds
 from airflow_adaptive._airflow.process.deferral import (
     SerializedByAttributes,
     event_of,
@@ -20,7 +19,7 @@ from airflow_adaptive._airflow.process.deferral import (
 )
 from airflow_adaptive._airflow.process.job_loop import cancel_until_ended, run_job_loop
 from airflow_adaptive._airflow.process.loop_events import deployed_spec, error_event, recycle_event, superseded_event
-from airflow_adaptive._airflow.process.process_resources import ProcessResources
+from airflow_adaptive._airflow.process.process_resources import ConnectionIds, ProcessResources
 from airflow_adaptive._airflow.process.task_state import Fate, fate_of
 from airflow_adaptive._core.scheduler.errors import SnapshotError
 from airflow_adaptive._core.scheduler.snapshot import decode

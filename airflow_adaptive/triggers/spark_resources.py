@@ -7,8 +7,8 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_adaptive._airflow.process.clusters import ConnectionIds
 from airflow_adaptive._airflow.process.deferral import SerializedByAttributes, event_of, with_minimum_deferral
+from airflow_adaptive._airflow.process.process_resources import ConnectionIds
 from airflow_adaptive._airflow.process.resource_wait import wait_for_slots
 from airflow_adaptive._core.scheduler.snapshot import decode
 

@@ -1,28 +1,34 @@
-"""A job as its DAG declares it: validation, staging, and conversion to the specification of the loop."""
+"""A job as its DAG declares it: rendered parameters, validation, staging, and conversion to the specification of the loop.
+
+Theory: `render_template_as_native_obj` gives the object of a template that is a single expression, such as a list. Jinja also evaluates
+text as a literal of Python, so "1.10" becomes 1.1, and "" becomes None. A script and Spark get text, so here text remains as it is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from ast import literal_eval
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
-from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+from jinja2 import Undefined
 
 from airflow_adaptive._airflow.declaration import validation
-from airflow_adaptive._airflow.declaration.airflow_config import configured_options
 from airflow_adaptive._airflow.declaration.kubernetes import KubernetesParameters
+from airflow_adaptive._airflow.declaration.operator_arguments import configured_options
 from airflow_adaptive._airflow.declaration.placement import RunningJob, check_requested, cluster, requested, unmoved
-from airflow_adaptive._airflow.declaration.rendered import COLLECTIONS, TEXTS
 from airflow_adaptive._airflow.declaration.spark_submit import (
     Dependencies,
-    Items,
     application_path,
     check_script,
     read_properties,
 )
-from airflow_adaptive._airflow.process.clusters import ConnectionIds, require_kafka
 from airflow_adaptive._airflow.process.job_ports import job_directory
-from airflow_adaptive._airflow.process.task_result import OnSuspend
+from airflow_adaptive._airflow.process.loop_events import OnSuspend
+from airflow_adaptive._airflow.process.process_resources import ConnectionIds, require_kafka
 from airflow_adaptive._airflow.store.job_asset import job_asset
 from airflow_adaptive._airflow.store.job_owner import claim_name, require_owner
 from airflow_adaptive._core.ports import JobDirectoryError
@@ -41,61 +47,26 @@ from airflow_adaptive.autoscaling.policy import RescalePolicyError
 
 if TYPE_CHECKING:
     from airflow_adaptive._airflow.declaration.batch import Batch
-    from airflow_adaptive._airflow.internals import AsyncCallback
-    from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPolicy
-    from airflow_adaptive.autoscaling.combined import CombinedPolicy
-    from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class DeclaredJob:
-    """The rendered parameters of `AdaptiveSparkOperator`, with the name of the job. The methods `batch` and `check` validate the parameters."""
+    """A job as its DAG declares it. The methods `batch` and `check` validate the parameters.
+
+    Attributes:
+        job: name of the job.
+        parameters: parameter -> its value, with rendered templates. Each parameter is an attribute, too: the signature of the Airflow class is the
+            only list of its parameters.
+    """
 
     job: str
-    moved_from: str | None
-    application: str | PurePath
-    job_directory: str
-    parallelism: int | tuple[int, int]
-    max_parallelism: int | None
-    job_graph: JobGraph | None
-    job_type: str
-    priority: int
-    conn_id: str
-    kubernetes_conn_id: str
-    namespace: str | None
-    kafka_conn_id: str | None
-    application_args: Sequence[str] | None
-    conf: Mapping[str, str] | None
-    properties_file: str | None
-    env_vars: Mapping[str, str] | None
-    jars: Items
-    packages: Items
-    exclude_packages: Items
-    repositories: Items
-    files: Items
-    archives: Items
-    py_files: Items
-    driver_class_path: str | None
-    name: str | None
-    not_secret: Sequence[str]
-    image: str | None
-    service_account_name: str | None
-    driver_pod_template: str | Mapping[str, Any] | None
-    executor_pod_template: str | Mapping[str, Any] | None
-    node_selector: Mapping[str, str] | None
-    tolerations: Sequence[Any] | None
-    labels: Mapping[str, str] | None
-    annotations: Mapping[str, str] | None
-    priority_class_name: str | None
-    image_pull_secrets: Sequence[Any] | None
-    driver_cores: int
-    driver_memory: str
-    executor_cores: int
-    executor_memory: str
-    rescale_policy: ScheduledPolicy | LoadPolicy | CombinedPolicy | str | None
-    on_rescale_callback: AsyncCallback | None
-    on_suspend: str
-    options: Mapping[str, Any]
+    parameters: Mapping[str, Any]
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.parameters[name]
+        except KeyError:
+            raise AttributeError(name) from None
 
     @property
     def is_batch(self) -> bool:
@@ -106,19 +77,22 @@ class DeclaredJob:
     @property
     def connections(self) -> ConnectionIds:
         """The connections of the cluster."""
-        return ConnectionIds(
-            str(self.conn_id), str(self.kubernetes_conn_id), self.namespace or "", self.kafka_conn_id or ""
-        )
+        kafka = self.parameters.get("kafka_conn_id")
+        return ConnectionIds(str(self.conn_id), str(self.kubernetes_conn_id), self.namespace or "", kafka or "")
 
     @property
     def kubernetes(self) -> KubernetesParameters:
         """The parameters that apply on Kubernetes only."""
-        return KubernetesParameters(**{field.name: getattr(self, field.name) for field in fields(KubernetesParameters)})
+        return KubernetesParameters(**self._given(KubernetesParameters))
 
     @property
     def dependencies(self) -> Dependencies:
         """What the script needs beside itself."""
-        return Dependencies(**{field.name: getattr(self, field.name) for field in fields(Dependencies)})
+        return Dependencies(**self._given(Dependencies))
+
+    def _given(self, kind: type[Any]) -> dict[str, Any]:
+        """Return the parameters that are fields of a dataclass."""
+        return {it.name: self.parameters[it.name] for it in fields(kind) if it.name in self.parameters}
 
     def properties(self) -> dict[str, str]:
         """Return the Spark properties of the user. Raises `ValueError` if `properties_file` cannot be read."""
@@ -133,7 +107,7 @@ class DeclaredJob:
         from airflow_adaptive._airflow.declaration.batch import Batch  # noqa: PLC0415  Only batches need the imports.
 
         self._check(streaming=False)
-        graph, (driver, executor) = self.graph(), self._shapes()
+        graph, (driver, executor) = self.graph(), self.shapes()
         return Batch(
             job=self.job,
             conn_id=self.conn_id,
@@ -160,9 +134,6 @@ class DeclaredJob:
     async def claim(self, task: str) -> None:
         """Let the name and the directory of the job belong to a task. Only the name of a job of a task can belong to another one.
 
-        Args:
-            task: the task, as `<DAG id>/<task id>`.
-
         Raises:
             OwnedJobError: the job belongs to another task.
             JobDirectoryError: the job directory cannot be used, or belongs to another job.
@@ -178,16 +149,12 @@ class DeclaredJob:
     async def stage(self, attempt: str, running: RunningJob | None = None) -> JobSpec:
         """Copy the code of a job that was checked to the job directory.
 
-        Args:
-            attempt: token of the attempt that deploys the job.
-            running: the running job that is deployed again; None for a new attempt.
-
         Raises:
             DeclarationError: the declaration would move the running job.
             JobDirectoryError: the job directory cannot be used.
             SnapshotError: a newer version of airflow-adaptive wrote the journal.
         """
-        driver, executor = self._requested(self.kubernetes)
+        driver, executor = self.requested(self.kubernetes)
         directory = job_directory(self.job_directory, self.job)
         if running is not None:
             unmoved(running, self.connections, directory.uri)
@@ -221,10 +188,7 @@ class DeclaredJob:
         return spec
 
     async def require_unmoved(self, base: str | None) -> None:
-        """Refuse another job directory while the job runs in the directory in which it was deployed last.
-
-        Args:
-            base: folder of the directory in which the job was deployed last, None for a job that was not deployed yet.
+        """Refuse another job directory while the job runs in the folder in which it was deployed last (None for a job without a deployment).
 
         Raises:
             DeclarationError: the job runs in another directory. The message explains how to move the job.
@@ -305,7 +269,7 @@ class DeclaredJob:
                 lambda: self._check_policy(streaming),
                 lambda: validation.callback(on_rescale_callback=self.on_rescale_callback, not_secret=self.not_secret),
                 lambda: cluster(self.connections, self.kubernetes, properties, streaming=streaming, managed=managed),
-                lambda: check_requested(self._requested, self.kubernetes),
+                lambda: check_requested(self.requested, self.kubernetes),
                 *(streaming_checks if streaming else ()),
             ]
         )
@@ -313,7 +277,7 @@ class DeclaredJob:
     def _readable_file(self) -> dict[str, str]:
         """Return the Spark properties in `properties_file`; none if the file cannot be read."""
         try:
-            return read_properties(self.properties_file)
+            return read_properties(self.parameters.get("properties_file"))
         except ValueError:
             return {}
 
@@ -353,15 +317,17 @@ class DeclaredJob:
 
     def graph(self) -> JobGraph:
         """Return the vertices of the job with their bounds. Raises `ValueError` or `AdaptiveSchedulerError` for invalid bounds."""
-        if self.job_graph is not None:
-            return replace(self.job_graph, job=self.job)
+        declared: JobGraph | None = self.job_graph
+        if declared is not None:
+            return replace(declared, job=self.job)
         return JobGraph.single(self.job, ParallelismRange.of(self.parallelism), self.max_parallelism)
 
-    def _requested(self, kubernetes: KubernetesParameters) -> tuple[DriverShape, ExecutorShape]:
-        """Return the sizes with what a driver and an executor take from the cluster. Raises as `requested`."""
-        return requested(self.connections, kubernetes, self._readable_file() | _text_values(self.conf), *self._shapes())
+    def requested(self, kubernetes: KubernetesParameters) -> tuple[DriverShape, ExecutorShape]:
+        """Return the sizes with what a driver and an executor take from the cluster. Raises as `placement.requested`."""
+        return requested(self.connections, kubernetes, self._readable_file() | _text_values(self.conf), *self.shapes())
 
-    def _shapes(self) -> tuple[DriverShape, ExecutorShape]:
+    def shapes(self) -> tuple[DriverShape, ExecutorShape]:
+        """Return the sizes of the driver and of an executor. Raises `ValueError` for an invalid size."""
         driver = DriverShape(cores=self.driver_cores, memory_mb=parse_memory(self.driver_memory))
         return driver, ExecutorShape(cores=self.executor_cores, memory_mb=parse_memory(self.executor_memory))
 
@@ -369,3 +335,69 @@ class DeclaredJob:
 def _text_values(values: object) -> dict[str, str]:
     """Return a mapping of texts. The checks `mappings` and `items` reject all other values."""
     return {key: str(value) for key, value in values.items()} if isinstance(values, Mapping) else {}
+
+
+NUMBERS: Final = ("parallelism", "max_parallelism", "driver_cores", "executor_cores")
+"""Templated parameters that are numbers, pairs of numbers or None."""
+
+TEXTS: Final = (
+    *("job_directory", "conn_id", "kubernetes_conn_id", "namespace", "kafka_conn_id", "properties_file"),
+    *("driver_class_path", "name", "image", "service_account_name", "priority_class_name"),
+)
+"""Templated parameters that are text or None."""
+
+COLLECTIONS: Final = ("application_args", "conf", "env_vars", "node_selector", "labels", "annotations")
+"""Templated lists of texts, and mappings of names to texts."""
+
+LONGEST_NUMBER: Final = 100
+"""Maximum length of the text of a number, or of a pair of numbers. Python cannot parse every longer text."""
+
+
+def native(nodes: Iterable[Any]) -> Any:
+    """Return the result of a template: the object of a single expression, and otherwise text, which is not evaluated as a literal.
+
+    Raises `jinja2.UndefinedError` for a name that the context does not contain.
+    """
+    found = [*nodes]
+    if len(found) == 1 and not isinstance(found[0], str | Undefined):
+        return found[0]
+    return "".join(map(str, found))
+
+
+def rendered(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return rendered parameters with the types that they have: numbers, texts, and JSON instead of nested lists and mappings.
+
+    The validation rejects all other values.
+    """
+    return {name: _number(value) if name in NUMBERS else _texts(name, value) for name, value in parameters.items()}
+
+
+def _texts(name: str, value: Any) -> Any:
+    if name in TEXTS:
+        return str(value) if isinstance(value, int | float) else value
+    if name not in COLLECTIONS or isinstance(value, str | bytes):
+        return value
+    if isinstance(value, Mapping):
+        return {key: _text(item) for key, item in value.items()}
+    return [_text(item) for item in value] if isinstance(value, Sequence) else value
+
+
+def _number(value: Any) -> Any:
+    """Return "4" as 4, and "(1, 8)", "[1, 8]" and ("1", "8") as pairs of numbers."""
+    if isinstance(value, list | tuple):
+        return tuple(_number(item) for item in value)
+    if not isinstance(value, str) or len(value) > LONGEST_NUMBER:
+        return value
+    try:
+        return literal_eval(value.strip())
+    except (MemoryError, RecursionError, SyntaxError, TypeError, ValueError):
+        return value
+
+
+def _text(value: Any) -> Any:
+    """Return the text that a script gets: JSON for a list or a mapping. None, bytes and sets have no text."""
+    if isinstance(value, list | tuple | Mapping):
+        with suppress(TypeError, ValueError, RecursionError):
+            return json.dumps(dict(value) if isinstance(value, Mapping) else value, allow_nan=False)
+        return value
+    return value if value is None or isinstance(value, bytes | set | frozenset) else str(value)

@@ -94,9 +94,6 @@ class FunctionScript:
     def text(self, arguments: Mapping[str, Any]) -> str:
         """Return the source code of the script.
 
-        Args:
-            arguments: arguments of the function beside `PARAMETERS`.
-
         Raises:
             DeclarationError: an argument is not a JSON value, or the DAG file has bound a name again since the definition.
         """

@@ -33,11 +33,6 @@ def assets_of_task(job: str, inlets: Any, outlets: Any) -> tuple[list[Any], list
 def require_only_task(operator: BaseOperator, job: str, kind: type[BaseOperator]) -> None:
     """Reject a second task of a DAG that runs the same job.
 
-    Args:
-        operator: the task of the job.
-        job: id of the job.
-        kind: class of the tasks that run jobs.
-
     Raises:
         ValueError: another task of the DAG runs the job.
     """
@@ -89,13 +84,6 @@ def arguments_of_items(items: Any) -> tuple[Collection[str], list[Any]]:
 
 def name_fleet(task_id: str, dag: DAG | None, shared: dict[str, Any], mapped: Iterable[str], jobs: Any) -> None:
     """Add the Asset of a fleet, and the Assets of the jobs that a literal list names, to the arguments that all items share.
-
-    Args:
-        task_id: id of the mapped task.
-        dag: its DAG.
-        shared: arguments that all items share.
-        mapped: names of the arguments that differ.
-        jobs: the job ids, if they are known.
 
     Raises:
         ValueError: several items would run the same job, or the task is outside of a DAG.

@@ -44,12 +44,7 @@ class AdaptiveJobRunFacet(RunFacet):
 
 
 def lineage(job: DeclaredJob, event: Mapping[str, Any] | None = None) -> OperatorLineage[Any, Any]:
-    """Return the facets of a job.
-
-    Args:
-        job: the declared job.
-        event: event of the loop (`_airflow.process.loop_events`), None while the job runs.
-    """
+    """Return the facets of a job. `event` is the event of its loop, None while the job runs."""
     ended = event or {}
     results = {name: ended.get(name) for name in ("parallelism", "restarts", "rescales", "outcome")}
     kind = "BATCH" if job.is_batch else "STREAMING"

@@ -160,13 +160,6 @@ class Analysis:
     """Finds the names that a function uses from outside."""
 
     def __init__(self, function: Callable[..., Any], parents: Sequence[ast.AST], node: ast.FunctionDef) -> None:
-        """Read the file.
-
-        Args:
-            function: the function.
-            parents: the nodes of the syntax tree around the function, from the file on.
-            node: the function in the tree.
-        """
         self._function = function
         self._node = node
         self._file = parents[0]

@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_adaptive._airflow.declaration.kubernetes import KubernetesParameters
 from airflow_adaptive._airflow.declaration.validation import DeclarationError, refused, refused_on_kubernetes
-from airflow_adaptive._airflow.process.clusters import ConnectionIds
+from airflow_adaptive._airflow.process.process_resources import ConnectionIds
 from airflow_adaptive._clusters.connection_fields import AddressError, UndefinedConnectionError
 from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
 from airflow_adaptive._engine.spec import DriverShape, ExecutorShape
@@ -39,14 +39,6 @@ def cluster(
     with_image: bool = True,
 ) -> None:
     """Reject connections that do not describe a cluster, and parameters and properties without effect on its cluster manager.
-
-    Args:
-        connections: connections of the cluster.
-        kubernetes: parameters that apply on Kubernetes only.
-        conf: Spark properties of the job.
-        streaming: whether the adaptive scheduler runs the job.
-        managed: whether the script calls `AdaptiveJob`.
-        with_image: whether the parameters start pods, which need an image.
 
     Blocks on Airflow's connections. Raises `DeclarationError`, `AddressError`.
     """
@@ -147,11 +139,6 @@ def _without_kubernetes(connections: ConnectionIds, kubernetes: KubernetesParame
 
 def unmoved(running: RunningJob, connections: ConnectionIds, directory: str) -> None:
     """Refuse to move a running job: the next loop would begin a new journal, and the driver would keep the old journal.
-
-    Args:
-        running: the running job.
-        connections: connections that the DAG declares now.
-        directory: job directory that the DAG declares now.
 
     Raises:
         DeclarationError: the declaration names another directory or another cluster. The message explains how to move the job.

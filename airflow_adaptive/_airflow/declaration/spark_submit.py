@@ -71,19 +71,7 @@ MODULES = sys.stdlib_module_names | {"airflow_adaptive", "py4j", "pyspark"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
-    """Rendered parameters of the operator.
-
-    Attributes:
-        jars: jars for the driver and the executors.
-        packages: Maven packages, as `group:artifact:version`.
-        exclude_packages: dependencies of the packages that are left out, as `group:artifact`.
-        repositories: Maven repositories in addition to the central repository.
-        files: files for the working directories of driver and executors.
-        archives: archives that Spark unpacks there; `environment.tar.gz#environment` names the folder.
-        py_files: Python modules and zip files.
-        driver_class_path: additional class path of the driver, on the machine of the driver.
-        name: name of the Spark application.
-    """
+    """The parameters of `AdaptiveSparkOperator` for what the script needs beside itself, rendered."""
 
     jars: Items = None
     packages: Items = None
@@ -139,11 +127,7 @@ class Dependencies:
         return {**properties, **({PACKAGES_PROPERTY: packages} if packages else {})}
 
     def violations(self, conf: Mapping[str, Any]) -> Iterator[str]:
-        """Yield all violations, without those of files that cannot be read (`_engine.staging.check_code`).
-
-        Args:
-            conf: Spark properties of the user.
-        """
+        """Yield all violations, without those of files that cannot be read (`_engine.staging.check_code`)."""
         wrong = [name for name in LISTS if not _is_list(getattr(self, name))]
         yield from (f"{name} must be a list, or text with commas between the items" for name in wrong)
         if wrong:
@@ -380,12 +364,6 @@ def is_on(declared: bool | None, option: str) -> bool:
 
 def with_lineage(properties: Mapping[str, str], context: Any, *, parent: bool, transport: bool) -> Mapping[str, str]:
     """Return Spark properties with those of OpenLineage. Properties that exist take precedence.
-
-    Args:
-        properties: Spark properties of the job.
-        context: context of the task.
-        parent: whether to add the run of the task as the parent.
-        transport: whether to add the transport of Airflow's provider, without its secrets.
 
     Raises:
         ValueError: Airflow's OpenLineage provider is not installed.

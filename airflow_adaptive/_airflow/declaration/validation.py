@@ -253,27 +253,14 @@ def _is_option(text: str) -> bool:
 
 
 def size(shape: Callable[..., object], name: str, cores: object, memory: str) -> None:
-    """Reject the size of a driver or an executor that Spark would not start. Raises `DeclarationError`.
-
-    Args:
-        shape: `DriverShape` or `ExecutorShape`.
-        name: "driver" or "executor".
-        cores: number of cores.
-        memory: memory, as text.
-    """
+    """Reject the size of a driver or an executor that Spark would not start. Raises `DeclarationError`."""
     violations = [*_violations_in(_error(lambda: parse_memory(memory, f"{name}_memory")))]
     memory_mb = MIN_MEMORY_MB if violations else parse_memory(memory)
     _reject([*violations, *_violations_in(_error(lambda: shape(cores=cores, memory_mb=memory_mb)))])
 
 
 def no_overridden_properties(*, streaming: bool = True, managed: bool = True, **properties: object) -> None:
-    """Reject Spark properties that a parameter of the operator or the scheduler determines. Raises `DeclarationError`.
-
-    Args:
-        streaming: whether the adaptive scheduler runs the job.
-        managed: whether the script calls `AdaptiveJob`.
-        properties: name of a parameter -> mapping of Spark properties.
-    """
+    """Reject Spark properties that a parameter of the operator or the scheduler determines. Raises `DeclarationError`."""
     _reject(
         f"{name}[{violation}"
         for name, values in properties.items()

@@ -15,10 +15,9 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final
 
-from airflow_adaptive._airflow.process.clusters import ConnectionIds
 from airflow_adaptive._airflow.process.job_loop import cancel_until_ended
 from airflow_adaptive._airflow.process.job_ports import all_jobs, job_directory
-from airflow_adaptive._airflow.process.process_resources import ProcessResources
+from airflow_adaptive._airflow.process.process_resources import ConnectionIds, ProcessResources
 from airflow_adaptive._airflow.process.task_state import Fate, fate_of
 from airflow_adaptive._airflow.store.job_owner import recorded_attempt
 from airflow_adaptive._airflow.store.task_xcoms import XCOM_ATTEMPT, XCOM_STATE, pull, push
@@ -61,13 +60,7 @@ async def canceling_abandoned_jobs(job: str, base: str) -> AsyncIterator[None]:
 
 
 async def cancel_abandoned_jobs(job: str, base: str, cancel: Cancel = cancel_until_ended) -> None:
-    """Cancel the other jobs in a folder that no task runs any more. A job that cannot be examined is skipped.
-
-    Args:
-        job: name of the job of this loop.
-        base: URI of the folder of all job directories.
-        cancel: cancels a job.
-    """
+    """Cancel the other jobs in a folder that no task runs any more. A job that cannot be examined is skipped."""
     process = ProcessResources.current()
     if process.clock.elapsed < process.next_sweeps.get(base, 0.0):
         return
@@ -86,13 +79,9 @@ async def cancel_abandoned_job(
 ) -> None:
     """Cancel one job if no task runs it any more, because a user requests it. The API server lets a triggerer call this function.
 
-    A job that has ended is canceled, too, because the last loop may not have published the end.
+    The XComs of `task`, a deleted task instance, must contain the end, because the job has no other store.
 
-    Args:
-        job: name of the job.
-        base: URI of the folder that contains the directory of the job.
-        task: the deleted task instance (`TaskKey` as a dict) whose XComs must contain the end, because the job has no other store.
-        cancel: cancels a job.
+    A job that has ended is canceled, too, because the last loop may not have published the end.
 
     Raises:
         NotExaminedError: the job cannot be canceled by this Airflow.

@@ -129,11 +129,6 @@ def _requested_body(parallelism: Bounds | Mapping[str, Bounds] | None, state: Sc
 async def wait_for_state(job: str, states: Sequence[str], until: datetime) -> dict[str, Any]:
     """Wait until the job is in one of the states, or until the deadline passes.
 
-    Args:
-        job: id of the job.
-        states: names of states, or outcomes of a job that has ended.
-        until: deadline.
-
     Returns:
         `status` ("reached" or "timeout"), and the `job`, its `state` and its `parallelism` at that time.
     """

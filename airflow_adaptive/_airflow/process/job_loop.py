@@ -18,10 +18,9 @@ from datetime import datetime, timedelta
 from pathlib import PurePath
 from typing import Any
 
-from airflow_adaptive._airflow.process.clusters import ConnectionIds
 from airflow_adaptive._airflow.process.job_ports import job_directory, job_ports
 from airflow_adaptive._airflow.process.loop_events import error_event, finished_event, recycle_event
-from airflow_adaptive._airflow.process.process_resources import ProcessResources
+from airflow_adaptive._airflow.process.process_resources import ConnectionIds, ProcessResources
 from airflow_adaptive._airflow.process.task_state import is_task_over, owns
 from airflow_adaptive._core.ports import (
     ClusterRefusedError,
@@ -273,12 +272,7 @@ async def kill_driver(connections: ConnectionIds, driver: str) -> None:
 
 
 def may_run(task: TaskKey, attempt: str) -> MayTakeOver:
-    """Return the rule for a loop that runs a job: its attempt is the current one of a task that has not ended.
-
-    Args:
-        task: the task instance.
-        attempt: token of the attempt.
-    """
+    """Return the rule for a loop that runs a job: its attempt is the current one of a task that has not ended."""
     return _answered(lambda _: owns(task, attempt) and not is_task_over(task))
 
 

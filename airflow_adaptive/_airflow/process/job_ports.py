@@ -11,9 +11,8 @@ from typing import Any, Final, TypeVar
 
 from airflow_adaptive._airflow.internals import connection_of
 from airflow_adaptive._airflow.object_storage import object_storage_path
-from airflow_adaptive._airflow.process.clusters import ConnectionIds
 from airflow_adaptive._airflow.process.deferral import finish_in_background
-from airflow_adaptive._airflow.process.process_resources import ProcessResources
+from airflow_adaptive._airflow.process.process_resources import ConnectionIds, ProcessResources
 from airflow_adaptive._airflow.store.asset_store import AirflowJobStore
 from airflow_adaptive._airflow.store.rescale_callback import CallbackStore
 from airflow_adaptive._clusters.connection_fields import AddressError
@@ -55,13 +54,9 @@ def job_directory(base: str, job: str) -> FsspecJobDirectory:
 
 
 async def all_jobs(base: str, known: JobKey) -> list[str]:
-    """Return the names of the jobs that have a directory. Raises as `job_directory`, and `JobDirectoryError`.
+    """Return the names of the jobs below the folder of a known job. Raises as `job_directory`, and `JobDirectoryError`.
 
     A folder of another fleet whose name is a hash names no task, so its jobs are left out.
-
-    Args:
-        base: URI of the folder of all job directories.
-        known: a job in the folder.
     """
     access = ProcessResources.current().store_access
     storage = await access.read_connection(base, lambda: _storage(base))
@@ -102,15 +97,7 @@ async def job_ports(
 ) -> AsyncIterator[Ports]:
     """Open the ports of a loop, and close the ports after the loop.
 
-    Args:
-        connections: Airflow connections of the cluster.
-        base: URI of the folder of all job directories.
-        job: name of the job.
-        task: task instance that owns the XComs of the job.
-        may_take_over: decides whether the loop may take the job over from another attempt.
-        retry_period: time during which the connections are read again after an error. Airflow reports a connection as not defined also
-            when its API server does not answer.
-        on_rescale: `path` and `kwargs` of the rescale callback; None without a callback.
+    The connections are read again for `retry_period`, because Airflow reports a connection as not defined also when its API server does not answer.
 
     Raises:
         AddressError: the connection does not exist or does not describe a cluster.

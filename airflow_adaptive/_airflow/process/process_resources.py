@@ -1,29 +1,145 @@
-"""The resources that all loops of one process share: clients and snapshots of clusters, access to Airflow's stores, and rate limits."""
+"""The Airflow connections of a job, and what all loops of one process share: clients of clusters and brokers, Airflow's stores, and rate limits."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, MutableMapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from airflow_adaptive._airflow.process.clusters import ConnectionIds, create_client, kafka_brokers
 from airflow_adaptive._airflow.store.store_access import StoreAccess
-from airflow_adaptive._clusters.kubernetes.address import ApiSource, KubernetesAddress
+from airflow_adaptive._clusters.connection_fields import AddressError
+from airflow_adaptive._clusters.kubernetes.address import ApiSource, KubernetesAddress, read_namespace
 from airflow_adaptive._clusters.standalone.address import ClusterAddress
-from airflow_adaptive._core.ports import ClusterClient, SourceOffsets
+from airflow_adaptive._clusters.standalone.client import StandaloneCluster
+from airflow_adaptive._core.ports import Clock, ClusterClient, PortError, SourceOffsets
 from airflow_adaptive._engine.clock import SystemClock
 from airflow_adaptive._engine.cluster.shared_cluster import SharedCluster
 from airflow_adaptive._engine.rate_limit import FILE_POLLS_PER_SECOND, RateLimiter
+from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
+from airflow_adaptive.hooks.kubernetes import INSTALL, KubernetesConnectionHook
 
 if TYPE_CHECKING:
     from airflow_adaptive.hooks.kafka import KafkaBrokers
 
-Resource = TypeVar("Resource")
+log = logging.getLogger(__name__)
+
 Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionIds:
+    """Ids of Airflow connections. Triggers and events contain the ids as plain data (`dataclasses.asdict`).
+
+    Attributes:
+        spark: connection of type `adaptive_spark` or `spark`, which selects the cluster manager and the cluster.
+        kubernetes: connection of type `kubernetes` with the credentials; other cluster managers do not read it.
+        namespace: Kubernetes namespace instead of the one in the connection `spark`, "" for that one.
+        kafka: connection of type `kafka` of the brokers of the sources, "" without one.
+    """
+
+    spark: str
+    kubernetes: str = "kubernetes_default"
+    namespace: str = ""
+    kafka: str = ""
+
+    def address(self) -> ClusterAddress | KubernetesAddress:
+        """Return the address of the cluster; blocks on Airflow's connections.
+
+        Raises:
+            AddressError: the connection does not exist or does not describe a cluster, or the cluster has no namespaces.
+        """
+        address = AdaptiveSparkHook(self.spark).address()
+        if not self.namespace:
+            return address
+        if isinstance(address, KubernetesAddress):
+            return replace(address, namespace=read_namespace(self.namespace))
+        raise AddressError(
+            f"namespace {self.namespace!r} has no effect, because connection {self.spark!r} names a standalone cluster: leave it out, or "
+            "use a connection with the host k8s://https://host:port"
+        )
+
+
+Resource = TypeVar("Resource")
+
+
+def create_client(
+    connections: ConnectionIds,
+    address: ClusterAddress | KubernetesAddress,
+    read: Callable[..., Awaitable[Any]],
+    sources: MutableMapping[Hashable, ApiSource],
+) -> ClusterClient:
+    """Return a client, which sends nothing yet.
+
+    Args:
+        connections: read again if the cluster refuses their credentials.
+        address: content of the connection of the cluster.
+        read: runs a blocking read of a connection outside of the event loop (`StoreAccess.read_connection`).
+        sources: sources of API clients by server, timeout and connection, to which this function adds. Clients with the same source share its
+            connections and reads.
+
+    Raises:
+        AddressError: a library is missing.
+        OSError: the file of certificate authorities cannot be read.
+    """
+    if not isinstance(address, KubernetesAddress):
+        return StandaloneCluster(address, renew=lambda: _renewed(connections, read))
+    try:
+        from airflow_adaptive._airflow.kubernetes_api import ConnectionApiSource  # noqa: PLC0415  optional libraries
+        from airflow_adaptive._clusters.kubernetes.client import KubernetesCluster  # noqa: PLC0415
+    except ImportError as error:
+        raise AddressError(
+            f"connection {connections.spark!r} names a Kubernetes cluster: {INSTALL} ({error})"
+        ) from error
+    hook = KubernetesConnectionHook(connections.kubernetes)
+    key = (address.server, address.timeout_s, connections.kubernetes)
+    source = sources.get(key) or ConnectionApiSource(
+        connections.kubernetes, lambda: read(connections.kubernetes, hook.fields), address
+    )
+    sources[key] = source
+    return KubernetesCluster(address, source, SystemClock())
+
+
+async def _renewed(connections: ConnectionIds, read: Callable[..., Awaitable[Any]]) -> ClusterAddress | None:
+    """Read the connection of a standalone cluster again; None if the connection cannot be read now."""
+    try:
+        renewed = await read(connections.spark, connections.address)
+    except (PortError, ValueError) as error:
+        log.warning("A master refused the token of connection %s, which cannot be read: %s", connections.spark, error)
+        return None
+    return renewed if isinstance(renewed, ClusterAddress) else None
+
+
+INSTALL_KAFKA: Final = "install 'airflow-adaptive[kafka]' in all Airflow components"
+"""Remedy if the libraries of the extra are missing."""
+
+
+class MissingKafkaError(ValueError):
+    """The libraries of the extra `kafka` are missing."""
+
+
+def require_kafka(conn_id: str) -> None:
+    """Raise `MissingKafkaError` if the extra `kafka` is not installed."""
+    try:
+        import airflow_adaptive.hooks.kafka  # noqa: F401, PLC0415  optional libraries
+    except ImportError as error:
+        raise MissingKafkaError(f"kafka_conn_id={conn_id!r}: {INSTALL_KAFKA} ({error})") from error
+
+
+def kafka_brokers(conn_id: str, access: StoreAccess, clock: Clock) -> KafkaBrokers:
+    """Return the brokers of a connection, which are not connected yet.
+
+    Raises:
+        MissingKafkaError: the extra `kafka` is not installed.
+    """
+    require_kafka(conn_id)
+    from airflow_adaptive.hooks.kafka import KafkaAdminHook, KafkaBrokers  # noqa: PLC0415  optional libraries
+
+    return KafkaBrokers(lambda: KafkaAdminHook(conn_id).client(), partial(access.read_connection, conn_id), clock)
 
 
 @dataclass(slots=True)
@@ -40,11 +156,6 @@ class ResourcePool(Generic[Resource]):
     """
 
     def __init__(self, close: Callable[[Resource], Awaitable[None]]) -> None:
-        """Create an empty pool.
-
-        Args:
-            close: closes a resource.
-        """
         self._close = close
         self._entries: list[_Entry[Resource]] = []
 
@@ -121,9 +232,7 @@ class ProcessResources:
     ) -> AsyncIterator[tuple[ClusterClient, SharedCluster]]:
         """Use a client of a cluster, and the shared cluster of all loops whose connections show the same capacity.
 
-        Args:
-            connections: read again if the cluster refuses their credentials.
-            address: content of the connection of the cluster. Loops share a client only if the whole content is equal.
+        Loops share a client only if the whole address is equal.
 
         Raises:
             OSError: the file of certificate authorities cannot be read.

@@ -7,8 +7,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from airflow_adaptive._airflow.process.clusters import ConnectionIds
-from airflow_adaptive._airflow.process.process_resources import ProcessResources
+from airflow_adaptive._airflow.process.process_resources import ConnectionIds, ProcessResources
 from airflow_adaptive._core.ports import ClusterClient, ClusterRefusedError, ClusterUnreachableError, PortError
 from airflow_adaptive._core.scheduler.config.options import Options
 from airflow_adaptive._core.scheduler.job_graph import JobGraph

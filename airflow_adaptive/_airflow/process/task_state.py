@@ -36,11 +36,6 @@ def fate_of(job: str, task: TaskKey, attempt: str) -> Fate:
 
     The job of a mapped task belongs to the task instance that runs its id. The list of the task may change, and the DAG run is cleared: then the task
     instance with the map index of this attempt runs another job, and another one may run this job.
-
-    Args:
-        job: name of the job.
-        task: the task instance of the attempt.
-        attempt: token of the attempt.
     """
     if task.map_index < 0:
         return Fate.OVER if is_task_over(task) and owns(task, attempt) else Fate.CONTINUES

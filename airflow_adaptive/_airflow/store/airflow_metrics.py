@@ -126,13 +126,6 @@ class AirflowMetrics:
     """
 
     def __init__(self, job: str, dag_id: str, task_id: str) -> None:
-        """Send nothing yet.
-
-        Args:
-            job: name of the job.
-            dag_id: DAG of the task that runs the job.
-            task_id: task that runs the job.
-        """
         self._tags = {"job": job, "dag_id": dag_id, "task_id": task_id}
         self._job_prefix = ".".join([PREFIX, *map(_name_part, job.split(SEPARATOR))])
         self._totals: dict[str, int] = {}
@@ -141,19 +134,11 @@ class AirflowMetrics:
         self._warnings = OnceLogger(log)
 
     def send_view(self, view: JobView) -> None:
-        """Send the state of the job.
-
-        Args:
-            view: view of the job (`_core.view`).
-        """
+        """Send the state of the job."""
         self._log_errors(lambda: self._send_view(view))
 
     def send_metrics(self, metrics: Mapping[str, Any]) -> None:
-        """Send the newest job metrics, and repeat the state of the job for backends that lost it.
-
-        Args:
-            metrics: time series of the job (`_engine.publishing.time_series`).
-        """
+        """Send the newest job metrics, and repeat the state of the job for backends that lost it."""
         self._log_errors(lambda: self._send([*self._values, *metric_values(metrics)]))
 
     def _send_view(self, view: JobView) -> None:
@@ -235,12 +220,7 @@ def metric_values(metrics: Mapping[str, Any]) -> Iterator[GaugeValue]:
 
 
 def newer_transitions(previous: Sequence[Transition] | None, transitions: Sequence[Transition]) -> Sequence[Transition]:
-    """Return the transitions after the transitions of the previous view; none for the first view of a loop.
-
-    Args:
-        previous: transitions of the previous view, oldest first; None for the first view.
-        transitions: transitions of the current view, oldest first.
-    """
+    """Return the transitions after the transitions of the previous view; none for the first view of a loop. The oldest is the first."""
     if previous is None:
         return ()
     known = {_identity(transition) for transition in previous}
@@ -252,11 +232,7 @@ def _identity(transition: Transition) -> tuple[datetime, int]:
 
 
 def last_downtime(rescales: Iterable[Rescale]) -> timedelta | None:
-    """Return the downtime of the newest completed rescale with a measured downtime; None without such a rescale.
-
-    Args:
-        rescales: oldest first.
-    """
+    """Return the downtime of the newest completed rescale with a measured downtime; None without such a rescale."""
     completed = [rescale.downtime for rescale in rescales if rescale.terminal_state is TerminalState.COMPLETED]
     return next((downtime for downtime in reversed(completed) if downtime is not None), None)
 

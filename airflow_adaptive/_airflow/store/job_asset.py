@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from airflow_adaptive._airflow import internals as airflow_internals
-from airflow_adaptive._airflow.store.job_keys import ATTEMPT, BASE, OWNER
+from airflow_adaptive._airflow.store.task_xcoms import ATTEMPT, BASE, OWNER
 from airflow_adaptive._airflow.store.variables_and_xcoms import VariablesAndXComs
 from airflow_adaptive._core.ports import SEPARATOR, JobKey
 from airflow_adaptive._core.requirements.control_requests import KEYS

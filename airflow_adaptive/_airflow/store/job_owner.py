@@ -18,7 +18,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from airflow_adaptive._airflow.store.job_asset import JobStateStore, job_asset
-from airflow_adaptive._airflow.store.job_keys import ATTEMPT, BASE, OWNER
+from airflow_adaptive._airflow.store.task_xcoms import ATTEMPT, BASE, OWNER
 from airflow_adaptive._core.ports import JobKey, OwnedJobError, UnavailableError
 
 GATES: Final = tuple(f"owner_gate_{number}" for number in range(8))
@@ -61,11 +61,6 @@ def record_attempt(job: str, attempt: str) -> None:
 def require_owner(job: str, task: str, moved_from: str | None) -> str | None:
     """Refuse a job whose name belongs to another task; blocks.
 
-    Args:
-        job: name of the job.
-        task: the task that wants to run the job, as `<DAG id>/<task id>`.
-        moved_from: task from which the user moves the job; None without a move.
-
     Returns:
         The recorded owner; None without one.
 
@@ -82,12 +77,6 @@ def require_owner(job: str, task: str, moved_from: str | None) -> str | None:
 
 def claim_name(job: str, task: str, moved_from: str | None, pause: Callable[[float], object] = time.sleep) -> None:
     """Let a job belong to a task, unless it belongs to another task; blocks.
-
-    Args:
-        job: name of the job.
-        task: the task that wants to run the job, as `<DAG id>/<task id>`.
-        moved_from: task from which the user moves the job; None without a move.
-        pause: waits for a number of seconds.
 
     Raises:
         OwnedJobError: the name belongs to another task.

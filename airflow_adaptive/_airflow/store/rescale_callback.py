@@ -59,13 +59,6 @@ class RescaleCallback:
     """
 
     def __init__(self, callback: Mapping[str, Any], job: str, task: TaskKey) -> None:
-        """Assign.
-
-        Args:
-            callback: `path` and `kwargs` of an `AsyncCallback`.
-            job: id of the job.
-            task: task instance that runs the job.
-        """
         self._callback = callback
         self._job = job
         self._task = task

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Final, Generic, TypeVar
 
 from airflow_adaptive._airflow.internals import on_this_loop
-from airflow_adaptive._airflow.store.change_marker import ChangeMarkers
+from airflow_adaptive._airflow.store.control_requests import ChangeMarkers
 from airflow_adaptive._core.ports import Clock, StoreUnavailableError
 from airflow_adaptive._engine.journal.storage_threads import StorageThreads
 from airflow_adaptive._engine.rate_limit import RateLimiter
@@ -101,12 +101,6 @@ class BackgroundWriter(Generic[Content]):
     """Writes the newest documents of a job in the background. Documents that are outdated before their write are skipped."""
 
     def __init__(self, write: Callable[[Content], Awaitable[bool]], clock: Clock) -> None:
-        """Create a writer without documents.
-
-        Args:
-            write: writes the documents. Returns False if the write must be repeated.
-            clock: clock for the delay before a repeated write.
-        """
         self._write = write
         self._clock = clock
         self._newest: Content | None = None

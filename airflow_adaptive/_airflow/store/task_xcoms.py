@@ -1,10 +1,10 @@
-"""The XComs of the task that runs a job: their keys, and their values for a view of the job."""
+"""The XComs and the other records of the task that runs a job: their keys, and the values of the XComs for a view of the job."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from airflow_adaptive._airflow.internals import XCom
 from airflow_adaptive._core.scheduler.history.rescale_summary import summarize
@@ -21,6 +21,15 @@ from airflow_adaptive._core.view import (
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+BASE: Final = "job_directory"
+"""Key of the URI of the folder that contains the job directory. Loops and drivers of the job use its directory there."""
+
+OWNER: Final = "owner"
+"""Key of the task that runs the job, as `<DAG id>/<task id>`."""
+
+ATTEMPT: Final = "attempt"
+"""Key of the token of the attempt that began to run the job last. It contains the task instance."""
 
 XCOM_MASTER_URL = "spark_master_url"
 XCOM_DRIVER_URL = "spark_driver_url"

@@ -28,7 +28,7 @@ from airflow_adaptive._airflow.internals import (
     PutVariable,
     task_runner,
 )
-from airflow_adaptive._airflow.store.job_keys import ATTEMPT
+from airflow_adaptive._airflow.store.task_xcoms import ATTEMPT
 from airflow_adaptive._core.ports import SEPARATOR, StoreUnavailableError
 from airflow_adaptive._core.view import TaskKey, is_published
 
@@ -93,13 +93,6 @@ class VariablesAndXComs:
     """The documents of one job. All calls block."""
 
     def __init__(self, asset: str, prefix: str, task: TaskKey | None = None) -> None:
-        """Read nothing yet.
-
-        Args:
-            asset: name of the Asset of the job.
-            prefix: prefix of the keys of the job.
-            task: task instance that runs the job; None for the one that ran it last.
-        """
         self._asset = asset
         self._prefix = prefix
         self._task = task

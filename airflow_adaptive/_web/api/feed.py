@@ -1,16 +1,21 @@
-"""Live updates of jobs: one poll per second for each watched job in this process, shared by all subscribers of the job."""
+"""Live updates of jobs: one poll per second for each watched job in this process, shared by all subscribers of the job.
+
+A server notifies its apps of the shutdown only after all responses have ended, and Airflow's API server waits two minutes for them.
+Therefore this module also handles the signal, and then calls the previous handler of the signal.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import signal
+import threading
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Hashable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any, Final
-
-from airflow_adaptive._web.api.shutdown import call_when_stopped
 
 log = logging.getLogger(__name__)
 
@@ -121,12 +126,9 @@ class Feed:
     async def subscribe(self, key: Hashable, poll: Poll, user: str) -> AsyncGenerator[Update | None]:
         """Yield the last update and each new update, until the job is gone, the lifetime ends or the server stops.
 
-        None is a heartbeat.
+        Subscribers of the same job share the function of the first subscriber.
 
-        Args:
-            key: identity of the watched job.
-            poll: polls the job. Subscribers of the same job share the function of the first subscriber.
-            user: id of the user.
+        None is a heartbeat.
 
         Raises:
             TooManySubscribersError: the feed accepts no more subscribers.
@@ -198,3 +200,33 @@ async def _set_within(event: asyncio.Event, seconds: float) -> bool:
     except TimeoutError:
         return False
     return True
+
+
+SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+def call_when_stopped(callback: Callable[[], object]) -> None:
+    """Call a function in the running event loop when this process receives a signal to stop.
+
+    Does nothing outside the main thread, where Python cannot handle signals.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    loop = asyncio.get_running_loop()
+    for number in SIGNALS:
+        signal.signal(number, _after(signal.getsignal(number), loop, callback))
+
+
+def _after(previous: Any, loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> Any:
+    """Return a handler that calls the function, and then the previous handler."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(callback)
+        if callable(previous):
+            previous(number, frame)
+        elif previous is not signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+
+    return handle

@@ -35,13 +35,7 @@ MAX_CHARACTERS: Final = 500
 
 
 def response(error: RequestRefusedError, instance: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """Return the response for an error.
-
-    Args:
-        error: error to render.
-        instance: path of the request.
-        headers: additional headers.
-    """
+    """Return the response for an error."""
     found = dict(headers or {})
     if error.retry_after_s is not None:
         found["Retry-After"] = str(error.retry_after_s)

@@ -32,7 +32,7 @@ from airflow_adaptive._core.view import (
     TaskKey,
     Urls,
 )
-from airflow_adaptive._web.data.documents import CurrentMetrics, Document, RequestRecord
+from airflow_adaptive._web.data.published_state import CurrentMetrics, Document, RequestRecord
 
 # ---- the records of a job -------------------------------------------------------------------------------------------
 

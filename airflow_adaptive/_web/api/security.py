@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from http import HTTPStatus
 from typing import Annotated, Final
+from urllib.parse import urlsplit
 
-from fastapi import Depends, Path
+from fastapi import Depends, Path, Request
 from sqlalchemy.orm import Session
 
 from airflow_adaptive._airflow.internals import (
@@ -22,6 +23,7 @@ from airflow_adaptive._airflow.internals import (
     DagDetails,
     IsAuthorizedDagRequest,
     ResourceMethod,
+    conf,
     get_auth_manager,
 )
 from airflow_adaptive._airflow.internals import SessionDep as SessionDep  # noqa: PLC0414  the routes import it from here
@@ -246,3 +248,77 @@ MessagesJob = Annotated[Job, Depends(job_with(Right.HISTORY, Right.LOGS))]
 ReadableAccess = Annotated[Access, Depends(access_with())]
 EditableAccess = Annotated[Access, Depends(access_with(Right.EDIT))]
 ResumableAccess = Annotated[Access, Depends(access_with(Right.EDIT, Right.CLEAR))]
+
+
+MAX_BODY_BYTES: Final = 64 << 10
+"""The server refuses a larger body before it reads the body. Airflow has the same limit for a value of a state store."""
+
+
+async def body_of(user: UserDep, request: Request) -> bytes:
+    """Return the body of a request that can change a job.
+
+    The dependency on the user guarantees that the server reads no body without a login.
+
+    Raises:
+        RequestRefusedError: the request comes from another site (403), or the body is too large (413) or not JSON (415).
+    """
+    _refuse_foreign(request)
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json":
+        raise RequestRefusedError(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+            "unsupported-media-type",
+            "Send the header Content-Type: application/json, even without a body. The header blocks forms of other sites.",
+        )
+    return await _limited(request)
+
+
+BodyDep = Annotated[bytes, Depends(body_of)]
+
+
+async def _limited(request: Request) -> bytes:
+    length = request.headers.get("content-length", "0")
+    if length.isdecimal() and int(length) > MAX_BODY_BYTES:
+        raise _too_large()
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_BODY_BYTES:
+            raise _too_large()
+    return bytes(body)
+
+
+def _too_large() -> RequestRefusedError:
+    detail = f"The body is larger than {MAX_BODY_BYTES >> 10} KiB."
+    return RequestRefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too-large", detail)
+
+
+def _refuse_foreign(request: Request) -> None:
+    """Refuse a request that a page of another site makes a browser send with the cookie of the user.
+
+    A page of an origin that Airflow's configuration allows may send a request with a token. Airflow then ignores the cookie.
+
+    Raises:
+        RequestRefusedError: the request comes from another site (403).
+    """
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    if site in ("same-origin", "none") or (_has_token(request) and origin in _allowed_origins()):
+        return
+    if site == "cross-site" or (origin is not None and urlsplit(origin).netloc not in _own_hosts(request)):
+        raise RequestRefusedError(HTTPStatus.FORBIDDEN, "cross-site", "Pages of other sites may not change jobs.")
+
+
+def _has_token(request: Request) -> bool:
+    """Return whether the login of the request is a token, which a page of another site does not have."""
+    return request.headers.get("authorization", "").lower().startswith("bearer ")
+
+
+def _allowed_origins() -> Sequence[str]:
+    return conf.getlist("api", "access_control_allow_origins", fallback=[]) or []
+
+
+def _own_hosts(request: Request) -> set[str]:
+    """Host names of this server. A page cannot make a browser send other host names."""
+    hosts = {request.headers.get("host"), request.headers.get("x-forwarded-host")}
+    hosts.add(urlsplit(conf.get("api", "base_url", fallback="") or "").netloc)
+    return {host for host in hosts if host}

@@ -47,12 +47,7 @@ API works without the page.</p>
 
 
 def mount(app: FastAPI, dist: Path = DIST) -> None:
-    """Serve the page at `ui/` of an app.
-
-    Args:
-        app: app that serves the page.
-        dist: folder of the built page. Each request reads the folder, so the page can be built later.
-    """
+    """Serve the page at `ui/` of an app. Each request reads the folder `dist`, so the page can be built later."""
 
     async def redirect(request: Request) -> Response:
         query = f"?{request.url.query}" if request.url.query else ""

@@ -7,9 +7,11 @@ standard error stream. The exit code is 1 after an error, and 2 after a usage er
 
 from __future__ import annotations
 
+import re
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import wraps
 from typing import Any, Final, NoReturn
@@ -30,11 +32,58 @@ from airflow_adaptive._core.scheduler.requirements import Requirements
 from airflow_adaptive._core.scheduler.state import SchedulerState
 from airflow_adaptive._core.view import SchedulerStateName
 from airflow_adaptive._web.api import job_details
-from airflow_adaptive._web.cli import bounds, tables
+from airflow_adaptive._web.cli import tables
 from airflow_adaptive._web.data import control_requests
 from airflow_adaptive._web.data.errors import RequestRefusedError, not_found
 from airflow_adaptive._web.data.metadata_database.jobs import Job, find_job, find_jobs, reading
 from airflow_adaptive._web.data.published_state import PublishedState, read_all_published, read_published
+
+WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
+
+
+class BoundsError(ValueError):
+    """Invalid bounds. `violations` lists all violations."""
+
+    def __init__(self, violations: Sequence[str]) -> None:
+        super().__init__("; ".join(violations))
+        self.violations = tuple(violations)
+
+
+def body_of(texts: Sequence[str], vertices: Sequence[str]) -> dict[str, Any]:
+    """Return the request body of FLIP-291. The validation of the body reports bounds that are not numbers.
+
+    Raises:
+        BoundsError: a vertex is missing or ambiguous.
+    """
+    parsed = [_split(text, vertices) for text in texts]
+    violations = [
+        f"{bounds!r} names no vertex. Write VERTEX=LOWER:UPPER. The vertices of the job are {', '.join(vertices)}"
+        for vertex, bounds in parsed
+        if vertex is None
+    ]
+    times = Counter(vertex for vertex, _ in parsed if vertex is not None)
+    violations += [f"vertex {vertex!r} is specified {count} times" for vertex, count in times.items() if count > 1]
+    if violations:
+        raise BoundsError(violations)
+    return {str(vertex): {"parallelism": _parallelism(bounds)} for vertex, bounds in parsed}
+
+
+def _split(text: str, vertices: Sequence[str]) -> tuple[str | None, str]:
+    """Return the vertex, None without a vertex, and the bounds. The name of a vertex may contain `=`."""
+    vertex, named, bounds = text.rpartition("=")
+    if named:
+        return vertex, bounds
+    return (vertices[0] if len(vertices) == 1 else None), bounds
+
+
+def _parallelism(bounds: str) -> dict[str, Any]:
+    lower, both, upper = bounds.partition(":")
+    return {"lowerBound": _number(lower), "upperBound": _number(upper if both else lower)}
+
+
+def _number(text: str) -> int | str:
+    return int(text) if WHOLE_NUMBER.fullmatch(text) else text
+
 
 VIA: Final = "CLI"
 """Interface of the requests."""
@@ -73,7 +122,7 @@ def _with_errors(command: Command) -> Command:
             command(args)
         except RequestRefusedError as error:
             _fail(error.violations or [error.detail], 1)
-        except bounds.BoundsError as error:
+        except BoundsError as error:
             _fail(error.violations, BAD_USAGE)
 
     return wrapped
@@ -132,7 +181,7 @@ def set_requirements(args: Namespace) -> None:
     job = _job(args.job)
     published = _published(job)
     state = control_requests.known_state(job, published)
-    body = bounds.body_of(args.bounds, [vertex.name for vertex in state.job.vertices])
+    body = body_of(args.bounds, [vertex.name for vertex in state.job.vertices])
     if args.preview:
         state = control_requests.check_rescalable(job, published)
         result = job_details.preview(

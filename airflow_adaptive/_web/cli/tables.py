@@ -12,7 +12,7 @@ from airflow_adaptive._core.scheduler.requirements import ParallelismRange, Requ
 from airflow_adaptive._core.scheduler.state import SchedulerState
 from airflow_adaptive._core.scheduler.timeline import Decision, Rescale, Transition
 from airflow_adaptive._web.api import schemas
-from airflow_adaptive._web.data.documents import CurrentMetrics
+from airflow_adaptive._web.data.published_state import CurrentMetrics
 
 NOTHING: Final = "-"
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from sqlalchemy.orm import Session
 
 from airflow_adaptive._airflow.internals import State
-from airflow_adaptive._airflow.store.job_keys import BASE
+from airflow_adaptive._airflow.store.task_xcoms import BASE
 from airflow_adaptive._core.requirements import control_requests
 from airflow_adaptive._core.requirements.control_requests import (
     DESIRED_STATE,
@@ -106,10 +106,6 @@ def resolved_override(body: Any, state: SchedulerState, published: PublishedStat
 
 def expiry_of(duration: str | None, until: str | None) -> datetime | None:
     """Return the time at which bounds expire, None for bounds that do not expire.
-
-    Args:
-        duration: time after which the bounds expire.
-        until: time at which the bounds expire.
 
     Raises:
         RequestRefusedError: both values are given, or one is invalid (400).

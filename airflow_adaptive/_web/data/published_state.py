@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Final, TypeVar
 
+from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.orm import Session
 
 from airflow_adaptive._airflow.internals import State
@@ -55,11 +56,50 @@ from airflow_adaptive._core.view import (
     summary_of,
 )
 from airflow_adaptive._engine.publishing.time_series import COLUMNS, FINEST
-from airflow_adaptive._web.data.documents import CurrentMetrics, Metrics, RequestRecord
 from airflow_adaptive._web.data.metadata_database import state_store, variables_and_xcoms
 from airflow_adaptive._web.data.metadata_database.jobs import Job, release, task_states
 
 log = logging.getLogger(__name__)
+
+
+class Document(BaseModel):
+    """Base of all models. Unknown fields of a later version are ignored."""
+
+    model_config = ConfigDict(extra="ignore", from_attributes=True)
+
+
+class RequestRecord(Document):
+    """Requester, time and expiry of a control request."""
+
+    by: str = Field(description="User or task that made the request.")
+    at: datetime = Field(description="Time of the request.")
+    via: str = Field(description="Interface of the request, for example REST.")
+    until: datetime | None = Field(default=None, description="Time at which requested bounds expire; null for never.")
+
+
+class Metrics(Document):
+    """A time series, oldest point first. Each point has one value per column."""
+
+    step: int
+    columns: list[str]
+    points: list[list[Any]]
+
+
+class CurrentMetrics(Document):
+    """The newest point of the metrics of a job."""
+
+    at: int = Field(description="Seconds since the epoch.")
+    slots: int
+    lower: int
+    upper: int
+    input: float | None = Field(description="Rows read per second.")
+    processed: float | None = Field(description="Rows processed per second while a batch runs.")
+    batch_ms: int | None
+    backlog: int | None = Field(description="Rows that are waiting at the sources.")
+    lag_s: float | None = Field(
+        default=None, description="Age of the oldest unread row at the sources in seconds; null if it is unknown."
+    )
+
 
 Value = TypeVar("Value")
 
@@ -219,11 +259,7 @@ class PublishedState:
         return self._decode(DRIVER, lambda document: decode(PublishedDriver, document))
 
     def metrics(self, step: int) -> Metrics:
-        """Return the metrics of one resolution. The list of points is empty without metrics.
-
-        Args:
-            step: resolution, in seconds.
-        """
+        """Return the metrics of one resolution, in seconds. The list of points is empty without metrics."""
         empty = Metrics(step=step, columns=list(COLUMNS), points=[])
         found = self._decode(f"{METRICS}{step}", Metrics.model_validate) or empty
         found.points = [point for point in found.points if len(point) == len(found.columns)]

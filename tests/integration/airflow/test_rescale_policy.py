@@ -36,7 +36,7 @@ DAGS = dedent(
     from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
     from airflow_adaptive.operators import rescale_policy_dag
     from airflow_adaptive._airflow.store.job_asset import job_asset
-    from airflow_adaptive._airflow.store.job_keys import ATTEMPT
+    from airflow_adaptive._airflow.store.task_xcoms import ATTEMPT
     from airflow_adaptive._airflow.store.task_xcoms import task_of
 
     SINCE = datetime(2026, 1, 1, tzinfo=UTC)

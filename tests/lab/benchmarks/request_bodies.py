@@ -21,7 +21,7 @@ from airflow_adaptive._core.requirements.request_bodies import encode_requiremen
 from airflow_adaptive._core.scheduler.errors import RequirementsError
 from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
-from airflow_adaptive._web.api.request_body import MAX_BODY_BYTES
+from airflow_adaptive._web.api.security import MAX_BODY_BYTES
 from tests.lab.benchmarks.scheduler import machine_line
 from tests.lab.scenario import Scenario
 from tests.support.published_tables import publish

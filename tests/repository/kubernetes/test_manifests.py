@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from airflow_adaptive._airflow.declaration.kubernetes import KubernetesParameters
-from airflow_adaptive._airflow.process.clusters import ConnectionIds
+from airflow_adaptive._airflow.process.process_resources import ConnectionIds
 from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
 from airflow_adaptive._clusters.kubernetes.driver.manifests import driver_manifests
 from airflow_adaptive._core.ports import DriverSubmission

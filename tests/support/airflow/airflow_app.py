@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Any, cast
 
 from airflow_adaptive._airflow.store.job_asset import JOBS
-from airflow_adaptive._airflow.store.job_keys import ATTEMPT
+from airflow_adaptive._airflow.store.task_xcoms import ATTEMPT
 from airflow_adaptive._airflow.store.variables_and_xcoms import xcom_key
 from airflow_adaptive._core.ports import SEPARATOR
 from airflow_adaptive._core.requirements.control_requests import HANDLED, encode_handled, requested_value

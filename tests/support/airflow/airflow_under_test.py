@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from airflow_adaptive._airflow.internals import has
-from airflow_adaptive._airflow.store.job_keys import ATTEMPT
+from airflow_adaptive._airflow.store.task_xcoms import ATTEMPT
 from airflow_adaptive._airflow.store.variables_and_xcoms import decode, encode, variable_key, xcom_key
 from airflow_adaptive._core.view import TaskKey, is_published
 from airflow_adaptive.local.airflow import Component, Config, LocalAirflow, LocalAirflowError, merged

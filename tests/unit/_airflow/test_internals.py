@@ -78,17 +78,6 @@ def test_secret_that_a_thread_masks_is_sent_on_the_event_loop_of_the_triggers(mo
     asyncio.run(mask())
 
 
-def test_type_checkers_know_every_name() -> None:
-    blocks = [
-        node
-        for node in ast.parse(Path(airflow_internals.__file__).read_text(encoding="utf-8")).body
-        if isinstance(node, ast.If)
-    ]
-    known = {alias.name for node in blocks[0].body if isinstance(node, ast.ImportFrom) for alias in node.names}
-    only_here = {"VariableModel", "stats_of_task_sdk", "stats_utils"}
-    assert known - {"ObjectStoragePath", "Session", "Variable"} == INTERNALS.keys() - only_here
-
-
 def test_missing_name_is_reported_with_its_use_and_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
     missing = Internal(("airflow.nowhere:Thing", "airflow.sdk:Thing"), "the page", "3.9", "nothing")
     monkeypatch.setitem(INTERNALS, "Thing", missing)

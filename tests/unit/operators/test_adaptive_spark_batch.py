@@ -8,7 +8,7 @@ from airflow.providers.openlineage.utils import spark as openlineage
 from airflow_adaptive._airflow.declaration import batch
 from airflow_adaptive._airflow.declaration.batch import Batch
 from airflow_adaptive._airflow.internals import AirflowFailException
-from airflow_adaptive._airflow.process.clusters import ConnectionIds
+from airflow_adaptive._airflow.process.process_resources import ConnectionIds
 from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobType, JobVertex
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.snapshot import decode, encode

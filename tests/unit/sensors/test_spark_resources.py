@@ -14,7 +14,7 @@ from airflow_adaptive._airflow.internals import (
     AirflowSensorTimeout,
     AirflowSkipException,
 )
-from airflow_adaptive._airflow.process.clusters import ConnectionIds
+from airflow_adaptive._airflow.process.process_resources import ConnectionIds
 from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.snapshot import decode

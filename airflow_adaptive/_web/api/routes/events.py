@@ -27,11 +27,10 @@ from airflow_adaptive._web.api.feed import Feed, TooManySubscribersError, Update
 from airflow_adaptive._web.api.routes.common import visible
 from airflow_adaptive._web.api.schemas import JobDetails, Step
 from airflow_adaptive._web.api.security import Access, ReadableAccess, SessionDep, UserDep, is_editable
-from airflow_adaptive._web.data.documents import Metrics
 from airflow_adaptive._web.data.errors import RequestRefusedError
 from airflow_adaptive._web.data.metadata_database import state_store
 from airflow_adaptive._web.data.metadata_database.jobs import Job, find_job, reading, task_states
-from airflow_adaptive._web.data.published_state import END_KEYS, PublishedState, is_old, published_at
+from airflow_adaptive._web.data.published_state import END_KEYS, Metrics, PublishedState, is_old, published_at
 
 router = APIRouter(tags=["Jobs"])
 

@@ -12,12 +12,12 @@ from sqlalchemy.orm import Session
 
 from airflow_adaptive._core.view import SUMMARY, SchedulerStateName, Summary
 from airflow_adaptive._web.api import job_details
-from airflow_adaptive._web.api.request_body import BodyDep
 from airflow_adaptive._web.api.routes.common import requester, visible
 from airflow_adaptive._web.api.schemas import JobCollection, JobDetails
 from airflow_adaptive._web.api.security import (
     DISPLAYED,
     Access,
+    BodyDep,
     EditableAccess,
     ReadableAccess,
     ResumableAccess,

@@ -16,9 +16,8 @@ from airflow_adaptive._core.scheduler.errors import RequirementsError
 from airflow_adaptive._core.scheduler.requirements import Requirements
 from airflow_adaptive._core.view import POLICY, SCHEDULER, SUMMARY
 from airflow_adaptive._web.api import job_details, schemas
-from airflow_adaptive._web.api.request_body import BodyDep
 from airflow_adaptive._web.api.routes.common import published_state, requester
-from airflow_adaptive._web.api.security import EditableJob, ReadableJob, SessionDep, UserDep
+from airflow_adaptive._web.api.security import BodyDep, EditableJob, ReadableJob, SessionDep, UserDep
 from airflow_adaptive._web.data import control_requests
 from airflow_adaptive._web.data.published_state import read_published
 

@@ -35,7 +35,7 @@ from airflow_adaptive._airflow.internals import (
     create_session,
     resolve_run_on_latest_version,
 )
-from airflow_adaptive._airflow.store.change_marker import DESCRIPTION, VARIABLE, with_new_marker
+from airflow_adaptive._airflow.store.control_requests import DESCRIPTION, VARIABLE, with_new_marker
 from airflow_adaptive._core.requirements.control_requests import ControlRequest, Requester
 from airflow_adaptive._core.view import TaskKey
 from airflow_adaptive._web.data.errors import RequestRefusedError, conflict, not_found
@@ -57,13 +57,6 @@ class Change:
     """A change of one job in a transaction that locks the job."""
 
     def __init__(self, job: Job, requester: Requester, session: Session) -> None:
-        """Create a change.
-
-        Args:
-            job: job to change.
-            requester: user who changes the job.
-            session: session that holds the lock of the job.
-        """
         self._job = job
         self._requester = requester
         self._session = session
@@ -77,26 +70,14 @@ class Change:
     def request(
         self, key: str, value: Any, event: str, task: TaskKey | None, expires_at: datetime | None = None
     ) -> None:
-        """Store a control request with its requester, and add an entry to Airflow's audit log.
-
-        Args:
-            key: `DESIRED_STATE` or `REQUIREMENTS`.
-            value: encoded request.
-            event: event name of the entry in the audit log.
-            task: task instance that ran the job last, None if it is unknown.
-            expires_at: expiry of the request, None without an expiry.
-        """
+        """Store a control request with its requester, and add an entry to Airflow's audit log."""
         request = ControlRequest(key=key, value=value, requester=replace(self._requester, expires_at=expires_at))
         self._set(key, request.document(datetime.now(UTC)))
         self._audit(event, value, task)
         self.changed = True
 
     def cancel_in_triggerer(self, base: str) -> None:
-        """Let a triggerer cancel the job, because no control loop reads its requests.
-
-        Args:
-            base: URI of the folder that contains the directory of the job.
-        """
+        """Let a triggerer cancel the job, because no control loop reads its requests."""
         if not airflow_internals.has("TriggererCallback"):
             detail = (
                 f"No control loop controls job {self._job.name!r}, and only Airflow 3.2 or later can cancel such a job. Run its DAG again and cancel it, "
@@ -205,7 +186,7 @@ def _lock(job: Job, session: Session) -> None:
 
 
 def _notify(job: str) -> None:
-    """Write a new change marker for a job (`_airflow.store.change_marker`). A failure only delays the loop.
+    """Write a new change marker for a job (`_airflow.store.control_requests`). A failure only delays the loop.
 
     The Variable must belong to no team: a Variable of a team is hidden from the loops and the tasks of all other teams.
     """

@@ -18,8 +18,8 @@ from sqlalchemy.orm import Session, aliased
 
 from airflow_adaptive._airflow.internals import AssetModel, State, TaskInstance, XComModel
 from airflow_adaptive._airflow.store.job_asset import FLEETS, JOBS, job_asset, job_xcom
-from airflow_adaptive._airflow.store.job_keys import BASE
 from airflow_adaptive._airflow.store.task_xcoms import (
+    BASE,
     LINKS,
     XCOM_ATTEMPT,
     XCOM_DECISIONS,
@@ -54,9 +54,7 @@ ENDS: Final = [json.dumps(outcome.value) for outcome in Outcome]
 def unfinished_jobs(asset: str | None, session: Session) -> dict[str, TaskKey]:
     """Name of a job -> the task instance that ran it last, for the jobs whose task was deleted before the end of the job.
 
-    Args:
-        asset: name of the Asset of the jobs, None for the Assets of all jobs.
-        session: session of the database.
+    They are the jobs of one Asset or of all.
     """
     is_of_jobs = or_(AssetModel.name.startswith(JOBS), AssetModel.name.startswith(FLEETS))
     named = is_of_jobs if asset is None else AssetModel.name == asset

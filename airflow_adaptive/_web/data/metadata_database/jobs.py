@@ -24,7 +24,7 @@ from airflow_adaptive._airflow.internals import (
     teams_of_dags,
 )
 from airflow_adaptive._airflow.store.job_asset import FLEETS, JOBS, JobAsset, job_asset
-from airflow_adaptive._airflow.store.job_keys import ATTEMPT
+from airflow_adaptive._airflow.store.task_xcoms import ATTEMPT
 from airflow_adaptive._core.ports import SEPARATOR, JobKey
 from airflow_adaptive._core.requirements.control_requests import DESIRED_STATE, HANDLED
 from airflow_adaptive._core.view import SUMMARY, TaskKey

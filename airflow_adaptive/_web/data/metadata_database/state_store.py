@@ -147,14 +147,7 @@ def _split(asset_id: int, full_key: str) -> tuple[StoreKey, str]:
 def keys(
     assets: Select[int, str], prefix: str | None, names: Collection[str], session: Session
 ) -> Iterable[tuple[int, str, str]]:
-    """Return the Asset, its name and the full key of each document with one of these names.
-
-    Args:
-        assets: selects ids and names of Assets.
-        prefix: prefix of one job; None for all jobs.
-        names: keys of documents, without prefixes.
-        session: session of the database.
-    """
+    """Return the Asset, its name and the full key of each document with one of these names. `prefix` selects one job, None selects all jobs."""
     if not has_state_store():
         found = {row.id: row.name for row in session.execute(assets)}
         return variables_and_xcoms.keys(found, prefix, names, session)

@@ -12,8 +12,8 @@ from sqlalchemy import ColumnElement, Row, or_, select
 from sqlalchemy.orm import Session
 
 from airflow_adaptive._airflow.internals import AssetModel, VariableModel, XComModel, get_fernet
-from airflow_adaptive._airflow.store.job_keys import ATTEMPT
 from airflow_adaptive._airflow.store.storable import storable
+from airflow_adaptive._airflow.store.task_xcoms import ATTEMPT
 from airflow_adaptive._airflow.store.variables_and_xcoms import (
     DESCRIPTION,
     PREFIX,
@@ -86,14 +86,7 @@ def keys(
 def read(
     places: Collection[Place], keys: Iterable[str] | None, session: Session, time_series: Collection[str] = ()
 ) -> Iterator[Found]:
-    """Yield documents of jobs. `UNREADABLE` takes the place of a document that cannot be read.
-
-    Args:
-        places: the jobs.
-        keys: keys of the documents, without the prefixes; None for all documents.
-        session: session of the database.
-        time_series: keys of pages of metrics of which only the newest point is needed.
-    """
+    """Yield documents of jobs. `UNREADABLE` takes the place of a document that cannot be read. Arguments as `state_store.read`."""
     selected = None if keys is None else {*keys}
     tasks: dict[Place, TaskKey] = {}
     for found in _variables(places, None if selected is None else {*selected, ATTEMPT}, session):

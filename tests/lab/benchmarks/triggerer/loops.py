@@ -170,9 +170,9 @@ class Triggerer:
         return self._waits.status_readers == len(self._jobs)
 
     async def _run(self, name: str) -> None:
-        from airflow_adaptive._airflow.process.clusters import ConnectionIds  # noqa: PLC0415
         from airflow_adaptive._airflow.process.job_loop import may_run  # noqa: PLC0415
         from airflow_adaptive._airflow.process.job_ports import job_ports  # noqa: PLC0415
+        from airflow_adaptive._airflow.process.process_resources import ConnectionIds  # noqa: PLC0415
         from airflow_adaptive._core.view import TaskKey  # noqa: PLC0415  see `run_triggerer`
 
         spec = self._spec(name)

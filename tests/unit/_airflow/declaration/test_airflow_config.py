@@ -9,8 +9,8 @@ from typing import Final
 import pytest
 from airflow.sdk.configuration import AirflowSDKConfigParser
 
-from airflow_adaptive._airflow.declaration import airflow_config
-from airflow_adaptive._airflow.declaration.airflow_config import configured_options, is_deferral_off
+from airflow_adaptive._airflow.declaration import operator_arguments
+from airflow_adaptive._airflow.declaration.operator_arguments import configured_options, is_deferral_off
 from airflow_adaptive._core.scheduler.config.options import Options
 from airflow_adaptive._core.scheduler.errors import OptionError
 from airflow_adaptive._core.scheduler.policies.restart_backoff import FixedDelay
@@ -62,11 +62,11 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
     def read(text: str) -> None:
         parser = AirflowSDKConfigParser()
         parser.read_string(text)
-        monkeypatch.setattr(airflow_config, "conf", parser)
-        airflow_config._did_administrator_write.cache_clear()
+        monkeypatch.setattr(operator_arguments, "conf", parser)
+        operator_arguments._did_administrator_write.cache_clear()
 
     yield read
-    airflow_config._did_administrator_write.cache_clear()
+    operator_arguments._did_administrator_write.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from airflow_adaptive._airflow.declaration.kubernetes import KubernetesParameters
 from airflow_adaptive._airflow.declaration.placement import RunningJob, cluster, requested, unmoved
 from airflow_adaptive._airflow.declaration.validation import DeclarationError
-from airflow_adaptive._airflow.process.clusters import ConnectionIds
+from airflow_adaptive._airflow.process.process_resources import ConnectionIds
 from airflow_adaptive._engine.spec import DriverShape, ExecutorShape
 
 STANDALONE = ConnectionIds("spark_test")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive._airflow.declaration.pod_template import TemplateError, read_template, secret_variables
+from airflow_adaptive._airflow.declaration.kubernetes import TemplateError, read_template, secret_variables
 
 TEMPLATE: dict[str, Any] = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "spark"}]}}
 

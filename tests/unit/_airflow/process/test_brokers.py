@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive._airflow.process.clusters import MissingKafkaError, kafka_brokers, require_kafka
-from airflow_adaptive._airflow.process.process_resources import ProcessResources
+from airflow_adaptive._airflow.process.process_resources import (
+    MissingKafkaError,
+    ProcessResources,
+    kafka_brokers,
+    require_kafka,
+)
 from airflow_adaptive._core.ports import SourceUnreachableError
 from airflow_adaptive._core.protocol.sources import KafkaSource
 from airflow_adaptive.hooks.kafka import KafkaBrokers

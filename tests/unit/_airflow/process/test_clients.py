@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 import pytest
 import pytest_asyncio
 
-from airflow_adaptive._airflow.process.clusters import ConnectionIds, create_client
-from airflow_adaptive._airflow.process.process_resources import ProcessResources
+from airflow_adaptive._airflow.process.process_resources import ConnectionIds, ProcessResources, create_client
 from airflow_adaptive._clusters.connection_fields import AddressError
 from airflow_adaptive._clusters.kubernetes.address import ApiSource
 from airflow_adaptive._clusters.kubernetes.client import KubernetesCluster

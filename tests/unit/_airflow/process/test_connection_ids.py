@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from airflow_adaptive._airflow.process.clusters import ConnectionIds
+from airflow_adaptive._airflow.process.process_resources import ConnectionIds
 from airflow_adaptive._clusters.connection_fields import AddressError
 from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
 

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from airflow_adaptive._airflow.process import job_loop
-from airflow_adaptive._airflow.process.clusters import ConnectionIds
 from airflow_adaptive._airflow.process.job_loop import (
     NotCanceledError,
     cancel_job,
@@ -22,7 +21,7 @@ from airflow_adaptive._airflow.process.job_loop import (
     run_job_loop,
 )
 from airflow_adaptive._airflow.process.loop_events import deployed_spec
-from airflow_adaptive._airflow.process.process_resources import ProcessResources
+from airflow_adaptive._airflow.process.process_resources import ConnectionIds, ProcessResources
 from airflow_adaptive._clusters.connection_fields import AddressError
 from airflow_adaptive._core.ports import ClusterUnreachableError, ForeignDirectoryError, JobDirectoryError, Request
 from airflow_adaptive._core.protocol.codec import decode_journal, encode_journal

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from airflow_adaptive._airflow.process import job_ports as composition
-from airflow_adaptive._airflow.process.clusters import ConnectionIds
 from airflow_adaptive._airflow.process.job_ports import job_directory, job_ports
+from airflow_adaptive._airflow.process.process_resources import ConnectionIds
 from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
 from airflow_adaptive._clusters.standalone.address import ClusterAddress
 from airflow_adaptive._core.ports import StoreUnavailableError

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive._airflow.process.clusters import ConnectionIds
 from airflow_adaptive._airflow.process.loop_events import deployed_spec
+from airflow_adaptive._airflow.process.process_resources import ConnectionIds
 from airflow_adaptive._core.protocol import codec
 from airflow_adaptive._core.requirements import control_requests
 from airflow_adaptive._core.scheduler.errors import SnapshotError

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive._airflow.process.clusters import ConnectionIds
-from airflow_adaptive._airflow.process.process_resources import ProcessResources, SharedReads
+from airflow_adaptive._airflow.process.process_resources import ConnectionIds, ProcessResources, SharedReads
 from airflow_adaptive._airflow.store.store_access import StoreAccess
 from airflow_adaptive._clusters.kubernetes.address import parse_kubernetes_address
 from airflow_adaptive._core.ports import ClusterSnapshot, ClusterUnreachableError

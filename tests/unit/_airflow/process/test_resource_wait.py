@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive._airflow.process.clusters import ConnectionIds
+from airflow_adaptive._airflow.process.process_resources import ConnectionIds
 from airflow_adaptive._airflow.process.resource_wait import wait_for_slots
 from airflow_adaptive._clusters.standalone.client import StandaloneCluster
 from airflow_adaptive._core.ports import ClusterRefusedError, ClusterUnreachableError

@@ -12,7 +12,7 @@ from airflow_adaptive._airflow.internals import (
     AirflowSkipException,
     AirflowTaskTimeout,
 )
-from airflow_adaptive._airflow.process.task_result import OnSuspend, task_result
+from airflow_adaptive._airflow.process.loop_events import OnSuspend, task_result
 
 
 @pytest.mark.parametrize(

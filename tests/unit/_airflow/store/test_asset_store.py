@@ -12,8 +12,13 @@ import pytest
 from airflow.sdk import Variable
 
 from airflow_adaptive._airflow.store.asset_store import AirflowJobStore
-from airflow_adaptive._airflow.store.change_marker import MAX_MARKERS, notify, read_markers
-from airflow_adaptive._airflow.store.control_requests import READS_BETWEEN, store_request
+from airflow_adaptive._airflow.store.control_requests import (
+    MAX_MARKERS,
+    READS_BETWEEN,
+    notify,
+    read_markers,
+    store_request,
+)
 from airflow_adaptive._airflow.store.store_access import StoreAccess
 from airflow_adaptive._core.requirements.control_requests import (
     DESIRED_STATE,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive._airflow.store.change_marker import (
+from airflow_adaptive._airflow.store.control_requests import (
     MAX_MARKERS,
     VARIABLE,
     ChangeMarkers,

@@ -13,8 +13,8 @@ import pytest
 from airflow.sdk.execution_time import task_runner
 
 from airflow_adaptive._airflow.store import job_owner
-from airflow_adaptive._airflow.store.job_keys import BASE, OWNER
 from airflow_adaptive._airflow.store.job_owner import GATES, claim_name, deployed_base, record_base, require_owner
+from airflow_adaptive._airflow.store.task_xcoms import BASE, OWNER
 from airflow_adaptive._core.ports import OwnedJobError, UnavailableError
 from tests.support.airflow.fake_supervisor import FakeComms, api_server_error
 

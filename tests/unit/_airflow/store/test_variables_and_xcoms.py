@@ -14,9 +14,9 @@ from airflow.sdk.execution_time.comms import ErrorResponse
 
 from airflow_adaptive._airflow.store.asset_store import AirflowJobStore
 from airflow_adaptive._airflow.store.job_asset import JobStateStore, job_asset, job_name
-from airflow_adaptive._airflow.store.job_keys import ATTEMPT, BASE, OWNER
 from airflow_adaptive._airflow.store.job_owner import GATES, claim_name, record_attempt, recorded_attempt
 from airflow_adaptive._airflow.store.store_access import StoreAccess
+from airflow_adaptive._airflow.store.task_xcoms import ATTEMPT, BASE, OWNER
 from airflow_adaptive._airflow.store.variables_and_xcoms import variable_key
 from airflow_adaptive._core.ports import StoreUnavailableError
 from airflow_adaptive._core.requirements.control_requests import DESIRED_STATE, HANDLED, REQUIREMENTS

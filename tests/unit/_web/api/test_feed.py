@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive._web.api.feed import Feed, TooManySubscribersError, Update
-from airflow_adaptive._web.api.shutdown import SIGNALS
+from airflow_adaptive._web.api.feed import SIGNALS, Feed, TooManySubscribersError, Update
 
 
 @pytest.fixture(autouse=True)

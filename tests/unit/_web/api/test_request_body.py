@@ -10,7 +10,7 @@ import pytest
 from fastapi import Request
 from starlette.types import Message
 
-from airflow_adaptive._web.api.request_body import MAX_BODY_BYTES, body_of
+from airflow_adaptive._web.api.security import MAX_BODY_BYTES, body_of
 from airflow_adaptive._web.data.errors import RequestRefusedError
 
 USER: Any = None

@@ -123,7 +123,7 @@ def test_end_of_the_task_is_sent_to_those_who_watch_the_job(airflow_app: Airflow
 
 def test_only_new_points_are_reported_and_the_last_one_again(airflow_app: AirflowApp) -> None:
     from airflow_adaptive._web.api.routes.events import FIRST_POINTS, _new_points  # noqa: PLC0415
-    from airflow_adaptive._web.data.documents import Metrics  # noqa: PLC0415
+    from airflow_adaptive._web.data.published_state import Metrics  # noqa: PLC0415
 
     pages = [Metrics.model_validate(time_series(executing(), count)["metrics/10"]) for count in (30, 31)]
     first, found = _new_points(pages[0], None)
