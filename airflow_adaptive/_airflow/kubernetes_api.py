@@ -74,7 +74,8 @@ class ConnectionApiHook(AsyncKubernetesHook):
         if fields.get("kube_config"):
             loader = await kubernetes_config.load_kube_config_from_dict(fields["kube_config"], context, configuration)
         else:
-            await asyncio.to_thread(_require_file, fields["kube_config_path"])
+            # The library only logs a warning if the file does not exist.
+            await asyncio.to_thread(lambda: Path(fields["kube_config_path"]).expanduser().stat())
             loader = await kubernetes_config.load_kube_config(fields["kube_config_path"], context, configuration)
         self.expires_at = getattr(loader, "exec_plugin_expiry", None)
 
@@ -164,8 +165,9 @@ class ConnectionApiSource:
                 raise ClusterUnreachableError(str(error)) from error
             if isinstance(error, AddressError):
                 raise CredentialsError(str(error)) from error
+            detail = str(error).partition("{")[0]  # The rest may be a part of a kubeconfig, which may contain secrets.
             raise CredentialsError(
-                f"connection {self._conn_id!r}: the credentials cannot be loaded: {_detail(error)}"
+                f"connection {self._conn_id!r}: the credentials cannot be loaded: {type(error).__name__}: {detail}"
             ) from None
         self._open.append(_OpenClient(client=client, stack=stack, loaded_at=loaded_at, expires_at=hook.expires_at))
         while len(self._open) > OPEN_CLIENTS:
@@ -180,20 +182,10 @@ class ConnectionApiSource:
             )
 
 
-def _require_file(path: str) -> None:
-    """Raise `OSError` with the path if a file does not exist. The library only logs a warning."""
-    Path(path).expanduser().stat()
-
-
 async def _mask(configuration: Configuration) -> None:
     token = configuration.api_key.get("BearerToken")
     if token:
         await amask_secret(token.removeprefix(_BEARER))
-
-
-def _detail(error: Exception) -> str:
-    """The class and the message of an error, up to the first part of a kubeconfig, which may contain secrets."""
-    return f"{type(error).__name__}: {str(error).partition('{')[0]}"
 
 
 @dataclass(frozen=True, slots=True)

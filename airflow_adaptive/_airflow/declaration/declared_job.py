@@ -233,7 +233,7 @@ class DeclaredJob:
         streaming_checks = (
             self._options,
             lambda: job_directory(str(self.job_directory), self.job).uri,
-            self._check_code,
+            lambda: check_code(application_path(str(self.application)), needed.local_py_files, needed.local_files),
         )
         validation.require(
             [
@@ -243,7 +243,7 @@ class DeclaredJob:
                 lambda: validation.texts(
                     conn_id=self.conn_id, kubernetes_conn_id=self.kubernetes_conn_id, job_directory=self.job_directory
                 ),
-                self._check_kafka,
+                *([lambda: require_kafka(self.kafka_conn_id)] if self.kafka_conn_id else []),
                 lambda: validation.lists(application_args=self.application_args or (), not_secret=self.not_secret),
                 lambda: validation.mappings(conf=self.conf, env_vars=self.env_vars),
                 lambda: validation.items(**{name: getattr(self, name) for name in COLLECTIONS}),
@@ -287,16 +287,6 @@ class DeclaredJob:
             return b"AdaptiveJob" in application_path(str(self.application)).read_bytes()
         except Exception:  # noqa: BLE001  The libraries of object stores raise exceptions of any class.
             return True
-
-    def _check_kafka(self) -> None:
-        """Reject a connection to brokers without the libraries that it needs. Raises `MissingKafkaError`."""
-        if self.kafka_conn_id:
-            require_kafka(self.kafka_conn_id)
-
-    def _check_code(self) -> None:
-        """Reject code and files that cannot be staged. Raises as `check_code`."""
-        needed = self.dependencies
-        check_code(application_path(str(self.application)), needed.local_py_files, needed.local_files)
 
     def _check_policy(self, streaming: bool) -> None:
         """Reject a rescale policy that does not fit the job. Raises `RescalePolicyError`, and the errors of graph and options."""

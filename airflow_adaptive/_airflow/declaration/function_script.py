@@ -65,11 +65,7 @@ class FunctionScript:
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> FunctionScript:
-        """Return the script of a function.
-
-        Raises:
-            DeclarationError: the function cannot run in the driver. The message lists all violations.
-        """
+        """Return the script of a function. Raises `DeclarationError`: the function cannot run in the driver. The message lists all violations."""
         _require(_violations_of_signature(function))
         lines, (*parents, node) = _definition(function)
         outside = Analysis(function, parents, node).names()

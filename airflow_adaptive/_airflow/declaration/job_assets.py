@@ -31,11 +31,7 @@ def assets_of_task(job: str, inlets: Any, outlets: Any) -> tuple[list[Any], list
 
 
 def require_only_task(operator: BaseOperator, job: str, kind: type[BaseOperator]) -> None:
-    """Reject a second task of a DAG that runs the same job.
-
-    Raises:
-        ValueError: another task of the DAG runs the job.
-    """
+    """Reject a second task of a DAG that runs the same job. Raises `ValueError`: another task of the DAG runs the job."""
     dag = operator.get_dag()
     if dag is None or Asset(event_asset(job)) not in operator.inlets:  # Jobs of a fleet have other Assets.
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -47,7 +47,11 @@ def cluster(
     violations = [f"{place}{violation}" for violation in refused(address.conf, streaming=streaming, managed=managed)]
     wrong_credentials: list[AddressError] = []
     if not isinstance(address, KubernetesAddress):
-        violations += _without_kubernetes(connections, kubernetes)
+        if kubernetes.given:
+            violations.append(
+                f"{', '.join(kubernetes.given)}: no effect, because connection {connections.spark!r} names a standalone cluster. Leave the "
+                "parameters out, or use a connection with the host k8s://https://host:port"
+            )
     elif not streaming:
         violations.append(
             f"connection {connections.spark!r} names a Kubernetes cluster, on which the operator does not run batches: use SparkKubernetesOperator "
@@ -57,11 +61,14 @@ def cluster(
         violations += [f"{place}{violation}" for violation in refused_on_kubernetes(address.conf)]
         violations += [f"conf[{violation}" for violation in refused_on_kubernetes(properties)]
         violations += kubernetes.violations(properties, address.conf, with_image=with_image)
-        wrong_credentials = [*_without_credentials(connections)]
+        try:
+            KubernetesConnectionHook(connections.kubernetes).fields()
+        except AddressError as error:
+            wrong_credentials = [error]
     if violations or wrong_credentials:
         raise DeclarationError(
             [*violations, *map(str, wrong_credentials)],
-            may_be_outage=not violations and _are_outages(wrong_credentials),
+            may_be_outage=not violations and isinstance(wrong_credentials[0], UndefinedConnectionError),
         )
 
 
@@ -116,25 +123,6 @@ def check_requested(request: Callable[[KubernetesParameters], object], kubernete
             raise
         except (AttributeError, TypeError, ValueError):
             continue
-
-
-def _without_credentials(connections: ConnectionIds) -> Iterator[AddressError]:
-    try:
-        KubernetesConnectionHook(connections.kubernetes).fields()
-    except AddressError as error:
-        yield error
-
-
-def _are_outages(errors: Iterable[AddressError]) -> bool:
-    return all(isinstance(error, UndefinedConnectionError) for error in errors)
-
-
-def _without_kubernetes(connections: ConnectionIds, kubernetes: KubernetesParameters) -> Iterator[str]:
-    if kubernetes.given:
-        yield (
-            f"{', '.join(kubernetes.given)}: no effect, because connection {connections.spark!r} names a standalone cluster. Leave the parameters "
-            "out, or use a connection with the host k8s://https://host:port"
-        )
 
 
 def unmoved(running: RunningJob, connections: ConnectionIds, directory: str) -> None:

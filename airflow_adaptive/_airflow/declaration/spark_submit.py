@@ -62,6 +62,12 @@ ARCHIVES = (".zip", ".jar", ".tar.gz", ".tgz", ".tar")
 _URI = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*:/")
 _PACKAGE = re.compile(r"[^:\s]+:[^:\s]+:[^:\s]+")
 _EXCLUSION = re.compile(r"[^:\s]+:[^:\s]+")
+MAVEN = (
+    ("packages", _PACKAGE, "is not a package: write group:artifact:version"),
+    ("exclude_packages", _EXCLUSION, "is not a dependency: write group:artifact, without a version"),
+)
+"""Parameter -> form of its items, and what is wrong with any other item."""
+
 _STAGED_NAME = re.compile(r"[\w.+=@-]+", re.ASCII)
 
 
@@ -135,10 +141,16 @@ class Dependencies:
         for name, property_name in PROPERTIES.items():
             if getattr(self, name) and property_name in conf:
                 yield f"conf[{property_name!r}] and the parameter {name!r} set the same property: leave one of them out"
-        yield from self._violations_of_packages()
+        for name, pattern, remedy in MAVEN:
+            yield from (f"{name}: {item!r} {remedy}" for item in self.items(name) if not pattern.fullmatch(item))
         for item in self.items("archives"):
             yield from _violations_of_archive(item)
-        yield from self._violations_of_patterns()
+        yield from self._violations_of_files()
+
+    def _violations_of_files(self) -> Iterator[str]:
+        for name in WITH_PATTERNS:
+            for item in (item for item in self.items(name) if PATTERN in item and is_uri(item)):
+                yield f"{name}: {item!r} is a pattern, and airflow-adaptive expands patterns of files where Airflow runs only: name each file"
         for path in (*self.local_files, *self.local_py_files):
             if PATTERN not in path.name and not _STAGED_NAME.fullmatch(path.name):
                 yield _unstageable(str(path))
@@ -147,20 +159,6 @@ class Dependencies:
                 require_own_module(str(path))
             except ValueError as error:
                 yield str(error)
-
-    def _violations_of_patterns(self) -> Iterator[str]:
-        for name in WITH_PATTERNS:
-            for item in self.items(name):
-                if PATTERN in item and is_uri(item):
-                    yield f"{name}: {item!r} is a pattern, and airflow-adaptive expands patterns of files where Airflow runs only: name each file"
-
-    def _violations_of_packages(self) -> Iterator[str]:
-        for item in self.items("packages"):
-            if not _PACKAGE.fullmatch(item):
-                yield f"packages: {item!r} is not a package: write group:artifact:version"
-        for item in self.items("exclude_packages"):
-            if not _EXCLUSION.fullmatch(item):
-                yield f"exclude_packages: {item!r} is not a dependency: write group:artifact, without a version"
 
 
 def is_uri(item: str) -> bool:
@@ -340,11 +338,11 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def _unescaped(text: str) -> str:
-    return _ESCAPE.sub(lambda found: _character(found[1]), text)
+    def character(found: re.Match[str]) -> str:
+        escape = found[1]
+        return chr(int(escape[1:], 16)) if len(escape) > 1 else _LETTERS.get(escape, escape)
 
-
-def _character(escape: str) -> str:
-    return chr(int(escape[1:], 16)) if len(escape) > 1 else _LETTERS.get(escape, escape)
+    return _ESCAPE.sub(character, text)
 
 
 SECTION: Final = "openlineage"

@@ -96,11 +96,7 @@ def airflow_errors(job: str) -> Iterator[None]:
 
 
 def require(checks: Iterable[Check]) -> None:
-    """Run all checks.
-
-    Raises:
-        DeclarationError: at least one check failed. The error lists all violations.
-    """
+    """Run all checks. Raises `DeclarationError`: at least one check failed. The error lists all violations."""
     errors = [error for check in checks if (error := _error(check)) is not None]
     violations = dict.fromkeys(violation for error in errors for violation in _violations_in(error))
     if violations:

@@ -14,7 +14,7 @@ import logging
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import PurePath
 from typing import Any
 
@@ -32,7 +32,7 @@ from airflow_adaptive._core.ports import (
 from airflow_adaptive._core.scheduler.config.durations import format_duration
 from airflow_adaptive._core.scheduler.errors import SnapshotError
 from airflow_adaptive._core.scheduler.snapshot import from_json
-from airflow_adaptive._core.scheduler.state import Finished, SchedulerState
+from airflow_adaptive._core.scheduler.state import Finished
 from airflow_adaptive._core.view import TaskKey
 from airflow_adaptive._engine.journal.journal import MayTakeOver, SupersededError, attempt_of
 from airflow_adaptive._engine.loop import Loop, Ports, RunLimits
@@ -82,7 +82,11 @@ async def run_job_loop(
     Raises:
         SupersededError: another loop has taken the job over.
     """
-    restarts, clock = _Restarts(), ProcessResources.current().clock
+    restarts, clock, cancel_at = (
+        _Restarts(),
+        ProcessResources.current().clock,
+        None if limits is None else limits.cancel_at,
+    )
     while True:
         began_at, loop = clock.now(), None
         try:
@@ -90,17 +94,24 @@ async def run_job_loop(
             async with job_ports(connections, base, spec.graph.job, task, rule, period, on_rescale) as ports:
                 await _require_cluster(ports, spec)
                 loop = Loop(spec, ports, limits, advisor(spec.rescale_policy), restarts.failure)
-                return _loop_event(spec, connections, base, limits, loop, await loop.run())
+                state = await loop.run()
+                if isinstance(state.current, Finished):
+                    return finished_event(state, state.current, cancel_at, loop.last_error)
+                return recycle_event(spec, connections, base, cancel_at)
         except SupersededError:
             raise
         except (ClusterRefusedError, JobDirectoryError, SnapshotError) as error:
-            return _failure_event(error, loop)
+            if loop is not None and loop.has_claimed:
+                return error_event(error, loop.driver)
+            return error_event(error, None, is_driver_known=isinstance(error, ClusterRefusedError))
         except Exception as error:
             if loop is None and not await _is_deployed(base, spec.graph.job):
                 return error_event(error, None)
             log.exception("The control loop of job %s failed. It is restarted.", spec.graph.job)
             place = _location(error)
-        if _is_overdue(spec, limits, began_at, clock.now()) and await _is_driver_killed(spec, connections, base, task):
+        # The loop had to cancel the job, and the time for a graceful cancellation has passed.
+        is_overdue = cancel_at and cancel_at <= began_at and cancel_at + 2 * spec.options.stop_timeout <= clock.now()
+        if is_overdue and await _is_driver_killed(spec, connections, base, task):
             return error_event(OverdueError(place), None)
         await clock.sleep(restarts.delay_s(place, has_run=clock.now() - began_at > MAX_RESTART_DELAY))
 
@@ -144,12 +155,6 @@ class _Restarts:
         return delay.total_seconds()
 
 
-def _is_overdue(spec: JobSpec, limits: RunLimits | None, began_at: datetime, now: datetime) -> bool:
-    """Whether a loop failed that had to cancel the job, and the time for a graceful cancellation has passed."""
-    cancel_at = None if limits is None else limits.cancel_at
-    return cancel_at is not None and cancel_at <= began_at and cancel_at + 2 * spec.options.stop_timeout <= now
-
-
 async def _is_driver_killed(spec: JobSpec, connections: ConnectionIds, base: str, task: TaskKey) -> bool:
     """Kill the driver of a job whose loop cannot cancel the job. Return whether no driver of the job runs any more.
 
@@ -189,22 +194,6 @@ async def _kill_driver_of(spec: JobSpec, connections: ConnectionIds, base: str, 
     if driver.submission_id is None:
         raise LookupError("the cluster has not reported the id of the driver yet")
     await kill_driver(connections, driver.submission_id)
-
-
-def _failure_event(error: Exception, loop: Loop | None) -> dict[str, Any]:
-    """Return the event of an error that a restart of the loop cannot correct. Only a loop that has read the journal knows the driver."""
-    if loop is not None and loop.has_claimed:
-        return error_event(error, loop.driver)
-    return error_event(error, None, is_driver_known=isinstance(error, ClusterRefusedError))
-
-
-def _loop_event(
-    spec: JobSpec, connections: ConnectionIds, base: str, limits: RunLimits | None, loop: Loop, state: SchedulerState
-) -> dict[str, Any]:
-    cancel_at = None if limits is None else limits.cancel_at
-    if isinstance(state.current, Finished):
-        return finished_event(state, state.current, cancel_at, loop.last_error)
-    return recycle_event(spec, connections, base, cancel_at)
 
 
 async def _is_deployed(base: str, job: str) -> bool:

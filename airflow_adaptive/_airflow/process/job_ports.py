@@ -107,7 +107,8 @@ async def job_ports(
     address, storage = await _retry(
         retry_period, process, connections, base, lambda: (connections.address(), _storage(base))
     )
-    store = _job_store(job, task, process, on_rescale)
+    arguments = (job, task, process.clock, process.store_access)
+    store = AirflowJobStore(*arguments) if on_rescale is None else CallbackStore(*arguments, on_rescale)
     try:
         async with (
             process.cluster(connections, address) as (cluster, shared),
@@ -127,13 +128,6 @@ async def job_ports(
         finish_in_background(store.publish_end())
     finally:
         store.close()
-
-
-def _job_store(
-    job: str, task: TaskKey, process: ProcessResources, on_rescale: Mapping[str, Any] | None
-) -> AirflowJobStore:
-    arguments = (job, task, process.clock, process.store_access)
-    return AirflowJobStore(*arguments) if on_rescale is None else CallbackStore(*arguments, on_rescale)
 
 
 async def _retry(

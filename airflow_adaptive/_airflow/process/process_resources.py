@@ -131,11 +131,7 @@ def require_kafka(conn_id: str) -> None:
 
 
 def kafka_brokers(conn_id: str, access: StoreAccess, clock: Clock) -> KafkaBrokers:
-    """Return the brokers of a connection, which are not connected yet.
-
-    Raises:
-        MissingKafkaError: the extra `kafka` is not installed.
-    """
+    """Return the brokers of a connection, which are not connected yet. Raises `MissingKafkaError`: the extra `kafka` is not installed."""
     require_kafka(conn_id)
     from airflow_adaptive.hooks.kafka import KafkaAdminHook, KafkaBrokers  # noqa: PLC0415  optional libraries
 

@@ -122,7 +122,11 @@ class AirflowJobStore:
 
     async def published_metrics(self) -> Mapping[str, Any]:
         """Return the pages of job metrics in the store. The call waits until the store can be read."""
-        while (pages := await self._attempt(self._access.read(self._read_pages, urgent=False))) is None:
+
+        def read() -> dict[str, Any]:
+            return {key: self._accessor.get(key, {}) for key in PAGES}
+
+        while (pages := await self._attempt(self._access.read(read, urgent=False))) is None:
             await self._clock.sleep(REQUEST_INTERVAL.total_seconds())
         return pages
 
@@ -275,9 +279,6 @@ class AirflowJobStore:
             if not self._is_closed:
                 self._accessor.set(key, value)
         return True
-
-    def _read_pages(self) -> dict[str, Any]:
-        return {key: self._accessor.get(key, {}) for key in PAGES}
 
 
 def _write_changes(

@@ -80,10 +80,7 @@ def preview(result: Preview, state: SchedulerState) -> schemas.Preview:
     return schemas.Preview(
         consequence=result.consequence,
         reason=result.reason,
-        requirements={
-            vertex: schemas.VertexRequirements.model_validate(item)
-            for vertex, item in encode_requirements(result.requirements).items()
-        },
+        requirements=encode_requirements(result.requirements),
         before=None if result.before is None else dict(result.before),
         after=None if result.after is None else dict(result.after),
         tier=None if result.tier is None else result.tier.name,
@@ -168,13 +165,14 @@ def _workers(state: SchedulerState, assignment: Assignment) -> list[schemas.Plan
         schemas.PlannedWorker(
             worker=worker,
             address=addresses.get(worker, ""),
-            slots=None if contents is None else [_subtasks(slot) for slot in contents.get(worker, [])],
+            slots=None
+            if contents is None
+            else [
+                [schemas.Subtask(vertex=vertex, index=index) for vertex, index in slot]
+                for slot in contents.get(worker, [])
+            ],
             slot_count=count,
             load=loads[worker],
         )
         for worker, count in sorted(assignment.slots_per_worker.items())
     ]
-
-
-def _subtasks(slot: list[tuple[str, int]]) -> list[schemas.Subtask]:
-    return [schemas.Subtask(vertex=vertex, index=index) for vertex, index in slot]

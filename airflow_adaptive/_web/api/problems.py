@@ -98,14 +98,6 @@ def _http_response(error: HTTPException, instance: str) -> JSONResponse:
     return response(RequestRefusedError(status, kind, str(error.detail)), instance, headers)
 
 
-def _unexpected() -> RequestRefusedError:
-    return RequestRefusedError(
-        HTTPStatus.INTERNAL_SERVER_ERROR,
-        "internal",
-        "An internal error occurred. The log of the API server contains the details.",
-    )
-
-
 class Outermost:
     """ASGI middleware: adds the common headers to all responses, and renders unexpected errors, which only the log describes."""
 
@@ -134,4 +126,6 @@ class Outermost:
             log.exception("%s %s failed", scope["method"], json.dumps(scope["path"]))
             if started:
                 raise
-            await response(_unexpected(), scope["path"])(scope, receive, send_with_headers)
+            detail = "An internal error occurred. The log of the API server contains the details."
+            unexpected = RequestRefusedError(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", detail)
+            await response(unexpected, scope["path"])(scope, receive, send_with_headers)

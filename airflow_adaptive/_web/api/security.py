@@ -302,19 +302,12 @@ def _refuse_foreign(request: Request) -> None:
         RequestRefusedError: the request comes from another site (403).
     """
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
-    if site in ("same-origin", "none") or (_has_token(request) and origin in _allowed_origins()):
+    has_token = request.headers.get("authorization", "").lower().startswith("bearer ")
+    allowed = conf.getlist("api", "access_control_allow_origins", fallback=[]) or []
+    if site in ("same-origin", "none") or (has_token and origin in allowed):
         return
     if site == "cross-site" or (origin is not None and urlsplit(origin).netloc not in _own_hosts(request)):
         raise RequestRefusedError(HTTPStatus.FORBIDDEN, "cross-site", "Pages of other sites may not change jobs.")
-
-
-def _has_token(request: Request) -> bool:
-    """Return whether the login of the request is a token, which a page of another site does not have."""
-    return request.headers.get("authorization", "").lower().startswith("bearer ")
-
-
-def _allowed_origins() -> Sequence[str]:
-    return conf.getlist("api", "access_control_allow_origins", fallback=[]) or []
 
 
 def _own_hosts(request: Request) -> set[str]:

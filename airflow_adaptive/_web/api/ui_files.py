@@ -64,11 +64,7 @@ def mount(app: FastAPI, dist: Path = DIST) -> None:
 
 
 def _asset(dist: Path, path: str) -> Response:
-    """Return a file of the page.
-
-    Raises:
-        RequestRefusedError: the file does not exist, or is outside the folder of the page (404).
-    """
+    """Return a file of the page. Raises `RequestRefusedError`: the file does not exist, or is outside the folder of the page (404)."""
     file = _inside(dist / ASSETS, dist / path)
     if file is None:
         raise not_found("The page has no such file. Reload the page.")

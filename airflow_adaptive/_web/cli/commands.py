@@ -243,11 +243,7 @@ def resume_job(args: Namespace) -> None:
 
 
 def _job(name: str) -> Job:
-    """Return the job with this name.
-
-    Raises:
-        RequestRefusedError: the job does not exist.
-    """
+    """Return the job with this name. Raises `RequestRefusedError`: the job does not exist."""
     with reading() as session:
         found = find_job(name, session)
     if found is None:

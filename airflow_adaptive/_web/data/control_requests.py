@@ -58,11 +58,7 @@ EVENTS: Final = {
 
 
 def known_state(job: Job, published: PublishedState) -> SchedulerState:
-    """Return the state of the scheduler.
-
-    Raises:
-        RequestRefusedError: the job has not published the state (409).
-    """
+    """Return the state of the scheduler. Raises `RequestRefusedError`: the job has not published the state (409)."""
     if published.state is None:
         detail = published.problem or (
             f"Job {job.name!r} has not published its vertices and bounds yet, or uses another version of the format."
@@ -182,11 +178,7 @@ def cancel(job: Job, requester: Requester, session: Session) -> None:
 
 
 def suspend(job: Job, requester: Requester, session: Session) -> None:
-    """Request that the job stops with a savepoint.
-
-    Raises:
-        RequestRefusedError: the job has ended permanently, or is being canceled (409).
-    """
+    """Request that the job stops with a savepoint. Raises `RequestRefusedError`: the job has ended permanently, or is being canceled (409)."""
     _stop(job, requester, session, DesiredState.SUSPENDED, Outcome.SUSPENDED)
 
 

@@ -1,4 +1,4 @@
-"""Parameters of the operator: what it accepts, and how it reports wrong parameters."""
+"""Parameters of the operator: they reach the loop, and an invalid one is an error with its name."""
 
 import json
 import re
@@ -7,22 +7,27 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from airflow.providers.smtp.notifications.smtp import SmtpNotifier
 from airflow.sdk import DAG, Asset, task_group
 
-from airflow_adaptive._airflow.internals import AirflowException, AirflowFailException
+from airflow_adaptive._airflow.declaration.validation import DeclarationError
+from airflow_adaptive._airflow.internals import AirflowException, AirflowFailException, AsyncCallback
 from airflow_adaptive._core.protocol.codec import encode_journal, journal_name
 from airflow_adaptive._core.protocol.conf import PACKAGES_PROPERTY
 from airflow_adaptive._core.protocol.documents import FORMATS, Action, Directive, JournalDocument
 from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobVertex
+from airflow_adaptive._core.scheduler.machine import create
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.snapshot import decode, encode
+from airflow_adaptive._engine.cluster.capacity_share import slot_demand
 from airflow_adaptive._engine.spec import JobSpec
 from airflow_adaptive.autoscaling.advisor import advisor, policy_from_text
 from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
 from airflow_adaptive.autoscaling.combined import CombinedPolicy
 from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
-from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
-from tests.support.airflow.operator_fakes import TASK, staged
+from airflow_adaptive.operators.adaptive_spark import KUBERNETES, AdaptiveSparkOperator
+from tests.lab.fakes.manual_clock import START
+from tests.support.airflow.operator_fakes import TASK, FakeInstance, deferral, staged
 
 pytestmark = pytest.mark.usefixtures("spark_default")
 
@@ -338,3 +343,142 @@ def test_operator_in_a_mapped_task_group_is_refused(make) -> None:
 
         with pytest.raises(ValueError, match="in a mapped task group"):
             group.expand(number=[1, 2])
+
+
+def test_job_is_an_asset_that_the_task_reads_and_writes(make):
+    operator = make()
+    assert Asset("adaptive://job/departures") in operator.inlets
+    assert Asset("adaptive://job/departures") in operator.outlets
+
+
+def test_spec_carries_bounds_options_and_shapes(make):
+    spec = staged(make(scaling_interval_min="5 s", driver_memory="512m", executor_cores=2, executor_memory="2g"))
+    assert spec.graph.requirements == {"job": ParallelismRange(1, 4)}
+    assert spec.options.scaling_interval_min == timedelta(seconds=5)
+    assert (spec.driver.memory_mb, spec.executor.cores, spec.executor.memory_mb) == (512, 2, 2048)
+
+
+def test_priority_reaches_the_capacity_share(make):
+    spec = staged(make(priority=7))
+    assert (spec.priority, staged(make()).priority) == (7, 1)
+    assert slot_demand(spec, create(spec.graph, spec.options), START).priority == 7
+    assert spec.deployment == staged(make()).deployment, "a new priority needs no new driver"
+
+
+@pytest.mark.parametrize("priority", ["high", 1.5, True, None])
+def test_priority_that_is_no_whole_number_is_rejected(make, priority):
+    with pytest.raises(DeclarationError, match=f"priority {priority!r} must be a whole number"):
+        staged(make(priority=priority))
+
+
+def test_spec_survives_the_way_to_the_triggerer(make):
+    spec = staged(make(conf={"spark.task.maxFailures": 8}, application_args=["--from", 1]))
+    assert decode(JobSpec, encode(spec)) == spec
+
+
+def test_code_is_staged_where_spark_finds_it(make, tmp_path):
+    spec = staged(make())
+    assert spec.script.startswith(f"file://{tmp_path}/jobs/departures/code/")
+    assert spec.py_files[0].endswith(".zip")
+
+
+def test_callback_reaches_the_triggerer_as_plain_data(make, airflow):
+    callback = AsyncCallback(SmtpNotifier, kwargs={"to": "oncall@example.com", "subject": "{{ message }}"})
+    trigger = deferral(make(on_rescale_callback=callback).execute, {"ti": FakeInstance()})
+    assert trigger.on_rescale == {
+        "path": "airflow.providers.smtp.notifications.smtp.SmtpNotifier",
+        "kwargs": {"to": "oncall@example.com", "subject": "{{ message }}"},
+    }
+    assert deferral(make().execute, {"ti": FakeInstance()}).on_rescale is None
+
+
+@pytest.mark.parametrize(
+    ("callback", "message"),
+    [
+        (print, "on_rescale_callback must be an AsyncCallback"),
+        (AsyncCallback(SmtpNotifier, kwargs={"to": object()}), "on_rescale_callback.kwargs must contain text, numbers"),
+        (
+            AsyncCallback(SmtpNotifier, kwargs={"password": "x"}),
+            "on_rescale_callback.kwargs['password']: Airflow would store these secrets in clear text",
+        ),
+    ],
+)
+def test_callback_that_can_not_reach_the_triggerer_is_refused(make, callback, message):
+    with pytest.raises(AirflowFailException, match="departures") as raised:
+        make(on_rescale_callback=callback)._spec("attempt", TASK)
+    assert message in str(raised.value)
+
+
+@pytest.fixture(autouse=True)
+def _kubernetes(monkeypatch):
+    fields = {"conn_type": "spark", "host": "k8s://https://api:6443", "extra": {"namespace": "team-a"}}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_K8S", json.dumps(fields))
+    credentials = {"conn_type": "kubernetes", "extra": {"in_cluster": True}}
+    for name in ("STAGING", "KUBERNETES_DEFAULT"):
+        monkeypatch.setenv(f"AIRFLOW_CONN_{name}", json.dumps(credentials))
+
+
+def test_parameters_reach_the_triggerer(make, airflow):
+    operator = make(
+        conn_id="spark_k8s",
+        kubernetes_conn_id="staging",
+        namespace="team-b",
+        image="spark:4.2",
+        labels={"team": "b"},
+        conf={"spark.kubernetes.driver.volumes.persistentVolumeClaim.jobs.options.claimName": "jobs"},
+        tolerations=[{"operator": "Exists"}],
+    )
+    trigger = deferral(operator.execute, {"ti": FakeInstance()})
+    assert trigger.connections == {"spark": "spark_k8s", "kubernetes": "staging", "namespace": "team-b", "kafka": ""}
+    conf = trigger._job.conf
+    assert conf["spark.kubernetes.container.image"] == "spark:4.2"
+    assert conf["spark.kubernetes.executor.label.team"] == "b"
+    assert conf["spark.kubernetes.driver.volumes.persistentVolumeClaim.jobs.options.claimName"] == "jobs"
+    assert json.loads(trigger._job.driver_template or "") == {"spec": {"tolerations": [{"operator": "Exists"}]}}
+
+
+def test_request_of_a_pod_includes_the_memory_overhead_of_spark(make):
+    conf = {"spark.kubernetes.executor.request.cores": "500m", "spark.executor.memoryOverhead": "512m"}
+    spec = staged(make(conn_id="spark_k8s", image="spark:4.2", conf=conf, executor_memory="1g", driver_memory="1g"))
+    assert spec.executor.requested is not None
+    assert (spec.executor.request.cpu_millicores, spec.executor.request.memory_bytes) == (500, (1024 + 512) << 20)
+    assert spec.driver.request.memory_bytes > 1024 << 20
+
+
+def test_another_template_is_another_deployment(make):
+    one, other = (
+        staged(make(conn_id="spark_k8s", image="spark:4.2", priority_class_name=name)) for name in ("low", "high")
+    )
+    assert one.deployment != other.deployment
+
+
+def test_all_parameters_of_kubernetes_are_templated():
+    assert {"kubernetes_conn_id", "namespace", *KUBERNETES} <= {*AdaptiveSparkOperator.template_fields}
+
+
+def test_violations_are_part_of_the_one_error(make):
+    with pytest.raises(AirflowFailException) as raised:
+        make(
+            conn_id="spark_k8s",
+            parallelism=(4, 1),
+            driver_pod_template={"spec": {"restartPolicy": "Always"}},
+            annotations={"api-token": "hush"},
+            conf={"spark.executor.memoryOverhead": "much"},
+        )._spec("attempt", TASK)
+    message = str(raised.value)
+    for thing in (
+        "lower bound 4",
+        "spec.restartPolicy 'Always'",
+        "image is missing",
+        "spark.executor.memoryOverhead",
+        "annotations['api-token']: Airflow would store",
+    ):
+        assert thing in message
+    assert "hush" not in message
+
+
+def test_parameters_of_kubernetes_have_no_effect_on_a_standalone_cluster(make, spark_default):
+    with pytest.raises(
+        AirflowFailException, match="image: no effect, because connection 'spark_default' names a standalone cluster"
+    ):
+        make(image="spark:4.2")._spec("attempt", TASK)

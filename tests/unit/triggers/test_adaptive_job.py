@@ -1,3 +1,7 @@
+"""The trigger of a job: it runs the loop, hands over to the next trigger, and cancels a job whose task has ended."""
+
+from __future__ import annotations
+
 import asyncio
 import json
 from collections.abc import Callable
@@ -29,6 +33,7 @@ from airflow_adaptive.local.waiting import wait_until_async
 from airflow_adaptive.triggers import adaptive_job
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
 from airflow_adaptive.triggers.spark_resources import SparkResourcesTrigger
+from tests.lab.simulation.one_job import small_job
 from tests.support.airflow.airflow_versions import deserialize, serialize
 from tests.support.airflow.fake_supervisor import FakeComms, api_server_error
 from tests.support.airflow.published_job import cleaned_up, in_background
@@ -396,3 +401,117 @@ def test_cancellation_that_fails_is_tried_again(
 
     asyncio.run(hand_on())
     assert ended(tmp_path) is Outcome.CANCELED
+
+
+@pytest.mark.parametrize(("state", "canceled"), [("failed", ["attempt-1"]), ("deferred", [])])
+def test_task_that_ended_while_airflow_was_down_is_recognized_later(
+    monkeypatch: pytest.MonkeyPatch, state: str, canceled: list[str]
+) -> None:
+    """The triggerer stops the loop and calls `cleanup`, the state of the task cannot be read, and Airflow answers later."""
+    airflow = FakeComms.install(monkeypatch)
+    airflow.task_states, airflow.xcoms, airflow.error = (
+        {"r": {"t": state}},
+        {"attempt": "attempt-1"},
+        api_server_error(),
+    )
+    monkeypatch.setattr(adaptive_job, "HANDOVER_POLL_INTERVAL", timedelta(0))
+    found: list[str] = []
+
+    async def cancel(spec: Any, *_: Any) -> None:
+        found.append(spec.attempt)
+
+    monkeypatch.setattr(adaptive_job, "cancel_until_ended", cancel)
+    spec = encode(small_job("job", (1, 2), {}))
+    trigger = AdaptiveJobTrigger(spec=spec, connections={"spark": "c"}, base="file:///x", task_key=TASK)
+
+    async def kill() -> None:
+        call = asyncio.create_task(cleaned_up(trigger))
+        assert (await asyncio.wait({call}, timeout=0.5))[0] == set()
+        airflow.error = None
+        assert (await asyncio.wait({call}, timeout=60))[0] == {call}
+
+    asyncio.run(kill())
+    assert found == canceled
+
+
+def test_end_of_a_trigger_does_not_wait_for_the_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver needs longer to stop than Airflow waits at a shutdown."""
+    airflow = FakeComms.install(monkeypatch)
+    airflow.task_states, airflow.xcoms = {"r": {"t": "failed"}}, {"attempt": "attempt-1"}
+    trigger = AdaptiveJobTrigger(
+        spec=encode(small_job("job", (1, 2), {})), connections={"spark": "c"}, base="file:///x", task_key=TASK
+    )
+    ended: list[str] = []
+
+    async def kill() -> None:
+        is_stopped = asyncio.Event()
+
+        async def cancel(spec: Any, *_: Any) -> None:
+            await is_stopped.wait()
+            ended.append(spec.attempt)
+
+        monkeypatch.setattr(adaptive_job, "cancel_until_ended", cancel)
+        await trigger.cleanup()
+        is_stopped.set()
+        await asyncio.wait(in_background(), timeout=60)
+
+    asyncio.run(kill())
+    assert ended == ["attempt-1"]
+
+
+def test_killed_trigger_of_another_version_reports_once_that_its_driver_may_still_run(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A task defers, another version is installed that cannot read the spec of the trigger, and a user ends the task."""
+    FakeComms.install(monkeypatch)
+    spec = encode(small_job("job", (1, 2), {})) | {"graph": None}
+    trigger = AdaptiveJobTrigger(spec=spec, connections={"spark": "c"}, base="file:///x", task_key=TASK)
+
+    async def kill() -> None:
+        await cleaned_up(trigger)
+        assert not in_background(), "no background task tries again"
+
+    asyncio.run(kill())
+    (record,) = [record for record in caplog.records if record.name == adaptive_job.__name__]
+    assert record.getMessage().startswith(
+        "The job cannot be canceled, and its driver may still run. Kill the driver in the web UI of its master."
+    )
+    assert "install the same version of airflow-adaptive in all Airflow components" in record.getMessage()
+
+
+def test_trigger_that_has_fired_leaves_the_job_to_the_task(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    FakeComms.install(monkeypatch)
+    monkeypatch.setattr(deferral, "MIN_DEFERRAL", timedelta(0))
+    spec = encode(small_job("job", (1, 2), {})) | {"graph": None}
+    trigger = AdaptiveJobTrigger(spec=spec, connections={"spark": "c"}, base="file:///x", task_key=TASK)
+
+    async def run() -> None:
+        assert [event.payload["status"] async for event in trigger.run()] == ["error"]
+        await cleaned_up(trigger)
+
+    asyncio.run(run())
+    assert not [record for record in caplog.records if record.name == adaptive_job.__name__]
+
+
+SPEC: dict[str, Any] = encode(small_job("job", (1, 2), {}))
+
+
+@pytest.mark.parametrize("change", [{"graph": None}, {"attempt": 7}, {"options": {"poll_interval": "soon"}}])
+def test_trigger_whose_spec_cannot_be_read_ends_with_an_error_that_names_the_remedy(
+    monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> None:
+    """A task defers, another version is installed that cannot read the spec of the trigger, and the triggerer starts the trigger."""
+    monkeypatch.setattr(deferral, "MIN_DEFERRAL", timedelta(0))
+
+    async def fire() -> dict[str, Any]:
+        trigger = AdaptiveJobTrigger(spec=SPEC | change, connections={"spark": "c"}, base="file:///x", task_key=TASK)
+        payload: dict[str, Any] = (await anext(aiter(trigger.run()))).payload
+        return payload
+
+    event = asyncio.run(fire())
+    assert (event["status"], event["driver"]) == ("error", None)
+    assert (
+        "install the same version of airflow-adaptive in all Airflow components, and clear the task" in event["message"]
+    )

@@ -41,11 +41,7 @@ def visible(item: Item, rights: Collection[Right]) -> Item:
 
 
 def published_state(job: Job, published: PublishedState) -> SchedulerState:
-    """Return the state of the scheduler.
-
-    Raises:
-        RequestRefusedError: the job has not published the state (404).
-    """
+    """Return the state of the scheduler. Raises `RequestRefusedError`: the job has not published the state (404)."""
     if published.state is None:
         raise not_found(
             published.problem

@@ -159,10 +159,8 @@ def preview_requirements(job: ReadableJob, session: SessionDep, body: BodyDep) -
 
 def _with_etag(requirements: Requirements, response: Response) -> schemas.Requirements:
     response.headers["ETag"] = f'"{version_of(requirements)}"'
-    return {
-        vertex: schemas.VertexRequirements.model_validate(item)
-        for vertex, item in encode_requirements(requirements).items()
-    }
+    encoded: schemas.Requirements = encode_requirements(requirements)
+    return encoded
 
 
 def _decoded(body: bytes) -> Any:

@@ -1,29 +1,48 @@
-"""Clients of clusters that the loops of one process share."""
+"""Connections of a job, and the clients of clusters and brokers that the loops of one process share."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import json
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
+import pytest_asyncio
 
-from airflow_adaptive._airflow.process.process_resources import ConnectionIds, ProcessResources, SharedReads
+from airflow_adaptive._airflow.process.process_resources import (
+    ConnectionIds,
+    MissingKafkaError,
+    ProcessResources,
+    SharedReads,
+    create_client,
+    kafka_brokers,
+    require_kafka,
+)
 from airflow_adaptive._airflow.store.store_access import StoreAccess
-from airflow_adaptive._clusters.kubernetes.address import parse_kubernetes_address
-from airflow_adaptive._core.ports import ClusterSnapshot, ClusterUnreachableError
+from airflow_adaptive._clusters.connection_fields import AddressError
+from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress, parse_kubernetes_address
+from airflow_adaptive._clusters.kubernetes.address import ApiSource
+from airflow_adaptive._clusters.kubernetes.client import KubernetesCluster
+from airflow_adaptive._clusters.standalone.client import StandaloneCluster
+from airflow_adaptive._core.ports import ClusterSnapshot, ClusterUnreachableError, SourceUnreachableError
+from airflow_adaptive._core.protocol.sources import KafkaSource
 from airflow_adaptive._engine.cluster.capacity_share import SlotDemand
 from airflow_adaptive._engine.cluster.shared_cluster import Participant
+from airflow_adaptive.hooks.kafka import KafkaBrokers
 from tests.support.servers.fake_master import HOST, FakeMaster
 
 Define = Callable[..., ConnectionIds]
 
-pytestmark = pytest.mark.asyncio
+
+@pytest_asyncio.fixture
+async def process() -> AsyncIterator[ProcessResources]:
+    yield ProcessResources()
 
 
 @pytest.fixture
@@ -45,11 +64,7 @@ def define(master: FakeMaster, monkeypatch: pytest.MonkeyPatch) -> Define:
     return define
 
 
-@pytest.fixture
-def process() -> ProcessResources:
-    return ProcessResources()
-
-
+@pytest.mark.asyncio
 async def test_loops_with_the_same_connection_share_a_client_whatever_their_brokers_are(
     define: Define, process: ProcessResources
 ) -> None:
@@ -61,6 +76,7 @@ async def test_loops_with_the_same_connection_share_a_client_whatever_their_brok
         assert first == second
 
 
+@pytest.mark.asyncio
 @pytest.mark.parametrize("change", [{"token": "new"}, {"timeout": 3}, {"verify": False}, {"conf": {"spark.a": "b"}}])
 async def test_loop_with_a_changed_connection_has_its_own_client(
     define: Define, process: ProcessResources, change: dict[str, Any]
@@ -74,6 +90,7 @@ async def test_loop_with_a_changed_connection_has_its_own_client(
             assert shared is same
 
 
+@pytest.mark.asyncio
 @pytest.mark.parametrize(
     ("change", "account"),
     [({"max-cores": 8}, "team_a"), ({"node-autoscaling": True}, "team_a"), ({}, "team_b")],
@@ -94,6 +111,7 @@ async def test_loops_whose_connections_show_another_capacity_of_a_namespace_do_n
         assert shared is same
 
 
+@pytest.mark.asyncio
 async def test_running_loops_use_the_new_token_after_a_rotation(
     define: Define, process: ProcessResources, master: FakeMaster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,6 +137,7 @@ async def test_running_loops_use_the_new_token_after_a_rotation(
     assert len(reads) == 1
 
 
+@pytest.mark.asyncio
 async def test_wrong_token_is_read_again_once_and_not_with_each_request(
     define: Define, process: ProcessResources, master: FakeMaster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,6 +158,7 @@ async def test_wrong_token_is_read_again_once_and_not_with_each_request(
     assert len(reads) == 1
 
 
+@pytest.mark.asyncio
 async def test_loop_without_access_does_not_affect_the_loops_of_another_connection(
     define: Define, process: ProcessResources, master: FakeMaster
 ) -> None:
@@ -159,6 +179,7 @@ async def test_loop_without_access_does_not_affect_the_loops_of_another_connecti
             assert isinstance(outcomes[0], ClusterUnreachableError)
 
 
+@pytest.mark.asyncio
 async def test_end_of_a_job_during_its_poll_fails_no_loop_of_another_connection(
     define: Define, process: ProcessResources
 ) -> None:
@@ -172,6 +193,7 @@ async def test_end_of_a_job_during_its_poll_fails_no_loop_of_another_connection(
     assert [type(outcome) for outcome in outcomes] == [ClusterUnreachableError, ClusterSnapshot]
 
 
+@pytest.mark.asyncio
 async def test_connection_that_cannot_be_read_keeps_the_old_token(
     define: Define, process: ProcessResources, master: FakeMaster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,6 +206,7 @@ async def test_connection_that_cannot_be_read_keeps_the_old_token(
             await client.snapshot()
 
 
+@pytest.mark.asyncio
 async def test_read_that_fails_is_read_again_by_the_next_caller() -> None:
     results: list[Exception | str] = [ValueError("no connection"), "connection"]
 
@@ -215,3 +238,184 @@ async def test_error_of_a_read_for_which_no_caller_waits_any_more_is_not_reporte
     await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
     gc.collect()
     assert unhandled == []
+
+
+Result = TypeVar("Result")
+
+KUBERNETES = ConnectionIds("spark_k8s")
+
+
+async def read(name: str, work: Callable[[], Result]) -> Result:
+    return work()
+
+
+@pytest.fixture(autouse=True)
+def _connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    fields = {"conn_type": "spark", "host": "k8s://https://127.0.0.1:1", "extra": {"namespace": "team-a", "timeout": 1}}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_K8S", json.dumps(fields))
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", "spark://h1:7077")
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("connections", "kind"), [(ConnectionIds("spark_test"), StandaloneCluster), (KUBERNETES, KubernetesCluster)]
+)
+async def test_host_of_the_connection_selects_the_client(connections: ConnectionIds, kind: type[Any]) -> None:
+    client = create_client(connections, connections.address(), read, {})
+    assert type(client) is kind
+    await client.close()
+
+
+def test_missing_libraries_are_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "airflow_adaptive._airflow.kubernetes_api", raising=False)
+    monkeypatch.setitem(sys.modules, "kubernetes_asyncio", None)
+    with pytest.raises(AddressError, match="connection 'spark_k8s' .*install 'airflow-adaptive.kubernetes.'"):
+        create_client(KUBERNETES, KUBERNETES.address(), read, {})
+
+
+@pytest.mark.asyncio
+async def test_missing_credentials_are_named_and_never_replaced_by_the_default_kubeconfig(
+    process: ProcessResources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection is removed after the task was deferred, and the triggerer has a default kubeconfig."""
+    monkeypatch.setenv("KUBECONFIG", "/production")
+    monkeypatch.delenv("AIRFLOW_CONN_KUBERNETES_DEFAULT", raising=False)
+    async with process.cluster(KUBERNETES, KUBERNETES.address()) as (client, _):
+        with pytest.raises(ClusterUnreachableError, match="connection 'kubernetes_default' is not defined: add it"):
+            await client.kill("departures-1-00000000@uid")
+
+
+@pytest.mark.asyncio
+async def test_connections_with_the_same_server_and_credentials_share_their_reads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fields = {"conn_type": "spark", "host": "k8s://https://127.0.0.1:1", "extra": {"timeout": 1, "max-cores": 3}}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_CAPPED", json.dumps(fields))
+    capped, others = ConnectionIds("spark_capped"), ConnectionIds("spark_capped", kubernetes="kubernetes_other")
+    sources: dict[Hashable, ApiSource] = {}
+    await create_client(KUBERNETES, KUBERNETES.address(), read, sources).close()
+    (first,) = sources.values()
+    for connections in (capped, others):
+        await create_client(connections, connections.address(), read, sources).close()
+    assert [source is first for source in sources.values()] == [True, False]
+    assert [*sources] == [("https://127.0.0.1:1", 1.0, name) for name in ("kubernetes_default", "kubernetes_other")]
+
+
+@pytest.mark.asyncio
+async def test_jobs_of_one_namespace_share_a_client_and_other_namespaces_do_not(process: ProcessResources) -> None:
+    other = ConnectionIds("spark_k8s", namespace="team-b")
+    async with (
+        process.cluster(KUBERNETES, KUBERNETES.address()) as one,
+        process.cluster(KUBERNETES, KUBERNETES.address()) as same,
+        process.cluster(other, other.address()) as different,
+    ):
+        assert one == same
+        assert one[0] is not different[0]
+        assert one[1] is not different[1]
+
+
+REMEDY = "kafka_conn_id='kafka_test': install 'airflow-adaptive[kafka]' in all Airflow components"
+
+
+@pytest.fixture(params=["confluent_kafka", "airflow.providers.apache.kafka.hooks.base"])
+def missing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Hide one library of the extra."""
+    monkeypatch.delitem(sys.modules, "airflow_adaptive.hooks.kafka", raising=False)
+    monkeypatch.setitem(sys.modules, request.param, None)
+    return str(request.param)
+
+
+def test_missing_library_is_one_error_with_the_remedy(missing: str) -> None:
+    with pytest.raises(MissingKafkaError) as raised:
+        require_kafka("kafka_test")
+    assert str(raised.value).startswith(REMEDY)
+    assert missing in str(raised.value)
+
+
+def test_triggerer_without_the_library_names_the_same_remedy(missing: str) -> None:
+    resources = ProcessResources()
+    with pytest.raises(MissingKafkaError, match=r"install 'airflow-adaptive\[kafka\]'"):
+        kafka_brokers("kafka_test", resources.store_access, resources.clock)
+
+
+def test_installed_libraries_are_accepted() -> None:
+    require_kafka("kafka_test")
+
+
+@pytest.mark.asyncio
+async def test_loops_with_the_same_connection_share_brokers_until_the_last_of_them_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    closed: list[object] = []
+
+    async def close(brokers: object) -> None:
+        closed.append(brokers)
+
+    monkeypatch.setattr(KafkaBrokers, "close", close)
+    resources = ProcessResources()
+    async with resources.brokers("kafka_test") as first:
+        async with resources.brokers("kafka_test") as second, resources.brokers("kafka_other") as other:
+            assert isinstance(first, KafkaBrokers)
+            assert second is first
+            assert other is not first
+        assert closed == [other]
+    assert closed == [other, first]
+
+
+@pytest.mark.asyncio
+async def test_loop_without_a_connection_of_brokers_reads_no_connection() -> None:
+    async with ProcessResources().brokers("") as brokers:
+        assert brokers is None
+
+
+@pytest.mark.asyncio
+async def test_shared_brokers_use_the_connection_through_the_store_and_the_clock_of_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The connection does not exist: the reader of the process reads it, and the error of the topic names it."""
+    resources = ProcessResources()
+    works: list[object] = []
+
+    async def read_connection(_: str, work: Callable[[], Any]) -> Any:
+        works.append(work)
+        return work()
+
+    monkeypatch.setattr(resources.store_access, "read_connection", read_connection)
+    async with resources.brokers("kafka_missing") as brokers:
+        assert brokers is not None
+        with pytest.raises(SourceUnreachableError, match="connection 'kafka_missing' is not defined"):
+            await brokers.end_offsets(KafkaSource(cluster="x"), frozenset("a"))
+    assert len(works) == 1
+
+
+@pytest.fixture
+def kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
+    fields = {"conn_type": "spark", "host": "k8s://https://api:6443", "extra": {"namespace": "team-a"}}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_K8S", json.dumps(fields))
+
+
+@pytest.mark.usefixtures("kubernetes")
+@pytest.mark.parametrize(("declared", "namespace"), [("", "team-a"), ("team-b", "team-b")])
+def test_declared_namespace_overrides_the_connection(declared: str, namespace: str) -> None:
+    address = ConnectionIds("spark_k8s", namespace=declared).address()
+    assert isinstance(address, KubernetesAddress)
+    assert address.namespace == namespace
+
+
+@pytest.mark.usefixtures("kubernetes")
+def test_invalid_namespace_is_refused() -> None:
+    with pytest.raises(AddressError, match="'Team_B' is not the name of a namespace"):
+        ConnectionIds("spark_k8s", namespace="Team_B").address()
+
+
+def test_namespace_on_a_standalone_cluster_is_an_error_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", "spark://h1:7077")
+    with pytest.raises(
+        AddressError, match="connection 'spark_test' names a standalone cluster: leave it out, or use .*k8s://"
+    ):
+        ConnectionIds("spark_test", namespace="team-a").address()
+
+
+def test_namespaces_of_a_cluster_are_different_places() -> None:
+    here, there = (KubernetesAddress(server="https://api", namespace=name) for name in ("a", "b"))
+    assert here.place != there.place

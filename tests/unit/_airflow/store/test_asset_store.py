@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -13,13 +14,11 @@ from airflow.sdk import Variable
 
 from airflow_adaptive._airflow.store.asset_store import AirflowJobStore
 from airflow_adaptive._airflow.store.control_requests import (
-    MAX_MARKERS,
     READS_BETWEEN,
-    notify,
-    read_markers,
     store_request,
 )
 from airflow_adaptive._airflow.store.store_access import StoreAccess
+from airflow_adaptive._airflow.store.task_xcoms import xcoms
 from airflow_adaptive._core.requirements.control_requests import (
     DESIRED_STATE,
     ControlRequest,
@@ -27,8 +26,8 @@ from airflow_adaptive._core.requirements.control_requests import (
     DesiredState,
     Requester,
 )
-from airflow_adaptive._core.requirements.request_bodies import decode_bounds
 from airflow_adaptive._core.scheduler.history.rescale_summary import summarize
+from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive._core.scheduler.policies.failure_handling import Failure, FailureRecord
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.snapshot import encode
@@ -41,6 +40,7 @@ from tests.lab.fakes.job_directory import FakeJobDirectory
 from tests.lab.fakes.manual_clock import ManualClock
 from tests.lab.scenario import START, Scenario
 from tests.support.airflow.fake_supervisor import FakeComms, api_server_error
+from tests.support.airflow.published_documents import history
 
 BODY = {"job": {"parallelism": {"lowerBound": 1, "upperBound": -1}}}
 EXECUTING = Scenario().given_executing(2)
@@ -303,35 +303,7 @@ def test_signal_that_can_not_be_written_or_read_costs_nothing_but_time(
     assert read_all(crowd)[42] is DesiredState.CANCELED
 
 
-def test_signal_keeps_the_marks_of_others_and_forgets_the_oldest(airflow: FakeComms) -> None:
-    for number in range(MAX_MARKERS + 5):
-        notify(f"job-{number}")
-    marks = read_markers()
-    assert len(marks) == MAX_MARKERS
-    assert "job-4" not in marks
-    notify("job-5")
-    assert read_markers()["job-5"] != marks["job-5"]
-    assert read_markers().keys() == marks.keys()
-
-
 # ---- overrides ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        None,
-        [],
-        {"job": 3},
-        {"job": {"parallelism": {}}},
-        {"job": {"parallelism": {"lowerBound": 1, "upperBound": float("inf")}}},
-        {"job": {"parallelism": {"lowerBound": True, "upperBound": 2}}},
-        {"job": {"parallelism": {"lowerBound": "1", "upperBound": 2}}},
-    ],
-)
-def test_what_is_not_of_flip_291s_form_is_refused(body: Any) -> None:
-    with pytest.raises(ValueError, match="form|whole numbers"):
-        decode_bounds(body)
 
 
 def test_what_airflow_deleted_with_the_asset_is_brought_back(
@@ -409,3 +381,73 @@ def test_requester_is_restored_too_when_airflow_has_deleted_the_asset(
     airflow.asset_states.clear()
     assert read_later(store, clock) == first
     assert airflow.asset_states["restored_requests"] == before
+
+
+TASK = TaskKey(dag_id="flights", task_id="stream", run_id="r")
+TIMEOUT_S = 60.0
+
+
+def members(access: StoreAccess) -> tuple[int, int]:
+    return access.request_reads.members, access.metrics_writes.members
+
+
+async def closed_while_airflow_is_out_of_reach(airflow: FakeComms) -> None:
+    clock = ManualClock()
+    access = StoreAccess(clock)
+    store = AirflowJobStore("departures", TASK, clock, access)
+    assert members(access) == (1, 1)
+    airflow.error = OSError("out of reach")
+    await store.control_requests()
+    await store.publish(VIEW)
+    await store.publish_metrics({"metrics/10": {"step": 10, "columns": [], "points": []}})
+    running = asyncio.all_tasks() - {asyncio.current_task()}
+    assert len(running) == 2
+    store.close()
+    await asyncio.wait(running, timeout=TIMEOUT_S)
+    assert [task.cancelled() for task in running] == [True, True]
+    assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
+    assert members(access) == (0, 0)
+
+
+def test_closed_store_leaves_no_task_and_no_member_of_a_rate_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    asyncio.run(closed_while_airflow_is_out_of_reach(FakeComms.install(monkeypatch)))
+
+
+MOST_BYTES = 64 << 10
+"""What Airflow 3.3 lets an asset's state have, and MySQL a TEXT."""
+
+LONG_URL = "http://worker.example.org/" + "u" * 200
+
+
+def failure(number: int) -> Failure:
+    return Failure(error_class=f"Error{number}", message="m" * 9000, causes=("c" * 200,) * 20)
+
+
+def unlucky(vertices: int) -> Scenario:
+    """A job of many vertices with long names: required of this and that, failing and failing again."""
+    bounds = ParallelismRange(1, 1000)
+    names = [f"{number:03}-{'ü' * 10}{'v' * 46}" for number in range(vertices)]
+    graph = JobGraph(
+        job="job",
+        vertices=tuple(JobVertex(name=name, parallelism=bounds, slot_sharing_group=f"of {name}") for name in names),
+    )
+    job = Scenario(graph=graph, failure_history_size=16, resource_stabilization_timeout=0)
+    job.given_executing(2 * vertices)
+    for upper in range(2, 26):
+        job.when_requirements(1, upper)
+    for number in range(20):
+        job.when_query_failed(failure(number))
+        for other in range(20):
+            job.when_query_failed(failure(100 + other))
+        job.after(100).when_plan_activated()
+    return job
+
+
+@pytest.mark.parametrize("vertices", [1, 10, 50, 100])
+def test_all_that_a_job_shows_is_small(vertices: int) -> None:
+    job = unlucky(vertices)
+    urls = Urls(**dict.fromkeys(Urls.__dataclass_fields__, LONG_URL))
+    published = xcoms(job_view(job.state, history(job), urls, "attempt"))
+    assert all(published[key] for key in ("parallelism", "transitions", "failures", "decisions"))
+    assert len(published["rescales"]["history"]) >= 3
+    assert sum(len(json.dumps(value)) for value in published.values()) < MOST_BYTES

@@ -37,11 +37,6 @@ def test_details_of_a_job_without_a_known_state_have_all_fields() -> None:
     assert found.dag_ids == ["alarms", "flights"]
 
 
-def test_vertices_have_the_declared_bounds_and_the_effective_maximum() -> None:
-    (vertex,) = job_details.details(JOB, state_of(executing())).vertices
-    assert (vertex.lower, vertex.upper, vertex.max_parallelism, vertex.inputs) == (1, 4, 8, [])
-
-
 def test_backoff_ends_after_the_driver_has_stopped() -> None:
     job = executing().when_query_failed()
     assert job_details.details(JOB, state_of(job)).backoff is not None

@@ -87,8 +87,3 @@ def test_problem_names_its_kind_and_the_path_of_the_request(
     document = answer.json()
     assert (document["status"], document["type"]) == (status, f"urn:airflow-adaptive:problem:{kind}")
     assert document["instance"] == "/jobs"
-
-
-def test_object_that_does_not_exist_has_a_status_a_kind_and_its_detail() -> None:
-    error = not_found("no job")
-    assert (error.status, error.kind, error.detail) == (HTTPStatus.NOT_FOUND, "not-found", "no job")

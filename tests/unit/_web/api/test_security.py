@@ -1,9 +1,17 @@
-"""Every request requires a login, and a request that changes a job comes from the page, or has the token of the user."""
+"""Every request requires a login, a change comes from the page or has a token, and no body is larger than its limit."""
 
 from __future__ import annotations
 
-import pytest
+import asyncio
+from collections.abc import Mapping
+from typing import Any
 
+import pytest
+from fastapi import Request
+from starlette.types import Message
+
+from airflow_adaptive._web.api.security import MAX_BODY_BYTES, body_of
+from airflow_adaptive._web.data.errors import RequestRefusedError
 from tests.support.airflow.airflow_app import API, BODY, AirflowApp
 from tests.support.airflow.published_documents import executing, place
 
@@ -98,13 +106,6 @@ def test_asset_that_no_task_runs_is_no_job(airflow_app: AirflowApp) -> None:
     assert airflow_app.client("admin").get(f"{API}/jobs/departures").status_code == 404
 
 
-@pytest.mark.parametrize(
-    ("name", "status"), [("n" * 700, 404), ("n" * 701, 422), ("n%5Cm", 422), ("n%09m", 422), ("n%7F", 422)]
-)
-def test_name_that_no_job_can_have_is_refused(airflow_app: AirflowApp, name: str, status: int) -> None:
-    assert airflow_app.client().get(f"{API}/jobs/{name}").status_code == status
-
-
 # ---- what other sites have browsers send ----------------------------------------------------------------------------
 
 
@@ -181,3 +182,38 @@ def test_form_changes_nothing(airflow_app: AirflowApp, media_type: str) -> None:
 def _at(change: tuple[str, str]) -> tuple[str, str]:
     method, path = change
     return method, API + path
+
+
+USER: Any = None
+"""The body does not depend on the user."""
+
+
+def body_with(headers: Mapping[str, str], *pieces: bytes) -> bytes:
+    """Return the body of a request that sends some pieces. To read more pieces is an error."""
+    messages = iter(pieces)
+
+    async def receive() -> Message:
+        piece = next(messages, None)
+        assert piece is not None, "the server read more than it needs"
+        return {"type": "http.request", "body": piece, "more_body": piece != pieces[-1]}
+
+    named = {"content-type": "application/json", **headers}
+    scope = {"type": "http", "headers": [(name.lower().encode(), value.encode()) for name, value in named.items()]}
+    return asyncio.run(body_of(USER, Request(scope, receive)))
+
+
+def test_body_that_declares_a_length_over_the_limit_is_not_read() -> None:
+    with pytest.raises(RequestRefusedError) as refused:
+        body_with({"Content-Length": str(MAX_BODY_BYTES + 1)})
+    assert refused.value.status == 413
+
+
+def test_rest_of_a_body_over_the_limit_is_not_read() -> None:
+    with pytest.raises(RequestRefusedError) as refused:
+        body_with({}, b" " * MAX_BODY_BYTES, b" ")
+    assert refused.value.status == 413
+
+
+@pytest.mark.parametrize("headers", [{}, {"Content-Length": str(MAX_BODY_BYTES)}, {"Content-Length": "unknown"}])
+def test_body_at_the_limit_is_read(headers: dict[str, str]) -> None:
+    assert body_with(headers, b"x" * (MAX_BODY_BYTES - 1), b"y") == b"x" * (MAX_BODY_BYTES - 1) + b"y"

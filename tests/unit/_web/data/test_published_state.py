@@ -9,7 +9,6 @@ from unittest import mock
 import pytest
 from sqlalchemy.orm import Session
 
-from airflow_adaptive._core.requirements.control_requests import DesiredState
 from airflow_adaptive._core.requirements.request_bodies import encode_requirements
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.view import SlotCounts
@@ -122,10 +121,6 @@ def test_bounds_whose_request_was_lost_with_the_store_stay(origin: str, expected
     found = state_of(job, summary={**published(job)["summary"], "requirements_source": source})
     assert resolved(found) == expected
     assert resolved(found, NOW + timedelta(hours=1)) == ((2, 3) if origin == "CALENDAR" else (1, 4))
-
-
-def test_desired_state_is_the_last_request() -> None:
-    assert state_of(desired_state={"value": "suspended"}).desired_state is DesiredState.SUSPENDED
 
 
 # ---- many jobs ------------------------------------------------------------------------------------------------------

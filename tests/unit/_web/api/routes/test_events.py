@@ -26,6 +26,14 @@ def short(monkeypatch: pytest.MonkeyPatch) -> Feed:
     return feed
 
 
+def watched() -> Any:
+    """The job that a subscriber watches."""
+    from airflow_adaptive._web.data.metadata_database.jobs import find_job, reading  # noqa: PLC0415
+
+    with reading() as session:
+        return find_job("departures", session)
+
+
 def events_in(text: str) -> list[tuple[str, Any]]:
     blocks = [block.split("\n") for block in text.split("\n\n") if block.startswith("event: ")]
     return [(block[0].removeprefix("event: "), json.loads(block[1].removeprefix("data: "))) for block in blocks]
@@ -45,12 +53,9 @@ def test_page_receives_the_job_and_its_metrics(airflow_app: AirflowApp) -> None:
 
 def test_view_differs_when_the_published_state_does(airflow_app: AirflowApp) -> None:
     from airflow_adaptive._web.api.routes.events import poll  # noqa: PLC0415
-    from airflow_adaptive._web.data.metadata_database.jobs import find_job, reading  # noqa: PLC0415
 
     asset = place(airflow_app, executing())
-    with reading() as session:
-        job = find_job("departures", session)
-    assert job is not None
+    job = watched()
     first = poll(job, None)
     assert first is not None
     assert poll(job, first.revision) is None
@@ -62,12 +67,9 @@ def test_view_differs_when_the_published_state_does(airflow_app: AirflowApp) -> 
 
 def test_job_that_was_removed_is_gone(airflow_app: AirflowApp) -> None:
     from airflow_adaptive._web.api.routes.events import poll  # noqa: PLC0415
-    from airflow_adaptive._web.data.metadata_database.jobs import find_job, reading  # noqa: PLC0415
 
     place(airflow_app, executing())
-    with reading() as session:
-        job = find_job("departures", session)
-    assert job is not None
+    job = watched()
     airflow_app.clean()
     gone = poll(job, None)
     assert gone is not None
@@ -83,13 +85,10 @@ def test_poll_of_an_unchanged_job_costs_one_query_and_one_for_its_task(
     from sqlalchemy import event  # noqa: PLC0415
 
     from airflow_adaptive._web.api.routes.events import poll  # noqa: PLC0415
-    from airflow_adaptive._web.data.metadata_database.jobs import find_job, reading  # noqa: PLC0415
     from airflow_adaptive._web.data.metadata_database.state_store import has_state_store  # noqa: PLC0415
 
     place(airflow_app, make())
-    with reading() as session:
-        job = find_job("departures", session)
-    assert job is not None
+    job = watched()
     first = poll(job, None)
     assert first is not None
     statements: list[str] = []
@@ -106,12 +105,9 @@ def test_poll_of_an_unchanged_job_costs_one_query_and_one_for_its_task(
 def test_end_of_the_task_is_sent_to_those_who_watch_the_job(airflow_app: AirflowApp) -> None:
     """The loop cannot publish the end of the job, so no document changes."""
     from airflow_adaptive._web.api.routes.events import poll  # noqa: PLC0415
-    from airflow_adaptive._web.data.metadata_database.jobs import find_job, reading  # noqa: PLC0415
 
     place(airflow_app, executing())
-    with reading() as session:
-        job = find_job("departures", session)
-    assert job is not None
+    job = watched()
     first = poll(job, None)
     assert first is not None
     airflow_app.run(state="skipped")
@@ -134,26 +130,20 @@ def test_only_new_points_are_reported_and_the_last_one_again(airflow_app: Airflo
     assert then.points == pages[1].points[-2:]
 
 
-def test_listeners_beyond_the_limit_are_rejected_for_now(airflow_app: AirflowApp, short: Feed) -> None:
-    short.max_subscribers = 0
-    place(airflow_app, executing())
-    answer = airflow_app.client().get(f"{API}/jobs/departures/events")
-    assert (answer.status_code, answer.headers["retry-after"]) == (503, "30")
-    assert answer.headers["content-type"] == "application/problem+json"
-
-
-def test_who_may_not_read_the_job_may_not_watch_it(airflow_app: AirflowApp) -> None:
-    assert airflow_app.client().get(f"{API}/jobs/departures/events").status_code == 404
-    assert airflow_app.client(None).get(f"{API}/jobs/departures/events").status_code == 401
-
-
-def test_user_who_watches_too_many_jobs_is_rejected_for_now(airflow_app: AirflowApp, short: Feed) -> None:
+@pytest.mark.parametrize(
+    ("limit", "status", "kind"),
+    [("max_subscribers", 503, "too-many-subscribers"), ("max_subscribers_per_user", 429, "too-many-subscriptions")],
+)
+def test_listeners_beyond_a_limit_are_rejected_for_now(
+    airflow_app: AirflowApp, short: Feed, limit: str, status: int, kind: str
+) -> None:
     """A user opens connections in a loop. The connections of other users must remain possible."""
-    short.max_subscribers_per_user = 0
+    setattr(short, limit, 0)
     place(airflow_app, executing())
     answer = airflow_app.client().get(f"{API}/jobs/departures/events")
-    assert (answer.status_code, answer.headers["retry-after"]) == (429, "30")
-    assert answer.json()["type"] == "urn:airflow-adaptive:problem:too-many-subscriptions"
+    assert (answer.status_code, answer.headers["retry-after"]) == (status, "30")
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["type"] == f"urn:airflow-adaptive:problem:{kind}"
 
 
 def test_stream_ends_if_another_request_took_the_last_place(

@@ -1,4 +1,4 @@
-"""Bodies about jobs: details, plan, metrics, timeline and failures."""
+"""Bodies about jobs, also of a fleet: details, plan, metrics, timeline and failures."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from airflow_adaptive._core.scheduler.events import SlotOffer, SlotsChanged
-from tests.support.airflow.airflow_app import API, AirflowApp
-from tests.support.airflow.published_documents import executing, place, published, reported, scenario, time_series
+from tests.support.airflow.airflow_app import API, BODY, AirflowApp
+from tests.support.airflow.published_documents import executing, place, published, reported, time_series
 from tests.support.airflow.rest_api import get
 
 pytestmark = pytest.mark.usefixtures("either_store")
@@ -35,11 +35,6 @@ def test_details_have_the_clocks_of_the_scheduler(airflow_app: AirflowApp) -> No
     assert details["reactive"] is False
 
 
-def test_details_have_the_backoff_of_a_restart(airflow_app: AirflowApp) -> None:
-    place(airflow_app, executing().when_query_failed())
-    assert get(airflow_app, "/jobs/departures")["backoff"]["seconds"] > 0
-
-
 def test_addresses_that_are_no_web_pages_are_left_out(airflow_app: AirflowApp) -> None:
     asset = place(airflow_app, executing())
     airflow_app.show(
@@ -55,20 +50,7 @@ def test_addresses_that_are_no_web_pages_are_left_out(airflow_app: AirflowApp) -
     }
 
 
-GARBAGE = [
-    None,
-    3,
-    "x",
-    [],
-    [1],
-    {"format": 2},
-    {"format": 1, "state": "Dancing"},
-    {"format": 1, "slots": "many"},
-    {"at": 1},
-]
-
-
-@pytest.mark.parametrize("garbage", GARBAGE)
+@pytest.mark.parametrize("garbage", ["x", {"format": 1, "state": "Dancing"}])
 def test_published_state_that_is_not_understood_is_taken_for_absent(airflow_app: AirflowApp, garbage: Any) -> None:
     asset = place(airflow_app, executing())
     keys = (
@@ -151,24 +133,6 @@ def test_plan_shows_where_the_subtasks_lie(airflow_app: AirflowApp) -> None:
     assert plan["imbalance"] == pytest.approx(4 / 3)
 
 
-def test_job_without_a_plan_has_none_to_show(airflow_app: AirflowApp) -> None:
-    place(airflow_app, scenario().given_waiting())
-    plan = get(airflow_app, "/jobs/departures/plan")
-    assert (plan["version"], plan["workers"], plan["imbalance"]) == (None, [], None)
-    assert plan["vertices"][0]["planned"] is None
-
-
-def test_plan_of_thousands_of_subtasks_is_displayed_without_them(
-    airflow_app: AirflowApp, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from airflow_adaptive._web.api import job_details  # noqa: PLC0415
-
-    monkeypatch.setattr(job_details, "MAX_SUBTASKS", 1)
-    place(airflow_app, executing())
-    (worker,) = get(airflow_app, "/jobs/departures/plan")["workers"]
-    assert (worker["slots"], worker["slot_count"]) == (None, 2)
-
-
 @pytest.mark.parametrize("step", [10, 60, 600])
 def test_metrics_come_in_three_resolutions(airflow_app: AirflowApp, step: int) -> None:
     place(airflow_app, executing())
@@ -217,3 +181,64 @@ def test_failures_report_their_causes_the_newest_first(airflow_app: AirflowApp) 
     assert found["total_entries"] == 1
     assert found["failures"][0]["failure"]["error_class"] == "TASK_FAILED"
     assert "restarting in" in found["failures"][0]["decision"]
+
+
+JOBS = ("arrivals", "departures", "dep%rtures")
+
+
+def place_fleet(airflow_app: AirflowApp) -> int:
+    """The jobs of a mapped task, and a job of another task with the same id."""
+    fleet = airflow_app.declare_asset("adaptive://fleet/flights/streams", task_id="streams")
+    for index, job in enumerate(JOBS):
+        documents = published(executing(job))
+        documents["summary"]["task"] |= {"task_id": "streams", "map_index": index}
+        airflow_app.show(fleet, {f"{job}:{key}": value for key, value in documents.items()})
+    airflow_app.show(airflow_app.declare("departures"), published(executing()))
+    return fleet
+
+
+def names(airflow_app: AirflowApp, **query: Any) -> list[str]:
+    return [job["job"] for job in get(airflow_app, "/jobs", **query)["jobs"]]
+
+
+def test_each_job_of_a_fleet_is_listed_by_its_name(airflow_app: AirflowApp) -> None:
+    place_fleet(airflow_app)
+    fleet = [f"flights:streams:{job}" for job in sorted(JOBS)]
+    assert names(airflow_app) == ["departures", *fleet]
+    assert names(airflow_app, dag_id="flights", task_id="streams") == fleet
+    assert names(airflow_app, dag_id="flights", task_id="streams", map_index=1) == ["flights:streams:departures"]
+
+
+def test_each_job_of_a_fleet_has_details_of_its_own(airflow_app: AirflowApp) -> None:
+    place_fleet(airflow_app)
+    details = get(airflow_app, "/jobs/flights:streams:departures")
+    assert (details["job"], details["task"]["map_index"], details["dag_ids"]) == (
+        "flights:streams:departures",
+        1,
+        ["flights"],
+    )
+    assert [vertex["upper"] for vertex in details["vertices"]] == [4]
+
+
+def test_request_reaches_only_its_job(airflow_app: AirflowApp) -> None:
+    fleet, client = place_fleet(airflow_app), airflow_app.client()
+    path = f"{API}/jobs/flights:streams:departures"
+    assert client.put(f"{path}/resource-requirements", json=BODY).status_code == 200
+    assert client.post(f"{path}/suspend", json={}).status_code == 202
+    assert airflow_app.requested(fleet, "departures:requirements") == BODY
+    assert airflow_app.requested(fleet, "departures:desired_state") == "suspended"
+    assert airflow_app.requested(fleet, "arrivals:desired_state") != "suspended"
+    assert [*airflow_app.marks()] == ["flights:streams:departures"]
+    assert get(airflow_app, "/jobs/departures")["desired_state"] != "suspended"
+
+
+def test_unknown_job_of_a_fleet_does_not_exist(airflow_app: AirflowApp) -> None:
+    place_fleet(airflow_app)
+    for name in ("flights:streams:unknown", "flights:other:departures", "flights:streams", "flights:streams:"):
+        assert airflow_app.client("viewer").get(f"{API}/jobs/{name}").status_code == 404
+
+
+def test_asset_of_a_team_is_no_job(airflow_app: AirflowApp) -> None:
+    asset = airflow_app.declare_asset("departures")
+    airflow_app.show(asset, published(executing()))
+    assert names(airflow_app) == []
