@@ -110,7 +110,7 @@ def publish(api: AirflowObserver, **changes: dict[str, Any]) -> None:
     scenario = Scenario()
     scenario.given_executing(2)
     scheduler = json.loads(json.dumps(to_json(scenario.state)))
-    summary = {"state": "Executing", "outcome": None, "requirements": {"job": {"lower": 1, "upper": 4}}}
+    summary = {"format": 1, "state": "Executing", "outcome": None, "requirements": {"job": {"lower": 1, "upper": 4}}}
     documents = {job: {"scheduler": scheduler, "summary": summary | change} for job, change in changes.items()}
     run = api.trigger("mirrored_jobs", documents)
     wait_until(lambda: api.run_state("mirrored_jobs", run) == "success", TIMEOUT_S, "the documents of the jobs")

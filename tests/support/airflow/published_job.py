@@ -46,7 +46,7 @@ def publish_job(monkeypatch: pytest.MonkeyPatch) -> FakeComms:
     job.given_executing(2)
     fake.asset_states = {
         "attempt": SUMMARY["attempt"],
-        "summary": SUMMARY,
+        "summary": dict(SUMMARY),
         "scheduler": json.loads(json.dumps(to_json(job.state))),
     }
     return fake
