@@ -190,12 +190,7 @@ async def _mask(configuration: Configuration) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """The end of the lifetime of a credential.
-
-    Attributes:
-        credential: what expires.
-        at: when it expires.
-    """
+    """The end of the lifetime of a credential."""
 
     credential: str
     at: datetime

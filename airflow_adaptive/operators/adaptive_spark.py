@@ -66,7 +66,7 @@ from airflow_adaptive._core.scheduler.config.options import OPTIONS
 from airflow_adaptive._core.scheduler.errors import SnapshotError
 from airflow_adaptive._core.scheduler.job_graph import JobGraph
 from airflow_adaptive._core.scheduler.snapshot import decode, encode
-from airflow_adaptive._core.scheduler.state import Outcome
+from airflow_adaptive._core.scheduler.state import Finished, Outcome
 from airflow_adaptive._core.view import TaskKey
 from airflow_adaptive._engine.journal.journal import SupersededError
 from airflow_adaptive._engine.loop import RunLimits
@@ -459,8 +459,9 @@ class AdaptiveSparkOperator(BaseOperator):
         if is_job_running(documents):
             with validation.airflow_errors(self._name):
                 is_to_run = decode_desired_state(documents) is DesiredState.RUNNING
-                earlier = asyncio.run(job.finished_attempt() if is_to_run else job.last_attempt())
-            if earlier is not None and TaskKey.of_attempt(earlier) == TaskKey.of_attempt(spec.attempt):
+                earlier, state = asyncio.run(job.newest_attempt())
+            is_continued = not is_to_run or (isinstance(state, Finished) and state.outcome is Outcome.FINISHED)
+            if earlier and is_continued and TaskKey.of_attempt(earlier) == TaskKey.of_attempt(spec.attempt):
                 return replace(spec, attempt=earlier)
         is_retry = retried_task(documents) == str(TaskKey.of_attempt(spec.attempt))
         begin_job(self._name, without_open(documents) if is_retry else documents)
@@ -469,12 +470,13 @@ class AdaptiveSparkOperator(BaseOperator):
     def _report_takeover(self, task: TaskKey) -> None:
         """Log a warning if another task runs the job, because only the log of that task would contain the reason of its failure."""
         try:
-            attempt = asyncio.run(self._declared.running_attempt())
+            attempt, state = asyncio.run(self._declared.newest_attempt())
         except JobDirectoryError as error:  # The job can start without the warning.
             self.log.info("Whether another task runs job %r is unknown: %s", self._name, error)
             return
         earlier = TaskKey.of_attempt(attempt or "")
-        if attempt and (earlier is None or earlier.run != task.run):  # A job may move to another map index.
+        is_running = attempt is not None and not isinstance(state, Finished)
+        if is_running and (earlier is None or earlier.run != task.run):  # A job may move to another map index.
             self.log.warning(
                 "Job %r was started by %r (DAG/task/run/attempt), and this task takes the job over. If the other task still runs, it fails: run the "
                 "job in one task only, and limit its DAG to one run at a time (max_active_runs=1)",

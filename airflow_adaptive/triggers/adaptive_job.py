@@ -141,8 +141,15 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
         """Cancel the job if no task runs it any more. Try again until Airflow knows, because no loop monitors the driver any more."""
         while True:
             try:
-                if await self._is_decided():
-                    return
+                match await self._fate():
+                    case Fate.CONTINUES:
+                        log.info("Another trigger continues the task. Job %s is not canceled.", self._job.graph.job)
+                        return
+                    case Fate.OVER:
+                        await self._cancel()
+                        return
+                    case Fate.UNKNOWN:
+                        pass
             except SnapshotError as error:
                 log.error(  # noqa: TRY400  The traceback contains nothing that helps the reader.
                     "The job cannot be canceled, and its driver may still run. Kill the driver in the web UI of its master. %s",
@@ -152,17 +159,6 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
             except Exception as error:  # noqa: BLE001  Airflow's API server is down, for example.
                 log.warning("The state of the task cannot be read: %s: %s", type(error).__name__, error)
             await asyncio.sleep(HANDOVER_POLL_INTERVAL.total_seconds())
-
-    async def _is_decided(self) -> bool:
-        """Cancel the job if no task runs it any more. Return False if this is not known yet."""
-        match await self._fate():
-            case Fate.CONTINUES:
-                log.info("Another trigger continues the task. Job %s is not canceled.", self._job.graph.job)
-            case Fate.OVER:
-                await self._cancel()
-            case Fate.UNKNOWN:
-                return False
-        return True
 
     async def _cancel(self) -> None:
         log.info("The task has ended. Canceling job %s.", self._job.graph.job)

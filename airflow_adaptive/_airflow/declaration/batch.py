@@ -34,20 +34,7 @@ PYTHON_VARIABLES = ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """A batch for spark-submit.
-
-    Attributes:
-        job: id of the job, and name of the Spark application.
-        conn_id: Airflow connection of the cluster.
-        application: path of the PySpark script.
-        slots: largest number of slots.
-        args: arguments of the script.
-        dependencies: jars, packages, files, archives and Python modules.
-        conf: Spark properties, without secrets.
-        env: environment of spark-submit and of the driver.
-        driver: size of the driver. The driver uses cores of the Airflow worker.
-        executor: size of an executor.
-    """
+    """A batch for spark-submit, with the rendered parameters of its task. The driver uses cores of the Airflow worker."""
 
     job: str
     conn_id: str

@@ -37,7 +37,7 @@ from airflow_adaptive._core.scheduler.config.options import Options
 from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobType
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.snapshot import from_json
-from airflow_adaptive._core.scheduler.state import Finished, Outcome
+from airflow_adaptive._core.scheduler.state import Current, Finished
 from airflow_adaptive._engine.journal.journal import attempt_of
 from airflow_adaptive._engine.spec import DriverShape, ExecutorShape, JobSpec, parse_memory
 from airflow_adaptive._engine.staging import check_code, remove_unused_code, stage
@@ -202,28 +202,15 @@ class DeclaredJob:
             running = RunningJob(connections=self.connections, directory=previous.uri)
             unmoved(running, self.connections, declared.uri)
 
-    async def last_attempt(self) -> str | None:
-        """Return the attempt that wrote the newest document of the journal, None without a journal.
+    async def newest_attempt(self) -> tuple[str | None, Current | None]:
+        """Return the attempt that wrote the newest document of the journal, and the state of the job in it; None without a journal.
 
         Raises:
             JobDirectoryError: the job directory cannot be used.
             ValueError: the URI of the job directory is not absolute.
         """
         newest = await job_directory(self.job_directory, self.job).newest()
-        return None if newest is None else attempt_of(newest.owner)
-
-    async def finished_attempt(self) -> str | None:
-        """Return the attempt under which the job has finished, None for a job that has not finished. Raises as `last_attempt`."""
-        newest = await job_directory(self.job_directory, self.job).newest()
-        current = None if newest is None else from_json(newest.scheduler).current
-        is_finished = isinstance(current, Finished) and current.outcome is Outcome.FINISHED
-        return attempt_of(newest.owner) if newest is not None and is_finished else None
-
-    async def running_attempt(self) -> str | None:
-        """Return the attempt that controls the job while the job runs, None for a job that does not run. Raises as `last_attempt`."""
-        newest = await job_directory(self.job_directory, self.job).newest()
-        is_running = newest is not None and not isinstance(from_json(newest.scheduler).current, Finished)
-        return attempt_of(newest.owner) if newest is not None and is_running else None
+        return (None, None) if newest is None else (attempt_of(newest.owner), from_json(newest.scheduler).current)
 
     def _check(self, *, streaming: bool = True) -> None:
         """Validate the parameters without a request to the cluster. Raises `DeclarationError`."""

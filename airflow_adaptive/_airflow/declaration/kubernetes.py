@@ -29,12 +29,7 @@ RESTARTS = ("restartPolicy", "restartPolicyRules")
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """A value without fields.
-
-    Attributes:
-        description: what the value must be.
-        holds: whether a value is valid.
-    """
+    """A value without fields: what it must be, and whether a value is so."""
 
     description: str
     holds: Callable[[Any], bool]
@@ -42,12 +37,7 @@ class Plain:
 
 @dataclass(frozen=True, slots=True)
 class Several:
-    """A list of mappings.
-
-    Attributes:
-        item: shape of each mapping.
-        named_by: fields with text that each mapping must have.
-    """
+    """A list of mappings of one shape, each of which has the fields `named_by` with text."""
 
     item: Mapping[str, Any] = field(default_factory=dict)
     named_by: tuple[str, ...] = ()
@@ -55,11 +45,7 @@ class Several:
 
 @dataclass(frozen=True, slots=True)
 class Each:
-    """A mapping whose keys the user chooses.
-
-    Attributes:
-        item: shape of each value.
-    """
+    """A mapping whose keys the user chooses, with values of one shape."""
 
     item: Plain
 
@@ -132,11 +118,7 @@ TEMPLATE: Mapping[str, Any] = {
 
 
 class TemplateError(ValueError):
-    """A pod template is not valid.
-
-    Attributes:
-        violations: all violations.
-    """
+    """A pod template is not valid."""
 
     def __init__(self, violations: Sequence[str]) -> None:
         self.violations = tuple(violations)

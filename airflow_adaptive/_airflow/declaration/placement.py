@@ -18,12 +18,7 @@ from airflow_adaptive.hooks.kubernetes import INSTALL, KubernetesConnectionHook
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningJob:
-    """The place of a running job.
-
-    Attributes:
-        connections: Airflow connections of the cluster on which the job runs.
-        directory: URI of the job directory as Spark reads it.
-    """
+    """The place of a running job: the connections of its cluster, and its directory as Spark reads it."""
 
     connections: ConnectionIds
     directory: str

@@ -64,16 +64,7 @@ class TooManySubscribersError(RuntimeError):
 
 @dataclass(eq=False, slots=True)
 class _Topic:
-    """A watched job.
-
-    Attributes:
-        poll: polls the job.
-        subscribers: number of subscribers.
-        update: last update.
-        changed: is set when there is a newer update.
-        task: task that polls the job.
-        last_error: text of the last error, None after a successful poll.
-    """
+    """A watched job. The event `changed` is set, and replaced, when there is a newer update."""
 
     poll: Poll
     subscribers: int = 0
@@ -85,15 +76,7 @@ class _Topic:
 
 @dataclass(eq=False, kw_only=True)
 class Feed:
-    """The watched jobs of this process.
-
-    Attributes:
-        poll_interval_s: interval between polls of a job, in seconds.
-        heartbeat_interval_s: interval between heartbeats without updates, in seconds.
-        lifetime_s: maximum duration of a subscription, in seconds.
-        max_subscribers: maximum number of subscribers.
-        max_subscribers_per_user: maximum number of subscribers of one user.
-    """
+    """The watched jobs of this process."""
 
     poll_interval_s: float = POLL_INTERVAL_S
     heartbeat_interval_s: float = HEARTBEAT_INTERVAL_S

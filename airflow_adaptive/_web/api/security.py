@@ -83,12 +83,7 @@ DISPLAYED: Final = (Right.TASK, Right.HISTORY, Right.LOGS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """A job that a user may read, and the rights of the user.
-
-    Attributes:
-        job: job, with the DAGs that the user may read.
-        rights: rights of the user, as far as the route needs them.
-    """
+    """A job that a user may read, with the DAGs and the rights of the user, as far as the route needs them."""
 
     job: Job
     rights: frozenset[Right]

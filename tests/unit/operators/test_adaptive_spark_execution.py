@@ -93,14 +93,14 @@ def test_cancellation_while_the_next_try_reads_the_journal_is_not_lost(make, air
     """Each read of the journal may take long."""
     first = deferral(make().execute, {"ti": FakeInstance()})._job
     begin_log(tmp_path, first, first.attempt)
-    finished_attempt = DeclaredJob.finished_attempt
+    newest_attempt = DeclaredJob.newest_attempt
 
-    async def slow(job: DeclaredJob) -> str | None:
+    async def slow(job: DeclaredJob) -> Any:
         request = ControlRequest(key=DESIRED_STATE, value="canceled", requester=Requester(requested_by="alice"))
         store_request("departures", request)
-        return await finished_attempt(job)
+        return await newest_attempt(job)
 
-    monkeypatch.setattr(DeclaredJob, "finished_attempt", slow)
+    monkeypatch.setattr(DeclaredJob, "newest_attempt", slow)
     deferral(make().execute, {"ti": FakeInstance(try_number=2)})
     assert airflow.desired_state == "canceled"
 
@@ -501,10 +501,10 @@ def test_job_that_another_task_runs_is_reported_with_the_remedy(
 
 
 def test_job_starts_although_the_directory_cannot_be_read_for_the_warning(make, airflow, monkeypatch, task_log):
-    async def fails(job: DeclaredJob) -> str | None:
+    async def fails(job: DeclaredJob) -> Any:
         raise JobDirectoryError("503 Slow Down")
 
-    monkeypatch.setattr(DeclaredJob, "running_attempt", fails)
+    monkeypatch.setattr(DeclaredJob, "newest_attempt", fails)
     deferral(make().execute, {"ti": FakeInstance()})
     assert "Whether another task runs job 'departures' is unknown: 503 Slow Down" in task_log()
 

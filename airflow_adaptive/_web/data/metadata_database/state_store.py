@@ -31,12 +31,7 @@ _POINTS: Final = re.compile(r',\s*"points":\s*\[.*', re.DOTALL)
 
 
 class StoreKey(NamedTuple):
-    """The place of the documents of one job.
-
-    Attributes:
-        asset_id: id of the Asset.
-        prefix: prefix of the keys; empty for an Asset with one job.
-    """
+    """The place of the documents of one job: the id of its Asset, and the prefix of its keys; empty for an Asset with one job."""
 
     asset_id: int
     prefix: str = ""
@@ -47,12 +42,7 @@ Store = StoreKey | TaskKey
 
 
 class Stored(NamedTuple):
-    """Documents of one job by key.
-
-    Attributes:
-        documents: content of the documents.
-        revisions: time of the last write of each document.
-    """
+    """Documents of one job by key, and the time of the last write of each."""
 
     documents: dict[str, Any]
     revisions: dict[str, datetime]
