@@ -1,6 +1,6 @@
 """The parameters of a job that apply on Kubernetes only: their validation, and their conversion to Spark properties and pod templates.
 
-The API server validates the complete pod. The checks here find errors that Kubernetes would report late or not at all.
+The API server validates the complete pod. The checks of templates here find errors that Kubernetes would report late or not at all.
 """
 
 from __future__ import annotations

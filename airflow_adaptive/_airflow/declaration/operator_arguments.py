@@ -1,4 +1,6 @@
-"""The arguments of `AdaptiveSparkOperator` that its constructor does not name: the options of the scheduler, and Airflow's arguments.
+"""The arguments of `AdaptiveSparkOperator` that its constructor does not name: Airflow's, and the options of the scheduler.
+
+Section `[adaptive]` of airflow.cfg contains the defaults of the options for all jobs of a deployment.
 
 Editors and type checkers read the types from `TypedDict` classes. At run time Airflow reads the signature: it maps a task over named
 parameters only, and takes only named parameters from `default_args`.

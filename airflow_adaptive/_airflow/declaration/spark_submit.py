@@ -22,7 +22,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from airflow_adaptive._airflow.internals import conf
-from airflow_adaptive._airflow.object_storage import object_storage_path
+from airflow_adaptive._airflow.process.job_ports import object_storage_path
 from airflow_adaptive._core.protocol.conf import PACKAGES_PROPERTY
 from airflow_adaptive._core.protocol.secret_names import is_secret
 from airflow_adaptive._engine.staging import ReadablePath

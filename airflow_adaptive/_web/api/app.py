@@ -1,4 +1,7 @@
-"""The app that Airflow's API server mounts at `/adaptive`: the REST API at `/adaptive/api/v1`, and the page at `/adaptive/ui/`."""
+"""The app that Airflow's API server mounts at `/adaptive`: the REST API at `/adaptive/api/v1`, and the page at `/adaptive/ui/`.
+
+The OpenAPI document is FastAPI's, completed with the errors of each operation; a page without scripts renders it.
+"""
 
 from __future__ import annotations
 

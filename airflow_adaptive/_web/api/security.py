@@ -3,6 +3,8 @@
 This is the only module that imports Airflow's security dependencies. Every request requires a login. The DAGs whose tasks run a job
 decide who may read and change the job. A DAG that is only scheduled on the Asset of the job decides nothing, so its author cannot lock
 out the owners of the job. A job that a user may not read does not exist for this user.
+
+A request that can change a job must come from the page or have a token, and its body is limited.
 """
 
 from __future__ import annotations

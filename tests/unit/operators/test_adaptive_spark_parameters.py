@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from airflow.providers.smtp.notifications.smtp import SmtpNotifier
-from airflow.sdk import DAG, Asset, task_group
+from airflow.sdk import DAG, task_group
 
 from airflow_adaptive._airflow.declaration.validation import DeclarationError
 from airflow_adaptive._airflow.internals import AirflowException, AirflowFailException, AsyncCallback
@@ -298,12 +298,6 @@ def test_misspelled_parameter_is_reported_when_the_dag_is_parsed(make):
         make(stop_timout="5 s")
 
 
-def test_secret_is_named_and_not_displayed(make):
-    with pytest.raises(AirflowFailException) as raised:
-        make(env_vars={"API_TOKEN": "hush"})._spec("attempt", TASK)
-    assert "hush" not in str(raised.value)
-
-
 def test_name_that_only_looks_like_a_secret_can_be_declared_public(make):
     public = {"env_vars": {"MY_TOKEN": "public"}, "application_args": ["--key-secret", "1"]}
     with pytest.raises(AirflowFailException, match=re.escape("env_vars['MY_TOKEN'], application_args['--key-secret']")):
@@ -324,16 +318,6 @@ def test_bounds_may_be_a_number_a_pair_or_a_list(make, bounds):
     assert staged(make(parallelism=bounds)).graph.requirements == {"job": ParallelismRange(2, 2)}
 
 
-@pytest.mark.parametrize("inlets", [None, Asset("raw"), [Asset("raw")]])
-def test_job_joins_the_assets_that_are_given(make, inlets):
-    assert make(inlets=inlets).inlets[-1] == Asset("adaptive://job/departures")
-
-
-def test_unknown_argument_is_refused_when_the_dag_is_parsed(make):
-    with pytest.raises(TypeError, match="cooldown_forever"):
-        make(cooldown_forever=True)
-
-
 def test_operator_in_a_mapped_task_group_is_refused(make) -> None:
     with DAG("flights", schedule=None):
 
@@ -343,12 +327,6 @@ def test_operator_in_a_mapped_task_group_is_refused(make) -> None:
 
         with pytest.raises(ValueError, match="in a mapped task group"):
             group.expand(number=[1, 2])
-
-
-def test_job_is_an_asset_that_the_task_reads_and_writes(make):
-    operator = make()
-    assert Asset("adaptive://job/departures") in operator.inlets
-    assert Asset("adaptive://job/departures") in operator.outlets
 
 
 def test_spec_carries_bounds_options_and_shapes(make):
@@ -369,11 +347,6 @@ def test_priority_reaches_the_capacity_share(make):
 def test_priority_that_is_no_whole_number_is_rejected(make, priority):
     with pytest.raises(DeclarationError, match=f"priority {priority!r} must be a whole number"):
         staged(make(priority=priority))
-
-
-def test_spec_survives_the_way_to_the_triggerer(make):
-    spec = staged(make(conf={"spark.task.maxFailures": 8}, application_args=["--from", 1]))
-    assert decode(JobSpec, encode(spec)) == spec
 
 
 def test_code_is_staged_where_spark_finds_it(make, tmp_path):

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG
 
 from airflow_adaptive._airflow.internals import AirflowException, AirflowFailException
-from airflow_adaptive._core.scheduler.snapshot import to_json
-from airflow_adaptive._core.scheduler.state import Finished, Outcome
 from airflow_adaptive._engine.clock import SystemClock
 from airflow_adaptive.operators.job_control import SetResourceRequirementsOperator, StopAdaptiveJobOperator
 from tests.lab.scenario import HOPELESS, Scenario
@@ -99,19 +95,6 @@ def test_bounds_that_can_not_hold_are_refused_and_nothing_is_changed(
     assert "requirements" not in airflow.asset_states
 
 
-def test_job_that_has_ended_takes_no_bounds(airflow: FakeComms) -> None:
-    state = Scenario().state
-    over = Finished(
-        since=datetime.now(UTC),
-        outcome=Outcome.FINISHED,
-        cause=None,
-        stop_deadline=datetime.now(UTC),
-    )
-    airflow.asset_states["scheduler"] = to_json(replace(state, current=over))
-    with pytest.raises(AirflowFailException, match="has ended"):
-        SetResourceRequirementsOperator(task_id="t", job="departures", parallelism=1).execute(CONTEXT)
-
-
 @pytest.mark.parametrize(
     ("job", "message"),
     [
@@ -148,16 +131,6 @@ def test_unknown_job_is_an_error_that_names_it(airflow: FakeComms, states: dict[
     airflow.asset_states = states
     with pytest.raises(AirflowFailException, match="'departures'"):
         SetResourceRequirementsOperator(task_id="t", job="departures", parallelism=1).execute(CONTEXT)
-
-
-def test_job_and_bounds_are_templated() -> None:
-    with DAG("d", schedule=None):
-        operator = SetResourceRequirementsOperator(
-            task_id="t",
-            job="{{ params.job }}",
-            parallelism="{{ params.bounds }}",  # type: ignore[arg-type]
-        )
-    assert {"job", "parallelism"} <= set(operator.template_fields)
 
 
 # ---- stop -----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Plan, metrics, transitions and failures of a job."""
+"""Plan, metrics, transitions, failures and rescales of a job."""
 
 from __future__ import annotations
 
