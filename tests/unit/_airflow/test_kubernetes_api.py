@@ -25,8 +25,6 @@ from airflow_adaptive._clusters.connection_fields import AddressError
 from airflow_adaptive._clusters.kubernetes.address import CredentialsError, KubernetesAddress
 from airflow_adaptive._core.ports import ClusterUnreachableError
 
-pytestmark = pytest.mark.asyncio
-
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 FLAGS = {"in_cluster": False, "disable_verify_ssl": False}
@@ -75,22 +73,26 @@ def is_open(client: ApiClient) -> bool:
     return not client.rest_client.pool_manager.closed
 
 
+@pytest.mark.asyncio
 async def test_kubeconfig_of_the_connection_gives_the_server_and_the_token(scene: Scene) -> None:
     client = await scene.source.client()
     assert (client.configuration.host, await token_of(client)) == ("https://api:6443", "Bearer old-token")
     assert client.configuration.verify_ssl
 
 
+@pytest.mark.asyncio
 async def test_loops_share_one_client(scene: Scene) -> None:
     assert await scene.source.client() is await scene.source.client()
     assert scene.reads == 1
 
 
+@pytest.mark.asyncio
 async def test_context_of_the_connection_selects_the_user(scene: Scene) -> None:
     scene.fields = {**scene.fields, "cluster_context": "second"}
     assert await token_of(await scene.source.client()) == "Bearer second-token"
 
 
+@pytest.mark.asyncio
 async def test_kubeconfig_file_is_read(scene: Scene, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("file-token")
     (tmp_path / "config").write_text(yaml.safe_dump(kubeconfig(tokenFile="token")))
@@ -99,6 +101,7 @@ async def test_kubeconfig_file_is_read(scene: Scene, tmp_path: Path) -> None:
     assert (await token_of(client), client.configuration.verify_ssl) == ("Bearer file-token", False)
 
 
+@pytest.mark.asyncio
 async def test_account_of_the_pod_is_used(scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, text in (("TOKEN", "pod-token"), ("CERT", Path(certifi.where()).read_text())):
         (tmp_path / name).write_text(text)
@@ -122,6 +125,7 @@ async def test_account_of_the_pod_is_used(scene: Scene, tmp_path: Path, monkeypa
         ),
     ],
 )
+@pytest.mark.asyncio
 async def test_credentials_that_cannot_be_loaded_are_named(
     scene: Scene, fields: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,6 +135,7 @@ async def test_credentials_that_cannot_be_loaded_are_named(
         await scene.source.client()
 
 
+@pytest.mark.asyncio
 async def test_client_with_the_credentials_of_another_cluster_is_closed(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,6 +153,7 @@ async def test_client_with_the_credentials_of_another_cluster_is_closed(
     assert [is_open(client) for client in opened] == [False]
 
 
+@pytest.mark.asyncio
 async def test_refused_credentials_that_have_expired_are_named(scene: Scene) -> None:
     claims = base64.urlsafe_b64encode(json.dumps({"exp": NOW.timestamp() + 60}).encode()).decode()
     scene.token(f"header.{claims}.signature")
@@ -162,6 +168,7 @@ async def test_refused_credentials_that_have_expired_are_named(scene: Scene) -> 
     )
 
 
+@pytest.mark.asyncio
 async def test_error_does_not_repeat_the_content_of_a_kubeconfig(scene: Scene, tmp_path: Path) -> None:
     config = kubeconfig(exec={"apiVersion": "client.authentication.k8s.io/v1", "command": None}, token="hush")
     (tmp_path / "config").write_text(yaml.safe_dump(config))
@@ -171,12 +178,14 @@ async def test_error_does_not_repeat_the_content_of_a_kubeconfig(scene: Scene, t
     assert "hush" not in str(caught.value)
 
 
+@pytest.mark.asyncio
 async def test_missing_connection_is_named(scene: Scene) -> None:
     scene.error = AddressError("connection 'kubernetes_test' is not defined: add it")
     with pytest.raises(ClusterUnreachableError, match="^connection 'kubernetes_test' is not defined: add it$"):
         await scene.source.client()
 
 
+@pytest.mark.asyncio
 async def test_refused_client_is_replaced_once_for_all_loops(scene: Scene) -> None:
     first = await scene.source.client()
     scene.token("new-token")
@@ -187,6 +196,7 @@ async def test_refused_client_is_replaced_once_for_all_loops(scene: Scene) -> No
     assert is_open(first)
 
 
+@pytest.mark.asyncio
 async def test_client_that_is_refused_again_is_replaced_only_after_an_interval(scene: Scene) -> None:
     await scene.source.renew(await scene.source.client())
     assert not await scene.source.renew(await scene.source.client())
@@ -194,6 +204,7 @@ async def test_client_that_is_refused_again_is_replaced_only_after_an_interval(s
     assert await scene.source.renew(await scene.source.client())
 
 
+@pytest.mark.asyncio
 async def test_replaced_clients_are_closed_later(scene: Scene) -> None:
     clients = [await scene.source.client()]
     for _ in range(OPEN_CLIENTS):
@@ -205,6 +216,7 @@ async def test_replaced_clients_are_closed_later(scene: Scene) -> None:
     assert not any(map(is_open, clients))
 
 
+@pytest.mark.asyncio
 async def test_client_stays_if_its_connection_cannot_be_read_again(scene: Scene) -> None:
     first = await scene.source.client()
     scene.error = AddressError("connection 'kubernetes_test' is not defined: add it")
@@ -212,6 +224,7 @@ async def test_client_stays_if_its_connection_cannot_be_read_again(scene: Scene)
     assert await scene.source.client() is first
 
 
+@pytest.mark.asyncio
 async def test_credentials_of_another_cluster_do_not_replace_the_client(scene: Scene) -> None:
     first = await scene.source.client()
     scene.fields = FLAGS | {"kube_config": kubeconfig("https://production", token="new-token")}
@@ -239,6 +252,7 @@ def write_token(file: Path, token: str, expires_at: datetime) -> None:
 
 
 @pytest.mark.parametrize(("lifetime_s", "renew_s"), [(900, 840), (60, 30)])
+@pytest.mark.asyncio
 async def test_client_is_replaced_before_its_exec_token_expires(
     scene: Scene, tmp_path: Path, lifetime_s: int, renew_s: int
 ) -> None:
@@ -253,6 +267,7 @@ async def test_client_is_replaced_before_its_exec_token_expires(
     assert redact("exec-token-1 exec-token-2") == "*** ***"
 
 
+@pytest.mark.asyncio
 async def test_program_that_returns_an_expired_token_is_not_run_for_each_request(scene: Scene, tmp_path: Path) -> None:
     write_token(tmp_path / "token", "exec-token-1", NOW - timedelta(hours=1))
     scene.fields = FLAGS | {"kube_config": kubeconfig(**exec_user(tmp_path / "token"))}
@@ -261,6 +276,7 @@ async def test_program_that_returns_an_expired_token_is_not_run_for_each_request
     assert scene.reads == 1
 
 
+@pytest.mark.asyncio
 async def test_program_that_fails_is_named_with_its_output(scene: Scene) -> None:
     command = {"command": sys.executable, "args": ["-c", "raise SystemExit('log in first')"]}
     user: dict[str, Any] = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", **command}}

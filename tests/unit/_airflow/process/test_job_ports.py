@@ -127,13 +127,14 @@ def connect(connection: str | None, options: Any) -> MemoryFileSystem:
     return MemoryFileSystem()
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def providers(monkeypatch: pytest.MonkeyPatch) -> None:
     """The provider of S3 is installed, others are not."""
     monkeypatch.setattr(fs, "_register_filesystems", lambda: {"s3": connect})
 
 
 @pytest.mark.parametrize("scheme", ["s3", "s3a", "s3n"])
+@pytest.mark.usefixtures("providers")
 def test_each_scheme_of_spark_for_s3_is_a_path_of_airflow(scheme: str) -> None:
     path = object_storage_path(f"{scheme}://connection@bucket/job.py")
     assert isinstance(path, ObjectStoragePath)
@@ -141,15 +142,18 @@ def test_each_scheme_of_spark_for_s3_is_a_path_of_airflow(scheme: str) -> None:
 
 
 @pytest.mark.asyncio
+@pytest.mark.usefixtures("providers")
 async def test_connection_is_read_while_an_event_loop_runs() -> None:
     assert object_storage_path("s3://connection@bucket/jobs").path == "bucket/jobs"
 
 
+@pytest.mark.usefixtures("providers")
 def test_other_error_may_be_an_outage() -> None:
     with pytest.raises(UnavailableError, match=r"'s3://broken@b/jobs' cannot be used now \(RuntimeError: the session"):
         object_storage_path("s3://broken@b/jobs")
 
 
+@pytest.mark.usefixtures("providers")
 def test_connection_that_is_not_defined_may_be_an_outage_of_the_secrets_backend() -> None:
     with pytest.raises(
         UndefinedConnectionError, match=r"'s3://nowhere@b/jobs': the connection .*`nowhere` isn't defined"
@@ -157,6 +161,7 @@ def test_connection_that_is_not_defined_may_be_an_outage_of_the_secrets_backend(
         object_storage_path("s3://nowhere@b/jobs")
 
 
+@pytest.mark.usefixtures("providers")
 def test_connection_that_a_secrets_backend_refuses_is_named() -> None:
     with pytest.raises(
         AddressError, match=r"'s3://denied@b/jobs': a secrets backend denies access .*\(403\)"
@@ -172,6 +177,7 @@ def test_connection_that_a_secrets_backend_refuses_is_named() -> None:
         ("hdfs://n/jobs", "use an object store such as s3://, or a path"),
     ],
 )
+@pytest.mark.usefixtures("providers")
 def test_missing_file_system_is_reported_with_its_remedy(uri: str, remedy: str) -> None:
     with pytest.raises(ValueError, match=f"'{uri}' cannot be used .*: {remedy}"):
         object_storage_path(uri)

@@ -26,8 +26,7 @@ from airflow_adaptive._airflow.process.process_resources import (
 )
 from airflow_adaptive._airflow.store.store_access import StoreAccess
 from airflow_adaptive._clusters.connection_fields import AddressError
-from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress, parse_kubernetes_address
-from airflow_adaptive._clusters.kubernetes.address import ApiSource
+from airflow_adaptive._clusters.kubernetes.address import ApiSource, KubernetesAddress, parse_kubernetes_address
 from airflow_adaptive._clusters.kubernetes.client import KubernetesCluster
 from airflow_adaptive._clusters.standalone.client import StandaloneCluster
 from airflow_adaptive._core.ports import ClusterSnapshot, ClusterUnreachableError, SourceUnreachableError
