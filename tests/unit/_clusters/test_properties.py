@@ -1,4 +1,4 @@
-"""The Spark properties of a driver on every cluster manager, and on a standalone cluster."""
+"""The Spark properties of a driver on every cluster manager, and secret ones, whose values are masked."""
 
 from __future__ import annotations
 

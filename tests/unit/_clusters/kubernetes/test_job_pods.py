@@ -1,4 +1,4 @@
-"""The drivers and executors among pods that others have created."""
+"""The drivers and executors among pods that others have created, and executors with another request than the calculated one."""
 
 from __future__ import annotations
 

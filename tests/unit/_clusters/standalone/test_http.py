@@ -1,4 +1,4 @@
-"""Requests to servers that do not end their responses, and requests of many loops at once."""
+"""Requests to servers that do not end their responses, requests of many loops at once, and the servers that receive the token."""
 
 from __future__ import annotations
 

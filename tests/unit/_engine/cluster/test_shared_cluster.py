@@ -1,4 +1,4 @@
-"""One poll and one calculation of the capacity shares for all loops of a process."""
+"""One poll and one calculation of the capacity shares for all loops of a process, also if clocks differ or masters answer slowly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The time of a journal whose documents are ahead of the clock of the loop."""
+"""The time of a journal whose documents are ahead of the clock, and the state with which a new run begins."""
 
 from __future__ import annotations
 

@@ -281,10 +281,6 @@ def test_driver_that_the_master_does_not_answer_names_its_version_of_spark() -> 
     assert explained(NO_MASTER, reported=True).error_class != FailureCode.MASTER_UNRESPONSIVE
 
 
-def test_driver_that_wrote_nothing_stays_as_it_is() -> None:
-    assert explained(DriverLog(stderr=BEGINNING)) == LOST
-
-
 def test_message_is_bounded() -> None:
     raised = f"Traceback (most recent call last):\nValueError: {'x' * 10_000}\n"
     assert len(explained(DriverLog(stdout=raised)).message) <= MESSAGE_CHARACTERS

@@ -36,10 +36,6 @@ def waiting(message: str) -> SubmissionStatus:
     return SubmissionStatus(state=SubmissionState.SUBMITTED, message=message)
 
 
-def test_reason_of_a_driver_that_waits_is_reported() -> None:
-    assert texts(("driver-1", waiting("Unschedulable: 0/2 nodes"))) == ["the driver waits: Unschedulable: 0/2 nodes"]
-
-
 def test_driver_that_runs_or_waits_as_usual_reports_nothing() -> None:
     running = SubmissionStatus(state=SubmissionState.RUNNING)
     assert texts(("driver-1", running), ("driver-1", waiting("")), ("driver-1", None)) == [None, None, None]
@@ -120,11 +116,6 @@ def test_object_that_is_created_within_the_grace_period_lets_the_driver_start() 
     running = SubmissionStatus(state=SubmissionState.RUNNING)
     stuck_again = replace(STUCK, state=SubmissionState.RUNNING)
     assert kills(STUCK, running, stuck_again, interval=MAX_GRACE / 2) == []
-
-
-def test_driver_that_has_ended_reports_nothing() -> None:
-    failed = SubmissionStatus(state=SubmissionState.FAILED, message="exit code 1")
-    assert texts(("driver-1", failed)) == [None]
 
 
 def test_secrets_of_a_reason_are_masked() -> None:

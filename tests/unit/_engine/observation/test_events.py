@@ -1,4 +1,4 @@
-"""A driver status becomes events."""
+"""A driver status, the end of a driver and its heartbeat, and the slots that it holds become events."""
 
 from __future__ import annotations
 

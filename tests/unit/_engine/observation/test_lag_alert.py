@@ -118,10 +118,6 @@ def test_minimum_of_the_lag_raises_alerts_and_ends_none():
     assert len(alerts.update(lag(1.0), NOW + timedelta(seconds=1803))) == 2
 
 
-def test_without_a_threshold_no_lag_is_too_large():
-    assert RunningAlerts(None).update(lag(1e9), NOW) == []
-
-
 @pytest.mark.parametrize("is_known", [True, False])
 def test_unread_rows_raise_one_alert_when_half_of_their_retention_has_passed(is_known: bool):
     alerts, half = RunningAlerts(None), NOW + RETENTION / 2

@@ -1,3 +1,5 @@
+"""The lag while a driver reports it, and the rows that the loop counts at the brokers while none does."""
+
 from __future__ import annotations
 
 import logging
@@ -15,10 +17,6 @@ from tests.support.runtime.running_alerts import RunningAlerts
 from tests.support.runtime.source_statuses import NOW, Brokers, after, lag_after_poll, source, status, unknown
 
 pytestmark = pytest.mark.asyncio
-
-
-async def test_lag_is_unknown_before_the_first_update() -> None:
-    assert SourceLagMonitor(Brokers()).lag == SourceLag()
 
 
 async def test_lag_is_the_one_that_the_driver_reports() -> None:
@@ -39,13 +37,6 @@ async def test_rows_that_arrive_without_a_driver_are_counted_and_age() -> None:
     assert await lag_after_poll(monitor, None, last, after(20)) == SourceLag(rows=11, seconds=10.0)
     assert await lag_after_poll(monitor, None, last, after(25)) == SourceLag(rows=11, seconds=15.0)
     assert brokers.requests == [frozenset({"a", "b"}), frozenset({"a"})] * 2
-
-
-async def test_a_lag_at_the_end_of_the_driver_grows_older() -> None:
-    monitor = SourceLagMonitor(Brokers(a=[10]))
-    last = status(source(4, 30.0, a=[6]))
-    monitor.update(last, last, NOW)
-    assert await lag_after_poll(monitor, None, last, after(15)) == SourceLag(rows=4, seconds=45.0)
 
 
 async def test_a_loop_that_takes_over_begins_with_the_last_report() -> None:
@@ -256,15 +247,6 @@ async def test_rows_that_were_read_do_not_expire() -> None:
     last = status(source(2, 5.0, retention_s=600.0, a=[6]))
     assert monitor.update(last, last, NOW).expiry == Expiry(after(595), timedelta(minutes=10))
     assert (await lag_after_poll(monitor, None, last, after(10))).expiry is None
-
-
-async def test_rows_that_arrive_without_a_driver_expire_after_the_shortest_retention() -> None:
-    monitor = SourceLagMonitor(brokers := Brokers(a=[6], b=[1]))
-    last = status(source(0, 0.0, retention_s=600.0, a=[6]), source(0, 0.0, retention_s=60.0, b=[1]))
-    monitor.update(last, last, NOW)
-    brokers.ends = {"a": [6], "b": [2]}
-    expiry = (await lag_after_poll(monitor, None, last, after(10))).expiry
-    assert expiry == Expiry(after(60), timedelta(minutes=1))
 
 
 async def test_expiry_that_the_driver_reported_stays_without_a_driver() -> None:

@@ -1,4 +1,4 @@
-"""What a loop publishes, and when: neither the store nor its answers delay the loop."""
+"""What a loop publishes, and when: the view of a job and the addresses of its pages. Neither the store nor its answers delay the loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pods that Spark would create."""
+"""The pods that Spark would create, and their requests. Real Spark confirms them in tests/integration/spark/test_kubernetes_requests.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The capacity that the scheduler reserves for pods."""
+"""The capacity that the scheduler reserves for pods, and quantities of CPU and memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The limits of a namespace. The real API server confirms the same rules in tests/integration/kubernetes/test_quota.py."""
+"""Quotas, their scopes, and limit ranges. The real API server confirms the same rules in tests/integration/kubernetes/test_quota.py."""
 
 from __future__ import annotations
 

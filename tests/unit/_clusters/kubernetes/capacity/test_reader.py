@@ -1,4 +1,4 @@
-"""The capacity of a namespace for accounts that may read everything, the namespace only, or nothing of both."""
+"""The capacity of a namespace for accounts that may read everything, or less, and the shared reader of nodes and pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The objects of a driver."""
+"""The objects of a driver, its secrets, and its code in the ConfigMap."""
 
 from __future__ import annotations
 
