@@ -125,7 +125,12 @@ def cancel_in_a_new_run(airflow: AirflowUnderTest, playground: Path, job: str, r
     assert "Run its DAG again and cancel it" in refused.json()["detail"]
     run = Run(airflow, playground, job)
     run.until("state", "Executing")
-    wait_until(lambda: airflow.api._find(f"{JOBS}/{job}")["task"]["run_id"] == run.run_id, TIMEOUT_S, "the new run")
+
+    def displayed_run() -> object:
+        """The task instance is unknown until the new run publishes its first state."""
+        return (airflow.api._find(f"{JOBS}/{job}")["task"] or {}).get("run_id")
+
+    wait_until(lambda: displayed_run() == run.run_id, TIMEOUT_S, "the new run in the page")
     assert airflow.api._client.post(f"{JOBS}/{job}/cancel", json={}).status_code == ACCEPTED
     run.until_task("failed")
 
