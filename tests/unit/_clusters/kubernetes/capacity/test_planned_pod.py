@@ -1,4 +1,4 @@
-"""The pods that Spark would create, and their requests. Real Spark confirms them in tests/integration/spark/test_kubernetes_requests.py."""
+"""The pods that Spark would create, and their requests. Real Spark confirms them in tests/integration/kubernetes/test_spark_requests.py."""
 
 from __future__ import annotations
 
