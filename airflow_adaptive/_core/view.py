@@ -10,15 +10,16 @@ import json
 import re
 from collections.abc import Callable, Mapping, Reversible, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, TypeGuard
 from urllib.parse import urlsplit
 
+from airflow_adaptive._core.codec import encode, encode_plain
 from airflow_adaptive._core.protocol.documents import DriverStatus, ExecutorReport, QueryReport
 from airflow_adaptive._core.protocol.sources import SourceReport
-from airflow_adaptive._core.requirements.advice import PolicyAdvice
+from airflow_adaptive._core.requirements.advice import PublishedPolicy
 from airflow_adaptive._core.requirements.control_requests import reported_end
 from airflow_adaptive._core.requirements.limits import NO_LIMITS, ReportedLimits
 from airflow_adaptive._core.requirements.resolution import RequirementsOrigin, RequirementsSource
@@ -26,30 +27,24 @@ from airflow_adaptive._core.scheduler.errors import SnapshotError
 from airflow_adaptive._core.scheduler.job_graph import JobType
 from airflow_adaptive._core.scheduler.policies.failure_handling import FailureRecord
 from airflow_adaptive._core.scheduler.requirements import Parallelism, Requirements
-from airflow_adaptive._core.scheduler.snapshot import decode, encode, to_json
+from airflow_adaptive._core.scheduler.snapshot import decode, to_json
 from airflow_adaptive._core.scheduler.state import Outcome, SchedulerState
 from airflow_adaptive._core.scheduler.timeline import Decision, Rescale, Transition
 from airflow_adaptive._core.scheduler.transition_table import STATES
+
+STATE_NAMES: Final = tuple(state.__name__ for state in STATES)
+"""Names of the states, in the order in which a job passes them."""
 
 
 class SchedulerStateName(StrEnum):
     """States of the adaptive scheduler (FLIP-160), and `unknown` for a job that has not published its state."""
 
-    CREATED = "Created"
-    WAITING_FOR_RESOURCES = "WaitingForResources"
-    DEPLOYING = "Deploying"
-    EXECUTING = "Executing"
-    RESTARTING_LOCALLY = "RestartingLocally"
-    RESTARTING = "Restarting"
-    STOP_WITH_SAVEPOINT = "StopWithSavepoint"
-    CANCELING = "Canceling"
-    FAILING = "Failing"
-    FINISHED = "Finished"
+    _ignore_ = "members name"
+    members = vars()
+    for name in STATE_NAMES:
+        members[name] = name
     UNKNOWN = "unknown"
 
-
-STATE_NAMES: Final = tuple(state.__name__ for state in STATES)
-"""Names of the states, in the order in which a job passes them."""
 
 MAX_FAILURES: Final = 5
 """Newest failures in a view; the journal contains more."""
@@ -209,46 +204,6 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PublishedAdvice:
-    """Advice of a rescale policy.
-
-    Attributes:
-        at: time of the advice.
-        since: time since which the policy has advised these bounds.
-        bounds: advised bounds of every vertex.
-        source: human-readable source of the bounds.
-        reason: human-readable reason.
-        next_at: time at which the policy changes its advice, None for never.
-    """
-
-    at: datetime
-    since: datetime
-    bounds: Requirements
-    source: str
-    reason: str
-    next_at: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublishedPolicy:
-    """The rescale policy of a job.
-
-    Attributes:
-        kind: class name of the policy.
-        dry_run: whether the policy only reports its advice.
-        active: whether the policy set the active bounds.
-        advice: the last advice, None without one.
-        problem: reason why the advice is not applied, None without a problem.
-    """
-
-    kind: str
-    dry_run: bool
-    active: bool
-    advice: PublishedAdvice | None = None
-    problem: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedDriver:
     """The newest driver status, as far as it is published. The topics of its sources may be many, and only the loop needs them.
 
@@ -284,7 +239,7 @@ class JobView(Summary):
     job: str
     slots: SlotCounts
     attempt: str
-    policy: PolicyAdvice | None = None
+    policy: PublishedPolicy | None = None
     limits: ReportedLimits = NO_LIMITS
     epoch: int
     submission_id: str | None
@@ -356,22 +311,13 @@ def fits(value: Any) -> bool:
     return len(json.dumps(value)) <= MAX_VALUE_BYTES
 
 
-def _plain(value: Any) -> Any:
-    """Return a value as values that JSON can represent, without the tags of `encode`, because a reader knows the classes."""
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return {it.name: _plain(getattr(value, it.name)) for it in fields(value)} if is_dataclass(value) else encode(value)
-
-
 def driver_document(status: DriverStatus | None) -> Mapping[str, Any]:
     """Return the document of a driver status; empty without one."""
     if status is None:
         return {}
     queries = [replace(query, sources=tuple(map(_without_topics, query.sources))) for query in status.queries]
     return {
-        **_plain(
+        **encode_plain(
             PublishedDriver(
                 at=status.at, parallelism=status.parallelism, executors=status.executors, queries=tuple(queries)
             )
@@ -386,7 +332,7 @@ def _without_topics(source: SourceReport) -> SourceReport:
 
 
 def _summary(view: JobView, task: Mapping[str, Any]) -> dict[str, Any]:
-    fields_of_view = {it.name: _plain(getattr(view, it.name)) for it in fields(Summary)}
+    fields_of_view = {it.name: encode_plain(getattr(view, it.name)) for it in fields(Summary)}
     last = view.last_transition
     derived = {"last_transition": None if last is None else transition_record(last), "task": dict(task)}
     return {"format": FORMAT, "job": view.job, **fields_of_view, **derived}
@@ -422,7 +368,7 @@ def _summary_fields(document: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def policy_document(policy: PolicyAdvice | None, source: RequirementsSource | None) -> Mapping[str, Any]:
+def policy_document(policy: PublishedPolicy | None, source: RequirementsSource | None) -> Mapping[str, Any]:
     """Return the document of the rescale policy and its advice; empty without a policy.
 
     Args:
@@ -431,26 +377,9 @@ def policy_document(policy: PolicyAdvice | None, source: RequirementsSource | No
     """
     if policy is None:
         return {}
-    is_active = source is not None and source.origin is RequirementsOrigin.POLICY
-    document: Mapping[str, Any] = _plain(
-        PublishedPolicy(
-            kind=policy.policy,
-            dry_run=policy.dry_run,
-            active=is_active and policy.advice is not None,
-            advice=_advice(policy),
-            problem=policy.problem,
-        )
-    )
+    is_active = policy.advice is not None and source is not None and source.origin is RequirementsOrigin.POLICY
+    document: Mapping[str, Any] = encode_plain(replace(policy, active=is_active))
     return document
-
-
-def _advice(policy: PolicyAdvice) -> PublishedAdvice | None:
-    advice, at, since = policy.advice, policy.advised_at, policy.advised_since
-    if advice is None or at is None or since is None:
-        return None
-    return PublishedAdvice(
-        at=at, since=since, bounds=advice.bounds, source=advice.source, reason=advice.reason, next_at=advice.next_at
-    )
 
 
 MAX_RESCALES: Final = 20

@@ -19,8 +19,7 @@ from airflow_adaptive._core.ports import (
     SubmissionRefusedError,
 )
 from airflow_adaptive._core.protocol.failures import redact
-from airflow_adaptive._core.scheduler.allocator.slot_sharing import required_slots
-from airflow_adaptive._core.scheduler.commands import Command, KillDriver, SubmitDriver
+from airflow_adaptive._core.scheduler.allocator import required_slots
 from airflow_adaptive._core.scheduler.events import (
     DriverEnded,
     DriverHeartbeatTimedOut,
@@ -30,6 +29,7 @@ from airflow_adaptive._core.scheduler.events import (
 )
 from airflow_adaptive._core.scheduler.policies.failure_handling import Failure
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
+from airflow_adaptive._core.scheduler.steps import Command, KillDriver, SubmitDriver
 from airflow_adaptive._engine.directive import executors
 from airflow_adaptive._engine.spec import JobSpec
 

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 from airflow_adaptive._core.protocol.documents import Action, Directive, DriverPlan
 from airflow_adaptive._core.scheduler import rescale_tiers
-from airflow_adaptive._core.scheduler.allocator.assignment import assign
-from airflow_adaptive._core.scheduler.allocator.slot_sharing import required_slots
+from airflow_adaptive._core.scheduler.allocator import assign, required_slots
 from airflow_adaptive._core.scheduler.job_graph import JobVertex
 from airflow_adaptive._core.scheduler.machine import default_requirements
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange

@@ -6,7 +6,7 @@ import logging
 from datetime import datetime, timedelta
 
 from airflow_adaptive._core.ports import ForeignDirectoryError, JobDirectoryError, StoreUnavailableError
-from airflow_adaptive._core.scheduler.config.durations import format_duration
+from airflow_adaptive._core.scheduler.config.parsing import format_duration
 from airflow_adaptive._engine.once_logger import OnceLogger
 
 log = logging.getLogger(__name__)

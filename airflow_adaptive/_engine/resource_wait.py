@@ -9,7 +9,7 @@ from datetime import datetime
 
 from airflow_adaptive._core.ports import Clock, ClusterSnapshot, ClusterUnreachableError, Request
 from airflow_adaptive._core.scheduler import machine
-from airflow_adaptive._core.scheduler.allocator.slot_sharing import required_slots
+from airflow_adaptive._core.scheduler.allocator import required_slots
 from airflow_adaptive._core.scheduler.config.options import Options
 from airflow_adaptive._core.scheduler.events import SchedulingStarted, SlotsChanged, TimerFired
 from airflow_adaptive._core.scheduler.job_graph import JobGraph

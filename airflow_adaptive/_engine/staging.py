@@ -172,7 +172,13 @@ def runtime_zip() -> bytes:
     package = files(PACKAGE)
     modules = {
         name: package / name
-        for name in ("__init__.py", "_core/__init__.py", "_core/failure_code.py", "_core/python_version.py")
+        for name in (
+            "__init__.py",
+            "_core/__init__.py",
+            "_core/codec.py",
+            "_core/failure_code.py",
+            "_core/python_version.py",
+        )
     }
     for folder in ("_core/protocol/", "job/"):
         modules |= dict(_modules(package / folder, folder))

@@ -18,9 +18,9 @@ from airflow_adaptive._core.scheduler import machine
 from airflow_adaptive._core.scheduler.config.parsing import MINIMAL_INCREASE
 from airflow_adaptive._core.scheduler.errors import ScaleUpControllerError
 from airflow_adaptive._core.scheduler.events import Event, TimerFired
-from airflow_adaptive._core.scheduler.policies.jitter import jitter
+from airflow_adaptive._core.scheduler.policies.restart_backoff import jitter
 from airflow_adaptive._core.scheduler.state import Deploying, Executing, Restarting, SchedulerState, Timer
-from airflow_adaptive._core.scheduler.state_transitions.steps import Step
+from airflow_adaptive._core.scheduler.steps import Step
 from airflow_adaptive._core.scheduler.timeline import Reason, ReasonCode
 from airflow_adaptive._engine.cluster.capacity_share import slot_demand
 from airflow_adaptive._engine.cluster.shared_cluster import Participant

@@ -12,10 +12,11 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
+from airflow_adaptive._core.codec import encode
 from airflow_adaptive._core.requirements.advice import Advice, PolicyInput, PolicyMemory, limits_of
 from airflow_adaptive._core.scheduler.errors import SnapshotError
 from airflow_adaptive._core.scheduler.job_graph import JobGraph
-from airflow_adaptive._core.scheduler.snapshot import decode, encode
+from airflow_adaptive._core.scheduler.snapshot import decode
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledMemory, ScheduledPolicy
 from airflow_adaptive.autoscaling.combined import CombinedMemory, CombinedPolicy
 from airflow_adaptive.autoscaling.load.load_policy import LoadMemory, LoadPolicy

@@ -1,8 +1,8 @@
 """Interface of rescale policies: a policy derives advised bounds from the observed job and from its own memory.
 
 A policy sets resource requirements and nothing else: the scheduler owns cooldown, stabilization, rescale tiers and safety. A policy is
-pure: it uses no clock, no I/O and no randomness. Policies and their memories are frozen dataclasses, which `_core.scheduler.snapshot.encode`
-and `decode` convert for the arguments of a trigger and for the journal.
+pure: it uses no clock, no I/O and no randomness. Policies and their memories are frozen dataclasses, which `_core.codec.encode`
+and `_core.scheduler.snapshot.decode` convert for the arguments of a trigger and for the journal.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from airflow_adaptive._core.protocol.codec import MAX_DOCUMENT_BYTES, journal_name, journal_number
+from airflow_adaptive._core.protocol.documents import MAX_DOCUMENT_BYTES, journal_name, journal_number
 from airflow_adaptive.job.control.interfaces import DirectoryError, JournalFiles, StatusFile
 from airflow_adaptive.job.spark_internals import class_name, java_class
 

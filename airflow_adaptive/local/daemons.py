@@ -17,7 +17,7 @@ import psutil
 
 from airflow_adaptive.local import guardian
 from airflow_adaptive.local.distribution import find_java, find_spark
-from airflow_adaptive.local.guard import Guard, spawn
+from airflow_adaptive.local.guardian import Guard, spawn
 from airflow_adaptive.local.waiting import LocalClusterError, wait_until
 
 HOST = "127.0.0.1"

@@ -53,6 +53,7 @@ from airflow_adaptive._airflow.store.control_requests import begin_job, end_job,
 from airflow_adaptive._airflow.store.job_asset import job_asset, job_name, job_xcom
 from airflow_adaptive._airflow.store.job_owner import deployed_base, record_attempt, record_base
 from airflow_adaptive._airflow.store.task_xcoms import LINKS, XCOM_ATTEMPT, XCOM_STATE, task_of
+from airflow_adaptive._core.codec import encode
 from airflow_adaptive._core.ports import JobDirectoryError, PortError
 from airflow_adaptive._core.requirements.control_requests import (
     DesiredState,
@@ -61,11 +62,11 @@ from airflow_adaptive._core.requirements.control_requests import (
     retried_task,
     without_open,
 )
-from airflow_adaptive._core.scheduler.config.durations import format_duration
 from airflow_adaptive._core.scheduler.config.options import OPTIONS
+from airflow_adaptive._core.scheduler.config.parsing import format_duration
 from airflow_adaptive._core.scheduler.errors import SnapshotError
 from airflow_adaptive._core.scheduler.job_graph import JobGraph
-from airflow_adaptive._core.scheduler.snapshot import decode, encode
+from airflow_adaptive._core.scheduler.snapshot import decode
 from airflow_adaptive._core.scheduler.state import Finished, Outcome
 from airflow_adaptive._core.view import TaskKey
 from airflow_adaptive._engine.journal.journal import SupersededError

@@ -14,7 +14,7 @@ from airflow_adaptive._airflow.process.job_control import ENDED, Bounds, JobCont
 from airflow_adaptive._airflow.store.task_xcoms import task_of
 from airflow_adaptive._core.requirements.control_requests import DesiredState
 from airflow_adaptive._core.requirements.request_bodies import NotRescalableError
-from airflow_adaptive._core.scheduler.config.durations import positive
+from airflow_adaptive._core.scheduler.config.parsing import positive
 from airflow_adaptive.triggers.job_state import JobStateTrigger
 
 if TYPE_CHECKING:

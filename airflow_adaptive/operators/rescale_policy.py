@@ -10,7 +10,7 @@ from airflow.sdk import DAG
 
 from airflow_adaptive._airflow.internals import AirflowFailException, AirflowSkipException
 from airflow_adaptive._airflow.process.job_control import ENDED, JobControl
-from airflow_adaptive._core.scheduler.config.durations import parse_duration
+from airflow_adaptive._core.scheduler.config.parsing import parse_duration
 from airflow_adaptive.autoscaling.calendar.changes import bounds_at
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPolicy
 from airflow_adaptive.autoscaling.policy import RescalePolicyError

@@ -21,10 +21,10 @@ from airflow_adaptive._airflow.internals import (
     AirflowSkipException,
 )
 from airflow_adaptive._airflow.process.resource_wait import wait_for_slots
+from airflow_adaptive._core.codec import encode
 from airflow_adaptive._core.scheduler.config.options import Options
 from airflow_adaptive._core.scheduler.job_graph import JobGraph
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
-from airflow_adaptive._core.scheduler.snapshot import encode
 from airflow_adaptive._engine.spec import DriverShape, ExecutorShape
 from airflow_adaptive.triggers.spark_resources import SparkResourcesTrigger
 

@@ -10,7 +10,8 @@ import pendulum
 from airflow.timetables.base import DagRunInfo, DataInterval, TimeRestriction, Timetable
 
 from airflow_adaptive._airflow.internals import AirflowTimetableInvalid
-from airflow_adaptive._core.scheduler.snapshot import decode, encode
+from airflow_adaptive._core.codec import encode
+from airflow_adaptive._core.scheduler.snapshot import decode
 from airflow_adaptive.autoscaling.calendar.changes import last_change, upcoming_changes
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPolicy
 

@@ -13,7 +13,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow_adaptive._core.scheduler import machine
-from airflow_adaptive._core.scheduler.commands import Command
 from airflow_adaptive._core.scheduler.config.options import Options
 from airflow_adaptive._core.scheduler.events import (
     BatchCommitted,
@@ -39,7 +38,7 @@ from airflow_adaptive._core.scheduler.job_graph import JobGraph
 from airflow_adaptive._core.scheduler.policies.failure_handling import Failure
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange, Requirements
 from airflow_adaptive._core.scheduler.state import Finished, SchedulerState, WaitingForResources
-from airflow_adaptive._core.scheduler.state_transitions.steps import Step
+from airflow_adaptive._core.scheduler.steps import Command, Step
 
 START = datetime(2013, 1, 1, tzinfo=UTC)
 TRANSIENT = Failure(error_class="TASK_FAILED", message="an executor was lost")

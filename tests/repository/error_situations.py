@@ -20,9 +20,8 @@ from airflow_adaptive._airflow.process.loop_events import finished_event, task_r
 from airflow_adaptive._clusters.standalone.address import ClusterAddress, MasterAddress
 from airflow_adaptive._clusters.standalone.client import StandaloneCluster
 from airflow_adaptive._core.ports import ClusterUnreachableError, DriverLog, JobDirectoryError, OwnedJobError, PortError
-from airflow_adaptive._core.protocol.codec import encode_journal, journal_name
 from airflow_adaptive._core.protocol.conf import NotSubmittedError, read_settings
-from airflow_adaptive._core.protocol.documents import Action, Directive, JournalDocument
+from airflow_adaptive._core.protocol.documents import Action, Directive, JournalDocument, encode_journal, journal_name
 from airflow_adaptive._core.scheduler.policies.failure_handling import Failure
 from airflow_adaptive._core.scheduler.policies.first_batch import gave_up
 from airflow_adaptive._core.scheduler.policies.known_causes import with_remedy

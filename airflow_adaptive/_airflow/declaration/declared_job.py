@@ -32,7 +32,7 @@ from airflow_adaptive._airflow.process.process_resources import ConnectionIds, r
 from airflow_adaptive._airflow.store.job_asset import job_asset
 from airflow_adaptive._airflow.store.job_owner import claim_name, require_owner
 from airflow_adaptive._core.ports import JobDirectoryError
-from airflow_adaptive._core.scheduler.allocator.slot_sharing import required_slots
+from airflow_adaptive._core.scheduler.allocator import required_slots
 from airflow_adaptive._core.scheduler.config.options import Options
 from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobType
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange

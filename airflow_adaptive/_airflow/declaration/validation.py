@@ -29,8 +29,7 @@ from airflow_adaptive._core.ports import (
     PortError,
     UnavailableError,
 )
-from airflow_adaptive._core.protocol.conf import PREFIX as OWN_PREFIX
-from airflow_adaptive._core.protocol.reserved import (
+from airflow_adaptive._core.protocol.conf import (
     KUBERNETES_DETERMINED,
     KUBERNETES_PARAMETERS,
     KUBERNETES_PREFIXES,
@@ -39,6 +38,7 @@ from airflow_adaptive._core.protocol.reserved import (
     STREAMING_PARAMETERS,
     SUPERVISE,
 )
+from airflow_adaptive._core.protocol.conf import PREFIX as OWN_PREFIX
 from airflow_adaptive._core.protocol.secret_names import is_secret, secret_assignments
 from airflow_adaptive._core.scheduler.errors import AdaptiveSchedulerError, did_you_mean
 from airflow_adaptive._core.scheduler.job_graph import JobGraph

@@ -13,6 +13,7 @@ from airflow.sdk.exceptions import AirflowRuntimeError
 from airflow_adaptive._airflow.process.process_resources import ProcessResources
 from airflow_adaptive._airflow.store.control_requests import request_desired_state, store_request
 from airflow_adaptive._airflow.store.job_asset import job_asset
+from airflow_adaptive._core.codec import encode
 from airflow_adaptive._core.ports import StoreUnavailableError
 from airflow_adaptive._core.requirements.control_requests import (
     CALENDAR,
@@ -26,7 +27,7 @@ from airflow_adaptive._core.requirements.control_requests import (
 from airflow_adaptive._core.requirements.request_bodies import admit, encode_requirements, require_rescalable
 from airflow_adaptive._core.scheduler.errors import SnapshotError
 from airflow_adaptive._core.scheduler.requirements import RESET_TO_DEFAULT, ParallelismRange
-from airflow_adaptive._core.scheduler.snapshot import encode, from_json
+from airflow_adaptive._core.scheduler.snapshot import from_json
 from airflow_adaptive._core.scheduler.state import Outcome, SchedulerState
 from airflow_adaptive._core.view import SCHEDULER, SUMMARY, Summary, decode_summary, summary_of
 from airflow_adaptive._engine.clock import SystemClock

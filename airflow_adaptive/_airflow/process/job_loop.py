@@ -29,7 +29,7 @@ from airflow_adaptive._core.ports import (
     JobDirectoryError,
     StoreUnavailableError,
 )
-from airflow_adaptive._core.scheduler.config.durations import format_duration
+from airflow_adaptive._core.scheduler.config.parsing import format_duration
 from airflow_adaptive._core.scheduler.errors import SnapshotError
 from airflow_adaptive._core.scheduler.snapshot import from_json
 from airflow_adaptive._core.scheduler.state import Finished

@@ -15,11 +15,12 @@ from airflow_adaptive._airflow.internals import (
     AirflowTaskTimeout,
 )
 from airflow_adaptive._airflow.process.process_resources import ConnectionIds
+from airflow_adaptive._core.codec import encode
 from airflow_adaptive._core.scheduler.errors import SnapshotError
 from airflow_adaptive._core.scheduler.history.failures import root_cause
-from airflow_adaptive._core.scheduler.snapshot import decode, encode
+from airflow_adaptive._core.scheduler.snapshot import decode
 from airflow_adaptive._core.scheduler.state import Finished, Outcome, SchedulerState
-from airflow_adaptive._core.scheduler.state_transitions.recovery import can_recover
+from airflow_adaptive._core.scheduler.state_transitions import can_recover
 from airflow_adaptive._engine.journal.journal import SupersededError
 from airflow_adaptive._engine.spec import JobSpec
 

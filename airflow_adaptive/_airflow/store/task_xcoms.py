@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_adaptive._airflow.internals import XCom
-from airflow_adaptive._core.scheduler.history.rescale_summary import summarize
-from airflow_adaptive._core.scheduler.snapshot import encode
+from airflow_adaptive._core.codec import encode
+from airflow_adaptive._core.scheduler.history.rescales import summarize
 from airflow_adaptive._core.view import (
     JobView,
     TaskKey,

@@ -6,14 +6,19 @@
   heartbeat.
 * `RescaleDocument`: a completed rescale (`history/0000000007.json`), created only if absent. The driver does not read
   it.
+
+Readers validate each document, because another process may have written it only in part, or a different program may
+have written it. Whatever is wrong with a document, a reader gets a `DocumentError`, so that it can skip and report the document.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Any, TypeVar, cast
 
+from airflow_adaptive._core.codec import Count, DecodeError, decode, encode_plain
 from airflow_adaptive._core.protocol.sources import SourceReport
 from airflow_adaptive._core.python_version import StrEnum
 
@@ -26,10 +31,6 @@ not secret."""
 
 SECRET_ENV_VARIABLE = "AIRFLOW_ADAPTIVE_SECRET_ENV"
 """Environment variable of the driver: names of the environment variables with secret values, as a JSON list."""
-
-Count = Annotated[int, "at least 0"]
-"""A number that a reader rejects if it is negative."""
-
 
 FORMATS = (1,)
 """Versions of the document format that this version of airflow-adaptive reads and writes, oldest first. Driver statuses and rescale documents
@@ -419,3 +420,114 @@ class DriverStatus:
     spark: SparkReport | None = None
     gangs: Mapping[str, Count] = field(default_factory=dict)
     decommission: Decommission = Decommission()
+
+
+MAX_DOCUMENT_BYTES = 1 << 20
+"""Maximum size of a document in bytes. Readers report and skip a larger document."""
+
+JOURNAL_KIND = "airflow-adaptive/journal"
+STATUS_KIND = "airflow-adaptive/status"
+RESCALE_KIND = "airflow-adaptive/rescale"
+
+ENCODING = "utf-8"
+
+Document = TypeVar("Document")
+
+
+class DocumentError(ValueError):
+    """A document is incomplete, too large, from another program or of a newer format.
+
+    The reader must not use its content.
+    """
+
+
+class NewerFormatError(DocumentError):
+    """A newer version of airflow-adaptive wrote the document.
+
+    The document is valid, but this version cannot read it.
+    """
+
+
+def journal_name(number: int) -> str:
+    """Return the file name of journal document `number`. File names sort in the order of the numbers."""
+    return f"{number:010d}.json"
+
+
+def journal_number(name: str) -> int | None:
+    """Return the number of the journal document with this file name, or None for any other file name."""
+    stem, dot, suffix = name.partition(".")
+    return int(stem) if dot and suffix == "json" and len(stem) == 10 and stem.isdecimal() else None  # noqa: PLR2004
+
+
+def encode_journal(document: JournalDocument) -> bytes:
+    """Encode a journal document."""
+    return _encode(JOURNAL_KIND, document)
+
+
+def encode_rescale(document: RescaleDocument) -> bytes:
+    """Encode a rescale document."""
+    return _encode(RESCALE_KIND, document)
+
+
+def encode_status(status: DriverStatus) -> bytes:
+    """Encode a driver status."""
+    return _encode(STATUS_KIND, status)
+
+
+def decode_journal(data: bytes) -> JournalDocument:
+    """Decode a journal document.
+
+    Raises:
+        DocumentError: the document is invalid; the message gives the reason.
+    """
+    return _decode(JOURNAL_KIND, JournalDocument, data)
+
+
+def decode_rescale(data: bytes) -> RescaleDocument:
+    """Decode a rescale document.
+
+    Raises:
+        DocumentError: the document is invalid; the message gives the reason.
+    """
+    return _decode(RESCALE_KIND, RescaleDocument, data)
+
+
+def decode_status(data: bytes) -> DriverStatus:
+    """Decode a driver status.
+
+    Raises:
+        DocumentError: the document is invalid; the message gives the reason.
+    """
+    return _decode(STATUS_KIND, DriverStatus, data)
+
+
+def newest_common_format(formats: Iterable[int]) -> int | None:
+    """Return the newest of these formats that this version writes, too, or None."""
+    return max(set(formats).intersection(FORMATS), default=None)
+
+
+def _encode(kind: str, document: JournalDocument | RescaleDocument | DriverStatus) -> bytes:
+    """Encode a document in the format that it names, else in the oldest format, because the version of its readers is unknown."""
+    content = {"kind": kind, "format": FORMATS[0], **encode_plain(document)}
+    return json.dumps(content, separators=(",", ":")).encode(ENCODING)
+
+
+def _decode(kind: str, document: type[Document], data: bytes) -> Document:
+    """Return the document. Its metrics may be any numbers, so that implausible metrics do not invalidate a heartbeat."""
+    if len(data) > MAX_DOCUMENT_BYTES:
+        raise DocumentError(f"document of {len(data)} bytes is larger than {MAX_DOCUMENT_BYTES}")
+    try:
+        fields = json.loads(data.decode(ENCODING))
+    except (ValueError, RecursionError) as error:
+        raise DocumentError(f"not JSON, or half-written: {error}") from error
+    if not isinstance(fields, dict) or fields.pop("kind", None) != kind:
+        raise DocumentError(f"not a document of kind {kind!r}")
+    written = fields.get("format")
+    if not isinstance(written, int):
+        raise DocumentError("the format is not a number")
+    if written > FORMATS[-1]:
+        raise NewerFormatError(f"format {written} is newer than {FORMATS[-1]}: upgrade airflow-adaptive on this side")
+    try:
+        return cast(Document, decode(document, fields, any_number=True))
+    except DecodeError as error:
+        raise DocumentError(f"{error}") from error

@@ -4,6 +4,10 @@ Theory: a failure arrives as a chain of exceptions, and the text of each may con
 message of a failed task. `_expanded` makes one chain of them. Some links name a cause, and others only wrap one, introduce a stack trace,
 or report that something was aborted. The first of Spark's error conditions is the error class, or else the class of the innermost link that
 names a cause. The message joins that link with the cause below it, or with the link above it that names what failed.
+
+Spark's Kafka connector omits the error conditions from its messages; `name_conditions` adds them. Source: `error/kafka-error-conditions.json` and `org.apache.spark.sql.kafka010.KafkaIllegalStateException` of the connector 4.2.0. In Real-Time Mode,
+the connector does not check its offsets, so that the exception of Kafka's consumer reports lost records
+(`org.apache.kafka.clients.consumer.OffsetOutOfRangeException`).
 """
 
 from __future__ import annotations
@@ -17,7 +21,6 @@ from typing import Any, Final
 
 from airflow_adaptive._core.failure_code import FailureCode
 from airflow_adaptive._core.protocol.documents import FailureReport
-from airflow_adaptive._core.protocol.kafka_errors import name_conditions
 from airflow_adaptive._core.protocol.secret_names import TERMS, URL_PASSWORD, secret_parts
 
 MAX_MESSAGE_CHARACTERS: Final = 2000
@@ -370,3 +373,48 @@ def python_errors(text: str) -> list[ChainedError]:
 
 def _class_name(cls: type) -> str:
     return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+
+
+DATA_LOSS: Final = "KAFKA_DATA_LOSS"
+
+DATA_LOSS_REASONS: Final = {
+    "Starting offset for ": "START_OFFSET_RESET",
+    "Could not read records ": "COULD_NOT_READ_OFFSET_RANGE",
+    "Added partition ": "ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO",
+    "Partition ": "PARTITION_OFFSET_CHANGED",
+    "Partitions ": "PARTITIONS_DELETED",
+    "Cannot find initial offsets ": "INITIAL_OFFSET_NOT_FOUND_FOR_PARTITIONS",
+}
+"""Beginning of the reason in a message, and the second part of the error condition."""
+
+DATA_LOSS_MESSAGE: Final = re.compile(
+    rf"Some data may have been lost because .*?Reason:\s+({'|'.join(DATA_LOSS_REASONS)})([^\n]*)", re.DOTALL
+)
+
+OUT_OF_RANGE: Final = re.compile(
+    r"((?:Fetch position [^\n]*? is|Offsets) out of range (?:for partition|with no configured)[^\n]*)"
+)
+
+DATA_LOSS_REMEDY: Final = (
+    " To continue without these records, set the option failOnDataLoss of the source to false until the next batch is committed. To begin again, "
+    "delete the checkpoint of the query"
+)
+
+REAL_TIME_REMEDY: Final = (
+    " To begin again, delete the checkpoint of the query; Real-Time Mode does not read the option failOnDataLoss"
+)
+
+
+def name_conditions(text: str) -> str:
+    """Return the text with `[condition] reason` and the remedy in place of each message about lost data."""
+    text = DATA_LOSS_MESSAGE.sub(
+        lambda found: f"[{DATA_LOSS}.{DATA_LOSS_REASONS[found[1]]}] {found[1]}{_sentence(found[2])}{DATA_LOSS_REMEDY}",
+        text,
+    )
+    return OUT_OF_RANGE.sub(
+        lambda found: f"[{DATA_LOSS}.COULD_NOT_READ_OFFSET_RANGE] {_sentence(found[1])}{REAL_TIME_REMEDY}", text
+    )
+
+
+def _sentence(text: str) -> str:
+    return f"{text.rstrip(' .')}."

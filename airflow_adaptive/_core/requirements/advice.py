@@ -6,7 +6,7 @@ The loop knows only an `Advisor` and no policy. The policies (`airflow_adaptive.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -59,24 +59,44 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyAdvice:
-    """Result of the last consultation of a job's rescale policy. No policy is consulted while an override of a user holds.
+class PublishedAdvice(Advice):
+    """Advice of a rescale policy.
 
     Attributes:
-        policy: class name of the policy.
-        dry_run: whether the advice is only reported, and never followed.
-        advice: advice of the policy, None if the policy has no advice yet or has a problem.
-        advised_at: time of the last consultation.
-        advised_since: time from which the policy has advised the same bounds.
-        problem: reason why the policy is not followed, None without a problem.
+        at: time of the advice.
+        since: time since which the policy has advised these bounds.
+        bounds: advised bounds of every vertex.
+        source: human-readable source of the bounds.
+        reason: human-readable reason.
+        next_at: time at which the policy changes its advice, None for never.
     """
 
-    policy: str
+    at: datetime
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedPolicy:
+    """The rescale policy of a job.
+
+    Attributes:
+        kind: class name of the policy.
+        dry_run: whether the policy only reports its advice.
+        active: whether the policy set the active bounds.
+        advice: the last advice, None without one. No policy is consulted while an override of a user holds.
+        problem: reason why the advice is not applied, None without a problem.
+    """
+
+    kind: str
     dry_run: bool = False
-    advice: Advice | None = None
-    advised_at: datetime | None = None
-    advised_since: datetime | None = None
+    active: bool = False
+    advice: PublishedAdvice | None = None
     problem: str | None = None
+
+    @property
+    def timeless(self) -> PublishedPolicy:
+        """The same without the time of the advice, for a comparison."""
+        return self if self.advice is None else replace(self, advice=replace(self.advice, at=self.advice.since))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

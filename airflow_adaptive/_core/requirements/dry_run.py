@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Final
 
 from airflow_adaptive._core.scheduler import machine, resource_checks
-from airflow_adaptive._core.scheduler.allocator.slot_sharing import minimum_slots, required_slots
+from airflow_adaptive._core.scheduler.allocator import minimum_slots, required_slots
 from airflow_adaptive._core.scheduler.config.parsing import MINIMAL_INCREASE
 from airflow_adaptive._core.scheduler.events import (
     Event,
@@ -36,7 +36,7 @@ from airflow_adaptive._core.scheduler.state import (
     SchedulerState,
     WaitingForResources,
 )
-from airflow_adaptive._core.scheduler.state_transitions.steps import Step
+from airflow_adaptive._core.scheduler.steps import Step
 from airflow_adaptive._core.scheduler.timeline import Decision
 
 FOLLOWED: Final = (TimerName.APPLY_REQUIREMENTS, TimerName.TRANSITION, TimerName.FORCED_RESCALE)

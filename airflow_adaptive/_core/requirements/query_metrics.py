@@ -1,4 +1,4 @@
-"""Converts driver statuses into metrics of queries for a rescale policy: input, cost and backlog.
+"""What a rescale policy learns of a job: the input, cost and backlog of its queries, and the duration of its rescales.
 
 A driver status contains the metrics of the newest batch. Only a comparison with earlier statuses shows that a query receives no more
 input, and for how long a batch has been running.
@@ -6,7 +6,7 @@ input, and for how long a batch has been running.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -14,6 +14,9 @@ from typing import Final
 from airflow_adaptive._core.protocol.documents import DriverStatus, QueryReport
 from airflow_adaptive._core.requirements.advice import QueryMetrics
 from airflow_adaptive._core.scheduler.job_graph import JobGraph
+from airflow_adaptive._core.scheduler.policies.rescaling import Tier
+from airflow_adaptive._core.scheduler.state import Deploying, Restarting, WaitingForResources
+from airflow_adaptive._core.scheduler.timeline import Rescale, TerminatedReason, TriggerCause
 
 IDLE_GRACE: Final = timedelta(seconds=3)
 """A query is idle if no batch has started for this time and one and a half trigger intervals."""
@@ -144,3 +147,40 @@ def _idle(query: QueryReport) -> QueryMetrics:
 
 def _rate(query: QueryReport) -> float:
     return query.batch_rows * 1000 / query.batch_duration_ms if query.batch_duration_ms > 0 else 0.0
+
+
+RECENT: Final = 10
+"""Number of rescales per tier that count; older rescales do not represent the current job and cluster."""
+
+UNDER_WAY: Final = frozenset(state.__name__ for state in (Deploying, Restarting, WaitingForResources))
+"""States in which a rescale is in progress. Before these states, the rescale only waits, and the wait may be long."""
+
+MAX_WAIT: Final = timedelta(seconds=30)
+"""Part of the wait before a rescale that counts: for the end of a batch, or for the cooldown."""
+
+
+def rescale_costs(rescales: Iterable[Rescale]) -> Mapping[Tier, timedelta]:
+    """Return the longest duration of the newest rescales per tier, from the cause until the new parallelism was active.
+
+    Args:
+        rescales: rescales that have ended, oldest first.
+    """
+    durations: dict[Tier, list[timedelta]] = {}
+    for rescale in rescales:
+        if rescale.tier is not None and _counts(rescale):
+            durations.setdefault(rescale.tier, []).append(_cost(rescale))
+    return {tier: max(costs[-RECENT:]) for tier, costs in durations.items()}
+
+
+def _counts(rescale: Rescale) -> bool:
+    """Return whether a rescale changed the parallelism of a running job. A recovery from a failure contains a backoff."""
+    is_change = rescale.vertices.before is not None and rescale.vertices.before != rescale.vertices.after
+    is_requested = rescale.trigger_cause in (TriggerCause.UPDATE_REQUIREMENT, TriggerCause.NEW_RESOURCE_AVAILABLE)
+    return is_change and is_requested and rescale.terminated_reason is TerminatedReason.SUCCEEDED
+
+
+def _cost(rescale: Rescale) -> timedelta:
+    spans = [(span.state in UNDER_WAY, span.left - span.entered) for span in rescale.states]
+    carried_out = sum((length for under_way, length in spans if under_way), timedelta(0))
+    waited = sum((length for under_way, length in spans if not under_way), timedelta(0))
+    return carried_out + min(waited, MAX_WAIT)

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, Final
 
-from airflow_adaptive._core.scheduler.config.durations import positive
+from airflow_adaptive._core.scheduler.config.parsing import positive
 from airflow_adaptive._core.scheduler.errors import RequirementsError
 from airflow_adaptive._core.scheduler.job_graph import JobType
 from airflow_adaptive._core.scheduler.machine import default_requirements

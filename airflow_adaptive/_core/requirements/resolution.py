@@ -9,12 +9,13 @@ resolves the same requirements again. The limits that the drivers report bound t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
-from airflow_adaptive._core.requirements.advice import PolicyAdvice
+from airflow_adaptive._core.requirements.advice import PublishedPolicy
 from airflow_adaptive._core.requirements.control_requests import (
     ControlRequests,
     is_override_cleared,
@@ -122,7 +123,7 @@ class Resolution:
 def resolve(
     state: SchedulerState,
     requests: ControlRequests,
-    advice: PolicyAdvice | None,
+    consult: Callable[[Requirements], PublishedPolicy | None],
     limits: ReportedLimits,
     source: RequirementsSource | None,
     now: datetime,
@@ -132,7 +133,8 @@ def resolve(
     Args:
         state: state of the scheduler, with what the deployment declares and the requirements that the job has.
         requests: control requests of users and calendars.
-        advice: result of the last consultation of the job's policy, None for a job without a policy.
+        consult: returns the result of the last consultation of the job's policy, None for a job without a policy. It is called if no override of a
+            user holds, with the requirements without a policy.
         limits: limits that the drivers of the job have reported.
         source: source of the requirements that the job has, None if it is unknown.
         now: time by the clock. The journal's time may be ahead, and a calendar would be wrong by the difference.
@@ -140,20 +142,12 @@ def resolve(
     override, refused = _override(state, requests, now)
     if override is not None:
         return _limited(override, state, limits)
-    resolved, ignored = _base(state, requests)
+    base, ignored = _base(state, requests)
+    resolved = _limited(base, state, limits)
+    advice = consult(resolved.requirements)
     if advice is not None and not advice.dry_run and not state.options.reactive:
-        resolved = _advised(advice, resolved, state, limits, source)
-    return replace(_limited(resolved, state, limits), refused=refused or ignored)
-
-
-def is_overridden(state: SchedulerState, requests: ControlRequests, now: datetime) -> bool:
-    """Return whether an override of a user holds: it has not been cleared, has not expired, and the job can have its bounds."""
-    return _override(state, requests, now)[0] is not None
-
-
-def base_requirements(state: SchedulerState, requests: ControlRequests, limits: ReportedLimits) -> Requirements:
-    """Return the requirements without a user and a policy."""
-    return _limited(_base(state, requests)[0], state, limits).requirements
+        resolved = _limited(_advised(advice, base, resolved, state, source), state, limits)
+    return replace(resolved, refused=refused or ignored)
 
 
 def latest_requirements(state: SchedulerState) -> Requirements:
@@ -205,23 +199,23 @@ def _accepted(
 
 
 def _advised(
-    result: PolicyAdvice,
+    result: PublishedPolicy,
     base: Resolution,
+    limited: Resolution,
     state: SchedulerState,
-    limits: ReportedLimits,
     active: RequirementsSource | None,
 ) -> Resolution:
     """Return what the policy advises. A policy without advice leaves the active requirements unless they are not its own."""
     if (advice := result.advice) is not None:
-        name = advice.source or result.policy
+        name = advice.source or result.kind
         by = RequirementsSource(origin=RequirementsOrigin.POLICY, name=name, until=advice.next_at, reason=advice.reason)
         return Resolution(requirements=advice.bounds, source=by)
     latest, is_override = latest_requirements(state), active is not None and active.origin is RequirementsOrigin.USER
     is_stale = is_override if result.problem is not None else not _is_within(latest, base.requirements)
-    if is_stale or latest in (base.requirements, _limited(base, state, limits).requirements):
+    if is_stale or latest in (base.requirements, limited.requirements):
         return base
     if active is None or is_override:
-        active = RequirementsSource(origin=RequirementsOrigin.POLICY, name=result.policy, reason=NO_ADVICE_YET)
+        active = RequirementsSource(origin=RequirementsOrigin.POLICY, name=result.kind, reason=NO_ADVICE_YET)
     return Resolution(requirements=latest, source=active)
 
 

@@ -13,13 +13,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from airflow_adaptive._core.codec import encode
 from airflow_adaptive._core.protocol.documents import DriverStatus
 from airflow_adaptive._core.requirements.advice import (
     Advice,
     Advisor,
-    PolicyAdvice,
     PolicyInput,
     PolicyMemory,
+    PublishedAdvice,
+    PublishedPolicy,
     QueryMetrics,
     limits_of,
 )
@@ -32,15 +34,12 @@ from airflow_adaptive._core.requirements.resolution import (
     RequirementsOrigin,
     RequirementsSource,
     Resolution,
-    base_requirements,
-    is_overridden,
     latest_requirements,
     resolve,
 )
 from airflow_adaptive._core.scheduler import rescale_tiers
 from airflow_adaptive._core.scheduler.policies.rescaling import Tier
 from airflow_adaptive._core.scheduler.requirements import Parallelism, Requirements, are_accepted
-from airflow_adaptive._core.scheduler.snapshot import encode
 from airflow_adaptive._core.scheduler.state import (
     Deploying,
     Restarting,
@@ -135,107 +134,62 @@ class ResolverInput:
 
 
 class RequirementsResolver:
-    """Resolves the requirements of one job."""
-
-    def __init__(self, advisor: Advisor | None = None) -> None:
-        """Create the resolver; resolve nothing yet.
-
-        Args:
-            advisor: rescale policy of the job, None without a policy.
-        """
-        self._tracker = AdviceTracker(advisor)
-
-    @property
-    def policy(self) -> PolicyAdvice | None:
-        """Result of the last consultation of the policy, None without a policy."""
-        return self._tracker.result
-
-    def recall(self, memory: ResolverMemory) -> ResolverMemory:
-        """Return the memory of an earlier loop with the memory of the policy, if it is valid."""
-        return replace(memory, policy=None if memory.policy is None else self._tracker.recall(memory.policy))
-
-    def take_log_entries(self) -> list[Reason]:
-        """Hand over the new entries for the timeline, oldest first."""
-        return self._tracker.take_log_entries()
-
-    def resolve(self, given: ResolverInput) -> tuple[Resolution, ResolverMemory]:
-        """Return the requirements that the job must have, and what to remember."""
-        state, memory = given.state, _observed(given)
-        requests = replace(memory.requests, desired_state=given.control_requests.desired_state)
-        is_held = is_overridden(state, requests, given.at)
-        if state.traits.ends and not is_held:
-            return Resolution(requirements=latest_requirements(state), source=memory.source or DECLARED), memory
-        if not is_held:
-            base = base_requirements(state, requests, memory.limits)
-            policy = self._tracker.consult(replace(given, memory=memory), base, required=memory.is_overridden)
-            memory = replace(memory, policy=policy)
-        resolved = resolve(state, requests, self._tracker.result, memory.limits, memory.source, given.at)
-        source = replace(resolved.source, since=_since(resolved, state, memory.source, given.at))
-        return replace(resolved, source=source), replace(memory, source=source)
-
-
-def _observed(given: ResolverInput) -> ResolverMemory:
-    """Return the memory after an observation. Until the first successful read of a loop, the requests are those of an earlier loop."""
-    memory, read = given.memory, given.control_requests
-    requests = with_known(read, memory.requests) if read.is_read else memory.requests
-    return replace(memory, requests=requests, limits=memory.limits.observed(given.state.job, given.status))
-
-
-def _since(
-    resolved: Resolution, state: SchedulerState, previous: RequirementsSource | None, now: datetime
-) -> datetime | None:
-    """Return the time from which the source has set these requirements, None if it is unknown."""
-    if latest_requirements(state) != resolved.requirements:
-        return now
-    if previous is None:
-        return None
-    return previous.since if previous.identity == resolved.source.identity else now
-
-
-class AdviceTracker:
-    """Decides when to consult the policy of one job, and keeps its last advice and its problems.
+    """Resolves the requirements of one job, decides when to consult its rescale policy, and keeps the last advice.
 
     A problem of a policy never fails the job: the job keeps its requirements, and the problem is reported once.
     """
 
-    def __init__(self, advisor: Advisor | None) -> None:
-        """The policy is not consulted yet.
-
-        Args:
-            advisor: rescale policy of the job, None without a policy.
-        """
+    def __init__(self, advisor: Advisor | None = None) -> None:
+        """Create the resolver of a job with this rescale policy; None for a job without one."""
         self._advisor = advisor
         self._gauge = QueryGauge()
-        self._advice: Advice | None = None
-        self._advised_at: datetime | None = None
-        self._advised_since: datetime | None = None
+        self._advice: PublishedAdvice | None = None
         self._problem: str | None = None
         self._reported_problems: set[str] = set()
         self._reported_bounds: Requirements | None = None
         self._log_entries: list[Reason] = []
 
     @property
-    def result(self) -> PolicyAdvice | None:
-        """Result of the last consultation, None without a policy."""
+    def policy(self) -> PublishedPolicy | None:
+        """Result of the last consultation of the policy, None without a policy."""
         if self._advisor is None:
             return None
-        return PolicyAdvice(
-            policy=self._advisor.kind,
-            dry_run=self._advisor.dry_run,
-            advice=self._advice,
-            advised_at=self._advised_at,
-            advised_since=self._advised_since,
-            problem=self._problem,
-        )
+        kind, dry_run = self._advisor.kind, self._advisor.dry_run
+        return PublishedPolicy(kind=kind, dry_run=dry_run, advice=self._advice, problem=self._problem)
 
-    def consult(self, given: ResolverInput, base: Requirements, *, required: bool) -> PolicyMemory | None:
-        """Consult the policy if a consultation is due; return its memory.
+    def recall(self, memory: ResolverMemory) -> ResolverMemory:
+        """Return the memory of an earlier loop with the memory of the policy; an invalid one is reported."""
+        if memory.policy is None or self._advisor is None:
+            return replace(memory, policy=None)
+        try:
+            return replace(memory, policy=self._advisor.recall(memory.policy))
+        except ValueError as error:
+            log.warning("%s", error)
+            self._log_entries.append(Reason(ReasonCode.POLICY_FAILED, f"{error}"))
+            return replace(memory, policy=None)
 
-        Args:
-            given: state of the job, and what was observed of it.
-            base: requirements without a user and a policy.
-            required: whether a consultation is due in any case.
-        """
+    def resolve(self, given: ResolverInput) -> tuple[Resolution, ResolverMemory]:
+        """Return the requirements that the job must have, and what to remember."""
+        state, memory = given.state, _observed(given)
+        requests = replace(memory.requests, desired_state=given.control_requests.desired_state)
+
+        def consult(base: Requirements) -> PublishedPolicy | None:
+            nonlocal memory
+            if not state.traits.ends:
+                policy_given = replace(given, memory=memory)
+                memory = replace(memory, policy=self._consult(policy_given, base, required=memory.is_overridden))
+            return self.policy
+
+        resolved = resolve(state, requests, consult, memory.limits, memory.source, given.at)
+        if state.traits.ends and resolved.source.origin is not RequirementsOrigin.USER:
+            return Resolution(requirements=latest_requirements(state), source=memory.source or DECLARED), memory
+        source = replace(resolved.source, since=_since(resolved, state, memory.source, given.at))
+        return replace(resolved, source=source), replace(memory, source=source)
+
+    # ---- the policy -------------------------------------------------------------------------------------------------
+
+    def _consult(self, given: ResolverInput, base: Requirements, *, required: bool) -> PolicyMemory | None:
+        """Consult the policy if a consultation is required or due; return its memory."""
         if self._advisor is None or not (required or given.consult_policy or self._is_due(given.at)):
             return given.memory.policy
         if given.status is not None and (reason := given.status.decommission.reason):
@@ -259,10 +213,17 @@ class AdviceTracker:
         return self._advice is None or (self._advice.next_at is not None and self._advice.next_at <= now)
 
     def _keep(self, advice: Advice | None, at: datetime) -> None:
-        previous = None if self._advice is None else self._advice.bounds
-        if advice is None or advice.bounds != previous:
-            self._advised_since = at
-        self._advice, self._advised_at = advice, at
+        before, self._advice = self._advice, None
+        if advice is not None:
+            since = at if before is None or before.bounds != advice.bounds else before.since
+            self._advice = PublishedAdvice(
+                bounds=advice.bounds,
+                reason=advice.reason,
+                next_at=advice.next_at,
+                source=advice.source,
+                at=at,
+                since=since,
+            )
 
     # ---- timeline ---------------------------------------------------------------------------------------------------
 
@@ -293,16 +254,23 @@ class AdviceTracker:
             text = f"the rescale policy is not followed, the job keeps its bounds: {problem[:MAX_REASON_CHARACTERS]}"
             self._log_entries.append(Reason(ReasonCode.POLICY_FAILED, text))
 
-    # ---- memory -----------------------------------------------------------------------------------------------------
 
-    def recall(self, memory: PolicyMemory) -> PolicyMemory | None:
-        """Return the memory that an earlier loop wrote; an invalid memory is reported."""
-        try:
-            return None if self._advisor is None else self._advisor.recall(memory)
-        except ValueError as error:
-            log.warning("%s", error)
-            self._log_entries.append(Reason(ReasonCode.POLICY_FAILED, f"{error}"))
-            return None
+def _observed(given: ResolverInput) -> ResolverMemory:
+    """Return the memory after an observation. Until the first successful read of a loop, the requests are those of an earlier loop."""
+    memory, read = given.memory, given.control_requests
+    requests = with_known(read, memory.requests) if read.is_read else memory.requests
+    return replace(memory, requests=requests, limits=memory.limits.observed(given.state.job, given.status))
+
+
+def _since(
+    resolved: Resolution, state: SchedulerState, previous: RequirementsSource | None, now: datetime
+) -> datetime | None:
+    """Return the time from which the source has set these requirements, None if it is unknown."""
+    if latest_requirements(state) != resolved.requirements:
+        return now
+    if previous is None:
+        return None
+    return previous.since if previous.identity == resolved.source.identity else now
 
 
 def _violation(advice: Advice, max_parallelism: Mapping[str, int]) -> str | None:

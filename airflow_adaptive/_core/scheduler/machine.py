@@ -4,8 +4,8 @@ Theory: everything that the scheduler decides happens in `step`. The other modul
 
 - `transition_table` lists, for each state and each event, the states that the event may lead to. An empty set means that the
   state stays. The table does not decide anything; tests compare the table with `step`, the docstrings and the diagram.
-- `states` has one module for each state. A module handles every event in its state (`on_event`) and derives the deadlines of
-  the state from its data (`timers`).
+- `states` has two functions for each state: one handles every event in the state (`on_event_<state>`), and one derives the deadlines of the
+  state from its data (`timers_<state>`).
 - `state_transitions` has the functions that enter a state. A function has the name of the state (`go_to_<state>`) or of the
   reason to leave the plan (`rescale`, `plan_again`, `stop_and_wait`, `handle_failure`), so that each transition is built once.
 
@@ -23,10 +23,11 @@ continues a job therefore knows every deadline from the saved state.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
+from airflow_adaptive._core.scheduler import steps
 from airflow_adaptive._core.scheduler.config.options import Options
 from airflow_adaptive._core.scheduler.errors import SchedulerUsageError
 from airflow_adaptive._core.scheduler.events import (
@@ -44,7 +45,7 @@ from airflow_adaptive._core.scheduler.events import (
     TimerFired,
     TimerName,
 )
-from airflow_adaptive._core.scheduler.history import failures, reported_reasons, rescales
+from airflow_adaptive._core.scheduler.history import failures, rescales
 from airflow_adaptive._core.scheduler.job_graph import JobGraph
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange, Requirements, are_accepted
 from airflow_adaptive._core.scheduler.state import (
@@ -63,44 +64,31 @@ from airflow_adaptive._core.scheduler.state import (
     Timer,
     WaitingForResources,
 )
-from airflow_adaptive._core.scheduler.state_transitions import steps
-from airflow_adaptive._core.scheduler.state_transitions.steps import Step
-from airflow_adaptive._core.scheduler.states import (
-    created,
-    deploying,
-    ending,
-    executing,
-    restarting,
-    restarting_locally,
-    stop_with_savepoint,
-    waiting_for_resources,
-)
+from airflow_adaptive._core.scheduler.states import deploying, ending, running, waiting
+from airflow_adaptive._core.scheduler.steps import Step
 from airflow_adaptive._core.scheduler.timeline import Decision, Reason, ReasonCode
 
 
-class StateHandler(Protocol):
-    """Handler of one state. Each module of `states` implements this protocol for the data of its own state."""
+class StateHandler(NamedTuple):
+    """What a state decides. A timer that fires must lead to a transition or move its deadline."""
 
-    def on_event(self, state: SchedulerState, current: Any, event: Event, /) -> Step:
-        """Return the step that the event leads to in this state."""
-        ...
+    on_event: Callable[[SchedulerState, Any, Event], Step]
+    timers: Callable[[SchedulerState, Any], Iterable[Timer]]
 
-    def timers(self, state: SchedulerState, current: Any, /) -> Iterable[Timer]:
-        """Return the deadlines of this state. Each timer that fires must lead to a transition or move its deadline."""
-        ...
 
+_ENDING = StateHandler(ending.on_event_ending, ending.timers_ending)
 
 STATE_HANDLERS: Mapping[type[Current], StateHandler] = {
-    Created: created,
-    WaitingForResources: waiting_for_resources,
-    Deploying: deploying,
-    Executing: executing,
-    RestartingLocally: restarting_locally,
-    Restarting: restarting,
-    StopWithSavepoint: stop_with_savepoint,
-    Canceling: ending,
-    Failing: ending,
-    Finished: ending,
+    Created: StateHandler(waiting.on_event_created, waiting.timers_created),
+    WaitingForResources: StateHandler(waiting.on_event_waiting, waiting.timers_waiting),
+    Deploying: StateHandler(deploying.on_event_deploying, deploying.timers_deploying),
+    Executing: StateHandler(running.on_event_executing, running.timers_executing),
+    RestartingLocally: StateHandler(running.on_event_recovering, running.timers_recovering),
+    Restarting: StateHandler(waiting.on_event_restarting, waiting.timers_restarting),
+    StopWithSavepoint: StateHandler(ending.on_event_stopping, ending.timers_stopping),
+    Canceling: _ENDING,
+    Failing: _ENDING,
+    Finished: _ENDING,
 }
 
 
@@ -151,7 +139,7 @@ def step(state: SchedulerState, event: Event) -> Step:
     if outdated is not None:
         return steps.stay(state, event, outdated)
     step_with_failures = failures.record_step(state, event, _react(state, event))
-    return reported_reasons.record_step(state, rescales.record_step(state, event, step_with_failures))
+    return _with_new_reasons(state, rescales.record_step(state, event, step_with_failures))
 
 
 def timers(state: SchedulerState) -> tuple[Timer, ...]:
@@ -284,3 +272,43 @@ def _with_requester(step: Step, state: SchedulerState, event: RequirementsChange
     reason = f"bounds by {event.by}: {decision.reason}"
     transition = None if step.transition is None else replace(step.transition, reason=reason)
     return replace(step, decision=replace(decision, reason=reason), transition=transition)
+
+
+# ---- reported reasons -----------------------------------------------------------------------------------------------
+
+MAX_REPORTED = 16
+"""Number of reasons that are reported between two transitions, because each is a journal document."""
+
+MAX_REASON_CHARACTERS = 80
+
+
+def _with_new_reasons(before: SchedulerState, step: Step) -> Step:
+    """Return the step without a reason that was already reported between two transitions, and with the reasons that are reported now."""
+    step = _without_repetition(before, step)
+    reported = _reported(before, step)
+    if reported == before.timeline.reported:
+        return step
+    return replace(step, state=replace(step.state, timeline=replace(step.state.timeline, reported=reported)))
+
+
+def _without_repetition(before: SchedulerState, step: Step) -> Step:
+    if step.transition is not None or step.decision is None:
+        return step
+    return replace(step, decision=None) if _abbreviated(step.decision.reason) in before.timeline.reported else step
+
+
+def _reported(before: SchedulerState, step: Step) -> tuple[str, ...]:
+    """Return the reported reasons, up to the limit, so that slots that come and go do not fill the journal."""
+    reported = before.timeline.reported
+    if step.transition is not None:
+        return ()
+    if step.decision is None or len(reported) >= MAX_REPORTED:
+        return reported
+    return (*reported, _abbreviated(step.decision.reason))
+
+
+def _abbreviated(reason: str) -> str:
+    """Return the reason, or the beginning and the end of a long reason, because every snapshot contains it."""
+    if len(reason) <= 2 * MAX_REASON_CHARACTERS:
+        return reason
+    return f"{reason[:MAX_REASON_CHARACTERS]}...{reason[-MAX_REASON_CHARACTERS:]}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from airflow_adaptive._core.scheduler.allocator.slot_sharing import used_slots
+from airflow_adaptive._core.scheduler.allocator import used_slots
 from airflow_adaptive._core.scheduler.policies.rescaling import Tier, cheapest_tier
 from airflow_adaptive._core.scheduler.requirements import Parallelism
 from airflow_adaptive._core.scheduler.state import Plan, SchedulerState

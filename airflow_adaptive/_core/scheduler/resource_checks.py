@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from airflow_adaptive._core.scheduler import rescale_tiers
-from airflow_adaptive._core.scheduler.allocator.slot_sharing import (
+from airflow_adaptive._core.scheduler.allocator import (
     determine_parallelism,
     minimum_slots,
     required_slots,

@@ -25,7 +25,7 @@ from typing import TypeVar
 
 from airflow_adaptive._core.ports import ClusterSnapshot, Request, SubmissionState
 from airflow_adaptive._core.protocol.documents import Action
-from airflow_adaptive._core.scheduler.allocator.slot_sharing import minimum_slots, required_slots
+from airflow_adaptive._core.scheduler.allocator import minimum_slots, required_slots
 from airflow_adaptive._core.scheduler.state import (
     SchedulerState,
 )

@@ -15,12 +15,13 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
+from airflow_adaptive._core.codec import encode
 from airflow_adaptive._core.ports import JobDirectory, JobDirectoryError
 from airflow_adaptive._core.protocol.documents import JournalDocument, RescaleDocument
-from airflow_adaptive._core.requirements.rescale_costs import rescale_costs
+from airflow_adaptive._core.requirements.query_metrics import rescale_costs
 from airflow_adaptive._core.scheduler.errors import SnapshotError
 from airflow_adaptive._core.scheduler.policies.rescaling import Tier
-from airflow_adaptive._core.scheduler.snapshot import decode, encode
+from airflow_adaptive._core.scheduler.snapshot import decode
 from airflow_adaptive._core.scheduler.state import SchedulerState
 from airflow_adaptive._core.scheduler.timeline import Decision, ReasonCode, Rescale, Transition
 from airflow_adaptive._core.view import JobHistory

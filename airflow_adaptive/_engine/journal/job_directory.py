@@ -27,10 +27,13 @@ from functools import partial
 from typing import Any, TypeVar
 
 from airflow_adaptive._core.ports import ForeignDirectoryError, JobDirectory, JobDirectoryError, JobKey, OwnedJobError
-from airflow_adaptive._core.protocol.codec import (
+from airflow_adaptive._core.protocol.documents import (
     MAX_DOCUMENT_BYTES,
     DocumentError,
+    DriverStatus,
+    JournalDocument,
     NewerFormatError,
+    RescaleDocument,
     decode_journal,
     decode_rescale,
     decode_status,
@@ -39,7 +42,6 @@ from airflow_adaptive._core.protocol.codec import (
     journal_name,
     journal_number,
 )
-from airflow_adaptive._core.protocol.documents import DriverStatus, JournalDocument, RescaleDocument
 from airflow_adaptive._engine.journal.storage import Storage
 from airflow_adaptive._engine.journal.storage_threads import StorageThreads
 

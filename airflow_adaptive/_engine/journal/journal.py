@@ -20,7 +20,7 @@ from airflow_adaptive._core.requirements.resolver import MEMORY_REFRESH_INTERVAL
 from airflow_adaptive._core.scheduler import snapshot
 from airflow_adaptive._core.scheduler.requirements import Requirements
 from airflow_adaptive._core.scheduler.state import SchedulerState
-from airflow_adaptive._core.scheduler.state_transitions.steps import Step
+from airflow_adaptive._core.scheduler.steps import Step
 from airflow_adaptive._core.scheduler.timeline import Decision, Reason, Timeline
 from airflow_adaptive._engine.driver_heartbeat import current_driver_status
 from airflow_adaptive._engine.journal.history import History

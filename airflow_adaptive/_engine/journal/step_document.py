@@ -8,20 +8,20 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from airflow_adaptive._core.protocol.codec import newest_common_format
-from airflow_adaptive._core.protocol.documents import FORMATS, JournalDocument
+from airflow_adaptive._core.codec import encode
+from airflow_adaptive._core.protocol.documents import FORMATS, JournalDocument, newest_common_format
 from airflow_adaptive._core.requirements.resolver import ResolverMemory
 from airflow_adaptive._core.scheduler import machine, snapshot
 from airflow_adaptive._core.scheduler.errors import SnapshotError
 from airflow_adaptive._core.scheduler.events import SlotOffer
 from airflow_adaptive._core.scheduler.requirements import Requirements, violations
-from airflow_adaptive._core.scheduler.snapshot import decode, encode
+from airflow_adaptive._core.scheduler.snapshot import decode
 from airflow_adaptive._core.scheduler.state import (
     Finished,
     Outcome,
     SchedulerState,
 )
-from airflow_adaptive._core.scheduler.state_transitions.steps import Step
+from airflow_adaptive._core.scheduler.steps import Step
 from airflow_adaptive._core.scheduler.timeline import Timeline
 from airflow_adaptive._engine.directive import directive
 from airflow_adaptive._engine.driver_heartbeat import NO_HEARTBEAT, DriverHeartbeat
@@ -75,7 +75,7 @@ def _saved(state: SchedulerState) -> SchedulerState:
 
 
 def _tagged(value: Any) -> dict[str, Any]:
-    encoded: dict[str, Any] = snapshot.encode(value)
+    encoded: dict[str, Any] = encode(value)
     return encoded
 
 

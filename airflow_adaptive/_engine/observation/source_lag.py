@@ -15,7 +15,7 @@ from typing import Final
 
 from airflow_adaptive._core.ports import SourceOffsets, SourceUnreachableError
 from airflow_adaptive._core.protocol.documents import DriverStatus
-from airflow_adaptive._core.scheduler.config.durations import format_duration
+from airflow_adaptive._core.scheduler.config.parsing import format_duration
 from airflow_adaptive._core.scheduler.timeline import Reason, ReasonCode
 from airflow_adaptive._core.view import LagAlert
 from airflow_adaptive._engine.observation.known_lag import POLL_INTERVAL, Expiry, KnownLag, has_lag, lag_in

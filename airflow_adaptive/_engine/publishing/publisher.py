@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from airflow_adaptive._core.ports import JobStore
 from airflow_adaptive._core.protocol.documents import DriverStatus
-from airflow_adaptive._core.requirements.advice import PolicyAdvice
+from airflow_adaptive._core.requirements.advice import PublishedPolicy
 from airflow_adaptive._core.requirements.limits import NO_LIMITS, ReportedLimits
 from airflow_adaptive._core.requirements.resolution import RequirementsSource
 from airflow_adaptive._core.requirements.resolver import RequirementsResolver
@@ -49,7 +48,7 @@ class Publisher:
         self._lag_unknown_since: datetime | None = None
         self._source_problem: str | None = None
         self._published: tuple[object, ...] | None = None
-        self._policy: PolicyAdvice | None = None
+        self._policy: PublishedPolicy | None = None
 
     async def restore(self) -> None:
         """Read the job metrics that an earlier loop published, in the background. Until then no metrics are published."""
@@ -109,9 +108,7 @@ class Publisher:
     def _changed_advice(self, source: RequirementsSource | None) -> Mapping[str, Any]:
         """The document of the rescale policy if its content has changed; a new time alone is no change."""
         policy = self._resolver.policy
-        if policy is None or (
-            self._policy is not None and policy == replace(self._policy, advised_at=policy.advised_at)
-        ):
+        if policy is None or (self._policy is not None and policy.timeless == self._policy.timeless):
             return {}
         self._policy = policy
         return {POLICY: policy_document(policy, source)}
@@ -124,7 +121,7 @@ def job_view(
     attempt: str,
     driver: DriverStatus | None = None,
     requirements_source: RequirementsSource | None = None,
-    policy: PolicyAdvice | None = None,
+    policy: PublishedPolicy | None = None,
     limits: ReportedLimits = NO_LIMITS,
     lag_alert: LagAlert | None = None,
     lag_unknown_since: datetime | None = None,

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeVar, get_type_hints
 
 from airflow_adaptive._core.protocol.documents import DriverStatus, QueryReport
-from airflow_adaptive._core.scheduler.allocator.slot_sharing import minimum_slots, required_slots
+from airflow_adaptive._core.scheduler.allocator import minimum_slots, required_slots
 from airflow_adaptive._core.scheduler.snapshot import decode
 from airflow_adaptive._core.scheduler.state import SchedulerState
 from airflow_adaptive._core.view import DRIVER, METRICS, driver_document

@@ -7,13 +7,12 @@ from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from airflow_adaptive._core.codec import encode
 from airflow_adaptive._core.requirements import control_requests
 from airflow_adaptive._core.requirements.dry_run import Preview
 from airflow_adaptive._core.requirements.request_bodies import encode_requirements
 from airflow_adaptive._core.scheduler import machine
-from airflow_adaptive._core.scheduler.allocator.assignment import Assignment, assign
-from airflow_adaptive._core.scheduler.allocator.slot_sharing import minimum_slots, required_slots, used_slots
-from airflow_adaptive._core.scheduler.snapshot import encode
+from airflow_adaptive._core.scheduler.allocator import Assignment, assign, minimum_slots, required_slots, used_slots
 from airflow_adaptive._core.scheduler.state import Plan, Restarting, SchedulerState
 from airflow_adaptive._core.view import METRICS, POLICY, SCHEDULER, SUMMARY, Summary
 from airflow_adaptive._engine.publishing.time_series import FINEST

@@ -16,17 +16,16 @@ from pydantic.dataclasses import dataclass as record_class
 
 from airflow_adaptive._core.protocol.documents import ExecutorReport, LatencyReport
 from airflow_adaptive._core.protocol.sources import PartitionLag
+from airflow_adaptive._core.requirements.advice import PublishedAdvice, PublishedPolicy
 from airflow_adaptive._core.requirements.control_requests import DesiredState
 from airflow_adaptive._core.requirements.dry_run import Consequence
 from airflow_adaptive._core.requirements.resolution import RequirementsSource
-from airflow_adaptive._core.scheduler.history.rescale_summary import Durations, RescaleSummary
+from airflow_adaptive._core.scheduler.history.rescales import Durations, RescaleSummary
 from airflow_adaptive._core.scheduler.policies.failure_handling import Failure, FailureRecord
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.timeline import Amounts, Decision, Rescale, StateSpan, Transition
 from airflow_adaptive._core.view import (
     LagAlert,
-    PublishedAdvice,
-    PublishedPolicy,
     SlotCounts,
     Summary,
     TaskKey,

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from airflow_adaptive._airflow.internals import State
 from airflow_adaptive._core.requirements import control_requests
-from airflow_adaptive._core.requirements.advice import Advice, PolicyAdvice
+from airflow_adaptive._core.requirements.advice import PublishedPolicy
 from airflow_adaptive._core.requirements.control_requests import (
     DESIRED_STATE_KEYS,
     REQUIREMENTS,
@@ -48,7 +48,6 @@ from airflow_adaptive._core.view import (
     SCHEDULER,
     SUMMARY,
     PublishedDriver,
-    PublishedPolicy,
     Summary,
     TaskKey,
     decode_summary,
@@ -208,7 +207,7 @@ class PublishedState:
         if override is not None:
             requests = replace(requests, requirements=decode_bounds(override), requester=Requester())
         advice = _advice(self.policy, state.job.max_parallelism)
-        return resolve(state, requests, advice, self._limits, source, now).requirements
+        return resolve(state, requests, lambda _: advice, self._limits, source, now).requirements
 
     @property
     def _limits(self) -> ReportedLimits:
@@ -394,14 +393,9 @@ def _known(source: RequirementsSource | None, state: SchedulerState) -> ControlR
             return ControlRequests()
 
 
-def _advice(policy: PublishedPolicy | None, max_parallelism: Mapping[str, int]) -> PolicyAdvice | None:
+def _advice(policy: PublishedPolicy | None, max_parallelism: Mapping[str, int]) -> PublishedPolicy | None:
     """Return the published advice. The state store may contain any bounds, so invalid bounds count as no advice."""
     if policy is None:
         return None
-    found = policy.advice
-    advice = (
-        None
-        if found is None or not are_accepted(found.bounds, max_parallelism)
-        else Advice(bounds=found.bounds, reason=found.reason, next_at=found.next_at, source=found.source)
-    )
-    return PolicyAdvice(policy=policy.kind, dry_run=policy.dry_run, advice=advice, problem=policy.problem)
+    is_valid = policy.advice is not None and are_accepted(policy.advice.bounds, max_parallelism)
+    return policy if is_valid else replace(policy, advice=None)

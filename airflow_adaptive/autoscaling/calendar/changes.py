@@ -10,9 +10,8 @@ from itertools import islice
 from airflow_adaptive._core.requirements.advice import VertexLimits
 from airflow_adaptive._core.scheduler.job_graph import UPPER_BOUND_MAX_PARALLELISM
 from airflow_adaptive._core.scheduler.requirements import RESET_TO_DEFAULT, ParallelismRange, Requirements
-from airflow_adaptive.autoscaling.calendar.period import Period, days_of
+from airflow_adaptive.autoscaling.calendar.period import Period, WallClock, days_of, to_utc
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPolicy
-from airflow_adaptive.autoscaling.calendar.wall_clock import WallClock, to_utc
 from airflow_adaptive.autoscaling.policy import EVERY_VERTEX
 
 _DAY = timedelta(days=1)

@@ -12,11 +12,10 @@ from functools import partial
 from importlib import import_module
 from typing import Any, TypeVar, cast
 
-from airflow_adaptive._core.scheduler.config.durations import parse_duration
-from airflow_adaptive.autoscaling.calendar.period import WEEKDAYS, Holidays, Period
+from airflow_adaptive._core.scheduler.config.parsing import parse_duration
+from airflow_adaptive.autoscaling.calendar.period import WEEKDAYS, Holidays, Period, Repeated
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import LookAhead, ScheduledPolicy, Window
 from airflow_adaptive.autoscaling.calendar.violations import NO_WINDOW
-from airflow_adaptive.autoscaling.calendar.wall_clock import Repeated
 from airflow_adaptive.autoscaling.policy import Bounds, RescalePolicyError
 
 Part = TypeVar("Part")

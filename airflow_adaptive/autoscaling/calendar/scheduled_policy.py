@@ -20,8 +20,16 @@ from datetime import date, datetime, timedelta
 from airflow_adaptive._core.requirements.advice import Advice, PolicyInput, VertexLimits
 from airflow_adaptive._core.scheduler.policies.rescaling import Tier
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange, Requirements
-from airflow_adaptive.autoscaling.calendar.period import Period, Span, days_of, joined, read_dates
-from airflow_adaptive.autoscaling.calendar.wall_clock import Repeated, WallClock, to_utc
+from airflow_adaptive.autoscaling.calendar.period import (
+    Period,
+    Repeated,
+    Span,
+    WallClock,
+    days_of,
+    joined,
+    read_dates,
+    to_utc,
+)
 from airflow_adaptive.autoscaling.policy import Bounds, RescalePolicyError, dry_run_violations
 
 CALENDAR = "calendar"

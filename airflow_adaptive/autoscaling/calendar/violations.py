@@ -14,20 +14,21 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from airflow_adaptive._core.scheduler.errors import did_you_mean
-from airflow_adaptive.autoscaling.calendar.cron import parse_cron
 from airflow_adaptive.autoscaling.calendar.period import (
     MIDNIGHT,
     NEXT_MIDNIGHT,
     WEEKDAYS,
     Holidays,
     Period,
+    Repeated,
     Span,
     days_of,
     joined,
+    known_zones,
+    parse_cron,
     read_dates,
     read_time,
 )
-from airflow_adaptive.autoscaling.calendar.wall_clock import Repeated, known_zones
 from airflow_adaptive.autoscaling.policy import Bounds
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from airflow_adaptive._core.requirements.advice import Advice, PolicyInput, QueryMetrics
-from airflow_adaptive._core.scheduler.config.durations import parse_duration
+from airflow_adaptive._core.scheduler.config.parsing import parse_duration
 from airflow_adaptive._core.scheduler.errors import did_you_mean
 from airflow_adaptive._core.scheduler.policies.rescaling import Tier
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange

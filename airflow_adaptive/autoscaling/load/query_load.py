@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 
 from airflow_adaptive._core.requirements.advice import QueryMetrics
-from airflow_adaptive._core.scheduler.config.durations import LONGEST
+from airflow_adaptive._core.scheduler.config.parsing import LONGEST
 from airflow_adaptive.autoscaling.load.batch_cost import BatchCost, aligned, effective
 
 NO_TIME = timedelta(0)

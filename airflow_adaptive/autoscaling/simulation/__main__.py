@@ -18,7 +18,7 @@ from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPoli
 from airflow_adaptive.autoscaling.combined import CombinedPolicy
 from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
 from airflow_adaptive.autoscaling.policy import RescalePolicy, RescalePolicyError
-from airflow_adaptive.autoscaling.simulation import plots
+from airflow_adaptive.autoscaling.simulation import report
 from airflow_adaptive.autoscaling.simulation.baselines import (
     DoublingRule,
     DS2Rule,
@@ -26,7 +26,7 @@ from airflow_adaptive.autoscaling.simulation.baselines import (
     DynamicAllocationRule,
     StaticRule,
 )
-from airflow_adaptive.autoscaling.simulation.environment import Run, SimulatedJob, SimulationShape
+from airflow_adaptive.autoscaling.simulation.environment import QueryModel, Run, SimulatedJob, SimulationShape
 from airflow_adaptive.autoscaling.simulation.report import (
     SimulationMetrics,
     document,
@@ -34,7 +34,6 @@ from airflow_adaptive.autoscaling.simulation.report import (
     slots_for,
     table,
 )
-from airflow_adaptive.autoscaling.simulation.simulated_query import QueryModel
 from airflow_adaptive.autoscaling.simulation.trace import Trace, read_trace
 
 DAY = 86400.0
@@ -117,7 +116,7 @@ def compare(
 def _simulate(arguments: argparse.Namespace) -> int:
     name, policy = _policy(arguments)
     if arguments.plot is not None:
-        plots.require()
+        report.require_matplotlib()
     trace = _part(read_trace(arguments.trace), arguments)
     shape = simulation_shape(trace, arguments)
     others = {} if arguments.alone else baselines(shape, trace)
@@ -128,7 +127,7 @@ def _simulate(arguments: argparse.Namespace) -> int:
             arguments.json, json.dumps(document(rows, trace=arguments.trace.name, days=trace.duration / DAY), indent=2)
         )
     if arguments.plot is not None:
-        plots.draw(arguments.plot, trace, shape.query, list(zip(rows, runs.values(), strict=True)))
+        report.draw(arguments.plot, trace, shape.query, list(zip(rows, runs.values(), strict=True)))
     return 1 if arguments.strict and any(row.is_better_than(rows[0]) for row in rows[1:]) else 0
 
 

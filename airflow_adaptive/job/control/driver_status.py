@@ -9,8 +9,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
-from airflow_adaptive._core.protocol.codec import DocumentError, decode_status, encode_status
-from airflow_adaptive._core.protocol.documents import DriverState, DriverStatus, FailureReport
+from airflow_adaptive._core.protocol.documents import (
+    DocumentError,
+    DriverState,
+    DriverStatus,
+    FailureReport,
+    decode_status,
+    encode_status,
+)
 from airflow_adaptive._core.python_version import UTC
 from airflow_adaptive.job.control.interfaces import DirectoryError, DriverInterfaces, StatusFile, StatusReporter
 

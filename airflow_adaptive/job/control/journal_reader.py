@@ -7,8 +7,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from airflow_adaptive._core.protocol.codec import DocumentError, NewerFormatError, decode_journal
-from airflow_adaptive._core.protocol.documents import Action, Directive, JournalDocument
+from airflow_adaptive._core.protocol.documents import (
+    Action,
+    Directive,
+    DocumentError,
+    JournalDocument,
+    NewerFormatError,
+    decode_journal,
+)
 from airflow_adaptive.job.control.fence import FencedError
 from airflow_adaptive.job.control.interfaces import Journal, JournalFiles
 

@@ -25,7 +25,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql import utils as sql_utils
 
-from airflow_adaptive._core.protocol.reserved import (
+from airflow_adaptive._core.protocol.conf import (
     KUBERNETES_DETERMINED,
     KUBERNETES_PARAMETERS,
     KUBERNETES_PREFIXES,

@@ -1,23 +1,160 @@
-"""Runs the demo, once or as a playground, and returns the exit code, which is 0 only if the output of the job is correct."""
+"""Runs the scenario of the demo, a change of the cluster in each quarter of the year, once or as a playground."""
 
 from __future__ import annotations
 
 import signal
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import httpx
 
 from airflow_adaptive.local.airflow import USERNAME, LocalAirflowError
-from airflow_adaptive.local.demo.clusters.cluster import DemoCluster, DemoEnvironmentError
-from airflow_adaptive.local.demo.clusters.kubernetes_options import KubernetesOptions
-from airflow_adaptive.local.demo.clusters.standalone import StandaloneDemo
+from airflow_adaptive.local.demo.cluster import (
+    Change,
+    DemoCluster,
+    DemoEnvironmentError,
+    KubernetesOptions,
+    StandaloneDemo,
+)
 from airflow_adaptive.local.demo.environment import DemoEnvironment
-from airflow_adaptive.local.demo.job import Job, JobEndedError
-from airflow_adaptive.local.demo.report import Reporter
-from airflow_adaptive.local.demo.scenario import EXECUTING, POLL_INTERVAL_S, WAIT_TIMEOUT_S, Scenario
+from airflow_adaptive.local.demo.flights import differences, expected_rows, flights
+from airflow_adaptive.local.demo.job import (
+    Job,
+    JobEndedError,
+    Reporter,
+    Transition,
+    seconds,
+    table,
+    transition_line,
+    transitions_table,
+)
+from airflow_adaptive.local.demo.replay import END
 from airflow_adaptive.local.waiting import LocalClusterError, wait_until
+
+EXECUTING = "Executing"
+
+WAIT_TIMEOUT_S = 300.0
+"""Maximum time for each reaction of the job. On a busy machine, the first batch of a driver takes 20 s."""
+
+POLL_INTERVAL_S = 0.5
+
+PROGRESS_INTERVAL_S = 5.0
+
+QUARTERS = (date(2013, 4, 1), date(2013, 7, 1), date(2013, 10, 1), END)
+"""The generator publishes the flights before these days, one after another."""
+
+LAST_HOUR = datetime(2014, 1, 1, 4, tzinfo=UTC)
+"""The last hour of the result. The output is complete when the output contains this hour."""
+
+
+class Scenario:
+    """Runs the steps in an environment and checks the result."""
+
+    def __init__(self, environment: DemoEnvironment, reporter: Reporter) -> None:
+        self._environment = environment
+        self._reporter = reporter
+        self._job = environment.trigger_job()
+        self._has_slots = False
+        self._transitions: Sequence[Transition] = ()
+        self._progress_reported = 0.0
+        self._recoveries = [("change", "job runs again after")]
+
+    def run(self) -> bool:
+        """Run all steps and return whether the output is correct.
+
+        Raises:
+            JobEndedError: the DAG run ended too early or failed.
+            TimeoutError: the job did not react in time.
+        """
+        for change, until in zip(self._environment.cluster.changes(), QUARTERS, strict=True):
+            self._run_step(change, until)
+        self._reporter.heading("The job reads the rest of the data and is then suspended")
+        self._wait_for(lambda: self._environment.sink.last_hour == LAST_HOUR, "the result of the last hour")
+        self._job.suspend()
+        self._wait_for_end()
+        self._print_tables()
+        return self._check_output()
+
+    def _run_step(self, change: Change, until: date) -> None:
+        self._reporter.heading(change.title)
+        self._environment.publish_flights(until)
+        self._wait_for_commit()
+        before = self._version
+        started = datetime.now(UTC)
+        change.apply()
+        self._has_slots = True
+        self._wait_for(lambda: self._version > before and self._runs_with(change.slots), change.title)
+        took = seconds(self._transitions[-1].at - started)
+        self._recoveries.append((change.title, took))
+        self._reporter.report(f"the job runs with {change.slots} slot(s), {took} after the change")
+
+    @property
+    def _version(self) -> int:
+        return self._transitions[-1].version if self._transitions else 0
+
+    def _runs_with(self, slots: int) -> bool:
+        last = self._transitions[-1]
+        return last.target == EXECUTING and last.slots_after == slots
+
+    def _wait_for_commit(self) -> None:
+        """Wait for another committed batch, so that the change happens while the job processes data."""
+        sink = self._environment.sink
+        before = sink.last_batch
+        if self._has_slots:
+            self._wait_for(lambda: sink.last_batch > before, "a committed batch")
+
+    def _wait_for(self, condition: Callable[[], bool], what: str) -> None:
+        def poll() -> bool:
+            self._report_changes()
+            self._job.require_running()
+            return condition()
+
+        wait_until(poll, WAIT_TIMEOUT_S, what, POLL_INTERVAL_S)
+
+    def _wait_for_end(self) -> None:
+        wait_until(lambda: self._job.has_ended, WAIT_TIMEOUT_S, "the end of the DAG run", POLL_INTERVAL_S)
+        self._report_changes()
+        self._reporter.report(f"the DAG run has ended: {self._job.run_state}")
+        self._job.require_success()
+
+    def _report_changes(self) -> None:
+        """Report new transitions, and the progress from time to time."""
+        before = self._version
+        self._transitions = self._job.transitions or self._transitions
+        for transition in self._transitions:
+            if transition.version > before:
+                self._reporter.report(transition_line(transition))
+        if time.monotonic() - self._progress_reported > PROGRESS_INTERVAL_S:
+            self._progress_reported = time.monotonic()
+            self._reporter.report(self._progress())
+
+    def _progress(self) -> str:
+        state = self._job.state
+        if state is None:
+            return "... Airflow is starting the task"
+        sink = self._environment.sink
+        text = f"... {state}, parallelism {self._job.parallelism}"
+        if sink.last_hour is None:
+            return f"{text}, no output yet"
+        return f"{text}, batch {sink.last_batch}, output up to {sink.last_hour:%Y-%m-%d %H:%M}"
+
+    def _print_tables(self) -> None:
+        print(f"\n{transitions_table(self._transitions)}\n\n{table(self._recoveries)}\n", flush=True)
+
+    def _check_output(self) -> bool:
+        expected = expected_rows(flights())
+        found = differences(self._environment.sink.rows(), expected)
+        for line in found:
+            self._reporter.report(line)
+        if not found:
+            self._reporter.report(
+                f"the output is correct: {len(expected):,} rows, equal to the result computed without Spark"
+            )
+        return not found
+
 
 OK, FAILED, INTERRUPTED = 0, 1, 130
 
@@ -76,12 +213,12 @@ def run(
 
 def _cluster(directory: Path, kubernetes: KubernetesOptions | None, bootstrap_servers: str | None) -> DemoCluster:
     if bootstrap_servers is not None:
-        from airflow_adaptive.local.demo.clusters.kafka import KafkaDemo  # noqa: PLC0415  needs the extra "kafka"
+        from airflow_adaptive.local.demo.kafka import KafkaDemo  # noqa: PLC0415  needs the extra "kafka"
 
         return KafkaDemo(directory / "spark", bootstrap_servers)
     if kubernetes is None:
         return StandaloneDemo(directory / "spark")
-    from airflow_adaptive.local.demo.clusters.kubernetes import KubernetesDemo  # noqa: PLC0415  needs the extra "kubernetes"
+    from airflow_adaptive.local.demo.kubernetes import KubernetesDemo  # noqa: PLC0415  needs the extra "kubernetes"
 
     return KubernetesDemo(kubernetes, directory)
 

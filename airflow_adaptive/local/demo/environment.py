@@ -16,11 +16,10 @@ import pyarrow.parquet
 
 import airflow_adaptive
 from airflow_adaptive.local.airflow import USERNAME, LocalAirflow
-from airflow_adaptive.local.demo.clusters.cluster import DemoCluster, DemoEnvironmentError
+from airflow_adaptive.local.demo.cluster import DemoCluster, DemoEnvironmentError
 from airflow_adaptive.local.demo.flights import CarrierHour
-from airflow_adaptive.local.demo.job import Job
+from airflow_adaptive.local.demo.job import Job, Reporter
 from airflow_adaptive.local.demo.replay import Replay
-from airflow_adaptive.local.demo.report import Reporter
 from airflow_adaptive.local.waiting import wait_until
 
 PARSE_TIMEOUT_S = 60.0

@@ -17,8 +17,7 @@ import pytest
 from airflow.providers_manager import ProvidersManager
 
 from airflow_adaptive._airflow.store.job_asset import JOBS
-from airflow_adaptive._core.protocol.codec import decode_journal, decode_status
-from airflow_adaptive._core.protocol.documents import DriverStatus
+from airflow_adaptive._core.protocol.documents import DriverStatus, decode_journal, decode_status
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 from tests.support.airflow.airflow_under_test import AirflowUnderTest

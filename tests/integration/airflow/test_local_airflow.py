@@ -11,10 +11,10 @@ import pytest
 
 from airflow_adaptive.local import guardian
 from airflow_adaptive.local.airflow import (
+    AirflowApi,
     Component,
     LocalAirflowError,
 )
-from airflow_adaptive.local.airflow_api import AirflowApi
 from airflow_adaptive.local.waiting import wait_until
 from tests.support.airflow.airflow_under_test import AirflowUnderTest
 

@@ -30,7 +30,7 @@ NEWER = dedent(
 
     documents.FORMATS = (1, 2)
 
-    from airflow_adaptive._core.protocol.codec import FORMATS as read
+    from airflow_adaptive._core.protocol.documents import FORMATS as read
     from airflow_adaptive._engine.journal.step_document import FORMATS as written
 
     Path(__file__).with_name("formats").write_text(f"{read} {written}")

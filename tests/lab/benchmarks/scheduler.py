@@ -22,16 +22,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from airflow_adaptive._core.protocol.codec import encode_journal
-from airflow_adaptive._core.protocol.documents import JournalDocument
+from airflow_adaptive._core.protocol.documents import JournalDocument, encode_journal
 from airflow_adaptive._core.scheduler import machine
-from airflow_adaptive._core.scheduler.allocator.assignment import assign
-from airflow_adaptive._core.scheduler.allocator.load_balancing import LoadBalanceMode
+from airflow_adaptive._core.scheduler.allocator import LoadBalanceMode, assign
 from airflow_adaptive._core.scheduler.events import Event, SchedulingStarted, SlotOffer, SlotsChanged, TimerFired
 from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.state import SchedulerState
-from airflow_adaptive._core.scheduler.state_transitions.steps import Step
+from airflow_adaptive._core.scheduler.steps import Step
 from airflow_adaptive._engine.journal.journal import Journal
 from airflow_adaptive._engine.spec import JobSpec
 from tests.lab.fakes.job_directory import FakeJobDirectory

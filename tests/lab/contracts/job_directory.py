@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import pytest
 
 from airflow_adaptive._core.ports import JobDirectory, JobDirectoryError
-from airflow_adaptive._core.protocol.codec import MAX_DOCUMENT_BYTES, encode_journal, encode_rescale, encode_status
 from airflow_adaptive._core.protocol.documents import (
+    MAX_DOCUMENT_BYTES,
     Action,
     Directive,
     DriverPlan,
@@ -22,6 +22,9 @@ from airflow_adaptive._core.protocol.documents import (
     JournalDocument,
     QueryReport,
     RescaleDocument,
+    encode_journal,
+    encode_rescale,
+    encode_status,
 )
 from airflow_adaptive._engine.journal.job_directory import append
 

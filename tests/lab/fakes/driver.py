@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_adaptive._core.ports import DriverSubmission, SubmissionState
-from airflow_adaptive._core.protocol.codec import decode_journal
 from airflow_adaptive._core.protocol.conf import read_settings
 from airflow_adaptive._core.protocol.documents import (
     FORMATS,
@@ -21,6 +20,7 @@ from airflow_adaptive._core.protocol.documents import (
     FailureReport,
     JournalDocument,
     QueryReport,
+    decode_journal,
 )
 from airflow_adaptive.job.control.fence import Fence, FencedError
 from tests.lab.fakes.cluster import FakeCluster

@@ -6,9 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from airflow_adaptive._core.ports import JobDirectoryError
-from airflow_adaptive._core.protocol.codec import (
+from airflow_adaptive._core.protocol.documents import (
     DocumentError,
+    DriverStatus,
+    JournalDocument,
     NewerFormatError,
+    RescaleDocument,
     decode_journal,
     decode_rescale,
     decode_status,
@@ -16,7 +19,6 @@ from airflow_adaptive._core.protocol.codec import (
     encode_rescale,
     encode_status,
 )
-from airflow_adaptive._core.protocol.documents import DriverStatus, JournalDocument, RescaleDocument
 
 Document = TypeVar("Document", JournalDocument, RescaleDocument, DriverStatus)
 

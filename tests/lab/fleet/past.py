@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_adaptive._core.protocol.codec import encode_journal, journal_name
-from airflow_adaptive._core.protocol.documents import JournalDocument
+from airflow_adaptive._core.protocol.documents import JournalDocument, encode_journal, journal_name
 from airflow_adaptive._core.scheduler.state import SchedulerState
-from airflow_adaptive._core.scheduler.state_transitions.steps import Step
+from airflow_adaptive._core.scheduler.steps import Step
 from airflow_adaptive._engine.driver_heartbeat import NO_HEARTBEAT
 from airflow_adaptive._engine.journal.step_document import LoopMemory, created, step_document
 from airflow_adaptive._engine.spec import JobSpec

@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 import structlog
 
-from airflow_adaptive._core.protocol.codec import decode_journal
+from airflow_adaptive._core.protocol.documents import decode_journal
 from airflow_adaptive._engine import clock
 from airflow_adaptive._engine.journal import job_directory, storage_threads
 from airflow_adaptive.job.control import driver_status

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 from unittest import mock
 
+from airflow_adaptive._core import codec
 from airflow_adaptive._core.scheduler import machine, snapshot
 from airflow_adaptive._core.scheduler.config.options import Options
 from airflow_adaptive._core.scheduler.errors import AdaptiveSchedulerError, SnapshotError
@@ -22,7 +23,7 @@ from airflow_adaptive._core.scheduler.events import Event
 from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.state import Finished, SchedulerState
-from airflow_adaptive._core.scheduler.state_transitions.steps import Step
+from airflow_adaptive._core.scheduler.steps import Step
 
 
 class HistoryError(AdaptiveSchedulerError):
@@ -91,7 +92,7 @@ def outcome(step: Step) -> dict[str, Any]:
         "state": f"{state.name}({current.outcome})" if isinstance(current, Finished) else state.name,
         "version": state.version,
         "parallelism": None if state.plan is None else dict(state.plan.parallelism),
-        "commands": [snapshot.encode(command) for command in step.commands],
+        "commands": [codec.encode(command) for command in step.commands],
         "reason_code": None if step.decision is None else step.decision.reason_code.value,
         "reason": None if step.decision is None else step.decision.reason,
     }
@@ -182,7 +183,7 @@ def decode_event(data: Mapping[str, Any]) -> Event:
 
 
 def _encoded(event: Event) -> dict[str, Any]:
-    encoded: dict[str, Any] = snapshot.encode(event)
+    encoded: dict[str, Any] = codec.encode(event)
     return encoded
 
 

@@ -12,7 +12,7 @@ from random import Random
 from airflow_adaptive._core.ports import ClusterSnapshot, DriverLog, DriverSubmission, Request, SubmissionStatus
 from airflow_adaptive._core.protocol.documents import JournalDocument
 from airflow_adaptive._core.requirements.control_requests import ControlRequests
-from airflow_adaptive._core.scheduler.allocator.slot_sharing import minimum_slots
+from airflow_adaptive._core.scheduler.allocator import minimum_slots
 from airflow_adaptive._core.scheduler.machine import default_requirements
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.state import SchedulerState

@@ -17,8 +17,7 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 
-from airflow_adaptive._core.protocol.codec import decode_journal
-from airflow_adaptive._core.protocol.documents import JournalDocument
+from airflow_adaptive._core.protocol.documents import JournalDocument, decode_journal
 from airflow_adaptive._core.scheduler.snapshot import from_json
 from airflow_adaptive._core.scheduler.state import Executing
 from airflow_adaptive.local.airflow import Config

@@ -13,8 +13,7 @@ from airflow_adaptive._airflow.internals import has
 from airflow_adaptive._airflow.store.task_xcoms import ATTEMPT
 from airflow_adaptive._airflow.store.variables_and_xcoms import decode, encode, variable_key, xcom_key
 from airflow_adaptive._core.view import TaskKey, is_published
-from airflow_adaptive.local.airflow import Component, Config, LocalAirflow, LocalAirflowError, merged
-from airflow_adaptive.local.airflow_api import AirflowApi, _task
+from airflow_adaptive.local.airflow import AirflowApi, Component, Config, LocalAirflow, LocalAirflowError, _task, merged
 
 RESTART_GRACE_S = 30.0
 """Time for a component to end by itself. The triggerer needs 10 s to stop its triggers."""

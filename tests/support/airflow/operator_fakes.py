@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_adaptive._core.protocol.codec import encode_journal, journal_name
-from airflow_adaptive._core.protocol.documents import Action, Directive, JournalDocument
+from airflow_adaptive._core.protocol.documents import Action, Directive, JournalDocument, encode_journal, journal_name
 from airflow_adaptive._core.scheduler.machine import create
 from airflow_adaptive._core.scheduler.snapshot import to_json
 from airflow_adaptive._core.scheduler.state import SchedulerState

@@ -8,11 +8,11 @@ from datetime import timedelta
 from typing import Any
 
 from airflow_adaptive._airflow.store.task_xcoms import xcoms
+from airflow_adaptive._core.codec import encode
 from airflow_adaptive._core.protocol.documents import DriverState, DriverStatus, ExecutorReport, QueryReport
 from airflow_adaptive._core.scheduler.events import SlotOffer, SlotsChanged
 from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobType, JobVertex
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
-from airflow_adaptive._core.scheduler.snapshot import encode
 from airflow_adaptive._core.view import DRIVER, JobView, Urls, documents, driver_document
 from airflow_adaptive._engine.journal.history import History
 from airflow_adaptive._engine.observation.source_lag import SourceLag

@@ -25,7 +25,7 @@ from sqlalchemy.exc import OperationalError
 
 from airflow_adaptive.local import guardian
 from airflow_adaptive.local.cluster import HOST, free_port
-from airflow_adaptive.local.guard import Guard
+from airflow_adaptive.local.guardian import Guard
 from airflow_adaptive.local.waiting import wait_until
 
 ACCOUNTS: Final = ("postgres", "daemon")

@@ -21,7 +21,7 @@ from typing import Final
 from airflow_adaptive.local import guardian
 from airflow_adaptive.local.airflow import write_private
 from airflow_adaptive.local.cluster import HOST, free_port
-from airflow_adaptive.local.guard import Guard, spawn
+from airflow_adaptive.local.guardian import Guard, spawn
 from airflow_adaptive.local.waiting import wait_until
 from tests.support.databases.postgresql import MissingProgramError
 

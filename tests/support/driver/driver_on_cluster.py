@@ -17,8 +17,17 @@ import psutil
 from airflow_adaptive._airflow.declaration.spark_submit import Dependencies
 from airflow_adaptive._clusters.standalone.rest import create_request
 from airflow_adaptive._core.ports import DriverSubmission
-from airflow_adaptive._core.protocol.codec import DocumentError, decode_status, encode_journal, journal_name
-from airflow_adaptive._core.protocol.documents import Action, Directive, DriverPlan, DriverStatus, JournalDocument
+from airflow_adaptive._core.protocol.documents import (
+    Action,
+    Directive,
+    DocumentError,
+    DriverPlan,
+    DriverStatus,
+    JournalDocument,
+    decode_status,
+    encode_journal,
+    journal_name,
+)
 from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive._engine.journal.storage import Storage
 from airflow_adaptive._engine.staging import stage

@@ -19,7 +19,7 @@ from typing import Final
 
 from airflow_adaptive.local.cluster import HOST
 from airflow_adaptive.local.distribution import find_java
-from airflow_adaptive.local.guard import Guard
+from airflow_adaptive.local.guardian import Guard
 from airflow_adaptive.local.waiting import wait_until
 from tests.support.kafka.broker import STOP_GRACE_S, KafkaBroker
 from tests.support.kafka.clients import KafkaClients

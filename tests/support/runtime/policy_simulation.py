@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from airflow_adaptive._core.protocol.codec import decode_journal
+from airflow_adaptive._core.protocol.documents import decode_journal
 from airflow_adaptive._core.requirements.control_requests import ControlRequests, Requester
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.state import Executing, SchedulerState

@@ -19,7 +19,7 @@ from airflow_adaptive._core.scheduler.events import Event
 from airflow_adaptive._core.scheduler.policies.transition_manager import Resources
 from airflow_adaptive._core.scheduler.resource_checks import executing_resources
 from airflow_adaptive._core.scheduler.state import Executing, Finished, SchedulerState
-from airflow_adaptive._core.scheduler.state_transitions.steps import Step
+from airflow_adaptive._core.scheduler.steps import Step
 from airflow_adaptive._core.scheduler.transition_table import TRANSITIONS
 from tests.support.scheduler.explored_jobs import MODELS, Model, Place, helped, possible_events
 from tests.support.scheduler.invariants import check_edge, check_state

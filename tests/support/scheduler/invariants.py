@@ -4,8 +4,7 @@ from collections.abc import Mapping
 
 from airflow_adaptive._core.failure_code import FailureCode
 from airflow_adaptive._core.scheduler import machine, rescale_tiers, resource_checks
-from airflow_adaptive._core.scheduler.allocator.slot_sharing import used_slots
-from airflow_adaptive._core.scheduler.commands import KillDriver, SubmitDriver
+from airflow_adaptive._core.scheduler.allocator import used_slots
 from airflow_adaptive._core.scheduler.config.options import BelowLowerBound
 from airflow_adaptive._core.scheduler.events import (
     CancelRequested,
@@ -42,7 +41,7 @@ from airflow_adaptive._core.scheduler.state import (
     StopWithSavepoint,
     WaitingForResources,
 )
-from airflow_adaptive._core.scheduler.state_transitions.steps import Step
+from airflow_adaptive._core.scheduler.steps import KillDriver, Step, SubmitDriver
 from airflow_adaptive._core.scheduler.timeline import ReasonCode
 from airflow_adaptive._core.scheduler.transition_table import TRANSITIONS
 from tests.support.scheduler.rescale_invariants import check_rescales

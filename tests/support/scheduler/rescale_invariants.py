@@ -2,8 +2,8 @@
 
 from itertools import pairwise
 
-from airflow_adaptive._core.scheduler.history.reported_reasons import MAX_REPORTED
 from airflow_adaptive._core.scheduler.history.rescales import MAX_STATES
+from airflow_adaptive._core.scheduler.machine import MAX_REPORTED
 from airflow_adaptive._core.scheduler.state import (
     Canceling,
     Created,
@@ -15,7 +15,7 @@ from airflow_adaptive._core.scheduler.state import (
     SchedulerState,
     WaitingForResources,
 )
-from airflow_adaptive._core.scheduler.state_transitions.steps import Step
+from airflow_adaptive._core.scheduler.steps import Step
 from airflow_adaptive._core.scheduler.timeline import Rescale, TriggerCause
 
 UNDER_WAY = WaitingForResources | Deploying | Restarting | RestartingLocally

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive._core.requirements.advice import Advice, PolicyAdvice
+from airflow_adaptive._core.requirements.advice import PublishedAdvice, PublishedPolicy
 from airflow_adaptive._core.requirements.resolution import RequirementsOrigin, RequirementsSource
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.snapshot import decode, from_json
@@ -21,8 +21,6 @@ from airflow_adaptive._core.view import (
     RESCALES,
     SCHEDULER,
     SUMMARY,
-    PublishedAdvice,
-    PublishedPolicy,
     SlotCounts,
     Summary,
     TaskKey,
@@ -39,7 +37,9 @@ from tests.support.airflow.published_documents import canceled, executing, histo
 
 TASK = {"dag_id": "d", "task_id": "t", "run_id": "r", "map_index": -1}
 BY_LOAD = RequirementsSource(origin=RequirementsOrigin.POLICY, name="load", since=START, reason="busy")
-ADVICE = Advice(bounds={"job": ParallelismRange(2, 3)}, reason="busy", source="load", next_at=START)
+ADVICE = PublishedAdvice(
+    bounds={"job": ParallelismRange(2, 3)}, reason="busy", source="load", next_at=START, at=START, since=START
+)
 
 
 def encoded(**more: Any) -> dict[str, Any]:
@@ -80,18 +80,15 @@ def test_source_of_the_requirements_is_published(source: RequirementsSource | No
 
 
 def test_advice_of_a_policy_is_active_while_the_policy_sets_the_requirements() -> None:
-    policy = PolicyAdvice(policy="LoadPolicy", advice=ADVICE, advised_at=START, advised_since=START)
+    policy = PublishedPolicy(kind="LoadPolicy", advice=ADVICE)
     by_user = replace(BY_LOAD, origin=RequirementsOrigin.USER)
     assert [policy_document(policy, source)["active"] for source in (BY_LOAD, by_user, None)] == [True, False, False]
-    assert decode(PublishedPolicy, policy_document(policy, BY_LOAD)).advice == PublishedAdvice(
-        at=START, since=START, bounds=ADVICE.bounds, source="load", reason="busy", next_at=START
-    )
+    assert decode(PublishedPolicy, policy_document(policy, BY_LOAD)).advice == ADVICE
 
 
 def test_policy_without_advice_publishes_its_problem() -> None:
-    policy = PolicyAdvice(policy="LoadPolicy", dry_run=True, problem="no metrics")
-    expected = PublishedPolicy(kind="LoadPolicy", dry_run=True, active=False, problem="no metrics")
-    assert decode(PublishedPolicy, policy_document(policy, BY_LOAD)) == expected
+    policy = PublishedPolicy(kind="LoadPolicy", dry_run=True, problem="no metrics")
+    assert decode(PublishedPolicy, policy_document(policy, BY_LOAD)) == policy
 
 
 def test_driver_status_is_a_document_and_empty_without_a_driver() -> None:
@@ -105,7 +102,7 @@ def test_document_that_no_store_accepts_is_left_empty() -> None:
     assert fits("x" * (MAX_VALUE_BYTES - 2))
     assert not fits("x" * (MAX_VALUE_BYTES - 1))
     wide = replace(ADVICE, reason="x" * MAX_VALUE_BYTES)
-    policy = PolicyAdvice(policy="LoadPolicy", advice=wide, advised_at=START, advised_since=START)
+    policy = PublishedPolicy(kind="LoadPolicy", advice=wide)
     assert encoded(policy=policy)[POLICY] == {}
 
 

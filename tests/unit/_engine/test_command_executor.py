@@ -11,9 +11,9 @@ import pytest
 from airflow_adaptive._clusters.standalone.client import REST_HINT
 from airflow_adaptive._core.ports import ClusterUnreachableError, DriverSubmission
 from airflow_adaptive._core.requirements.control_requests import DesiredState
-from airflow_adaptive._core.scheduler.commands import SubmitDriver
 from airflow_adaptive._core.scheduler.events import DriverHeartbeatTimedOut
 from airflow_adaptive._core.scheduler.state import Finished, Outcome
+from airflow_adaptive._core.scheduler.steps import SubmitDriver
 from airflow_adaptive._engine.command_executor import execute, submission
 from tests.lab.fakes.cluster import FakeCluster
 from tests.lab.fakes.job_directory import FakeJobDirectory

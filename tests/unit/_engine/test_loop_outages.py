@@ -14,8 +14,7 @@ from itertools import pairwise
 import pytest
 
 from airflow_adaptive._core.ports import ForeignDirectoryError, JobDirectoryError, SubmissionState
-from airflow_adaptive._core.protocol.codec import decode_journal, encode_journal
-from airflow_adaptive._core.protocol.documents import JournalDocument
+from airflow_adaptive._core.protocol.documents import JournalDocument, decode_journal, encode_journal
 from airflow_adaptive._core.requirements.control_requests import ControlRequests, DesiredState
 from airflow_adaptive._core.scheduler.state import Finished, Outcome
 from airflow_adaptive._core.scheduler.timeline import ReasonCode

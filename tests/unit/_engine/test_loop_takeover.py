@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from airflow_adaptive._core.protocol import codec
+from airflow_adaptive._core.protocol import documents
 from airflow_adaptive._core.requirements.control_requests import ControlRequests, DesiredState, Requester
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.state import Executing, Finished, Outcome
@@ -154,7 +154,7 @@ OLD, NEW = (1,), (1, 2)
 
 def formats(small: Simulation) -> list[int]:
     """Formats of the journal documents, oldest first."""
-    return [codec.decode_journal(data).format for _, data in sorted(small.directory.journal.items())]
+    return [documents.decode_journal(data).format for _, data in sorted(small.directory.journal.items())]
 
 
 def run_until(small: Simulation, seconds: float) -> None:
@@ -172,7 +172,7 @@ def upgraded(small: Simulation, monkeypatch: pytest.MonkeyPatch) -> Simulation:
     small.drivers.formats = OLD
     run_until(small, 30)
     small.drivers.formats = NEW
-    monkeypatch.setattr(codec, "FORMATS", NEW)
+    monkeypatch.setattr(documents, "FORMATS", NEW)
     return small
 
 
@@ -194,9 +194,9 @@ def test_loop_writes_the_newer_format_as_soon_as_a_driver_reports_that_it_reads_
     assert [epoch for epoch, _, _ in upgraded.drivers.started][-1] == 2
     assert formats(upgraded)[-1] == 2
     first_of_new_driver = next(
-        codec.decode_journal(data)
+        documents.decode_journal(data)
         for _, data in sorted(upgraded.directory.journal.items())
-        if codec.decode_journal(data).directive.epoch == 2
+        if documents.decode_journal(data).directive.epoch == 2
     )
     assert first_of_new_driver.format == 1, "the new driver may be of any version before its first status"
 
@@ -207,7 +207,7 @@ def test_loop_of_the_old_version_continues_after_rescales_of_the_newer_version(
     """The triggerer is upgraded and goes back: the driver continues, and no rescale is lost."""
     upgraded.clock.at(40, lambda: upgraded.cluster.add_worker(cores=2, memory_mb=1024))
     run_until(upgraded, 120)
-    monkeypatch.setattr(codec, "FORMATS", OLD)
+    monkeypatch.setattr(documents, "FORMATS", OLD)
     upgraded.clock.at(150, request(upgraded, DesiredState.SUSPENDED))
     assert outcome(upgraded.run()) is Outcome.SUSPENDED
     assert {epoch for epoch, _, _ in upgraded.drivers.started} == {1}
@@ -222,7 +222,7 @@ def test_job_that_ended_under_a_newer_version_starts_again_under_the_old_version
     upgraded.clock.at(150, request(upgraded, DesiredState.SUSPENDED))
     assert outcome(upgraded.run()) is Outcome.SUSPENDED
     assert formats(upgraded)[-2:] == [2, 1]
-    monkeypatch.setattr(codec, "FORMATS", OLD)
+    monkeypatch.setattr(documents, "FORMATS", OLD)
     upgraded.drivers.formats = OLD
     upgraded.store.requests = ControlRequests()
     upgraded.spec = replace(upgraded.spec, attempt="attempt-2")

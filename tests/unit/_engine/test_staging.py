@@ -208,7 +208,7 @@ async def test_damaged_copy_is_named(directory: FsspecJobDirectory, script: Path
 async def test_runtime_zip_contains_the_driver_side_only_with_every_subpackage() -> None:
     names = set(zipfile.ZipFile(io.BytesIO(runtime_zip())).namelist())
     root = Path(airflow_adaptive.__file__).parent
-    core = (root / "_core" / name for name in ("__init__.py", "failure_code.py", "python_version.py"))
+    core = (root / "_core" / name for name in ("__init__.py", "codec.py", "failure_code.py", "python_version.py"))
     modules = [root / "__init__.py", *core, *(root / "_core/protocol").rglob("*.py"), *(root / "job").rglob("*.py")]
     assert names == {str(file.relative_to(root.parent)) for file in modules}
     assert {name for name in names if name.count("/") == 3} >= {

@@ -9,9 +9,10 @@ from airflow_adaptive._airflow.declaration import batch
 from airflow_adaptive._airflow.declaration.batch import Batch
 from airflow_adaptive._airflow.internals import AirflowFailException
 from airflow_adaptive._airflow.process.process_resources import ConnectionIds
+from airflow_adaptive._core.codec import encode
 from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobType, JobVertex
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
-from airflow_adaptive._core.scheduler.snapshot import decode, encode
+from airflow_adaptive._core.scheduler.snapshot import decode
 from airflow_adaptive._engine.spec import JobSpec
 from tests.support.airflow.operator_fakes import TASK, FakeInstance, staged
 

@@ -12,13 +12,20 @@ from airflow.sdk import DAG, task_group
 
 from airflow_adaptive._airflow.declaration.validation import DeclarationError
 from airflow_adaptive._airflow.internals import AirflowException, AirflowFailException, AsyncCallback
-from airflow_adaptive._core.protocol.codec import encode_journal, journal_name
+from airflow_adaptive._core.codec import encode
 from airflow_adaptive._core.protocol.conf import PACKAGES_PROPERTY
-from airflow_adaptive._core.protocol.documents import FORMATS, Action, Directive, JournalDocument
+from airflow_adaptive._core.protocol.documents import (
+    FORMATS,
+    Action,
+    Directive,
+    JournalDocument,
+    encode_journal,
+    journal_name,
+)
 from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive._core.scheduler.machine import create
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
-from airflow_adaptive._core.scheduler.snapshot import decode, encode
+from airflow_adaptive._core.scheduler.snapshot import decode
 from airflow_adaptive._engine.cluster.capacity_share import slot_demand
 from airflow_adaptive._engine.spec import JobSpec
 from airflow_adaptive.autoscaling.advisor import advisor, policy_from_text

@@ -17,10 +17,11 @@ from airflow_adaptive._airflow.process import deferral, job_loop
 from airflow_adaptive._airflow.process.job_loop import cancel_job, run_job_loop
 from airflow_adaptive._airflow.store.asset_store import AirflowJobStore
 from airflow_adaptive._clusters.connection_fields import AddressError
+from airflow_adaptive._core.codec import encode
 from airflow_adaptive._core.scheduler.config.options import Options
 from airflow_adaptive._core.scheduler.job_graph import JobGraph
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
-from airflow_adaptive._core.scheduler.snapshot import encode, from_json
+from airflow_adaptive._core.scheduler.snapshot import from_json
 from airflow_adaptive._core.scheduler.state import Finished, Outcome
 from airflow_adaptive._core.view import TaskKey
 from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory

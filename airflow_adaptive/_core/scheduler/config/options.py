@@ -11,27 +11,23 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
-from airflow_adaptive._core.scheduler.allocator.load_balancing import LoadBalanceMode
-from airflow_adaptive._core.scheduler.config.durations import (
-    format_duration,
-    not_negative,
-    or_never,
-    or_unset,
-    positive,
-)
+from airflow_adaptive._core.scheduler.allocator import LoadBalanceMode
 from airflow_adaptive._core.scheduler.config.parsing import (
     MINIMAL_INCREASE,
+    fold_flink_parameters,
+    format_duration,
     load_balance_mode,
+    not_negative,
     one_of,
     one_or_more,
+    or_never,
+    or_unset,
+    parse_restart_strategy,
     patterns,
+    positive,
     reactive,
     rescale_tier,
     scale_up_controller,
-)
-from airflow_adaptive._core.scheduler.config.restart_strategies import (
-    fold_flink_parameters,
-    parse_restart_strategy,
     strategy_name,
 )
 from airflow_adaptive._core.scheduler.errors import OptionError, did_you_mean

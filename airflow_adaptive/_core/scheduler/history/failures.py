@@ -20,7 +20,7 @@ from airflow_adaptive._core.scheduler.state import (
     SchedulerState,
     StopWithSavepoint,
 )
-from airflow_adaptive._core.scheduler.state_transitions.steps import Step
+from airflow_adaptive._core.scheduler.steps import Step
 
 MAX_CONCURRENT = 16
 """Number of concurrent failures that a record keeps at most; the first ones are kept."""

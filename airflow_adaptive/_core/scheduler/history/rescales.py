@@ -1,4 +1,4 @@
-"""The rescale history: each rescale from its cause to its end.
+"""The rescale history: each rescale from its cause to its end, and the statistics of rescales.
 
 Theory, after Flink's DefaultRescaleTimeline and the calls to it in AdaptiveScheduler (Flink 2.3, FLIP-495): at most one record
 is open. A record opens when scheduling starts, when requirements take effect, when a change justifies a rescale, or when the
@@ -12,8 +12,10 @@ may replace. The record of a job that never ran ends with the reason of the end 
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import datetime
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from airflow_adaptive._core.scheduler.events import Event, PlanActivated
@@ -37,11 +39,12 @@ from airflow_adaptive._core.scheduler.state import (
     StopWithSavepoint,
     WaitingForResources,
 )
-from airflow_adaptive._core.scheduler.state_transitions.steps import Step
+from airflow_adaptive._core.scheduler.steps import Step
 from airflow_adaptive._core.scheduler.timeline import (
     Amounts,
     Rescale,
     StateSpan,
+    TerminalState,
     TerminatedReason,
     Timeline,
     Transition,
@@ -309,3 +312,106 @@ def _close(timeline: Timeline, state: str | None, at: datetime, reason: Terminat
         rescale, end=max(at, rescale.latest), terminated_reason=reason, terminal_state=reason.terminal_state
     )
     return replace(reported, rescale=None), closed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Durations:
+    """Minimum, maximum, average and percentiles of durations."""
+
+    min: timedelta
+    max: timedelta
+    avg: timedelta
+    p50: timedelta
+    p90: timedelta
+    p95: timedelta
+    p99: timedelta
+    p999: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RescaleSummary:
+    """Statistics of rescales. Statistics of durations are None without a rescale of their kind.
+
+    Attributes:
+        total: number of rescales.
+        completed: number of rescales whose plan became active.
+        ignored: number of rescales that ended for another reason without a failure.
+        failed: number of rescales that failed.
+        in_progress: number of rescales in progress, at most one.
+        duration: durations of all rescales that have ended.
+        completed_duration: durations of the completed rescales.
+        ignored_duration: durations of the ignored rescales.
+        failed_duration: durations of the failed rescales.
+        downtime: measured downtimes of the completed rescales.
+    """
+
+    total: int
+    completed: int
+    ignored: int
+    failed: int
+    in_progress: int
+    duration: Durations | None
+    completed_duration: Durations | None
+    ignored_duration: Durations | None
+    failed_duration: Durations | None
+    downtime: Durations | None
+
+
+def summarize(rescales: Iterable[Rescale]) -> RescaleSummary:
+    """Return the statistics of these rescales; the order does not matter."""
+    durations: dict[TerminalState, list[timedelta]] = {state: [] for state in TerminalState}
+    downtimes: list[timedelta] = []
+    in_progress = 0
+    for rescale in rescales:
+        if rescale.end is None or rescale.terminal_state is None:
+            in_progress += 1
+            continue
+        durations[rescale.terminal_state].append(rescale.end - rescale.start)
+        if rescale.terminal_state is TerminalState.COMPLETED and rescale.downtime is not None:
+            downtimes.append(rescale.downtime)
+    completed, ignored, failed = (
+        durations[state] for state in (TerminalState.COMPLETED, TerminalState.IGNORED, TerminalState.FAILED)
+    )
+    return RescaleSummary(
+        total=len(completed) + len(ignored) + len(failed) + in_progress,
+        completed=len(completed),
+        ignored=len(ignored),
+        failed=len(failed),
+        in_progress=in_progress,
+        duration=_durations(completed + ignored + failed),
+        completed_duration=_durations(completed),
+        ignored_duration=_durations(ignored),
+        failed_duration=_durations(failed),
+        downtime=_durations(downtimes),
+    )
+
+
+def _durations(durations: list[timedelta]) -> Durations | None:
+    if not durations:
+        return None
+    ordered = sorted(durations)
+    return Durations(
+        min=ordered[0],
+        max=ordered[-1],
+        avg=sum(ordered, timedelta(0)) / len(ordered),
+        p50=_quantile(ordered, 0.5),
+        p90=_quantile(ordered, 0.9),
+        p95=_quantile(ordered, 0.95),
+        p99=_quantile(ordered, 0.99),
+        p999=_quantile(ordered, 0.999),
+    )
+
+
+def _quantile(ordered: list[timedelta], share: float) -> timedelta:
+    """Return a quantile as in Flink (commons-math, the method of NIST): interpolated at the position `share` * (n + 1).
+
+    Args:
+        ordered: durations in ascending order, at least one.
+        share: quantile, from 0.5 to 1.
+    """
+    position = share * (len(ordered) + 1)
+    below = math.floor(position)
+    if below >= len(ordered):
+        return ordered[-1]
+    lower, upper = ordered[below - 1], ordered[below]
+    return lower + (position - below) * (upper - lower)

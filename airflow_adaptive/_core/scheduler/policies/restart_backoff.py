@@ -2,15 +2,31 @@
 
 Theory: a strategy is a configuration, and a `RestartRecord` is the data that the strategy has recorded. `notify` adds a failure to
 the record; afterwards, `can_restart` and `backoff` evaluate the record. As in Flink, the arithmetic uses whole milliseconds,
-but it does not overflow at the 92nd attempt. `notify` accepts the jitter as a number in [0, 1) (`policies.jitter`).
+but it does not overflow at the 92nd attempt. `notify` accepts the jitter as a number in [0, 1), which
+depends only on its key (`jitter`), so that a replay of the same events produces the same delays.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TypeVar, assert_never
+
+_BITS = 53
+"""Number of bits in the significand of a float."""
+
+
+def jitter(*key: str | int) -> float:
+    """Return a number in [0, 1) that is uniformly distributed over different keys.
+
+    Args:
+        key: names the delay that the jitter changes, for example (job, epoch, attempt).
+    """
+    digest = hashlib.sha256("\n".join(map(str, key)).encode()).digest()
+    return (int.from_bytes(digest[:8], "big") >> (64 - _BITS)) / (1 << _BITS)
+
 
 Parameter = TypeVar("Parameter")
 

@@ -1,5 +1,4 @@
-"""One module for each state: the meaning of each event in the state, and the deadlines of the state.
+"""The meaning of each event in each state, and the deadlines of the states: before the queries run, until a plan is active, while it is, and at the end.
 
-The module `state` has the data of the states, `state_transitions` enters them, and `running` is the common part of the states with a
-running job.
+The module `state` has the data of the states, and `state_transitions` enters them.
 """

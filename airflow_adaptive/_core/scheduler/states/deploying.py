@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from airflow_adaptive._core.failure_code import FailureCode
-from airflow_adaptive._core.scheduler import rescale_tiers, resource_checks
+from airflow_adaptive._core.scheduler import rescale_tiers, resource_checks, state_transitions, steps
 from airflow_adaptive._core.scheduler.events import (
     REPARTITION_ERROR,
     Event,
@@ -20,13 +20,12 @@ from airflow_adaptive._core.scheduler.policies.rescaling import Tier
 from airflow_adaptive._core.scheduler.policies.transition_manager import NO_TIME
 from airflow_adaptive._core.scheduler.requirements import Parallelism
 from airflow_adaptive._core.scheduler.state import Deploying, Plan, SchedulerState, Timer
-from airflow_adaptive._core.scheduler.state_transitions import recovery, restart, start, steps
-from airflow_adaptive._core.scheduler.state_transitions.steps import Step
-from airflow_adaptive._core.scheduler.states import running
+from airflow_adaptive._core.scheduler.states.running import on_event_with_plan
+from airflow_adaptive._core.scheduler.steps import Step
 from airflow_adaptive._core.scheduler.timeline import Reason, ReasonCode
 
 
-def on_event(state: SchedulerState, deploying: Deploying, event: Event) -> Step:
+def on_event_deploying(state: SchedulerState, deploying: Deploying, event: Event) -> Step:
     """React to an event. A failure goes to failure handling (Flink fails the job: FLINK-22692)."""
     match event:
         case PlanActivated(version=version) if version == deploying.plan.version:
@@ -40,10 +39,10 @@ def on_event(state: SchedulerState, deploying: Deploying, event: Event) -> Step:
         case TimerFired():
             return _overdue(state, deploying, event)
         case _:
-            return running.on_event(state, deploying, event)
+            return on_event_with_plan(state, deploying, event)
 
 
-def timers(state: SchedulerState, deploying: Deploying) -> tuple[Timer, ...]:
+def timers_deploying(state: SchedulerState, deploying: Deploying) -> tuple[Timer, ...]:
     """Return the end of `deploy_timeout`; the deadline is now if the slots of the plan cannot arrive."""
     timeout = NO_TIME if _cannot_arrive(state, deploying) else state.options.deploy_timeout
     return (Timer(name=TimerName.DEPLOY, due=deploying.since + timeout),)
@@ -54,7 +53,7 @@ def _activated(state: SchedulerState, deploying: Deploying, event: PlanActivated
     plan, arrived, notice = deploying.plan, state.held_slots, _notice(deploying, event)
     if arrived >= plan.slots:
         reason = Reason(ReasonCode.PLAN_ACTIVATED, f"the driver has activated the plan{notice}")
-        return start.go_to_executing(state, event, plan, reason)
+        return state_transitions.go_to_executing(state, event, plan, reason)
     text = f"the plan is active on {arrived} of {plan.slots} slot(s), and the other slots have not arrived{notice}"
     active = steps.with_current(state, active=True)
     return steps.stay(active, event, Reason(ReasonCode.SLOTS_PENDING, text))
@@ -81,7 +80,7 @@ def _rejected(state: SchedulerState, previous_plan: Plan, plan: Plan, event: Pla
     driver = None if state.driver is None else replace(state.driver, **learned)
     text = f"the driver rejected the plan and continues with the previous plan: {failure.summary}"
     reason = Reason(ReasonCode.PLAN_REJECTED, text)
-    return start.go_to_executing(replace(state, driver=driver), event, previous_plan, reason)
+    return state_transitions.go_to_executing(replace(state, driver=driver), event, previous_plan, reason)
 
 
 def _is_below_bounds(state: SchedulerState, deploying: Deploying) -> bool:
@@ -95,9 +94,11 @@ def _plan_within_bounds(state: SchedulerState, deploying: Deploying, event: Plan
     possible, why = resource_checks.possible_parallelism(state), event.failure.message
     if possible is None:
         text = f"{why}: {resource_checks.describe_shortage(state)}"
-        return restart.stop_and_wait(state, event, deploying.plan, Reason(ReasonCode.BELOW_LOWER_BOUND, text))
+        return state_transitions.stop_and_wait(state, event, deploying.plan, Reason(ReasonCode.BELOW_LOWER_BOUND, text))
     text = f"{why}: {resource_checks.describe_change(deploying.plan.parallelism, possible)}"
-    return restart.plan_again(state, event, deploying, possible, Reason(ReasonCode.REQUIREMENTS_CHANGED, text))
+    return state_transitions.plan_again(
+        state, event, deploying, possible, Reason(ReasonCode.REQUIREMENTS_CHANGED, text)
+    )
 
 
 def _overdue(state: SchedulerState, deploying: Deploying, event: TimerFired) -> Step:
@@ -106,13 +107,13 @@ def _overdue(state: SchedulerState, deploying: Deploying, event: TimerFired) -> 
     left, possible = _parallelism_on_held_slots(state, deploying), resource_checks.possible_parallelism(state, slots)
     if left is not None and deploying.previous_plan is not None:
         reason = Reason(reason.code, f"{reason.text}: the job continues on these slots")
-        return restart.go_to_executing_on_held_slots(state, event, deploying.previous_plan, left, reason)
+        return state_transitions.go_to_executing_on_held_slots(state, event, deploying.previous_plan, left, reason)
     if possible is not None and slots < plan.slots:
         reason = Reason(reason.code, f"{reason.text}: the scheduler makes another plan")
-        return restart.plan_again(state, event, deploying, possible, reason)
+        return state_transitions.plan_again(state, event, deploying, possible, reason)
     if _cannot_arrive(state, deploying):
         text = f"{reason.text}: {resource_checks.describe_shortage(state, slots)}"
-        return restart.stop_and_wait(state, event, plan, Reason(ReasonCode.BELOW_LOWER_BOUND, text))
+        return state_transitions.stop_and_wait(state, event, plan, Reason(ReasonCode.BELOW_LOWER_BOUND, text))
     return _not_activated(state, deploying, event, slots, possible)
 
 
@@ -136,12 +137,12 @@ def _not_activated(
     if target_parallelism is not None and higher is not None and higher <= state.options.highest_rescale_tier:
         text = f"tier {deploying.tier.value} did not activate the plan in {waited:g} s{steps.explanation(event)}: tier {higher.value} follows"
         reason = Reason(ReasonCode.DEPLOY_TIMEOUT, text)
-        return restart.plan_again(state, event, deploying, target_parallelism, reason, higher)
+        return state_transitions.plan_again(state, event, deploying, target_parallelism, reason, higher)
     failure = Failure(
         error_class=FailureCode.DEPLOY_TIMEOUT,
         message=f"the plan was not active after {waited:g} s; {slots} slot(s) had arrived{steps.explanation(event)}",
     )
-    return recovery.handle_failure(state, event, plan, failure, kill=True)
+    return state_transitions.handle_failure(state, event, plan, failure, kill=True)
 
 
 def _parallelism_on_held_slots(state: SchedulerState, deploying: Deploying) -> Parallelism | None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from airflow_adaptive._core.scheduler.history.rescale_summary import RescaleSummary, summarize
+from airflow_adaptive._core.scheduler.history.rescales import RescaleSummary, summarize
 from airflow_adaptive._core.scheduler.timeline import Rescale
 from airflow_adaptive._core.view import DRIVER, HISTORY, METRICS, RESCALES, SCHEDULER
 from airflow_adaptive._web.api import job_details, schemas

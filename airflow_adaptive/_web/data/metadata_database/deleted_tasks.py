@@ -106,7 +106,7 @@ def _documents(task: TaskKey, rows: Mapping[str, Any]) -> tuple[dict[str, Any], 
     state, parallelism = values.get(XCOM_STATE), values.get(XCOM_PARALLELISM)
     has_end = state in [*Outcome]
     if state not in [*SchedulerStateName]:  # A custom backend of XComs may keep a value elsewhere.
-        state = SchedulerStateName.FINISHED if has_end else SchedulerStateName.UNKNOWN
+        state = SchedulerStateName("Finished") if has_end else SchedulerStateName.UNKNOWN
     documents = {
         SUMMARY: {
             "format": FORMAT,

@@ -26,7 +26,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_adaptive._core.protocol.documents import FailureReport, QueryReport
-from airflow_adaptive._core.protocol.kafka_errors import CONDITION
+from airflow_adaptive._core.protocol.failures import DATA_LOSS
 from airflow_adaptive._core.protocol.sources import Shuffle, SourceReport, TopicReport
 from airflow_adaptive.job.queries.sources.kafka_topics import KafkaSourceError, KafkaTopics, kafka_relations
 from airflow_adaptive.job.queries.sources.offsets import (
@@ -163,7 +163,7 @@ class QuerySources:
     def explain(self, failure: FailureReport) -> FailureReport:
         """Return the failure of the run with the topics and the servers, which Kafka's own messages do not contain. Sends requests to the brokers once."""
         is_of_kafka = any(cause.startswith("org.apache.kafka.") for cause in failure.causes)
-        if self._run is None or not is_of_kafka or failure.error_class.startswith(CONDITION):
+        if self._run is None or not is_of_kafka or failure.error_class.startswith(DATA_LOSS):
             return failure
         if self._explanation is None:
             self._explanation = self._monitor.problem or self._run.explain()

@@ -21,7 +21,7 @@ MAX_PARTITION_LAGS: Final = 20
 """Partitions in a report. A topic may have thousands of partitions."""
 
 MAX_TOPICS_SIZE: Final = 200_000
-"""Characters in the topics of all sources, more than 5,000 partitions. The driver status must stay below `codec.MAX_DOCUMENT_BYTES`."""
+"""Characters in the topics of all sources, more than 5,000 partitions. The driver status must stay below `documents.MAX_DOCUMENT_BYTES`."""
 
 TOPIC_SIZE: Final = 120
 """Characters of a topic in a report, beside its name and its partitions."""

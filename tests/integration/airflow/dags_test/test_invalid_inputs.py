@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from airflow_adaptive._core.protocol.codec import decode_status
+from airflow_adaptive._core.protocol.documents import decode_status
 from airflow_adaptive.local.airflow import as_text, default_config
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until

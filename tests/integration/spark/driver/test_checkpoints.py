@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive._core.protocol.codec import decode_status
+from airflow_adaptive._core.protocol.documents import decode_status
 from airflow_adaptive._core.scheduler.state import Finished, Outcome
 from airflow_adaptive.local.cluster import LocalCluster
 from tests.support.driver.bounded_job import end_of_job

@@ -11,8 +11,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from airflow_adaptive._core.ports import SubmissionState
-from airflow_adaptive._core.protocol.codec import encode_status
-from airflow_adaptive._core.protocol.documents import DriverStatus
+from airflow_adaptive._core.protocol.documents import DriverStatus, encode_status
 from airflow_adaptive._engine.journal.job_directory import JOURNAL, STATUS
 from tests.lab.benchmarks.triggerer import HEARTBEAT_S, MEMORY_MB, Outages, name_of
 from tests.lab.fakes.driver import FakeDrivers

@@ -7,8 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from airflow_adaptive._core.scheduler.allocator.load_balancing import LoadBalanceMode, choose_slots, spread
-from airflow_adaptive._core.scheduler.allocator.task_placement import place_balanced, place_by_index
+from airflow_adaptive._core.scheduler.allocator import (
+    LoadBalanceMode,
+    choose_slots,
+    place_balanced,
+    place_by_index,
+    spread,
+)
 from airflow_adaptive._core.scheduler.config.parsing import load_balance_mode
 from airflow_adaptive._core.scheduler.events import SlotOffer
 from tests.lab.conformance.result import (

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from airflow_adaptive._core.scheduler.config.options import OPTIONS, Options
-from airflow_adaptive._core.scheduler.config.restart_strategies import parse_restart_strategy
+from airflow_adaptive._core.scheduler.config.parsing import parse_restart_strategy
 from airflow_adaptive._core.scheduler.policies.restart_backoff import (
     MILLISECOND,
     ExponentialDelay,

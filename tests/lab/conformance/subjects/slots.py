@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from operator import contains
 
 from airflow_adaptive._core.scheduler import resource_checks
-from airflow_adaptive._core.scheduler.allocator.slot_sharing import determine_parallelism, required_slots
+from airflow_adaptive._core.scheduler.allocator import determine_parallelism, required_slots
 from airflow_adaptive._core.scheduler.policies.transition_manager import Resources
 from tests.lab.conformance.result import Comparison, Vector, compare, expect_only
 from tests.lab.conformance.subjects.job_graphs import graph

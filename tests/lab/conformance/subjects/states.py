@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from airflow_adaptive._core.scheduler.state import Finished, Restarting, SchedulerState
-from airflow_adaptive._core.scheduler.state_transitions.steps import Step
+from airflow_adaptive._core.scheduler.steps import Step
 from tests.lab.conformance.result import (
     DESCRIPTION,
     Comparison,

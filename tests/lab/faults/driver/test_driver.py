@@ -8,7 +8,7 @@ from contextlib import suppress
 import psutil
 import pytest
 
-from airflow_adaptive._core.protocol.codec import encode_journal, encode_status, journal_name
+from airflow_adaptive._core.protocol.documents import encode_journal, encode_status, journal_name
 from tests.lab.faults.harness.job_under_fault import LEASE_S, JobUnderFault, Outcome, frozen
 
 pytestmark = pytest.mark.timeout(900)

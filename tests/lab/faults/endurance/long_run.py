@@ -24,7 +24,7 @@ import psutil
 
 from airflow_adaptive._airflow.store.task_xcoms import xcoms
 from airflow_adaptive._core.ports import SubmissionState
-from airflow_adaptive._core.protocol.codec import decode_journal
+from airflow_adaptive._core.protocol.documents import decode_journal
 from airflow_adaptive._core.requirements.control_requests import ControlRequests
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.view import JobView

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from airflow_adaptive._core.scheduler.snapshot import encode
+from airflow_adaptive._core.codec import encode
 from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive._engine.journal.storage import Storage
 from airflow_adaptive._engine.staging import stage

@@ -11,8 +11,13 @@ from typing import Any, TypeVar
 
 import psutil
 
-from airflow_adaptive._core.protocol.codec import DocumentError, decode_journal, decode_status
-from airflow_adaptive._core.protocol.documents import DriverStatus, JournalDocument
+from airflow_adaptive._core.protocol.documents import (
+    DocumentError,
+    DriverStatus,
+    JournalDocument,
+    decode_journal,
+    decode_status,
+)
 from airflow_adaptive.local import guardian
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import Final
 
-from airflow_adaptive._core.protocol.codec import decode_journal
+from airflow_adaptive._core.protocol.documents import decode_journal
 from airflow_adaptive._core.scheduler.snapshot import from_json
 from airflow_adaptive._core.scheduler.state import Finished
 from tests.lab.fleet.airflow.tables import TaskState

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from airflow_adaptive._core.protocol.codec import MAX_DOCUMENT_BYTES, journal_name, journal_number
+from airflow_adaptive._core.protocol.documents import MAX_DOCUMENT_BYTES, journal_name, journal_number
 from airflow_adaptive.job.control.interfaces import DirectoryError
 from tests.lab.fleet.storage.simulated_storage import SimulatedStorage
 

@@ -10,7 +10,7 @@ from fsspec.implementations.local import LocalFileSystem
 from s3fs import S3FileSystem
 
 from airflow_adaptive._core.ports import JobDirectory
-from airflow_adaptive._core.protocol.codec import journal_name
+from airflow_adaptive._core.protocol.documents import journal_name
 from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive._engine.journal.storage import Storage
 from tests.lab.contracts.job_directory import JOB, JobDirectoryContract

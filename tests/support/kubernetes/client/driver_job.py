@@ -8,8 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from airflow_adaptive._core.ports import DriverSubmission
-from airflow_adaptive._core.protocol.codec import DocumentError, decode_status, encode_journal, journal_name
-from airflow_adaptive._core.protocol.documents import Action, Directive, DriverPlan, DriverStatus, JournalDocument
+from airflow_adaptive._core.protocol.documents import (
+    Action,
+    Directive,
+    DocumentError,
+    DriverPlan,
+    DriverStatus,
+    JournalDocument,
+    decode_status,
+    encode_journal,
+    journal_name,
+)
 from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive._engine.journal.storage import Storage
 from airflow_adaptive._engine.staging import stage

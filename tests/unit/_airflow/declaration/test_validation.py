@@ -13,7 +13,7 @@ from airflow.sdk import BaseOperator
 
 from airflow_adaptive._airflow.declaration import validation
 from airflow_adaptive._airflow.declaration.validation import DeclarationError, refused, refused_on_kubernetes
-from airflow_adaptive._core.protocol.reserved import (
+from airflow_adaptive._core.protocol.conf import (
     KUBERNETES_DETERMINED,
     KUBERNETES_PARAMETERS,
     KUBERNETES_PREFIXES,

@@ -20,8 +20,7 @@ from airflow_adaptive._airflow.process.abandoned_jobs import (
 )
 from airflow_adaptive._airflow.process.process_resources import ProcessResources
 from airflow_adaptive._core.ports import JobKey
-from airflow_adaptive._core.protocol.codec import encode_journal, journal_name
-from airflow_adaptive._core.protocol.documents import Action, Directive, JournalDocument
+from airflow_adaptive._core.protocol.documents import Action, Directive, JournalDocument, encode_journal, journal_name
 from airflow_adaptive._core.scheduler.snapshot import to_json
 from airflow_adaptive._core.scheduler.state import SchedulerState
 from airflow_adaptive._core.view import TaskKey

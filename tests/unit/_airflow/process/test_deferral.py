@@ -11,10 +11,10 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_adaptive._airflow.process import deferral
 from airflow_adaptive._airflow.process.deferral import MIN_DEFERRAL, event_of, with_minimum_deferral
+from airflow_adaptive._core.codec import encode
 from airflow_adaptive._core.scheduler.config.options import Options
 from airflow_adaptive._core.scheduler.job_graph import JobGraph
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
-from airflow_adaptive._core.scheduler.snapshot import encode
 from airflow_adaptive._engine.clock import SystemClock
 from airflow_adaptive._engine.spec import JobSpec
 from airflow_adaptive.triggers import adaptive_job, job_state, spark_resources

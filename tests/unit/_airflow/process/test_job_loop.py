@@ -24,7 +24,7 @@ from airflow_adaptive._airflow.process.loop_events import deployed_spec
 from airflow_adaptive._airflow.process.process_resources import ConnectionIds, ProcessResources
 from airflow_adaptive._clusters.connection_fields import AddressError
 from airflow_adaptive._core.ports import ClusterUnreachableError, ForeignDirectoryError, JobDirectoryError, Request
-from airflow_adaptive._core.protocol.codec import decode_journal, encode_journal
+from airflow_adaptive._core.protocol.documents import decode_journal, encode_journal
 from airflow_adaptive._core.requirements.control_requests import ControlRequests
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.timeline import ReasonCode

@@ -11,16 +11,17 @@ import pytest
 
 from airflow_adaptive._airflow.process.loop_events import deployed_spec
 from airflow_adaptive._airflow.process.process_resources import ConnectionIds
-from airflow_adaptive._core.protocol import codec
+from airflow_adaptive._core.codec import encode
+from airflow_adaptive._core.protocol import documents
 from airflow_adaptive._core.requirements import control_requests
 from airflow_adaptive._core.scheduler.errors import SnapshotError
-from airflow_adaptive._core.scheduler.snapshot import encode, from_json, to_json
+from airflow_adaptive._core.scheduler.snapshot import from_json, to_json
 from airflow_adaptive._core.view import TaskKey
 from airflow_adaptive._engine.spec import JobSpec
 from airflow_adaptive._web.data.published_state import PublishedState
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
 from tests.support.airflow.published_documents import executing, published
-from tests.unit._core.protocol.test_codec import DOCUMENT, STATUS
+from tests.unit._core.protocol.test_documents import DOCUMENT, STATUS
 
 JOB = executing().state
 SPEC = JobSpec(
@@ -63,8 +64,8 @@ def from_later_version(document: Any) -> Any:
 @pytest.mark.parametrize(
     ("document", "read"),
     [
-        (json.loads(codec.encode_journal(DOCUMENT)), lambda it: codec.decode_journal(json.dumps(it).encode())),
-        (json.loads(codec.encode_status(STATUS)), lambda it: codec.decode_status(json.dumps(it).encode())),
+        (json.loads(documents.encode_journal(DOCUMENT)), lambda it: documents.decode_journal(json.dumps(it).encode())),
+        (json.loads(documents.encode_status(STATUS)), lambda it: documents.decode_status(json.dumps(it).encode())),
         (to_json(JOB), from_json),
         (encode(SPEC), deployed_spec),
         (

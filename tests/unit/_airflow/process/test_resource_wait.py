@@ -12,8 +12,8 @@ import pytest
 from airflow_adaptive._airflow.process.process_resources import ConnectionIds
 from airflow_adaptive._airflow.process.resource_wait import wait_for_slots
 from airflow_adaptive._clusters.standalone.client import StandaloneCluster
+from airflow_adaptive._core.codec import encode
 from airflow_adaptive._core.ports import ClusterRefusedError, ClusterUnreachableError
-from airflow_adaptive._core.scheduler.snapshot import encode
 from tests.lab.simulation.one_job import small_job
 from tests.support.servers.fake_master import HOST, FakeMaster
 

@@ -19,6 +19,7 @@ from airflow_adaptive._airflow.store.control_requests import (
 )
 from airflow_adaptive._airflow.store.store_access import StoreAccess
 from airflow_adaptive._airflow.store.task_xcoms import xcoms
+from airflow_adaptive._core.codec import encode
 from airflow_adaptive._core.requirements.control_requests import (
     DESIRED_STATE,
     ControlRequest,
@@ -26,11 +27,10 @@ from airflow_adaptive._core.requirements.control_requests import (
     DesiredState,
     Requester,
 )
-from airflow_adaptive._core.scheduler.history.rescale_summary import summarize
+from airflow_adaptive._core.scheduler.history.rescales import summarize
 from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive._core.scheduler.policies.failure_handling import Failure, FailureRecord
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
-from airflow_adaptive._core.scheduler.snapshot import encode
 from airflow_adaptive._core.scheduler.state import Outcome
 from airflow_adaptive._core.scheduler.timeline import Decision, ReasonCode, Transition
 from airflow_adaptive._core.view import JobHistory, JobView, SchedulerStateName, TaskKey, Urls, failure_record
@@ -189,7 +189,7 @@ def test_view_is_displayed_as_xcoms_of_the_task(airflow: FakeComms, store: Airfl
 
 
 def test_outcome_of_an_ended_job_is_displayed_as_its_state(airflow: FakeComms, store: AirflowJobStore) -> None:
-    show(store, replace(VIEW, state=SchedulerStateName.FINISHED, outcome=Outcome.SUSPENDED))
+    show(store, replace(VIEW, state=SchedulerStateName("Finished"), outcome=Outcome.SUSPENDED))
     assert airflow.xcoms["state"] == "SUSPENDED"
 
 

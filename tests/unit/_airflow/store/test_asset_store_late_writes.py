@@ -27,7 +27,7 @@ from tests.unit._airflow.store.test_asset_store import VIEW
 
 TIMEOUT_S = 60.0
 
-OLD, NEW = (replace(VIEW, state=state) for state in (SchedulerStateName.EXECUTING, SchedulerStateName.RESTARTING))
+OLD, NEW = (replace(VIEW, state=state) for state in (SchedulerStateName("Executing"), SchedulerStateName("Restarting")))
 
 
 class LateComms(FakeComms):
@@ -212,7 +212,7 @@ def test_end_of_a_job_is_published_after_a_slow_write_unless_another_attempt_run
         loops, elsewhere = Loops(airflow), Loops(airflow)
         ended = loops.store()
         await ended.publish(
-            replace(OLD, state=SchedulerStateName.FINISHED, outcome=Outcome.FAILED, parallelism={"job": 7})
+            replace(OLD, state=SchedulerStateName("Finished"), outcome=Outcome.FAILED, parallelism={"job": 7})
         )
         await loops.until(lambda: airflow.hangs, "a write that hangs")
         await ended.finish()

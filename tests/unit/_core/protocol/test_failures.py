@@ -1,3 +1,5 @@
+"""Failure reports: the error class, the causes and the message of exceptions of Python, of the JVM and of Spark's Kafka connector."""
+
 from __future__ import annotations
 
 import re
@@ -19,6 +21,7 @@ from airflow_adaptive._core.protocol.failures import (
     report_exception,
     report_throwable,
 )
+from airflow_adaptive._core.scheduler.policies.failure_handling import Failure, is_recoverable
 
 STREAM = "org.apache.spark.sql.streaming.StreamingQueryException"
 TRACEBACK = """An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):
@@ -412,3 +415,28 @@ def test_a_registered_secret_is_in_no_report(monkeypatch):
 def test_parts_of_registered_secrets_are_redacted():
     failures.register_secrets(["jdbc:mysql://db/x?user=u&password=hunter2x", "amqp://me:carrot9@h"])
     assert redact("login failed for hunter2x and carrot9") == "login failed for *** and ***"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Fetch position FetchPosition{offset=6041, offsetEpoch=Optional[0], currentLeader=x} is out of range for partition r3-1",
+        "Offsets out of range with no configured reset policy for partitions: {r3-1=6041}",
+    ],
+)
+def test_lost_records_in_real_time_mode_are_the_same_condition_with_the_remedy_that_works(message: str):
+    chain = [
+        ChainedError(STREAM, "[STREAM_FAILED] ..."),
+        ChainedError(
+            "org.apache.spark.SparkException", f"Job aborted due to stage failure: OffsetOutOfRange: {message}"
+        ),
+        ChainedError("org.apache.kafka.clients.consumer.OffsetOutOfRangeException", message),
+    ]
+    report = report_chain(chain)
+    assert report.error_class == "KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE"
+    assert report.message == (
+        f"[KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE] {message}. To begin again, delete the checkpoint of the query; "
+        "Real-Time Mode does not read the option failOnDataLoss"
+    )
+    failure = Failure(error_class=report.error_class, message=report.message, causes=report.causes)
+    assert not is_recoverable(failure)

@@ -8,8 +8,10 @@ import pytest
 from airflow._shared.secrets_masker.secrets_masker import DEFAULT_SENSITIVE_FIELDS
 
 from airflow_adaptive._core.protocol.secret_names import (
+    ABOUT_SECRETS,
     AIRFLOW_TERMS,
     HADOOP_TERMS,
+    KEYS_OF_DATA,
     MORE_TERMS,
     REDACTION_PATTERN,
     SPARK_TERMS,
@@ -44,43 +46,38 @@ def test_names_that_airflow_masks_are_secret() -> None:
     assert {name for name in names if not is_secret_name(name)} == set()
 
 
-@pytest.mark.parametrize("term", ["secret", "password", "token", "access.key", "accesskey", "credential"])
-def test_names_that_spark_redacts_are_secret(term: str) -> None:
-    assert is_secret_name(f"spark.my.{term}")
-
-
-@pytest.mark.parametrize("name", HADOOP_KEYS)
-def test_names_that_hadoop_redacts_are_secret(name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(f"spark.my.{term}" for term in ("secret", "password", "token", "access.key", "accesskey", "credential")),
+        *HADOOP_KEYS,
+        *("my.api.key", "MY_API_KEY", "myApiKey", "my-api-key", "myapikey", "MyApiKeys"),
+        *("DB_PASS", "dbPass", "my.pass", "DB_CREDENTIALS", "SIGNING_KEY", "sshKey"),
+        *("AIRFLOW__CORE__FERNET_KEY", "FERNET_KEY", "PGPASS", "DBPWD", "dbpwd", "dbpass", "DB_PW"),
+        *("OPENAI_KEY", "STRIPE_KEYS", "MAPS_API_V3_KEY", "NPM_AUTH", "BASIC_AUTH", "spark.redis.auth"),
+    ],
+)
+def test_names_of_spark_hadoop_variables_and_vendors_are_secret_in_any_notation(name: str) -> None:
     assert is_secret_name(name)
-
-
-@pytest.mark.parametrize("notation", ["my.api.key", "MY_API_KEY", "myApiKey", "my-api-key", "myapikey", "MyApiKeys"])
-def test_notation_of_a_name_does_not_matter(notation: str) -> None:
-    assert is_secret_name(notation)
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        "TOKENIZERS_PARALLELISM",
-        "MAX_TOKENS",
-        "passwordless",
-        "SECRETARY",
-        "KANSAS",
-        "OLDPWD",
-        "PWD",
-        "my.bypass",
-        "pass.through",
+        # Words that only begin or end like a term.
+        *("TOKENIZERS_PARALLELISM", "MAX_TOKENS", "passwordless", "SECRETARY", "KANSAS", "OLDPWD", "PWD"),
+        *("my.bypass", "pass.through"),
+        # Descriptions, counts, hosts and paths of secrets.
+        *("oauth.token.endpoint", "SECRET_FILE", "passwordProvider", "fs.azure.sas.token.provider.type"),
+        *("TOKEN_COUNT", "MAX_TOKEN_COUNT", "tokenCount", "SAS_HOST", "TOKEN_BUDGET", "PGPASSFILE"),
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        # Keys of data.
+        *("KEY", "AUTH", "MONKEY", "OAUTH", "OPENAI_KEY_ID", "AUTH_MODE", "spark.acls.auth.type"),
+        *("PARTITION_KEY", "MY_PRIMARY_KEY", "SORT_KEYS", "S3_KEY", "JOIN_KEY", "ROUTING_KEY", "SSH_PUBLIC_KEY"),
+        *("KMS_KEY", "join.key", "--join-key", "auth", "jdbcAuth", "rowKey"),
     ],
 )
-def test_word_that_only_begins_or_ends_like_a_term_is_not_secret(name: str) -> None:
-    assert not is_secret_name(name)
-
-
-@pytest.mark.parametrize(
-    "name", ["oauth.token.endpoint", "SECRET_FILE", "passwordProvider", "fs.azure.sas.token.provider.type"]
-)
-def test_name_that_describes_a_secret_is_not_secret(name: str) -> None:
+def test_name_that_only_resembles_the_name_of_a_secret_is_not_secret(name: str) -> None:
     assert not is_secret_name(name)
 
 
@@ -111,61 +108,11 @@ def test_long_words_are_searched_in_linear_time(word: str) -> None:
     assert list(secret_assignments(word * 50_000)) == []
 
 
-@pytest.mark.parametrize("name", ["DB_PASS", "dbPass", "my.pass", "DB_CREDENTIALS", "SIGNING_KEY", "sshKey"])
-def test_names_of_common_variables_are_secret(name: str) -> None:
-    assert is_secret_name(name)
-
-
-@pytest.mark.parametrize(
-    "name", ["AIRFLOW__CORE__FERNET_KEY", "FERNET_KEY", "PGPASS", "DBPWD", "dbpwd", "dbpass", "DB_PW"]
-)
-def test_abbreviated_names_of_passwords_and_keys_are_secret(name: str) -> None:
-    """A user passes a database password under the name that its client documents. Before, Airflow stored it in clear text."""
-    assert is_secret_name(name)
-
-
-@pytest.mark.parametrize(
-    "name", ["TOKEN_COUNT", "MAX_TOKEN_COUNT", "tokenCount", "SAS_HOST", "TOKEN_BUDGET", "PGPASSFILE"]
-)
-def test_count_or_host_of_a_secret_is_not_secret(name: str) -> None:
-    """A user passes the number of tokens of a model. Before, the operator refused the declaration."""
-    assert not is_secret_name(name)
-
-
 def test_token_in_place_of_the_user_of_a_web_address_is_secret() -> None:
     """A user passes an address with a token and without a password, as GitHub accepts it. Before, Airflow stored it in clear text."""
     assert url_passwords("https://token@host/x, https://me:hush@host") == ["token", "hush"]
     assert is_secret("REPOSITORY", "https://token@host")
     assert not is_secret("PAGE", "https://host/users/@me")
-
-
-@pytest.mark.parametrize(
-    "name", ["OPENAI_KEY", "STRIPE_KEYS", "MAPS_API_V3_KEY", "NPM_AUTH", "BASIC_AUTH", "spark.redis.auth"]
-)
-def test_key_of_a_vendor_is_secret(name: str) -> None:
-    """A user passes an API key in a variable named after the vendor. Before, Airflow stored it in clear text."""
-    assert is_secret_name(name)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("KEY", "AUTH", "MONKEY", "OAUTH", "OPENAI_KEY_ID", "AUTH_MODE", "spark.acls.auth.type"),
-        *(
-            "PARTITION_KEY",
-            "MY_PRIMARY_KEY",
-            "SORT_KEYS",
-            "S3_KEY",
-            "JOIN_KEY",
-            "ROUTING_KEY",
-            "SSH_PUBLIC_KEY",
-            "KMS_KEY",
-        ),
-        *("join.key", "--join-key", "auth", "jdbcAuth", "rowKey"),
-    ],
-)
-def test_key_of_data_is_not_secret(name: str) -> None:
-    assert not is_secret_name(name)
 
 
 @pytest.mark.parametrize("value", ["yes", "No", "None", " off "])
@@ -210,10 +157,6 @@ def test_long_values_are_searched_in_linear_time(word: str) -> None:
     assert not is_secret("X", word * 100_000)
 
 
-def test_path_of_googles_credentials_is_not_secret() -> None:
-    assert not is_secret_name("GOOGLE_APPLICATION_CREDENTIALS")
-
-
 def test_runbook_lists_all_terms() -> None:
     terms = {term.rstrip("$") for term in AIRFLOW_TERMS + SPARK_TERMS + HADOOP_TERMS + MORE_TERMS}
     page = (ROOT / "docs" / "guides" / "secrets.md").read_text()
@@ -256,3 +199,30 @@ def test_spark_redacts_no_ordinary_property(value: str) -> None:
 
 def test_pattern_on_the_command_line_of_a_driver_is_short() -> None:
     assert len(REDACTION_PATTERN) < 600
+
+
+@pytest.mark.parametrize("word", ABOUT_SECRETS)
+def test_word_at_the_end_of_a_name_describes_a_secret(word: str) -> None:
+    names = [f"my.token.{word}", f"MY_TOKEN_{word.upper()}", f"myToken{word.capitalize()}"]
+    assert [name for name in names if is_secret_name(name)] == []
+    assert is_secret_name(f"my.token.{word}.of")
+
+
+@pytest.mark.parametrize("word", KEYS_OF_DATA)
+def test_word_before_a_key_makes_it_a_key_of_data(word: str) -> None:
+    assert not is_secret_name(f"{word}_KEY")
+    assert is_secret_name(f"{word}X_KEY")
+
+
+@pytest.mark.parametrize("term", HADOOP_TERMS + MORE_TERMS)
+def test_name_of_a_secret_is_secret_in_each_notation(term: str) -> None:
+    name = term.rstrip("$").replace(" ", ".")
+    first, *others = name.split(".")
+    camel_case = first + "".join(word.capitalize() for word in others)
+    for notation in (
+        f"my.{name}",
+        f"MY_{name.replace('.', '_').upper()}",
+        f"my-{camel_case}",
+        f"my.{camel_case.lower()}",
+    ):
+        assert is_secret_name(notation), notation

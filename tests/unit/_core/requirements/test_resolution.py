@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive._core.requirements.advice import Advice, PolicyAdvice
+from airflow_adaptive._core.requirements.advice import PublishedAdvice, PublishedPolicy
 from airflow_adaptive._core.requirements.control_requests import ControlRequests, Requester, decode
 from airflow_adaptive._core.requirements.limits import NO_LIMITS, ReportedLimits
 from airflow_adaptive._core.requirements.resolution import (
@@ -41,9 +41,9 @@ def bounds(lower: int, upper: int) -> Requirements:
     return {"job": ParallelismRange(lower, upper)}
 
 
-def policy(lower: int = 1, upper: int = 6, **changes: Any) -> PolicyAdvice:
-    advice = Advice(bounds=bounds(lower, upper), reason="busy", source="load")
-    return replace(PolicyAdvice(policy="LoadPolicy", advice=advice), **changes)
+def policy(lower: int = 1, upper: int = 6, **changes: Any) -> PublishedPolicy:
+    advice = PublishedAdvice(bounds=bounds(lower, upper), reason="busy", source="load", at=START, since=START)
+    return replace(PublishedPolicy(kind="LoadPolicy", advice=advice), **changes)
 
 
 def having(lower: int, upper: int) -> SchedulerState:
@@ -52,14 +52,14 @@ def having(lower: int, upper: int) -> SchedulerState:
 
 def resolved(
     requests: ControlRequests,
-    advice: PolicyAdvice | None = None,
+    advice: PublishedPolicy | None = None,
     state: SchedulerState = DECLARED,
     origin: RequirementsOrigin | None = None,
     limits: ReportedLimits = NO_LIMITS,
     now: datetime = START,
 ) -> Resolution:
     source = None if origin is None else RequirementsSource(origin=origin, name="x")
-    return resolve(state, requests, advice, limits, source, now)
+    return resolve(state, requests, lambda _: advice, limits, source, now)
 
 
 def summary(found: Resolution) -> tuple[str, int, int]:
@@ -79,13 +79,13 @@ def summary(found: Resolution) -> tuple[str, int, int]:
     ],
 )
 def test_source_with_the_highest_precedence_sets_the_requirements(
-    requests: ControlRequests, advice: PolicyAdvice | None, expected: tuple[str, int, int]
+    requests: ControlRequests, advice: PublishedPolicy | None, expected: tuple[str, int, int]
 ) -> None:
     assert summary(resolved(requests, advice)) == expected
 
 
 @pytest.mark.parametrize("advice", [policy(), None])
-def test_override_that_is_cleared_or_expired_releases_the_requirements(advice: PolicyAdvice | None) -> None:
+def test_override_that_is_cleared_or_expired_releases_the_requirements(advice: PublishedPolicy | None) -> None:
     cleared = ControlRequests(requirements={"job": ParallelismRange(-1, -1)})
     expired = ControlRequests(requirements={"job": ParallelismRange(2, 2)}, requester=Requester(expires_at=START))
     expected = ("DAG", 1, 4) if advice is None else ("POLICY", 1, 6)
@@ -119,7 +119,7 @@ def test_request_that_the_job_cannot_have_is_refused_with_every_violation(name: 
     ],
 )
 def test_limits_bound_every_source(
-    requests: ControlRequests, advice: PolicyAdvice | None, expected: tuple[str, int, int]
+    requests: ControlRequests, advice: PublishedPolicy | None, expected: tuple[str, int, int]
 ) -> None:
     limits = ReportedLimits(inputs={"job": 5}, gangs={"q": 3})
     assert summary(resolved(requests, advice, limits=limits)) == expected
@@ -158,5 +158,5 @@ def test_policy_without_advice_keeps_the_requirements_unless_they_are_a_former_o
 
 
 @pytest.mark.parametrize("advice", [None, policy(dry_run=True)])
-def test_requirements_of_a_policy_that_was_removed_or_only_reports_are_released(advice: PolicyAdvice | None) -> None:
+def test_requirements_of_a_policy_that_was_removed_or_only_reports_are_released(advice: PublishedPolicy | None) -> None:
     assert summary(resolved(NO_REQUESTER, advice, having(2, 3), RequirementsOrigin.POLICY)) == ("DAG", 1, 4)

@@ -6,11 +6,10 @@ from functools import cache
 
 import pytest
 
-from airflow_adaptive._core.scheduler import machine
+from airflow_adaptive._core.scheduler import machine, steps
 from airflow_adaptive._core.scheduler.events import CancelRequested, DriverSubmitted, Event, SlotsChanged
 from airflow_adaptive._core.scheduler.state import SchedulerState, WaitingForResources
-from airflow_adaptive._core.scheduler.state_transitions import steps
-from airflow_adaptive._core.scheduler.state_transitions.steps import Step
+from airflow_adaptive._core.scheduler.steps import Step
 from tests.support.examples import is_nightly
 from tests.support.scheduler.exploration import Exploration, never_seen
 from tests.support.scheduler.explored_jobs import MODELS, Model

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from airflow_adaptive._core.scheduler import events, machine
-from airflow_adaptive._core.scheduler.commands import SubmitDriver
 from airflow_adaptive._core.scheduler.config.options import Options
 from airflow_adaptive._core.scheduler.events import REPARTITION_ERROR, Event
 from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobVertex
@@ -17,6 +16,7 @@ from airflow_adaptive._core.scheduler.policies.failure_handling import Failure
 from airflow_adaptive._core.scheduler.policies.restart_backoff import FixedDelay
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.state import SchedulerState
+from airflow_adaptive._core.scheduler.steps import SubmitDriver
 from tests.lab.scenario import HOPELESS, START, TRANSIENT
 from tests.support.examples import examples
 from tests.support.scheduler.invariants import check_step

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from airflow_adaptive._core.scheduler import rescale_tiers
-from airflow_adaptive._core.scheduler.commands import SubmitDriver
 from airflow_adaptive._core.scheduler.events import REPARTITION_ERROR
 from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive._core.scheduler.policies.failure_handling import Failure
 from airflow_adaptive._core.scheduler.policies.rescaling import Tier, cheapest_tier
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.state import Plan
+from airflow_adaptive._core.scheduler.steps import SubmitDriver
 from airflow_adaptive._core.scheduler.timeline import TerminatedReason
 from tests.lab.scenario import Scenario
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from airflow_adaptive._core.codec import encode
 from airflow_adaptive._core.scheduler.errors import SnapshotError
-from airflow_adaptive._core.scheduler.snapshot import VERSION, decode, encode, from_json, to_json
+from airflow_adaptive._core.scheduler.snapshot import VERSION, decode, from_json, to_json
 from airflow_adaptive._core.scheduler.state import SchedulerState
 from airflow_adaptive._core.scheduler.timeline import Timeline
 from tests.lab.scenario import Scenario
@@ -38,7 +39,7 @@ def test_other_version_is_refused(version: object):
 def test_nothing_is_no_snapshot():
     with pytest.raises(SnapshotError):
         from_json({})
-    with pytest.raises(SnapshotError, match="damaged snapshot: KeyError: 'job'"):
+    with pytest.raises(SnapshotError, match="damaged snapshot: SchedulerState: KeyError: 'job'"):
         from_json({"snapshot": VERSION})
 
 
@@ -91,7 +92,7 @@ def test_missing_field_is_refused_unless_it_has_a_default(life: str):
 def test_state_without_what_makes_it_is_refused(field: str):
     document = to_json(Scenario().given_executing(2).state)
     del document[field]
-    with pytest.raises(SnapshotError, match=f"damaged snapshot: KeyError: '{field}'"):
+    with pytest.raises(SnapshotError, match=f"damaged snapshot: SchedulerState: KeyError: '{field}'"):
         from_json(document)
 
 

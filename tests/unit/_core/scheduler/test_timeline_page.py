@@ -5,10 +5,9 @@ import re
 from datetime import timedelta
 from typing import Any
 
-from airflow_adaptive._core.scheduler.history.reported_reasons import MAX_REPORTED
-from airflow_adaptive._core.scheduler.history.rescale_summary import Durations
-from airflow_adaptive._core.scheduler.history.rescales import MAX_STATES
-from airflow_adaptive._core.scheduler.snapshot import encode
+from airflow_adaptive._core.codec import encode
+from airflow_adaptive._core.scheduler.history.rescales import MAX_STATES, Durations
+from airflow_adaptive._core.scheduler.machine import MAX_REPORTED
 from airflow_adaptive._core.scheduler.timeline import ReasonCode, TerminatedReason, TriggerCause
 from tests.lab.scenario import Scenario
 from tests.support.repository import ROOT

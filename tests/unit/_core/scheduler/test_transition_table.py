@@ -30,7 +30,6 @@ from airflow_adaptive._core.scheduler.events import (
     TimerName,
 )
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
-from airflow_adaptive._core.scheduler.snapshot import from_json, to_json
 from airflow_adaptive._core.scheduler.state import TRAITS, Current, Finished
 from airflow_adaptive._core.scheduler.transition_table import EVENTS, STATES, TRANSITIONS
 from tests.lab.scenario import HOPELESS, TRANSIENT, Scenario
@@ -84,12 +83,6 @@ def test_step_leads_only_where_the_table_states(life: str):
             assert step.transition.version == step.state.version == before.version + 1
             assert step.decision is not None
             assert step.decision.reason == step.transition.reason != ""
-
-
-@pytest.mark.parametrize("life", SCENARIOS)
-def test_snapshot_round_trips_in_every_state(life: str):
-    state = SCENARIOS[life]().state
-    assert from_json(to_json(state)) == state
 
 
 def test_every_transition_of_the_table_is_possible():

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from airflow_adaptive._core.ports import JobDirectoryError
-from airflow_adaptive._core.protocol.codec import decode_journal, decode_rescale, encode_journal
-from airflow_adaptive._core.protocol.documents import RescaleDocument
+from airflow_adaptive._core.protocol.documents import RescaleDocument, decode_journal, decode_rescale, encode_journal
 from airflow_adaptive._core.requirements.control_requests import ControlRequests, DesiredState
-from airflow_adaptive._core.scheduler.history.rescale_summary import summarize
+from airflow_adaptive._core.scheduler.history.rescales import summarize
 from airflow_adaptive._engine.journal.history import History
 from airflow_adaptive._engine.loop import RunLimits
 from tests.lab.fakes.job_directory import FakeJobDirectory

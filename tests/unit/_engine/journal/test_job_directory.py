@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_adaptive._core.ports import ForeignDirectoryError, JobDirectoryError, OwnedJobError
-from airflow_adaptive._core.protocol.codec import MAX_DOCUMENT_BYTES, encode_journal, encode_status, journal_name
+from airflow_adaptive._core.protocol.documents import MAX_DOCUMENT_BYTES, encode_journal, encode_status, journal_name
 from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory, append
 from airflow_adaptive._engine.journal.storage import Storage
 from tests.lab.contracts.job_directory import JOB, journal_document, status_document

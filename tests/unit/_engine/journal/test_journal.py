@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from airflow_adaptive._core.ports import JobDirectoryError
-from airflow_adaptive._core.protocol.codec import decode_journal, encode_journal, encode_status, journal_name
+from airflow_adaptive._core.protocol.documents import decode_journal, encode_journal, encode_status, journal_name
 from airflow_adaptive._core.requirements.limits import ReportedLimits
 from airflow_adaptive._core.requirements.resolver import ResolverMemory
 from airflow_adaptive._core.scheduler import machine
 from airflow_adaptive._core.scheduler.events import CancelRequested, SchedulingStarted
 from airflow_adaptive._core.scheduler.state import Created, SchedulerState, WaitingForResources
-from airflow_adaptive._core.scheduler.state_transitions.steps import Step
+from airflow_adaptive._core.scheduler.steps import Step
 from airflow_adaptive._core.scheduler.timeline import Reason, ReasonCode
 from airflow_adaptive._core.view import LagAlert
 from airflow_adaptive._engine.driver_heartbeat import NO_HEARTBEAT

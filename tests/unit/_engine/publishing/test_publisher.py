@@ -14,7 +14,7 @@ import pytest
 
 from airflow_adaptive._core.ports import ClusterSnapshot, LogPages
 from airflow_adaptive._core.protocol.documents import DriverState, DriverStatus
-from airflow_adaptive._core.requirements.advice import PolicyAdvice
+from airflow_adaptive._core.requirements.advice import PublishedAdvice, PublishedPolicy
 from airflow_adaptive._core.requirements.control_requests import ControlRequests
 from airflow_adaptive._core.requirements.limits import ReportedLimits
 from airflow_adaptive._core.requirements.resolution import DECLARED
@@ -102,7 +102,8 @@ def test_advice_is_published_with_the_metrics_if_more_than_its_time_has_changed(
         for minute in range(5):
             now = START + timedelta(minutes=minute)
             problem = "the metrics are too old" if minute >= 3 else None
-            resolver.policy = PolicyAdvice(policy="LoadPolicy", advised_at=now, problem=problem) if minute else None
+            advice = PublishedAdvice(bounds={}, reason="busy", at=now, since=START)
+            resolver.policy = PublishedPolicy(kind="LoadPolicy", advice=advice, problem=problem) if minute else None
             publisher.record_metrics(job.state, None, SourceLag(), now)
             await publisher.publish(job.state)
             has_policy.append("policy" in store.metrics)

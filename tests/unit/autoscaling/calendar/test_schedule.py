@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from airflow_adaptive.autoscaling.calendar.period import Period
+from airflow_adaptive.autoscaling.calendar.period import Period, WallClock
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import Schedule, ScheduleAt, merged_spans, schedule
-from airflow_adaptive.autoscaling.calendar.wall_clock import WallClock
 
 BEGIN = datetime(2026, 1, 5, tzinfo=UTC)
 END = BEGIN + timedelta(days=1)

@@ -18,6 +18,8 @@ from airflow_adaptive.autoscaling.simulation.baselines import DS2Rule, StaticRul
 from airflow_adaptive.autoscaling.simulation.environment import (
     EXECUTOR_START,
     PAUSES,
+    Batches,
+    QueryModel,
     Run,
     SimulatedJob,
     SimulationShape,
@@ -30,7 +32,6 @@ from airflow_adaptive.autoscaling.simulation.report import (
     slots_for,
     table,
 )
-from airflow_adaptive.autoscaling.simulation.simulated_query import Batches, QueryModel
 from airflow_adaptive.autoscaling.simulation.trace import Trace, read_trace
 from tests.support.examples import examples
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from matplotlib.dates import num2date
 
-from airflow_adaptive.autoscaling.simulation import plots
+from airflow_adaptive.autoscaling.simulation import report
 from airflow_adaptive.autoscaling.simulation.__main__ import main
 
 BASELINES = ("static maximum", "static mean", "DS2 rule", "doubling rule", "DStream rule", "dynamic allocation")
@@ -124,13 +124,13 @@ def test_missing_matplotlib_is_reported_before_anything_runs(small: Path, tmp_pa
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The plots, before they are written."""
     simulation_metrics: list[Any] = []
-    picture = plots.picture
+    picture = report.picture
 
     def keep(*given: Any) -> Any:
         simulation_metrics.append(picture(*given))
         return simulation_metrics[-1]
 
-    monkeypatch.setattr(plots, "picture", keep)
+    monkeypatch.setattr(report, "picture", keep)
     return simulation_metrics
 
 
@@ -146,13 +146,13 @@ def test_plot_has_slots_and_lag_of_every_rule_on_comparable_axes(small: Path, tm
         assert (axis.get_ylabel(), lag.get_ylabel()) == ("slots", "lag (seconds)")
         assert f"{run['slot_hours']:.0f} slot-hours" in axis.get_title("left")
         assert f"p99 lag {run['p99_lag']:.1f} s" in lag.get_title("left")
-        assert [line.get_label() for line in (*axis.lines, *lag.lines)] == [plots.HELD, plots.LAG]
-        assert [area.get_label() for area in axis.collections] == [plots.NEEDED, plots.SHORT]
+        assert [line.get_label() for line in (*axis.lines, *lag.lines)] == [report.HELD, report.LAG]
+        assert [area.get_label() for area in axis.collections] == [report.NEEDED, report.SHORT]
         assert max(lag.lines[0].get_ydata()) == pytest.approx(run["max_lag"])
         assert (axis.get_ylim(), lag.get_ylim()) == (slots[0].get_ylim(), lags[0].get_ylim())
     assert [axis.get_xlabel() for axis in figure.axes[-2:]] == ["time (UTC)"] * 2
     (legend,) = figure.legends
-    assert {text.get_text() for text in legend.get_texts()} == {plots.HELD, plots.NEEDED, plots.SHORT, plots.LAG}
+    assert {text.get_text() for text in legend.get_texts()} == {report.HELD, report.NEEDED, report.SHORT, report.LAG}
 
 
 def test_plotted_slots_are_those_that_were_held_at_the_times_of_the_trace(

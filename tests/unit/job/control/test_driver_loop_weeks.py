@@ -12,7 +12,6 @@ from typing import Any
 import psutil
 import pytest
 
-from airflow_adaptive._core.protocol.codec import encode_journal
 from airflow_adaptive._core.protocol.documents import (
     Action,
     Directive,
@@ -21,6 +20,7 @@ from airflow_adaptive._core.protocol.documents import (
     FailureReport,
     JournalDocument,
     QueryReport,
+    encode_journal,
 )
 from airflow_adaptive.job.control.driver_status import FileStatusReporter
 from airflow_adaptive.job.control.journal_reader import JournalReader

@@ -4,8 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_adaptive._core.protocol.codec import decode_status, encode_status
-from airflow_adaptive._core.protocol.documents import Action, DriverState, DriverStatus, FailureReport
+from airflow_adaptive._core.protocol.documents import (
+    Action,
+    DriverState,
+    DriverStatus,
+    FailureReport,
+    decode_status,
+    encode_status,
+)
 from airflow_adaptive.job.control.driver_status import FileStatusReporter
 from airflow_adaptive.job.control.interfaces import DirectoryError
 from tests.support.driver.driver_loop_scenarios import running

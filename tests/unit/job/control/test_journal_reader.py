@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from airflow_adaptive._core.protocol.codec import encode_journal
-from airflow_adaptive._core.protocol.documents import FORMATS, Action, JournalDocument
+from airflow_adaptive._core.protocol.documents import FORMATS, Action, JournalDocument, encode_journal
 from airflow_adaptive.job.control.fence import FencedError
 from airflow_adaptive.job.control.journal_reader import LISTING_INTERVAL_S, JournalReader
 from tests.support.driver.simulated_driver import directive, plan

@@ -11,6 +11,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
+from airflow_adaptive.local.demo.command import LAST_HOUR
 from airflow_adaptive.local.demo.replay import (
     END,
     END_MARKER,
@@ -21,7 +22,6 @@ from airflow_adaptive.local.demo.replay import (
     topic_publisher,
     year,
 )
-from airflow_adaptive.local.demo.scenario import LAST_HOUR
 
 FAST = 1e6
 

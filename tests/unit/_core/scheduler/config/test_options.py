@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from airflow_adaptive._core.scheduler.config.options import OPTIONS, BelowLowerBound, Options
-from airflow_adaptive._core.scheduler.config.restart_strategies import describe_strategy
+from airflow_adaptive._core.scheduler.config.parsing import describe_strategy
 from airflow_adaptive._core.scheduler.errors import OptionError
 from airflow_adaptive._core.scheduler.policies.restart_backoff import (
     ExponentialDelay,
@@ -17,48 +17,6 @@ from airflow_adaptive._core.scheduler.policies.restart_backoff import (
 from airflow_adaptive._core.scheduler.policies.transition_manager import CooldownExtension
 
 P = "jobmanager.adaptive-scheduler."
-
-DEFAULTS = {
-    "resource_wait_timeout": "5 min",
-    "resource_stabilization_timeout": "10 s",
-    "scaling_interval_min": "30 s",
-    "scaling_interval_max": None,
-    "cooldown_extension": "none",
-    "executing_stabilization_timeout": "1 min",
-    "max_trigger_delay": None,
-    "max_failed_batches": 2,
-    "min_parallelism_increase": 1,
-    "scale_up_controller": "minimal-increase",
-    "reactive": "false",
-    "load_balance_mode": "none",
-    "slot_request_max_interval": "20 ms",
-    "slot_idle_timeout": "50 s",
-    "below_lower_bound": "wait",
-    "local_recovery_timeout": "1 min",
-    "highest_rescale_tier": 3,
-    "deploy_timeout": "5 min",
-    "probe_timeout": "5 min",
-    "probe_interval": "10 min",
-    "stop_timeout": "1 min",
-    "driver_heartbeat_timeout": "1 min",
-    "driver_lease_timeout": "1 min",
-    "poll_interval": "1 s",
-    "trigger_lifetime": "12 h",
-    "orphan_timeout": "7 d",
-    "job_directory_timeout": None,
-    "lag_alert_threshold": None,
-    "source_alignment": "balanced",
-    "history_size": 1000,
-    "failure_history_size": 16,
-    "non_recoverable_failures": None,
-    "recoverable_failures": None,
-    "max_failures_before_first_batch": 3,
-    "restart_strategy": "exponential-delay",
-}
-
-
-def test_defaults_are_as_decided():
-    assert {option.name: option.default for option in OPTIONS.values()} == DEFAULTS
 
 
 def test_defaults_as_written_give_the_defaults():

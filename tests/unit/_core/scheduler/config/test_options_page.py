@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 from airflow_adaptive._core.scheduler.config.options import OPTIONS, Option
-from airflow_adaptive._core.scheduler.config.restart_strategies import STRATEGIES, as_text
+from airflow_adaptive._core.scheduler.config.parsing import STRATEGIES, as_text
 from airflow_adaptive._core.scheduler.policies.failure_handling import CODE_ERRORS, NON_RECOVERABLE
 from airflow_adaptive._core.scheduler.policies.known_causes import BY_TEXT
 from tests.support.repository import ROOT

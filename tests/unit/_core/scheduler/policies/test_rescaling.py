@@ -2,7 +2,7 @@
 
 import pytest
 
-from airflow_adaptive._core.scheduler.policies.rescaling import MinimalIncrease, Tier, cheapest_tier, should_rescale
+from airflow_adaptive._core.scheduler.policies.rescaling import MinimalIncrease, should_rescale
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 
 BOUNDS = {"read": ParallelismRange(1, 3), "count": ParallelismRange(1, 8)}
@@ -38,12 +38,3 @@ def test_users_controller_decides_on_increases():
     bounds = {"read": ParallelismRange(1, 9)}
     assert not should_rescale({"read": 1}, {"read": 5}, bounds, Never())
     assert should_rescale({"read": 5}, {"read": 1}, bounds, Never())
-
-
-@pytest.mark.parametrize(
-    ("vertices_read", "tier"),
-    [(None, Tier.QUERY), ((), Tier.EXECUTORS), (("read",), Tier.EXECUTORS), (("count",), Tier.QUERY)],
-)
-def test_tier_depends_on_the_vertices_that_the_script_reads(vertices_read: tuple[str, ...] | None, tier: Tier):
-    current, new = {"read": 2, "count": 2}, {"read": 2, "count": 4}
-    assert cheapest_tier(current, new, vertices_read=vertices_read, repartitions=False, redeployed=False) is tier

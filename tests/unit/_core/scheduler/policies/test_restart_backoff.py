@@ -1,8 +1,10 @@
-"""Restart strategies: arithmetic, merging, memory. What Flink's own tests show is in the conformance vectors."""
+"""Restart strategies: arithmetic, merging, memory, limits and jitter. What Flink's own tests show is in the conformance vectors."""
 
+import statistics
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,9 +19,11 @@ from airflow_adaptive._core.scheduler.policies.restart_backoff import (
     RestartStrategy,
     backoff,
     can_restart,
+    jitter,
     notify,
 )
 from tests.lab.scenario import START
+from tests.support.patterns import exactly
 
 SECOND = timedelta(seconds=1)
 NO_JITTER = 0.5
@@ -250,3 +254,75 @@ def test_jitter_reaches_all_of_its_range_and_nothing_else(
 ):
     found = {delays(strategy, attempt, sample / 997)[-1] // MS for sample in range(997)}
     assert found == reachable
+
+
+NOTHING = timedelta(0)
+
+
+Strategy = type[FixedDelay | FailureRate | ExponentialDelay]
+
+
+# ---- restart strategies ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("strategy", "name", "least", "less", "words"),
+    [
+        (FixedDelay, "attempts", 0, -1, "Maximum number of restart attempts must be at least 0."),
+        (FixedDelay, "delay", NOTHING, -MS, "Backoff time between restart attempts must be at least 0 ms."),
+        (
+            *(FailureRate, "max_failures_per_interval", 1, 0),
+            "Maximum number of restart attempts per time unit must be greater than 0.",
+        ),
+        (FailureRate, "failure_rate_interval", MS, NOTHING, "Failures interval must be greater than 0 ms."),
+        (FailureRate, "delay", NOTHING, -MS, "Backoff time must be at least 0 ms."),
+        (ExponentialDelay, "initial_backoff", MS, NOTHING, "Initial backoff must be at least 1."),
+        (ExponentialDelay, "backoff_multiplier", 1.001, 1, "Backoff multiplier must be greater than 1."),
+        (
+            *(ExponentialDelay, "reset_backoff_threshold", MS, NOTHING),
+            "Threshold duration for exponential backoff reset must be at least 1.",
+        ),
+        (ExponentialDelay, "jitter_factor", 0, -0.01, "Jitter factor must be >= 0 and <= 1."),
+        (ExponentialDelay, "jitter_factor", 1, 1.01, "Jitter factor must be >= 0 and <= 1."),
+        (
+            *(ExponentialDelay, "attempts_before_reset_backoff", 1, 0),
+            "The attemptsBeforeResetBackoff must be at least 1.",
+        ),
+    ],
+)
+def test_parameter_of_a_restart_strategy_has_a_limit(strategy: Strategy, name: str, least: Any, less: Any, words: str):
+    assert getattr(strategy(**{name: least}), name) == least
+    with pytest.raises(ValueError, match=exactly(words)):
+        strategy(**{name: less})
+
+
+def test_largest_backoff_is_at_least_a_millisecond_and_no_less_than_the_first():
+    assert ExponentialDelay(initial_backoff=MS, max_backoff=MS).max_backoff == MS
+    with pytest.raises(ValueError, match=exactly("Maximum backoff must be at least 1.")):
+        ExponentialDelay(initial_backoff=MS, max_backoff=NOTHING)
+    with pytest.raises(ValueError, match=exactly("Initial backoff cannot be higher than maximum backoff.")):
+        ExponentialDelay(initial_backoff=2 * MS, max_backoff=MS)
+
+
+@pytest.mark.parametrize(("attempts", "expected"), [(1, MS), (5, 2 * MS)])
+def test_backoff_is_whole_milliseconds_as_in_flink(attempts: int, expected: timedelta):
+    strategy = ExponentialDelay(initial_backoff=1.5 * MS, max_backoff=2.5 * MS, jitter_factor=0)
+    record, now = RestartRecord(), START
+    for _ in range(attempts):
+        now += SECOND
+        record = notify(strategy, record, now, NO_JITTER)
+    assert backoff(strategy, record, now) == expected
+
+
+def test_jitter_depends_only_on_its_key():
+    assert jitter("job", 1, 2) == jitter("job", 1, 2)
+    assert jitter("job", 1, 2) == 0.8752598443445958
+    assert len({jitter("job", 1, 2), jitter("job", 2, 1), jitter("job", 12), jitter("other", 1, 2)}) == 4
+
+
+def test_jitter_is_uniform():
+    drawn = [jitter("job", epoch, attempt) for epoch in range(100) for attempt in range(100)]
+    assert all(0 <= number < 1 for number in drawn)
+    deciles = [sum(int(number * 10) == decile for number in drawn) for decile in range(10)]
+    assert all(900 < count < 1100 for count in deciles)
+    assert abs(statistics.mean(drawn) - 0.5) < 0.01

@@ -4,7 +4,6 @@ from dataclasses import replace
 from datetime import timedelta
 
 from airflow_adaptive._core.failure_code import FailureCode
-from airflow_adaptive._core.scheduler.commands import KillDriver, SubmitDriver
 from airflow_adaptive._core.scheduler.events import (
     DriverSubmitted,
     PlanActivated,
@@ -13,6 +12,7 @@ from airflow_adaptive._core.scheduler.events import (
     TimerName,
 )
 from airflow_adaptive._core.scheduler.policies.failure_handling import Failure
+from airflow_adaptive._core.scheduler.steps import KillDriver, SubmitDriver
 from tests.lab.scenario import HOPELESS, Scenario
 
 GANG = Failure(error_class="REAL_TIME_MODE_SLOTS", message="the gang needs 3 slots")

@@ -8,8 +8,13 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.listener import SourceProgress
 
-from airflow_adaptive._core.protocol.codec import MAX_DOCUMENT_BYTES, encode_status
-from airflow_adaptive._core.protocol.documents import DriverState, DriverStatus, QueryReport
+from airflow_adaptive._core.protocol.documents import (
+    MAX_DOCUMENT_BYTES,
+    DriverState,
+    DriverStatus,
+    QueryReport,
+    encode_status,
+)
 from airflow_adaptive._core.protocol.sources import KafkaSource, PartitionLag, SourceReport, TopicReport
 from airflow_adaptive.job.queries.sources.kafka_topics import Division
 from airflow_adaptive.job.queries.sources.source_monitor import Age, Lag
