@@ -16,7 +16,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowRuntimeError
 from jinja2.nativetypes import NativeEnvironment
 
-from airflow_adaptive._airflow.declaration import validation
+from airflow_adaptive._airflow.declaration import literals, validation
 from airflow_adaptive._airflow.declaration.declared_job import DeclaredJob, native, rendered
 from airflow_adaptive._airflow.declaration.job_assets import FleetPartial, assets_of_task, require_only_task
 from airflow_adaptive._airflow.declaration.kubernetes import KubernetesParameters
@@ -65,7 +65,7 @@ from airflow_adaptive._core.requirements.control_requests import (
 from airflow_adaptive._core.scheduler.config.options import OPTIONS
 from airflow_adaptive._core.scheduler.config.parsing import format_duration
 from airflow_adaptive._core.scheduler.errors import SnapshotError
-from airflow_adaptive._core.scheduler.job_graph import JobGraph
+from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobType
 from airflow_adaptive._core.scheduler.snapshot import decode
 from airflow_adaptive._core.scheduler.state import Finished, Outcome
 from airflow_adaptive._core.view import TaskKey
@@ -124,7 +124,8 @@ class AdaptiveSparkOperator(BaseOperator):
             checkpoints and the staged code. The first task that runs the job owns the folder, and other tasks are refused. (templated)
         moved_from: task that owned the job before, as `<DAG id>/<task id>`, if you have renamed the task or its DAG, or if you move the job to
             this task. Without effect for a job of a mapped task.
-        parallelism: lower and upper bound of a job without a graph; a single number sets both. (templated)
+        parallelism: lower and upper bound of a job without a graph, in slots; a single number sets both. Required unless the job has a graph
+            or is a batch. (templated)
         max_parallelism: number of state partitions of a job without a graph; by default the upper bound. The checkpoint of the first
             run fixes the number. (templated)
         job_graph: vertices with bounds of their own, instead of `parallelism` and `max_parallelism`.
@@ -217,7 +218,7 @@ class AdaptiveSparkOperator(BaseOperator):
         application: str | PurePath,
         job_directory: str,
         moved_from: str | None = None,
-        parallelism: int | tuple[int, int] | str = 1,
+        parallelism: int | tuple[int, int] | str | None = None,
         max_parallelism: int | str | None = None,
         job_graph: JobGraph | None = None,
         job_type: str = "streaming",
@@ -264,12 +265,23 @@ class AdaptiveSparkOperator(BaseOperator):
     ) -> None:
         arguments = cast(dict[str, Any], kwargs)
         options = pop_options(arguments)
+        is_batch = str(job_type).upper() == JobType.BATCH
         given: dict[str, object] = {"job": job, "application": application, "job_directory": job_directory}
+        given |= {"parallelism": parallelism} if job_graph is None and not is_batch else {}
         missing = {name: REQUIRED[name] for name, value in given.items() if value is None}
         validation.known_parameters(AdaptiveSparkOperator, arguments, OPTIONS, INSTEAD, missing)
         validation.storable_name(job)
         inlets, outlets = assets_of_task(job, arguments.pop("inlets", None), arguments.pop("outlets", None))
         super().__init__(inlets=inlets, outlets=outlets, **arguments)
+        literals.require_possible(
+            self,
+            job=job,
+            application=application,
+            job_directory=job_directory,
+            parallelism=parallelism,
+            max_parallelism=max_parallelism,
+            job_graph=job_graph,
+        )
         validation.not_in_mapped_group(self)
         require_only_task(self, job, AdaptiveSparkOperator)
         self.job = job

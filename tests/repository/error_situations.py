@@ -16,6 +16,7 @@ from airflow.sdk.exceptions import AirflowException
 from fsspec.implementations.local import LocalFileSystem
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from airflow_adaptive._airflow.declaration.validation import DeclarationError
 from airflow_adaptive._airflow.process.loop_events import finished_event, task_result
 from airflow_adaptive._clusters.standalone.address import ClusterAddress, MasterAddress
 from airflow_adaptive._clusters.standalone.client import StandaloneCluster
@@ -77,7 +78,7 @@ class Desk:
 
     def refusal(self, **changes: Any) -> str:
         """What the task's error says of a wrong declaration."""
-        with pytest.raises((AirflowException, TypeError)) as raised:
+        with pytest.raises((AirflowException, DeclarationError, TypeError)) as raised:
             self.operator(**changes)._spec("attempt", TASK)
         return self._printed(raised.value)
 

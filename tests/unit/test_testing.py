@@ -51,7 +51,12 @@ def test_all_violations_are_listed_with_their_tasks(script: str) -> None:
     dag = dag_of(application="/missing.py", conf={"spark.executor.instances": "3"})
     with dag:
         AdaptiveSparkOperator(
-            task_id="delays", job="delays", application=script, job_directory="jobs", parallelism=(1, 4)
+            task_id="delays",
+            job="delays",
+            application=script,
+            job_directory="file:///jobs",
+            parallelism=(1, 4),
+            stop_timeout="soon",
         )
     with pytest.raises(DeclarationError) as raised:
         validate(dag)

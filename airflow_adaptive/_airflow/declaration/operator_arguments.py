@@ -32,6 +32,7 @@ REQUIRED: Final = {
     "application": "the path of the PySpark script where Airflow runs",
     "job_directory": "the URI of a folder for the journal and the checkpoints, which Airflow and Spark can access, for example "
     "job_directory='s3://aws_default@streaming/jobs'",
+    "parallelism": "the bounds of the slots, for example parallelism=(1, 8)",
 }
 """Required parameter -> what it means, for users who know the parameters of another operator."""
 

@@ -144,13 +144,17 @@ async def all_jobs(base: str, known: JobKey) -> list[str]:
     return jobs
 
 
-def _storage(base: str) -> Storage:
-    """Return the storage of a folder of job directories. Raises as `job_directory`."""
+def require_absolute(base: str) -> None:
+    """Reject a relative job directory, because worker, triggerer and cluster would each use a different folder. Raises `ValueError`."""
     scheme, separator, rest = base.partition("://")
     is_local = not separator or scheme in LOCAL_SCHEMES
     if is_local and not (rest if separator else base).startswith("/"):
-        # Worker, triggerer and cluster would each use a different folder.
         raise ValueError(f"job_directory {base!r} is not absolute: write file:///folder, or s3://bucket/folder")
+
+
+def _storage(base: str) -> Storage:
+    """Return the storage of a folder of job directories. Raises as `job_directory`."""
+    require_absolute(base)
     path = object_storage_path(base)
     return Storage(path.fs, path.path, connection_of(path))
 

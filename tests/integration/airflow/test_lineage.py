@@ -35,7 +35,7 @@ DAGS = dedent(
     with DAG("stream", schedule=None):
         AdaptiveSparkOperator(
             task_id="job", job="stream", application="{folder}/script.py", application_args=["{folder}/stream", "bounded"],
-            resource_stabilization_timeout="1 s", **SHARED
+            resource_stabilization_timeout="1 s", parallelism=1, **SHARED
         )
 
     with DAG("batch", schedule=None):

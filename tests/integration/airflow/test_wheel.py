@@ -91,7 +91,7 @@ from airflow_adaptive.operators import AdaptiveSparkOperator
 
 place = f"s3a://aws_test@{sys.argv[1]}"
 with DAG("flights", schedule=None):
-    job = AdaptiveSparkOperator(task_id="job", job="departures", application=f"{place}/job.py", job_directory=f"{place}/jobs")
+    job = AdaptiveSparkOperator(task_id="job", job="departures", application=f"{place}/job.py", job_directory=f"{place}/jobs", parallelism=1)
 print(asyncio.run(job._declared.stage("attempt")).script)
 """
 

@@ -130,7 +130,7 @@ def test_result_of_another_task_is_an_argument() -> None:
 def test_dag_can_be_written_to_airflows_database() -> None:
     with DAG("flights", schedule=None) as dag:
         decorated()()
-        adaptive_spark_task(job_directory="file:///jobs")(stream).expand(job=["a", "b"])
+        adaptive_spark_task(job_directory="file:///jobs", parallelism=2)(stream).expand(job=["a", "b"])
     again = DagSerialization.from_dict(DagSerialization.to_dict(dag))
     assert again.task_ids == ["departures", "stream"]
     assert again.get_task("departures").operator_name == "@task.adaptive_spark"
@@ -208,7 +208,7 @@ def test_arguments_that_cannot_be_staged_fail_the_task(
 
 
 def mapped(**changes: Any) -> Any:
-    return adaptive_spark_task(**{"job_directory": "file:///jobs"} | changes)(stream)
+    return adaptive_spark_task(**{"job_directory": "file:///jobs", "parallelism": 2} | changes)(stream)
 
 
 def test_mapped_function_runs_a_fleet(airflow: FakeComms, tmp_path: Path) -> None:
@@ -277,7 +277,9 @@ def test_names_that_are_not_secret_are_accepted(airflow: FakeComms, tmp_path: Pa
 
 
 def test_result_may_have_an_xcom_for_each_of_its_entries() -> None:
-    found = adaptive_spark_task(departures, multiple_outputs=True, job="departures", job_directory="file:///jobs")
+    found = adaptive_spark_task(
+        departures, multiple_outputs=True, job="departures", job_directory="file:///jobs", parallelism=2
+    )
     assert operator(found()).multiple_outputs
 
 

@@ -39,7 +39,9 @@ def test_link_of_a_task_that_has_not_begun_is_not_read_because_airflow_logs_miss
     monkeypatch: pytest.MonkeyPatch, link: BaseOperatorLink
 ) -> None:
     FakeComms.install(monkeypatch).error = api_server_error()
-    operator = AdaptiveSparkOperator(task_id="t", job="j", application="a.py", job_directory="file:///jobs")
+    operator = AdaptiveSparkOperator(
+        task_id="t", job="j", application="a.py", job_directory="file:///jobs", parallelism=1
+    )
     assert link.get_link(operator, ti_key=KEY) == ""
 
 

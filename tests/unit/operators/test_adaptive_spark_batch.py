@@ -7,6 +7,7 @@ from airflow.providers.openlineage.utils import spark as openlineage
 
 from airflow_adaptive._airflow.declaration import batch
 from airflow_adaptive._airflow.declaration.batch import Batch
+from airflow_adaptive._airflow.declaration.validation import DeclarationError
 from airflow_adaptive._airflow.internals import AirflowFailException
 from airflow_adaptive._airflow.process.process_resources import ConnectionIds
 from airflow_adaptive._core.codec import encode
@@ -105,7 +106,7 @@ def test_killing_the_task_of_a_batch_kills_the_batch(make_batch):
     ],
 )
 def test_bad_batch_names_the_thing(make_batch, changes, named):
-    with pytest.raises(AirflowFailException, match="departures") as raised:
+    with pytest.raises((AirflowFailException, DeclarationError), match="departures") as raised:
         make_batch(**changes).execute({"ti": FakeInstance()})
     assert named in str(raised.value)
 

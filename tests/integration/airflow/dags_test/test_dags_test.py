@@ -25,7 +25,7 @@ from airflow_adaptive.operators import AdaptiveSparkOperator
 
 with DAG("on_kubernetes", schedule=None):
     AdaptiveSparkOperator(
-        task_id="job", job="job", application={script!r}, job_directory="file://{folder}/jobs", conn_id="spark_k8s", image="spark:4.2"
+        task_id="job", job="job", application={script!r}, job_directory="file://{folder}/jobs", conn_id="spark_k8s", image="spark:4.2", parallelism=1
     )
 """
 
@@ -36,7 +36,7 @@ from airflow_adaptive.operators import AdaptiveSparkOperator
 
 with DAG("fails_early", schedule=None):
     for task, changes in {{"template": {{"conf": {{"spark.a": "{{{{ gone.x }}}}"}}}}, "declaration": {{"driver_cores": 0}}}}.items():
-        AdaptiveSparkOperator(task_id=task, job=task, application={script!r}, job_directory="file://{folder}/jobs", **changes)
+        AdaptiveSparkOperator(task_id=task, job=task, application={script!r}, job_directory="file://{folder}/jobs", parallelism=1, **changes)
 """
 
 

@@ -10,7 +10,12 @@ from airflow.sdk import DAG, Asset, task
 from airflow_adaptive._airflow.declaration.job_assets import assets_of_task
 from airflow_adaptive.operators import AdaptiveSparkOperator
 
-SHARED: dict[str, Any] = {"task_id": "stream", "application": "/job.py", "job_directory": "file:///jobs"}
+SHARED: dict[str, Any] = {
+    "task_id": "stream",
+    "application": "/job.py",
+    "job_directory": "file:///jobs",
+    "parallelism": 2,
+}
 FLEET = Asset("adaptive://fleet/flights/stream")
 
 
@@ -40,9 +45,9 @@ def test_mapped_task_has_one_asset_of_its_fleet_and_names_the_jobs_of_a_literal_
 
 def test_items_of_expand_kwargs_name_their_jobs() -> None:
     with DAG("flights", schedule=None):
-        mapped = fleet().expand_kwargs([{"job": "a", "parallelism": (1, 2)}, {"job": "b"}])
+        mapped = fleet().expand_kwargs([{"job": "a", "priority": 2}, {"job": "b"}])
     assert mapped.inlets == [FLEET, own("flights:stream:a"), own("flights:stream:b")]
-    assert mapped.unmap({"job": "a", "parallelism": (1, 2)}).parallelism == (1, 2)
+    assert mapped.unmap({"job": "a", "priority": 2}).priority == 2
 
 
 def test_job_emits_events_of_the_fleet_and_of_its_own_asset_if_airflow_knows_it() -> None:

@@ -133,7 +133,7 @@ def test_operator_does_without_the_provider() -> None:
     code = (
         "import sys; sys.modules |= {'openlineage': None, 'airflow.providers.openlineage.extractors': None}; "
         "from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator as O; "
-        "O(task_id='t', job='j', application='a', job_directory='file:///d'); print('made')"
+        "O(task_id='t', job='j', application='a', job_directory='file:///d', parallelism=1); print('made')"
     )
     root = ROOT
     ran = subprocess.run(

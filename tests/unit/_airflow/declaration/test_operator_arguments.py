@@ -42,7 +42,7 @@ def test_options_are_parameters_of_the_constructor() -> None:
 def test_only_options_that_are_set_reach_the_job() -> None:
     with DAG("flights", default_args={"stop_timeout": "3 s"}):
         job = AdaptiveSparkOperator(
-            task_id="t", job="j", application="/j.py", job_directory="file:///jobs", reactive=True
+            task_id="t", job="j", application="/j.py", job_directory="file:///jobs", parallelism=4, reactive=True
         )
     assert job.options == {"stop_timeout": "3 s", "reactive": True}
 

@@ -210,7 +210,7 @@ THEIRS = set(signature(SparkSubmitOperator.__init__).parameters) - {"self", "kwa
 
 def make(**parameters: Any) -> AdaptiveSparkOperator:
     required: dict[str, Any] = {"task_id": "t", "job": "j", "application": "/job.py", "job_directory": "file:///jobs"}
-    return AdaptiveSparkOperator(**required | parameters)
+    return AdaptiveSparkOperator(**required | {"parallelism": 2} | parameters)
 
 
 def test_each_parameter_exists_or_has_an_advice() -> None:
@@ -248,7 +248,11 @@ def test_error_of_a_rewritten_dag_names_missing_parameters_with_their_meaning_an
 
 
 def test_default_args_supply_required_parameters() -> None:
-    with DAG("flights", schedule=None, default_args={"job_directory": "file:///jobs", "application": "/job.py"}):
+    with DAG(
+        "flights",
+        schedule=None,
+        default_args={"job_directory": "file:///jobs", "application": "/job.py", "parallelism": 2},
+    ):
         arguments: dict[str, Any] = {"task_id": "t", "job": "j"}
         assert AdaptiveSparkOperator(**arguments).job_directory == "file:///jobs"
 

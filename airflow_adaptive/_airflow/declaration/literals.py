@@ -1,0 +1,77 @@
+"""Parameters that are literals in a DAG file: what no rendering can make valid is an import error of the DAG."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePath
+from typing import Any
+
+from airflow.sdk import BaseOperator
+
+from airflow_adaptive._airflow.declaration import validation
+from airflow_adaptive._airflow.declaration.validation import DeclarationError
+from airflow_adaptive._airflow.process.job_ports import require_absolute
+from airflow_adaptive._core.scheduler.job_graph import JobGraph
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
+
+
+def require_possible(
+    operator: BaseOperator,
+    *,
+    job: str,
+    application: object,
+    job_directory: object,
+    parallelism: object,
+    max_parallelism: object,
+    job_graph: JobGraph | None,
+) -> None:
+    """Reject literals that are invalid, while Airflow parses the DAG. Templates and results of other tasks are validated by the task.
+
+    Args:
+        operator: the task of the job.
+        job: id of the job.
+        application: parameter of the operator, as are the others.
+        job_directory: see `AdaptiveSparkOperator`.
+        parallelism: see `AdaptiveSparkOperator`.
+        max_parallelism: see `AdaptiveSparkOperator`.
+        job_graph: see `AdaptiveSparkOperator`.
+
+    Raises:
+        DeclarationError: the message lists all violations.
+    """
+    try:
+        validation.require(
+            [
+                lambda: _bounds(job, parallelism, max_parallelism, job_graph),
+                lambda: require_absolute(str(job_directory)) if _is_literal(job_directory) else None,
+                lambda: _script_beside_the_dag_file(operator, application),
+            ]
+        )
+    except DeclarationError as error:
+        raise DeclarationError([f"job {job!r}: {error}"]) from error
+
+
+def _is_literal(value: object) -> bool:
+    return isinstance(value, str | PurePath) and "{{" not in str(value) and "{%" not in str(value)
+
+
+def _bounds(job: str, parallelism: Any, max_parallelism: Any, job_graph: JobGraph | None) -> None:
+    if job_graph is not None:
+        return validation.graph(lambda: job_graph)
+    if type(parallelism) is int or (
+        isinstance(parallelism, tuple) and all(type(bound) is int for bound in parallelism)
+    ):
+        maximum = max_parallelism if isinstance(max_parallelism, int) else None
+        validation.graph(lambda: JobGraph.single(job, ParallelismRange.of(parallelism), maximum))
+    return None
+
+
+def _script_beside_the_dag_file(operator: BaseOperator, application: object) -> None:
+    """Reject a missing script below the folder of the DAG file. Another script may be on the workers only."""
+    dag = operator.get_dag()
+    if dag is None or not _is_literal(application):
+        return
+    script, folder = Path(str(application)), Path(dag.fileloc).parent
+    if script.is_absolute() and script.is_relative_to(folder) and not script.exists():
+        raise DeclarationError(
+            [f"application {str(script)!r} does not exist: correct the path, or copy the script there"]
+        )
