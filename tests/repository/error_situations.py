@@ -68,11 +68,12 @@ class Desk:
         (folder / "departures.py").write_text(SCRIPT)
 
     def operator(self, **changes: Any) -> AdaptiveSparkOperator:
-        declared = {
+        declared: dict[str, Any] = {
             "task_id": "departures",
             "job": "departures",
             "application": str(self.folder / "departures.py"),
             "job_directory": f"file://{self.folder}/jobs",
+            "parallelism": 1,
         }
         return AdaptiveSparkOperator(**declared | changes)
 

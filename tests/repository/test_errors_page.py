@@ -170,7 +170,7 @@ def declared(desk: Desk) -> list[Row]:
         ),
         Row(
             "several violations",
-            desk.refusal(parallelism=(4, 1), stop_timeout="soon"),
+            desk.refusal(executor_memory="100m", stop_timeout="soon"),
             "Correct all violations. One message lists all of them.",
         ),
         Row(

@@ -208,7 +208,8 @@ def test_arguments_that_cannot_be_staged_fail_the_task(
 
 
 def mapped(**changes: Any) -> Any:
-    return adaptive_spark_task(**{"job_directory": "file:///jobs", "parallelism": 2} | changes)(stream)
+    declared: dict[str, Any] = {"job_directory": "file:///jobs", "parallelism": 2} | changes
+    return adaptive_spark_task(**declared)(stream)
 
 
 def test_mapped_function_runs_a_fleet(airflow: FakeComms, tmp_path: Path) -> None:

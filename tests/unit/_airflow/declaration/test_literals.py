@@ -1,0 +1,72 @@
+"""Literals that no rendering can make valid are errors while Airflow parses the DAG; templates are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+
+from airflow_adaptive._airflow.declaration.validation import DeclarationError
+from airflow_adaptive.graph import JobGraph, JobVertex, ParallelismRange
+from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
+
+FOLDER = Path(__file__).parent
+REVERSED = JobGraph(job="j", vertices=(JobVertex(name="read", parallelism=ParallelismRange(3, 1)),))
+
+
+def make(**changes: Any) -> AdaptiveSparkOperator:
+    declared = {"application": "/job.py", "job_directory": "file:///jobs", "parallelism": (1, 4)} | changes
+    with DAG("flights", schedule=None):
+        return AdaptiveSparkOperator(task_id="t", job="j", **declared)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"parallelism": (4, 1)}, "job 'j': lower bound 4 of vertex 'job' is higher than its upper bound 1"),
+        ({"parallelism": 0}, "bounds [0, 0] of vertex 'job' must be greater than zero"),
+        ({"max_parallelism": 2}, "upper bound 4 of vertex 'job' exceeds its maximum parallelism 2"),
+        (
+            {"parallelism": None, "job_graph": REVERSED},
+            "lower bound 3 of vertex 'read' is higher than its upper bound 1",
+        ),
+        (
+            {"job_directory": "jobs"},
+            "job_directory 'jobs' is not absolute: write file:///folder, or s3://bucket/folder",
+        ),
+        ({"application": f"{FOLDER}/gone.py"}, f"application '{FOLDER}/gone.py' does not exist: correct the path"),
+        (
+            {"parallelism": (2, 1), "job_directory": "jobs"},
+            "is higher than its upper bound 1; job_directory 'jobs' is not absolute",
+        ),
+    ],
+)
+def test_impossible_literal_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(DeclarationError) as raised:
+        make(**changes)
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize("changes", [{}, {"parallelism": None}])
+def test_job_without_bounds_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(
+        TypeError, match=r"needs 'parallelism': the bounds of the slots, for example parallelism=\(1, 8\)"
+    ):
+        AdaptiveSparkOperator(task_id="t", job="j", application="/job.py", job_directory="file:///jobs", **changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"parallelism": "{{ params.bounds }}"},
+        {"parallelism": ("{{ 1 }}", "{{ 4 }}")},
+        {"job_directory": "{{ params.directory }}/jobs"},
+        {"application": f"{FOLDER}/{{{{ ds }}}}.py"},
+        {"application": "/opt/jobs/on_the_workers_only.py"},
+        {"parallelism": None, "job_type": "batch"},
+    ],
+)
+def test_value_that_may_become_valid_is_left_to_the_task(changes: dict[str, Any]) -> None:
+    assert make(**changes).job == "j"
