@@ -1,6 +1,6 @@
 """The scheduler decides as Flink does: vectors that were recorded on Apache Flink, and derived vectors for the behavior that those do not cover.
 
-A wrong result makes each vector fail: no rule excuses it, and no vector passes with any result. docs/proof.md lists every deliberate difference.
+A wrong result makes each vector fail: no rule excuses it, and no vector passes with any result. `tests/lab/results/proof.md` lists every deliberate difference.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.lab.conformance.result import Comparison, NotApplicableError, Vector
 from tests.lab.conformance.runner import CHECKS, AreaResult, run
 from tests.support.repository import ROOT
 
-PAGE = (ROOT / "docs" / "proof.md").read_text()
+PAGE = (ROOT / "tests" / "lab" / "results" / "proof.md").read_text()
 
 SAMPLE = Path(__file__).with_name("scheduler.json")
 DERIVED = Path(__file__).with_name("derived.json")
