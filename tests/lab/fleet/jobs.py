@@ -43,7 +43,7 @@ from tests.lab.simulation.one_job import MEMORY_MB, small_job
 LEASE_S: Final = 15
 JOB: Final = "job"
 ROOT: Final = "bucket/jobs"
-OPTIONS: Final[dict[str, object]] = {
+OPTIONS: Final[dict[str, Any]] = {
     "resource_wait_timeout": "60 s",
     "resource_stabilization_timeout": "1 s",
     "scaling_interval_min": "5 s",
@@ -121,7 +121,7 @@ class FleetJob:
     def __init__(
         self, fleet: JobFleet, name: str, parallelism: tuple[int, int], shape: WorkloadShape, **options: object
     ) -> None:
-        spec = small_job(name, parallelism, {**OPTIONS, **options})
+        spec = small_job(name, parallelism, options)
         conf = {"spark.airflow.adaptive.pollInterval": "1.0"}
         self.name = name
         self.spec = replace(spec, directory=f"s3a://{ROOT}/{name}", conf=conf)
@@ -258,7 +258,8 @@ class JobFleet:
         """Run for a virtual time."""
         with self.installed():
             self.kernel.run(self.kernel.now + seconds, self._check)
-        assert [failure for triggerer in self.triggerers for failure in triggerer.event_loop.failures] == []
+        alive = [triggerer for triggerer in self.triggerers if triggerer.is_alive]
+        assert [failure for triggerer in alive for failure in triggerer.event_loop.failures] == []
         assert self.drivers.violations == []
         assert self.cluster.excesses == []
 
@@ -320,7 +321,7 @@ class OneJobFleet(JobFleet):
         **options: object,
     ) -> None:
         super().__init__(seed, times, storage)
-        self.job = FleetJob(self, JOB, parallelism, shape or WorkloadShape(), **options)
+        self.job = FleetJob(self, JOB, parallelism, shape or WorkloadShape(), **{**OPTIONS, **options})
         self.jobs[JOB] = self.job
         self.model, self.store = self.job.model, self.job.store
         if starts:

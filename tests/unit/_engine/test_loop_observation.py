@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from airflow_adaptive._core.ports import ClusterSnapshot, JobDirectoryError
-from airflow_adaptive._core.protocol.documents import DriverStatus, JournalDocument
+from airflow_adaptive._core.protocol.documents import DriverStatus, FailureReport, JournalDocument
 from airflow_adaptive._core.requirements.advice import Advice, PolicyInput, PolicyMemory
 from airflow_adaptive._core.requirements.control_requests import ControlRequests, DesiredState
 from airflow_adaptive._core.scheduler.state import Finished, Outcome
@@ -19,9 +19,11 @@ from airflow_adaptive._engine.loop import RunLimits
 from airflow_adaptive.autoscaling.advisor import PolicyAdvisor
 from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
 from tests.lab.fakes.manual_clock import START
+from tests.lab.fleet.jobs import JobFleet
 from tests.lab.simulation.one_job import Simulation
-from tests.lab.simulation.several_jobs import Competition
-from tests.support.runtime.quick_jobs import QUICK, quiet  # noqa: F401  an autouse fixture
+from tests.support.runtime.quick_jobs import QUICK
+
+FAILURE = FailureReport(error_class="SparkException", message="a task failed", causes=("SparkException",))
 
 
 def just_before_a_poll(simulation: Simulation, at_s: float, happens: Callable[[], None]) -> None:
@@ -106,12 +108,16 @@ HOUR = timedelta(hours=1)
 @pytest.mark.parametrize("ahead", [timedelta(seconds=3), HOUR])
 def test_loop_detects_a_failed_query_while_the_clock_of_another_loop_is_ahead(ahead: timedelta) -> None:
     """The wall clock steps back between the starts of two loops, both jobs are idle, and the query of the second job fails."""
-    simulation = Competition()
-    simulation.add_worker(8)
-    simulation.add_job("first", (1, 1), clock_ahead=ahead, **QUICK)
-    second = simulation.add_job("second", (1, 1), **QUICK)
-    simulation.at(60, second.drivers.fail_query)
-    simulation.run(80)
+    fleet = JobFleet()
+    triggerer = fleet.add_triggerer()
+    fleet.add_workers(8)
+    triggerer.wall_offset = ahead
+    fleet.add_job("first", (1, 1), **QUICK)
+    second = fleet.add_job("second", (1, 1), starts_s=2, **QUICK)
+    fleet.kernel.at(1, lambda: setattr(triggerer, "wall_offset", timedelta(0)))
+    fleet.run(60)
+    fleet.kernel.after(5, second.model.fail_queries(FAILURE))
+    fleet.run(20)
     assert second.path[:4] == ["WaitingForResources", "Deploying", "Executing", "Restarting"]
 
 

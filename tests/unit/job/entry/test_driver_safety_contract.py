@@ -196,8 +196,9 @@ def test_status_of_a_driver_of_a_former_journal_is_not_the_status_of_the_new_dri
     fleet.driver.processes.kill()
     for path in fleet.storage.files.paths(f"{ROOT}/{JOB}/journal"):
         fleet.storage.files.remove(path)
+    former = fleet.job.loop
     fleet.job.start_loop()
-    fleet.run_until_query(2)
+    fleet.run_until(lambda: fleet.job.loop is not former and fleet.state == "Executing")
     assert fleet.job.loop is not None
     assert fleet.job.loop.state.epoch == 1
     assert [driver.runs_query for driver in fleet.drivers.started] == [False, True]
