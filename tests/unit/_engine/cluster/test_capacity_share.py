@@ -1,4 +1,4 @@
-"""Capacity shares: each round of the calculation on small clusters, and the real loops of several jobs under one and two triggerers."""
+"""Capacity shares: each round of the calculation on small clusters."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ from functools import partial
 from random import Random
 
 import pytest
-from airflow_adaptive._core.scheduler.allocator.slot_sharing import minimum_slots
 
+from airflow_adaptive._core.scheduler.allocator import minimum_slots
 from airflow_adaptive._core.scheduler.machine import default_requirements
 from tests.lab.fleet.cluster.driver import DriverTimes
 from tests.lab.fleet.jobs import FleetJob, JobFleet
@@ -29,7 +29,7 @@ class Competition(JobFleet):
 
     def add(self, name: str, bounds: tuple[int, int], triggerer: int = 0, **more: object) -> FleetJob:
         options = {"resource_wait_timeout": -1, **QUICK, **more}
-        return self.add_job(name, bounds, triggerer=self.triggerers[triggerer], **options)  # type: ignore[arg-type]
+        return self.add_job(name, bounds, triggerer=self.triggerers[triggerer], **options)
 
     @property
     def capacity(self) -> int:
