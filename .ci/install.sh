@@ -28,14 +28,9 @@ if ! .venv/bin/python -c '' 2>/dev/null; then
 fi
 
 echo "Installing into .venv. The installation takes one or two minutes, or longer on a slow network (Spark has 450 MB)."
-# pyspark and pyspark-client, a dependency of Airflow's Spark provider, overwrite each other's files (docs/adr/0003). Install
-# pyspark last, and reinstall pyspark if the check finds damaged files.
+# Install pyspark last: pyspark-client, a dependency of Airflow's Spark provider, contains some of the same files.
 install_packages --editable '.[dev]'
 install_packages --editable '.[demo]'
-if ! .venv/bin/python -m airflow_adaptive.local.check_pyspark 2>/dev/null; then
-  install_packages --force-reinstall --no-deps pyspark
-  .venv/bin/python -m airflow_adaptive.local.check_pyspark
-fi
 
 # Only the build of the page needs Node. Install Node as a Python package if the machine has no Node.
 if ! .venv/bin/python airflow_adaptive/_web/ui/build.py node 2>/dev/null; then

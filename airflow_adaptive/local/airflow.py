@@ -33,7 +33,7 @@ USERNAME = "admin"
 
 HTTP_TIMEOUT_S = 30.0
 
-START_TIMEOUT_S = 180.0
+START_TIMEOUT_S = 300.0
 """Maximum time until every component is healthy."""
 
 STOP_GRACE_S = 3.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import runpy
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -39,7 +38,7 @@ def find_spark() -> SparkDistribution:
     """Return the Spark in the installed pyspark.
 
     Raises:
-        LocalClusterError: pyspark is missing, has no jars, or its Python files and its jars have different versions.
+        LocalClusterError: pyspark is missing, or has no jars.
     """
     spec = find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
@@ -48,24 +47,20 @@ def find_spark() -> SparkDistribution:
 
 
 def read_distribution(home: Path) -> SparkDistribution:
-    """Check the pyspark package at `home`, because pyspark-client may have overwritten some of its files.
+    """Return the Spark in the pyspark package at `home`.
+
+    pyspark-client may have overwritten Python files of the package. This does no harm: the drivers and executors of Spark import pyspark from the
+    archive `python/lib/pyspark.zip`, which pyspark-client does not have.
 
     Raises:
-        LocalClusterError: the package has no jars, or its Python files and its jars have different versions.
+        LocalClusterError: the package has no jars, or no archive.
     """
-    python_version = str(runpy.run_path(str(home / "version.py"))["__version__"])
     jars = sorted((home / "jars").glob("spark-core_*.jar"))
-    if not jars:
+    if not jars or not (home / "python" / "lib" / "pyspark.zip").is_file():
         raise LocalClusterError(
-            f"{home} has no Spark jars (only pyspark-client is installed): run `pip install pyspark`"
+            f"{home} has no Spark jars (only pyspark-client is installed): run `pip install --force-reinstall --no-deps pyspark`"
         )
-    jar_version = jars[0].stem.rpartition("_")[2].partition("-")[2]
-    if python_version != jar_version:
-        raise LocalClusterError(
-            f"{home} contains Python files of Spark {python_version} with jars of {jar_version} (pyspark-client has "
-            f"overwritten pyspark): run `pip install --force-reinstall --no-deps pyspark=={jar_version}`"
-        )
-    return SparkDistribution(home=home, version=jar_version)
+    return SparkDistribution(home=home, version=jars[0].stem.rpartition("_")[2].partition("-")[2])
 
 
 def find_java(environ: Mapping[str, str] = os.environ) -> Path:

@@ -37,7 +37,9 @@ from airflow_adaptive.local.waiting import LocalClusterError, wait_until
 EXECUTING = "Executing"
 
 WAIT_TIMEOUT_S = 300.0
-"""Maximum time for each reaction of the job. On a busy machine, the first batch of a driver takes 20 s."""
+"""Maximum time without any progress of the job: no transition, no batch and no output."""
+
+END_OF_RUN = "the end of the DAG run"
 
 POLL_INTERVAL_S = 0.5
 
@@ -60,6 +62,7 @@ class Scenario:
         self._has_slots = False
         self._transitions: Sequence[Transition] = ()
         self._progress_reported = 0.0
+        self._awaited = ""
         self._recoveries = [("change", "job runs again after")]
 
     def run(self) -> bool:
@@ -67,7 +70,7 @@ class Scenario:
 
         Raises:
             JobEndedError: the DAG run ended too early or failed.
-            TimeoutError: the job did not react in time.
+            TimeoutError: nothing progressed for a long time.
         """
         for change, until in zip(self._environment.cluster.changes(), QUARTERS, strict=True):
             self._run_step(change, until)
@@ -86,7 +89,9 @@ class Scenario:
         started = datetime.now(UTC)
         change.apply()
         self._has_slots = True
-        self._wait_for(lambda: self._version > before and self._runs_with(change.slots), change.title)
+        self._wait_for(
+            lambda: self._version > before and self._runs_with(change.slots), f"{change.slots} slot(s) in use"
+        )
         took = seconds(self._transitions[-1].at - started)
         self._recoveries.append((change.title, took))
         self._reporter.report(f"the job runs with {change.slots} slot(s), {took} after the change")
@@ -107,16 +112,27 @@ class Scenario:
             self._wait_for(lambda: sink.last_batch > before, "a committed batch")
 
     def _wait_for(self, condition: Callable[[], bool], what: str) -> None:
-        def poll() -> bool:
-            self._report_changes()
-            self._job.require_running()
-            return condition()
+        """Wait for a condition for as long as anything progresses. Raises `TimeoutError`."""
+        self._awaited = what
+        progress, deadline = "", 0.0
+        while not self._holds(condition):
+            current = f"{self._version} {self._progress()}"
+            if current != progress:
+                progress, deadline = current, time.monotonic() + WAIT_TIMEOUT_S
+            elif time.monotonic() > deadline:
+                raise TimeoutError(
+                    f"nothing has progressed for {WAIT_TIMEOUT_S:g} s: {self._progress().removeprefix('... ')}"
+                )
+            time.sleep(POLL_INTERVAL_S)
 
-        wait_until(poll, WAIT_TIMEOUT_S, what, POLL_INTERVAL_S)
+    def _holds(self, condition: Callable[[], bool]) -> bool:
+        self._report_changes()
+        if self._awaited != END_OF_RUN:
+            self._job.require_running()
+        return condition()
 
     def _wait_for_end(self) -> None:
-        wait_until(lambda: self._job.has_ended, WAIT_TIMEOUT_S, "the end of the DAG run", POLL_INTERVAL_S)
-        self._report_changes()
+        self._wait_for(lambda: self._job.has_ended, END_OF_RUN)
         self._reporter.report(f"the DAG run has ended: {self._job.run_state}")
         self._job.require_success()
 
@@ -133,13 +149,14 @@ class Scenario:
 
     def _progress(self) -> str:
         state = self._job.state
+        awaited = f"waiting for: {self._awaited}"
         if state is None:
-            return "... Airflow is starting the task"
+            return f"... Airflow is starting the task; {awaited}"
         sink = self._environment.sink
         text = f"... {state}, parallelism {self._job.parallelism}"
         if sink.last_hour is None:
-            return f"{text}, no output yet"
-        return f"{text}, batch {sink.last_batch}, output up to {sink.last_hour:%Y-%m-%d %H:%M}"
+            return f"{text}, no output yet; {awaited}"
+        return f"{text}, batch {sink.last_batch}, output up to {sink.last_hour:%Y-%m-%d %H:%M}; {awaited}"
 
     def _print_tables(self) -> None:
         print(f"\n{transitions_table(self._transitions)}\n\n{table(self._recoveries)}\n", flush=True)

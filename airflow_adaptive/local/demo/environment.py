@@ -22,7 +22,7 @@ from airflow_adaptive.local.demo.job import Job, Reporter
 from airflow_adaptive.local.demo.replay import Replay
 from airflow_adaptive.local.waiting import wait_until
 
-PARSE_TIMEOUT_S = 60.0
+PARSE_TIMEOUT_S = 300.0
 """Maximum time until Airflow has parsed the DAG."""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -71,9 +70,6 @@ def test_demo_finds_the_context_in_the_files_of_kubeconfig(
     assert expected in capsys.readouterr().out
 
 
-REPAIR = f"{sys.executable} -m pip install --force-reinstall --no-deps pyspark==4.3.0"
-
-
 def fail_to_find_java() -> None:
     raise LocalClusterError("install Java 17")
 
@@ -101,14 +97,6 @@ def test_demo_with_kafka_needs_another_extra(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(prerequisites, "KAFKA_PACKAGES", ("no_such_package",))
     with pytest.raises(prerequisites.PrerequisiteError, match=r"needs no_such_package.*\n.*\[demo,kafka\]'$"):
         prerequisites.check_prerequisites(with_kafka=True)
-
-
-def test_damaged_pyspark_ends_the_demo_with_the_command_that_repairs_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(prerequisites, "repair_command", lambda: REPAIR)
-    assert main(["demo"]) == 1
-    assert capsys.readouterr().err.splitlines()[-1] == REPAIR
 
 
 def test_missing_java_ends_the_demo_with_one_error(
