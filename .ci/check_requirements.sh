@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 readonly UV=.venv/bin/uv LOWEST=.airflow/lowest EXTRAS=(batch kafka kubernetes local openlineage plots) STORAGES=(abfs gcs s3)
-readonly TESTS=(autoscaling/calendar _airflow/declaration/test_kubernetes.py _airflow/test_kubernetes_credentials.py _engine/journal _clusters/kubernetes/api _clusters/standalone)
+readonly TESTS=(autoscaling/calendar _airflow/declaration/test_kubernetes.py _airflow/test_kubernetes_api.py _engine/journal _clusters/kubernetes/test_api.py _clusters/kubernetes/test_pod_watch.py _clusters/standalone)
 declare -rA RELEASED=([3.1.0]=2025-09-26 [3.2.0]=2026-04-15 [3.3.0]=2026-07-10) # the day after the release
 export UV_SYSTEM_CERTS=1 UV_HTTP_TIMEOUT=180  # as in ensure_airflow.sh
 

@@ -177,6 +177,11 @@ _USES: Final[dict[str, _Use]] = {
 """Module or package of Airflow -> use of its names; the first entry that fits counts."""
 
 
+def is_mapped_item(operator: object) -> bool:
+    """Return whether Airflow constructs an operator as an item of a mapped task, when it runs the item (`MappedOperator.unmap`, since 3.0)."""
+    return bool(getattr(operator, "_BaseOperator__from_mapped", False))
+
+
 def _internals() -> Iterator[tuple[str, Internal]]:
     """Yield the names of the first `TYPE_CHECKING` block, so that type checkers and the interpreter read one list."""
     blocks = (node for node in ast.parse(Path(__file__).read_text(encoding="utf-8")).body if isinstance(node, ast.If))

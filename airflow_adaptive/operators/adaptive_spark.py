@@ -267,28 +267,30 @@ class AdaptiveSparkOperator(BaseOperator):
         options = pop_options(arguments)
         is_batch = str(job_type).upper() == JobType.BATCH
         given: dict[str, object] = {"job": job, "application": application, "job_directory": job_directory}
-        given |= {"parallelism": parallelism} if job_graph is None and not is_batch else {}
+        is_parsed = literals.is_parsed(self)
+        given |= {"parallelism": parallelism} if is_parsed and job_graph is None and not is_batch else {}
         missing = {name: REQUIRED[name] for name, value in given.items() if value is None}
         validation.known_parameters(AdaptiveSparkOperator, arguments, OPTIONS, INSTEAD, missing)
         validation.storable_name(job)
         inlets, outlets = assets_of_task(job, arguments.pop("inlets", None), arguments.pop("outlets", None))
         super().__init__(inlets=inlets, outlets=outlets, **arguments)
-        literals.require_possible(
-            self,
-            job=job,
-            application=application,
-            job_directory=job_directory,
-            parallelism=parallelism,
-            max_parallelism=max_parallelism,
-            job_graph=job_graph,
-        )
+        if is_parsed:
+            literals.require_possible(
+                self,
+                job=job,
+                application=application,
+                job_directory=job_directory,
+                parallelism=parallelism,
+                max_parallelism=max_parallelism,
+                job_graph=job_graph,
+            )
         validation.not_in_mapped_group(self)
         require_only_task(self, job, AdaptiveSparkOperator)
         self.job = job
         self.application = application
         self.job_directory = job_directory
         self.moved_from = moved_from
-        self.parallelism = parallelism
+        self.parallelism = 1 if parallelism is None else parallelism
         self.max_parallelism = max_parallelism
         self.job_graph = job_graph
         self.job_type = job_type

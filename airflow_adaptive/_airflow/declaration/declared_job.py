@@ -297,7 +297,7 @@ class DeclaredJob:
         declared: JobGraph | None = self.job_graph
         if declared is not None:
             return replace(declared, job=self.job)
-        return JobGraph.single(self.job, ParallelismRange.of(self.parallelism or 1), self.max_parallelism)
+        return JobGraph.single(self.job, ParallelismRange.of(self.parallelism), self.max_parallelism)
 
     def requested(self, kubernetes: KubernetesParameters) -> tuple[DriverShape, ExecutorShape]:
         """Return the sizes with what a driver and an executor take from the cluster. Raises as `placement.requested`."""

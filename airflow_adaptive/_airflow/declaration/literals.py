@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path, PurePath
 from typing import Any
 
-from airflow.sdk import BaseOperator
+from airflow.sdk import BaseOperator, get_parsing_context
 
 from airflow_adaptive._airflow.declaration import validation
 from airflow_adaptive._airflow.declaration.validation import DeclarationError
+from airflow_adaptive._airflow.internals import is_mapped_item
 from airflow_adaptive._airflow.process.job_ports import require_absolute
 from airflow_adaptive._core.scheduler.job_graph import JobGraph
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
+
+
+def is_parsed(operator: BaseOperator) -> bool:
+    """Return whether Airflow constructs the operator to read the DAG, not to run the task.
+
+    A running job must keep its loop, whatever its DAG file contains meanwhile: the task validates the declaration itself.
+    """
+    return get_parsing_context().task_id is None and not is_mapped_item(operator)
 
 
 def require_possible(
@@ -42,7 +52,7 @@ def require_possible(
         validation.require(
             [
                 lambda: _bounds(job, parallelism, max_parallelism, job_graph),
-                lambda: require_absolute(str(job_directory)) if _is_literal(job_directory) else None,
+                lambda: require_absolute(str(job_directory)) if _is_literal(operator, job_directory) else None,
                 lambda: _script_beside_the_dag_file(operator, application),
             ]
         )
@@ -50,8 +60,13 @@ def require_possible(
         raise DeclarationError([f"job {job!r}: {error}"]) from error
 
 
-def _is_literal(value: object) -> bool:
-    return isinstance(value, str | PurePath) and "{{" not in str(value) and "{%" not in str(value)
+def _is_literal(operator: BaseOperator, value: object) -> bool:
+    """Return whether a value is text that no template can change. An empty text may come from a variable that only the workers have."""
+    dag = operator.get_dag()
+    if dag is not None and dag.jinja_environment_kwargs:
+        return False
+    text = str(value).strip()
+    return isinstance(value, str | PurePath) and text != "" and "{{" not in text and "{%" not in text
 
 
 def _bounds(job: str, parallelism: Any, max_parallelism: Any, job_graph: JobGraph | None) -> None:
@@ -68,10 +83,17 @@ def _bounds(job: str, parallelism: Any, max_parallelism: Any, job_graph: JobGrap
 def _script_beside_the_dag_file(operator: BaseOperator, application: object) -> None:
     """Reject a missing script below the folder of the DAG file. Another script may be on the workers only."""
     dag = operator.get_dag()
-    if dag is None or not _is_literal(application):
+    if dag is None or not _is_literal(operator, application):
         return
-    script, folder = Path(str(application)), Path(dag.fileloc).parent
-    if script.is_absolute() and script.is_relative_to(folder) and not script.exists():
+    script, folder = Path(os.path.normpath(str(application))), Path(dag.fileloc).parent
+    if script.is_absolute() and script.is_relative_to(folder) and not _may_exist(script):
         raise DeclarationError(
             [f"application {str(script)!r} does not exist: correct the path, or copy the script there"]
         )
+
+
+def _may_exist(file: Path) -> bool:
+    try:
+        return file.exists()
+    except OSError:  # a folder that this process may not read
+        return True

@@ -2,7 +2,7 @@
 
 Theory: a load that follows the clock is known before any metric shows it. Windows declare the times of bounds. The policy advises
 a scale-up so early that the rescale has ended when the window begins, and a scale-down when the window begins. The rules of the
-time zone map local times to instants (`wall_clock`).
+time zone map local times to instants (`period`).
 
 Where windows overlap, the window with the highest priority applies. Outside of all windows, the default applies. A job that needs
 slots at an instant must begin its rescale earlier, and keeps slots until it may release them. Therefore the requested bounds at an instant are

@@ -1,6 +1,6 @@
 """Validation of a scheduled policy before its use.
 
-The validation finds overlaps on the wall clock: periods that do not overlap there do not overlap in real time (`wall_clock`), in any
+The validation finds overlaps on the wall clock: periods that do not overlap there do not overlap in real time (`period`), in any
 time zone and year. It compares weekly periods over one week, periods with months or days of months over the 28 years after which the calendar
 repeats itself, and all named dates.
 """

@@ -201,7 +201,7 @@ class StateRepartitioner(Protocol):
 
 
 class ExecutorPool(Protocol):
-    """The executors of the application; see `executor_pool.SparkExecutorPool`."""
+    """The executors of the application; see `executors.SparkExecutorPool`."""
 
     def alive(self) -> bool:
         """Return whether the SparkContext is running; without it, nothing can run in this process."""
@@ -226,7 +226,7 @@ class ExecutorPool(Protocol):
 
 
 class TaskBalancer(Protocol):
-    """Spreads stateful tasks over executors; see `task_balancer.LocalityBalancer`."""
+    """Spreads stateful tasks over executors; see `executors.LocalityBalancer`."""
 
     def rebalance(self, executors: Sequence[ExecutorReport], run: StatefulRun) -> bool:
         """Continue the balancing. Returns whether it is complete: the tasks are balanced, or cannot be balanced in time."""

@@ -89,9 +89,11 @@ class RealTimeMode:
             for name in chosen
         }
         require_real_time(facts, [name for name in writers if name not in chosen], self._session())
+        gangs = {}
         for name, writer in chosen.items():
             fixed, shuffles = shuffles_of(plans[name])
-            self._gangs[name] = Gang(inputs=self._inputs(writer, name), fixed=fixed, shuffles=shuffles)
+            gangs[name] = Gang(inputs=self._inputs(writer, name), fixed=fixed, shuffles=shuffles)
+        self._gangs = gangs  # at once: the loop of the driver reports the gangs meanwhile
         self._keep_state_partitions(chosen, plan)
         self._require_slots(plan)
 

@@ -318,7 +318,9 @@ def rename_operators(spark: SparkSession, checkpoint: str, operators: list[int])
     for operator in operators:
         path = files.path(f"{checkpoint}/state/{operator}/_metadata/metadata")
         metadata = files.read(path, MAX_METADATA_BYTES)
-        renamed = None if metadata is None else rename_operator(metadata.decode())
+        if metadata is None:
+            raise RepartitionError(f"{path} does not exist, although Spark lists this operator")
+        renamed = rename_operator(metadata.decode())
         if renamed is not None:
             files.replace(path, renamed.encode())
 

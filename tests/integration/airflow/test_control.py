@@ -153,6 +153,7 @@ DELETED_JOB = """
         job="deleted",
         application="{directory}/stream.py",
         job_directory="file://{directory}/jobs",
+        parallelism=1,
         driver_memory="512m",
         executor_memory="512m",
         resource_stabilization_timeout="1 s",

@@ -41,7 +41,7 @@ READS_GLOBALS = """
 
     with DAG("reads_globals", schedule=None):
 
-        @task.adaptive_spark(job="copies", job_directory="file:///jobs")
+        @task.adaptive_spark(job="copies", job_directory="file:///jobs", parallelism=1)
         def copy(spark, parallelism):
             return spark.readStream.text(FOLDER).writeStream.format("noop")
 

@@ -40,6 +40,7 @@ DAGS = dedent(
         "application": "{folder}/script.py",
         "application_args": ["{folder}", "endless"],
         "job_directory": "file://{folder}/jobs",
+        "parallelism": 1,
         "driver_memory": "512m",
         "executor_memory": "512m",
         "resource_stabilization_timeout": "1 s",

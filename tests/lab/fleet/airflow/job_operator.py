@@ -49,7 +49,12 @@ class JobOperator(AdaptiveSparkOperator):
         """Create the operator of a task. Airflow adds the options."""
         options.pop("task_id", None)
         super().__init__(
-            task_id=task.job, job=task.job, application="job.py", job_directory=task.base, conn_id=task.conn_id
+            task_id=task.job,
+            job=task.job,
+            application="job.py",
+            job_directory=task.base,
+            job_graph=task.spec.graph,
+            conn_id=task.conn_id,
         )
         self.staged = task.spec
 

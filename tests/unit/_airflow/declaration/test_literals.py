@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.sdk import DAG
 
+from airflow_adaptive._airflow.declaration import literals
 from airflow_adaptive._airflow.declaration.validation import DeclarationError
 from airflow_adaptive.graph import JobGraph, JobVertex, ParallelismRange
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
@@ -70,3 +72,43 @@ def test_job_without_bounds_is_refused(changes: dict[str, Any]) -> None:
 )
 def test_value_that_may_become_valid_is_left_to_the_task(changes: dict[str, Any]) -> None:
     assert make(**changes).job == "j"
+
+
+IMPOSSIBLE = {"parallelism": None, "job_directory": "jobs", "application": f"{FOLDER}/gone.py"}
+
+
+def test_worker_constructs_the_task_of_a_running_job_whatever_its_file_contains(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(literals, "get_parsing_context", lambda: SimpleNamespace(dag_id="flights", task_id="t"))
+    assert make(**IMPOSSIBLE).parallelism == 1
+
+
+def test_item_of_a_mapped_task_is_left_to_the_task() -> None:
+    with DAG("flights", schedule=None):
+        mapped = AdaptiveSparkOperator.partial(task_id="t", **IMPOSSIBLE).expand(job=["a"])
+    item: Any = mapped.unmap({"job": "a"})
+    assert item.job_directory == "jobs"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"job_directory": ""},
+        {"application": f"{FOLDER}/../../on_the_workers_only.py"},
+    ],
+)
+def test_value_that_only_the_workers_know_is_left_to_the_task(changes: dict[str, Any]) -> None:
+    assert make(**changes).job == "j"
+
+
+def test_dag_with_delimiters_of_its_own_may_have_any_template() -> None:
+    with DAG(
+        "flights", schedule=None, jinja_environment_kwargs={"variable_start_string": "[[", "variable_end_string": "]]"}
+    ):
+        arguments: dict[str, Any] = {
+            "application": "/job.py",
+            "job_directory": "[[ var.value.x ]]/jobs",
+            "parallelism": 1,
+        }
+        assert AdaptiveSparkOperator(task_id="t", job="j", **arguments).job == "j"

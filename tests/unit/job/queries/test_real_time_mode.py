@@ -143,6 +143,20 @@ def test_queries_in_another_mode_keep_the_session_and_the_plan(mode: RealTimeMod
     assert mode.partitions("counts", plan(1, partitions=5)) == 5
 
 
+def test_gangs_are_reported_when_all_are_known(mode: RealTimeMode, monkeypatch: pytest.MonkeyPatch) -> None:
+    reported: list[Mapping[str, int]] = []
+    inputs = mode._inputs
+
+    def reporting(writer: Any, name: str) -> int:
+        reported.append(mode.gangs)
+        return inputs(writer, name)
+
+    monkeypatch.setattr(mode, "_inputs", reporting)
+    accept(mode, plan(9), counts=Writer(), delays=Writer())
+    assert reported == [{}, {}]
+    assert len(mode.gangs) == 2
+
+
 def test_queries_that_were_built_again_replace_the_earlier_gangs(mode: RealTimeMode) -> None:
     accept(mode, plan(3), counts=Writer())
     accept(mode, plan(3), counts=Writer(batch_ms=None))
