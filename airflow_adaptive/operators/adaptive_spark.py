@@ -126,8 +126,8 @@ class AdaptiveSparkOperator(BaseOperator):
             this task. Without effect for a job of a mapped task.
         parallelism: lower and upper bound of a job without a graph, in slots; a single number sets both. Required unless the job has a graph
             or is a batch. (templated)
-        max_parallelism: number of state partitions of a job without a graph; by default the upper bound. The checkpoint of the first
-            run fixes the number. (templated)
+        max_parallelism: number of state partitions of a job without a graph; by default the upper bound. Another number
+            repartitions the state of a job with a checkpoint, on Spark 4.2 and later. (templated)
         job_graph: vertices with bounds of their own, instead of `parallelism` and `max_parallelism`.
         job_type: "streaming" or "batch". The adaptive scheduler does not run a job that is declared "batch", here or in its graph.
             The operator submits its script with spark-submit, and logs a warning.

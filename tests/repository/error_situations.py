@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import runpy
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -16,7 +18,6 @@ from airflow.sdk.exceptions import AirflowException
 from fsspec.implementations.local import LocalFileSystem
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from airflow_adaptive._airflow.declaration.validation import DeclarationError
 from airflow_adaptive._airflow.process.loop_events import finished_event, task_result
 from airflow_adaptive._clusters.standalone.address import ClusterAddress, MasterAddress
 from airflow_adaptive._clusters.standalone.client import StandaloneCluster
@@ -79,8 +80,27 @@ class Desk:
 
     def refusal(self, **changes: Any) -> str:
         """What the task's error says of a wrong declaration."""
-        with pytest.raises((AirflowException, DeclarationError, TypeError)) as raised:
+        with pytest.raises((AirflowException, TypeError, ValueError)) as raised:
             self.operator(**changes)._spec("attempt", TASK)
+        return self._printed(raised.value)
+
+    def import_error(
+        self, body: str, parameters: str = "spark, parallelism", call: str = "departures()", before: str = ""
+    ) -> str:
+        """Return the import error of a DAG file with this function."""
+        lines = [
+            "from airflow.sdk import DAG, task",
+            before,
+            'with DAG("flights", schedule=None):',
+            '    @task.adaptive_spark(job="departures", job_directory="file:///jobs", parallelism=1)',
+            f"    def departures({parameters}):",
+            f"        {body}",
+            f"    {call}",
+        ]
+        file = self.folder / f"{uuid4().hex}.py"
+        file.write_text("\n".join(lines) + "\n")
+        with pytest.raises((TypeError, ValueError)) as raised:
+            runpy.run_path(str(file))
         return self._printed(raised.value)
 
     def refused_log(self, job: str, **fields: Any) -> str:

@@ -47,7 +47,7 @@ package. See [sinks and sources](../guides/sinks.md).
 |---|---|---|
 | Airflow | {airflow} | {airflow_tested}; the demo also runs on 3.1.8 and 3.2.2 |
 | Python of Airflow | {airflow_python} | 3.11 |
-| Airflow's database | PostgreSQL; MySQL (expected); SQLite for development only | PostgreSQL 15, SQLite; see [databases](../guides/databases.md#choose-airflows-database) |
+| Airflow's database | PostgreSQL; MySQL (expected); SQLite for development only | PostgreSQL 15, SQLite; see [databases](../guides/databases.md#supported-databases) |
 | Executors | all | LocalExecutor, CeleryExecutor |
 
 Airflow 3.1 and 3.2 have no state store of Assets. There, the control requests of a job are in Variables whose keys begin with `airflow_adaptive:`; do not edit them, and exclude

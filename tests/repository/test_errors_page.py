@@ -67,8 +67,7 @@ WRITE = "WRITE_PAGE"
 
 HEAD = """# Errors
 
-This page lists the errors of adaptive jobs with their messages and remedies. The headings name the place of the message. A test compares
-the messages with the messages of the code.
+This page lists the errors of adaptive jobs with their messages and remedies. The headings name the place of the message.
 
 """
 
@@ -86,6 +85,39 @@ class Row(NamedTuple):
 
     def __str__(self) -> str:
         return f"| {self.condition} | {self.message.replace('|', chr(92) + '|')} | {self.advice} |\n"
+
+
+def in_the_dag_file(desk: Desk) -> list[Row]:
+    return [
+        Row(
+            "function that uses a name of the DAG file",
+            desk.import_error("return spark.readStream.text(INPUT).writeStream", before='INPUT = "/data"'),
+            "See [the function in the DAG file](scripts.md#the-function-in-the-dag-file).",
+        ),
+        Row(
+            "function that starts its query",
+            desk.import_error("return spark.readStream.text('/data').writeStream.start()"),
+            "Return the writer.",
+        ),
+        Row(
+            "positional arguments",
+            desk.import_error("return spark", parameters="spark, parallelism, path", call="departures('/data')"),
+            'Write `departures(path="/data")`.',
+        ),
+        Row(
+            "Airflow's context as a parameter",
+            desk.import_error("return spark", parameters="spark, parallelism, ds"),
+            "Pass a template in the call.",
+        ),
+        Row("other first parameters", desk.import_error("return spark", parameters="session"), "Rename them."),
+        Row("id with other characters", desk.refusal(job="départs"), "Rename the job."),
+        Row(
+            "one job in two tasks of a DAG",
+            desk.import_error("return spark", call="[departures() for _ in range(2)]"),
+            "Use two ids.",
+        ),
+        Row("job without bounds", desk.refusal(parallelism=None), "Declare the bounds."),
+    ]
 
 
 def declared(desk: Desk) -> list[Row]:
@@ -112,7 +144,7 @@ def declared(desk: Desk) -> list[Row]:
         Row(
             "bound above the maximum",
             desk.refusal(parallelism=(1, 8), max_parallelism=4),
-            "Increase `max_parallelism`. The `max_parallelism` of a job with a checkpoint cannot change.",
+            "Increase `max_parallelism`. A job with a checkpoint adopts it [by a repartition](../internals/state-repartition.md) on Spark 4.2 and later.",
         ),
         Row("bounds that are not numbers", desk.refusal(parallelism="1-4"), "Write `(1, 4)`."),
         Row(
@@ -441,6 +473,7 @@ def without_a_loop() -> list[Row]:
 
 def page(desk: Desk) -> str:
     parts = {
+        "DAG file: as an import error of the DAG": in_the_dag_file(desk),
         "Start of the task: in the log of the task": declared(desk),
         "Requests to the cluster: in the log of the task, after `the cluster does not answer`": at_the_cluster(),
         "Failures of the driver: in the log of the task, and in the XComs `failures` and `transitions`": in_the_driver(),
@@ -464,7 +497,14 @@ def test_page_shows_what_the_code_states(desk: Desk) -> None:
 
 
 def test_every_message_is_one_line_with_the_job_named_at_most_once(desk: Desk) -> None:
-    rows = [*declared(desk), *at_the_cluster(), *in_the_driver(), *at_the_end(desk), *without_a_loop()]
+    rows = [
+        *in_the_dag_file(desk),
+        *declared(desk),
+        *at_the_cluster(),
+        *in_the_driver(),
+        *at_the_end(desk),
+        *without_a_loop(),
+    ]
     for row in rows:
         assert row.message, row.condition
         assert "\n" not in row.message, row.condition

@@ -164,6 +164,9 @@ _WRONG_JAR = (
 )
 """Errors of a jar that is missing, or was built for another version of Spark."""
 
+_MISSING_SOURCE = "failed to find data source: kafka"
+"""Text of Spark, under several error classes, for a Kafka source without its connector."""
+
 _MISSING_CLASS = ("CANNOT_LOAD_CATALOG.*", "ClassNotFoundException")
 """Errors of a class that is missing, perhaps with the jar of a connector."""
 
@@ -198,7 +201,10 @@ def name_artifact(failure: Failure, spark: str) -> Failure:
     """
     text, minor = f"{failure.message} {' '.join(failure.causes)}".lower(), ".".join(spark.split(".")[:2])
     word = next((word for word in _ARTIFACTS if word in text), None)
-    if not matches(failure, _WRONG_JAR if word is None else (*_WRONG_JAR, *_MISSING_CLASS, "UnpublishedPackageError")):
+    wrong_jar = matches(
+        failure, _WRONG_JAR if word is None else (*_WRONG_JAR, *_MISSING_CLASS, "UnpublishedPackageError")
+    )
+    if not wrong_jar and _MISSING_SOURCE not in text:
         return failure
     advice = "use jars and packages that were built for it" if word is None else _advice(word, minor, spark)
     return replace(failure, message=f"{failure.message.rstrip('.')}; the driver runs Spark {spark}: {advice}")

@@ -171,6 +171,11 @@ def test_other_failures_stay_as_they_are():
         ("DATA_SOURCE_NOT_FOUND", "Failed to find the data source: iceberg.", "iceberg-spark-runtime-4.1_2.13"),
         ("DATA_SOURCE_NOT_FOUND", "Failed to find the data source: delta.", "delta-spark_4.1_2.13"),
         (
+            "KAFKA_DATA_SOURCE_NOT_ENABLED",
+            "Failed to find data source: kafka. Please deploy the application as per the deployment section of Structured Streaming + Kafka Integration Guide.",
+            "use the package org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.4",
+        ),
+        (
             "java.lang.NoClassDefFoundError",
             "org/apache/spark/sql/kafka010/KafkaSource",
             "spark-sql-kafka-0-10_2.13:4.1.4, or the newest",
