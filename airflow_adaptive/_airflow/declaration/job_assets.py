@@ -9,10 +9,11 @@ from typing import Any
 import attrs
 from airflow.sdk import DAG, Asset, BaseOperator
 
-from airflow_adaptive._airflow.declaration.operator_arguments import as_list
+from airflow_adaptive._airflow.declaration.operator_arguments import REQUIRED, as_list
 from airflow_adaptive._airflow.internals import MappedOperator, OperatorPartial
 from airflow_adaptive._airflow.store.job_asset import FLEETS, event_asset, fleet_asset
 from airflow_adaptive._core.ports import JOB_ID, JobKey
+from airflow_adaptive._core.scheduler.job_graph import JobType
 
 
 def assets_of_task(job: str, inlets: Any, outlets: Any) -> tuple[list[Any], list[Any]]:
@@ -73,21 +74,26 @@ class FleetPartial(OperatorPartial):
 
 
 def arguments_of_items(items: Any) -> tuple[Collection[str], list[Any]]:
-    """Return the names of the arguments in a literal list of items, and the job of each item. Other items are assumed to have a job."""
+    """Return the names of the arguments in a literal list of items, and the job of each item. Other items are assumed to have a job and bounds."""
     mappings = [item for item in items if isinstance(item, Mapping)] if isinstance(items, list | tuple) else []
-    return {name for item in mappings for name in item} or ("job",), [item.get("job") for item in mappings]
+    return {name for item in mappings for name in item} or ("job", "parallelism"), [
+        item.get("job") for item in mappings
+    ]
 
 
 def name_fleet(task_id: str, dag: DAG | None, shared: dict[str, Any], mapped: Iterable[str], jobs: Any) -> None:
     """Add the Asset of a fleet, and the Assets of the jobs that a literal list names, to the arguments that all items share.
 
     Raises:
-        ValueError: several items would run the same job, or the task is outside of a DAG.
+        ValueError: several items would run the same job or have no bounds, or the task is outside of a DAG.
     """
     if dag is None:
         raise ValueError(f"mapped task {task_id!r} must be in a DAG")
     named = [job for job in jobs if isinstance(job, str)] if isinstance(jobs, list | tuple) else []
     _require_different_jobs(task_id, shared, mapped, named)
+    given = {**(dag.default_args or {}), **shared, **dict.fromkeys(mapped)}
+    if not given.keys() & {"parallelism", "job_graph"} and str(given.get("job_type")).upper() != JobType.BATCH:
+        raise ValueError(f"mapped task {task_id!r} needs 'parallelism': {REQUIRED['parallelism']}")
     fleet = Asset(fleet_asset(dag.dag_id, task_id))
     keys = [JobKey(job, dag.dag_id, task_id) for job in named if JOB_ID.fullmatch(job)]
     assets = [Asset(event_asset(key.name)) for key in keys]

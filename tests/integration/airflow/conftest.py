@@ -173,6 +173,7 @@ DAGS = dedent(
             task_id="job",
             application="{directory}/script.py",
             job_directory="file://{directory}/jobs",
+            parallelism=1,
             **QUICK,
         ).expand_kwargs([
             {{"job": name, "application_args": [f"{directory}/{{name}}", "endless"]}} for name in ("fleet_a", "fleet_b", "no id!")

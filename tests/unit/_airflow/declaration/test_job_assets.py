@@ -116,3 +116,9 @@ def test_tasks_of_several_dags_may_have_the_same_id() -> None:
     for dag_id in ("flights", "copies"):
         with DAG(dag_id, schedule=None):
             AdaptiveSparkOperator(**SHARED, job="a")
+
+
+def test_fleet_without_bounds_is_refused() -> None:
+    shared = {name: value for name, value in SHARED.items() if name != "parallelism"}
+    with DAG("flights", schedule=None), pytest.raises(ValueError, match="mapped task 'stream' needs 'parallelism'"):
+        AdaptiveSparkOperator.partial(**shared).expand(job=["a", "b"])
