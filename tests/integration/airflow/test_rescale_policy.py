@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -187,12 +188,15 @@ def test_policy_that_can_t_be_used_is_one_import_error_that_reports_everything(
 @pytest.fixture
 def examples(playground: Path) -> Iterator[list[str]]:
     """Ids of the DAGs of `dags/`, which are among Airflow's for a while."""
-    copies = [playground / "dags" / file.name for file in EXAMPLES.glob("*.py")]
+    dags = playground / "dags"
+    shutil.copytree(EXAMPLES / "jobs", dags / "jobs")
+    copies = [dags / file.name for file in EXAMPLES.glob("*.py")]
     for copy in copies:
         copy.write_text((EXAMPLES / copy.name).read_text())
     yield [copy.stem for copy in copies]
     for copy in copies:
         copy.unlink()
+    shutil.rmtree(dags / "jobs")
 
 
 def test_examples_are_read_and_show_their_timetable(airflow: AirflowUnderTest, examples: list[str]) -> None:

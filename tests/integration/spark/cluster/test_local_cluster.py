@@ -95,7 +95,7 @@ def test_stopped_cluster_leaves_logs_only_and_can_start_again(tmp_path: Path, is
                 cluster.add_worker()
         assert processes_in(directory) == []
     assert (directory / "logs" / "master.log").stat().st_size > 0
-    assert not (directory / "scratch").exists()
+    assert (directory / "scratch").exists() == is_guardian_killed  # The guardian deletes it.
 
 
 def test_temporary_directory_goes_with_an_exception() -> None:
