@@ -1,12 +1,13 @@
 import { Badge, Box, Flex, Text } from "@chakra-ui/react";
 import { useQuery } from "@tanstack/react-query";
 import { timelineQuery } from "../../api/queries";
-import type { JobDetails, Timeline } from "../../api/types";
+import type { JobDetails } from "../../api/types";
 import { Moment } from "../../components/values/Moment";
 import { duration } from "../../lib/format/format";
 import { useNow } from "../../lib/format/now";
 import { readable } from "../../lib/format/reasonText";
 import { healthOf } from "../../lib/scheduler/health";
+import { newest } from "../../lib/scheduler/newest";
 
 /** The health of the job in one sentence, and the newest decision of the scheduler. */
 export const HealthLine = ({ details }: { details: JobDetails }) => {
@@ -40,12 +41,3 @@ const Failure = ({ details: { deadlines, state } }: { details: JobDetails }) => 
   if (state !== "WaitingForResources" || due === undefined) return null;
   return <>; fails in {duration(Math.max(0, (Date.parse(due) - now) / 1_000))}</>;
 };
-
-/** The newest decision or transition; null without one, or without the permission to read them. */
-export const newest = (timeline: Timeline | undefined): { at: string; reason: string } | null =>
-  [timeline?.decisions.at(-1), timeline?.transitions.at(-1)]
-    .filter((entry) => entry !== undefined)
-    .reduce<{ at: string; reason: string } | null>(
-      (last, entry) => (last === null || Date.parse(entry.at) > Date.parse(last.at) ? entry : last),
-      null,
-    );
