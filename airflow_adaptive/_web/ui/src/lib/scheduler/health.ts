@@ -112,7 +112,9 @@ const waits = ({ metrics, requirements, slots }: Known): string => {
 
 /** The slots that a job holds, and its bounds: 3 of 1–8 slots. */
 const slotsText = ({ metrics, requirements, slots }: Known): string => {
-  const range = metrics === null ? totalRange(requirements) : { lower: metrics.lower, upper: metrics.upper };
+  // Vertices may share slots, so that only the metrics know the slots of several vertices.
+  const isOne = metrics === null || Object.keys(requirements).length === 1;
+  const range = isOne ? totalRange(requirements) : { lower: metrics.lower, upper: metrics.upper };
   return `${count(slots?.held)} of ${bounds(range)} slots`;
 };
 
