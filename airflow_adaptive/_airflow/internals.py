@@ -10,11 +10,10 @@ one message, and disables only the feature of the module that imports it: the pa
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
@@ -27,7 +26,7 @@ from asgiref.sync import SyncToAsync
 
 from airflow_adaptive import __version__
 
-if TYPE_CHECKING:  # the names, where the newest version has them; `INTERNALS` reads this block
+if TYPE_CHECKING:  # the names of `INTERNALS`, where the newest version has them
     from airflow._shared.state import AssetStateStoreWriterKind
     from airflow.api_fastapi.app import get_auth_manager
     from airflow.api_fastapi.auth.managers.base_auth_manager import ResourceMethod
@@ -125,96 +124,118 @@ class Internal:
     instead: str = "nothing"
 
 
-@dataclass(frozen=True, slots=True)
-class _Use:
-    """The feature that needs the names of a module, and the module that had them before. See `Internal`."""
-
-    use: str
-    earlier: str = ""
-    since: str = "3.1"
-    instead: str = "nothing"
-
-
-_DECORATOR: Final = _Use("the decorator `@task.adaptive_spark`")
-_PAGE: Final = _Use("the REST API and the page")
-_CLI: Final = _Use("the command line")
-_VARIABLES: Final = _Use("Variables and XComs of tasks")
-_STORE: Final = _Use("the documents of jobs in the state store of Assets", since="3.3", instead=_VARIABLES.use)
-_METRICS: Final = _Use(
-    "the configuration of Airflow's metrics",
-    since="3.2",
-    instead="nothing, because Airflow 3.1 configures its metrics itself",
-)
-
-_USES: Final[dict[str, _Use]] = {
-    "airflow.sdk.exceptions": _Use("tasks and their errors", "airflow.exceptions"),
-    "airflow.sdk.configuration": _Use("options of airflow.cfg", "airflow.configuration"),
-    "airflow.sdk.definitions.callback": _Use("callbacks", "airflow.sdk.definitions.deadline"),
-    "airflow.sdk.execution_time.context": _STORE,
-    "airflow.sdk.execution_time.xcom": _Use("XComs of other tasks"),
-    "airflow.sdk.bases.xcom": _Use("XComs with documents, which no backend of XComs may move"),
-    "airflow.sdk.execution_time.task_runner": _Use("the states of other tasks"),
-    "airflow.sdk.execution_time": _VARIABLES,
-    "airflow.sdk.log": _Use("masked secrets"),
-    "airflow.sdk.observability.stats": _Use("Airflow's metrics", "airflow.stats"),
-    "airflow.sdk._shared.observability": _METRICS,
-    "airflow.sdk.observability": _METRICS,
-    "airflow.sdk.definitions.mappedoperator": _Use("fleets"),
-    "airflow.sdk": _DECORATOR,
-    "airflow.exceptions": _Use("timetables of rescale policies"),
-    "airflow.models.asset_state_store": _STORE,
-    "airflow.models.callback": _Use("the cancellation of a job without a control loop", since="3.2"),
-    "airflow.models.crypto": _VARIABLES,
-    "airflow.models": _PAGE,
-    "airflow.api_fastapi": _PAGE,
-    "airflow.utils.session": _PAGE,
-    "airflow.utils.state": _PAGE,
-    "airflow.state": _STORE,
-    "airflow._shared": _STORE,
-    "airflow.cli": _CLI,
-    "airflow.utils": _CLI,
-}
-"""Module or package of Airflow -> use of its names; the first entry that fits counts."""
-
-
 def is_mapped_item(operator: object) -> bool:
     """Return whether Airflow constructs an operator as an item of a mapped task, when it runs the item (`MappedOperator.unmap`, since 3.0)."""
     return bool(getattr(operator, "_BaseOperator__from_mapped", False))
 
 
-def _internals() -> Iterator[tuple[str, Internal]]:
-    """Yield the names of the first `TYPE_CHECKING` block, so that type checkers and the interpreter read one list."""
-    blocks = (node for node in ast.parse(Path(__file__).read_text(encoding="utf-8")).body if isinstance(node, ast.If))
-    for node in next(blocks).body:
-        assert isinstance(node, ast.ImportFrom), "the block contains imports only"
-        module = str(node.module)
-        use = next(use for prefix, use in _USES.items() if f"{module}.".startswith(f"{prefix}."))
-        modules = (module, use.earlier) if use.earlier else (module,)
-        for alias in node.names:
-            places = tuple(f"{place}:{alias.name}" for place in modules)
-            yield alias.asname or alias.name, Internal(places, use.use, use.since, use.instead)
+def _same(use: str, module: str, *names: str, since: str = "3.1", instead: str = "nothing") -> dict[str, Internal]:
+    """Return names of one module that serve the same use."""
+    return {name: Internal((f"{module}:{name}",), use, since, instead) for name in names}
 
+
+def _moved(use: str, newest: str, earlier: str, *names: str) -> dict[str, Internal]:
+    """Return names that one module had before the newest module."""
+    return {name: Internal((f"{newest}:{name}", f"{earlier}:{name}"), use) for name in names}
+
+
+_TASKS: Final = "tasks and their errors"
+_DECORATOR: Final = "the decorator `@task.adaptive_spark`"
+_PAGE: Final = "the REST API and the page"
+_CLI: Final = "the command line"
+_STORE: Final = "the documents of jobs in the state store of Assets"
+_VARIABLES: Final = "Variables and XComs of tasks"
+_METRICS: Final = "the configuration of Airflow's metrics"
+_OWN_METRICS: Final = "nothing, because Airflow 3.1 configures its metrics itself"
 
 INTERNALS: Final[dict[str, Internal]] = {
-    **dict(_internals()),
+    # Tasks and triggers
+    **_moved(
+        _TASKS,
+        "airflow.sdk.exceptions",
+        "airflow.exceptions",
+        *("AirflowException", "AirflowFailException", "AirflowNotFoundException"),
+        *("AirflowSensorTimeout", "AirflowSkipException", "AirflowTaskTimeout"),
+    ),
     "AirflowSecretsBackendAccessDenied": Internal(
         ("airflow.sdk.exceptions:AirflowSecretsBackendAccessDenied", f"{__name__}:_NeverRaised"),
         "the message about a refused secrets backend",
         "3.2",
         "an exception that Airflow never raises",
     ),
+    **_moved("options of airflow.cfg", "airflow.sdk.configuration", "airflow.configuration", "conf"),
+    **_moved("callbacks", "airflow.sdk.definitions.callback", "airflow.sdk.definitions.deadline", "AsyncCallback"),
+    **_same(_STORE, "airflow.sdk.execution_time.context", "AssetStateStoreAccessor", since="3.3", instead=_VARIABLES),
+    **_same("XComs of other tasks", "airflow.sdk.execution_time.xcom", "XCom"),
+    **_same("XComs with documents, which no backend of XComs may move", "airflow.sdk.bases.xcom", "BaseXCom"),
+    **_same(_VARIABLES, "airflow.sdk.execution_time", "task_runner"),
+    **_same(
+        _VARIABLES, "airflow.sdk.execution_time.comms", "DeleteVariable", "ErrorResponse", "GetVariable", "PutVariable"
+    ),
+    **_same("the states of other tasks", "airflow.sdk.execution_time.task_runner", "RuntimeTaskInstance"),
+    **_same("masked secrets", "airflow.sdk.log", "mask_secret"),
     "amask_secret": Internal(
         ("airflow.sdk.log:amask_secret", f"{__name__}:_mask_secret_in_thread"),
         "masked secrets in triggers",
         "3.3",
         "`mask_secret` in a thread",
     ),
+    "Stats": Internal(("airflow.sdk.observability.stats:Stats", "airflow.stats:Stats"), "Airflow's metrics"),
+    "stats_of_task_sdk": Internal(("airflow.sdk._shared.observability.metrics:stats",), _METRICS, "3.2", _OWN_METRICS),
+    **_same(_METRICS, "airflow.sdk.observability.metrics", "stats_utils", since="3.2", instead=_OWN_METRICS),
+    # DAG files
+    **_same(_DECORATOR, "airflow.sdk.bases.decorator", "DecoratedOperator", "TaskDecorator", "_TaskDecorator"),
+    **_same(_DECORATOR, "airflow.sdk.definitions._internal.expandinput", "ExpandInput"),
+    **_same(_DECORATOR, "airflow.sdk.definitions.context", "KNOWN_CONTEXT_KEYS"),
+    **_same("fleets", "airflow.sdk.definitions.mappedoperator", "MappedOperator", "OperatorPartial"),
+    **_same("timetables of rescale policies", "airflow.exceptions", "AirflowTimetableInvalid"),
+    # The API server
+    **_same(_PAGE, "airflow.api_fastapi.app", "get_auth_manager"),
+    **_same(_PAGE, "airflow.api_fastapi.auth.managers.base_auth_manager", "ResourceMethod"),
+    **_same(_PAGE, "airflow.api_fastapi.auth.managers.models.base_user", "BaseUser"),
+    **_same(_PAGE, "airflow.api_fastapi.auth.managers.models.batch_apis", "IsAuthorizedDagRequest"),
+    **_same(_PAGE, "airflow.api_fastapi.auth.managers.models.resource_details", *("DagAccessEntity", "DagDetails")),
+    **_same(_PAGE, "airflow.api_fastapi.common.db.common", "SessionDep"),
+    **_same(_PAGE, "airflow.api_fastapi.core_api.security", "get_user"),
     "resolve_run_on_latest_version": Internal(
         ("airflow.api_fastapi.common.dagbag:resolve_run_on_latest_version", f"{__name__}:_run_on_same_version"),
         "the version of the DAG with which a job resumes",
         "3.3",
         "the version of the DAG run, as Airflow's own clear",
     ),
+    **_same(
+        _PAGE,
+        "airflow.models.asset",
+        *("AssetActive", "AssetModel", "DagScheduleAssetNameReference", "DagScheduleAssetReference"),
+        *("DagScheduleAssetUriReference", "TaskInletAssetReference", "TaskOutletAssetReference"),
+    ),
+    **_same(_STORE, "airflow.models.asset_state_store", "AssetStateStoreModel", since="3.3", instead=_VARIABLES),
+    **_same(_STORE, "airflow._shared.state", "AssetStateStoreWriterKind", since="3.3", instead=_VARIABLES),
+    **_same(_STORE, "airflow.state", "AssetScope", since="3.3", instead=_VARIABLES),
+    **_same(_STORE, "airflow.state.metastore", "MetastoreBackend", since="3.3", instead=_VARIABLES),
+    **_same(
+        "the cancellation of a job without a control loop", "airflow.models.callback", "TriggererCallback", since="3.2"
+    ),
+    **_same(_PAGE, "airflow.models.dag", "DagModel"),
+    **_same(_PAGE, "airflow.models.dagrun", "DagRun"),
+    **_same(_PAGE, "airflow.models.log", "Log"),
+    **_same(_PAGE, "airflow.models.taskinstance", "TaskInstance", "clear_task_instances"),
+    **_same(_VARIABLES, "airflow.models.crypto", "get_fernet"),
+    "VariableModel": Internal(("airflow.models.variable:Variable",), _PAGE),
+    **_same(_PAGE, "airflow.models.xcom", "XComModel"),
+    **_same(_PAGE, "airflow.utils.session", "create_session"),
+    **_same(_PAGE, "airflow.utils.state", "DagRunState", "State"),
+    # The command line
+    **_same(
+        _CLI,
+        "airflow.cli.cli_config",
+        *("ARG_OUTPUT", "ARG_VERBOSE", "ARG_YES", "ActionCommand", "Arg", "CLICommand", "GroupCommand"),
+        *("lazy_load_command", "positive_int"),
+    ),
+    **_same(_CLI, "airflow.cli.simple_table", "AirflowConsole"),
+    **_same(_CLI, "airflow.utils.cli", "action_cli", "suppress_logs_and_warning"),
+    **_same(_CLI, "airflow.utils.platform", "getuser"),
+    **_same(_CLI, "airflow.utils.providers_configuration_loader", "providers_configuration_loaded"),
 }
 """Name in this module -> the name in Airflow."""
 
