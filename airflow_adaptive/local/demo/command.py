@@ -37,9 +37,7 @@ from airflow_adaptive.local.waiting import LocalClusterError, wait_until
 EXECUTING = "Executing"
 
 WAIT_TIMEOUT_S = 300.0
-"""Maximum time without any progress of the job: no transition, no batch and no output."""
-
-END_OF_RUN = "the end of the DAG run"
+"""Maximum time without a new transition and without a new batch of the job."""
 
 POLL_INTERVAL_S = 0.5
 
@@ -111,12 +109,17 @@ class Scenario:
         if self._has_slots:
             self._wait_for(lambda: sink.last_batch > before, "a committed batch")
 
-    def _wait_for(self, condition: Callable[[], bool], what: str) -> None:
-        """Wait for a condition for as long as anything progresses. Raises `TimeoutError`."""
+    def _wait_for(self, condition: Callable[[], bool], what: str, *, is_running: bool = True) -> None:
+        """Wait for a condition for as long as the job has new transitions or batches. Raises `TimeoutError`."""
         self._awaited = what
-        progress, deadline = "", 0.0
-        while not self._holds(condition):
-            current = f"{self._version} {self._progress()}"
+        progress, deadline = None, 0.0
+        while True:
+            self._report_changes()
+            if is_running:
+                self._job.require_running()
+            if condition():
+                return
+            current = (self._version, self._environment.sink.last_batch)
             if current != progress:
                 progress, deadline = current, time.monotonic() + WAIT_TIMEOUT_S
             elif time.monotonic() > deadline:
@@ -125,14 +128,8 @@ class Scenario:
                 )
             time.sleep(POLL_INTERVAL_S)
 
-    def _holds(self, condition: Callable[[], bool]) -> bool:
-        self._report_changes()
-        if self._awaited != END_OF_RUN:
-            self._job.require_running()
-        return condition()
-
     def _wait_for_end(self) -> None:
-        self._wait_for(lambda: self._job.has_ended, END_OF_RUN)
+        self._wait_for(lambda: self._job.has_ended, "the end of the DAG run", is_running=False)
         self._reporter.report(f"the DAG run has ended: {self._job.run_state}")
         self._job.require_success()
 
