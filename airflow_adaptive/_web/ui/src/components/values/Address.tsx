@@ -1,8 +1,8 @@
 import { Button, Flex, Link, Text } from "@chakra-ui/react";
-import { useState } from "react";
 import { LuCheck, LuCopy, LuExternalLink } from "react-icons/lu";
 import { IN_FRAME } from "../../lib/airflow/base";
 import { isWeb } from "../../lib/airflow/webAddress";
+import { useCopy } from "./useCopy";
 
 /** An address of another site: a link, or a text to copy inside Airflow's frame, which cannot open windows. */
 export const Address = ({ label, url }: { label: string; url: string }) => {
@@ -16,21 +16,14 @@ export const Address = ({ label, url }: { label: string; url: string }) => {
   );
 };
 
-const COPIED_MS = 2_000;
-
 const Copyable = ({ text, name }: { text: string; name: string }) => {
-  const [copied, setCopied] = useState(false);
-  const copy = () =>
-    navigator.clipboard?.writeText(text).then(() => {
-      setCopied(true);
-      window.setTimeout(() => setCopied(false), COPIED_MS);
-    });
+  const [copied, copy] = useCopy(text);
   return (
     <Flex align="center" gap={2} minWidth={0}>
       <Text fontFamily="mono" fontSize="xs" overflowWrap="anywhere" userSelect="all">
         {text}
       </Text>
-      <Button aria-label={`Copy the address: ${name}`} onClick={() => void copy()} size="2xs" variant="ghost">
+      <Button aria-label={`Copy the address: ${name}`} onClick={copy} size="2xs" variant="ghost">
         {copied ? <LuCheck aria-hidden /> : <LuCopy aria-hidden />}
         {copied ? "Copied" : "Copy"}
       </Button>

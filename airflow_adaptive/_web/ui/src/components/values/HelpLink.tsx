@@ -1,13 +1,13 @@
 import { IconButton, Link } from "@chakra-ui/react";
-import { useState } from "react";
 import { LuCheck, LuCircleHelp } from "react-icons/lu";
 import { IN_FRAME } from "../../lib/airflow/base";
 import { docs } from "../../lib/airflow/docs";
+import { useCopy } from "./useCopy";
 
 /** A link to a page of the documentation. Inside Airflow's frame, which cannot open windows, a click copies the address. */
 export const HelpLink = ({ page, label }: { page: string; label: string }) => {
-  const [copied, setCopied] = useState(false);
   const url = docs(page);
+  const [copied, copy] = useCopy(url);
   if (!IN_FRAME)
     return (
       <Link
@@ -24,7 +24,7 @@ export const HelpLink = ({ page, label }: { page: string; label: string }) => {
   return (
     <IconButton
       aria-label={copied ? "The address is copied" : `${label}: copy the address`}
-      onClick={() => void navigator.clipboard?.writeText(url).then(() => setCopied(true))}
+      onClick={copy}
       size="2xs"
       title={copied ? "The address is copied" : url}
       variant="ghost"
