@@ -24,6 +24,7 @@ from airflow_adaptive._airflow.declaration.operator_arguments import (
     REQUIRED,
     OperatorArguments,
     accepts_options,
+    is_batch,
     is_deferral_off,
     parameters_of,
     pop_options,
@@ -65,7 +66,7 @@ from airflow_adaptive._core.requirements.control_requests import (
 from airflow_adaptive._core.scheduler.config.options import OPTIONS
 from airflow_adaptive._core.scheduler.config.parsing import format_duration
 from airflow_adaptive._core.scheduler.errors import SnapshotError
-from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobType
+from airflow_adaptive._core.scheduler.job_graph import JobGraph
 from airflow_adaptive._core.scheduler.snapshot import decode
 from airflow_adaptive._core.scheduler.state import Finished, Outcome
 from airflow_adaptive._core.view import TaskKey
@@ -265,10 +266,10 @@ class AdaptiveSparkOperator(BaseOperator):
     ) -> None:
         arguments = cast(dict[str, Any], kwargs)
         options = pop_options(arguments)
-        is_batch = str(job_type).upper() == JobType.BATCH
-        given: dict[str, object] = {"job": job, "application": application, "job_directory": job_directory}
         is_parsed = literals.is_parsed(self)
-        given |= {"parallelism": parallelism} if is_parsed and job_graph is None and not is_batch else {}
+        given: dict[str, object] = {"job": job, "application": application, "job_directory": job_directory}
+        if is_parsed and job_graph is None and not is_batch(job_type):
+            given["parallelism"] = parallelism
         missing = {name: REQUIRED[name] for name, value in given.items() if value is None}
         validation.known_parameters(AdaptiveSparkOperator, arguments, OPTIONS, INSTEAD, missing)
         validation.storable_name(job)

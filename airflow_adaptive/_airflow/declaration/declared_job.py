@@ -18,7 +18,7 @@ from jinja2 import Undefined
 
 from airflow_adaptive._airflow.declaration import validation
 from airflow_adaptive._airflow.declaration.kubernetes import KubernetesParameters
-from airflow_adaptive._airflow.declaration.operator_arguments import configured_options
+from airflow_adaptive._airflow.declaration.operator_arguments import configured_options, is_batch
 from airflow_adaptive._airflow.declaration.placement import RunningJob, check_requested, cluster, requested, unmoved
 from airflow_adaptive._airflow.declaration.spark_submit import (
     Dependencies,
@@ -72,7 +72,7 @@ class DeclaredJob:
     def is_batch(self) -> bool:
         """Whether the operator or the graph declares the job BATCH."""
         graph = self.job_graph
-        return str(self.job_type).upper() == JobType.BATCH or (graph is not None and graph.job_type is JobType.BATCH)
+        return is_batch(self.job_type) or (graph is not None and graph.job_type is JobType.BATCH)
 
     @property
     def connections(self) -> ConnectionIds:

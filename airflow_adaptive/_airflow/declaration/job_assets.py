@@ -9,11 +9,10 @@ from typing import Any
 import attrs
 from airflow.sdk import DAG, Asset, BaseOperator
 
-from airflow_adaptive._airflow.declaration.operator_arguments import REQUIRED, as_list
+from airflow_adaptive._airflow.declaration.operator_arguments import REQUIRED, as_list, is_batch
 from airflow_adaptive._airflow.internals import MappedOperator, OperatorPartial
 from airflow_adaptive._airflow.store.job_asset import FLEETS, event_asset, fleet_asset
 from airflow_adaptive._core.ports import JOB_ID, JobKey
-from airflow_adaptive._core.scheduler.job_graph import JobType
 
 
 def assets_of_task(job: str, inlets: Any, outlets: Any) -> tuple[list[Any], list[Any]]:
@@ -92,7 +91,7 @@ def name_fleet(task_id: str, dag: DAG | None, shared: dict[str, Any], mapped: It
     named = [job for job in jobs if isinstance(job, str)] if isinstance(jobs, list | tuple) else []
     _require_different_jobs(task_id, shared, mapped, named)
     given = {**(dag.default_args or {}), **shared, **dict.fromkeys(mapped)}
-    if not given.keys() & {"parallelism", "job_graph"} and str(given.get("job_type")).upper() != JobType.BATCH:
+    if not given.keys() & {"parallelism", "job_graph"} and not is_batch(given.get("job_type")):
         raise ValueError(f"mapped task {task_id!r} needs 'parallelism': {REQUIRED['parallelism']}")
     fleet = Asset(fleet_asset(dag.dag_id, task_id))
     keys = [JobKey(job, dag.dag_id, task_id) for job in named if JOB_ID.fullmatch(job)]

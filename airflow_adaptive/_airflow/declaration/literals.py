@@ -71,13 +71,12 @@ def _is_literal(operator: BaseOperator, value: object) -> bool:
 
 def _bounds(job: str, parallelism: Any, max_parallelism: Any, job_graph: JobGraph | None) -> None:
     if job_graph is not None:
-        return validation.graph(lambda: job_graph)
-    if type(parallelism) is int or (
+        validation.graph(lambda: job_graph)
+    elif type(parallelism) is int or (
         isinstance(parallelism, tuple) and all(type(bound) is int for bound in parallelism)
     ):
         maximum = max_parallelism if isinstance(max_parallelism, int) else None
         validation.graph(lambda: JobGraph.single(job, ParallelismRange.of(parallelism), maximum))
-    return None
 
 
 def _script_beside_the_dag_file(operator: BaseOperator, application: object) -> None:

@@ -20,6 +20,7 @@ from typing import Any, Final, TypeAlias, TypedDict, TypeVar, cast
 from airflow_adaptive._airflow.internals import conf
 from airflow_adaptive._core.scheduler.config.options import OPTIONS
 from airflow_adaptive._core.scheduler.errors import OptionError, did_you_mean
+from airflow_adaptive._core.scheduler.job_graph import JobType
 
 Duration: TypeAlias = timedelta | float | str
 """A duration: "30 s", `timedelta(seconds=30)`, or a number of seconds."""
@@ -169,6 +170,11 @@ def parameters_of(operator: object, kind: type[Any]) -> dict[str, Any]:
     """Return the values of the parameters that the signature of an operator class lists, without the options of the scheduler."""
     named = (it.name for it in signature(kind).parameters.values() if it.kind is Parameter.KEYWORD_ONLY)
     return {name: getattr(operator, name) for name in named if name not in OPTIONS}
+
+
+def is_batch(job_type: object) -> bool:
+    """Return whether a `job_type` declares a batch, in any case."""
+    return str(job_type).upper() == JobType.BATCH
 
 
 def as_list(assets: Any) -> list[Any]:
