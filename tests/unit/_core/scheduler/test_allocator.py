@@ -47,22 +47,6 @@ def tasks_per_worker(assignment: Assignment) -> dict[str, int]:
 # ---- FLIP-370's examples --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("parallelism", "slots", "mode", "tasks", "imbalance"),
-    [
-        pytest.param({"source": 10, "sink": 20}, 2, NONE, [4] * 5 + [2] * 5, 4 / 3, id="10 -> 20, as they come"),
-        pytest.param({"source": 10, "sink": 20}, 2, TASKS, [3] * 10, 1, id="10 -> 20, balanced"),
-        pytest.param({"left": 10, "right": 10, "sink": 30}, 3, TASKS, [5] * 10, 1, id="10 + 10 -> 30, balanced"),
-    ],
-)
-def test_tasks_per_worker_are_as_in_the_flip(
-    parallelism: Parallelism, slots: int, mode: LoadBalanceMode, tasks: list[int], imbalance: float
-):
-    assignment = assigned(graph(*map(vertex, parallelism)), parallelism, workers(*[slots] * 10), mode)
-    assert sorted(tasks_per_worker(assignment).values(), reverse=True) == tasks
-    assert assignment.imbalance == imbalance
-
-
 # ---- one example through ----------------------------------------------------------------------------------------------
 
 FLIGHTS = graph(

@@ -102,20 +102,6 @@ def test_modes_that_spread_choose_among_all_slots(mode: LoadBalanceMode):
 # ---- FLIP-370's examples --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("loads", "workers", "expected"),
-    [
-        pytest.param([4, 4, 3, 3, 3, 3], free(3, 3), [10, 10], id="example 1, 3 slots per worker"),
-        pytest.param([4, 4, 3, 3, 3, 3], free(2, 2, 2), [7, 7, 6], id="example 1, 2 slots per worker"),
-        pytest.param([4, 4, 4, 3, 3, 3, 3], free(3, 3, 1), [10, 10, 4], id="example 2, 3 slots per worker"),
-        pytest.param([4, 4, 4, 3, 3, 3, 3], free(2, 2, 2, 1), [7, 7, 7, 3], id="example 2, 2 slots per worker"),
-        pytest.param([4, 4, 4, 3, 3, 3, 3], free(1, 2, 2, 2), [3, 7, 7, 7], id="whatever the smallest is called"),
-    ],
-)
-def test_load_per_worker_is_as_even_as_in_the_flip(loads: list[float], workers, expected: list[float]):
-    assert sorted(load_of(loads, workers).items()) == list(zip("abcd", expected, strict=False))
-
-
 # ---- spreading ------------------------------------------------------------------------------------------------------
 
 

@@ -5,7 +5,7 @@ import pytest
 from airflow_adaptive._core.scheduler import machine
 from airflow_adaptive._core.scheduler.config.options import Options
 from airflow_adaptive._core.scheduler.errors import JobGraphError
-from airflow_adaptive._core.scheduler.job_graph import DEFAULT_VERTEX, JobGraph, JobVertex, default_max_parallelism
+from airflow_adaptive._core.scheduler.job_graph import DEFAULT_VERTEX, JobGraph, JobVertex
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 
 
@@ -124,14 +124,6 @@ def test_shuffles_of_a_group_without_state_have_as_many_partitions_as_the_group_
 def test_stateful_vertex_has_no_more_partitions_than_it_can_use():
     assert vertex("count", upper=6).effective_max_parallelism == 6
     assert vertex("parse", upper=6, stateful=False).effective_max_parallelism == 128
-
-
-@pytest.mark.parametrize(
-    ("parallelism", "expected"),
-    [(1, 128), (85, 128), (86, 256), (170, 256), (171, 256), (172, 512), (21845, 32768), (30000, 32768)],
-)
-def test_default_max_parallelism_is_flinks(parallelism: int, expected: int):
-    assert default_max_parallelism(parallelism) == expected
 
 
 def test_graph_of_a_job_that_declares_none_has_its_name():

@@ -32,15 +32,6 @@ def test_names_are_unambiguous():
     assert len(names) == len(set(names))
 
 
-def test_own_name_precedes_flinks_names_and_newer_names_precede_older_names():
-    older = {P + "scaling-interval.min": "1 s"}
-    newer = {P + "executing.cooldown-after-rescaling": "2 s"}
-    ours = {"scaling_interval_min": "3 s"}
-    assert Options.of(older).scaling_interval_min == timedelta(seconds=1)
-    assert Options.of(older | newer).scaling_interval_min == timedelta(seconds=2)
-    assert Options.of(older | newer | ours).scaling_interval_min == timedelta(seconds=3)
-
-
 def test_values_are_read_as_users_write_them():
     options = Options.of(
         {
@@ -72,13 +63,6 @@ def test_all_violations_are_reported_at_once():
 def test_count_must_be_a_whole_number(value: object):
     with pytest.raises(OptionError, match="history_size .* is not a whole number"):
         Options.of({"history_size": value})
-
-
-def test_error_names_the_option_as_it_was_given():
-    with pytest.raises(
-        OptionError, match=r"rescale-trigger\.max-checkpoint-failures should have a value of 1 or higher"
-    ):
-        Options.of({P + "rescale-trigger.max-checkpoint-failures": "0"})
 
 
 def test_orphan_timeout_must_exceed_the_trigger_lifetime():
@@ -139,36 +123,6 @@ def test_flinks_parameters_belong_to_the_strategy_that_is_named():
 def test_flinks_parameters_belong_to_the_default_strategy_when_none_is_named():
     values = {"restart-strategy.exponential-delay.initial-backoff": "2 s", "restart-strategy.fixed-delay.delay": "9 s"}
     assert Options.of(values).restart_strategy == ExponentialDelay(initial_backoff=timedelta(seconds=2))
-
-
-@pytest.mark.parametrize(
-    ("job", "deployment", "expected"),
-    [
-        (
-            {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": 3},
-            {"restart-strategy.type": "failure-rate", "restart-strategy.fixed-delay.attempts": 9},
-            FixedDelay(attempts=3),
-        ),
-        ({"restart-strategy.type": "fixed-delay"}, {"restart-strategy.fixed-delay.attempts": 9}, FixedDelay()),
-        (
-            {"restart-strategy.exponential-delay.max-backoff": "2 min"},
-            {"restart_strategy": "fixed-delay", "restart-strategy.fixed-delay.attempts": 9},
-            FixedDelay(attempts=9),
-        ),
-        ({"restart-strategy.fixed-delay.attempts": 3}, {"restart_strategy": "fixed-delay"}, FixedDelay()),
-        (
-            {"restart-strategy.fixed-delay.attempts": 3},
-            {"restart-strategy.exponential-delay.max-backoff": "2 min"},
-            ExponentialDelay(max_backoff=timedelta(minutes=2)),
-        ),
-        ({"restart-strategy": "off"}, {"restart-strategy.type": "fixed-delay"}, NoRestart()),
-        ({}, {"restart-strategy.type": "failurerate"}, FailureRate()),
-    ],
-)
-def test_strategy_is_read_from_the_configuration_that_names_it(
-    job: dict[str, object], deployment: dict[str, object], expected: object
-):
-    assert Options.of(job, deployment).restart_strategy == expected
 
 
 @pytest.mark.parametrize(

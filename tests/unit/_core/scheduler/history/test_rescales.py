@@ -67,11 +67,6 @@ def test_job_that_has_not_been_started_has_no_record():
     assert history(job) == []
 
 
-def test_job_that_runs_on_what_it_wants_has_no_open_record():
-    job = Scenario().given_executing(4).after(600)
-    assert causes_and_ends(job) == [("INITIAL_SCHEDULE", "SUCCEEDED")]
-
-
 def test_requirements_that_cannot_be_met_now_wait_for_slots_in_an_idle_job():
     job = required().after(10_000)
     assert newest(job).end is None
@@ -298,14 +293,6 @@ def test_record_reports_what_was_desired_what_sufficed_and_what_came_of_it():
         before={"in": 1, "out": 3},
         after={"in": 2, "out": 6},
     )
-
-
-def test_first_record_has_nothing_before_and_nothing_after_until_there_is_a_plan():
-    job = scheduled()
-    assert (newest(job).vertices.before, newest(job).groups.before) == (None, None)
-    assert (newest(job).vertices.after, newest(job).groups.after) == (None, None)
-    job.when_slots(free=4)
-    assert (newest(job).vertices.after, newest(job).groups.after) == ({"job": 4}, {"default": 4})
 
 
 def test_numbers_count_records_requirements_and_attempts():

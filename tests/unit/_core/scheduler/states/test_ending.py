@@ -19,10 +19,6 @@ def failing() -> Scenario:
     return Scenario().given_executing(2).when_query_failed(HOPELESS).then("Failing")
 
 
-def test_canceled_when_the_driver_is_gone():
-    canceling().when_driver_ended().then("Finished").then_outcome("CANCELED")
-
-
 def test_failed_when_the_driver_is_gone():
     job = failing().when_driver_ended().then("Finished", reason="failed: SyntaxError: invalid syntax")
     job.then_outcome("FAILED")
@@ -36,25 +32,10 @@ def test_driver_that_does_not_stop_is_killed_until_it_is_gone(ending):
 
 
 @pytest.mark.parametrize("ending", [canceling, failing])
-def test_failures_are_ignored(ending):
-    job = ending()
-    state = job.state.name
-    job.when_query_failed().when_driver_silent().when_completed().when_savepoint_failed().then(state)
-
-
-@pytest.mark.parametrize("ending", [canceling, failing])
 def test_suspend_is_ignored_during_the_end(ending):
     job = ending()
     state = job.state.name
     job.when_suspended().then(state, reason="SuspendRequested ignored")
-
-
-def test_cancel_turns_failing_into_canceling():
-    failing().when_canceled().then("Canceling").when_driver_ended().then("Finished").then_outcome("CANCELED")
-
-
-def test_cancel_is_ignored_when_canceling():
-    canceling().when_canceled().then("Canceling", reason="CancelRequested ignored")
 
 
 def test_finished_job_waits_for_its_driver_to_be_gone():
@@ -106,10 +87,6 @@ def test_failure_after_the_savepoint_keeps_its_causes():
     assert isinstance(job.state.current, Restarting)
     assert job.state.current.failure is not None
     assert job.state.current.failure.causes == ("TASK_FAILED",)
-
-
-def test_failure_fails_the_job_when_the_strategy_allows_no_restart():
-    stopping(restart_strategy="none").when_query_failed().when_savepoint_failed().then("Failing")
 
 
 def test_driver_that_ends_before_the_savepoint_has_failed():

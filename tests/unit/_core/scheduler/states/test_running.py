@@ -69,11 +69,6 @@ def test_increase_below_the_minimum_justifies_no_rescale():
     job.when_slots(held=2, free=2).then("Deploying").then_parallelism(4)
 
 
-def test_slots_that_give_the_same_parallelism_change_nothing():
-    job = Scenario(**AT_ONCE).given_executing(4).when_slots(held=4, free=7).then("Executing").then_parallelism(4)
-    assert job.path[-1] == "Executing"
-
-
 def test_rescale_is_counted_and_does_not_consult_the_restart_strategy():
     job = Scenario(**AT_ONCE, restart_strategy="none").given_executing(2).when_slots(held=2, free=2).then("Deploying")
     assert (job.state.num_restarts, job.state.num_rescales, job.state.restarts.attempts) == (1, 1, 0)
@@ -135,10 +130,6 @@ def test_job_below_its_new_lower_bound_keeps_running_when_configured_so():
     job.after(1000).then("Executing").when_slots(held=2, free=1).after(100).then("Deploying").then_parallelism(3)
 
 
-def test_lower_bound_within_the_running_parallelism_changes_nothing():
-    Scenario(**AT_ONCE).given_executing(4).when_requirements(4, 4).then("Executing").then_parallelism(4)
-
-
 def test_lower_bound_that_was_raised_while_deploying_is_seen_on_entry():
     job = Scenario().given_deploying(2).when_requirements(3, 4).when_slots(held=2).when_plan_activated()
     job.then("Restarting", reason="below the lower bound")
@@ -165,15 +156,6 @@ def test_loss_of_slots_during_a_stop_that_failed_is_seen_on_entry():
 def test_end_of_the_input_finishes_the_job():
     job = Scenario().given_executing(2).when_completed().then("Finished").then_outcome("FINISHED")
     job.after(60).then("Finished", KillDriver(epoch=1, submission_id=None, cause="TimerFired"))
-
-
-def test_desired_states_are_followed():
-    Scenario().given_executing(2).when_canceled().then("Canceling")
-    Scenario().given_executing(2).when_suspended().then("StopWithSavepoint")
-
-
-def test_non_recoverable_failure_fails_the_job():
-    Scenario().given_executing(2).when_query_failed(HOPELESS).then("Failing", reason="not recoverable: SyntaxError")
 
 
 def test_driver_that_could_not_stop_a_batch_is_replaced_at_once_and_no_failure_is_counted():

@@ -26,12 +26,6 @@ def test_started_job_deploys_at_once_when_all_was_there_before():
     job.then("Deploying", SubmitDriver(epoch=1, slots=4, cause="TimerFired"))
 
 
-def test_end_comes_at_once_when_nothing_runs():
-    Scenario().when_canceled().then("Finished").then_outcome("CANCELED")
-    Scenario().when_suspended().then("Finished").then_outcome("SUSPENDED")
-    Scenario().when_query_failed().then("Finished", reason="an executor was lost").then_outcome("FAILED")
-
-
 def test_start_is_ignored_when_started_already():
     job = Scenario().given_waiting()
     job.when(SchedulingStarted(at=job.now)).then("WaitingForResources", reason="SchedulingStarted ignored")
@@ -41,10 +35,6 @@ def test_deploys_at_once_when_all_desired_slots_are_there():
     job = Scenario(lower=1, upper=4).given_waiting().when_slots(free=4)
     job.then("Deploying", SubmitDriver(epoch=1, slots=4, cause="SlotsChanged"), reason="4 slot(s) are available")
     job.then_parallelism(4)
-
-
-def test_takes_no_more_than_the_upper_bound():
-    Scenario(lower=1, upper=4).given_waiting().when_slots(free=9).then_parallelism(4)
 
 
 def test_deploys_with_what_suffices_when_it_has_stabilised():
@@ -82,10 +72,6 @@ def test_fails_and_gives_the_reason_when_the_wait_ends_below_the_minimum():
     )
 
 
-def test_waits_without_end_when_configured_so():
-    Scenario(resource_wait_timeout=-1).given_waiting().after(10**7).then("WaitingForResources")
-
-
 def test_waits_without_end_when_it_has_run_before():
     job = Scenario(lower=2, upper=4).given_executing(2).when_driver_ended().when_slots(free=1).after(2)
     kept = job.state.options.resource_wait_timeout
@@ -111,11 +97,6 @@ def test_same_slots_change_nothing():
     assert len(job.reasons) == reasons
 
 
-def test_zero_stabilisation_deploys_with_what_suffices_at_once():
-    job = Scenario(resource_stabilization_timeout=0).given_waiting().when_slots(free=1)
-    job.then("Deploying", SubmitDriver(epoch=1, slots=1, cause="SlotsChanged"))
-
-
 def test_living_driver_is_kept_for_the_next_plan():
     job = Scenario().given_executing(2).when_query_failed().after(1).then("WaitingForResources")
     job.after(10).then("Deploying").then_parallelism(2)
@@ -123,12 +104,6 @@ def test_living_driver_is_kept_for_the_next_plan():
 
 def test_cancel_stops_a_driver_that_is_held():
     Scenario().given_executing(2).when_query_failed().after(1).when_canceled().then("Canceling")
-
-
-def test_end_comes_at_once_when_requested():
-    Scenario().given_waiting().when_canceled().then("Finished").then_outcome("CANCELED")
-    Scenario().given_waiting().when_suspended().then("Finished").then_outcome("SUSPENDED")
-    Scenario().given_waiting().when_query_failed().then("Finished").then_outcome("FAILED")
 
 
 def test_suspended_job_kills_a_driver_that_is_held():
@@ -152,11 +127,6 @@ KILLED = KillDriver(epoch=1, submission_id=None, cause="DriverHeartbeatTimedOut"
 # ---- strategies -----------------------------------------------------------------------------------------------------
 
 
-def test_no_restart_fails_the_job_with_the_first_failure():
-    job = Scenario(restart_strategy="none").given_executing(2).when_query_failed()
-    job.then("Failing", reason="recovery is suppressed by NoRestart()")
-
-
 def test_fixed_delay_restarts_as_often_as_allowed():
     strategy = {"type": "fixed-delay", "attempts": 2, "delay": "5 s"}
     job = Scenario(lower=2, upper=2, restart_strategy=strategy).given_executing(2)
@@ -166,14 +136,6 @@ def test_fixed_delay_restarts_as_often_as_allowed():
     job.when_query_failed().then(
         "Failing", reason="recovery is suppressed by FixedDelay(attempts=2, delay=5 s): TASK_FAILED"
     )
-
-
-def test_failure_rate_allows_failures_that_are_far_apart():
-    strategy = {"type": "failure-rate", "max-failures-per-interval": 1, "failure-rate-interval": "1 min"}
-    job = Scenario(lower=2, upper=2, restart_strategy=strategy).given_executing(2)
-    for _ in range(3):
-        job.when_query_failed().then("Restarting").after(1).then("Deploying").when_plan_activated().after(60)
-    job.when_query_failed().after(1).when_plan_activated().then("Executing").when_query_failed().then("Failing")
 
 
 def test_exponential_delay_grows_and_falls_back_after_a_quiet_time():
@@ -253,10 +215,6 @@ def test_driver_is_not_replaced_after_failures_that_an_outage_may_cause():
     assert job.state.epoch == 1
 
 
-def test_job_waits_for_resources_when_not_all_desired_slots_are_there():
-    Scenario(lower=1, upper=4).given_executing(2).when_query_failed().after(1).then("WaitingForResources")
-
-
 def test_backoff_starts_when_the_silent_driver_is_gone():
     job = Scenario(lower=1, upper=2).given_executing(2).when_driver_silent().then("Restarting", KILLED)
     job.after(30).then("Restarting").when_driver_ended().then("Restarting", reason="the driver has ended")
@@ -294,17 +252,6 @@ def test_job_whose_driver_completes_after_a_failure_is_finished():
 
 
 # ---- for a rescale --------------------------------------------------------------------------------------------------
-
-
-def test_rescale_starts_on_the_plan_it_was_made_for():
-    job = rescaling()
-    job.apply_without_timers(job.slots(held=2, free=9)).fire_due_timers().then("Deploying").then_parallelism(4)
-
-
-def test_rescale_waits_when_the_slots_of_its_target_are_gone():
-    job = rescaling()
-    job.apply_without_timers(job.slots(held=2)).fire_due_timers().then("WaitingForResources")
-    job.when_slots(held=2, free=1).after(1).when_slots(held=2, free=2).then("Deploying").then_parallelism(4)
 
 
 def test_target_outside_the_new_bounds_is_dropped():
@@ -388,10 +335,6 @@ def test_input_may_be_exhausted_during_a_rescale():
 
 
 # ---- requests -------------------------------------------------------------------------------------------------------
-
-
-def test_cancel_stops_the_living_driver():
-    Scenario().given_executing(2).when_query_failed().when_canceled().then("Canceling")
 
 
 def test_cancel_ends_at_once_when_the_driver_is_gone():
