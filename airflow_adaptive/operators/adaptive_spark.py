@@ -49,7 +49,7 @@ from airflow_adaptive._airflow.process.loop_events import (
     superseded_event,
     task_result,
 )
-from airflow_adaptive._airflow.process.process_resources import ConnectionIds
+from airflow_adaptive._airflow.process.process_resources import ConnectionIds, DeployedJob
 from airflow_adaptive._airflow.store.control_requests import begin_job, end_job, read_desired_state
 from airflow_adaptive._airflow.store.job_asset import job_asset, job_name, job_xcom
 from airflow_adaptive._airflow.store.job_owner import deployed_base, record_attempt, record_base
@@ -336,7 +336,7 @@ class AdaptiveSparkOperator(BaseOperator):
         self.deferrable = not is_deferral_off() if deferrable is None else deferrable
         self._is_default_deferrable = deferrable is None
         self.options = options
-        self._running: tuple[JobSpec, TaskKey] | None = None
+        self._running: DeployedJob | None = None
         self._batch: BatchSubmission | None = None
         self._event: Mapping[str, Any] | None = None
         self._name = job
@@ -396,15 +396,16 @@ class AdaptiveSparkOperator(BaseOperator):
         context["ti"].xcom_push(XCOM_ATTEMPT, spec.attempt)
         declared = {"name": self._name, "job_directory": self.job_directory}
         context["ti"].xcom_push(job_xcom(job_asset(self._name).name), declared)
+        job = DeployedJob(spec, self._declared.connections, self.job_directory, task)
         if self.deferrable:
-            self._defer(spec, self._declared.connections, self.job_directory, task, cancel_at)
+            self._defer(job, cancel_at)
         if self._is_default_deferrable:
             self.log.warning(
                 "Job %r occupies a worker slot, because the administrator set [operators] default_deferrable to false. Set "
                 "deferrable=True to run the control loop in the triggerer.",
                 self._name,
             )
-        return self._end(context, self._run_in_worker(spec, task, cancel_at))
+        return self._end(context, self._run_in_worker(job, cancel_at))
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
         """Continue after the trigger; see Airflow. `execute` has created the XComs of the links."""
@@ -419,7 +420,7 @@ class AdaptiveSparkOperator(BaseOperator):
         task = self._identify(context)
         if event["status"] == "recycle":
             cancel_at = None if event["cancel_at"] is None else datetime.fromisoformat(event["cancel_at"])
-            self._defer(*self._redeployed(event, task, context), task, cancel_at)
+            self._defer(self._redeployed(event, task, context), cancel_at)
         return self._end(context, event)
 
     def on_kill(self) -> None:
@@ -431,10 +432,8 @@ class AdaptiveSparkOperator(BaseOperator):
             self._batch.kill()
         if self._running is None:
             return
-        spec, task = self._running
-        cancel = cancel_until_ended(spec, self._declared.connections, self.job_directory, task)
         # The interrupted loop occupies the event loop of this thread, so the cancellation needs its own thread.
-        killer = threading.Thread(target=asyncio.run, args=(cancel,), daemon=True)
+        killer = threading.Thread(target=asyncio.run, args=(cancel_until_ended(self._running),), daemon=True)
         killer.start()
         killer.join(KILL_TIMEOUT.total_seconds())
         if killer.is_alive():
@@ -499,10 +498,8 @@ class AdaptiveSparkOperator(BaseOperator):
                 *(self._name, attempt),
             )
 
-    def _redeployed(
-        self, event: Mapping[str, Any], task: TaskKey, context: Context
-    ) -> tuple[JobSpec, ConnectionIds, str]:
-        """Return the running job as declared now, with its connections and the folder of its directory.
+    def _redeployed(self, event: Mapping[str, Any], task: TaskKey, context: Context) -> DeployedJob:
+        """Return the running job as declared now.
 
         If the declaration is invalid, or would move the job, the job stays as deployed before, because a running job must keep its loop.
         """
@@ -517,8 +514,8 @@ class AdaptiveSparkOperator(BaseOperator):
             spec = replace(spec, conf=self._with_lineage(spec.conf, context))
         except Exception as error:  # noqa: BLE001  The libraries of storages raise exceptions of any class.
             self.log.warning("The job continues as it was deployed before: %s", error)
-            return deployed, connections, event["base"]
-        return spec, self._declared.connections, self.job_directory
+            return DeployedJob(deployed, connections, event["base"], task)
+        return DeployedJob(spec, self._declared.connections, self.job_directory, task)
 
     def _run_batch(self, context: Context) -> dict[str, Any]:
         """Submit the script with spark-submit: like Flink's, the adaptive scheduler runs streaming jobs only."""
@@ -577,14 +574,12 @@ class AdaptiveSparkOperator(BaseOperator):
                 transport=is_on(self.openlineage_inject_transport_info, TRANSPORT),
             )
 
-    def _defer(
-        self, spec: JobSpec, connections: ConnectionIds, base: str, task: TaskKey, cancel_at: datetime | None
-    ) -> NoReturn:
+    def _defer(self, job: DeployedJob, cancel_at: datetime | None) -> NoReturn:
         trigger = AdaptiveJobTrigger(
-            spec=encode(spec),
-            connections=asdict(connections),
-            base=base,
-            task_key=asdict(task),
+            spec=encode(job.spec),
+            connections=asdict(job.connections),
+            base=job.base,
+            task_key=asdict(job.task),
             cancel_at=None if cancel_at is None else cancel_at.isoformat(),
             on_rescale=self._on_rescale,
         )
@@ -596,22 +591,19 @@ class AdaptiveSparkOperator(BaseOperator):
         callback = self.on_rescale_callback
         return None if callback is None else {"path": str(callback.path), "kwargs": callback.kwargs}
 
-    def _run_in_worker(self, spec: JobSpec, task: TaskKey, cancel_at: datetime | None) -> dict[str, Any]:
-        self._running = (spec, task)
-        limits = RunLimits(cancel_at=cancel_at)
+    def _run_in_worker(self, job: DeployedJob, cancel_at: datetime | None) -> dict[str, Any]:
+        self._running = job
         try:
-            event = asyncio.run(self._run_loop(spec, task, limits))
+            event = asyncio.run(self._run_loop(job, RunLimits(cancel_at=cancel_at)))
         except SupersededError as error:
             event = superseded_event(error)
         # Not in a `finally` block: Airflow calls `on_kill` after the exception of an `execution_timeout`.
         self._running = None
         return event
 
-    async def _run_loop(self, spec: JobSpec, task: TaskKey, limits: RunLimits) -> dict[str, Any]:
-        async with canceling_abandoned_jobs(self._name, self.job_directory):
-            return await run_job_loop(
-                spec, self._declared.connections, self.job_directory, task, limits, self._on_rescale
-            )
+    async def _run_loop(self, job: DeployedJob, limits: RunLimits) -> dict[str, Any]:
+        async with canceling_abandoned_jobs(job.name, job.base):
+            return await run_job_loop(job, limits, self._on_rescale)
 
     def _end(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
         """Return or raise the result of the task. After the last try, kill a driver that no loop controls any more."""

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
-from typing import Any, cast
+from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
@@ -19,14 +19,13 @@ from airflow_adaptive._airflow.process.deferral import (
 )
 from airflow_adaptive._airflow.process.job_loop import cancel_until_ended, run_job_loop
 from airflow_adaptive._airflow.process.loop_events import deployed_spec, error_event, recycle_event, superseded_event
-from airflow_adaptive._airflow.process.process_resources import ConnectionIds, ProcessResources
+from airflow_adaptive._airflow.process.process_resources import ConnectionIds, DeployedJob, ProcessResources
 from airflow_adaptive._airflow.process.task_state import Fate, fate_of
 from airflow_adaptive._core.scheduler.errors import SnapshotError
 from airflow_adaptive._core.scheduler.snapshot import decode
 from airflow_adaptive._core.view import TaskKey
 from airflow_adaptive._engine.journal.journal import SupersededError
 from airflow_adaptive._engine.loop import RunLimits
-from airflow_adaptive._engine.spec import JobSpec
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +74,7 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
         start the next trigger late or never: the scheduler may be down, the DAG may be paused, or the DAG file may be broken.
         """
         try:
-            lifetime = self._job.options.trigger_lifetime
+            job = self._job
         except SnapshotError as error:
             event = error_event(error, None, is_driver_known=False)
             await with_minimum_deferral(asyncio.sleep(0))
@@ -85,7 +84,8 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
         cancel_at = None if self.cancel_at is None else datetime.fromisoformat(self.cancel_at)
         loop = asyncio.create_task(self._run_loop(RunLimits(cancel_at=cancel_at)))
         try:
-            async with canceling_abandoned_jobs(self._job.graph.job, self.base):
+            async with canceling_abandoned_jobs(job.name, job.base):
+                lifetime = job.spec.options.trigger_lifetime
                 await with_minimum_deferral(asyncio.wait({loop}, timeout=lifetime.total_seconds()))
         except asyncio.CancelledError:
             await _stop(loop)
@@ -96,7 +96,7 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
         else:
             self._is_handed_over = True
             finish_in_background(self._wait_for_next_loop(loop))
-            yield event_of(recycle_event(self._job, self._connections, self.base, cancel_at))
+            yield event_of(recycle_event(job, cancel_at))
 
     async def _run_loop(self, limits: RunLimits) -> dict[str, Any]:
         """Run the loop until the job ends or another attempt takes the job over.
@@ -105,11 +105,11 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
         """
         while True:
             try:
-                return await run_job_loop(self._job, self._connections, self.base, self._task, limits, self.on_rescale)
+                return await run_job_loop(self._job, limits, self.on_rescale)
             except SupersededError as error:
                 level = logging.INFO if self._is_handed_over else logging.WARNING
-                log.log(level, "Job %s: %s", self._job.graph.job, error)
-                is_duplicate = error.attempt == self._job.attempt
+                log.log(level, "Job %s: %s", self._job.name, error)
+                is_duplicate = error.attempt == self._job.spec.attempt
                 if is_duplicate and not self._is_handed_over:
                     await asyncio.sleep(STANDBY_DELAY.total_seconds())
                 if self._is_handed_over or not is_duplicate:
@@ -143,7 +143,7 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
             try:
                 match await self._fate():
                     case Fate.CONTINUES:
-                        log.info("Another trigger continues the task. Job %s is not canceled.", self._job.graph.job)
+                        log.info("Another trigger continues the task. Job %s is not canceled.", self._job.name)
                         return
                     case Fate.OVER:
                         await self._cancel()
@@ -161,25 +161,18 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
             await asyncio.sleep(HANDOVER_POLL_INTERVAL.total_seconds())
 
     async def _cancel(self) -> None:
-        log.info("The task has ended. Canceling job %s.", self._job.graph.job)
-        await cancel_until_ended(self._job, self._connections, self.base, self._task)
+        log.info("The task has ended. Canceling job %s.", self._job.name)
+        await cancel_until_ended(self._job)
 
     async def _fate(self) -> Fate:
-        access = ProcessResources.current().store_access
-        return await access.read(lambda: fate_of(self._job.graph.job, self._task, self._job.attempt))
+        job, access = self._job, ProcessResources.current().store_access
+        return await access.read(lambda: fate_of(job.name, job.task, job.spec.attempt))
 
     @property
-    def _job(self) -> JobSpec:
+    def _job(self) -> DeployedJob:
         """The job as deployed. Raises `SnapshotError` if another version encoded the job."""
-        return deployed_spec(self.spec)
-
-    @property
-    def _connections(self) -> ConnectionIds:
-        return cast(ConnectionIds, decode(ConnectionIds, self.connections))
-
-    @property
-    def _task(self) -> TaskKey:
-        return cast(TaskKey, decode(TaskKey, self.task_key))
+        connections = decode(ConnectionIds, self.connections)
+        return DeployedJob(deployed_spec(self.spec), connections, self.base, decode(TaskKey, self.task_key))
 
 
 async def _stop(loop: asyncio.Task[dict[str, Any]]) -> None:

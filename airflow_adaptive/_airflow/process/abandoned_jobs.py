@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from airflow_adaptive._airflow.process.job_loop import cancel_until_ended
 from airflow_adaptive._airflow.process.job_ports import all_jobs, job_directory
-from airflow_adaptive._airflow.process.process_resources import ConnectionIds, ProcessResources
+from airflow_adaptive._airflow.process.process_resources import ConnectionIds, DeployedJob, ProcessResources
 from airflow_adaptive._airflow.process.task_state import Fate, fate_of
 from airflow_adaptive._airflow.store.job_owner import recorded_attempt
 from airflow_adaptive._airflow.store.task_xcoms import XCOM_ATTEMPT, XCOM_STATE, pull, push
@@ -42,7 +42,7 @@ REQUEST_TRIES: Final = 20
 READS_AT_ONCE: Final = 2
 """Jobs that are examined at the same time. The folder may contain thousands of jobs."""
 
-Cancel = Callable[[JobSpec, ConnectionIds, str, TaskKey], Awaitable[Any]]
+Cancel = Callable[[DeployedJob], Awaitable[Any]]
 
 
 class NotExaminedError(LookupError):
@@ -132,21 +132,20 @@ async def _cancel_if_abandoned(
             found = await _abandoned(job, base, is_requested=is_requested)
         if found is None:
             return True
-        spec, connections, task = found
         access = ProcessResources.current().store_access
-        match await access.read(lambda: fate_of(job, task, spec.attempt)):  # noqa: B023  The call ends before the next one.
+        match await access.read(lambda: fate_of(job, found.task, found.spec.attempt)):  # noqa: B023  The call ends before the next one.
             case Fate.CONTINUES:
                 return False
             case Fate.OVER:
                 log.warning("No task runs job %s any more. Canceling the job, because its driver may run.", job)
-                await cancel(spec, connections, base, task)
+                await cancel(found)
                 return True
             case Fate.UNKNOWN:
                 await ProcessResources.current().clock.sleep(POLL_INTERVAL_S)
 
 
-async def _abandoned(job: str, base: str, *, is_requested: bool) -> tuple[JobSpec, ConnectionIds, TaskKey] | None:
-    """Return a job with its connections and the task instance of its attempt; None if there is nothing to cancel.
+async def _abandoned(job: str, base: str, *, is_requested: bool) -> DeployedJob | None:
+    """Return a job as its last attempt has deployed it; None if there is nothing to cancel.
 
     Only a user cancels a job that has ended, or whose attempt this Airflow does not know. Raises `NotExaminedError`.
     """
@@ -169,7 +168,7 @@ async def _abandoned(job: str, base: str, *, is_requested: bool) -> tuple[JobSpe
     spec = JobSpec(
         graph=state.job, options=state.options, directory=directory.uri, script="", py_files=(), attempt=attempt
     )
-    return spec, decode(ConnectionIds, connections), task
+    return DeployedJob(spec, decode(ConnectionIds, connections), base, task)
 
 
 def _is_known(job: str, task: TaskKey, attempt: str) -> bool:

@@ -20,7 +20,7 @@ from typing import Any
 
 from airflow_adaptive._airflow.process.job_ports import job_directory, job_ports
 from airflow_adaptive._airflow.process.loop_events import error_event, finished_event, recycle_event
-from airflow_adaptive._airflow.process.process_resources import ConnectionIds, ProcessResources
+from airflow_adaptive._airflow.process.process_resources import ConnectionIds, DeployedJob, ProcessResources
 from airflow_adaptive._airflow.process.task_state import is_task_over, owns
 from airflow_adaptive._core.ports import (
     ClusterRefusedError,
@@ -66,12 +66,7 @@ class OverdueError(Exception):
 
 
 async def run_job_loop(
-    spec: JobSpec,
-    connections: ConnectionIds,
-    base: str,
-    task: TaskKey,
-    limits: RunLimits | None = None,
-    on_rescale: Mapping[str, Any] | None = None,
+    job: DeployedJob, limits: RunLimits | None = None, on_rescale: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Run the loop of a job until the loop ends, and return the event that resumes the task (see `loop_events`).
 
@@ -82,22 +77,18 @@ async def run_job_loop(
     Raises:
         SupersededError: another loop has taken the job over.
     """
-    restarts, clock, cancel_at = (
-        _Restarts(),
-        ProcessResources.current().clock,
-        None if limits is None else limits.cancel_at,
-    )
+    spec, restarts, clock = job.spec, _Restarts(), ProcessResources.current().clock
+    cancel_at = None if limits is None else limits.cancel_at
     while True:
         began_at, loop = clock.now(), None
         try:
-            rule, period = may_run(task, spec.attempt), spec.options.deploy_timeout
-            async with job_ports(connections, base, spec.graph.job, task, rule, period, on_rescale) as ports:
+            async with job_ports(job, may_run(job), spec.options.deploy_timeout, on_rescale) as ports:
                 await _require_cluster(ports, spec)
                 loop = Loop(spec, ports, limits, advisor(spec.rescale_policy), restarts.failure)
                 state = await loop.run()
                 if isinstance(state.current, Finished):
                     return finished_event(state, state.current, cancel_at, loop.last_error)
-                return recycle_event(spec, connections, base, cancel_at)
+                return recycle_event(job, cancel_at)
         except SupersededError:
             raise
         except (ClusterRefusedError, JobDirectoryError, SnapshotError) as error:
@@ -105,13 +96,13 @@ async def run_job_loop(
                 return error_event(error, loop.driver)
             return error_event(error, None, is_driver_known=isinstance(error, ClusterRefusedError))
         except Exception as error:
-            if loop is None and not await _is_deployed(base, spec.graph.job):
+            if loop is None and not await _is_deployed(job):
                 return error_event(error, None)
-            log.exception("The control loop of job %s failed. It is restarted.", spec.graph.job)
+            log.exception("The control loop of job %s failed. It is restarted.", job.name)
             place = _location(error)
         # The loop had to cancel the job, and the time for a graceful cancellation has passed.
         is_overdue = cancel_at and cancel_at <= began_at and cancel_at + 2 * spec.options.stop_timeout <= clock.now()
-        if is_overdue and await _is_driver_killed(spec, connections, base, task):
+        if is_overdue and await _is_driver_killed(job):
             return error_event(OverdueError(place), None)
         await clock.sleep(restarts.delay_s(place, has_run=clock.now() - began_at > MAX_RESTART_DELAY))
 
@@ -155,35 +146,35 @@ class _Restarts:
         return delay.total_seconds()
 
 
-async def _is_driver_killed(spec: JobSpec, connections: ConnectionIds, base: str, task: TaskKey) -> bool:
+async def _is_driver_killed(job: DeployedJob) -> bool:
     """Kill the driver of a job whose loop cannot cancel the job. Return whether no driver of the job runs any more.
 
     Raises:
         SupersededError: another attempt has taken the job over.
     """
     try:
-        await _kill_driver_of(spec, connections, base, task)
+        await _kill_driver_of(job)
     except SupersededError:
         raise
     except Exception:
         log.exception(
             "The execution timeout of job %s has passed, but the job cannot be canceled, and its driver cannot be killed now. Both are "
             "tried again. To end the job now, kill the driver in the web UI of its master, and mark the task as failed.",
-            spec.graph.job,
+            job.name,
         )
         return False
     return True
 
 
-async def _kill_driver_of(spec: JobSpec, connections: ConnectionIds, base: str, task: TaskKey) -> None:
+async def _kill_driver_of(job: DeployedJob) -> None:
     """Kill the driver that the journal names, unless the driver belongs to another attempt that may continue the job.
 
     Raises `SupersededError`, and the exceptions of Airflow, of the storage and of the cluster.
     """
-    directory = await _directory(base, spec.graph.job)
-    newest, allowed = await directory.newest(), spec.attempt
-    while newest is not None and (other := attempt_of(newest.owner)) not in (spec.attempt, allowed):
-        if not await may_end(task, spec.attempt)(other):
+    directory, own = await _directory(job), job.spec.attempt
+    newest, allowed = await directory.newest(), own
+    while newest is not None and (other := attempt_of(newest.owner)) not in (own, allowed):
+        if not await may_end(job)(other):
             raise SupersededError(newest.number, newest.owner)
         newest, allowed = await directory.newest(), other  # Airflow may have answered late.
     if newest is None:
@@ -193,20 +184,21 @@ async def _kill_driver_of(spec: JobSpec, connections: ConnectionIds, base: str, 
         return
     if driver.submission_id is None:
         raise LookupError("the cluster has not reported the id of the driver yet")
-    await kill_driver(connections, driver.submission_id)
+    await kill_driver(job.connections, driver.submission_id)
 
 
-async def _is_deployed(base: str, job: str) -> bool:
+async def _is_deployed(job: DeployedJob) -> bool:
     """Whether the job has a journal, so that a driver may run. An unreadable journal may exist."""
     try:
-        return await (await _directory(base, job)).newest() is not None
+        return await (await _directory(job)).newest() is not None
     except Exception as error:  # noqa: BLE001  The libraries of storages raise exceptions of any class.
         log.warning("The job directory cannot be read, so a driver of the job may run: %s", error)
         return True
 
 
-async def _directory(base: str, job: str) -> JobDirectory:
-    return await ProcessResources.current().store_access.read_connection(base, lambda: job_directory(base, job))
+async def _directory(job: DeployedJob) -> JobDirectory:
+    access = ProcessResources.current().store_access
+    return await access.read_connection(job.base, lambda: job_directory(job.base, job.name))
 
 
 def _location(error: Exception) -> str:
@@ -216,35 +208,35 @@ def _location(error: Exception) -> str:
     return f"{type(error).__name__} at {place}; the log of the task contains the details"
 
 
-async def cancel_until_ended(spec: JobSpec, connections: ConnectionIds, base: str, task: TaskKey) -> None:
+async def cancel_until_ended(job: DeployedJob) -> None:
     """Cancel a job whose task has ended. A cancellation that fails is repeated, because no loop monitors the driver any more."""
-    job = spec.graph.job
     while True:
         try:
-            return await cancel_job(spec, connections, base, task)
+            return await cancel_job(job)
         except SupersededError as error:
-            return log.info("Another attempt has taken job %s over: %s", job, error)
+            return log.info("Another attempt has taken job %s over: %s", job.name, error)
         except Exception:
-            log.exception("Job %s cannot be canceled now. The cancellation is tried again.", job)
+            log.exception("Job %s cannot be canceled now. The cancellation is tried again.", job.name)
             await asyncio.sleep(CANCEL_RETRY_INTERVAL.total_seconds())
 
 
-async def cancel_job(spec: JobSpec, connections: ConnectionIds, base: str, task: TaskKey) -> None:
+async def cancel_job(job: DeployedJob) -> None:
     """Take a job over and cancel it, within at most twice `KILL_GRACE`.
 
     Raises:
         SupersededError: another attempt runs the job, or takes the job over during the cancellation.
         NotCanceledError: the job has not ended in this time, for example because the job directory is not available.
     """
+    spec = job.spec
     options = replace(spec.options, stop_timeout=min(spec.options.stop_timeout, KILL_GRACE))
-    async with job_ports(connections, base, spec.graph.job, task, may_end(task, spec.attempt), KILL_GRACE) as ports:
+    async with job_ports(job, may_end(job), KILL_GRACE) as ports:
         policy = advisor(spec.rescale_policy)  # The loop writes the state of the policy into the journal.
         loop = Loop(replace(spec, options=options), ports, advisor=policy)
         state = await loop.cancel()
     if not isinstance(state.current, Finished):
         cause = loop.last_error or f"its state is {state.name}"
         time = format_duration(2 * options.stop_timeout)
-        raise NotCanceledError(f"job {spec.graph.job!r} has not ended within {time}: {cause}")
+        raise NotCanceledError(f"job {job.name!r} has not ended within {time}: {cause}")
 
 
 async def kill_driver(connections: ConnectionIds, driver: str) -> None:
@@ -260,20 +252,20 @@ async def kill_driver(connections: ConnectionIds, driver: str) -> None:
         await client.kill(driver)
 
 
-def may_run(task: TaskKey, attempt: str) -> MayTakeOver:
+def may_run(job: DeployedJob) -> MayTakeOver:
     """Return the rule for a loop that runs a job: its attempt is the current one of a task that has not ended."""
-    return _answered(lambda _: owns(task, attempt) and not is_task_over(task))
+    return _answered(lambda _: owns(job.task, job.spec.attempt) and not is_task_over(job.task))
 
 
-def may_end(task: TaskKey, attempt: str) -> MayTakeOver:
-    """Return the rule for a loop that ends a job: the other attempt belongs to the same task, or its task has ended. Arguments as `may_run`.
+def may_end(job: DeployedJob) -> MayTakeOver:
+    """Return the rule for a loop that ends a job: the other attempt belongs to the same task, or its task has ended.
 
     Another task that has not ended runs the job, or starts it.
     """
 
     def rule(other: str) -> bool:
         of = TaskKey.of_attempt(other)
-        return owns(task, attempt) and (of == task or (of is not None and is_task_over(of)))
+        return owns(job.task, job.spec.attempt) and (of == job.task or (of is not None and is_task_over(of)))
 
     return _answered(rule)
 

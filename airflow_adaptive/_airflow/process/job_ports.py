@@ -23,12 +23,11 @@ from airflow_adaptive._airflow.internals import (
     connection_of,
 )
 from airflow_adaptive._airflow.process.deferral import finish_in_background
-from airflow_adaptive._airflow.process.process_resources import ConnectionIds, ProcessResources
+from airflow_adaptive._airflow.process.process_resources import DeployedJob, ProcessResources
 from airflow_adaptive._airflow.store.asset_store import AirflowJobStore
 from airflow_adaptive._airflow.store.rescale_callback import CallbackStore
 from airflow_adaptive._clusters.connection_fields import AddressError, UndefinedConnectionError
 from airflow_adaptive._core.ports import FOLDER_SEPARATOR, JOB_ID, JobKey, StoreUnavailableError, UnavailableError
-from airflow_adaptive._core.view import TaskKey
 from airflow_adaptive._engine.clock import SystemClock
 from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive._engine.journal.journal import MayTakeOver
@@ -161,13 +160,7 @@ def _storage(base: str) -> Storage:
 
 @asynccontextmanager
 async def job_ports(
-    connections: ConnectionIds,
-    base: str,
-    job: str,
-    task: TaskKey,
-    may_take_over: MayTakeOver,
-    retry_period: timedelta,
-    on_rescale: Mapping[str, Any] | None = None,
+    job: DeployedJob, may_take_over: MayTakeOver, retry_period: timedelta, on_rescale: Mapping[str, Any] | None = None
 ) -> AsyncIterator[Ports]:
     """Open the ports of a loop, and close the ports after the loop.
 
@@ -177,11 +170,9 @@ async def job_ports(
         AddressError: the connection does not exist or does not describe a cluster.
         StoreUnavailableError: Airflow does not return the connections.
     """
-    process = ProcessResources.current()
-    address, storage = await _retry(
-        retry_period, process, connections, base, lambda: (connections.address(), _storage(base))
-    )
-    arguments = (job, task, process.clock, process.store_access)
+    process, connections = ProcessResources.current(), job.connections
+    address, storage = await _retry(retry_period, process, job, lambda: (connections.address(), _storage(job.base)))
+    arguments = (job.name, job.task, process.clock, process.store_access)
     store = AirflowJobStore(*arguments) if on_rescale is None else CallbackStore(*arguments, on_rescale)
     try:
         async with (
@@ -190,7 +181,7 @@ async def job_ports(
         ):
             yield Ports(
                 cluster=cluster,
-                directory=FsspecJobDirectory(storage, job),
+                directory=FsspecJobDirectory(storage, job.name),
                 store=store,
                 clock=SystemClock(),
                 shared=shared,
@@ -204,16 +195,14 @@ async def job_ports(
         store.close()
 
 
-async def _retry(
-    period: timedelta, process: ProcessResources, connections: ConnectionIds, base: str, read: Callable[[], Result]
-) -> Result:
+async def _retry(period: timedelta, process: ProcessResources, job: DeployedJob, read: Callable[[], Result]) -> Result:
     """Return the result of a blocking read, which other loops share. Its errors are raised only after the period."""
     deadline = process.clock.now() + period
     while True:
         try:
             return await process.connection_reads.join(
-                (connections, base),
-                lambda: process.store_access.read_connection(f"{connections.spark}, {base}", read),
+                (job.connections, job.base),
+                lambda: process.store_access.read_connection(f"{job.connections.spark}, {job.base}", read),
             )
         except (AddressError, StoreUnavailableError) as error:
             if process.clock.now() >= deadline:

@@ -14,7 +14,7 @@ from airflow_adaptive._airflow.internals import (
     AirflowSkipException,
     AirflowTaskTimeout,
 )
-from airflow_adaptive._airflow.process.process_resources import ConnectionIds
+from airflow_adaptive._airflow.process.process_resources import DeployedJob
 from airflow_adaptive._core.codec import encode
 from airflow_adaptive._core.scheduler.errors import SnapshotError
 from airflow_adaptive._core.scheduler.history.failures import root_cause
@@ -59,15 +59,15 @@ def end_summary(event: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     }
 
 
-def recycle_event(spec: JobSpec, connections: ConnectionIds, base: str, cancel_at: datetime | None) -> dict[str, Any]:
+def recycle_event(job: DeployedJob, cancel_at: datetime | None) -> dict[str, Any]:
     """Return the event of a loop that the loop of a new trigger replaces."""
     return {
         "status": "recycle",
-        "attempt": spec.attempt,
+        "attempt": job.spec.attempt,
         "cancel_at": None if cancel_at is None else cancel_at.isoformat(),
-        "connections": asdict(connections),
-        "base": base,
-        "spec": encode(spec),
+        "connections": asdict(job.connections),
+        "base": job.base,
+        "spec": encode(job.spec),
     }
 
 

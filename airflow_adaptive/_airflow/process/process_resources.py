@@ -17,9 +17,11 @@ from airflow_adaptive._clusters.kubernetes.address import ApiSource, KubernetesA
 from airflow_adaptive._clusters.standalone.address import ClusterAddress
 from airflow_adaptive._clusters.standalone.client import StandaloneCluster
 from airflow_adaptive._core.ports import Clock, ClusterClient, PortError, SourceOffsets
+from airflow_adaptive._core.view import TaskKey
 from airflow_adaptive._engine.clock import SystemClock
 from airflow_adaptive._engine.cluster.shared_cluster import SharedCluster
 from airflow_adaptive._engine.rate_limit import FILE_POLLS_PER_SECOND, RateLimiter
+from airflow_adaptive._engine.spec import JobSpec
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
 from airflow_adaptive.hooks.kubernetes import INSTALL, KubernetesConnectionHook
 
@@ -62,6 +64,28 @@ class ConnectionIds:
             f"namespace {self.namespace!r} has no effect, because connection {self.spark!r} names a standalone cluster: leave it out, or "
             "use a connection with the host k8s://https://host:port"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class DeployedJob:
+    """A job as a task has deployed it, with everything that a loop of the job needs.
+
+    Attributes:
+        spec: the job.
+        connections: Airflow connections of the job.
+        base: URI of the folder of all job directories.
+        task: the task instance that runs the job.
+    """
+
+    spec: JobSpec
+    connections: ConnectionIds
+    base: str
+    task: TaskKey
+
+    @property
+    def name(self) -> str:
+        """Name of the job."""
+        return self.spec.graph.job
 
 
 Resource = TypeVar("Resource")

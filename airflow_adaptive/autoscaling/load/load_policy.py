@@ -23,7 +23,6 @@ from airflow_adaptive.autoscaling.load.query_load import (
     LoadSettings,
     QueryInput,
     QueryMemory,
-    RescaleAllowance,
     keep_target,
     setting_violations,
     update_target,
@@ -96,15 +95,15 @@ class LoadPolicy(LoadSettings):
 
     def advise(self, memory: LoadMemory, policy_input: PolicyInput) -> tuple[LoadMemory, Advice | None]:
         """See `RescalePolicy`; None before the first plausible metrics of any query."""
-        allowed = self._allowed(memory, policy_input.at)
+        recent = tuple(at for at in memory.rescales if policy_input.at - DAY < at <= policy_input.at)
         queries: dict[str, QueryMemory] = {}
         reasons: list[str] = []
         for name, metrics in policy_input.queries.items():
             known = memory.queries.get(name, QueryMemory())
-            queries[name], reason = self._query(name, known, metrics, policy_input, allowed)
+            queries[name], reason = self._query(name, known, metrics, policy_input, len(recent))
             reasons.append(f"query {name!r}: {reason}")
         changed = any(is_changed(memory.queries.get(name), query) for name, query in queries.items())
-        rescales = (*allowed.rescales, policy_input.at) if changed else allowed.rescales
+        rescales = (*recent, policy_input.at) if changed else recent
         kept = replace(memory, queries={**memory.queries, **queries}, rescales=rescales)
         if all(query.target is None for query in kept.queries.values()):
             return kept, None
@@ -120,7 +119,7 @@ class LoadPolicy(LoadSettings):
         memory: QueryMemory,
         metrics: QueryMetrics,
         policy_input: PolicyInput,
-        allowed: RescaleAllowance,
+        rescales: int,
     ) -> tuple[QueryMemory, str]:
         limits = {name: policy_input.limits[name] for name in metrics.vertices if name in policy_input.limits}
         if not limits:
@@ -131,6 +130,7 @@ class LoadPolicy(LoadSettings):
         upper = max(limit.declared.upper for limit in limits.values())
         if policy_input.parallelism is None:
             return keep_target(memory, lower, upper), "the job is not running"
+        left = self.rescales_per_day - rescales
         query_input = QueryInput(
             at=policy_input.at,
             metrics=metrics,
@@ -140,13 +140,10 @@ class LoadPolicy(LoadSettings):
             partitions=partitions,
             cost=_cost(policy_input),
             pauses=policy_input.tier is not Tier.EXECUTORS,
+            may_rise=left > 0,
+            may_fall=left > RESERVE * self.rescales_per_day,
         )
-        return update_target(self, memory, query_input, allowed)
-
-    def _allowed(self, memory: LoadMemory, now: datetime) -> RescaleAllowance:
-        recent = tuple(at for at in memory.rescales if now - DAY < at <= now)
-        left = self.rescales_per_day - len(recent)
-        return RescaleAllowance(rescales=recent, up=left > 0, down=left > RESERVE * self.rescales_per_day)
+        return update_target(self, memory, query_input)
 
 
 def is_changed(before: QueryMemory | None, after: QueryMemory) -> bool:

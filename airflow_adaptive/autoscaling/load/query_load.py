@@ -97,33 +97,13 @@ class AcceptedMetrics:
     backlog: float | None = None
 
 
-def implausibilities(
-    metrics: QueryMetrics, newest: AcceptedMetrics, now: datetime, frozen_after: timedelta
-) -> list[str]:
-    """Return the reasons why the policy ignores the metrics; empty if the metrics are plausible.
-
-    Args:
-        metrics: metrics of the query.
-        newest: the metrics that were accepted before.
-        now: time of the poll.
-        frozen_after: time after which unchanged metrics count as frozen.
-    """
-    return list(_impossible(metrics)) or list(_outdated(metrics, newest, now, frozen_after))
-
-
-def is_unchanged(metrics: QueryMetrics, newest: AcceptedMetrics) -> bool:
+def _is_unchanged(metrics: QueryMetrics, newest: AcceptedMetrics) -> bool:
     """Return whether the metrics are the ones that were accepted last."""
     return (metrics.epoch, metrics.sequence) == (newest.epoch, newest.sequence)
 
 
-def accepted(metrics: QueryMetrics, newest: AcceptedMetrics, now: datetime) -> AcceptedMetrics:
-    """Return the accepted metrics after a plausible poll."""
-    if is_unchanged(metrics, newest):
-        return newest
-    return replace(newest, epoch=metrics.epoch, sequence=metrics.sequence, at=now, backlog=metrics.backlog)
-
-
 def _impossible(metrics: QueryMetrics) -> Iterator[str]:
+    """Yield the reasons why metrics are implausible. A driver may report any numbers."""
     needed = {
         "input rate": metrics.input_rate,
         "busy rate": metrics.busy_rate,
@@ -138,22 +118,10 @@ def _impossible(metrics: QueryMetrics) -> Iterator[str]:
         "running": metrics.running,
     }
     for name, value in {**needed, **optional}.items():
-        if value is not None and _is_nonsense(value):
+        if value is not None and not 0 <= value <= MAX_VALUE:
             yield f"{name} is {value!r}, which is not a valid amount"
-    if not _is_count(metrics.epoch) or not _is_count(metrics.sequence):
-        yield f"epoch {metrics.epoch!r} and sequence {metrics.sequence!r} are not counters"
     if metrics.busy_rate and metrics.batch_duration == 0:
         yield "rows were processed in a batch without a duration"
-
-
-def _is_nonsense(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return True
-    return not (math.isfinite(value) and 0 <= value <= MAX_VALUE)
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _outdated(metrics: QueryMetrics, newest: AcceptedMetrics, now: datetime, frozen_after: timedelta) -> Iterator[str]:
@@ -163,7 +131,7 @@ def _outdated(metrics: QueryMetrics, newest: AcceptedMetrics, now: datetime, fro
         yield f"the sequence number decreased from {newest.sequence} to {metrics.sequence}"
     elif newest.at is not None and now < newest.at:
         yield f"the clock stepped back from {newest.at.isoformat()}"
-    elif is_unchanged(metrics, newest) and newest.at is not None and now - newest.at >= frozen_after:
+    elif _is_unchanged(metrics, newest) and newest.at is not None and now - newest.at >= frozen_after:
         yield f"the metrics have not changed since {newest.at.isoformat()}"
 
 
@@ -259,6 +227,8 @@ class QueryInput:
         partitions: state partitions of the query, 1 for a stateless query.
         cost: duration of a rescale.
         pauses: whether a rescale pauses the query.
+        may_rise: whether the remaining rescales of the day allow more slots.
+        may_fall: whether they allow fewer slots.
     """
 
     at: datetime
@@ -269,15 +239,8 @@ class QueryInput:
     partitions: int
     cost: timedelta
     pauses: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RescaleAllowance:
-    """Remaining rescales of the day: the past rescales, and whether the parallelism may still rise or fall."""
-
-    rescales: tuple[datetime, ...]
-    up: bool
-    down: bool
+    may_rise: bool
+    may_fall: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,27 +263,27 @@ def keep_target(memory: QueryMemory, lower: int, upper: int) -> QueryMemory:
     return memory if memory.target is None else replace(memory, target=_within(memory.target, lower, upper))
 
 
-def update_target(
-    policy: LoadSettings, memory: QueryMemory, query_input: QueryInput, allowed: RescaleAllowance
-) -> tuple[QueryMemory, str]:
+def update_target(policy: LoadSettings, memory: QueryMemory, query_input: QueryInput) -> tuple[QueryMemory, str]:
     """Return the memory with the target that follows from the metrics, and the reason."""
     if query_input.metrics.is_real_time:
         kept = keep_target(memory, query_input.lower, query_input.upper)
         return kept, "Real-Time Mode has no busy share: the target stays"
-    wrong = implausibilities(query_input.metrics, memory.newest, query_input.at, policy.frozen_after)
+    metrics, newest, now = query_input.metrics, memory.newest, query_input.at
+    wrong = list(_impossible(metrics)) or list(_outdated(metrics, newest, now, policy.frozen_after))
     if wrong:
         return keep_target(memory, query_input.lower, query_input.upper), f"metrics are ignored: {', '.join(wrong)}"
     known = _with_target(memory, query_input)
-    if is_unchanged(query_input.metrics, memory.newest):
+    if _is_unchanged(metrics, newest):
         return known, "no new metrics"
     learned = _with_batch(known, query_input)
     load = _load(policy, learned, query_input)
-    fresh = replace(learned, newest=accepted(query_input.metrics, memory.newest, query_input.at))
+    found = AcceptedMetrics(epoch=metrics.epoch, sequence=metrics.sequence, at=now, backlog=metrics.backlog)
+    fresh = replace(learned, newest=found)
     if load.rate > 0 and not fresh.cost.is_known:
         return fresh, "no batch with rows has ended"
     if load.trigger is None and load.rate > 0 and not fresh.cost.has_spread:
         return fresh, "all batches have the same size and no trigger interval, so the busy share is unknown"
-    return _decide(policy, fresh, query_input, load, allowed)
+    return _decide(policy, fresh, query_input, load)
 
 
 def _with_target(memory: QueryMemory, query_input: QueryInput) -> QueryMemory:
@@ -376,7 +339,7 @@ def _growth(metrics: QueryMetrics, newest: AcceptedMetrics, now: datetime) -> fl
 
 
 def _decide(
-    policy: LoadSettings, memory: QueryMemory, query_input: QueryInput, load: QueryLoad, allowed: RescaleAllowance
+    policy: LoadSettings, memory: QueryMemory, query_input: QueryInput, load: QueryLoad
 ) -> tuple[QueryMemory, str]:
     judged, reversal = _evaluate_trial(policy, memory, query_input)
     if reversal:
@@ -389,20 +352,15 @@ def _decide(
     target = noted.target or query_input.slots
     busy = judged.cost.busy(load.wanted, load.trigger, effective(target, query_input.partitions))
     if busy > policy.high:
-        return _scale_up(policy, noted, query_input, need, busy, allowed)
-    return _scale_down(policy, replace(noted, over_since=None, last_need=0), query_input, busy, allowed)
+        return _scale_up(policy, noted, query_input, need, busy)
+    return _scale_down(policy, replace(noted, over_since=None, last_need=0), query_input, busy)
 
 
 # ---- up -------------------------------------------------------------------------------------------------------------
 
 
 def _scale_up(
-    policy: LoadSettings,
-    memory: QueryMemory,
-    query_input: QueryInput,
-    need: int,
-    busy: float,
-    allowed: RescaleAllowance,
+    policy: LoadSettings, memory: QueryMemory, query_input: QueryInput, need: int, busy: float
 ) -> tuple[QueryMemory, str]:
     """More slots after `up_delay`: the smaller need of the last two inputs."""
     since = memory.over_since or query_input.at
@@ -416,7 +374,7 @@ def _scale_up(
     if wanted <= target:
         blocked = "" if memory.blocked is None else ", and more slots had no effect"
         return waiting, f"{load}, and the upper bound is reached{blocked}"
-    if not allowed.up:
+    if not query_input.may_rise:
         return waiting, f"{load}, but the limit rescales_per_day is reached"
     if query_input.pauses and not _is_worth_a_pause(policy, target, wanted, query_input):
         return waiting, f"{load}, but {wanted} slot(s) do not compensate the pause within catch_up"
@@ -461,7 +419,7 @@ def _evaluate_trial(policy: LoadSettings, memory: QueryMemory, query_input: Quer
 
 
 def _scale_down(
-    policy: LoadSettings, memory: QueryMemory, query_input: QueryInput, busy: float, allowed: RescaleAllowance
+    policy: LoadSettings, memory: QueryMemory, query_input: QueryInput, busy: float
 ) -> tuple[QueryMemory, str]:
     """Fewer slots after `down_delay`, if the saved slot-seconds exceed the cost of the rescale."""
     target = memory.target or query_input.slots
@@ -473,7 +431,7 @@ def _scale_down(
         return memory, load
     if not idle and query_input.at - memory.needs[0].at < policy.down_delay:
         return memory, f"{load}: {wanted} are sufficient, shorter than down_delay"
-    if not allowed.down:
+    if not query_input.may_fall:
         return memory, f"{load}: {wanted} are sufficient, but the remaining daily rescales are reserved for scale-ups"
     saved = (target - wanted) * policy.down_delay.total_seconds()
     if saved <= target * query_input.cost.total_seconds():

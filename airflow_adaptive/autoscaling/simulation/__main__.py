@@ -20,11 +20,12 @@ from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
 from airflow_adaptive.autoscaling.policy import RescalePolicy, RescalePolicyError
 from airflow_adaptive.autoscaling.simulation import report
 from airflow_adaptive.autoscaling.simulation.baselines import (
-    DoublingRule,
-    DS2Rule,
-    DStreamRule,
-    DynamicAllocationRule,
+    Rule,
     StaticRule,
+    doubling,
+    ds2,
+    dstream,
+    dynamic_allocation,
 )
 from airflow_adaptive.autoscaling.simulation.environment import QueryModel, Run, SimulatedJob, SimulationShape
 from airflow_adaptive.autoscaling.simulation.report import (
@@ -98,10 +99,10 @@ def baselines(shape: SimulationShape, trace: Trace) -> Mapping[str, Policy]:
     return {
         "static maximum": StaticRule(slots=shape.slots),
         "static mean": StaticRule(slots=min(shape.slots, slots_for(shape.query, trace.mean))),
-        "DS2 rule": DS2Rule(),
-        "doubling rule": DoublingRule(),
-        "DStream rule": DStreamRule(),
-        "dynamic allocation": DynamicAllocationRule(),
+        "DS2 rule": Rule(ds2),
+        "doubling rule": Rule(doubling),
+        "DStream rule": Rule(dstream),
+        "dynamic allocation": Rule(dynamic_allocation),
     }
 
 

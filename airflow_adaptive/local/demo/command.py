@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx
 
+from airflow_adaptive._core.scheduler.timeline import Transition
 from airflow_adaptive.local.airflow import USERNAME, LocalAirflowError
 from airflow_adaptive.local.demo.cluster import (
     Change,
@@ -25,8 +26,8 @@ from airflow_adaptive.local.demo.job import (
     Job,
     JobEndedError,
     Reporter,
-    Transition,
     seconds,
+    slots,
     table,
     transition_line,
     transitions_table,
@@ -98,9 +99,9 @@ class Scenario:
     def _version(self) -> int:
         return self._transitions[-1].version if self._transitions else 0
 
-    def _runs_with(self, slots: int) -> bool:
+    def _runs_with(self, number: int) -> bool:
         last = self._transitions[-1]
-        return last.target == EXECUTING and last.slots_after == slots
+        return last.target == EXECUTING and slots(last.after) == number
 
     def _wait_for_commit(self) -> None:
         """Wait for another committed batch, so that the change happens while the job processes data."""

@@ -5,51 +5,16 @@ from __future__ import annotations
 import textwrap
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Self
+from typing import Any
 
+from airflow_adaptive._core.codec import decode
+from airflow_adaptive._core.scheduler.timeline import Transition
 from airflow_adaptive.local.airflow import AirflowApi
 
 TASKS = ("resources", "departures")
 
 UNFINISHED = ("queued", "running")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transition:
-    """A state transition of the job, as the XCom `transitions` contains it.
-
-    Attributes:
-        at: time of the transition.
-        source: state that the job left.
-        target: state that the job entered.
-        version: state version after the transition; each transition increments the version.
-        slots_before: slots in use before the transition, 0 without a plan.
-        slots_after: slots in use after the transition, 0 without a plan.
-        reason: human-readable reason.
-    """
-
-    at: datetime
-    source: str
-    target: str
-    version: int
-    slots_before: int
-    slots_after: int
-    reason: str
-
-    @classmethod
-    def from_xcom(cls, item: Mapping[str, Any]) -> Self:
-        """Decode one item of the XCom."""
-        return cls(
-            at=datetime.fromisoformat(item["at"]),
-            source=item["source"],
-            target=item["target"],
-            version=item["version"],
-            slots_before=slots(item["before"]),
-            slots_after=slots(item["after"]),
-            reason=item["reason"],
-        )
 
 
 class JobEndedError(Exception):
@@ -95,7 +60,7 @@ class Job:
     @property
     def transitions(self) -> list[Transition]:
         """All transitions, the oldest first."""
-        return [Transition.from_xcom(item) for item in self._xcom("transitions") or ()]
+        return [decode(Transition, item) for item in self._xcom("transitions") or ()]
 
     def suspend(self) -> None:
         """Request a graceful stop."""
@@ -152,7 +117,7 @@ def transition_line(transition: Transition) -> str:
 
 def slot_change(transition: Transition) -> str:
     """Format the slots in use before and after a transition."""
-    before, after = (str(slots or "-") for slots in (transition.slots_before, transition.slots_after))
+    before, after = (str(slots(plan) or "-") for plan in (transition.before, transition.after))
     return before if before == after else f"{before} -> {after}"
 
 

@@ -52,7 +52,7 @@ def operator(call: Any) -> AdaptiveSparkDecoratedOperator:
 
 def execute(it: AdaptiveSparkDecoratedOperator, map_index: int = -1) -> tuple[JobSpec, str]:
     """Return what the trigger receives, and the staged script of the function."""
-    spec = deferral(it.execute, {"ti": FakeInstance(map_index)})._job
+    spec = deferral(it.execute, {"ti": FakeInstance(map_index)})._job.spec
     launcher = Path(spec.script.removeprefix("file://"))
     return spec, launcher.with_name(launcher.name.removeprefix("run_")).read_text()
 

@@ -9,7 +9,7 @@ from airflow_adaptive._airflow.declaration import batch
 from airflow_adaptive._airflow.declaration.batch import Batch
 from airflow_adaptive._airflow.declaration.validation import DeclarationError
 from airflow_adaptive._airflow.internals import AirflowFailException
-from airflow_adaptive._airflow.process.process_resources import ConnectionIds
+from airflow_adaptive._airflow.process.process_resources import ConnectionIds, DeployedJob
 from airflow_adaptive._core.codec import encode
 from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobType, JobVertex
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
@@ -119,7 +119,8 @@ def test_running_job_is_not_turned_into_a_batch_by_a_new_deployment(make, make_b
         "base": "file:///jobs",
     }
     redeployed = make_batch()._redeployed(event, TASK, {"ti": FakeInstance()})
-    assert redeployed == (decode(JobSpec, event["spec"]), ConnectionIds("spark_default"), "file:///jobs")
+    spec = decode(JobSpec, event["spec"])
+    assert redeployed == DeployedJob(spec, ConnectionIds("spark_default"), "file:///jobs", TASK)
 
 
 def test_batch_without_spark_provider_names_the_extra(make_batch, monkeypatch):

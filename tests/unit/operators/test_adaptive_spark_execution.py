@@ -59,10 +59,10 @@ def test_new_attempt_is_announced_and_handles_the_desired_state_of_an_earlier_ru
 
 def test_desired_state_that_a_dead_try_left_is_followed_by_the_next(make, airflow, tmp_path):
     """Its attempt too: an end that the dead try had begun is this one's end, not the start of a new life."""
-    first = deferral(make().execute, {"ti": FakeInstance()})._job
+    first = deferral(make().execute, {"ti": FakeInstance()})._job.spec
     begin_log(tmp_path, first, first.attempt)
     airflow.asset_states["desired_state"] = {"value": "suspended"}
-    second = deferral(make().execute, {"ti": FakeInstance(try_number=2)})._job
+    second = deferral(make().execute, {"ti": FakeInstance(try_number=2)})._job.spec
     assert airflow.desired_state == "suspended"
     assert second.attempt == first.attempt
 
@@ -74,7 +74,7 @@ def test_desired_state_that_a_dead_try_left_is_followed_by_the_next(make, airflo
 def test_job_is_to_run_if_its_task_left_no_desired_state_to_stop(make, airflow, tmp_path, desired_state, attempt):
     begin_log(tmp_path, staged(make()), attempt)
     airflow.asset_states = {"desired_state": {"value": desired_state}, "handled_requests": RUNS}
-    spec = deferral(make().execute, {"ti": FakeInstance()})._job
+    spec = deferral(make().execute, {"ti": FakeInstance()})._job.spec
     assert airflow.desired_state == "running"
     assert spec.attempt != attempt
 
@@ -85,13 +85,13 @@ def test_task_that_was_cleared_after_it_reported_the_end_runs_the_job_again(make
     ended = Scenario().given_executing(2).when_completed().state
     begin_log(tmp_path, staged(make()), "d/departures/r/1", ended)
     airflow.asset_states = {**outcome, "handled_requests": {"requests": [], "is_running": False}}
-    spec = deferral(make().execute, {"ti": FakeInstance(try_number=2)})._job
+    spec = deferral(make().execute, {"ti": FakeInstance(try_number=2)})._job.spec
     assert (airflow.desired_state, spec.attempt == "d/departures/r/1") == ("running", False)
 
 
 def test_cancellation_while_the_next_try_reads_the_journal_is_not_lost(make, airflow, tmp_path, monkeypatch):
     """Each read of the journal may take long."""
-    first = deferral(make().execute, {"ti": FakeInstance()})._job
+    first = deferral(make().execute, {"ti": FakeInstance()})._job.spec
     begin_log(tmp_path, first, first.attempt)
     newest_attempt = DeclaredJob.newest_attempt
 
@@ -180,7 +180,7 @@ def test_suspended_job_does_not_start_again_because_of_the_request_of_its_own_ta
 
 def test_recycled_trigger_goes_on_with_attempt_and_deadline(make, airflow, tmp_path):
     first = deferral(make(execution_timeout=timedelta(hours=1)).execute, {"ti": FakeInstance()})
-    begin_log(tmp_path, first._job)
+    begin_log(tmp_path, first._job.spec)
     event = recycled(first)
     event["connections"]["of_a_later_version"] = event["of_a_later_version"] = "ignored"
     airflow.asset_states["desired_state"] = {"value": "suspended"}
@@ -191,7 +191,7 @@ def test_recycled_trigger_goes_on_with_attempt_and_deadline(make, airflow, tmp_p
 def recycled(trigger: AdaptiveJobTrigger) -> dict[str, Any]:
     """The event of a trigger whose lifetime has passed."""
     cancel_at = None if trigger.cancel_at is None else datetime.fromisoformat(trigger.cancel_at)
-    return recycle_event(trigger._job, trigger._connections, trigger.base, cancel_at)
+    return recycle_event(trigger._job, cancel_at)
 
 
 def test_run_of_the_task_is_the_parent_of_the_lineage_of_spark(make, airflow, monkeypatch):
@@ -200,7 +200,7 @@ def test_run_of_the_task_is_the_parent_of_the_lineage_of_spark(make, airflow, mo
     parent = "spark.openlineage.parentRunId"
     monkeypatch.setattr(openlineage, "_get_parent_job_information_as_spark_properties", lambda _: {parent: next(runs)})
     job = make(openlineage_inject_parent_job_info=True)
-    first, second = (deferral(job.execute, {"ti": FakeInstance()})._job for _ in range(2))
+    first, second = (deferral(job.execute, {"ti": FakeInstance()})._job.spec for _ in range(2))
     assert [spec.conf[parent] for spec in (first, second)] == ["run-1", "run-2"]
     assert first.deployment == second.deployment
 
@@ -222,9 +222,9 @@ def test_running_job_stays_in_its_directory_when_the_dag_names_another_one(
 ):
     """The job runs, an author edits `job_directory`, and the lifetime of the trigger passes."""
     first = deferral(make().execute, {"ti": FakeInstance()})
-    begin_log(tmp_path, first._job)
+    begin_log(tmp_path, first._job.spec)
     if has_journal:
-        begin_log(tmp_path / "other", first._job)
+        begin_log(tmp_path / "other", first._job.spec)
     moved = make(job_directory=f"file://{tmp_path}/other/jobs", parallelism=(2, 3))
     assert deferral(moved.execute_complete, {"ti": FakeInstance()}, recycled(first)).serialize() == first.serialize()
     assert not (tmp_path / "other" / "jobs" / "departures" / "code").exists()
@@ -234,7 +234,7 @@ def test_running_job_stays_in_its_directory_when_the_dag_names_another_one(
 def test_new_run_does_not_begin_a_second_journal_while_the_job_runs_in_another_directory(make, airflow, tmp_path):
     """The task of a running job fails, an author edits `job_directory`, and the DAG runs again."""
     first = deferral(make().execute, {"ti": FakeInstance()})
-    begin_log(tmp_path, first._job)
+    begin_log(tmp_path, first._job.spec)
     with pytest.raises(AirflowFailException, match="A running job cannot move: suspend the job, copy that directory"):
         make(job_directory=f"file://{tmp_path}/other/jobs").execute({"ti": FakeInstance()})
 
@@ -242,7 +242,7 @@ def test_new_run_does_not_begin_a_second_journal_while_the_job_runs_in_another_d
 def test_job_that_has_ended_starts_in_another_directory(make, airflow, tmp_path):
     job = Scenario().given_executing(2).when_canceled().when_driver_ended()
     first = deferral(make().execute, {"ti": FakeInstance()})
-    begin_log(tmp_path, first._job, state=job.state)
+    begin_log(tmp_path, first._job.spec, state=job.state)
     moved = make(job_directory=f"file://{tmp_path}/other/jobs")
     assert deferral(moved.execute, {"ti": FakeInstance()}).base == moved.job_directory
 
@@ -253,7 +253,7 @@ def test_running_job_stays_on_its_cluster_when_the_dag_names_another_one(
     """The job runs, an author edits `conn_id`, and the lifetime of the trigger passes."""
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_OTHER", "spark://other.example.org:7077")
     first = deferral(make(conn_id="spark_test").execute, {"ti": FakeInstance()})
-    begin_log(tmp_path, first._job)
+    begin_log(tmp_path, first._job.spec)
     moved = make(conn_id="spark_other")
     assert deferral(moved.execute_complete, {"ti": FakeInstance()}, recycled(first)).serialize() == first.serialize()
     assert "A running job cannot move" in task_log()
@@ -263,7 +263,7 @@ def test_running_job_stays_on_its_cluster_when_the_dag_names_another_one(
 def test_running_job_uses_a_renamed_connection(make, airflow, monkeypatch, tmp_path, is_defined):
     """The job runs, an administrator renames the connection and the author edits `conn_id`; then the trigger is recycled."""
     first = deferral(make(conn_id="spark_test").execute, {"ti": FakeInstance()})
-    begin_log(tmp_path, first._job)
+    begin_log(tmp_path, first._job.spec)
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_RENAMED", "spark://127.0.0.1:1?ui-port=1&rest-port=1")
     if not is_defined:
         monkeypatch.delenv("AIRFLOW_CONN_SPARK_TEST")
@@ -405,7 +405,7 @@ def test_job_runs_on_as_it_was_when_its_new_code_is_broken(make, airflow, script
 
 def test_recycled_job_whose_directory_is_away_is_not_staged_in_its_place(make, airflow, tmp_path):
     first = deferral(make().execute, {"ti": FakeInstance()})
-    log = begin_log(tmp_path, first._job)
+    log = begin_log(tmp_path, first._job.spec)
     log.parent.rename(tmp_path / "away")
     again = deferral(make().execute_complete, {"ti": FakeInstance()}, recycled(first))
     assert again.serialize() == first.serialize()

@@ -408,11 +408,11 @@ def test_parameters_reach_the_triggerer(make, airflow):
     )
     trigger = deferral(operator.execute, {"ti": FakeInstance()})
     assert trigger.connections == {"spark": "spark_k8s", "kubernetes": "staging", "namespace": "team-b", "kafka": ""}
-    conf = trigger._job.conf
+    conf = trigger._job.spec.conf
     assert conf["spark.kubernetes.container.image"] == "spark:4.2"
     assert conf["spark.kubernetes.executor.label.team"] == "b"
     assert conf["spark.kubernetes.driver.volumes.persistentVolumeClaim.jobs.options.claimName"] == "jobs"
-    assert json.loads(trigger._job.driver_template or "") == {"spec": {"tolerations": [{"operator": "Exists"}]}}
+    assert json.loads(trigger._job.spec.driver_template or "") == {"spec": {"tolerations": [{"operator": "Exists"}]}}
 
 
 def test_request_of_a_pod_includes_the_memory_overhead_of_spark(make):

@@ -15,6 +15,7 @@ import pytest
 
 from airflow_adaptive._airflow.process import deferral, job_loop
 from airflow_adaptive._airflow.process.job_loop import cancel_job, run_job_loop
+from airflow_adaptive._airflow.process.process_resources import DeployedJob
 from airflow_adaptive._airflow.store.asset_store import AirflowJobStore
 from airflow_adaptive._clusters.connection_fields import AddressError
 from airflow_adaptive._core.codec import encode
@@ -23,7 +24,6 @@ from airflow_adaptive._core.scheduler.job_graph import JobGraph
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.snapshot import from_json
 from airflow_adaptive._core.scheduler.state import Finished, Outcome
-from airflow_adaptive._core.view import TaskKey
 from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive._engine.journal.journal import SupersededError
 from airflow_adaptive._engine.journal.storage import Storage
@@ -147,13 +147,13 @@ async def claim(airflow: FakeComms, trigger: AdaptiveJobTrigger) -> None:
     """The trigger's loop takes the job over, and is gone. Its task belongs to its attempt."""
     directory = FsspecJobDirectory(Storage.at(trigger.base), "job")
     before = airflow.xcoms, airflow.task_states
-    airflow.xcoms, airflow.task_states = {"attempt": trigger._job.attempt}, {"r": {"t": "deferred"}}
+    airflow.xcoms, airflow.task_states = {"attempt": trigger._job.spec.attempt}, {"r": {"t": "deferred"}}
 
     async def is_claimed() -> bool:
         newest = await directory.newest()
-        return newest is not None and newest.owner.startswith(trigger._job.attempt)
+        return newest is not None and newest.owner.startswith(trigger._job.spec.attempt)
 
-    loop = asyncio.create_task(run_job_loop(trigger._job, trigger._connections, trigger.base, TaskKey(**TASK)))
+    loop = asyncio.create_task(run_job_loop(trigger._job))
     await wait_until_async(is_claimed, 60, "the claim", 0.01)
     loop.cancel()
     await asyncio.wait({loop})
@@ -213,11 +213,11 @@ def test_trigger_whose_job_another_attempt_took_over_reports_it(
 
     async def take_over() -> Any:
         firing = asyncio.ensure_future(anext(aiter(make().run())))
-        other, task = make(attempt="s/2"), TaskKey(**TASK)
+        other = make(attempt="s/2")
         while not firing.done():
             leave = RunLimits(recycle_at=datetime.now(UTC) + timedelta(milliseconds=50))
             try:
-                await run_job_loop(other._job, other._connections, other.base, task, leave)
+                await run_job_loop(other._job, leave)
             except SupersededError:
                 continue
         return firing.result().payload
@@ -245,8 +245,8 @@ def short_lived(make: Callable[..., AdaptiveJobTrigger], monkeypatch: pytest.Mon
     monkeypatch.setattr(adaptive_job, "HANDOVER_POLL_INTERVAL", timedelta(milliseconds=20))
     monkeypatch.setattr(adaptive_job, "STANDBY_DELAY", timedelta(0))
     trigger = make()
-    options = replace(trigger._job.options, trigger_lifetime=timedelta(milliseconds=200))
-    trigger.spec = encode(replace(trigger._job, options=options))
+    options = replace(trigger._job.spec.options, trigger_lifetime=timedelta(milliseconds=200))
+    trigger.spec = encode(replace(trigger._job.spec, options=options))
     return trigger
 
 
@@ -263,7 +263,7 @@ def test_recycled_trigger_requests_the_next_one_with_all_that_it_knows(
         "status": "recycle",
         "attempt": MINE,
         "cancel_at": "2126-01-01T00:00:00+00:00",
-        "connections": asdict(short_lived._connections),
+        "connections": asdict(short_lived._job.connections),
         "base": short_lived.base,
         "spec": short_lived.spec,
     }
@@ -418,8 +418,8 @@ def test_task_that_ended_while_airflow_was_down_is_recognized_later(
     monkeypatch.setattr(adaptive_job, "HANDOVER_POLL_INTERVAL", timedelta(0))
     found: list[str] = []
 
-    async def cancel(spec: Any, *_: Any) -> None:
-        found.append(spec.attempt)
+    async def cancel(job: DeployedJob) -> None:
+        found.append(job.spec.attempt)
 
     monkeypatch.setattr(adaptive_job, "cancel_until_ended", cancel)
     spec = encode(small_job("job", (1, 2), {}))
@@ -447,9 +447,9 @@ def test_end_of_a_trigger_does_not_wait_for_the_cancellation(monkeypatch: pytest
     async def kill() -> None:
         is_stopped = asyncio.Event()
 
-        async def cancel(spec: Any, *_: Any) -> None:
+        async def cancel(job: DeployedJob) -> None:
             await is_stopped.wait()
-            ended.append(spec.attempt)
+            ended.append(job.spec.attempt)
 
         monkeypatch.setattr(adaptive_job, "cancel_until_ended", cancel)
         await trigger.cleanup()

@@ -172,14 +172,13 @@ class Triggerer:
     async def _run(self, name: str) -> None:
         from airflow_adaptive._airflow.process.job_loop import may_run  # noqa: PLC0415
         from airflow_adaptive._airflow.process.job_ports import job_ports  # noqa: PLC0415
-        from airflow_adaptive._airflow.process.process_resources import ConnectionIds  # noqa: PLC0415
+        from airflow_adaptive._airflow.process.process_resources import ConnectionIds, DeployedJob  # noqa: PLC0415
         from airflow_adaptive._core.view import TaskKey  # noqa: PLC0415  see `run_triggerer`
 
-        spec = self._spec(name)
         task = TaskKey(dag_id="bench", task_id=name, run_id="run")
-        rule, period = may_run(task, spec.attempt), spec.options.deploy_timeout
-        async with job_ports(ConnectionIds("bench"), f"file://{self._base}", name, task, rule, period) as ports:
-            self._loops[name] = Loop(spec, ports)
+        job = DeployedJob(self._spec(name), ConnectionIds("bench"), f"file://{self._base}", task)
+        async with job_ports(job, may_run(job), job.spec.options.deploy_timeout) as ports:
+            self._loops[name] = Loop(job.spec, ports)
             await self._loops[name].run()
 
     def _spec(self, name: str) -> JobSpec:

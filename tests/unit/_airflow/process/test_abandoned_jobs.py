@@ -18,7 +18,7 @@ from airflow_adaptive._airflow.process.abandoned_jobs import (
     cancel_abandoned_jobs,
     canceling_abandoned_jobs,
 )
-from airflow_adaptive._airflow.process.process_resources import ProcessResources
+from airflow_adaptive._airflow.process.process_resources import DeployedJob, ProcessResources
 from airflow_adaptive._core.ports import JobKey
 from airflow_adaptive._core.protocol.documents import Action, Directive, JournalDocument, encode_journal, journal_name
 from airflow_adaptive._core.scheduler.snapshot import to_json
@@ -68,8 +68,8 @@ def _journal(base: Path, job: str, attempt: str, state: SchedulerState = RUNS, c
 async def _canceled(base: Path, job: str = "d:t:fa") -> list[str]:
     canceled = []
 
-    async def cancel(spec: Any, connections: Any, base: str, task: TaskKey) -> None:
-        canceled.append(f"{spec.attempt} of {task} with {connections.spark}")
+    async def cancel(job: DeployedJob) -> None:
+        canceled.append(f"{job.spec.attempt} of {job.task} with {job.connections.spark}")
 
     ProcessResources.current().next_sweeps.clear()
     await cancel_abandoned_jobs(job, f"file://{base}", cancel)
@@ -158,8 +158,8 @@ async def _requested(base: Path, job: str, deleted: TaskKey | None = None) -> li
     """Cancel a job because a user requests it. Time passes at once."""
     canceled = []
 
-    async def cancel(spec: Any, connections: Any, base: str, task: TaskKey) -> None:
-        canceled.append(f"{spec.attempt} of {task} with {connections.spark}")
+    async def cancel(job: DeployedJob) -> None:
+        canceled.append(f"{job.spec.attempt} of {job.task} with {job.connections.spark}")
 
     await cancel_abandoned_job(job, f"file://{base}", None if deleted is None else asdict(deleted), cancel)
     return canceled

@@ -21,7 +21,7 @@ from airflow_adaptive._airflow.process.job_loop import (
     run_job_loop,
 )
 from airflow_adaptive._airflow.process.loop_events import deployed_spec
-from airflow_adaptive._airflow.process.process_resources import ConnectionIds, ProcessResources
+from airflow_adaptive._airflow.process.process_resources import ConnectionIds, DeployedJob, ProcessResources
 from airflow_adaptive._clusters.connection_fields import AddressError
 from airflow_adaptive._core.ports import ClusterUnreachableError, ForeignDirectoryError, JobDirectoryError, Request
 from airflow_adaptive._core.protocol.documents import decode_journal, encode_journal
@@ -50,9 +50,7 @@ class Opening:
         self.opened = 0
 
     @asynccontextmanager
-    async def __call__(
-        self, _: Any, __: str, ___: str, ____: TaskKey, may_take_over: MayTakeOver, *_____: Any
-    ) -> AsyncIterator[Ports]:
+    async def __call__(self, _: DeployedJob, may_take_over: MayTakeOver, *__: Any) -> AsyncIterator[Ports]:
         if self.errors:
             raise self.errors.pop(0)
         self.opened += 1
@@ -97,8 +95,12 @@ def directory_of(job: Simulation) -> Callable[[str, str], Any]:
     return lambda base, name: directories[base, name]
 
 
+def deployed(job: Simulation) -> DeployedJob:
+    return DeployedJob(job.spec, ConnectionIds("spark_test"), BASE, TASK)
+
+
 def run(job: Simulation, limits: RunLimits | None = None) -> dict[str, Any]:
-    return asyncio.run(run_job_loop(job.spec, ConnectionIds("spark_test"), BASE, TASK, limits))
+    return asyncio.run(run_job_loop(deployed(job), limits))
 
 
 def fail_at(job: Simulation, seconds: float, error: Exception) -> None:
@@ -386,7 +388,7 @@ def test_cancellation_that_cannot_be_written_fails_and_can_be_repeated(
         raise JobDirectoryError("the storage is not available")
 
     def cancel() -> None:
-        asyncio.run(cancel_job(job.spec, ConnectionIds("spark_test"), BASE, TASK))
+        asyncio.run(cancel_job(deployed(job)))
 
     with monkeypatch.context() as outage:
         outage.setattr(job.ports.directory, "create", unavailable)
@@ -429,7 +431,7 @@ def test_late_cancellation_leaves_the_job_of_another_run_alone(
         run_as(job, LATER, 2)
     after_kill.task_states["later run"] = {"t": state}
     with pytest.raises(SupersededError, match="later run"):
-        asyncio.run(cancel_job(job.spec, ConnectionIds("spark_test"), BASE, TASK))
+        asyncio.run(cancel_job(deployed(job)))
     assert job.store.views[-1].outcome is None
 
 
@@ -438,7 +440,7 @@ def test_attempt_that_never_wrote_a_document_is_canceled(job: Simulation, after_
     """An earlier try or run has left its driver, and a user ends the task before its trigger has started."""
     run_as(job, earlier, 20)
     after_kill.task_states["ended run"] = {"t": "failed"}
-    asyncio.run(cancel_job(job.spec, ConnectionIds("spark_test"), BASE, TASK))
+    asyncio.run(cancel_job(deployed(job)))
     assert job.store.views[-1].outcome == "CANCELED"
 
 
@@ -448,7 +450,7 @@ def test_late_cancellation_of_an_earlier_attempt_leaves_the_job_alone(job: Simul
     run_as(job, "d/t/r/b", 20)
     after_kill.xcoms["attempt"] = "d/t/r/b"
     with pytest.raises(SupersededError, match="d/t/r/b"):
-        asyncio.run(cancel_job(job.spec, ConnectionIds("spark_test"), BASE, TASK))
+        asyncio.run(cancel_job(deployed(job)))
 
 
 def test_cancellation_waits_for_the_answer_whether_another_attempt_runs_the_job(
@@ -458,7 +460,7 @@ def test_cancellation_waits_for_the_answer_whether_another_attempt_runs_the_job(
     run_as(job, LATER, 20)
     after_kill.error = api_server_error()
     with pytest.raises(NotCanceledError, match="Airflow does not answer whether this attempt may take the job over"):
-        asyncio.run(cancel_job(job.spec, ConnectionIds("spark_test"), BASE, TASK))
+        asyncio.run(cancel_job(deployed(job)))
     assert job.store.views[-1].outcome is None
 
 
@@ -504,7 +506,7 @@ def test_cancellation_keeps_the_memory_of_the_policy(job: Simulation, opening: O
     job.follow(LoadPolicy())
     run(job, RunLimits(recycle_at=START + timedelta(seconds=30)))
     handed_over, memory = newest_memory()
-    asyncio.run(cancel_job(job.spec, ConnectionIds("spark_test"), BASE, TASK))
+    asyncio.run(cancel_job(deployed(job)))
     canceled, kept = newest_memory()
     assert canceled > handed_over
     assert kept == memory
@@ -521,7 +523,7 @@ def test_cancellation_that_the_driver_does_not_obey_names_the_state(
     monkeypatch.setattr(job.drivers, "tick", lambda *_: None)
     monkeypatch.setattr(job.cluster, "kill", lambda *_: asyncio.sleep(0))
     with pytest.raises(NotCanceledError, match="has not ended within 20 s: its state is Canceling$"):
-        asyncio.run(cancel_job(job.spec, ConnectionIds("spark_test"), BASE, TASK))
+        asyncio.run(cancel_job(deployed(job)))
     assert job.clock.elapsed - began_s <= 30, "Airflow gives `on_kill` 30 s"
 
 
@@ -536,7 +538,7 @@ def test_cancellation_that_fails_is_repeated_until_another_attempt_has_taken_the
     monkeypatch.setattr(job_loop, "cancel_job", cancel)
     monkeypatch.setattr(job_loop, "CANCEL_RETRY_INTERVAL", timedelta(0))
     caplog.set_level("INFO", job_loop.__name__)
-    asyncio.run(cancel_until_ended(job.spec, ConnectionIds("spark_test"), BASE, TASK))
+    asyncio.run(cancel_until_ended(deployed(job)))
     first, second = caplog.messages
     assert first == "Job job cannot be canceled now. The cancellation is tried again."
     assert second.startswith("Another attempt has taken job job over: ")

@@ -15,13 +15,19 @@ from fsspec.implementations.memory import MemoryFileSystem
 from airflow_adaptive._airflow.internals import AirflowNotFoundException, AirflowSecretsBackendAccessDenied
 from airflow_adaptive._airflow.process import job_ports as composition
 from airflow_adaptive._airflow.process.job_ports import job_directory, job_ports, object_storage_path
-from airflow_adaptive._airflow.process.process_resources import ConnectionIds
+from airflow_adaptive._airflow.process.process_resources import ConnectionIds, DeployedJob
 from airflow_adaptive._clusters.connection_fields import AddressError, UndefinedConnectionError
 from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
 from airflow_adaptive._clusters.standalone.address import ClusterAddress
 from airflow_adaptive._core.ports import StoreUnavailableError, UnavailableError
 from airflow_adaptive._core.view import TaskKey
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
+from tests.lab.simulation.one_job import small_job
+
+
+def deployed(job: str, folder: Path, connections: ConnectionIds = ConnectionIds("spark_default")) -> DeployedJob:  # noqa: B008  frozen
+    task = TaskKey(dag_id="flights", task_id=job, run_id="run")
+    return DeployedJob(small_job(job, (1, 2), {}), connections, f"file://{folder}", task)
 
 
 @pytest.mark.parametrize("base", ["jobs", "./jobs", "file://jobs", "local://host/jobs", ""])
@@ -50,10 +56,7 @@ def test_loops_that_start_at_the_same_time_read_their_connection_once(
     monkeypatch.setattr(AdaptiveSparkHook, "address", counted)
 
     async def directory_of(job: str) -> str:
-        task = TaskKey(dag_id="flights", task_id=job, run_id="run")
-        async with job_ports(
-            ConnectionIds("spark_default"), f"file://{tmp_path}", job, task, allow, timedelta(0)
-        ) as ports:
+        async with job_ports(deployed(job, tmp_path), allow, timedelta(0)) as ports:
             await asyncio.sleep(0)
             directory: Any = ports.directory
             return str(directory.uri)
@@ -81,10 +84,7 @@ def test_a_loop_that_starts_while_airflow_does_not_answer_reads_its_connection_a
     monkeypatch.setattr(composition, "RETRY_INTERVAL", timedelta(0))
 
     async def start() -> None:
-        task = TaskKey(dag_id="flights", task_id="a", run_id="run")
-        async with job_ports(
-            ConnectionIds("spark_default"), f"file://{tmp_path}", "a", task, allow, timedelta(minutes=1)
-        ):
+        async with job_ports(deployed("a", tmp_path), allow, timedelta(minutes=1)):
             await asyncio.sleep(0)
 
     asyncio.run(start())
@@ -98,9 +98,8 @@ def test_jobs_with_other_credentials_for_the_same_cluster_have_their_own_client(
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_K8S", fields)
 
     async def client_of(kubernetes: str) -> Any:
-        task = TaskKey(dag_id="flights", task_id="a", run_id="run")
         connections = ConnectionIds("spark_k8s", kubernetes=kubernetes)
-        async with job_ports(connections, f"file://{tmp_path}", "a", task, allow, timedelta(0)) as ports:
+        async with job_ports(deployed("a", tmp_path, connections), allow, timedelta(0)) as ports:
             await asyncio.sleep(0)
             return ports.cluster
 

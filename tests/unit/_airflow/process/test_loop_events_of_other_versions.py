@@ -37,7 +37,7 @@ REQUESTS = {
 
 def of_trigger(arguments: Mapping[str, Any]) -> Any:
     trigger = AdaptiveJobTrigger(**arguments)
-    return trigger._job, trigger._connections, trigger._task
+    return trigger._job
 
 
 def of_page(documents: Mapping[str, Any]) -> Any:

@@ -14,7 +14,7 @@ from airflow_adaptive._core.scheduler.config.options import Options
 from airflow_adaptive._core.scheduler.policies.rescaling import Tier
 from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
 from airflow_adaptive.autoscaling.policy import RescalePolicyError
-from airflow_adaptive.autoscaling.simulation.baselines import DS2Rule, StaticRule
+from airflow_adaptive.autoscaling.simulation.baselines import Rule, StaticRule, ds2
 from airflow_adaptive.autoscaling.simulation.environment import (
     EXECUTOR_START,
     PAUSES,
@@ -171,14 +171,14 @@ def test_a_rescale_takes_its_tier_and_the_query_pauses_for_it(tier: Tier):
 
 def test_cooldown_of_the_scheduler_holds_against_a_policy_that_changes_its_mind_every_minute():
     load = trace(*[200, 900] * 30, step=60)
-    eager = SimulatedJob(shape(), load, DS2Rule()).run()
-    patient = SimulatedJob(shape(options=Options.of({"scaling_interval_min": "20 min"})), load, DS2Rule()).run()
+    eager = SimulatedJob(shape(), load, Rule(ds2)).run()
+    patient = SimulatedJob(shape(options=Options.of({"scaling_interval_min": "20 min"})), load, Rule(ds2)).run()
     assert patient.rescales <= 3 < eager.rescales
 
 
 def test_slots_that_a_smaller_plan_leaves_over_are_held_until_they_are_idle_for_long_enough():
     load = trace(*[800] * 2, *[100] * 8)
-    run = SimulatedJob(shape(first=9), load, DS2Rule()).run()
+    run = SimulatedJob(shape(first=9), load, Rule(ds2)).run()
     given_back = [at for (at, slots), (_, before) in zip(run.held[1:], run.held, strict=False) if slots < before]
     assert given_back
     assert given_back[0] >= 1200 + Options().slot_idle_timeout.total_seconds()

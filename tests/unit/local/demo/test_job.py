@@ -6,8 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from airflow_adaptive._core.codec import decode
+from airflow_adaptive._core.scheduler.timeline import ReasonCode, Transition
 from airflow_adaptive.local.airflow import AirflowApi
-from airflow_adaptive.local.demo.job import Job, JobEndedError, Transition, table, transition_line, transitions_table
+from airflow_adaptive.local.demo.job import Job, JobEndedError, table, transition_line, transitions_table
 
 
 class FakeApi(AirflowApi):
@@ -53,19 +55,22 @@ ITEM = {
     "before": None,
     "after": {"job": 2},
     "tier": None,
+    "reason_code": "PLAN_ACTIVATED",
     "reason": "the driver has activated the plan",
 }
 
 
 def transition(at: datetime, source: str, target: str) -> Transition:
-    return Transition(at=at, source=source, target=target, version=1, slots_before=1, slots_after=1, reason="why")
+    plan = {"job": 1}
+    code = ReasonCode.PLAN_ACTIVATED
+    return Transition(
+        at=at, source=source, target=target, version=1, before=plan, after=plan, reason_code=code, reason="why"
+    )
 
 
 def test_transition_is_read_from_the_xcom() -> None:
-    assert (
-        transition_line(Transition.from_xcom(ITEM))
-        == "Deploying -> Executing [- -> 2]: the driver has activated the plan"
-    )
+    line = transition_line(decode(Transition, ITEM))
+    assert line == "Deploying -> Executing [- -> 2]: the driver has activated the plan"
 
 
 def test_table_aligns_its_columns() -> None:
