@@ -11,6 +11,8 @@ from collections.abc import Coroutine
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
+from airflow_adaptive._core.ports import ClusterSnapshot
+from tests.lab.fakes.cluster import FakeCluster
 from tests.lab.fakes.manual_clock import START
 
 Result = TypeVar("Result")
@@ -64,6 +66,23 @@ class VirtualClock:
     async def sleep(self, seconds: float) -> None:
         """Wait for a virtual time, in seconds."""
         await asyncio.sleep(seconds)
+
+
+class DistantCluster:
+    """A client of a fake cluster whose polls take a virtual time."""
+
+    def __init__(self, cluster: FakeCluster, clock: VirtualClock, latency_s: float = 0.05) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._latency_s = latency_s
+
+    async def snapshot(self) -> ClusterSnapshot:
+        """See `ClusterClient`."""
+        await self._clock.sleep(self._latency_s)
+        return await self._cluster.snapshot()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
 
 
 def run(main: Coroutine[Any, Any, Result]) -> Result:

@@ -1,12 +1,8 @@
-"""Options and logging of simulations with several jobs."""
+"""Options of simulations with several jobs."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
 from typing import Any
-
-import pytest
 
 QUICK: dict[str, Any] = {
     "resource_stabilization_timeout": "2 s",
@@ -17,11 +13,3 @@ QUICK: dict[str, Any] = {
     "local_recovery_timeout": "10 s",
 }
 """Short timeouts, so that a simulation needs few cycles."""
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """Disable logging, because the loops of many jobs would log."""
-    logging.disable()
-    yield
-    logging.disable(logging.NOTSET)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_adaptive._core.ports import ClusterSnapshot, ClusterUnreachableError
+from airflow_adaptive._core.protocol.documents import FailureReport
 from airflow_adaptive._engine.cluster.capacity_share import SlotDemand
 from airflow_adaptive._engine.cluster.shared_cluster import (
     CONTENTION_WINDOW,
@@ -22,9 +23,11 @@ from airflow_adaptive._engine.cluster.shared_cluster import (
 )
 from tests.lab.fakes import virtual_time
 from tests.lab.fakes.cluster import FakeCluster
-from tests.lab.fakes.virtual_time import VirtualClock
-from tests.lab.simulation.several_jobs import Competition, DistantCluster
-from tests.support.runtime.quick_jobs import QUICK, quiet  # noqa: F401  an autouse fixture
+from tests.lab.fakes.virtual_time import DistantCluster, VirtualClock
+from tests.lab.fleet.cluster.driver import DriverTimes
+from tests.lab.fleet.cluster.masters import MasterFault
+from tests.lab.fleet.jobs import JobFleet
+from tests.support.runtime.quick_jobs import QUICK
 
 SECOND = timedelta(seconds=1)
 
@@ -235,50 +238,51 @@ async def test_poll_without_a_demand_takes_no_capacity(scenario: ClusterScenario
 
 
 HOUR = timedelta(hours=1)
+JOBS = 10
+FAILURE = FailureReport(error_class="SparkException", message="a task failed", causes=("SparkException",))
+
+
+def fleet_of(*cores: int, jobs: int = 0) -> JobFleet:
+    fleet = JobFleet(times=DriverTimes(boot_s=(2, 2)))
+    fleet.add_triggerer()
+    fleet.add_workers(*cores)
+    for number in range(jobs):
+        fleet.add_job(f"job-{number}", (1, 1), resource_wait_timeout=-1, **QUICK)
+    return fleet
 
 
 @pytest.mark.parametrize("ahead", [-HOUR, HOUR])
 def test_job_grows_after_the_timeout_although_the_journal_of_a_waiting_job_is_ahead(ahead: timedelta) -> None:
     """A job with a journal that is an hour ahead waits for its minimum, a worker joins, and the other job may grow after two minutes."""
-    simulation = Competition()
-    simulation.add_worker(4)
-    simulation.add_job("running", (1, 12), **QUICK)
-    options = QUICK | {"deploy_timeout": "2 min"}
-    simulation.add_job("too large", (20, 20), starts_s=30, clock_ahead=ahead, **options)
-    simulation.at(60, lambda: simulation.add_worker(2))
-    grown: list[float] = []
-    running = simulation.jobs["running"]
-    simulation.checks.append(lambda: grown.append(simulation.clock.elapsed) if running.runs_on == 5 else None)
-    assert simulation.run(240)["running"] == 5
-    assert 150 <= grown[0] <= 180
+    fleet = fleet_of(4)
+    triggerer = fleet.triggerers[0]
+    running = fleet.add_job("running", (1, 12), resource_wait_timeout=-1, **QUICK)
+    options = {**QUICK, "resource_wait_timeout": -1, "deploy_timeout": "2 min"}
+    fleet.add_job("too-large", (20, 20), starts_s=30, **options)
+    fleet.kernel.at(29, lambda: setattr(triggerer, "wall_offset", ahead))
+    fleet.kernel.at(31, lambda: setattr(triggerer, "wall_offset", timedelta(0)))
+    fleet.kernel.at(60, lambda: fleet.add_workers(2))
+    fleet.run_until(lambda: running.runs_on == 5)
+    assert 150 <= fleet.kernel.now <= 190
 
 
 @pytest.mark.parametrize("latency_s", [1.01, 5.0])
-def test_hundred_jobs_proceed_while_the_master_answers_slowly(latency_s: float) -> None:
+def test_many_jobs_proceed_while_the_master_answers_slowly(latency_s: float) -> None:
     """Each answer of the master takes longer than the poll interval. All jobs await the same poll, and no job waits for a second one."""
-    simulation = Competition()
-    simulation.latency_s = latency_s
-    simulation.add_worker(200)
-    for number in range(100):
-        simulation.add_job(f"job-{number}", (1, 1), **QUICK)
-    assert set(simulation.run(60 + 6 * latency_s).values()) == {1}
+    fleet = fleet_of(2 * JOBS, jobs=JOBS)
+    fleet.masters.begin(MasterFault("slow", delay_s=latency_s))
+    fleet.run(60 + 6 * latency_s)
+    assert {job.runs_on for job in fleet.jobs.values()} == {1}
 
 
-def test_hundred_jobs_detect_failures_while_the_master_is_frozen() -> None:
-    """All jobs run, the master does not answer any more, and the query of each job fails. Each loop restarts its queries."""
-    simulation = Competition()
-    simulation.add_worker(200)
-    for number in range(100):
-        simulation.add_job(f"job-{number}", (1, 1), **QUICK)
-
-    def freeze() -> None:
-        simulation.cluster.reachable = False
-        simulation.latency_s = 10
-        for job in simulation.jobs.values():
-            job.drivers.fail_query()
-
-    simulation.at(40, freeze)
-    simulation.run(80)
-    assert {tuple(job.path[:4]) for job in simulation.jobs.values()} == {
+def test_many_jobs_detect_failures_while_the_master_is_frozen() -> None:
+    """All jobs run, the two masters answer no more requests, and the query of each job fails. Each loop restarts its queries after two cycles of four timeouts."""
+    fleet = fleet_of(2 * JOBS, jobs=JOBS)
+    fleet.run_until(lambda: all(job.runs_on for job in fleet.jobs.values()))
+    fleet.masters.hang()
+    for job in fleet.jobs.values():
+        fleet.kernel.after(5, job.model.fail_queries(FAILURE))
+    fleet.run(90)
+    assert {tuple(job.path[:4]) for job in fleet.jobs.values()} == {
         ("WaitingForResources", "Deploying", "Executing", "Restarting")
     }

@@ -13,8 +13,7 @@ from airflow_adaptive._core.ports import ClusterSnapshot, ClusterUnreachableErro
 from airflow_adaptive._engine.cluster.shared_cluster import SharedCluster
 from tests.lab.fakes import virtual_time
 from tests.lab.fakes.cluster import FakeCluster
-from tests.lab.fakes.virtual_time import VirtualClock
-from tests.lab.simulation.several_jobs import DistantCluster
+from tests.lab.fakes.virtual_time import DistantCluster, VirtualClock
 
 LATENCY_S = 10
 SECOND = timedelta(seconds=1)
@@ -26,7 +25,7 @@ class Client(DistantCluster):
     """A client whose polls take ten seconds; `failure` replaces the responses, None for none."""
 
     def __init__(self, cluster: FakeCluster, clock: VirtualClock) -> None:
-        super().__init__(cluster, clock, lambda: LATENCY_S)
+        super().__init__(cluster, clock, LATENCY_S)
         self.failure: Exception | None = None
         self.polls = 0
 
@@ -51,16 +50,16 @@ class Connections:
         self.cluster = FakeCluster()
         self.clock = VirtualClock()
         self.shared = SharedCluster(self.clock)
-        self.clients = [Client(self.cluster, self.clock) for _ in range(40)]
+        self.clients: list[Any] = [Client(self.cluster, self.clock) for _ in range(40)]
 
-    async def poll(self, clients: Sequence[Client]) -> tuple[list[type[Any]], float]:
+    async def poll(self, clients: Sequence[Any]) -> tuple[list[type[Any]], float]:
         """Poll with all these clients at once. Return the types of the outcomes, and the duration of the longest poll."""
         begin = self.clock.elapsed
         polls = [self.shared.poll(client, SECOND) for client in clients]
         outcomes = await asyncio.gather(*polls, return_exceptions=True)
         return [type(outcome) for outcome in outcomes], self.clock.elapsed - begin
 
-    async def poll_again(self, clients: Sequence[Client]) -> tuple[list[type[Any]], float]:
+    async def poll_again(self, clients: Sequence[Any]) -> tuple[list[type[Any]], float]:
         """Poll when the newest poll is too old."""
         await self.clock.sleep(1)
         return await self.poll(clients)
