@@ -83,16 +83,13 @@ class Clock(Protocol):
 
     def now(self) -> datetime:
         """Return the current time, with the time zone UTC."""
-        ...
 
     @property
     def elapsed(self) -> float:
         """Seconds since an arbitrary moment. Clocks of one process agree on durations, but not on the current time."""
-        ...
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""
-        ...
 
 
 JOB_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -459,11 +456,9 @@ class ClusterClient(Protocol):
             ClusterRefusedError: the cluster accepts no driver, or never has room for a driver or an executor of this size. The message names what is missing, and the remedy.
             ClusterUnreachableError: the cluster does not answer.
         """
-        ...
 
     async def snapshot(self) -> ClusterSnapshot:
         """Return workers, grants and drivers. Raises `ClusterUnreachableError`."""
-        ...
 
     async def submit(self, submission: DriverSubmission) -> str:
         """Start a driver and return its submission id.
@@ -476,30 +471,24 @@ class ClusterClient(Protocol):
             ClusterUnreachableError: a master may have accepted the submission.
             SubmissionRefusedError: the master refused the submission.
         """
-        ...
 
     async def status(self, submission_id: str) -> SubmissionStatus:
         """Return the state of a driver. Raises `ClusterUnreachableError`."""
-        ...
 
     async def driver_log(self, submission_id: str) -> DriverLog:
         """Return the end of a driver's output, with the secrets of the cluster masked; empty if the output is gone.
 
         Raises `ClusterUnreachableError`.
         """
-        ...
 
     async def kill(self, submission_id: str) -> None:
         """Kill a driver. The call is idempotent. Raises `ClusterUnreachableError`."""
-        ...
 
     async def clean_up(self, job: str) -> None:
         """Remove what the drivers of a job that has ended left on the cluster. The call is idempotent. Raises `ClusterUnreachableError`."""
-        ...
 
     async def close(self) -> None:
         """Close all connections."""
-        ...
 
 
 class JobDirectory(Protocol):
@@ -507,11 +496,9 @@ class JobDirectory(Protocol):
 
     async def newest(self) -> JournalDocument | None:
         """Return the newest valid journal document, None without one. Raises `JobDirectoryError`."""
-        ...
 
     async def read(self, number: int) -> JournalDocument | None:
         """Return journal document `number`, None without one. Raises `JobDirectoryError`."""
-        ...
 
     async def create(self, document: JournalDocument) -> bool:
         """Create the journal document if its number is unused, and return whether the document is now the newest.
@@ -519,7 +506,6 @@ class JobDirectory(Protocol):
         False means that another document has the number. A repeated call with the same document returns True, so a caller that
         lost the answer can call again. Raises `JobDirectoryError`.
         """
-        ...
 
     async def history(self, limit: int, before: int | None = None) -> Sequence[JournalDocument]:
         """Return at most the `limit` newest journal documents, oldest first. Raises `JobDirectoryError`.
@@ -528,11 +514,9 @@ class JobDirectory(Protocol):
             limit: greatest number of documents.
             before: only documents with a lower number; None for all documents.
         """
-        ...
 
     async def compact(self, keep: int) -> None:
         """Remove all journal documents except the newest `keep`, and likewise rescale documents. Raises `JobDirectoryError`."""
-        ...
 
     async def record(self, document: RescaleDocument) -> bool:
         """Create the rescale document if its number is unused, and return whether the document exists now.
@@ -540,22 +524,18 @@ class JobDirectory(Protocol):
         False means that another document has the number. A repeated call with the same document returns True. Raises
         `JobDirectoryError`.
         """
-        ...
 
     async def rescales(self, limit: int) -> Sequence[RescaleDocument]:
         """Return at most the `limit` newest valid rescale documents, oldest first. Raises `JobDirectoryError`."""
-        ...
 
     async def status(self) -> DriverStatus | None:
         """Return the newest driver status, None without a valid one. Raises `JobDirectoryError`."""
-        ...
 
     async def file(self, uri: str, limit: int) -> bytes | None:
         """Return the content of a file of the directory, by its URI.
 
         None if the file does not exist, is not in the directory, or has more than `limit` bytes. Raises `JobDirectoryError`.
         """
-        ...
 
 
 if TYPE_CHECKING:
@@ -567,19 +547,15 @@ class JobStore(Protocol):
 
     async def control_requests(self) -> ControlRequests:
         """Return the newest known control requests, without waiting for a store that does not answer."""
-        ...
 
     async def publish(self, view: JobView) -> None:
         """Publish the view of the job: state, parallelism, transitions, decisions and rescales."""
-        ...
 
     async def publish_metrics(self, metrics: Mapping[str, object]) -> None:
         """Publish the newest job metrics: documents by key. A store may skip some of them while many jobs run."""
-        ...
 
     async def published_metrics(self) -> Mapping[str, object]:
         """Return the job metrics that any loop published last, when the store answers."""
-        ...
 
 
 class SourceOffsets(Protocol):
@@ -595,4 +571,3 @@ class SourceOffsets(Protocol):
         Raises:
             SourceUnreachableError: the brokers do not answer, refuse the request, do not know a topic, or belong to another cluster.
         """
-        ...

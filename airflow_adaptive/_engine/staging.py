@@ -68,16 +68,13 @@ class ReadablePath(Protocol):
     @property
     def name(self) -> str:
         """Last part of the path."""
-        ...
 
     @property
     def suffix(self) -> str:
         """End of the name, with its dot."""
-        ...
 
     def read_bytes(self) -> bytes:
         """Return the content of the file."""
-        ...
 
 
 class StagingError(PortError):

@@ -94,7 +94,6 @@ class RescalePolicy(Protocol[Memory]):
 
     def remember(self) -> Memory:
         """Return the memory before the first consultation."""
-        ...
 
     def advise(self, memory: Memory, policy_input: PolicyInput) -> tuple[Memory, Advice | None]:
         """Return the new memory, and the advice; no advice if the policy does not know enough yet.
@@ -106,7 +105,6 @@ class RescalePolicy(Protocol[Memory]):
         Raises:
             RescalePolicyError: the job cannot have the bounds that the policy wants; the message lists every violation.
         """
-        ...
 
 
 def dry_run_violations(dry_run: object) -> list[str]:

@@ -275,18 +275,6 @@ class AdaptiveSparkOperator(BaseOperator):
         validation.storable_name(job)
         inlets, outlets = assets_of_task(job, arguments.pop("inlets", None), arguments.pop("outlets", None))
         super().__init__(inlets=inlets, outlets=outlets, **arguments)
-        if is_parsed:
-            literals.require_possible(
-                self,
-                job=job,
-                application=application,
-                job_directory=job_directory,
-                parallelism=parallelism,
-                max_parallelism=max_parallelism,
-                job_graph=job_graph,
-            )
-        validation.not_in_mapped_group(self)
-        require_only_task(self, job, AdaptiveSparkOperator)
         self.job = job
         self.application = application
         self.job_directory = job_directory
@@ -341,6 +329,10 @@ class AdaptiveSparkOperator(BaseOperator):
         self._event: Mapping[str, Any] | None = None
         self._name = job
         self.has_links = False
+        if is_parsed:
+            literals.require_possible(self)
+        validation.not_in_mapped_group(self)
+        require_only_task(self, job, AdaptiveSparkOperator)
 
     @classmethod
     def partial(cls, *, task_id: str, **kwargs: Any) -> FleetPartial:
@@ -519,17 +511,18 @@ class AdaptiveSparkOperator(BaseOperator):
 
     def _run_batch(self, context: Context) -> dict[str, Any]:
         """Submit the script with spark-submit: like Flink's, the adaptive scheduler runs streaming jobs only."""
-        from airflow_adaptive._airflow.declaration.batch import BatchSubmission, submit_hook  # noqa: PLC0415  Only batches need the imports.
+        from airflow_adaptive._airflow.declaration.batch import BatchSubmission, cores_of, submit_hook  # noqa: PLC0415  Only batches need the imports.
 
         with validation.airflow_errors(self._name):
-            batch = self._declared.batch()
+            declared = self._declared
+            declared.check(streaming=False)
             submit_hook()
         self.log.warning(
             "Job %r is declared BATCH. The adaptive scheduler runs streaming jobs only, so the job is submitted with spark-submit,"
             " as by SparkSubmitOperator, on at most %s core(s). Options of the scheduler without effect: %s",
-            *(self._name, batch.cores, ", ".join(self.options) or "none"),
+            *(self._name, cores_of(declared), ", ".join(self.options) or "none"),
         )
-        self._batch = BatchSubmission(replace(batch, conf=self._with_lineage(batch.conf, context)))
+        self._batch = BatchSubmission(declared, self._with_lineage(declared.properties(), context))
         self._batch.run()
         self._event = {"outcome": Outcome.FINISHED.value, "restarts": 0, "rescales": 0}
         return dict(self._event)
@@ -540,11 +533,7 @@ class AdaptiveSparkOperator(BaseOperator):
         Raises:
             DeclarationError: the declaration is invalid. The message lists all violations.
         """
-        declared = self._declared
-        if declared.is_batch:
-            declared.batch()
-        else:
-            declared.check()
+        self._declared.check(streaming=not self._declared.is_batch)
 
     @property
     def _declared(self) -> DeclaredJob:

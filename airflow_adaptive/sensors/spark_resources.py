@@ -20,7 +20,7 @@ from airflow_adaptive._airflow.internals import (
     AirflowSensorTimeout,
     AirflowSkipException,
 )
-from airflow_adaptive._airflow.process.resource_wait import wait_for_slots
+from airflow_adaptive._airflow.process.resource_wait import WantedResources, wait_for_slots
 from airflow_adaptive._core.codec import encode
 from airflow_adaptive._core.scheduler.config.options import Options
 from airflow_adaptive._core.scheduler.job_graph import JobGraph
@@ -169,9 +169,5 @@ class SparkResourcesSensor(BaseSensorOperator):
     def _wanted(self) -> dict[str, Any]:
         declared = self._declared
         driver, executor = declared.requested(declared.kubernetes)
-        return {
-            "graph": encode(self._graph()),
-            "options": encode(self._options()),
-            "executor": encode(executor),
-            "driver": encode(driver),
-        }
+        wanted = WantedResources(graph=self._graph(), options=self._options(), executor=executor, driver=driver)
+        return dict(encode(wanted))

@@ -17,7 +17,7 @@ class SparkResourcesTrigger(SerializedByAttributes, BaseTrigger):
     """Fires when the slots for a job are available, by the rules by which the job itself waits.
 
     Args:
-        wanted: `graph`, `options`, `executor` and `driver` of the job, encoded.
+        wanted: what the job needs (`WantedResources`), encoded.
         connections: Airflow connections of the cluster (`ConnectionIds` as a dict).
         until: deadline, in ISO 8601.
     """

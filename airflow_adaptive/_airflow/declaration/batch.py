@@ -10,17 +10,16 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
 
-from airflow_adaptive._airflow.declaration.spark_submit import Dependencies
+from airflow_adaptive._airflow.declaration.declared_job import DeclaredJob
 from airflow_adaptive._core.protocol.secret_names import is_secret
+from airflow_adaptive._core.scheduler.allocator import required_slots
 from airflow_adaptive._engine.directive import executors
-from airflow_adaptive._engine.spec import DriverShape, ExecutorShape
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
 from airflow_adaptive.local.distribution import find_spark
 from airflow_adaptive.local.waiting import LocalClusterError
@@ -32,32 +31,18 @@ PYTHON_VARIABLES = ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")
 """Environment variables that select the Python interpreter of the driver, by precedence."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    """A batch for spark-submit, with the rendered parameters of its task. The driver uses cores of the Airflow worker."""
-
-    job: str
-    conn_id: str
-    application: str
-    slots: int
-    args: Sequence[str] = ()
-    dependencies: Dependencies = Dependencies()
-    conf: Mapping[str, str] = field(default_factory=dict)
-    env: Mapping[str, str] = field(default_factory=dict)
-    driver: DriverShape = DriverShape()
-    executor: ExecutorShape = ExecutorShape()
-
-    @property
-    def cores(self) -> int:
-        """Cores of all executors. The number is a multiple of the cores of an executor, because Spark starts whole executors only."""
-        return executors(self.slots, self.executor) * self.executor.cores
+def cores_of(job: DeclaredJob) -> int:
+    """Return the cores of all executors of a batch: a multiple of those of an executor, because Spark starts whole executors only."""
+    graph, (_, executor) = job.graph(), job.shapes()
+    return executors(required_slots(graph, graph.requirements), executor) * executor.cores
 
 
 class BatchSubmission:
-    """Runs and kills one batch."""
+    """Runs and kills one batch, which was checked. Its driver uses cores of the Airflow worker. `conf` are its Spark properties."""
 
-    def __init__(self, batch: Batch) -> None:
-        self._batch = batch
+    def __init__(self, job: DeclaredJob, conf: Mapping[str, str]) -> None:
+        self._job = job
+        self._conf = conf
         self._hook: SparkSubmitHook | None = None
 
     def run(self) -> None:
@@ -68,16 +53,16 @@ class BatchSubmission:
             AddressError: the connection does not describe a standalone cluster.
             AirflowException: spark-submit failed. The message contains the end of the output.
         """
-        address = AdaptiveSparkHook(self._batch.conn_id).address()
-        properties, env = address.conf, {**address.secret_env, **self._batch.env}
+        address = AdaptiveSparkHook(self._job.conn_id).address()
+        properties, env = address.conf, {**address.secret_env, **self._job.environment}
         names = address.secret_names
         secret = {name: value for name, value in properties.items() if name in names or is_secret(name, value)}
-        conf = {name: value for name, value in properties.items() if name not in secret} | dict(self._batch.conf)
+        conf = {name: value for name, value in properties.items() if name not in secret} | dict(self._conf)
         if not secret:
             self._submit(conf, env, None)
             return
         with tempfile.NamedTemporaryFile("w", prefix="spark-", suffix=".conf", encoding="utf-8") as file:
-            file.write(default_properties(os.environ | self._batch.env) + as_properties(secret))
+            file.write(default_properties(os.environ | self._job.environment) + as_properties(secret))
             file.flush()
             self._submit(conf, env, file.name)
 
@@ -87,25 +72,25 @@ class BatchSubmission:
             self._hook.on_kill()
 
     def _submit(self, conf: Mapping[str, str], env: Mapping[str, str], properties_file: str | None) -> None:
-        batch, needed = self._batch, self._batch.dependencies
+        job, needed, (driver, executor) = self._job, self._job.dependencies, self._job.shapes()
         lists: dict[str, Any] = {name: ",".join(items) or None for name, items in needed.lists().items()}
         self._hook = submit_hook()(
             **lists,
             conf=dict(conf),
-            conn_id=batch.conn_id,
-            name=needed.name or batch.job,
+            conn_id=job.conn_id,
+            name=needed.name or job.job,
             driver_class_path=needed.driver_class_path,
-            application_args=list(batch.args),
+            application_args=list(job.application_args or ()),
             env_vars=environment(env),
-            total_executor_cores=batch.cores,
-            executor_cores=batch.executor.cores,
-            executor_memory=f"{batch.executor.memory_mb}m",
-            driver_memory=f"{batch.driver.memory_mb}m",
-            spark_binary=spark_submit(batch.conn_id),
+            total_executor_cores=cores_of(job),
+            executor_cores=executor.cores,
+            executor_memory=f"{executor.memory_mb}m",
+            driver_memory=f"{driver.memory_mb}m",
+            spark_binary=spark_submit(job.conn_id),
             properties_file=properties_file,
             deploy_mode="client",
         )
-        self._hook.submit(batch.application)
+        self._hook.submit(str(job.application))
 
 
 def submit_hook() -> type[SparkSubmitHook]:

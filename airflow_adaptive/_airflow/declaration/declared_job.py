@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from jinja2 import Undefined
 
@@ -32,7 +32,6 @@ from airflow_adaptive._airflow.process.process_resources import ConnectionIds, r
 from airflow_adaptive._airflow.store.job_asset import job_asset
 from airflow_adaptive._airflow.store.job_owner import claim_name, require_owner
 from airflow_adaptive._core.ports import JobDirectoryError
-from airflow_adaptive._core.scheduler.allocator import required_slots
 from airflow_adaptive._core.scheduler.config.options import Options
 from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobType
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
@@ -45,13 +44,10 @@ from airflow_adaptive.autoscaling.advisor import policy_from_text, policy_to_tex
 from airflow_adaptive.autoscaling.advisor import require as require_policy
 from airflow_adaptive.autoscaling.policy import RescalePolicyError
 
-if TYPE_CHECKING:
-    from airflow_adaptive._airflow.declaration.batch import Batch
-
 
 @dataclass(frozen=True, slots=True)
 class DeclaredJob:
-    """A job as its DAG declares it. The methods `batch` and `check` validate the parameters.
+    """A job as its DAG declares it. The method `check` validates the parameters.
 
     Attributes:
         job: name of the job.
@@ -98,38 +94,10 @@ class DeclaredJob:
         """Return the Spark properties of the user. Raises `ValueError` if `properties_file` cannot be read."""
         return read_properties(self.properties_file) | _text_values(self.conf)
 
-    def batch(self) -> Batch:
-        """Validate the job, and return the batch for spark-submit.
-
-        Raises:
-            DeclarationError: the declaration is invalid. The message lists all violations.
-        """
-        from airflow_adaptive._airflow.declaration.batch import Batch  # noqa: PLC0415  Only batches need the imports.
-
-        self._check(streaming=False)
-        graph, (driver, executor) = self.graph(), self.shapes()
-        return Batch(
-            job=self.job,
-            conn_id=self.conn_id,
-            application=str(self.application),
-            slots=required_slots(graph, graph.requirements),
-            args=tuple(self.application_args or ()),
-            dependencies=self.dependencies,
-            conf=self.properties(),
-            env=_text_values(self.env_vars),
-            driver=driver,
-            executor=executor,
-        )
-
-    def check(self) -> None:
-        """Validate the job without a request to the cluster.
-
-        Raises:
-            DeclarationError: the declaration is invalid. The message lists all violations.
-        """
-        if self.is_batch:
-            raise ValueError("a streaming job cannot become BATCH while it runs")
-        self._check()
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of the driver process."""
+        return _text_values(self.env_vars)
 
     async def claim(self, task: str) -> None:
         """Let the name and the directory of the job belong to a task. Only the name of a job of a task can belong to another one.
@@ -175,7 +143,7 @@ class DeclaredJob:
             py_files=(*code.py_files, *needed.remote_py_files),
             args=tuple(self.application_args or ()),
             conf=self.kubernetes.conf() | needed.properties(self.properties(), code.files),
-            env=_text_values(self.env_vars),
+            env=self.environment,
             driver=driver,
             executor=executor,
             driver_template=self.kubernetes.driver_template(),
@@ -212,8 +180,15 @@ class DeclaredJob:
         newest = await job_directory(self.job_directory, self.job).newest()
         return (None, None) if newest is None else (attempt_of(newest.owner), from_json(newest.scheduler).current)
 
-    def _check(self, *, streaming: bool = True) -> None:
-        """Validate the parameters without a request to the cluster. Raises `DeclarationError`."""
+    def check(self, *, streaming: bool = True) -> None:
+        """Validate the parameters of a streaming job, or of a batch, without a request to the cluster.
+
+        Raises:
+            DeclarationError: the declaration is invalid. The message lists all violations.
+            ValueError: a streaming job is declared BATCH.
+        """
+        if streaming and self.is_batch:
+            raise ValueError("a streaming job cannot become BATCH while it runs")
         needed, file_properties = self.dependencies, self._readable_file()
         properties = file_properties | _text_values(self.conf)
         managed = self._calls_adaptive_job()

@@ -24,40 +24,23 @@ def is_parsed(operator: BaseOperator) -> bool:
     return get_parsing_context().task_id is None and not is_mapped_item(operator)
 
 
-def require_possible(
-    operator: BaseOperator,
-    *,
-    job: str,
-    application: object,
-    job_directory: object,
-    parallelism: object,
-    max_parallelism: object,
-    job_graph: JobGraph | None,
-) -> None:
-    """Reject literals that are invalid, while Airflow parses the DAG. Templates and results of other tasks are validated by the task.
-
-    Args:
-        operator: the task of the job.
-        job: id of the job.
-        application: parameter of the operator, as are the others.
-        job_directory: see `AdaptiveSparkOperator`.
-        parallelism: see `AdaptiveSparkOperator`.
-        max_parallelism: see `AdaptiveSparkOperator`.
-        job_graph: see `AdaptiveSparkOperator`.
+def require_possible(operator: Any) -> None:
+    """Reject literals of an `AdaptiveSparkOperator` that are invalid, while Airflow parses the DAG. The task validates all other values.
 
     Raises:
         DeclarationError: the message lists all violations.
     """
+    directory = operator.job_directory
     try:
         validation.require(
             [
-                lambda: _bounds(job, parallelism, max_parallelism, job_graph),
-                lambda: require_absolute(str(job_directory)) if _is_literal(operator, job_directory) else None,
-                lambda: _script_beside_the_dag_file(operator, application),
+                lambda: _bounds(operator.job, operator.parallelism, operator.max_parallelism, operator.job_graph),
+                lambda: require_absolute(str(directory)) if _is_literal(operator, directory) else None,
+                lambda: _script_beside_the_dag_file(operator, operator.application),
             ]
         )
     except DeclarationError as error:
-        raise DeclarationError([f"job {job!r}: {error}"]) from error
+        raise DeclarationError([f"job {operator.job!r}: {error}"]) from error
 
 
 def _is_literal(operator: BaseOperator, value: object) -> bool:

@@ -215,19 +215,15 @@ class ApiSource(Protocol):
 
         Raises `CredentialsError`, or `ClusterUnreachableError` if the connection cannot be read now.
         """
-        ...
 
     async def renew(self, refused: ApiClient) -> bool:
         """Load the credentials again, because the API server refused a client with 401; return whether there is another client now.
 
         Loops that share the source load the credentials once, and not more often than every 30 seconds.
         """
-        ...
 
     def explain_refusal(self) -> str:
         """Return why the API server may refuse the current credentials, and the remedy."""
-        ...
 
     async def close(self) -> None:
         """Close all clients."""
-        ...

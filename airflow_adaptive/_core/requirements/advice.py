@@ -179,12 +179,10 @@ class Advisor(Protocol):
     @property
     def kind(self) -> str:
         """Class name of the policy."""
-        ...
 
     @property
     def dry_run(self) -> bool:
         """Whether the advice is only reported, and never followed."""
-        ...
 
     def recall(self, memory: PolicyMemory) -> PolicyMemory | None:
         """Return the memory that an earlier loop wrote, None for the memory of another policy.
@@ -192,7 +190,6 @@ class Advisor(Protocol):
         Raises:
             ValueError: the memory is invalid.
         """
-        ...
 
     def advise(
         self, memory: PolicyMemory | None, policy_input: PolicyInput
@@ -202,4 +199,3 @@ class Advisor(Protocol):
         Raises:
             ValueError: the job cannot have the bounds that the policy wants. A policy may raise any other exception, too.
         """
-        ...

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from airflow_adaptive._core.ports import JobStore
 from airflow_adaptive._core.protocol.documents import DriverStatus
 from airflow_adaptive._core.requirements.advice import PublishedPolicy
-from airflow_adaptive._core.requirements.limits import NO_LIMITS, ReportedLimits
 from airflow_adaptive._core.requirements.resolution import RequirementsSource
 from airflow_adaptive._core.requirements.resolver import RequirementsResolver
 from airflow_adaptive._core.scheduler.history.failures import root_cause
@@ -19,7 +19,6 @@ from airflow_adaptive._core.view import (
     MAX_FAILURES,
     POLICY,
     JobView,
-    LagAlert,
     SchedulerStateName,
     SlotCounts,
     Urls,
@@ -87,21 +86,17 @@ class Publisher:
         if content != self._published and not self._history.is_pending:
             self._published = content
             self._policy = self._resolver.policy
-            await self._store.publish(
-                job_view(
-                    state,
-                    self._history,
-                    self._urls,
-                    self._attempt,
-                    driver=self._metrics.status,
-                    requirements_source=requirements_source,
-                    policy=self._policy,
-                    limits=limits,
-                    lag_alert=memory.lag_alerts.current,
-                    lag_unknown_since=self._lag_unknown_since,
-                    source_problem=self._source_problem,
-                )
+            view = replace(
+                job_view(state, self._history, self._urls, self._attempt),
+                driver=self._metrics.status,
+                requirements_source=requirements_source,
+                policy=self._policy,
+                limits=limits,
+                lag_alert=memory.lag_alerts.current,
+                lag_unknown_since=self._lag_unknown_since,
+                source_problem=self._source_problem,
             )
+            await self._store.publish(view)
         if self._is_restored and (changed := self._metrics.changed_documents()) is not None:
             await self._store.publish_metrics({**changed, **self._changed_advice(requirements_source)})
 
@@ -114,20 +109,8 @@ class Publisher:
         return {POLICY: policy_document(policy, source)}
 
 
-def job_view(
-    state: SchedulerState,
-    history: History,
-    urls: Urls,
-    attempt: str,
-    driver: DriverStatus | None = None,
-    requirements_source: RequirementsSource | None = None,
-    policy: PublishedPolicy | None = None,
-    limits: ReportedLimits = NO_LIMITS,
-    lag_alert: LagAlert | None = None,
-    lag_unknown_since: datetime | None = None,
-    source_problem: str | None = None,
-) -> JobView:
-    """Return the view of a job in this state; the arguments are described at `JobView`."""
+def job_view(state: SchedulerState, history: History, urls: Urls, attempt: str) -> JobView:
+    """Return the view of a job in this state, without what the loop observes beside the state."""
     past = history.at(state)
     return JobView(
         job=state.job.job,
@@ -139,9 +122,6 @@ def job_view(
         cause=root_cause(state),
         parallelism=None if state.plan is None else state.plan.parallelism,
         requirements=state.requirements,
-        requirements_source=requirements_source,
-        policy=policy,
-        limits=limits,
         slots=SlotCounts(held=state.held_slots, available=state.available_slots),
         epoch=state.epoch,
         submission_id=None if state.driver is None else state.driver.submission_id,
@@ -153,10 +133,6 @@ def job_view(
         history=past,
         recent_failures=tuple(state.failures[-MAX_FAILURES:]),
         scheduler=state,
-        driver=driver,
-        lag_alert=lag_alert,
-        lag_unknown_since=lag_unknown_since,
-        source_problem=source_problem,
     )
 
 

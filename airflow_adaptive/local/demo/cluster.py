@@ -38,33 +38,26 @@ class DemoCluster(AbstractContextManager[Any], Protocol):
 
     def __enter__(self) -> Self:
         """Start the cluster, or create the namespace."""
-        ...
 
     @property
     def description(self) -> str:
         """One line about the cluster that the user can open."""
-        ...
 
     @property
     def airflow_environment(self) -> Mapping[str, str]:
         """Environment variables of Airflow with its connections to the cluster."""
-        ...
 
     def parameters(self, flights: Path) -> Mapping[str, str]:
         """Return the parameters of the DAG run, for a directory of input, output and job."""
-        ...
 
     def generator_target(self, flights: Path) -> Sequence[str]:
         """Return the arguments that tell the generator where to publish the flights; see `parameters`."""
-        ...
 
     def changes(self) -> Sequence[Change]:
         """Return the changes in their order: the job waits, starts, grows, shrinks, and loses its driver."""
-        ...
 
     def add_two_slots(self) -> None:
         """Add two slots and, if the cluster has none for it, the resources of a driver."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,7 +44,7 @@ ADVICE = PublishedAdvice(
 
 def encoded(**more: Any) -> dict[str, Any]:
     job = executing()
-    return documents(job_view(job.state, history(job), Urls(), "attempt", **more), TASK)
+    return documents(replace(job_view(job.state, history(job), Urls(), "attempt"), **more), TASK)
 
 
 def test_documents_have_the_state_of_the_scheduler_and_its_past() -> None:

@@ -6,7 +6,8 @@ import pytest
 from airflow.providers.openlineage.utils import spark as openlineage
 
 from airflow_adaptive._airflow.declaration import batch
-from airflow_adaptive._airflow.declaration.batch import Batch
+from airflow_adaptive._airflow.declaration.batch import cores_of
+from airflow_adaptive._airflow.declaration.declared_job import DeclaredJob
 from airflow_adaptive._airflow.declaration.validation import DeclarationError
 from airflow_adaptive._airflow.internals import AirflowFailException
 from airflow_adaptive._airflow.process.process_resources import ConnectionIds, DeployedJob
@@ -23,8 +24,8 @@ pytestmark = pytest.mark.usefixtures("spark_default")
 class FakeSubmission:
     """A `BatchSubmission` that notes what becomes of it."""
 
-    def __init__(self, batch: Batch) -> None:
-        self.batch = batch
+    def __init__(self, job: DeclaredJob, conf: dict[str, str]) -> None:
+        self.job, self.conf = job, conf
         self.history: list[str] = []
 
     def run(self) -> None:
@@ -50,12 +51,12 @@ def test_declared_batch_is_left_to_spark_submit(make_batch, script):
     assert operator.execute({"ti": FakeInstance()}) == {"outcome": "FINISHED", "restarts": 0, "rescales": 0}
     submission = operator._batch
     assert submission.history == ["run"]
-    assert submission.batch.application == script
-    assert (submission.batch.slots, submission.batch.cores) == (4, 4)
-    assert submission.batch.args == ("--day", "1")
-    assert submission.batch.conf == {"spark.sql.shuffle.partitions": "4"}
-    assert submission.batch.env == {"DEPTH": "3"}
-    assert submission.batch.dependencies.driver_class_path == "/opt/driver.jar"
+    assert submission.job.application == script
+    assert cores_of(submission.job) == 4
+    assert submission.job.application_args == ["--day", "1"]
+    assert submission.conf == {"spark.sql.shuffle.partitions": "4"}
+    assert submission.job.environment == {"DEPTH": "3"}
+    assert submission.job.dependencies.driver_class_path == "/opt/driver.jar"
 
 
 def test_run_of_the_task_is_the_parent_of_the_lineage_of_a_batch(make_batch, monkeypatch):
@@ -63,7 +64,7 @@ def test_run_of_the_task_is_the_parent_of_the_lineage_of_a_batch(make_batch, mon
     monkeypatch.setattr(openlineage, "_get_parent_job_information_as_spark_properties", lambda _: parent)
     operator = make_batch(conf={"spark.a": 1}, openlineage_inject_parent_job_info=True)
     operator.execute({"ti": FakeInstance()})
-    assert operator._batch.batch.conf == {"spark.a": "1"} | parent
+    assert operator._batch.conf == {"spark.a": "1"} | parent
 
 
 def test_graph_may_declare_a_batch_too(make_batch):
@@ -73,7 +74,7 @@ def test_graph_may_declare_a_batch_too(make_batch):
     )
     operator = make_batch(job_type="streaming", job_graph=JobGraph(job="j", vertices=vertices, job_type=JobType.BATCH))
     operator.execute({"ti": FakeInstance()})
-    assert operator._batch.batch.slots == 8
+    assert cores_of(operator._batch.job) == 8
 
 
 @pytest.mark.parametrize(("options", "message"), [({}, "none"), ({"stop_timeout": "7 s"}, "stop_timeout")])

@@ -88,7 +88,7 @@ def test_policy_that_the_job_can_not_have_is_refused_before_anything_is_staged(m
 
 def test_batch_with_a_rescale_policy_is_refused(make):
     with pytest.raises(ValueError, match="rescale_policy has no effect on a batch: leave it out"):
-        make(job_type="batch", rescale_policy=CALENDAR)._declared.batch()
+        make(job_type="batch", rescale_policy=CALENDAR)._declared.check(streaming=False)
 
 
 def test_job_graph_replaces_the_bounds(make):

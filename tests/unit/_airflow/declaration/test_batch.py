@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -14,17 +13,15 @@ import pytest
 
 from airflow_adaptive._airflow.declaration import batch as batches
 from airflow_adaptive._airflow.declaration.batch import (
-    Batch,
     BatchSubmission,
     as_properties,
     default_properties,
     environment,
     spark_submit,
 )
-from airflow_adaptive._airflow.declaration.spark_submit import Dependencies
+from airflow_adaptive._airflow.declaration.declared_job import DeclaredJob
 from airflow_adaptive._airflow.internals import AirflowException
 from airflow_adaptive._clusters.connection_fields import AddressError
-from airflow_adaptive._engine.spec import DriverShape, ExecutorShape
 from airflow_adaptive.local.waiting import LocalClusterError
 
 pytestmark = [
@@ -50,24 +47,29 @@ SPARK_SUBMIT = dedent(
     """
 )
 
-BATCH = Batch(
-    job="flights",
-    conn_id="spark_test",
-    application="/jobs/flights.py",
-    slots=3,
-    args=("--day", "1"),
-    dependencies=Dependencies(
-        jars=["/jars/a.jar", "/jars/b.jar"],
-        packages="org.example:routes:1.1",
-        archives="/jobs/env.zip#env",
-        py_files=["/jobs/a.py", "/jobs/b.zip"],
-        name="Flights of today",
-    ),
-    conf={"spark.sql.shuffle.partitions": "4"},
-    env={"REGION": "eu"},
-    driver=DriverShape(memory_mb=512),
-    executor=ExecutorShape(cores=2, memory_mb=768),
+BATCH = DeclaredJob(
+    "flights",
+    {
+        "conn_id": "spark_test",
+        "application": "/jobs/flights.py",
+        "job_graph": None,
+        "parallelism": 3,
+        "max_parallelism": None,
+        "application_args": ("--day", "1"),
+        "jars": ["/jars/a.jar", "/jars/b.jar"],
+        "packages": "org.example:routes:1.1",
+        "archives": "/jobs/env.zip#env",
+        "py_files": ["/jobs/a.py", "/jobs/b.zip"],
+        "name": "Flights of today",
+        "env_vars": {"REGION": "eu"},
+        "driver_cores": 1,
+        "driver_memory": "512m",
+        "executor_cores": 2,
+        "executor_memory": "768m",
+    },
 )
+
+CONF = {"spark.sql.shuffle.partitions": "4"}
 
 
 class Submitted:
@@ -104,7 +106,7 @@ def submitted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Submitted:
 
 
 def test_batch_is_submitted_with_all_that_was_declared(submitted: Submitted) -> None:
-    BatchSubmission(BATCH).run()
+    BatchSubmission(BATCH, CONF).run()
     assert submitted.option("--master") == "spark://master:7077"
     assert submitted.option("--deploy-mode") == "client"
     assert submitted.option("--name") == "Flights of today"
@@ -125,14 +127,14 @@ def test_secret_variables_of_the_connection_are_in_the_environment_only(
 ) -> None:
     variables = {"DB_LOGIN": "hush", "REGION": "hush-too"}
     connect(monkeypatch, **{"spark-binary": "spark3-submit", "secret-env": variables})
-    BatchSubmission(BATCH).run()
+    BatchSubmission(BATCH, CONF).run()
     assert submitted["env"]["DB_LOGIN"] == "hush"
     assert submitted["env"]["REGION"] == "eu", "the declaration takes precedence"
     assert "hush" not in " ".join(submitted["arguments"]) + caplog.text + "".join(capfd.readouterr())
 
 
 def test_slots_are_cores_of_whole_executors(submitted: Submitted) -> None:
-    BatchSubmission(BATCH).run()
+    BatchSubmission(BATCH, CONF).run()
     assert (submitted.option("--executor-cores"), submitted.option("--total-executor-cores")) == ("2", "4")
 
 
@@ -141,7 +143,7 @@ def test_secret_properties_travel_in_a_file_that_is_gone_afterwards(
 ) -> None:
     conf = {SECRET: "hush", "spark.hadoop.fs.s3a.endpoint": "http://s3", "spark.sql.shuffle.partitions": "200"}
     connect(monkeypatch, **{"spark-binary": "spark3-submit", "conf": conf})
-    BatchSubmission(BATCH).run()
+    BatchSubmission(BATCH, CONF).run()
     assert submitted["text"] == f"{SECRET}=hush\n"
     assert submitted["mode"] == "0o600"
     assert not Path(submitted["file"]).exists()
@@ -164,7 +166,7 @@ def test_property_that_assigns_a_secret_is_on_no_command_line(
     submitted: Submitted, monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
     connect(monkeypatch, **{"spark-binary": "spark3-submit", "conf": {name: value}})
-    BatchSubmission(BATCH).run()
+    BatchSubmission(BATCH, CONF).run()
     assert "hush" in submitted["text"]
     assert "hush" not in " ".join(submitted["arguments"])
 
@@ -173,7 +175,7 @@ def test_named_properties_are_secret_whatever_their_names(
     submitted: Submitted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connect(monkeypatch, **{"spark-binary": "spark3-submit", "secret-conf": {"spark.region": "hush"}})
-    BatchSubmission(BATCH).run()
+    BatchSubmission(BATCH, CONF).run()
     assert submitted["text"] == "spark.region=hush\n"
     assert "hush" not in " ".join(submitted["arguments"])
 
@@ -184,14 +186,14 @@ def test_secrets_do_not_hide_the_defaults_of_the_installation(
     (tmp_path / "spark-defaults.conf").write_text("spark.eventLog.enabled true")
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     connect(monkeypatch, **{"spark-binary": "spark3-submit", "conf": {SECRET: "hush"}})
-    BatchSubmission(BATCH).run()
+    BatchSubmission(BATCH, CONF).run()
     assert submitted["text"] == f"spark.eventLog.enabled true\n{SECRET}=hush\n"
 
 
 def test_failed_batch_shows_the_end_of_its_output(submitted: Submitted, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EXIT", "1")
     with pytest.raises(AirflowException, match="no such carrier"):
-        BatchSubmission(BATCH).run()
+        BatchSubmission(BATCH, CONF).run()
 
 
 def test_connection_to_another_cluster_manager_is_refused(
@@ -199,11 +201,11 @@ def test_connection_to_another_cluster_manager_is_refused(
 ) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_TEST", json.dumps({"conn_type": "spark", "host": "yarn"}))
     with pytest.raises(AddressError, match="'spark_test'"):
-        BatchSubmission(replace(BATCH)).run()
+        BatchSubmission(BATCH, CONF).run()
 
 
 def test_killing_a_batch_that_does_not_run_is_nothing(submitted: Submitted) -> None:
-    submission = BatchSubmission(BATCH)
+    submission = BatchSubmission(BATCH, CONF)
     submission.kill()
     submission.run()
     submission.kill()
