@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from airflow_adaptive._airflow.store.airflow_metrics import AIRFLOW_METRICS, PREFIX
-from tests.support.repository import ROOT
+from airflow_adaptive._airflow.store.airflow_metrics import PREFIX
+from tests.support.repository import METRICS, ROOT
 
 FOLDER = ROOT / "docs" / "monitoring"
 NAME = re.compile(r"\bairflow_adaptive_\w+")
@@ -30,17 +30,17 @@ def expanded(template: str, found: re.Match[str]) -> str:
 
 
 def statsd_name(metric: str, job: str) -> str:
-    tag = AIRFLOW_METRICS[metric].tag
+    _, tag = METRICS[metric]
     return ".".join(filter(None, ("airflow", PREFIX, job, metric, tag and "value")))
 
 
 @pytest.mark.parametrize("job", ["departures", "flights.streams.departures"])
-@pytest.mark.parametrize("metric", AIRFLOW_METRICS)
+@pytest.mark.parametrize("metric", METRICS)
 def test_each_metric_has_the_labels_of_its_tags(metric: str, job: str) -> None:
     found = mapped(statsd_name(metric, job))
     assert found is not None
     name, labels = found
-    tag = AIRFLOW_METRICS[metric].tag
+    _, tag = METRICS[metric]
     assert name.removesuffix("_total") == f"airflow_adaptive_{metric}"
     assert labels == {"job": job} | ({} if tag is None else {tag: "value"})
 
@@ -52,7 +52,7 @@ def expressions() -> list[str]:
 
 
 def test_alerts_and_dashboard_use_metrics_that_exist() -> None:
-    produced = {found[0] for metric in AIRFLOW_METRICS if (found := mapped(statsd_name(metric, "departures")))}
+    produced = {found[0] for metric in METRICS if (found := mapped(statsd_name(metric, "departures")))}
     used = {name for expression in expressions() for name in NAME.findall(expression)}
     assert len(expressions()) > 10
     assert used <= produced

@@ -14,9 +14,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from airflow_adaptive._airflow.internals import Stats, conf, configure_stats
@@ -35,61 +33,12 @@ PREFIX: Final = "adaptive"
 """Prefix of all metric names of this provider, after Airflow's own prefix (`[metrics] statsd_prefix`)."""
 
 
-class MetricType(StrEnum):
-    """Type of a metric."""
-
-    GAUGE = "gauge"
-    COUNTER = "counter"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
-    """A metric.
-
-    Attributes:
-        type: type of the metric.
-        doc: description of the metric, with its unit.
-        tag: name of the tag beyond the tags of the job, None without such a tag.
-        flink: name of Flink's equivalent metric, None without an equivalent.
-    """
-
-    type: MetricType
-    doc: str
-    tag: str | None = None
-    flink: str | None = None
-
-
-_COUNTER, _GAUGE = MetricType.COUNTER, MetricType.GAUGE
-
-AIRFLOW_METRICS: Final[Mapping[str, Metric]] = {
-    "state": Metric(type=_GAUGE, doc="1 for the current state of the scheduler, 0 for all other states", tag="state"),
-    "num_restarts": Metric(type=_GAUGE, doc="total number of restarts", flink="numRestarts"),
-    "num_rescales": Metric(type=_GAUGE, doc="total number of rescales", flink="numRescales"),
-    "restarts": Metric(type=_COUNTER, doc="restarts"),
-    "rescales": Metric(type=_COUNTER, doc="rescales"),
-    "transitions": Metric(type=_COUNTER, doc="state transitions", tag="reason_code"),
-    "last_rescale_downtime": Metric(
-        type=_GAUGE, doc="time without an active plan in the newest completed rescale with a measured downtime, ms"
-    ),
-    "parallelism": Metric(type=_GAUGE, doc="active parallelism, 0 without a plan", tag="vertex"),
-    "parallelism_lower": Metric(type=_GAUGE, doc="active lower bound", tag="vertex"),
-    "parallelism_upper": Metric(type=_GAUGE, doc="active upper bound", tag="vertex"),
-    "slots_held": Metric(type=_GAUGE, doc="slots that the job holds"),
-    "slots_available": Metric(type=_GAUGE, doc="slots that the job holds, and slots that are offered to the job"),
-    "slots": Metric(type=_GAUGE, doc="slots of the active plan, 0 without a plan"),
-    "slots_lower": Metric(type=_GAUGE, doc="slots for the lower bounds of the job"),
-    "slots_upper": Metric(type=_GAUGE, doc="slots for the upper bounds of the job"),
-    "num_records_in_per_second": Metric(type=_GAUGE, doc="rows read per second", flink="numRecordsInPerSecond"),
-    "num_records_processed_per_second": Metric(type=_GAUGE, doc="rows processed per second during a batch"),
-    "pending_records": Metric(
-        type=_GAUGE, doc="rows that wait at the sources, for sources that report the number", flink="pendingRecords"
-    ),
-    "source_lag": Metric(type=_GAUGE, doc="age of the oldest unread row, for sources that report the age, seconds"),
-    "batch_duration": Metric(
-        type=_GAUGE, doc="duration of the newest batch, ms; of several queries, the longest duration"
-    ),
+TAGS: Final = {
+    "state": "state",
+    "transitions": "reason_code",
+    **dict.fromkeys(("parallelism", "parallelism_lower", "parallelism_upper"), "vertex"),
 }
-"""Name -> metric."""
+"""Metric -> its tag beside those of the job. `docs/reference/metrics.md` describes all metrics."""
 
 TRANSITIONS: Final = "transitions"
 """Name of the counter of state transitions. Its tag is the reason code of the transition (`_core.scheduler.timeline.ReasonCode`)."""
@@ -175,8 +124,7 @@ class AirflowMetrics:
             Stats.incr(self._job_name(metric, tag), number)
 
     def _tags_of(self, metric: str, tag: str | None) -> dict[str, str]:
-        name = AIRFLOW_METRICS[metric].tag
-        return self._tags if name is None or tag is None else self._tags | {name: tag}
+        return self._tags if tag is None else self._tags | {TAGS[metric]: tag}
 
     def _job_name(self, metric: str, tag: str | None) -> str:
         return f"{self._job_prefix}.{metric}" + ("" if tag is None else f".{_name_part(tag)}")

@@ -188,7 +188,6 @@ class QueryMemory:
         slots: active slots at the last input, 0 before the first.
         slots_since: time since which these slots are active.
         target: advised slots; None before the first metrics.
-        changed_at: time of the last change of the target.
         needs: needs within `down_delay`, oldest first.
         over_since: time since which the query is too busy, None if the query is not too busy.
         last_need: needed slots at the last input at which the query was too busy, 0 otherwise.
@@ -205,7 +204,6 @@ class QueryMemory:
     slots: int = 0
     slots_since: datetime | None = None
     target: int | None = None
-    changed_at: datetime | None = None
     needs: tuple[RecentNeed, ...] = ()
     over_since: datetime | None = None
     last_need: int = 0
@@ -379,7 +377,7 @@ def _scale_up(
     if query_input.pauses and not _is_worth_a_pause(policy, target, wanted, query_input):
         return waiting, f"{load}, but {wanted} slot(s) do not compensate the pause within catch_up"
     trial = Trial(before=target, after=wanted, rate=query_input.metrics.busy_rate or 0.0, at=query_input.at)
-    risen = replace(waiting, target=wanted, changed_at=query_input.at, trial=trial, over_since=None, last_need=0)
+    risen = replace(waiting, target=wanted, trial=trial, over_since=None, last_need=0)
     return risen, f"{load}: {target} -> {wanted}"
 
 
@@ -408,7 +406,7 @@ def _evaluate_trial(policy: LoadSettings, memory: QueryMemory, query_input: Quer
         return done, ""
     before = _within(trial.before, query_input.lower, query_input.upper)
     until = query_input.at + policy.ineffective_memory
-    undone = replace(done, target=before, changed_at=query_input.at, blocked=ScaleUpBlock(slots=before, until=until))
+    undone = replace(done, target=before, blocked=ScaleUpBlock(slots=before, until=until))
     reason = (
         f"{query_input.slots} slot(s) are not faster than {trial.before}: back to {before} until {until.isoformat()}"
     )
@@ -436,7 +434,7 @@ def _scale_down(
     saved = (target - wanted) * policy.down_delay.total_seconds()
     if saved <= target * query_input.cost.total_seconds():
         return memory, f"{load}: {wanted} are sufficient, but a rescale costs more than it saves"
-    fallen = replace(memory, target=wanted, changed_at=query_input.at, trial=None)
+    fallen = replace(memory, target=wanted, trial=None)
     return fallen, f"{load}: {target} -> {wanted}"
 
 

@@ -12,13 +12,12 @@ from typing import Any
 
 import pytest
 
+from airflow_adaptive._airflow.store import airflow_metrics
 from airflow_adaptive._airflow.store.airflow_metrics import (
-    AIRFLOW_METRICS,
     COUNTER_TOTALS,
     GAUGE_COLUMNS,
     TRANSITIONS,
     AirflowMetrics,
-    MetricType,
 )
 from airflow_adaptive._airflow.store.asset_store import AirflowJobStore
 from airflow_adaptive._airflow.store.store_access import StoreAccess
@@ -39,7 +38,7 @@ from tests.lab.fakes.job_directory import FakeJobDirectory
 from tests.lab.fakes.manual_clock import ManualClock
 from tests.lab.scenario import START, Scenario
 from tests.support.airflow.fake_supervisor import FakeComms
-from tests.support.repository import ROOT
+from tests.support.repository import METRICS
 
 shared = pytest.importorskip(
     "airflow.sdk._shared.observability.metrics.stats", reason="Airflow 3.1 configures its metrics itself"
@@ -47,8 +46,6 @@ shared = pytest.importorskip(
 stats = pytest.importorskip("airflow.sdk.observability.stats")
 if not hasattr(shared, "_factory"):
     pytest.skip("Airflow 3.2 has another client of metrics", allow_module_level=True)
-
-DOCS = ROOT / "docs" / "reference" / "metrics.md"
 
 TAGS = {"job": "departures", "dag_id": "flights", "task_id": "stream"}
 
@@ -142,7 +139,7 @@ def test_every_metric_is_sent_with_tags_as_well(backend: Recorder, metrics: Airf
     metrics.send_view(seen(transitions=[transition(1, ReasonCode.QUERY_FAILED)], restarts=1, rescales=1))
     metrics.send_metrics(job_metrics(input=1.0, processed=2.0, backlog=3, batch_ms=4, lag_s=5.0))
     sent = {(name.partition(";")[0].removeprefix("adaptive."), kind) for name, kind in backend.tagged}
-    assert sent == {(name, metric.type.value) for name, metric in AIRFLOW_METRICS.items()}
+    assert sent == {(name, kind) for name, (kind, _) in METRICS.items()}
     assert all(TAGS.items() <= tags.items() for tags in backend.tagged.values())
     assert backend.tagged["adaptive.parallelism;vertex=job", "gauge"] == TAGS | {"vertex": "job"}
     assert backend.gauges["adaptive.state;state=Executing"] == 1
@@ -324,22 +321,5 @@ def test_job_store_sends_what_it_shows(backend: Recorder, monkeypatch: pytest.Mo
 
 def test_metrics_are_columns() -> None:
     assert {*GAUGE_COLUMNS.values()} <= {*COLUMNS}
-    assert {name for name, metric in AIRFLOW_METRICS.items() if metric.type is MetricType.COUNTER} == {
-        *COUNTER_TOTALS,
-        TRANSITIONS,
-    }
-
-
-def row(name: str) -> str:
-    metric = AIRFLOW_METRICS[name]
-    cells = [f"`{name}`", metric.type.value, _code(metric.tag), metric.doc, _code(metric.flink)]
-    return f"| {' | '.join(cells)} |"
-
-
-def _code(name: str | None) -> str:
-    return "-" if name is None else f"`{name}`"
-
-
-def test_page_shows_all_metrics() -> None:
-    table = DOCS.read_text().partition("|---|---|---|---|---|\n")[2].partition("\n\n")[0]
-    assert table.splitlines() == [row(name) for name in AIRFLOW_METRICS]
+    assert {name for name, (kind, _) in METRICS.items() if kind == "counter"} == {*COUNTER_TOTALS, TRANSITIONS}
+    assert {name: tag for name, (_, tag) in METRICS.items() if tag} == airflow_metrics.TAGS
