@@ -49,6 +49,7 @@ if TYPE_CHECKING:  # the names of `INTERNALS`, where the newest version has them
     )
     from airflow.cli.simple_table import AirflowConsole
     from airflow.exceptions import AirflowTimetableInvalid
+    from airflow.jobs.job import Job as JobModel
     from airflow.models.asset import (
         AssetActive,
         AssetModel,
@@ -221,6 +222,7 @@ INTERNALS: Final[dict[str, Internal]] = {
     **_same(_PAGE, "airflow.models.log", "Log"),
     **_same(_PAGE, "airflow.models.taskinstance", "TaskInstance", "clear_task_instances"),
     **_same(_VARIABLES, "airflow.models.crypto", "get_fernet"),
+    "JobModel": Internal(("airflow.jobs.job:Job",), _CLI),
     "VariableModel": Internal(("airflow.models.variable:Variable",), _PAGE),
     **_same(_PAGE, "airflow.models.xcom", "XComModel"),
     **_same(_PAGE, "airflow.utils.session", "create_session"),
@@ -361,6 +363,11 @@ def queue_callback(callback: TriggererCallback, session: Session) -> None:
 def connection_of(path: ObjectStoragePath) -> str | None:
     """Return the id of the connection in the URI of a path, which Airflow 3.1 keeps among the options of the file system."""
     return path.conn_id if hasattr(path, "conn_id") else path.storage_options.get("conn_id")
+
+
+def act_as_server() -> None:
+    """Let this process, a command, read connections from the metadata database, as Airflow's own commands do."""
+    os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
 
 
 def configure_stats(*, legacy_names: bool) -> None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from airflow_adaptive._core.protocol.documents import DriverStatus, JournalDocument, RescaleDocument
 from airflow_adaptive._core.protocol.sources import KafkaSource
-from airflow_adaptive._core.requirements.control_requests import ControlRequests
 
 
 class PortError(Exception):
@@ -538,7 +537,8 @@ class JobDirectory(Protocol):
         """
 
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # Every `airflow` command loads this module.
+    from airflow_adaptive._core.requirements.control_requests import ControlRequests
     from airflow_adaptive._core.view import JobView
 
 

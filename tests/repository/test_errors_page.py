@@ -465,7 +465,7 @@ def without_a_loop() -> list[Row]:
         ),
         Row(
             "a job without a control loop of which nothing is published",
-            without_loop(control_requests._directory),
+            without_loop(control_requests.base_of),
             "Find the driver in the web UI of the cluster, and kill the driver.",
         ),
     ]

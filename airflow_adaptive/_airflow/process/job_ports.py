@@ -119,7 +119,7 @@ def job_directory(base: str, job: str) -> FsspecJobDirectory:
         AddressError: Airflow does not find the connection in the URI, or refuses access to the connection.
         ValueError: the URI is not absolute, or Airflow has no access to the file system.
     """
-    return FsspecJobDirectory(_storage(base), job)
+    return FsspecJobDirectory(job_storage(base), job)
 
 
 async def all_jobs(base: str, known: JobKey) -> list[str]:
@@ -128,7 +128,7 @@ async def all_jobs(base: str, known: JobKey) -> list[str]:
     A folder of another fleet whose name is a hash names no task, so its jobs are left out.
     """
     access = ProcessResources.current().store_access
-    storage = await access.read_connection(base, lambda: _storage(base))
+    storage = await access.read_connection(base, lambda: job_storage(base))
     threads = StorageThreads.of(storage.location)
     jobs, own = [], known.folder.rpartition("/")[0]
     for folder in sorted(await threads.call(lambda: storage.names(""), LIST_TIMEOUT_S, urgent=False)):
@@ -151,7 +151,7 @@ def require_absolute(base: str) -> None:
         raise ValueError(f"job_directory {base!r} is not absolute: write file:///folder, or s3://bucket/folder")
 
 
-def _storage(base: str) -> Storage:
+def job_storage(base: str) -> Storage:
     """Return the storage of a folder of job directories. Raises as `job_directory`."""
     require_absolute(base)
     path = object_storage_path(base)
@@ -171,7 +171,7 @@ async def job_ports(
         StoreUnavailableError: Airflow does not return the connections.
     """
     process, connections = ProcessResources.current(), job.connections
-    address, storage = await _retry(retry_period, process, job, lambda: (connections.address(), _storage(job.base)))
+    address, storage = await _retry(retry_period, process, job, lambda: (connections.address(), job_storage(job.base)))
     arguments = (job.name, job.task, process.clock, process.store_access)
     store = AirflowJobStore(*arguments) if on_rescale is None else CallbackStore(*arguments, on_rescale)
     try:

@@ -62,6 +62,9 @@ MAX_HISTORY_ATTEMPTS = 8
 """Failed reads of a document of the past, in the background, after which the document counts as missing. The attempts of a loop take two
 minutes, and a loop that started with a damaged document of the past would otherwise never compact its journal."""
 
+MOVE_TIMEOUT_S = 3600.0
+"""Longest time of a move, which copies each file on an object store. Only commands of users move folders."""
+
 LEAST_BYTES_PER_S = 1 << 20
 """Throughput of a slow storage, for the timeout of large files."""
 
@@ -246,6 +249,10 @@ class FsspecJobDirectory:
     async def remove_folder(self, folder: str) -> None:
         """Remove a folder with its files, see `Storage.remove_folder`."""
         await self._call(partial(self._storage.remove_folder, folder))
+
+    async def move_folder(self, folder: str, target: str) -> None:
+        """Move a folder with its files, see `Storage.move_folder`."""
+        await self._call(partial(self._storage.move_folder, folder, target), timeout_s=MOVE_TIMEOUT_S)
 
     async def _call(self, work: Callable[[], Result], *, urgent: bool = True, timeout_s: float | None = None) -> Result:
         self._threads = threads = StorageThreads.of(self._base)

@@ -132,6 +132,20 @@ class Storage:
             self._filesystem.invalidate_cache(full)
             self._filesystem.rm(full, recursive=True)
 
+    def move_folder(self, folder: str, target: str) -> None:
+        """Move a folder with its files to an unused name. On an object store the call copies all files, and then removes them."""
+        source, moved = self._path(folder), self._path(target)
+        with self._explained(source):
+            self._filesystem.invalidate_cache(source)
+            if self._local:
+                Path(source).rename(moved)
+                return
+            files = self._filesystem.find(
+                source
+            )  # A recursive copy of fsspec would also copy the folders, which an object store does not have.
+            self._filesystem.copy(files, [f"{moved}{file.removeprefix(source)}" for file in files])
+            self._filesystem.rm(source, recursive=True)
+
     @property
     def _protocol(self) -> str:
         protocol = self._filesystem.protocol

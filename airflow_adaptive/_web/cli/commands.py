@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,6 +21,7 @@ from pydantic_core import to_jsonable_python
 
 from airflow_adaptive._airflow.internals import (
     AirflowConsole,
+    act_as_server,
     action_cli,
     getuser,
     providers_configuration_loaded,
@@ -28,8 +30,9 @@ from airflow_adaptive._airflow.internals import (
 from airflow_adaptive._core.requirements.control_requests import Requester
 from airflow_adaptive._core.requirements.dry_run import preview
 from airflow_adaptive._core.requirements.request_bodies import encode_requirements, version_of
+from airflow_adaptive._core.scheduler.config.parsing import parse_duration
 from airflow_adaptive._core.scheduler.requirements import Requirements
-from airflow_adaptive._core.scheduler.state import SchedulerState
+from airflow_adaptive._core.scheduler.state import Outcome, SchedulerState
 from airflow_adaptive._core.view import SchedulerStateName
 from airflow_adaptive._web.api import job_details
 from airflow_adaptive._web.cli import tables
@@ -88,6 +91,9 @@ def _number(text: str) -> int | str:
 VIA: Final = "CLI"
 """Interface of the requests."""
 
+POLL_INTERVAL_S: Final = 2.0
+"""Interval between two reads of the state of a job."""
+
 BAD_USAGE: Final = 2
 """Exit code after a usage error, as of argparse."""
 
@@ -118,6 +124,7 @@ def _with_errors(command: Command) -> Command:
 
     @wraps(command)
     def wrapped(args: Namespace) -> None:
+        act_as_server()
         try:
             command(args)
         except RequestRefusedError as error:
@@ -134,10 +141,7 @@ def _with_errors(command: Command) -> Command:
 @_reads
 def list_jobs(args: Namespace) -> None:
     """List all jobs, sorted by name."""
-    unknown = [state for state in args.state or [] if state not in {*SchedulerStateName}]
-    if unknown:
-        known = ", ".join(SchedulerStateName)
-        _fail([f"There is no state {state!r}. The states are {known}." for state in unknown], BAD_USAGE)
+    _require_states(args.state or [], [*SchedulerStateName])
     with reading() as session:
         jobs = [job for job in find_jobs(session) if args.dag_id is None or args.dag_id in job.dag_ids]
         states = read_all_published(jobs, session, job_details.ITEM_KEYS)
@@ -170,6 +174,55 @@ def get_requirements(args: Namespace) -> None:
     published = _published(job)
     state = control_requests.known_state(job, published)
     _print_requirements(args, published.resolved_requirements(state, datetime.now(UTC)), state)
+
+
+@_reads
+def wait_for_job(args: Namespace) -> None:
+    """Wait until a job is in one of the states, also if the job does not exist yet."""
+    _require_states(args.state, [*SchedulerStateName, *Outcome])
+    deadline = time.monotonic() + _timeout_s(args.timeout)
+    while True:
+        with reading() as session:
+            found = find_job(args.job, session)
+            status = "unknown to Airflow" if found is None else read_published(found, session, ()).summary.status
+        if status in args.state:
+            _write(f"Job {args.job!r} is {status}.")
+            return
+        if time.monotonic() >= deadline:
+            _fail([f"Job {args.job!r} is {status}, and not {' or '.join(args.state)} within {args.timeout}."], 1)
+        time.sleep(POLL_INTERVAL_S)
+
+
+@_reads
+def show_logs(args: Namespace) -> None:
+    """Show the end of the output of the newest driver of a job."""
+    job = _job(args.job)
+    from airflow_adaptive._web.data import job_files  # noqa: PLC0415  The other commands do not need the clients of clusters.
+
+    found = job_files.driver_output(job, _published(job), args.lines)
+    if args.output in ("json", "yaml"):
+        _print(args, found, ())
+        return
+    for name in ("stdout", "stderr"):
+        _write(f"==> {name} of {found.submission_id} <==")
+        sys.stdout.writelines(f"{line}\n" for line in getattr(found, name))
+    if found.waits:
+        _write(f"==> executors <==\n{found.waits}")
+
+
+@_reads
+def doctor(args: Namespace) -> None:
+    """Check what a job needs. The exit code is 1 if a check failed."""
+    from airflow_adaptive._web.cli.doctor import Result, check_all  # noqa: PLC0415  as for `show_logs`
+
+    job = None if args.job is None else _job(args.job)
+    checks = check_all(args.connection, job, None if job is None else _published(job), args.job_directory)
+    if args.output in ("json", "yaml"):
+        _print(args, checks, ())
+    else:
+        sys.stdout.writelines(f"{check.result:8} {check.name:14} {check.text}\n" for check in checks)
+    if any(check.result is Result.FAILED for check in checks):
+        sys.exit(1)
 
 
 # ---- changing -------------------------------------------------------------------------------------------------------
@@ -239,6 +292,24 @@ def resume_job(args: Namespace) -> None:
     _write(f"Requested that job {job.name!r} continues from its last checkpoint.")
 
 
+@_changes
+def reset_job(args: Namespace) -> None:
+    """Set the checkpoints of a job that has ended aside."""
+    from airflow_adaptive._web.data import job_files  # noqa: PLC0415  as for `show_logs`
+
+    job = _job(args.job)
+    question = f"Read the sources of job {job.name!r} from the beginning at its next start? Its sinks receive the data again. [y/N] "
+    if not (args.yes or _is_confirmed(question)):
+        _fail([f"Job {job.name!r} was not reset, because the reset was not confirmed. Use --yes to confirm."], 1)
+    with reading() as session:
+        published = control_requests.require_ended(job, _requester(), session, "adaptive_reset")
+    aside = job_files.set_checkpoints_aside(job, published)
+    _write(
+        f"The next start of job {job.name!r} reads from the beginning. Its checkpoints are in {aside}; delete them when you do not need them any "
+        "more. Move the output of a file sink to another place, too."
+    )
+
+
 # ---- helper functions -----------------------------------------------------------------------------------------------
 
 
@@ -257,6 +328,19 @@ def _published(job: Job) -> PublishedState:
     """Read the published state of a job."""
     with reading() as session:
         return read_published(job, session)
+
+
+def _require_states(states: Iterable[str], known: Sequence[str]) -> None:
+    unknown = [state for state in states if state not in known]
+    if unknown:
+        _fail([f"There is no state {state!r}. The states are {', '.join(known)}." for state in unknown], BAD_USAGE)
+
+
+def _timeout_s(text: str) -> float:
+    try:
+        return parse_duration(text).total_seconds()
+    except ValueError as error:
+        _fail([f"--timeout: {error}"], BAD_USAGE)
 
 
 def _requester() -> Requester:

@@ -50,6 +50,27 @@ PREVIEW = Arg(
 HISTORY_OF = Arg(
     ("--of",), help="Kind of history (default: transitions)", choices=HISTORY_KINDS, default=HISTORY_KINDS[0]
 )
+WAIT_STATE = Arg(
+    ("--state",),
+    help="State or outcome to wait for, for example Executing or FINISHED; the option can be repeated",
+    action="append",
+    required=True,
+)
+TIMEOUT = Arg(("--timeout",), help="Longest time to wait: '10 min' (the default), '30 s', or seconds", default="10 min")
+LINES = Arg(
+    ("--lines",), help="Last lines of each stream (default: 200)", type=positive_int(allow_zero=False), default=200
+)
+FROM_BEGINNING = Arg(
+    ("--from-beginning",),
+    help="Set the checkpoints aside, so that the next start reads the sources from the beginning",
+    action="store_true",
+    required=True,
+)
+CONNECTION = Arg(
+    ("connection",), help="Connection of the cluster (default: spark_default, or the one of --job)", nargs="?"
+)
+DOCTOR_JOB = Arg(("--job",), help="Check the connection, the directory and the driver of this job, too")
+JOB_DIRECTORY = Arg(("--job-directory",), help="Check this job directory, for example file:///shared/jobs")
 LIMIT = Arg(("--limit",), help="Maximum number of items (default: 20)", type=positive_int(allow_zero=False), default=20)
 
 
@@ -69,6 +90,20 @@ def get_adaptive_cli_commands() -> list[CLICommand]:
                 _command("cancel", "Stop a job permanently at a batch boundary", "cancel_job", JOB, ARG_YES),
                 _command("suspend", "Stop a job with a savepoint, so that it can be resumed", "suspend_job", JOB),
                 _command("resume", "Resume a suspended job from its last checkpoint", "resume_job", JOB),
+                _command("wait", "Wait until a job is in a state", "wait_for_job", JOB, WAIT_STATE, TIMEOUT),
+                _command("logs", "Show the end of the driver's log", "show_logs", JOB, LINES, ARG_OUTPUT),
+                _command(
+                    "reset",
+                    "Let the next start of a job that has ended read from the beginning",
+                    "reset_job",
+                    *(JOB, FROM_BEGINNING, ARG_YES),
+                ),
+                _command(
+                    "doctor",
+                    "Check versions, Airflow, the cluster, the job directory and a job, and show what to do",
+                    "doctor",
+                    *(CONNECTION, DOCTOR_JOB, JOB_DIRECTORY, ARG_OUTPUT),
+                ),
                 _command(
                     "history",
                     "Show transitions, decisions, rescales or failures, newest first",

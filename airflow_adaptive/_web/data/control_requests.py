@@ -213,6 +213,23 @@ def _require_effect(job: Job, requester: Requester, session: Session) -> None:
             raise conflict("suspending", detail, RETRY_AFTER_S)
 
 
+def require_ended(job: Job, requester: Requester, session: Session, event: str) -> PublishedState:
+    """Add an entry to the audit log for a change of what a job that has ended leaves, and return its published state.
+
+    Raises:
+        RequestRefusedError: the job runs, or its task is about to run it (409).
+    """
+    with _change(job, requester, session) as (made, published):
+        if published.final_outcome is None or published.desired_state is DesiredState.RUNNING:
+            status = published.summary.status
+            raise conflict(
+                "running",
+                f"Job {job.name!r} has not ended ({status}). Suspend or cancel the job first, and wait for its end.",
+            )
+        made.audit(event, None, published.summary.task)
+        return published
+
+
 @contextmanager
 def _change(job: Job, requester: Requester, session: Session) -> Iterator[tuple[Change, PublishedState]]:
     """Lock a job, and yield the change and the published state of the locked job."""
@@ -233,7 +250,7 @@ def _stop(job: Job, requester: Requester, session: Session, desired_state: Desir
             _require_loop(job, published)
             _refuse_canceled(job, published)
         elif published.is_abandoned:
-            made.cancel_in_triggerer(_directory(job, published))
+            made.cancel_in_triggerer(base_of(job, published))
         _request(made, published, desired_state)
 
 
@@ -279,11 +296,13 @@ def _require_loop(job: Job, published: PublishedState) -> None:
         raise conflict("no-loop", detail)
 
 
-def _directory(job: Job, published: PublishedState) -> str:
-    """Return the folder in which a job without a control loop was deployed."""
+def base_of(job: Job, published: PublishedState) -> str:
+    """Return the folder in which a job was deployed. Raises `RequestRefusedError`: it is unknown (409)."""
     base = published.documents.get(BASE)
     if isinstance(base, str):
         return base
+    if not published.is_abandoned:
+        raise conflict("no-directory", f"The directory of job {job.name!r} is unknown. Run its DAG first.")
     detail = f"No control loop controls job {job.name!r}, and its directory is unknown. Run its DAG again, or kill the driver in the web UI of its cluster."
     raise conflict("no-loop", detail)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from textwrap import dedent
@@ -25,6 +26,7 @@ JOB = "controlled"
 JOBS = "/adaptive/api/v1/jobs"
 API = f"{JOBS}/{JOB}"
 HANG_S = 60.0
+CHECKS = ("versions", "database", "triggerer", "job", "job directory", "driver", "connection", "cluster", "slots")
 ASSET = f"adaptive://job/{JOB}"
 
 
@@ -73,19 +75,27 @@ def test_job_is_shrunk_by_rest_and_suspended_by_a_dag_and_others_are_notified(
     assert from_json(airflow.api.asset_state(ASSET, "scheduler")).num_rescales == summary["rescales"]
 
 
-def test_suspended_job_is_resumed_and_canceled_by_rest(
+def test_suspended_job_is_reset_by_a_command_and_resumed_and_canceled_by_rest(
     airflow: AirflowUnderTest,
     begin: Begin,  # noqa: F811
     spark_cluster: LocalCluster,
+    playground: Path,
 ) -> None:
     run = begin("resumed")
-    api = f"{JOBS}/resumed"
+    api, output = f"{JOBS}/resumed", playground / "resumed" / "output"
+    wait_until(lambda: [*output.glob("*.parquet")], TIMEOUT_S, "the first rows")
+    found = json.loads(adaptive(airflow, "doctor", "--job", "resumed", "-o", "json"))
+    assert {check["name"]: check["result"] for check in found} == dict.fromkeys(CHECKS, "ok")
+    assert "==> stderr of driver-" in adaptive(airflow, "logs", "resumed", "--lines", "5")
     airflow.api._request("POST", f"{api}/suspend", {})
+    adaptive(airflow, "wait", "resumed", "--state", "SUSPENDED")
     run.until_task("success")
-    wait_until(lambda: airflow.api._find(api)["outcome"] == "SUSPENDED", TIMEOUT_S, "the end")
+    adaptive(airflow, "reset", "resumed", "--from-beginning", "--yes")
+    output.rename(output.with_name("earlier_output"))
     wait_until(lambda: airflow.api._client.post(f"{api}/resume", json={}).status_code == ACCEPTED, TIMEOUT_S, "its end")
     run.until_task("deferred")
-    wait_until(lambda: airflow.api._find(api)["state"] == "Executing", TIMEOUT_S, "the next life")
+    adaptive(airflow, "wait", "resumed", "--state", "Executing")
+    wait_until(lambda: [*output.glob("*.parquet")], TIMEOUT_S, "the same rows again")
     airflow.api._request("POST", f"{api}/cancel", {})
     run.until_task("failed")
     wait_until(lambda: not spark_cluster.state()["activedrivers"], TIMEOUT_S, "the end of the driver")

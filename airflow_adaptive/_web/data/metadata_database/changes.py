@@ -33,7 +33,6 @@ from airflow_adaptive._airflow.internals import (
     clear_task_instances,
     conf,
     create_session,
-    resolve_run_on_latest_version,
 )
 from airflow_adaptive._airflow.store.control_requests import DESCRIPTION, VARIABLE, with_new_marker
 from airflow_adaptive._core.requirements.control_requests import ControlRequest, Requester
@@ -73,7 +72,7 @@ class Change:
         """Store a control request with its requester, and add an entry to Airflow's audit log."""
         request = ControlRequest(key=key, value=value, requester=replace(self._requester, expires_at=expires_at))
         self._set(key, request.document(datetime.now(UTC)))
-        self._audit(event, value, task)
+        self.audit(event, value, task)
         self.changed = True
 
     def cancel_in_triggerer(self, base: str) -> None:
@@ -121,7 +120,7 @@ class Change:
 
     def clear(self, instance: TaskInstance) -> None:
         """Clear the task instance, so that Airflow runs the task again, on the version of the DAG that Airflow's own clear would select."""
-        is_latest = resolve_run_on_latest_version(None, instance.dag_id, self._session)
+        is_latest = airflow_internals.resolve_run_on_latest_version(None, instance.dag_id, self._session)
         clear_task_instances([instance], self._session, run_on_latest_version=is_latest)
 
     def _set(self, key: str, value: Any) -> None:
@@ -131,7 +130,8 @@ class Change:
             return
         state_store.write(store, key, value, self._session)
 
-    def _audit(self, event: str, value: Any, task: TaskKey | None) -> None:
+    def audit(self, event: str, value: Any, task: TaskKey | None) -> None:
+        """Add an entry to Airflow's audit log."""
         dag_id, task_id = next(iter(self._job.tasks), (min(self._job.dag_ids, default=None), None))
         entry = Log(
             event=event,

@@ -181,6 +181,21 @@ def test_remove_forgives_when_the_file_is_gone(tmp_path: Path) -> None:
     assert storage.names("") == []
 
 
+@pytest.mark.parametrize("kind", ["local", "s3"])
+def test_folder_is_moved_with_its_files(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    if kind == "s3":
+        storage = Storage(request.getfixturevalue("s3"), request.getfixturevalue("bucket"))
+    else:
+        storage = Storage.at(str(tmp_path))
+    for path in ("checkpoints/q/offsets/0", "checkpoints/q/offsets/1", "journal/1"):
+        assert storage.create(path, path.encode())
+    storage.move_folder("checkpoints", "checkpoints.old")
+    assert (
+        {"checkpoints.old", "journal"} <= set(storage.names("")) <= {"checkpoints.old", "journal", ".create-if-absent"}
+    )
+    assert storage.read("checkpoints.old/q/offsets/1", 99) == b"checkpoints/q/offsets/1"
+
+
 def test_create_is_refused_when_the_filesystem_checks_before_it_writes() -> None:
     with pytest.raises(JobDirectoryError, match="'plain' cannot create a file only if it is absent"):
         Storage(PlainFileSystem(), "/jobs").create("a", b"")

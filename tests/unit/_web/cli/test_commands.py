@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from airflow.utils import yaml
@@ -18,6 +19,7 @@ from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive.provider_info import get_provider_info
 from tests.lab.scenario import HOPELESS, Scenario
 from tests.support.airflow.airflow_app import BODY, AirflowApp
+from tests.support.airflow.job_files import master_with_log, place_with_files
 from tests.support.airflow.printed_jobs import properties, requirements
 from tests.support.airflow.published_documents import executing, place, suspended
 from tests.support.airflow.rest_api import with_policy
@@ -75,6 +77,67 @@ def test_cancel_without_anybody_who_could_confirm_is_refused(
     assert airflow_app.requested(asset, "desired_state") == "running"
 
 
+def test_job_that_reaches_a_state_ends_the_wait(airflow_app: AirflowApp, run: Run) -> None:
+    place(airflow_app, executing())
+    assert (
+        run("wait", "departures", "--state", "FINISHED", "--state", "Executing").out
+        == "Job 'departures' is Executing.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "error"),
+    [
+        (["departures", "--state", "SUSPENDED"], 1, "Job 'departures' is Executing, and not SUSPENDED within 0 s.\n"),
+        (["gone", "--state", "Executing"], 1, "Job 'gone' is unknown to Airflow, and not Executing within 0 s.\n"),
+        (["departures", "--state", "executing"], 2, "There is no state 'executing'. The states are Created,"),
+        (["departures", "--state", "Executing", "--timeout", "soon"], 2, "--timeout: 'soon' is not a duration"),
+    ],
+)
+def test_wait_that_fails_names_the_state(
+    airflow_app: AirflowApp, run: Run, words: list[str], code: int, error: str
+) -> None:
+    place(airflow_app, executing())
+    ran = run("wait", *([] if "--timeout" in words else ["--timeout", "0 s"]), *words)
+    assert (ran.code, ran.out, ran.err[: len(error)]) == (code, "", error)
+
+
+def test_log_of_the_driver_is_printed_by_stream(
+    airflow_app: AirflowApp, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with master_with_log() as master:
+        place_with_files(airflow_app, monkeypatch, tmp_path, master, executing())
+        ran, output = run("logs", "departures", "--lines", "1"), json.loads(run("logs", "departures", "-o", "json").out)
+    driver = output["submission_id"]
+    assert ran.out == f"==> stdout of {driver} <==\nthree\n==> stderr of {driver} <==\nWARN Spark\n"
+    assert output["stdout"] == ["one", "two", "three"]
+
+
+def test_job_is_reset_after_its_end_and_a_confirmation(
+    airflow_app: AirflowApp, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("builtins.input", lambda _: "n")
+    with master_with_log() as master:
+        place_with_files(airflow_app, monkeypatch, tmp_path, master, suspended())
+    assert run("reset", "departures").code == 2
+    assert run("reset", "departures", "--from-beginning").err.startswith("Job 'departures' was not reset, because")
+    ran = run("reset", "departures", "--from-beginning", "--yes")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith(
+        "The next start of job 'departures' reads from the beginning. Its checkpoints are in file://"
+    )
+    assert not (tmp_path / "departures" / "checkpoints").exists()
+    assert [line["event"] for line in airflow_app.audit()] == ["adaptive_reset"]
+
+
+def test_job_that_runs_is_not_reset(airflow_app: AirflowApp, run: Run) -> None:
+    place(airflow_app, executing())
+    assert run("reset", "departures", "--from-beginning", "--yes").err == (
+        "Job 'departures' has not ended (Executing). Suspend or cancel the job first, and wait for its end.\n"
+    )
+    assert airflow_app.audit() == []
+
+
 def test_suspended_job_is_run_again(airflow_app: AirflowApp, run: Run) -> None:
     asset = place(airflow_app, suspended(), desired_state={"value": "suspended"})
     airflow_app.run()
@@ -121,7 +184,22 @@ def test_definition_is_light_and_known_to_airflow() -> None:
 
 def test_every_command_has_a_help(run: Run) -> None:
     output = run("--help").out
-    assert all(word in output for word in ("jobs", "show", "requirements", "cancel", "suspend", "resume", "history"))
+    assert all(
+        word in output
+        for word in (
+            "jobs",
+            "show",
+            "requirements",
+            "cancel",
+            "suspend",
+            "resume",
+            "history",
+            "wait",
+            "logs",
+            "reset",
+            "doctor",
+        )
+    )
     assert "VERTEX=LOWER:UPPER" in run("requirements", "set", "--help").out
 
 
