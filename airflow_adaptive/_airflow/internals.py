@@ -316,15 +316,15 @@ def _run_on_same_version(*_: Any) -> bool:
 
 
 def has(name: str) -> bool:
-    """Return whether Airflow has a name of `INTERNALS`."""
-    return _exists(INTERNALS[name])
+    """Return whether Airflow has a name of `INTERNALS`. What this module has in its place does not count."""
+    return _exists(tuple(place for place in INTERNALS[name].places if not place.startswith(__name__)))
 
 
 @cache
-def _exists(internal: Internal) -> bool:
+def _exists(places: tuple[str, ...]) -> bool:
     """Return whether one of the places exists. Python would look for a module that does not exist on each import again."""
     try:
-        _first(internal)
+        _first(places)
     except ImportError:
         return False
     return True
@@ -386,7 +386,7 @@ def _find(name: str) -> Any:
     """Return a name of `INTERNALS`. Raises `ImportError` if Airflow does not have it."""
     internal = INTERNALS[name]
     try:
-        return _first(internal)
+        return _first(internal.places)
     except ImportError as error:
         raise ImportError(
             f"Airflow {installed_airflow()} has no {name}, which {internal.use} needs (Airflow has it since {internal.since}; without it, "
@@ -394,9 +394,9 @@ def _find(name: str) -> Any:
         ) from error
 
 
-def _first(internal: Internal) -> Any:
+def _first(places: tuple[str, ...]) -> Any:
     """Return what the first place that exists contains. Raises `ImportError` if none exists."""
-    for place in internal.places:
+    for place in places:
         module, _, attribute = place.partition(":")
         try:
             found = import_module(module)

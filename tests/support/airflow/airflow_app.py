@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
+from inspect import signature
 from typing import Any, cast
 
 from airflow_adaptive._airflow.store.job_asset import JOBS
@@ -276,10 +277,13 @@ class AirflowApp:
         row = {"map_index": -1, **task}
         with self.session() as session:
             run = select(DagRun.id).where(DagRun.dag_id == row["dag_id"], DagRun.run_id == row["run_id"])
-            row["dag_run_id"] = session.scalars(run).one()
+            run_id = session.scalars(run).one()
             for key, value in xcoms.items():
-                # `XComModel.set` serializes the values on Airflow 3.1.
-                session.merge(XComModel(**row, key=key, value=value, timestamp=datetime.now(UTC)))
+                if "serialize" in signature(XComModel.set).parameters:
+                    XComModel.set(key, value, **row, serialize=False, session=session)
+                else:  # Airflow 3.1 serializes the values.
+                    now = datetime.now(UTC)
+                    session.merge(XComModel(**row, dag_run_id=run_id, key=key, value=value, timestamp=now))
 
     def delete_tasks(self, task_id: str = "stream") -> None:
         """A DAG file loses its task, and Airflow's scheduler notices that the Asset of the task is not used any more."""

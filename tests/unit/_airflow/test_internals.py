@@ -92,6 +92,15 @@ def test_name_that_has_moved_is_found_in_its_earlier_place(monkeypatch: pytest.M
     assert airflow_internals.has("Moved")
 
 
+def test_substitute_of_a_missing_name_is_found_and_is_not_taken_for_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    substitute = f"{airflow_internals.__name__}:UnsupportedAirflowError"
+    monkeypatch.setitem(INTERNALS, "Missing", Internal(("airflow.nowhere:Missing", substitute), "the page"))
+    assert not airflow_internals.has("Missing")
+    from airflow_adaptive._airflow.internals import Missing  # type: ignore[attr-defined]  # noqa: PLC0415
+
+    assert Missing is airflow_internals.UnsupportedAirflowError
+
+
 # ---- versions of Airflow --------------------------------------------------------------------------------------------
 
 
