@@ -1,12 +1,29 @@
-"""The failures that this package finds itself. All other failures have the name of an exception, or an error condition of Spark."""
+"""The codes of errors, which are the headings of the page of errors.
+
+The text of a failure of a job begins with its code: a `FailureCode`, the name of an exception, or an error condition of Spark. Every other error text ends
+with the code of its exception in brackets.
+"""
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from airflow_adaptive._core.python_version import StrEnum
+
+DECLARATION: Final = "declaration"
+"""Code of errors without a class of their own, and of several errors with different codes."""
+
+
+def error_code(error: BaseException) -> str:
+    """Return the code of an error: `cluster-unreachable` for a `ClusterUnreachableError`."""
+    name = type(error).__name__
+    is_own = type(error).__module__.startswith(__package__.partition(".")[0])
+    return re.sub(r"\B([A-Z])", r"-\1", name.removesuffix("Error")).lower() if is_own else DECLARATION
 
 
 class FailureCode(StrEnum):
-    """Values of `Failure.error_class`, and of its causes."""
+    """The failures that this package finds itself: values of `Failure.error_class`, and of its causes."""
 
     APPLICATION_REMOVED = "APPLICATION_REMOVED"
     """The master removed the application, for example because its executors failed again and again."""

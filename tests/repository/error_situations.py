@@ -21,6 +21,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from airflow_adaptive._airflow.process.loop_events import finished_event, task_result
 from airflow_adaptive._clusters.standalone.address import ClusterAddress, MasterAddress
 from airflow_adaptive._clusters.standalone.client import StandaloneCluster
+from airflow_adaptive._core.failure_code import error_code
 from airflow_adaptive._core.ports import ClusterUnreachableError, DriverLog, JobDirectoryError, OwnedJobError, PortError
 from airflow_adaptive._core.protocol.conf import NotSubmittedError, read_settings
 from airflow_adaptive._core.protocol.documents import Action, Directive, JournalDocument, encode_journal, journal_name
@@ -120,7 +121,7 @@ class Desk:
         asyncio.run(directory.claim("arrivals/job"))
         with pytest.raises(OwnedJobError) as raised:
             asyncio.run(directory.claim("departures/job"))
-        return f"job 'departures': {self._printed(raised.value)}"
+        return f"job 'departures': {self._printed(raised.value)} [{error_code(raised.value)}]"
 
     def end(self, event: dict[str, Any]) -> str:
         """What the task's error says of such an end."""
@@ -254,7 +255,7 @@ class ReadOnly(LocalFileSystem):
 def not_writable() -> str:
     with pytest.raises(JobDirectoryError) as raised:
         Storage(ReadOnly(), "/shared/jobs/departures").names("journal")
-    return f"job 'departures': {raised.value}"
+    return f"job 'departures': {raised.value} [{error_code(raised.value)}]"
 
 
 def hanging_storage() -> str:
@@ -399,4 +400,4 @@ def without_loop(request: Callable[[Job, PublishedState], object]) -> str:
     )
     with pytest.raises(RequestRefusedError) as raised:
         request(job, published)
-    return raised.value.detail
+    return f"{raised.value.detail} [{raised.value.kind}]"

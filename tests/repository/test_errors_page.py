@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import httpx
 import pytest
 
 from airflow_adaptive._airflow.process.loop_events import superseded_event
+from airflow_adaptive._core import failure_code
+from airflow_adaptive._core.failure_code import DECLARATION, FailureCode
 from airflow_adaptive._core.ports import DriverLog, DriverSubmission
 from airflow_adaptive._core.protocol.documents import FORMATS
 from airflow_adaptive._engine.journal.journal import SupersededError
@@ -67,11 +70,20 @@ WRITE = "WRITE_PAGE"
 
 HEAD = """# Errors
 
-This page lists the errors of adaptive jobs with their messages and remedies. The headings name the place of the message.
+Each heading is the code of an error. The text of a failure of a job begins with its code (`DRIVER_LOST: the driver's process has ended`), which is a code of this package, the
+name of an exception, or an error condition of Spark. Every other text ends with its code in brackets (`[owned-job]`). An import error of a DAG has the code `declaration`. Search
+this page for the words of your error. Each entry names the place where the error appears.
 
 """
 
-TABLE = "| Situation | Message | What to do |\n|---|---|---|\n"
+OWN_CODE: Final = re.compile(r"\[([a-z-]+)\]$")
+FAILURE: Final = re.compile(r"(?:job 'departures' failed: )?(?:[a-z]\w*\.)*(\w+)(?:\.\w+)?: ")
+"""The text of a failure: its code is the simple name of the exception, or the error condition without its subclass."""
+
+MEANINGS: Final = dict(
+    re.findall(r'    (\w+) = "\w+"\n    """(.+?)"""', Path(failure_code.__file__).read_text(), re.DOTALL)
+)
+"""Code of this package -> what it means."""
 
 TOO_MUCH = scheduled_policy(zone="UTC", windows=[window("day", (2, 9), start="08:00", end="20:00")])
 
@@ -82,9 +94,14 @@ class Row(NamedTuple):
     condition: str
     message: str
     advice: str
+    unnamed: str = DECLARATION
+    """Code of a message that does not contain it."""
 
-    def __str__(self) -> str:
-        return f"| {self.condition} | {self.message.replace('|', chr(92) + '|')} | {self.advice} |\n"
+    @property
+    def code(self) -> str:
+        """The code of the error."""
+        found = OWN_CODE.search(self.message) or FAILURE.match(self.message)
+        return found[1] if found else self.unnamed
 
 
 def in_the_dag_file(desk: Desk) -> list[Row]:
@@ -224,6 +241,7 @@ def declared(desk: Desk) -> list[Row]:
             "job directory that hangs",
             hanging_storage(),
             "Restore the connection between Airflow and the storage. Until then the driver continues, and the loop changes nothing (see `job_directory_timeout`).",
+            "job-directory",
         ),
         Row("directory of another job", desk.refused_log("arrivals"), "Use a different folder for each job."),
         Row(
@@ -241,7 +259,7 @@ def declared(desk: Desk) -> list[Row]:
 
 def at_the_cluster() -> list[Row]:
     foreign = httpx.Response(200, text="<html>")
-    return [
+    rows = [
         Row(
             "master down, at the start or later",
             answer(refused(), lambda cluster: cluster.snapshot()),
@@ -265,6 +283,7 @@ def at_the_cluster() -> list[Row]:
             "Set the password of the connection.",
         ),
     ]
+    return [row._replace(unnamed="cluster-unreachable") for row in rows]
 
 
 def in_the_driver() -> list[Row]:
@@ -473,14 +492,26 @@ def without_a_loop() -> list[Row]:
 
 def page(desk: Desk) -> str:
     parts = {
-        "DAG file: as an import error of the DAG": in_the_dag_file(desk),
-        "Start of the task: in the log of the task": declared(desk),
-        "Requests to the cluster: in the log of the task, after `the cluster does not answer`": at_the_cluster(),
-        "Failures of the driver: in the log of the task, and in the XComs `failures` and `transitions`": in_the_driver(),
-        "End of the task: in the log of the task": at_the_end(desk),
-        "Jobs without a control loop: in the responses of the REST API and the output of the command line": without_a_loop(),
+        "import error of the DAG": in_the_dag_file(desk),
+        "log of the task, at its start": declared(desk),
+        "log of the task, after `the cluster does not answer`": at_the_cluster(),
+        "log of the task, the page, and the XComs `failures` and `transitions`": in_the_driver(),
+        "log of the task, at its end": at_the_end(desk),
+        "REST API, page and command line": without_a_loop(),
     }
-    return HEAD + "\n".join(f"## {title}\n\n{TABLE}{''.join(map(str, rows))}" for title, rows in parts.items())
+    entries: dict[str, list[str]] = {
+        code: []
+        for code in sorted({row.code for rows in parts.values() for row in rows} | {*FailureCode}, key=str.lower)
+    }
+    for place, rows in parts.items():
+        for row in rows:
+            entries[row.code].append(
+                f"**{row.condition[0].upper()}{row.condition[1:]}** ({place}):\n\n> {row.message}\n\n{row.advice}\n"
+            )
+    texts = [
+        "\n".join([*([f"{MEANINGS[code]}\n"] if code in MEANINGS else []), *found]) for code, found in entries.items()
+    ]
+    return HEAD + "\n".join(f"## {code}\n\n{text}" for code, text in zip(entries, texts, strict=True))
 
 
 @pytest.fixture
@@ -507,6 +538,7 @@ def test_every_message_is_one_line_with_the_job_named_at_most_once(desk: Desk) -
     ]
     for row in rows:
         assert row.message, row.condition
+        assert OWN_CODE.search(row.message) or not row.message.startswith("job 'departures': "), row.condition
         assert "\n" not in row.message, row.condition
         assert row.message.count("job 'departures'") <= 1, row.condition
         assert "Traceback" not in row.message, row.condition

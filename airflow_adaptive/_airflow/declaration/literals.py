@@ -40,7 +40,7 @@ def require_possible(operator: Any) -> None:
             ]
         )
     except DeclarationError as error:
-        raise DeclarationError([f"job {operator.job!r}: {error}"]) from error
+        raise DeclarationError([f"job {operator.job!r}: {error} [{error.code}]"]) from error
 
 
 def _is_literal(operator: BaseOperator, value: object) -> bool:

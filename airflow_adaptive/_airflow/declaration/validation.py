@@ -22,6 +22,7 @@ from airflow_adaptive._airflow.internals import (
     AsyncCallback,
 )
 from airflow_adaptive._clusters.connection_fields import UndefinedConnectionError
+from airflow_adaptive._core.failure_code import DECLARATION, error_code
 from airflow_adaptive._core.ports import (
     SEPARATOR,
     ForeignDirectoryError,
@@ -67,10 +68,12 @@ class DeclarationError(ValueError):
     Attributes:
         violations: all violations.
         may_be_outage: whether an outage may be the cause of all violations, so that a retry may help.
+        code: code of the error.
     """
 
-    def __init__(self, violations: Sequence[str], *, may_be_outage: bool = False) -> None:
+    def __init__(self, violations: Sequence[str], *, may_be_outage: bool = False, code: str = DECLARATION) -> None:
         self.violations = tuple(violations)
+        self.code = code
         self.may_be_outage = may_be_outage
         super().__init__("; ".join(self.violations))
 
@@ -86,13 +89,15 @@ def airflow_errors(job: str) -> Iterator[None]:
     try:
         yield
     except DeclarationError as error:
-        raise (AirflowException if error.may_be_outage else AirflowFailException)(f"job {job!r}: {error}") from error
-    except ForeignDirectoryError as error:
-        raise AirflowFailException(f"job {job!r}: {error}") from error
-    except (JobDirectoryError, UnavailableError) as error:
-        raise AirflowException(f"job {job!r}: {error}") from error
+        kind = AirflowException if error.may_be_outage else AirflowFailException
+        raise kind(f"job {job!r}: {error} [{error.code}]") from error
     except (PortError, AdaptiveSchedulerError, ValueError) as error:
-        raise AirflowFailException(f"job {job!r}: {error}") from error
+        may_pass = isinstance(error, JobDirectoryError | UnavailableError) and not isinstance(
+            error, ForeignDirectoryError
+        )
+        raise (AirflowException if may_pass else AirflowFailException)(
+            f"job {job!r}: {error} [{error_code(error)}]"
+        ) from error
 
 
 def require(checks: Iterable[Check]) -> None:
@@ -100,7 +105,13 @@ def require(checks: Iterable[Check]) -> None:
     errors = [error for check in checks if (error := _error(check)) is not None]
     violations = dict.fromkeys(violation for error in errors for violation in _violations_in(error))
     if violations:
-        raise DeclarationError(list(violations), may_be_outage=all(map(_may_be_outage, errors)))
+        codes = {_code(error) for error in errors}
+        code = codes.pop() if len(codes) == 1 else DECLARATION
+        raise DeclarationError(list(violations), may_be_outage=all(map(_may_be_outage, errors)), code=code)
+
+
+def _code(error: Exception) -> str:
+    return error.code if isinstance(error, DeclarationError) else error_code(error)
 
 
 def _may_be_outage(error: Exception) -> bool:

@@ -16,6 +16,7 @@ from airflow_adaptive._airflow.internals import (
 )
 from airflow_adaptive._airflow.process.process_resources import DeployedJob
 from airflow_adaptive._core.codec import encode
+from airflow_adaptive._core.failure_code import error_code
 from airflow_adaptive._core.scheduler.errors import SnapshotError
 from airflow_adaptive._core.scheduler.history.failures import root_cause
 from airflow_adaptive._core.scheduler.snapshot import decode
@@ -93,7 +94,12 @@ def superseded_event(error: SupersededError) -> dict[str, Any]:
 
 def error_event(error: Exception, driver: str | None, *, is_driver_known: bool = True) -> dict[str, Any]:
     """Return the event of a loop that failed, with the driver that may still run. A loop that could not read the journal does not know it."""
-    return {"status": "error", "message": str(error), "driver": driver, "is_driver_known": is_driver_known}
+    return {
+        "status": "error",
+        "message": f"{error} [{error_code(error)}]",
+        "driver": driver,
+        "is_driver_known": is_driver_known,
+    }
 
 
 class OnSuspend(StrEnum):
@@ -128,24 +134,24 @@ def task_result(
             # A retry would take the job back, and a retry of the other task would take it over again.
             raise AirflowFailException(
                 f"job {job!r} was taken over by {attempt!r} (DAG/task/run/attempt): run the job in one task "
-                "only, and limit its DAG to one run at a time (max_active_runs=1)"
+                "only, and limit its DAG to one run at a time (max_active_runs=1) [superseded]"
             )
         case {"outcome": Outcome.FAILED, "cause": cause, "recoverable": recoverable}:
             # A retry cannot correct an error that a restart cannot correct.
             error = AirflowException if recoverable else AirflowFailException
             raise error(f"job {job!r} failed: {' '.join(str(cause).split())}")  # Messages of Spark have many lines.
         case {"outcome": Outcome.CANCELED, "timed_out": True}:
-            raise AirflowTaskTimeout(f"job {job!r} was canceled after execution_timeout {execution_timeout}")
+            raise AirflowTaskTimeout(f"job {job!r} was canceled after execution_timeout {execution_timeout} [canceled]")
         case {"outcome": Outcome.CANCELED}:
-            raise AirflowFailException(f"job {job!r} was canceled on request")
+            raise AirflowFailException(f"job {job!r} was canceled on request [canceled]")
         case {"outcome": Outcome.SUSPENDED} if on_suspend is not OnSuspend.SUCCESS:
             # A retry would resume the job.
             error = AirflowSkipException if on_suspend is OnSuspend.SKIP else AirflowFailException
-            raise error(f"job {job!r} was suspended. It continues from its checkpoint when you resume it")
+            raise error(f"job {job!r} was suspended. It continues from its checkpoint when you resume it [suspended]")
         case {"outcome": Outcome.FINISHED | Outcome.SUSPENDED}:
             return {key: event[key] for key in ("outcome", "restarts", "rescales")}
         case _:
             raise AirflowException(
                 f"job {job!r}: its control loop reports {event.get('outcome') or event.get('status')!r}, which this version does not know: install the "
-                "same version of airflow-adaptive in all Airflow components, and clear the task"
+                "same version of airflow-adaptive in all Airflow components, and clear the task [other-version]"
             )

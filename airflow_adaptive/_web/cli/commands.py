@@ -128,7 +128,7 @@ def _with_errors(command: Command) -> Command:
         try:
             command(args)
         except RequestRefusedError as error:
-            _fail(error.violations or [error.detail], 1)
+            _fail(error.violations or [f"{error.detail} [{error.kind}]"], 1)
         except BoundsError as error:
             _fail(error.violations, BAD_USAGE)
 

@@ -29,7 +29,10 @@ def make(**changes: Any) -> AdaptiveSparkOperator:
     [
         ({"parallelism": (4, 1)}, "job 'j': lower bound 4 of vertex 'job' is higher than its upper bound 1"),
         ({"parallelism": 0}, "bounds [0, 0] of vertex 'job' must be greater than zero"),
-        ({"max_parallelism": 2}, "upper bound 4 of vertex 'job' exceeds its maximum parallelism 2"),
+        (
+            {"max_parallelism": 2},
+            "upper bound 4 of vertex 'job' exceeds its maximum parallelism 2: set max_parallelism=4 or more",
+        ),
         (
             {"parallelism": None, "job_graph": REVERSED},
             "lower bound 3 of vertex 'read' is higher than its upper bound 1",

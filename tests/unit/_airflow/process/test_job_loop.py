@@ -147,7 +147,8 @@ def test_loop_that_fails_is_restarted_and_adopts_its_driver(
 
 def test_cluster_that_accepts_no_driver_fails_the_task_at_once(job: Simulation, opening: Opening) -> None:
     job.cluster.refusal = "the account may not create pods: bind the Role"
-    assert run(job) == {"status": "error", "message": job.cluster.refusal, "driver": None, "is_driver_known": True}
+    message = f"{job.cluster.refusal} [cluster-refused]"
+    assert run(job) == {"status": "error", "message": message, "driver": None, "is_driver_known": True}
     assert job.cluster.submissions == {}
 
 
@@ -230,7 +231,7 @@ def test_connection_that_does_not_exist_fails_a_job_that_was_never_deployed(
 ) -> None:
     monkeypatch.setattr(job_loop, "job_directory", directory_of(job))
     opening.errors = [AddressError("connection 'spark_test' is not defined: add it")]
-    message = "connection 'spark_test' is not defined: add it"
+    message = "connection 'spark_test' is not defined: add it [address]"
     assert run(job) == {"status": "error", "message": message, "driver": None, "is_driver_known": True}
 
 
@@ -358,7 +359,7 @@ def test_driver_of_an_earlier_attempt_is_killed_as_soon_as_airflow_confirms_its_
 def test_journal_of_a_newer_version_ends_the_loop(job: Simulation, opening: Opening) -> None:
     fail_at(job, 30, ForeignDirectoryError("a newer version wrote the journal"))
     event = run(job)
-    assert (event["status"], event["message"]) == ("error", "a newer version wrote the journal")
+    assert (event["status"], event["message"]) == ("error", "a newer version wrote the journal [foreign-directory]")
     assert event["driver"] is not None
     assert event["is_driver_known"]
 
@@ -374,7 +375,7 @@ def test_loop_that_cannot_read_the_journal_does_not_know_the_driver(
     run(job, RunLimits(recycle_at=START + timedelta(seconds=30)))
     monkeypatch.setattr(job.directory, "newest", refuse)
     event = run(job)
-    assert (event["message"], event["driver"]) == ("a newer version wrote the journal", None)
+    assert (event["message"], event["driver"]) == ("a newer version wrote the journal [foreign-directory]", None)
     assert not event["is_driver_known"]
 
 

@@ -133,7 +133,7 @@ def test_job_is_reset_after_its_end_and_a_confirmation(
 def test_job_that_runs_is_not_reset(airflow_app: AirflowApp, run: Run) -> None:
     place(airflow_app, executing())
     assert run("reset", "departures", "--from-beginning", "--yes").err == (
-        "Job 'departures' has not ended (Executing). Suspend or cancel the job first, and wait for its end.\n"
+        "Job 'departures' has not ended (Executing). Suspend or cancel the job first, and wait for its end. [running]\n"
     )
     assert airflow_app.audit() == []
 
@@ -299,7 +299,7 @@ def test_job_that_has_published_nothing_is_of_unknown_state(airflow_app: Airflow
     assert found["state"] == "unknown since -"
     assert [cell.strip() for cell in run("jobs").out.splitlines()[2].split("|")][:2] == ["departures", "unknown"]
     assert run("requirements", "get", "departures").err == (
-        "Job 'departures' has not published its vertices and bounds yet, or uses another version of the format.\n"
+        "Job 'departures' has not published its vertices and bounds yet, or uses another version of the format. [unknown-state]\n"
     )
 
 
@@ -319,7 +319,7 @@ def test_unknown_job_is_reported_in_one_line(airflow_app: AirflowApp, run: Run, 
     ran = run(*command)
     assert (ran.code, ran.out) == (1, "")
     assert ran.err == (
-        "There is no adaptive job 'arivals'. `airflow adaptive jobs` lists all jobs. A job exists after its first run.\n"
+        "There is no adaptive job 'arivals'. `airflow adaptive jobs` lists all jobs. A job exists after its first run. [not-found]\n"
     )
     assert airflow_app.audit() == []
 
