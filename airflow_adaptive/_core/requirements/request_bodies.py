@@ -129,6 +129,12 @@ def admit(body: Any, state: SchedulerState) -> Requirements:
     expanded = {vertex: expand(bounds, defaults.get(vertex, bounds)) for vertex, bounds in wellformed.items()}
     checked = {vertex: most for vertex, most in maximum.items() if vertex in wellformed or vertex not in body}
     found = [*chain.from_iterable(malformed.values()), *violations(expanded, checked)]
+    found += [
+        f"To allow more than {maximum[vertex]} for job vertex [{vertex}], deploy the job with max_parallelism={bounds.upper} or more first. Its state is repartitioned on "
+        "Spark 4.2 or later."
+        for vertex, bounds in expanded.items()
+        if vertex in maximum and bounds.upper > maximum[vertex]
+    ]
     if found:
         raise RequirementsError(SUBJECT, found)
     return accept(expanded, defaults, maximum)

@@ -161,7 +161,8 @@ def _bounds_violations(vertex: JobVertex) -> Iterator[str]:
     elif lower > upper:
         yield f"lower bound {lower} of vertex {vertex.name!r} is higher than its upper bound {upper}"
     elif maximum < upper:
-        yield f"upper bound {upper} of vertex {vertex.name!r} exceeds its maximum parallelism {maximum}"
+        remedy = f": set max_parallelism={upper} or more" if upper <= UPPER_BOUND_MAX_PARALLELISM else ""
+        yield f"upper bound {upper} of vertex {vertex.name!r} exceeds its maximum parallelism {maximum}{remedy}"
     elif maximum > UPPER_BOUND_MAX_PARALLELISM:
         yield (
             f"maximum parallelism {maximum} of vertex {vertex.name!r} exceeds {UPPER_BOUND_MAX_PARALLELISM},"

@@ -34,7 +34,7 @@ def test_all_violations_are_reported_at_once():
         "a vertex has no name",
         "bounds [0, 4] of vertex 'parse' must be greater than zero",
         "lower bound 5 of vertex 'join' is higher than its upper bound 4",
-        "upper bound 4 of vertex 'count' exceeds its maximum parallelism 3",
+        "upper bound 4 of vertex 'count' exceeds its maximum parallelism 3: set max_parallelism=4 or more",
         "upper bound 40000 of vertex 'write' exceeds its maximum parallelism 32768",
     )
 

@@ -306,7 +306,10 @@ WRONG: dict[str, tuple[Any, list[str]]] = {
     ),
     "beyond the maximum": (
         {"job": bounds(1, 9)},
-        ["The newly requested parallelism 9 for the job vertex job exceeds its maximum parallelism 8."],
+        [
+            "The newly requested parallelism 9 for the job vertex job exceeds its maximum parallelism 8.",
+            "To allow more than 8 for job vertex [job], deploy the job with max_parallelism=9 or more first. Its state is repartitioned on Spark 4.2 or later.",
+        ],
     ),
     "zero": (
         {"job": bounds(0, 0)},
