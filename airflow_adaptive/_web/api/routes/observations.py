@@ -6,13 +6,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
+from airflow_adaptive._airflow.store.task_xcoms import BASE
 from airflow_adaptive._core.scheduler.history.rescales import RescaleSummary, summarize
 from airflow_adaptive._core.scheduler.timeline import Rescale
-from airflow_adaptive._core.view import DRIVER, HISTORY, METRICS, RESCALES, SCHEDULER
+from airflow_adaptive._core.view import DRIVER, HISTORY, METRICS, RESCALES, SCHEDULER, SUMMARY
 from airflow_adaptive._web.api import job_details, schemas
 from airflow_adaptive._web.api.routes.common import published_state
 from airflow_adaptive._web.api.security import HistoryJob, LogsJob, MessagesJob, ReadableJob, SessionDep
 from airflow_adaptive._web.data.errors import not_found
+from airflow_adaptive._web.data.job_files import DriverOutput, driver_output
 from airflow_adaptive._web.data.published_state import Metrics, read_published
 
 router = APIRouter(tags=["Observations"], prefix="/jobs/{job}")
@@ -57,6 +59,16 @@ def get_failures(job: LogsJob, session: SessionDep) -> schemas.Failures:
     """Get the recent failures with their root causes, newest first."""
     failures = read_published(job, session, (SCHEDULER,)).failures[::-1]
     return schemas.Failures(failures=failures, total_entries=len(failures))
+
+
+@router.get("/driver-log", operation_id="get_driver_log", summary="Get the end of the driver's log")
+def get_driver_log(
+    job: LogsJob,
+    session: SessionDep,
+    lines: Annotated[int, Query(ge=1, le=1000, description="Last lines of each stream.")] = 200,
+) -> DriverOutput:
+    """Get the end of the output of the newest driver, from the cluster. 502 with the reason if the API server cannot read it."""
+    return driver_output(job, read_published(job, session, (BASE, SUMMARY)), lines)
 
 
 rescales_router = APIRouter(tags=["Rescales"], prefix="/jobs/{job}/rescales")

@@ -2,6 +2,7 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { request } from "./client";
 import type {
+  DriverOutput,
   Failures,
   JobCollection,
   JobDetails,
@@ -71,6 +72,17 @@ export const failuresQuery = (job: string) => ofJob<Failures>(job, "failures", "
 export const rescalesQuery = (job: string) => ofJob<Rescales>(job, "rescales", "/rescales");
 export const rescaleSummaryQuery = (job: string) =>
   ofJob<RescaleSummary>(job, "rescale-summary", "/rescales/summary");
+
+/** The end of the driver's log. The query asks the cluster, so nothing but the user refreshes it. */
+export const driverLogQuery = (job: string) =>
+  queryOptions({
+    queryKey: ["driver-log", job],
+    queryFn: ({ signal }) => get<DriverOutput>(jobPath(job, "/driver-log"), signal),
+    staleTime: Number.POSITIVE_INFINITY,
+    gcTime: 0,
+    retry: false,
+    refetchOnWindowFocus: false,
+  });
 
 export const metricsQuery = (job: string, step: number) =>
   queryOptions({

@@ -45,6 +45,13 @@ export interface Decision {
 
 export type DesiredState = "running" | "suspended" | "canceled";
 
+export interface DriverOutput {
+  stderr: string[];
+  stdout: string[];
+  submission_id: string;
+  waits: string;
+}
+
 export interface Durations {
   avg: number;
   max: number;

@@ -1,6 +1,14 @@
 import { Badge, Box, Stack, Tabs } from "@chakra-ui/react";
 import type { IconType } from "react-icons";
-import { LuChartLine, LuCircleX, LuHistory, LuLayoutGrid, LuScaling, LuSettings } from "react-icons/lu";
+import {
+  LuChartLine,
+  LuCircleX,
+  LuHistory,
+  LuLayoutGrid,
+  LuScaling,
+  LuScrollText,
+  LuSettings,
+} from "react-icons/lu";
 import { useSearchParams } from "react-router";
 import type { JobDetails } from "../api/types";
 import { HelpLink } from "../components/values/HelpLink";
@@ -8,6 +16,7 @@ import { BoundsSection } from "./requirements/BoundsSection";
 import { MetricsCharts } from "./metrics/MetricsCharts";
 import { ConfigurationTab } from "./configuration/ConfigurationTab";
 import { FailuresTab } from "./timeline/FailuresTab";
+import { LogTab } from "./log/LogTab";
 import { PlanTab } from "./plan/PlanTab";
 import { RescalesTab } from "./timeline/RescalesTab";
 import { StateSection } from "./state/StateSection";
@@ -20,6 +29,7 @@ const TABS: [string, string, IconType, string][] = [
   ["rescales", "Rescales", LuScaling, "concepts/rescale-tiers"],
   ["plan", "Plan", LuLayoutGrid, "concepts/slots-and-plan"],
   ["failures", "Failures", LuCircleX, "reference/errors"],
+  ["log", "Driver log", LuScrollText, "guides/troubleshoot"],
   ["configuration", "Configuration", LuSettings, "reference/options"],
 ];
 
@@ -72,6 +82,9 @@ export const JobTabs = ({ details }: { details: JobDetails }) => {
       </Tabs.Content>
       <Tabs.Content value="failures">
         <FailuresTab job={details.job} />
+      </Tabs.Content>
+      <Tabs.Content value="log">
+        <LogTab job={details.job} />
       </Tabs.Content>
       <Tabs.Content value="configuration">
         <ConfigurationTab details={details} />

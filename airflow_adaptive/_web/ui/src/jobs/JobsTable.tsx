@@ -1,5 +1,6 @@
-import { Badge, Box, Link, Table, Text } from "@chakra-ui/react";
-import { Link as RouterLink } from "react-router";
+import { Badge, Box, Button, Link, Table, Text } from "@chakra-ui/react";
+import { LuArrowDown } from "react-icons/lu";
+import { Link as RouterLink, useSearchParams } from "react-router";
 import type { JobItem } from "../api/types";
 import { Moment } from "../components/values/Moment";
 import { StateBadge } from "../components/values/StateBadge";
@@ -9,6 +10,7 @@ import { bounds, total, totalRange } from "../lib/format/parallelism";
 import { readable } from "../lib/format/reasonText";
 import { sourceText } from "../lib/scheduler/requirementsSource";
 import { healthOf } from "../lib/scheduler/health";
+import { SORTED, sortedBy } from "../lib/scheduler/order";
 import { styleOf } from "../lib/scheduler/states";
 
 /** Name, alignment, hint, and whether a narrow screen shows the column. */
@@ -29,33 +31,59 @@ const COLUMNS = [
 const WIDE = { base: "none", md: "table-cell" };
 
 /** The jobs with their current values. */
-export const JobsTable = ({ jobs }: { jobs: JobItem[] }) => (
-  <Table.ScrollArea borderColor="border" borderRadius="md" borderWidth={1}>
-    <Table.Root aria-label="Adaptive jobs" interactive size="sm">
-      <Table.Header>
-        <Table.Row bg="bg.muted">
-          {COLUMNS.map(([name, align, hint, isNarrow]) => (
-            <Table.ColumnHeader
-              display={isNarrow ? "table-cell" : WIDE}
-              key={name}
-              scope="col"
-              textAlign={align}
-              title={hint}
-              whiteSpace="nowrap"
-            >
-              {name}
-            </Table.ColumnHeader>
+export const JobsTable = ({ jobs }: { jobs: JobItem[] }) => {
+  const [search, setSearch] = useSearchParams();
+  const sorted = search.get("sort");
+  const sortBy = (column: string) => {
+    const next = new URLSearchParams(search);
+    if (column === sorted) next.delete("sort");
+    else next.set("sort", column);
+    setSearch(next, { replace: true });
+  };
+  return (
+    <Table.ScrollArea borderColor="border" borderRadius="md" borderWidth={1}>
+      <Table.Root aria-label="Adaptive jobs" interactive size="sm">
+        <Table.Header>
+          <Table.Row bg="bg.muted">
+            {COLUMNS.map(([name, align, hint, isNarrow]) => (
+              <Table.ColumnHeader
+                aria-sort={name in SORTED ? (name === sorted ? "descending" : "none") : undefined}
+                display={isNarrow ? "table-cell" : WIDE}
+                key={name}
+                scope="col"
+                textAlign={align}
+                title={hint}
+                whiteSpace="nowrap"
+              >
+                {name in SORTED ? (
+                  <Button
+                    fontWeight="inherit"
+                    height="auto"
+                    minWidth={0}
+                    onClick={() => sortBy(name)}
+                    p={0}
+                    size="xs"
+                    variant="plain"
+                  >
+                    {name}
+                    {name === sorted && <LuArrowDown aria-hidden />}
+                  </Button>
+                ) : (
+                  name
+                )}
+              </Table.ColumnHeader>
+            ))}
+          </Table.Row>
+        </Table.Header>
+        <Table.Body>
+          {sortedBy(jobs, sorted).map((job) => (
+            <Row job={job} key={job.job} />
           ))}
-        </Table.Row>
-      </Table.Header>
-      <Table.Body>
-        {jobs.map((job) => (
-          <Row job={job} key={job.job} />
-        ))}
-      </Table.Body>
-    </Table.Root>
-  </Table.ScrollArea>
-);
+        </Table.Body>
+      </Table.Root>
+    </Table.ScrollArea>
+  );
+};
 
 const Row = ({ job }: { job: JobItem }) => (
   <Table.Row opacity={job.state === "Finished" ? 0.7 : 1}>

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from airflow_adaptive._core.scheduler.snapshot import decode
 from airflow_adaptive._core.scheduler.timeline import Rescale
 from tests.lab.scenario import Scenario
 from tests.support.airflow.airflow_app import API, AirflowApp
+from tests.support.airflow.job_files import master_with_log, place_with_files
 from tests.support.airflow.published_documents import executing, history, place, suspended
 from tests.support.airflow.rest_api import get
 
@@ -61,3 +64,21 @@ def test_suspended_job_reports_how_it_ended(airflow_app: AirflowApp) -> None:
     place(airflow_app, suspended())
     job = get(airflow_app, "/jobs/departures")
     assert (job["state"], job["outcome"]) == ("Finished", "SUSPENDED")
+
+
+@pytest.mark.parametrize(("user", "status"), [("editor", 200), ("viewer", 200), (None, 401)])
+def test_end_of_the_driver_log_is_read_from_the_cluster(
+    airflow_app: AirflowApp, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, user: str | None, status: int
+) -> None:
+    with master_with_log() as master:
+        place_with_files(airflow_app, monkeypatch, tmp_path, master, executing())
+        answer = airflow_app.client(user).get(f"{API}/jobs/departures/driver-log?lines=1")
+    assert answer.status_code == status
+    if status == 200:
+        assert [answer.json()[name] for name in ("stdout", "stderr", "waits")] == [["three"], ["WARN Spark"], ""]
+
+
+def test_log_that_is_unknown_here_names_the_reason(airflow_app: AirflowApp) -> None:
+    place(airflow_app, executing(), job_directory="file:///gone")
+    answer = airflow_app.client().get(f"{API}/jobs/departures/driver-log")
+    assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (409, "no-driver")
