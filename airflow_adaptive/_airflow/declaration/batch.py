@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseHook
 
 from airflow_adaptive._airflow.declaration.declared_job import DeclaredJob
+from airflow_adaptive._clusters.properties import to_file
 from airflow_adaptive._core.protocol.secret_names import is_secret
 from airflow_adaptive._core.scheduler.allocator import required_slots
 from airflow_adaptive._engine.directive import executors
@@ -62,7 +63,7 @@ class BatchSubmission:
             self._submit(conf, env, None)
             return
         with tempfile.NamedTemporaryFile("w", prefix="spark-", suffix=".conf", encoding="utf-8") as file:
-            file.write(default_properties(os.environ | self._job.environment) + as_properties(secret))
+            file.write(default_properties(os.environ | self._job.environment) + to_file(secret))
             file.flush()
             self._submit(conf, env, file.name)
 
@@ -129,15 +130,3 @@ def default_properties(env: Mapping[str, str]) -> str:
     folder = env.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else None)
     file = None if folder is None else Path(folder, "spark-defaults.conf")
     return f"{file.read_text(encoding='utf-8')}\n" if file is not None and file.is_file() else ""
-
-
-def as_properties(properties: Mapping[str, str]) -> str:
-    """Return properties in the format of `java.util.Properties.load`."""
-    return "".join(f"{_escaped(name, ' :=#!')}={_escaped(value, ' ')}\n" for name, value in properties.items())
-
-
-def _escaped(text: str, special: str) -> str:
-    text = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
-    for character in special:
-        text = text.replace(character, f"\\{character}")
-    return text

@@ -6,7 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_adaptive._clusters.properties import common_properties, masked, secret_values, standalone_properties
+from airflow_adaptive._clusters.properties import (
+    common_properties,
+    masked,
+    secret_values,
+    standalone_properties,
+    to_file,
+)
 from airflow_adaptive._core.ports import DriverSubmission, SubmissionRefusedError
 
 SUBMISSION = DriverSubmission(
@@ -105,3 +111,22 @@ def test_secret_that_is_a_part_of_another_does_not_save_the_rest() -> None:
 @pytest.mark.parametrize("value", ["", "1", "true", "false", "8443"])
 def test_words_that_are_no_secrets_stay(value: str) -> None:
     assert masked(f"it is {value} here", [value]) == f"it is {value} here"
+
+
+@pytest.mark.parametrize(
+    ("value", "line"),
+    [
+        ("a=b:c#d!e", "k=a=b:c#d!e"),
+        ("two\nlines\r\f", "k=two\\nlines\\r\\f"),
+        ("C:\\x", "k=C:\\\\x"),
+        (" leading", "k=\\ leading"),
+        ("\ttab", "k=\\ttab"),
+        ("ü", "k=ü"),
+    ],
+)
+def test_values_in_the_file(value: str, line: str):
+    assert to_file({"k": value}) == f"{line}\n"
+
+
+def test_names_in_the_file():
+    assert to_file({"a:b c=d": "v", "a": "v"}) == "a=v\na\\:b\\ c\\=d=v\n"

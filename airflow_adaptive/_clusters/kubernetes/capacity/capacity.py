@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from airflow_adaptive._clusters.kubernetes.capacity.pod_requests import resources
 from airflow_adaptive._clusters.kubernetes.capacity.quota import Cap, limits_of, unused
 from airflow_adaptive._clusters.kubernetes.capacity.workers import (
+    AUTOSCALED,
     ClusterPods,
-    autoscaled_worker,
-    namespace_worker,
     node_workers,
+    on_demand_worker,
 )
 from airflow_adaptive._clusters.kubernetes.driver.names import Json
 from airflow_adaptive._core.ports import MIB, ClusterUnreachableError, Limit, Request, Resources, Worker
@@ -72,11 +72,11 @@ def capacity(known: NamespaceObjects, pods: ClusterPods | None) -> Capacity:
             raise UnboundedError(_unbounded(known))
         workers = node_workers(pods.nodes, pods.usages(known.namespace, known.own_pods))
         if known.has_node_autoscaling:
-            workers = (*workers, autoscaled_worker(limits))
+            workers = (*workers, on_demand_worker(AUTOSCALED, limits))
         return Capacity(workers=workers, limits=limits)
     if not is_bounded:
         raise UnboundedError(_remedies(known))
-    worker = namespace_worker(known.namespace, limits, known.own_pods)
+    worker = on_demand_worker(known.namespace, limits, known.own_pods)
     return Capacity(workers=[worker], limits=limits, worker_of=lambda _: known.namespace)
 
 

@@ -79,28 +79,16 @@ def node_workers(nodes: Iterable[Json], usages: Mapping[str, Usage]) -> tuple[Wo
     return tuple(sorted(workers, key=lambda worker: worker.worker_id))
 
 
-def namespace_worker(namespace: str, limits: Sequence[Limit], own_pods: Iterable[Json]) -> Worker:
-    """Return the namespace as one worker, on which everything fits that its limits allow.
+def on_demand_worker(name: str, limits: Sequence[Limit], own_pods: Iterable[Json] = ()) -> Worker:
+    """Return the namespace, or the nodes that an autoscaler may add, as one worker, on which everything fits that the limits allow.
 
     The worker takes only drivers and executors that a limit bounds: for others, the capacity is unknown. The nodes may have less than the
-    limits allow, so a job learns by a probe what it gets.
+    limits allow, and an autoscaler may have limits of its own, so a job learns by a probe what it gets.
     """
     used = sum(usage_by_node(own_pods).values(), Usage()).requested
     free = Resources(MUCH, MUCH)
     accepts = cache(partial(_is_bounded, limits))
-    return Worker(
-        worker_id=namespace, address=namespace, total=free + used, free=free, accepts=accepts, is_on_demand=True
-    )
-
-
-def autoscaled_worker(limits: Sequence[Limit]) -> Worker:
-    """Return the nodes that an autoscaler may add as one worker, likewise.
-
-    The size of these nodes is unknown, and the autoscaler may have limits of its own, so a job learns by a probe what it gets.
-    """
-    free = Resources(MUCH, MUCH)
-    accepts = cache(partial(_is_bounded, limits))
-    return Worker(worker_id=AUTOSCALED, address=AUTOSCALED, total=free, free=free, accepts=accepts, is_on_demand=True)
+    return Worker(worker_id=name, address=name, total=free + used, free=free, accepts=accepts, is_on_demand=True)
 
 
 def _is_bounded(limits: Sequence[Limit], placement: str) -> bool:

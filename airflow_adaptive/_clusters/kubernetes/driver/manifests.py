@@ -26,11 +26,10 @@ from airflow_adaptive._clusters.kubernetes.driver.properties import (
     TEMPLATE_FILE,
     launch_properties,
     spark_properties,
-    to_file,
     variables_of_template,
 )
 from airflow_adaptive._clusters.kubernetes.job_pods import to_annotation
-from airflow_adaptive._clusters.properties import secret_properties
+from airflow_adaptive._clusters.properties import secret_properties, to_file
 from airflow_adaptive._core.ports import DriverSubmission, SubmissionRefusedError
 from airflow_adaptive._core.protocol.documents import SECRET_CONF_VARIABLE, SECRET_ENV_VARIABLE
 from airflow_adaptive._core.protocol.secret_names import is_secret

@@ -58,7 +58,7 @@ def driver_pod(
         code_paths: key of the ConfigMap of the driver -> path of this code in `FOLDER`.
     """
     identity = DriverIdentity(submission.name, submission.epoch, submission.nonce)
-    template = read_template("driver", submission.driver_template)
+    template = read_template(submission.driver_template)
     given = template.get("spec") or {}
     secret_names = [key for key in secret_keys if key != PROPERTIES_FILE]
     own, others = spark_container("driver", template, properties)

@@ -1,7 +1,4 @@
-"""The pod templates of a job: what they may contain, and what the client adds. Pure.
-
-The API server validates the complete pod of a driver strictly. The checks here are those that the API server does not make.
-"""
+"""The pod templates of a job: what the client adds to them. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +10,6 @@ from airflow_adaptive._clusters.kubernetes.driver.names import Json
 from airflow_adaptive._core.ports import SubmissionRefusedError
 
 RESTART_POLICY: Final = "Never"
-
-RESTARTS: Final = ("restartPolicy", "restartPolicyRules")
-"""Fields with which the kubelet restarts a single container. A terminated container would then not prove the end of a driver."""
 
 NODE_ATTRIBUTE: Final = "SPARK_EXECUTOR_ATTRIBUTE_NODE_NAME"
 POD_ATTRIBUTE: Final = "SPARK_EXECUTOR_ATTRIBUTE_POD_NAME"
@@ -34,29 +28,9 @@ LAST_OUTPUT: Final = {"terminationMessagePolicy": "FallbackToLogsOnError"}
 NO_VARIABLES: Final[Mapping[str, str]] = {}
 
 
-def read_template(role: str, text: str | None) -> dict[str, Any]:
-    """Return the pod template of a driver or an executor, from JSON; empty without one. Raises `SubmissionRefusedError`."""
-    template = _parsed(text or "{}")
-    parts = [template.get(name) for name in ("metadata", "spec")] if isinstance(template, dict) else [text]
-    if not isinstance(template, dict) or not all(part is None or isinstance(part, dict) for part in parts):
-        raise SubmissionRefusedError(f"the pod template of the {role} is not a mapping with metadata and spec")
-    spec = template.get("spec") or {}
-    policy = spec.get("restartPolicy", RESTART_POLICY)
-    if policy != RESTART_POLICY:
-        raise SubmissionRefusedError(
-            f"the pod template of the {role} has restartPolicy {policy!r}: use {RESTART_POLICY!r}, because the scheduler restarts the driver"
-        )
-    for name in CONTAINERS:
-        given = spec.get(name, [])
-        if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
-            raise SubmissionRefusedError(
-                f"the pod template of the {role} has spec.{name} that is not a list of mappings"
-            )
-    if any({*RESTARTS} & {*each} for each in spec.get("containers", [])):
-        raise SubmissionRefusedError(
-            f"the pod template of the {role} has {' or '.join(RESTARTS)} in a container: remove it, because the scheduler restarts the driver"
-        )
-    return template
+def read_template(text: str | None) -> dict[str, Any]:
+    """Return the pod template of a driver or an executor, from JSON; empty without one. The operator has checked it."""
+    return dict(json.loads(text or "{}"))
 
 
 def spark_container(role: str, template: Json, conf: Mapping[str, str]) -> tuple[Json, list[Json]]:
@@ -92,7 +66,7 @@ def executor_template(
 
     `variables` are environment variables of the executors, in addition to those that Spark sets. Raises `SubmissionRefusedError`.
     """
-    template = read_template("executor", text)
+    template = read_template(text)
     container, others = spark_container("executor", template, conf)
     fields = {NODE_ATTRIBUTE: "spec.nodeName", POD_ATTRIBUTE: "metadata.name"}
     attributes = [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()]
@@ -102,10 +76,3 @@ def executor_template(
     spec = {**(template.get("spec") or {}), "containers": [own, *others]}
     parts = {name: [{**LAST_OUTPUT, **each} for each in spec[name]] for name in CONTAINERS if spec.get(name)}
     return {"apiVersion": "v1", "kind": "Pod", **template, "spec": {**spec, **parts}}
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return None

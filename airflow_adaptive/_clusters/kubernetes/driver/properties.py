@@ -127,19 +127,3 @@ def launch_properties(properties: Mapping[str, str], names: frozenset[str] = fro
 
 _VARIABLE: Final = re.compile(re.escape(EXECUTOR_ENVIRONMENT) + "[-._a-zA-Z][-._a-zA-Z0-9]*")
 """Spark ignores variables with other names."""
-
-_IN_NAMES: Final = re.compile(r"[\\:=#! \t\n\r\f]")
-_IN_VALUES: Final = re.compile(r"[\\\n\r\f]|^[ \t]")
-_LETTERS: Final = {"\n": "n", "\r": "r", "\f": "f", "\t": "t"}
-
-
-def to_file(properties: Mapping[str, str]) -> str:
-    """Return the properties in the format of `java.util.Properties`."""
-    lines = [
-        f"{_escaped(name, _IN_NAMES)}={_escaped(value, _IN_VALUES)}\n" for name, value in sorted(properties.items())
-    ]
-    return "".join(lines)
-
-
-def _escaped(text: str, special: re.Pattern[str]) -> str:
-    return special.sub(lambda found: "\\" + _LETTERS.get(found[0], found[0]), text)

@@ -14,7 +14,6 @@ import pytest
 from airflow_adaptive._airflow.declaration import batch as batches
 from airflow_adaptive._airflow.declaration.batch import (
     BatchSubmission,
-    as_properties,
     default_properties,
     environment,
     spark_submit,
@@ -247,8 +246,3 @@ def test_defaults_lie_where_spark_reads_them(tmp_path: Path) -> None:
     assert default_properties({"SPARK_HOME": str(tmp_path)}) == "a 1\n"
     assert default_properties({"SPARK_CONF_DIR": str(tmp_path)}) == ""
     assert default_properties({}) == ""
-
-
-def test_properties_are_written_as_java_reads_them() -> None:
-    odd = {"a b": " x=y", "c:d": "line\nnext\\", "#e!": "tab\t"}
-    assert as_properties(odd) == "a\\ b=\\ x=y\nc\\:d=line\\nnext\\\\\n\\#e\\!=tab\\t\n"

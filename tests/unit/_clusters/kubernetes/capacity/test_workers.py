@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_adaptive._clusters.kubernetes.capacity.pod_requests import MUCH
-from airflow_adaptive._clusters.kubernetes.capacity.workers import Usage, namespace_worker, node_workers, usage_by_node
+from airflow_adaptive._clusters.kubernetes.capacity.workers import Usage, node_workers, on_demand_worker, usage_by_node
 from airflow_adaptive._core.ports import Limit, LimitKind, Request, Resources
 
 READY = {"type": "Ready", "status": "True"}
@@ -70,7 +70,7 @@ def test_free_and_held_resources_add_up_to_the_total(pods):
 
 def test_a_namespace_takes_what_its_limits_bound():
     bounded = Limit(kind=LimitKind.CAP, cpu_millicores=1000)
-    worker = namespace_worker("team", [bounded], [pod("a"), pod(None)])
+    worker = on_demand_worker("team", [bounded], [pod("a"), pod(None)])
     assert (worker.worker_id, worker.address, worker.free, worker.count) == (
         "team",
         "team",
@@ -86,5 +86,5 @@ def test_a_namespace_does_not_take_what_no_limit_bounds():
         return Resources() if request.placement == "other" else None
 
     scoped = Limit(kind=LimitKind.QUOTA, name="quota", cpu_millicores=1, charge=of_others)
-    worker = namespace_worker("team", [scoped], [])
+    worker = on_demand_worker("team", [scoped], [])
     assert (worker.accepts("own"), worker.accepts("other")) == (False, True)

@@ -26,34 +26,8 @@ def template(*names: str, **spec: Any) -> dict[str, Any]:
     return {"spec": {"containers": [{"name": name} for name in names], **spec}}
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("[]", "is not a mapping with metadata and spec"),
-        ("{", "is not a mapping with metadata and spec"),
-        ('{"spec": []}', "is not a mapping with metadata and spec"),
-        ('{"metadata": "a"}', "is not a mapping with metadata and spec"),
-        ('{"spec": {"containers": {}}}', "spec.containers that is not a list of mappings"),
-        ('{"spec": {"containers": ["a"]}}', "spec.containers that is not a list of mappings"),
-        ('{"spec": {"initContainers": {"name": "a"}}}', "spec.initContainers that is not a list of mappings"),
-        ('{"spec": {"restartPolicy": "Always"}}', "restartPolicy 'Always': use 'Never'"),
-        (
-            '{"spec": {"containers": [{"restartPolicy": "Always"}]}}',
-            "restartPolicy or restartPolicyRules in a container",
-        ),
-        (
-            '{"spec": {"containers": [{"restartPolicyRules": []}]}}',
-            "restartPolicy or restartPolicyRules in a container",
-        ),
-    ],
-)
-def test_texts_that_are_no_template(text: str, message: str):
-    with pytest.raises(SubmissionRefusedError, match=message):
-        read_template("driver", text)
-
-
 def test_a_job_without_a_template():
-    assert read_template("driver", None) == {}
+    assert read_template(None) == {}
 
 
 def test_spark_selects_the_first_container_or_the_named_one():

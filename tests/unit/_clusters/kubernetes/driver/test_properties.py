@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
 from airflow_adaptive._clusters.kubernetes.driver.names import DriverIdentity
 from airflow_adaptive._clusters.kubernetes.driver.properties import (
     launch_properties,
     spark_properties,
-    to_file,
 )
 from airflow_adaptive._clusters.properties import secret_properties
 from airflow_adaptive._core.ports import DriverSubmission
@@ -122,22 +119,3 @@ def test_properties_that_spark_submit_reads_include_the_credentials_of_hadoop():
         "spark.public": "v",
     }
     assert set(launch_properties(properties)) == {"spark.hadoop.fs.s3a.secret.key", "spark.public"}
-
-
-@pytest.mark.parametrize(
-    ("value", "line"),
-    [
-        ("a=b:c#d!e", "k=a=b:c#d!e"),
-        ("two\nlines\r\f", "k=two\\nlines\\r\\f"),
-        ("C:\\x", "k=C:\\\\x"),
-        (" leading", "k=\\ leading"),
-        ("\ttab", "k=\\ttab"),
-        ("ü", "k=ü"),
-    ],
-)
-def test_values_in_the_file(value: str, line: str):
-    assert to_file({"k": value}) == f"{line}\n"
-
-
-def test_names_in_the_file():
-    assert to_file({"a:b c=d": "v", "a": "v"}) == "a=v\na\\:b\\ c\\=d=v\n"
