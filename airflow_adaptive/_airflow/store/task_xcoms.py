@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
+
+from airflow.sdk.exceptions import AirflowRuntimeError
 
 from airflow_adaptive._airflow.internals import XCom
 from airflow_adaptive._core.codec import encode
@@ -67,8 +71,19 @@ def task_of(context: Context) -> TaskKey:
 
 
 def push(task: TaskKey, key: str, value: Any) -> None:
-    """Set an XCom of a task instance; blocks."""
-    XCom.set(key, value, **asdict(task))
+    """Set an XCom of a task instance unless its DAG run was deleted; blocks."""
+    with unless_deleted():
+        XCom.set(key, value, **asdict(task))
+
+
+@contextmanager
+def unless_deleted() -> Iterator[None]:
+    """Set no XCom of a DAG run that was deleted. The loop of its job outlives it until the driver has ended."""
+    try:
+        yield
+    except AirflowRuntimeError as error:
+        if (error.error.detail or {}).get("status_code") != HTTPStatus.NOT_FOUND:
+            raise
 
 
 def pull(task: TaskKey, key: str) -> Any:

@@ -28,7 +28,7 @@ from airflow_adaptive._airflow.internals import (
     PutVariable,
     task_runner,
 )
-from airflow_adaptive._airflow.store.task_xcoms import ATTEMPT
+from airflow_adaptive._airflow.store.task_xcoms import ATTEMPT, unless_deleted
 from airflow_adaptive._core.ports import SEPARATOR, StoreUnavailableError
 from airflow_adaptive._core.view import TaskKey, is_published
 
@@ -118,7 +118,8 @@ class VariablesAndXComs:
             return
         if self._task is None:
             raise TypeError(f"only the task of the job publishes {key!r}")
-        BaseXCom.set(xcom_key(f"{self._prefix}{key}"), document, **asdict(self._task))
+        with unless_deleted():
+            BaseXCom.set(xcom_key(f"{self._prefix}{key}"), document, **asdict(self._task))
 
     def delete(self, key: str) -> None:
         """Delete the Variable of a key, if it exists."""

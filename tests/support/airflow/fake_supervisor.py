@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 import pytest
@@ -62,6 +63,7 @@ class FakeComms:
         active_runs: DAG runs that have not ended.
         pushes: keys of XComs in the order in which they were set.
         error: raised instead of an answer, None while Airflow answers.
+        is_run_deleted: whether the DAG run was deleted, so that nothing can be set as XCom.
     """
 
     def __init__(self) -> None:
@@ -75,6 +77,7 @@ class FakeComms:
         self.active_runs: set[str] = set()
         self.pushes: list[str] = []
         self.error: Exception | None = None
+        self.is_run_deleted = False
 
     @property
     def requests(self) -> dict[str, Any]:
@@ -98,6 +101,8 @@ class FakeComms:
         """Answer as the supervisor would."""
         if self.error is not None:
             raise self.error
+        if self.is_run_deleted and isinstance(message, comms.SetXCom):
+            raise api_server_error(HTTPStatus.NOT_FOUND)
         document = Document.of(message)
         self.reads += isinstance(message, comms.GetAssetStateStoreByName | comms.GetVariable)
         if document is not None:
@@ -148,6 +153,8 @@ class FakeComms:
                 return comms.OKResponse(ok=True)
 
 
-def api_server_error() -> AirflowRuntimeError:
-    """What the SDK raises when Airflow's API server does not answer."""
-    return AirflowRuntimeError(comms.ErrorResponse(error=ErrorType.API_SERVER_ERROR))
+def api_server_error(status: HTTPStatus = HTTPStatus.BAD_GATEWAY) -> AirflowRuntimeError:
+    """What the SDK raises when Airflow's API server does not answer, or refuses a request."""
+    return AirflowRuntimeError(
+        comms.ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail={"status_code": status.value})
+    )

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from airflow.sdk import Variable
 
+from airflow_adaptive._airflow.internals import has
 from airflow_adaptive._airflow.store.asset_store import AirflowJobStore
 from airflow_adaptive._airflow.store.control_requests import (
     READS_BETWEEN,
@@ -210,6 +211,15 @@ def test_view_that_could_not_be_pushed_is_pushed_when_airflow_is_back(
         show(store, VIEW)
     assert airflow.xcoms["state"] == "Executing"
     assert len(caplog.messages) == 1
+
+
+def test_end_of_a_job_whose_run_was_deleted_is_published_once_and_without_xcoms(
+    airflow: FakeComms, store: AirflowJobStore, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    airflow.is_run_deleted = True
+    show(store, VIEW)
+    assert (airflow.xcoms, clock.elapsed, caplog.messages) == ({}, 0, [])
+    assert ("summary" in airflow.asset_states) is has("AssetStateStoreAccessor")
 
 
 def test_published_metrics_are_read_when_airflow_is_back(
