@@ -120,6 +120,12 @@ WATCHING: Final = {
 }
 
 
+OUTSIDE: Final = {
+    "409": ("no-driver", "The job was not deployed yet, or has no driver."),
+    "502": ("unreachable", "The API server cannot reach the job directory or the cluster, or the output was removed."),
+}
+
+
 def completed(document: dict[str, Any], root_path: str) -> dict[str, Any]:
     """Return the document with error responses, tags and the address of the server."""
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
@@ -160,6 +166,8 @@ def _problems(path: str, method: str) -> dict[str, tuple[str, str]]:
         found |= WITH_BODY
     if method == "put":
         found |= PUTTING
+    if path.endswith("/driver-log"):
+        found |= OUTSIDE
     if path.endswith("/events"):
         found |= WATCHING
     return found

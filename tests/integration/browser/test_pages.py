@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from tests.integration.browser.conftest import Visitor
 from tests.lab.scenario import Scenario
 from tests.support.airflow import published_jobs as stories
 from tests.support.airflow.airflow_app import AirflowApp
+from tests.support.airflow.job_files import master_with_log, place_with_files
 from tests.support.airflow.published_documents import TASK, executing, place_deleted, published
 
 XSS = '<img src=x onerror=alert(1)> & "quoted"'
@@ -44,6 +46,30 @@ def test_list_shows_jobs_and_leads_to_them(airflow_app: AirflowApp, visitor: Vis
     assert page.url.endswith("/adaptive/ui/jobs/departures")
     page.get_by_role("link", name="Adaptive jobs").click()
     expect(row).to_be_visible()
+
+
+def test_list_is_sorted_by_a_column_until_the_column_is_chosen_again(airflow_app: AirflowApp, visitor: Visitor) -> None:
+    stories.place(airflow_app, stories.waiting("arrivals"))
+    stories.place(airflow_app, stories.rescaled_twice())
+    page = visitor.open()
+    first, column = page.get_by_role("row").nth(1), page.get_by_role("button", name="Parallelism")
+    expect(first).to_contain_text("arrivals")
+    column.click()
+    expect(first).to_contain_text("departures")
+    expect(page).to_have_url(re.compile("sort=Parallelism"))
+    column.click()
+    expect(first).to_contain_text("arrivals")
+
+
+def test_log_of_the_driver_is_read_from_the_cluster_or_unknown_for_a_reason(
+    airflow_app: AirflowApp, visitor: Visitor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with master_with_log() as master:
+        place_with_files(airflow_app, monkeypatch, tmp_path, master, executing())
+        page = visitor.open("jobs/departures?tab=log")
+        expect(page.get_by_label(re.compile("Standard output of driver-"))).to_have_text("one\ntwo\nthree")
+    page.get_by_role("button", name="Refresh").click()
+    expect(page.get_by_text("no master of spark://127.0.0.1:7077 accepts requests")).to_be_visible()
 
 
 def test_list_is_filtered_and_keeps_its_filter_in_the_address(airflow_app: AirflowApp, visitor: Visitor) -> None:

@@ -39,7 +39,7 @@ CHECKS = [
     response_schema_conformance,
 ]
 
-OPERATIONS = 17
+OPERATIONS = 18
 
 
 @pytest.fixture

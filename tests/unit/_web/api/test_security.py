@@ -23,6 +23,7 @@ READING = [
     "/jobs/departures/metrics",
     "/jobs/departures/transitions",
     "/jobs/departures/failures",
+    "/jobs/departures/driver-log",
     "/jobs/departures/events",
     *(f"/jobs/departures/rescales{rest}" for rest in ("", "/summary", "/1")),
     "/openapi.json",
@@ -67,7 +68,7 @@ def test_token_that_is_none_opens_nothing(airflow_app: AirflowApp, token: str) -
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-@pytest.mark.parametrize("path", [path for path in READING if not path.endswith("events")])
+@pytest.mark.parametrize("path", [path for path in READING if not path.endswith(("events", "driver-log"))])
 def test_viewer_may_read(airflow_app: AirflowApp, path: str) -> None:
     place(airflow_app, executing())
     assert airflow_app.client("viewer").get(API + path).status_code == 200
