@@ -48,8 +48,8 @@ TASKS: Final = {
         "the same on a real Kubernetes cluster", "pytest tests/lab/faults/kubernetes", "kubernetes"
     ),
     "weeks": Task(
-        "simulate three weeks of a job with a thousand rescales and failures, and check for leaks (15 minutes)",
-        "pytest -s tests/lab/faults/endurance",
+        "let hundreds of things happen to a simulated job, and check that its loops leave nothing behind (a minute)",
+        "pytest --numprocesses 0 -m long tests/unit/_engine/test_loop_weeks.py",
     ),
     "fleet": Task("simulate fleets of jobs from seeds, as 1-1000, and check the invariants", "tests.lab.fleet"),
     "fleet-long": Task(

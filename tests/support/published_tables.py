@@ -24,9 +24,6 @@ CODE: Final = ("airflow_adaptive", "tests")
 UNKNOWN: Final = "unknown"
 """In place of the commit, outside a clone and in a clone without the commit."""
 
-NOT_MEASURED: Final = "Not measured yet."
-"""The section of a table before its first measurement."""
-
 OLDER: Final = "**This table is older than the code**: these paths have changed since."
 
 COMMITS: Final = re.compile(r"`([0-9a-f]{7,}(?:-dirty)?)`")

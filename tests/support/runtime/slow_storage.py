@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -41,28 +40,6 @@ class HangingFileSystem(LocalFileSystem):
         if not self.folder or self.folder in path.split("/"):
             self.calls += 1
             self.released.wait()
-
-
-class SlowFileSystem(LocalFileSystem):
-    """A local disk that answers each call after a delay, like an object store.
-
-    Attributes:
-        delay_s: delay of each call, in seconds.
-    """
-
-    cachable = False
-
-    def __init__(self, delay_s: float) -> None:
-        super().__init__()
-        self.delay_s = delay_s
-
-    def ls(self, path: str, detail: bool = False, **kwargs: Any) -> Any:
-        time.sleep(self.delay_s)
-        return super().ls(path, detail=detail, **kwargs)
-
-    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> Any:
-        time.sleep(self.delay_s)
-        return super().cat_file(path, start=start, end=end, **kwargs)
 
 
 class LaggingFileSystem(LocalFileSystem):

@@ -195,14 +195,6 @@ class AirflowJob(JobUnderFault):
         with closing(sqlite3.connect(self.airflow.home / "airflow.db", timeout=STATEMENT_TIMEOUT_S)) as database:
             return database.execute(statement).fetchall()
 
-    def parsed(self) -> Any:
-        """When the DAG's file was parsed last."""
-        return self.database(f"SELECT last_parsed_time FROM dag WHERE dag_id = '{self.dag}'")
-
-    def wait_parsed(self, since: Any) -> None:
-        """The DAG's file was parsed once more."""
-        self.wait_for("the DAG file to be parsed", lambda: self.parsed() != since)
-
     def _runs_have_ended(self) -> bool:
         return not self.database("SELECT 1 FROM dag_run WHERE state IN ('queued', 'running')")
 

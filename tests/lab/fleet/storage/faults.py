@@ -30,10 +30,6 @@ class StorageFaults(Faults):
         """Refuse all calls."""
         return self._refuse(errno.EACCES, path, hosts)
 
-    def make_read_only(self, path: str = "*", hosts: str = "*") -> Action:
-        """Refuse writes."""
-        return self._refuse(errno.EROFS, path, hosts, WRITES)
-
     def fill(self, path: str = "*", hosts: str = "*") -> Action:
         """Refuse new content: the storage is full. Files can be removed."""
         return self._refuse(errno.ENOSPC, path, hosts, ADDITIONS)
