@@ -65,8 +65,13 @@ describe("a running job", () => {
     );
   });
 
-  it("is not reported as good without rates and lag", () =>
-    expect(healthOf(job({ metrics: { ...METRICS, input: null, lag_s: null } })).label).toBe("Runs"));
+  it.each([
+    [null, null, "Runs: 3 of 1–8 slots; no rates are known yet, so its lag is unknown"],
+    [40, null, "Runs: 3 of 1–8 slots; its sources report no unread rows, so its lag is unknown"],
+    [40, 7, "Keeps up: 3 of 1–8 slots"],
+  ])("is not reported as good without lag and backlog: %s rows in, backlog %s", (input, backlog, text) =>
+    expect(sentence(job({ metrics: { ...METRICS, input, backlog, lag_s: null } }))).toBe(text),
+  );
 
   it("names a source that cannot be read", () =>
     expect(sentence(job({ source_problem: "no broker answers" }))).toBe(

@@ -76,8 +76,10 @@ const running = (job: Known): Health => {
     return health("Falls behind", "orange", `${where}; ${missing(job)}`);
   if (job.state === "RestartingLocally")
     return health("Recovers", "yellow", `${where}; executors were lost, and Spark replaces them`);
-  if (!isKnown(metrics?.input) && !isKnown(lag))
-    return health("Runs", "gray", `${where}; no rates and no lag are known yet`);
+  if (!isKnown(lag) && !isKnown(metrics?.backlog)) {
+    const known = isKnown(metrics?.input) ? "its sources report no unread rows" : "no rates are known yet";
+    return health("Runs", "gray", `${where}; ${known}, so its lag is unknown`);
+  }
   return health("Keeps up", "green", where);
 };
 
