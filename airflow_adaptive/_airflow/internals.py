@@ -14,6 +14,7 @@ import asyncio
 import os
 import re
 from collections.abc import Callable, Mapping
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
@@ -169,6 +170,13 @@ INTERNALS: Final[dict[str, Internal]] = {
     **_same(_STORE, "airflow.sdk.execution_time.context", "AssetStateStoreAccessor", since="3.3", instead=_VARIABLES),
     **_same("XComs of other tasks", "airflow.sdk.execution_time.xcom", "XCom"),
     **_same("XComs with documents, which no backend of XComs may move", "airflow.sdk.bases.xcom", "BaseXCom"),
+    **_same(
+        "XComs that a loop reads and sets when its task has ended or was cleared",
+        "airflow.sdk.bases.xcom",
+        "_current_trigger_ti",
+        since="3.4",
+        instead="nothing, because Airflow before 3.4 accepts them",
+    ),
     **_same(_VARIABLES, "airflow.sdk.execution_time", "task_runner"),
     **_same(
         _VARIABLES, "airflow.sdk.execution_time.comms", "DeleteVariable", "ErrorResponse", "GetVariable", "PutVariable"
@@ -333,6 +341,9 @@ def _exists(places: tuple[str, ...]) -> bool:
 def on_this_loop(work: Callable[[], Result]) -> Callable[[], Result]:
     """Return blocking work for a thread, whose calls of the Task SDK run on this event loop. All work that may call the Task SDK needs this.
 
+    From 3.4 on, a trigger sends its task instance with each call. Airflow then refuses XComs, also those of other tasks, when the task has ended, was
+    cleared, or waits between two triggers, and a loop outlives this. So the calls of the work come from the process, not from the trigger that began it.
+
     From 3.2 on, the Task SDK does this itself. In 3.1 it calls `async_to_sync`, which would start an event loop of its own in the thread, where the
     channel to the supervisor cannot be used: the triggerer ends, because it reads responses of other requests. The name of the loop is what
     `sync_to_async` leaves in its threads.
@@ -342,9 +353,16 @@ def on_this_loop(work: Callable[[], Result]) -> Callable[[], Result]:
     def work_on_loop() -> Result:
         local = SyncToAsync.threadlocal
         local.main_event_loop, local.main_event_loop_pid = loop, os.getpid()
+        if has("_current_trigger_ti"):
+            return copy_context().run(_without_task, work)
         return work()
 
     return work_on_loop
+
+
+def _without_task(work: Callable[[], Result]) -> Result:
+    _find("_current_trigger_ti").set(None)
+    return work()
 
 
 def teams_of_dags(dag_ids: list[str], session: Session) -> Mapping[str, str | None]:

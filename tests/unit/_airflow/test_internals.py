@@ -6,6 +6,7 @@ import ast
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
@@ -76,6 +77,19 @@ def test_secret_that_a_thread_masks_is_sent_on_the_event_loop_of_the_triggers(mo
 
     monkeypatch.setattr(airflow_internals, "_find", lambda _: lambda _: async_to_sync(send)())
     asyncio.run(mask())
+
+
+TASK: ContextVar[str | None] = ContextVar("TASK", default=None)
+
+
+def test_calls_in_a_thread_are_not_refused_with_the_task_of_their_trigger(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(INTERNALS, "_current_trigger_ti", Internal((f"{__name__}:TASK",), "XComs"))
+
+    async def task_of_call() -> tuple[str | None, str | None]:
+        TASK.set("the task of the trigger")
+        return await asyncio.to_thread(airflow_internals.on_this_loop(TASK.get)), TASK.get()
+
+    assert asyncio.run(task_of_call()) == (None, "the task of the trigger")
 
 
 def test_missing_name_is_reported_with_its_use_and_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
