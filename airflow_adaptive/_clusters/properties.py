@@ -36,10 +36,11 @@ def check_submission(submission: DriverSubmission) -> None:
             f"driver of {submission.name!r} with {submission.driver_cores} cores and {submission.driver_memory_mb} MiB: "
             "both must be at least 1"
         )
-    if not 1 <= submission.executors <= submission.max_executors:
+    fewest = 0 if submission.is_standby else 1
+    if not fewest <= submission.executors <= submission.max_executors:
         raise SubmissionRefusedError(
             f"driver of {submission.name!r} with {submission.executors} executors: "
-            f"the number must be in 1..{submission.max_executors}"
+            f"the number must be in {fewest}..{submission.max_executors}"
         )
     if submission.conf.get("spark.driver.supervise", "false").lower() != "false":
         raise SubmissionRefusedError(

@@ -45,6 +45,8 @@ class FailureCode(StrEnum):
     """The cluster refused the requests of a driver, for example because its account lacks permissions."""
     MASTER_UNRESPONSIVE = "MASTER_UNRESPONSIVE"
     """The driver lost the master."""
+    NO_ROOM_FOR_STANDBY = "NO_ROOM_FOR_STANDBY"
+    """No worker has room for one more driver of the job."""
     NOT_ENOUGH_RESOURCES = "NOT_ENOUGH_RESOURCES"
     """The slots of the lower bounds did not come in time."""
     NOT_SUBMITTED = "NOT_SUBMITTED"

@@ -416,6 +416,7 @@ class DriverSubmission:
         max_executors: maximum number of executors of the job.
         executor_cores: cores (slots) of an executor.
         executor_memory_mb: heap of an executor, MiB.
+        is_standby: whether the driver waits until it replaces another one, and may start without executors.
         driver_template: description of the driver beyond its size, in the form of the cluster manager; None without one.
         executor_template: likewise, of an executor.
     """
@@ -437,6 +438,7 @@ class DriverSubmission:
     max_executors: int = 1
     executor_cores: int = 1
     executor_memory_mb: int = 1024
+    is_standby: bool = False
     driver_template: str | None = None
     executor_template: str | None = None
 
@@ -527,8 +529,8 @@ class JobDirectory(Protocol):
     async def rescales(self, limit: int) -> Sequence[RescaleDocument]:
         """Return at most the `limit` newest valid rescale documents, oldest first. Raises `JobDirectoryError`."""
 
-    async def status(self) -> DriverStatus | None:
-        """Return the newest driver status, None without a valid one. Raises `JobDirectoryError`."""
+    async def status(self, *, of_standby: bool = False) -> DriverStatus | None:
+        """Return the newest status of the driver, or of the standby; None without a valid one. Raises `JobDirectoryError`."""
 
     async def file(self, uri: str, limit: int) -> bytes | None:
         """Return the content of a file of the directory, by its URI.

@@ -128,6 +128,8 @@ def submission(command: SubmitDriver, spec: JobSpec, nonce: str) -> DriverSubmis
         # Half of the scheduler's timeout, because the session needs time to end too.
         "spark.airflow.adaptive.stopTimeout": str(spec.options.stop_timeout.total_seconds() / 2),
     }
+    if command.is_standby:
+        identity["spark.airflow.adaptive.standbyExecutors"] = str(executors(command.slots, spec.executor))
     if spec.options.orphan_timeout is not None:
         identity["spark.airflow.adaptive.orphanTimeout"] = str(spec.options.orphan_timeout.total_seconds())
     return DriverSubmission(
@@ -145,6 +147,7 @@ def submission(command: SubmitDriver, spec: JobSpec, nonce: str) -> DriverSubmis
         max_executors=executors(_most_slots(spec), spec.executor),
         executor_cores=spec.executor.cores,
         executor_memory_mb=spec.executor.memory_mb,
+        is_standby=command.is_standby,
         driver_template=spec.driver_template,
         executor_template=spec.executor_template,
     )

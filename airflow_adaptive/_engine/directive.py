@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 
-from airflow_adaptive._core.protocol.documents import Action, Directive, DriverPlan
-from airflow_adaptive._core.scheduler import rescale_tiers
+from airflow_adaptive._core.protocol.documents import Action, Directive, DriverPlan, StandbyDirective
+from airflow_adaptive._core.scheduler import rescale_tiers, standby
 from airflow_adaptive._core.scheduler.allocator import assign, required_slots
 from airflow_adaptive._core.scheduler.job_graph import JobVertex
 from airflow_adaptive._core.scheduler.machine import default_requirements
@@ -33,6 +33,22 @@ def directive(state: SchedulerState, nonce: str, executor: ExecutorShape) -> Dir
         version=0 if plan is None else plan.version,
         action=action(state),
         plan=None if plan is None else _driver_plan(state, plan, executor),
+        standby=_standby(state, executor),
+    )
+
+
+def _standby(state: SchedulerState, executor: ExecutorShape) -> StandbyDirective | None:
+    """Return the directive of the standby. The graph of its deployment may have vertices that the running plan does not contain."""
+    driver, plan = state.standby.driver, state.plan
+    if driver is None:
+        return None
+    if plan is not None:
+        bounds = state.requirements
+        plan = replace(plan, parallelism={name: plan.parallelism.get(name, it.lower) for name, it in bounds.items()})
+    return StandbyDirective(
+        epoch=driver.epoch,
+        plan=None if plan is None else _driver_plan(state, plan, executor),
+        holds_executors=standby.holds_executors(state),
     )
 
 

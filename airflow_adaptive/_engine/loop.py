@@ -33,7 +33,7 @@ from airflow_adaptive._core.requirements.resolution import Resolution
 from airflow_adaptive._core.requirements.resolver import RequirementsResolver, ResolverInput
 from airflow_adaptive._core.scheduler import machine
 from airflow_adaptive._core.scheduler.events import CancelRequested, Event, TimerName
-from airflow_adaptive._core.scheduler.state import Canceling, Finished, SchedulerState, Timer
+from airflow_adaptive._core.scheduler.state import Canceling, Executing, Finished, SchedulerState, Timer
 from airflow_adaptive._core.scheduler.timeline import Reason, ReasonCode
 from airflow_adaptive._engine.cluster.capacity_share import slot_demand
 from airflow_adaptive._engine.cluster.free_capacity import ShortageReports
@@ -59,6 +59,10 @@ from airflow_adaptive._engine.spec import JobSpec
 from airflow_adaptive._engine.step_executor import StepExecutor
 
 log = logging.getLogger(__name__)
+
+
+TAKEOVER_INTERVAL = timedelta(milliseconds=200)
+"""Poll interval while a prepared driver takes over: the job runs no query meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,7 +220,7 @@ class Loop:
 
     async def _run_cycle(self) -> None:
         """Run one cycle; an unusable job directory or an open question ends the cycle early, and the next cycle repeats its steps."""
-        poll_interval = self._spec.options.poll_interval
+        poll_interval = self._poll_interval
         self._file_polling.begin_cycle(poll_interval)
         self._steps.begin_cycle()
         try:
@@ -289,7 +293,13 @@ class Loop:
             "Airflow answers again: the job follows the newest control requests",
         )
         self._report_change(ReasonCode.AIRFLOW_UNAVAILABLE, outage or "", end, logging.WARNING)
-        return JobObservation(status=self._driver_status(), status_read_at=read_at, control_requests=control_requests)
+        standby = await self._observer.read_standby_status(self.state, self._journal.nonce)
+        return JobObservation(
+            status=self._driver_status(),
+            status_read_at=read_at,
+            standby_status=standby,
+            control_requests=control_requests,
+        )
 
     def _driver_status(self) -> DriverStatus | None:
         """The newest status of the driver of the current epoch."""
@@ -300,8 +310,8 @@ class Loop:
         self._probe = self._probe.advance(self.state, self._now())
         wanted = replace(self.state, requirements=requirements.requirements)
         demand = slot_demand(self._spec, wanted, self._now(), may_probe=self._probe.offered)
-        max_age = self._spec.options.poll_interval
-        observation = await self._observer.observe_cluster(reported, demand, self.state.driver, max_age, self._now())
+        max_age = self._poll_interval
+        observation = await self._observer.observe_cluster(reported, demand, self.state, max_age, self._now())
         if observation.is_driver_over:
             await self._observer.read_last_status()
             observation = replace(observation, status=self._driver_status())
@@ -427,7 +437,7 @@ class Loop:
         """Seconds until the next cycle: the poll interval, or less if a timer is due before."""
         if self._is_over():
             return 0.0
-        interval = self._spec.options.poll_interval
+        interval = self._poll_interval
         if self._open_question.error is not None:
             return self._until_limit(self._open_question.retry_interval(interval)).total_seconds()
         if self._outage.is_ongoing:
@@ -436,6 +446,13 @@ class Loop:
             return interval.total_seconds()  # no timer can fire
         due = [timer.due - self._now() for timer in machine.timers(self.state)]
         return max(min([interval, *due]), timedelta(0)).total_seconds()
+
+    @property
+    def _poll_interval(self) -> timedelta:
+        """The poll interval of the job; shorter while a prepared driver waits for the end of the running one."""
+        interval = self._spec.options.poll_interval
+        takes_over = self.state.replacement is not None and not isinstance(self.state.current, Executing)
+        return min(interval, TAKEOVER_INTERVAL) if takes_over else interval
 
     def _until_limit(self, interval: timedelta) -> timedelta:
         """The interval, or the time until the loop must return if that is shorter."""

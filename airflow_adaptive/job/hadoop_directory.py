@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from typing import Any
 from urllib.parse import quote
 
@@ -74,7 +75,14 @@ class HadoopJobDirectory(JournalFiles, StatusFile):
 
     def __init__(self, spark: SparkSession, uri: str) -> None:
         self._root = hadoop_uri(uri)
+        self._status = "status.json"
         self._files = HadoopFiles(spark)
+
+    def of_standby(self) -> HadoopJobDirectory:
+        """Return the same directory with the status of the standby."""
+        directory = copy(self)
+        directory._status = "standby.json"
+        return directory
 
     def checkpoint(self, query: str) -> str:
         """Return the URI of a query's checkpoint."""
@@ -93,11 +101,11 @@ class HadoopJobDirectory(JournalFiles, StatusFile):
         return self._read(f"journal/{journal_name(number)}")
 
     def read_status(self) -> bytes | None:
-        return self._read("status.json")
+        return self._read(self._status)
 
     def write_status(self, data: bytes) -> None:
         with _converting_errors(self._root):
-            self._files.replace(self._path("status.json"), data)
+            self._files.replace(self._path(self._status), data)
 
     def _read(self, name: str) -> bytes | None:
         with _converting_errors(self._root):

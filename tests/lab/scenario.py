@@ -19,6 +19,7 @@ from airflow_adaptive._core.scheduler.events import (
     CancelRequested,
     DriverEnded,
     DriverHeartbeatTimedOut,
+    DriverPrepared,
     Event,
     JobCompleted,
     JobRedeployed,
@@ -120,6 +121,10 @@ class Scenario:
         self._checked = len(self.steps)
         return self
 
+    def given_standby(self, slots: int = 2) -> Scenario:
+        """The plan is active, a batch is committed, and the standby is prepared."""
+        return self.given_executing(slots).when_committed().when_prepared()._given()
+
     # ---- when -------------------------------------------------------------------------------------------------------
 
     def when(self, event: Event) -> Scenario:
@@ -166,6 +171,16 @@ class Scenario:
         """Return the event without applying it."""
         bounds = dict.fromkeys(self.state.requirements, ParallelismRange(lower, upper))
         return RequirementsChanged(at=self.now, requirements=bounds)
+
+    def when_prepared(self) -> Scenario:
+        """The standby has prepared."""
+        return self.when(DriverPrepared(at=self.now, epoch=self.standby_epoch))
+
+    @property
+    def standby_epoch(self) -> int:
+        """Epoch of the standby."""
+        assert self.state.standby.driver is not None
+        return self.state.standby.driver.epoch
 
     def when_plan_activated(self) -> Scenario:
         """The driver reports that the plan is active."""

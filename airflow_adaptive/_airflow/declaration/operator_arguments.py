@@ -61,6 +61,8 @@ class SchedulerOptions(TypedDict, total=False):
     deploy_timeout: Duration
     probe_timeout: Duration
     probe_interval: Duration
+    standby: str
+    prepare_deployments: bool | str
     stop_timeout: Duration
     driver_heartbeat_timeout: Duration
     driver_lease_timeout: Duration

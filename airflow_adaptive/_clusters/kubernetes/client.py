@@ -177,17 +177,21 @@ class KubernetesCluster:
         """
         submission, code = await mount_code(submission)
         manifests = driver_manifests(submission, self._address, code)
+        replaces = not submission.is_standby  # A standby starts while the driver of an earlier epoch runs.
         try:
-            await self._objects.delete_before(manifests.identity, ended=False)
+            if replaces:
+                await self._objects.delete_before(manifests.identity, ended=False)
         except ClusterUnreachableError as error:
             raise NotSubmittedError(str(error)) from error
         try:
             pod = await self._objects.create(manifests)
         except NotSubmittedError:
-            await self._delete_ended(manifests.identity)  # They may use the quota.
+            if replaces:
+                await self._delete_ended(manifests.identity)  # They may use the quota.
             raise
         self._watch.cache.add(pod)
-        await self._delete_ended(manifests.identity)
+        if replaces:
+            await self._delete_ended(manifests.identity)
         name, namespace = manifests.identity.pod, self._address.namespace
         if (label := job_name(submission.name)) != submission.name:
             log.info(

@@ -35,6 +35,7 @@ class DriverSettings:
         heartbeat_interval_s: maximum interval between two driver statuses, in seconds.
         stop_timeout_s: time in seconds until the driver interrupts the batch of a query that has to stop.
         orphan_timeout_s: time without a new journal document, in seconds, after which the driver stops.
+        standby_executors: number of executors with which a standby starts.
     """
 
     job: str
@@ -46,6 +47,7 @@ class DriverSettings:
     heartbeat_interval_s: float = 2.0
     stop_timeout_s: float = 30.0
     orphan_timeout_s: float = math.inf
+    standby_executors: int = 0
 
     def __post_init__(self) -> None:
         """Reject intervals that would let the lease expire during normal operation."""
@@ -86,6 +88,7 @@ def read_settings(get: Callable[[str], str | None]) -> DriverSettings:
         directory=str(identity["directory"]),
         epoch=int(str(identity["epoch"])),
         nonce=str(identity["nonce"]),
+        standby_executors=int(get(f"{PREFIX}standbyExecutors") or 0),
         **{name: float(value) for name, value in timings.items() if value},
     )
 

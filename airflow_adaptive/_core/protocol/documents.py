@@ -53,6 +53,8 @@ class DriverState(StrEnum):
 
     STARTING = "STARTING"
     """The session exists; no query has started yet."""
+    PREPARED = "PREPARED"
+    """The standby has built its queries and is warm; it waits until the journal names its epoch."""
     RUNNING = "RUNNING"
     """The queries run on the plan `DriverStatus.version`."""
     RESCALING = "RESCALING"
@@ -128,6 +130,21 @@ class DriverPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StandbyDirective:
+    """The instruction for the standby, which is to replace the driver.
+
+    Attributes:
+        epoch: epoch of the standby.
+        plan: plan for which the standby builds its queries; None while the job has no plan.
+        holds_executors: whether the standby keeps the executors with which it has warmed up.
+    """
+
+    epoch: Count
+    plan: DriverPlan | None
+    holds_executors: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Directive:
     """The instruction for the driver in the newest journal document.
 
@@ -138,6 +155,7 @@ class Directive:
         version: version of the plan; the driver status contains the version that is active.
         action: requested action.
         plan: plan of the queries; None before the first plan.
+        standby: instruction for the standby, None without one.
     """
 
     epoch: Count
@@ -145,6 +163,7 @@ class Directive:
     version: Count
     action: Action
     plan: DriverPlan | None
+    standby: StandbyDirective | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

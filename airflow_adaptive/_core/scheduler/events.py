@@ -48,6 +48,7 @@ class TimerName(StrEnum):
     STOP = "STOP"
     APPLY_REQUIREMENTS = "APPLY_REQUIREMENTS"
     SLOT_IDLE = "SLOT_IDLE"
+    STANDBY = "STANDBY"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,10 +151,12 @@ class DriverEnded(DriverEvent):
     Attributes:
         failure: reason of the end, used if the scheduler did not request the end.
         in_order: whether the driver has stopped its queries before its end, or had none any more.
+        is_confirmed: whether its process is known to have ended; otherwise the process may still be exiting.
     """
 
     failure: Failure
     in_order: bool = False
+    is_confirmed: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +164,11 @@ class DriverHeartbeatTimedOut(DriverEvent):
     """The driver of this epoch has not reported for `driver_heartbeat_timeout`; the driver may still run."""
 
     failure: Failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverPrepared(DriverEvent):
+    """The standby of this epoch can take over at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,6 +263,7 @@ Event = (
     | SubmissionUnanswered
     | DriverEnded
     | DriverHeartbeatTimedOut
+    | DriverPrepared
     | PlanActivated
     | PlanRejected
     | BatchCommitted

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from airflow_adaptive._core.scheduler import steps
+from airflow_adaptive._core.scheduler import rescale_tiers, standby, state_transitions, steps
 from airflow_adaptive._core.scheduler.config.options import Options
 from airflow_adaptive._core.scheduler.errors import SchedulerUsageError
 from airflow_adaptive._core.scheduler.events import (
@@ -138,16 +138,33 @@ def step(state: SchedulerState, event: Event) -> Step:
     outdated = _outdated(state, event)
     if outdated is not None:
         return steps.stay(state, event, outdated)
-    step_with_failures = failures.record_step(state, event, _react(state, event))
+    if standby.is_about_standby(state, event):
+        return _with_new_reasons(state, standby.without_useless(_on_standby(state, event), event))
+    reaction = standby.without_useless(_react(state, event), event)
+    if isinstance(event, DriverEnded) and not event.is_confirmed:
+        reaction = replace(reaction, commands=(*reaction.commands, *state_transitions.kill_driver(state, event)))
+    step_with_failures = failures.record_step(state, event, reaction)
     return _with_new_reasons(state, rescales.record_step(state, event, step_with_failures))
 
 
 def timers(state: SchedulerState) -> tuple[Timer, ...]:
     """Return the deadlines of the current state, earliest first. Deliver each as `TimerFired` with the version of the state."""
     deadlines = [*STATE_HANDLERS[type(state.current)].timers(state, state.current)]
+    deadlines += standby.timers(state)
     if state.pending_requirements is not None:
         deadlines.append(Timer(name=TimerName.APPLY_REQUIREMENTS, due=state.pending_requirements.due))
     return tuple(sorted(deadlines, key=lambda timer: (timer.due, timer.name)))
+
+
+def _on_standby(state: SchedulerState, event: Event) -> Step:
+    """React to an event about the standby. If a deployment is prepared now, or cannot be prepared, the current state decides when it begins."""
+    step = standby.on_event(state, event)
+    known = step.state
+    if rescale_tiers.has_other_deployment(state) or not rescale_tiers.has_other_deployment(known):
+        return step
+    redeployed = JobRedeployed(at=event.at, deployment=known.deployment)
+    begun = STATE_HANDLERS[type(known.current)].on_event(known, known.current, redeployed)
+    return replace(begun, commands=(*step.commands, *begun.commands), decision=begun.decision or step.decision)
 
 
 def _react(state: SchedulerState, event: Event) -> Step:
@@ -162,6 +179,8 @@ def _react(state: SchedulerState, event: Event) -> Step:
             return steps.stay(state, event)
         case RequirementsChanged():
             return _collect_requirements(state, event)
+        case TimerFired(timer=TimerName.STANDBY):
+            return standby.on_timer(state, event)
         case TimerFired(timer=TimerName.APPLY_REQUIREMENTS) if state.pending_requirements is not None:
             newest = state.pending_requirements
             return _apply_requirements(
@@ -177,7 +196,9 @@ def _outdated(state: SchedulerState, event: Event) -> Reason | None:
             text = f"timer {timer} of version {version} ignored: the state has version {state.version}"
         case TimerFired(timer=timer, at=now) if not any(t.name is timer and t.due <= now for t in timers(state)):
             text = f"timer {timer} ignored: it is not due"
-        case _ if isinstance(event, DriverEvent) and event.epoch != state.epoch:
+        case _ if (
+            isinstance(event, DriverEvent) and event.epoch != state.epoch and not standby.is_about_standby(state, event)
+        ):
             text = f"{type(event).__name__} of epoch {event.epoch} ignored: the epoch is {state.epoch}"
         case _:
             return None

@@ -46,14 +46,14 @@ def describe_rejection(state: SchedulerState, plan: Plan, target_parallelism: Pa
 
 def describe_redeployment(state: SchedulerState, plan: Plan) -> str:
     """Describe what a redeployment changes."""
-    if _has_other_deployment(state):
+    if has_other_deployment(state):
         return "a new driver starts"
     return f"partitions of the state {dict(plan.state_partitions)} -> {dict(state.job.state_partitions)}"
 
 
 def is_redeployed(state: SchedulerState, plan: Plan) -> bool:
     """Return whether the job was redeployed with another number of state partitions or another driver."""
-    return _repartitions(state, plan) or _has_other_deployment(state)
+    return _repartitions(state, plan) or has_other_deployment(state)
 
 
 def state_partitions(state: SchedulerState, before: Plan | None) -> Mapping[str, int]:
@@ -88,7 +88,7 @@ def _cheapest_tier(state: SchedulerState, plan: Plan, target_parallelism: Parall
         target_parallelism,
         vertices_read=None if state.driver is None else state.driver.vertices_read,
         repartitions=_repartitions(state, plan),
-        redeployed=_has_other_deployment(state),
+        redeployed=has_other_deployment(state),
     )
 
 
@@ -102,6 +102,18 @@ def _has_other_partitions(state: SchedulerState, plan: Plan) -> bool:
     return bool(plan.state_partitions) and dict(plan.state_partitions) != dict(state.job.state_partitions)
 
 
-def _has_other_deployment(state: SchedulerState) -> bool:
+def is_to_prepare(state: SchedulerState) -> bool:
+    """Return whether the driver of a new deployment has to be prepared before it replaces the running one."""
+    is_settled = state.deployment in (state.standby.settled, state.standby.refused)
+    return state.options.prepare_deployments and not is_settled and _runs_other_deployment(state)
+
+
+def has_other_deployment(state: SchedulerState) -> bool:
+    """Return whether a driver of another deployment may replace the running one now."""
+    is_refused = state.deployment == state.standby.refused
+    return _runs_other_deployment(state) and not is_refused and not is_to_prepare(state)
+
+
+def _runs_other_deployment(state: SchedulerState) -> bool:
     allowed = state.options.highest_rescale_tier >= Tier.DRIVER
     return allowed and state.driver is not None and state.driver.deployment != state.deployment

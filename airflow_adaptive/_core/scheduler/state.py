@@ -86,6 +86,31 @@ class Driver:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Standby:
+    """The driver that is to replace the newest driver. It starts its session, builds the queries, warms up, and waits until the journal names it.
+
+    Attributes:
+        driver: the driver, None without one.
+        since: time of its submission; the driver has had `deploy_timeout` to prepare.
+        is_prepared: whether it can take over at once.
+        failures: number of failures since a standby was prepared last; each makes the wait until the next attempt longer.
+        retry_at: time of the next attempt, None without a failure.
+        settled: deployment that needs no further preparation, because its driver is prepared, or has no room beside the running one.
+        refused: deployment whose driver could not be prepared, so that the running driver stays.
+        epoch: highest epoch that a standby has had, because no two drivers have the same epoch.
+    """
+
+    driver: Driver | None = None
+    since: datetime | None = None
+    is_prepared: bool = False
+    failures: int = 0
+    retry_at: datetime | None = None
+    settled: str = ""
+    refused: str = ""
+    epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Created:
     """The scheduler has not started to schedule the job.
 
@@ -154,7 +179,7 @@ class Executing:
         Deploying: SlotsChanged, RequirementsChanged, JobRedeployed, TimerFired, BatchCommitted
         RestartingLocally: SlotsChanged, RequirementsChanged, TimerFired
         Restarting: SlotsChanged, RequirementsChanged, JobRedeployed, TimerFired, DriverEnded,
-            DriverHeartbeatTimedOut, BatchCommitted, QueryFailed
+            DriverHeartbeatTimedOut, DriverPrepared, BatchCommitted, QueryFailed
         StopWithSavepoint: SuspendRequested
         Canceling: CancelRequested
         Failing: DriverHeartbeatTimedOut, QueryFailed
@@ -394,6 +419,7 @@ class SchedulerState:
         version: number of transitions.
         epoch: epoch of the newest driver, 0 before the first driver.
         driver: newest driver, None if no driver can be running.
+        standby: driver that is to replace the newest one.
         offers: slots of the last observation.
         restarts: record of the restart strategy.
         was_accepted: whether the cluster manager has ever accepted a driver.
@@ -425,6 +451,7 @@ class SchedulerState:
     proved: DeploymentRecord = field(default_factory=DeploymentRecord)
     failures: tuple[FailureRecord, ...] = ()
     timeline: Timeline = field(default_factory=Timeline)
+    standby: Standby = field(default_factory=Standby)
 
     @property
     def name(self) -> str:
@@ -445,6 +472,18 @@ class SchedulerState:
     def available_slots(self) -> int:
         """Number of slots that the job holds or is offered."""
         return sum(offer.total for offer in self.offers)
+
+    @property
+    def last_epoch(self) -> int:
+        """The highest epoch of all drivers of the job."""
+        return max(self.epoch, self.standby.epoch)
+
+    @property
+    def replacement(self) -> Driver | None:
+        """The prepared driver of the current deployment, which can replace the newest driver at once; None without one."""
+        driver = self.standby.driver
+        is_current = driver is not None and driver.deployment == self.deployment
+        return driver if is_current and self.standby.is_prepared else None
 
     @property
     def plan(self) -> Plan | None:

@@ -69,7 +69,7 @@ def go_to_waiting_for_resources(
 def go_to_deploying(
     state: SchedulerState, event: Event, parallelism: Parallelism, reason: Reason, previous_plan: Plan | None = None
 ) -> Step:
-    """Enter Deploying: on the running driver, or on a new driver with a new epoch.
+    """Enter Deploying: on the running driver, on the prepared one that replaces it, or on a new driver with a new epoch.
 
     Args:
         state: state whose driver is None if a new driver must start.
@@ -91,13 +91,15 @@ def go_to_deploying(
             reason,
             tier=tier,
         )
-    epoch = state.epoch + 1
-    submit = SubmitDriver(epoch=epoch, slots=plan.slots, cause=type(event).__name__)
-    driver, proved = Driver(epoch=epoch, deployment=state.deployment), state.proved.started(state.deployment)
-    submitted = replace(state, epoch=epoch, driver=driver, proved=proved)
-    return steps.enter(
-        submitted, event, Deploying(since=event.at, plan=plan), reason, tier=Tier.DRIVER, commands=(submit,)
-    )
+    commands: tuple[Command, ...] = ()
+    driver, standby = state.replacement, replace(state.standby, driver=None, is_prepared=False)
+    if driver is None:
+        driver, standby = Driver(epoch=state.last_epoch + 1, deployment=state.deployment), state.standby
+        commands = (SubmitDriver(epoch=driver.epoch, slots=plan.slots, cause=type(event).__name__),)
+    proved = state.proved.started(state.deployment)
+    started = replace(state, epoch=driver.epoch, driver=driver, standby=standby, proved=proved)
+    deploying = Deploying(since=event.at, plan=plan)
+    return steps.enter(started, event, deploying, reason, tier=Tier.DRIVER, commands=commands)
 
 
 def _plan(state: SchedulerState, parallelism: Parallelism, previous_plan: Plan | None) -> Plan:
@@ -358,7 +360,9 @@ def handle_failure(state: SchedulerState, event: Event, plan: Plan, failure: Fai
     if not restart_backoff.can_restart(strategy, record, event.at):
         text = f"recovery is suppressed by {describe_strategy(strategy)}: {failure.summary}"
         return go_to_failing(state, event, failure, Reason(ReasonCode.RESTARTS_EXHAUSTED, text))
-    backoff = restart_backoff.backoff(strategy, record, event.at)
+    # A prepared driver costs nothing to try once. If that did not help, the backoff protects what the job uses.
+    takes_over = state.replacement is not None and restart_backoff.is_first(record) and state.proved.has_committed
+    backoff = NO_TIME if takes_over else restart_backoff.backoff(strategy, record, event.at)
     is_replaced = _may_contain_cause(state, failure)
     state, in_place = _with_failure_of_driver(state, failure), not (kill or is_replaced)
     target = restarting(state, event, plan, in_place=in_place, failure=failure, backoff=backoff)

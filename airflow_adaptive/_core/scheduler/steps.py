@@ -30,13 +30,15 @@ class SubmitDriver:
 
     Attributes:
         epoch: epoch of the driver; the driver may run queries only while the journal names this epoch.
-        slots: number of executor cores that the driver starts with.
+        slots: number of executor cores that the driver starts with; a standby may start without any.
         cause: name of the event that led to the command.
+        is_standby: whether the driver waits until the journal names its epoch.
     """
 
     epoch: int
     slots: int
     cause: str
+    is_standby: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

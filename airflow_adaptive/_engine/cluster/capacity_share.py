@@ -99,8 +99,8 @@ class SlotDemand:
 
 def slot_demand(spec: JobSpec, state: SchedulerState, now: datetime, *, may_probe: bool = False) -> SlotDemand:
     """Return the demand of a job in a scheduler state; `now` is the time of its journal."""
-    driver, plan, options = state.driver, state.plan, state.options
-    stops = driver is not None and action(state) is Action.STOP
+    driver, plan, options = state.driver or state.replacement, state.plan, state.options
+    stops = state.driver is not None and action(state) is Action.STOP
     has_demand = not stops and state.traits.demands_slots
     has_driver = driver is not None and not stops
     minimum, maximum = minimum_slots(state.job, state.requirements), required_slots(state.job, state.requirements)
@@ -113,7 +113,7 @@ def slot_demand(spec: JobSpec, state: SchedulerState, now: datetime, *, may_prob
         has_driver=has_driver,
         submission_id=None if driver is None else driver.submission_id,
         application_id=None if driver is None else driver.application_id,
-        planned=0 if plan is None or not has_driver else executors(plan.slots, spec.executor),
+        planned=0 if plan is None or state.driver is None or stops else executors(plan.slots, spec.executor),
         minimum=executors(minimum, spec.executor) if has_demand else 0,
         maximum=executors(maximum, spec.executor) if has_demand else 0,
         age=max(now - getattr(state.current, "since", now - FOREVER), timedelta(0)),

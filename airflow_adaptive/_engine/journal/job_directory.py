@@ -5,6 +5,7 @@
              journal/0000000042.json   one document per saved step, created only if absent
              history/0000000007.json      one document per rescale that has ended, created only if absent
              status.json                  the driver status
+             standby.json                 the status of the driver that is to replace the driver
              checkpoints/<query>/         checkpoints of Spark
              code/<sha256>/               the staged script and the zip of the driver's runtime
 ```
@@ -48,6 +49,7 @@ from airflow_adaptive._engine.journal.storage_threads import StorageThreads
 JOURNAL = "journal"
 HISTORY = "history"
 STATUS = "status.json"
+STANDBY_STATUS = "standby.json"
 OWNERS = "owners"
 
 MAX_OWNER_BYTES = 4096
@@ -162,14 +164,16 @@ class FsspecJobDirectory:
         numbers = (await self._numbers(HISTORY, urgent=False))[-limit:] if limit > 0 else []
         return await _in_parallel(partial(self._past, HISTORY, self._rescale_document), numbers)
 
-    async def status(self) -> DriverStatus | None:
+    async def status(self, *, of_standby: bool = False) -> DriverStatus | None:
         """See `JobDirectory.status`."""
-        status = await self._decoded(STATUS, decode_status)
-        if status is None and self._has_seen_status:
-            await self._require_journal()
-        self._has_seen_status = self._has_seen_status or status is not None
+        name = STANDBY_STATUS if of_standby else STATUS
+        status = await self._decoded(name, decode_status)
+        if not of_standby:
+            if status is None and self._has_seen_status:
+                await self._require_journal()
+            self._has_seen_status = self._has_seen_status or status is not None
         if status is not None and status.job != self._job:
-            self._report(STATUS, f"it belongs to job {status.job!r}")
+            self._report(name, f"it belongs to job {status.job!r}")
             return None
         return status
 

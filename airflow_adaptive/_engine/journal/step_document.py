@@ -90,7 +90,7 @@ def started_again(spec: JobSpec, ended: SchedulerState) -> SchedulerState:
     Epochs continue to count. Requirements that a user or a policy has set survive a suspension, and no other end.
     """
     is_suspended = isinstance(ended.current, Finished) and ended.current.outcome is Outcome.SUSPENDED
-    new = created(spec, epoch=ended.epoch)
+    new = created(spec, epoch=ended.last_epoch)
     requirements = ended.requirements if is_suspended else new.requirements
     timeline = Timeline(number=ended.timeline.number, requirements=ended.timeline.requirements)
     proved = ended.proved.forgiven()

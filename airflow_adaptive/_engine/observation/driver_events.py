@@ -16,6 +16,7 @@ from airflow_adaptive._core.scheduler.policies.known_causes import name_artifact
 from airflow_adaptive._core.scheduler.state import (
     Deploying,
     Executing,
+    Restarting,
     RestartingLocally,
     SchedulerState,
     StopWithSavepoint,
@@ -29,6 +30,9 @@ LEASE_MARGIN = timedelta(seconds=10)
 
 The watchdog of the driver (`job.control.watchdog`) kills the Python process and the JVM within 6 s.
 """
+
+ROOM_TIMEOUT = timedelta(seconds=15)
+"""Time after which a standby that waits for a worker is given up. The cluster starts a driver at once if a worker has room."""
 
 MOST_MS = 1e12
 """Longest credible duration: a longer one (thirty years) is a wrong measurement."""
@@ -45,6 +49,43 @@ def driver_events(
         yield from _identified(state, observation, now)
         yield from _status_events(state, observation, heartbeat, now)
         yield from _process_events(state, observation, heartbeat, now)
+
+
+def standby_events(state: SchedulerState, observation: JobObservation, now: datetime) -> Iterator[Event]:
+    """Yield the newest event about the standby, if there is one."""
+    standby, status, submission = state.standby, observation.standby_status, observation.standby_submission
+    driver = standby.driver
+    if driver is None:
+        return
+    if submission is not None and submission.state.over:
+        failure = (
+            _failure(status.failure, status)
+            if status is not None and status.failure is not None
+            else Failure(error_class=FailureCode.DRIVER_LOST, message=_end_of_process(submission, driver.submission_id))
+        )
+        yield events.DriverEnded(at=now, epoch=driver.epoch, failure=failure)
+    elif status is not None and status.state is DriverState.FAILED:
+        yield events.DriverHeartbeatTimedOut(at=now, epoch=driver.epoch, failure=_failure(status.failure, status))
+    elif (
+        submission is not None
+        and submission.state is SubmissionState.SUBMITTED
+        and status is None
+        and standby.since is not None
+        and now - standby.since >= ROOM_TIMEOUT
+    ):
+        message = (
+            f"the cluster has no room for one more driver{f': {submission.message}' if submission.message else ''}"
+        )
+        failure = Failure(error_class=FailureCode.NO_ROOM_FOR_STANDBY, message=message)
+        yield events.DriverHeartbeatTimedOut(at=now, epoch=driver.epoch, failure=failure)
+    elif status is not None:
+        known = driver.submission_id or status.submission_id
+        if known is not None and (known, status.application_id) != (driver.submission_id, driver.application_id):
+            yield events.DriverSubmitted(
+                at=now, epoch=driver.epoch, submission_id=known, application_id=status.application_id
+            )
+        if status.state is DriverState.PREPARED and not standby.is_prepared:
+            yield events.DriverPrepared(at=now, epoch=driver.epoch)
 
 
 def _identified(state: SchedulerState, observation: JobObservation, now: datetime) -> Iterator[Event]:
@@ -117,7 +158,12 @@ def _process_events(
     """Yield the events that follow from the state of the driver process, and from a heartbeat timeout."""
     epoch, options = state.epoch, state.options
     elapsed = _time_without_heartbeat(state, observation, heartbeat)
-    if observation.is_driver_over:
+    if _hands_over(state, observation):
+        # The driver has ended its queries and never runs one again, so its process need not have ended.
+        failure = Failure(error_class=FailureCode.DRIVER_LOST, message="the driver has stopped as requested")
+        is_over = observation.is_driver_over
+        yield events.DriverEnded(at=now, epoch=epoch, failure=failure, in_order=True, is_confirmed=is_over)
+    elif observation.is_driver_over:
         failure, in_order = _end_of_driver(state, observation), _has_stopped(observation)
         yield events.DriverEnded(at=now, epoch=epoch, failure=failure, in_order=in_order)
     elif elapsed >= options.driver_lease_timeout + LEASE_MARGIN and _is_unaccounted(observation.submission):
@@ -142,6 +188,13 @@ def may_be_dead(state: SchedulerState, observation: JobObservation, heartbeat: D
     if since is None:
         return False
     return since < 2 * GRACE_PERIOD or _time_without_heartbeat(state, observation, heartbeat) >= GRACE_PERIOD
+
+
+def _hands_over(state: SchedulerState, observation: JobObservation) -> bool:
+    """Return whether the driver has stopped so that the prepared driver can take over."""
+    status = observation.status
+    is_asked = isinstance(state.current, Restarting) and action(state) is Action.STOP
+    return is_asked and state.replacement is not None and status is not None and status.state is DriverState.STOPPED
 
 
 def _has_stopped(observation: JobObservation) -> bool:

@@ -20,7 +20,7 @@ from airflow_adaptive._core.scheduler.requirements import Requirements
 from airflow_adaptive._core.scheduler.state import Canceling, Created, Finished, SchedulerState, StopWithSavepoint
 from airflow_adaptive._engine.cluster.free_capacity import Executors
 from airflow_adaptive._engine.driver_heartbeat import DriverHeartbeat
-from airflow_adaptive._engine.observation.driver_events import driver_events, may_be_dead
+from airflow_adaptive._engine.observation.driver_events import driver_events, may_be_dead, standby_events
 from airflow_adaptive._engine.observation.observer import JobObservation
 from airflow_adaptive._engine.spec import ExecutorShape
 
@@ -66,6 +66,7 @@ def derive_events(
         yield changed  # the first plan is made within the new requirements
     # The end of a driver comes before the loss of its slots, which follows from the end. Otherwise slots come first, so that
     # the scheduler decides on the slots that exist when the events about the driver lead to a plan.
+    yield from standby_events(state, observation, now)
     yield from driver + slots if observation.is_driver_over else slots + driver
     yield from _desired_state_events(state, observation.control_requests, now)
     if state.plan is not None and changed is not None:
@@ -86,7 +87,8 @@ def _slot_events(
     is_unknown = has_driver and (observation.status is None or is_lost) and state.held_slots > 0
     if observation.cluster is None or is_unknown:
         return
-    status = observation.status if has_driver else None
+    # Without a driver, the job has the executors of the standby.
+    status = observation.status if has_driver else observation.standby_status
     offers = slot_offers(observation.cluster, observation.share.executors, status, executor)
     if offers != state.offers:
         yield events.SlotsChanged(at=now, offers=offers)

@@ -18,7 +18,7 @@ from airflow_adaptive._core.ports import (
 )
 from airflow_adaptive._core.protocol.documents import DriverState, DriverStatus
 from airflow_adaptive._core.requirements.control_requests import ControlRequests
-from airflow_adaptive._core.scheduler.state import Driver
+from airflow_adaptive._core.scheduler.state import Driver, SchedulerState
 from airflow_adaptive._engine.cluster.capacity_share import CapacityShare, SlotDemand
 from airflow_adaptive._engine.cluster.shared_cluster import Participant
 from airflow_adaptive._engine.once_logger import OnceLogger
@@ -38,6 +38,8 @@ class JobObservation:
         cluster: workers and grants.
         share: capacity share of the job, in addition to the executors that the job has.
         submission: state of the driver process.
+        standby_status: status of the standby.
+        standby_submission: state of the process of the standby.
         cluster_error: why the cluster did not answer this poll, None if it did.
         unaccounted_for: time for which the cluster has not known whether the driver process exists; None while it knows.
     """
@@ -48,6 +50,8 @@ class JobObservation:
     cluster: ClusterSnapshot | None = None
     share: CapacityShare = CapacityShare()
     submission: SubmissionStatus | None = None
+    standby_status: DriverStatus | None = None
+    standby_submission: SubmissionStatus | None = None
     cluster_error: str | None = None
     unaccounted_for: timedelta | None = None
 
@@ -113,6 +117,15 @@ class Observer:
         self._readable_since = self._readable_since or now
         return now if now - self._readable_since >= GRACE_PERIOD else None
 
+    async def read_standby_status(self, state: SchedulerState, nonce: str) -> DriverStatus | None:
+        """Return the status of the standby, None without one, or before its first status. Raises `JobDirectoryError`."""
+        driver = state.standby.driver
+        if driver is None or not self._file_polling.is_due:
+            return None
+        status = await self._directory.status(of_standby=True)
+        is_its_own = status is not None and (status.epoch, status.nonce) == (driver.epoch, nonce)
+        return status if is_its_own else None
+
     async def read_last_status(self) -> None:
         """Read the driver status. Raises `JobDirectoryError`.
 
@@ -121,16 +134,22 @@ class Observer:
         self.status = await self._directory.status() or self.status
 
     async def observe_cluster(
-        self, observation: JobObservation, demand: SlotDemand, driver: Driver | None, max_age: timedelta, now: datetime
+        self, observation: JobObservation, demand: SlotDemand, state: SchedulerState, max_age: timedelta, now: datetime
     ) -> JobObservation:
-        """Add the cluster, the capacity share and the state of the driver process to an observation without these parts."""
+        """Add the cluster, the capacity share and the states of the driver processes to an observation without these parts."""
         self.last_error = None
         view = await self._answer(self._participant.observe(demand, max_age))
-        submission = await self._submission(driver, None if view is None else view.cluster, observation.status)
+        driver, cluster = state.driver, None if view is None else view.cluster
+        submission = await self._submission(driver, cluster, observation.status)
+        standby = await self._submission(state.standby.driver, cluster, observation.standby_status)
         self._errors.report(self.last_error)
         unaccounted_for = self._unaccounted_for(driver, submission, now)
         observed = replace(
-            observation, submission=submission, cluster_error=self.last_error, unaccounted_for=unaccounted_for
+            observation,
+            submission=submission,
+            standby_submission=standby,
+            cluster_error=self.last_error,
+            unaccounted_for=unaccounted_for,
         )
         return observed if view is None else replace(observed, cluster=view.cluster, share=view.share)
 

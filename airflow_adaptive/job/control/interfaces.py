@@ -150,6 +150,15 @@ class Workload(RunningWorkload, Protocol):
             Exception: any exception of the function.
         """
 
+    def warm_up(self, plan: DriverPlan, *, has_executors: bool) -> None:
+        """Prepare for a first batch that is fast, before this driver may run queries, and without an effect on the job.
+
+        With executors, copies of the queries run one batch each: without their sinks, and with checkpoints of their own.
+
+        Raises:
+            Exception: the queries cannot be built, or cannot read the state in the checkpoint.
+        """
+
     def is_prepared(self, writers: Any, plan: DriverPlan) -> bool:
         """Return whether `prepare`, which may take long, has nothing to do."""
 

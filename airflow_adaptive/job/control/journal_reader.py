@@ -68,7 +68,7 @@ class JournalReader(Journal):
             self._newest_since = (newest.number, self._clock())
         elif self._clock() - since > self._orphan_timeout_s and newest.directive.action is not Action.STOP:
             self._ignore(number, f"no new document for {self._orphan_timeout_s:g} s (orphan timeout): stopping")
-            return replace(newest.directive, action=Action.STOP)
+            return replace(newest.directive, action=Action.STOP, standby=None)
         return newest.directive
 
     def _from_listing(self) -> JournalDocument | None:

@@ -28,11 +28,12 @@ from pyspark.sql import SparkSession
 
 from airflow_adaptive._core.protocol.conf import DriverSettings
 from airflow_adaptive._core.protocol.documents import FORMATS, SUBMISSION_ID_VARIABLE, DriverState, DriverStatus
-from airflow_adaptive.job.control.driver_loop import run_driver
+from airflow_adaptive.job.control.driver_loop import EXIT_FENCED, run_driver
 from airflow_adaptive.job.control.driver_status import FileStatusReporter
 from airflow_adaptive.job.control.fence import boot_time
 from airflow_adaptive.job.control.interfaces import DriverInterfaces, ExecutorPool, Journal, Workload
 from airflow_adaptive.job.control.journal_reader import JournalReader
+from airflow_adaptive.job.control.standby import Standby
 from airflow_adaptive.job.control.watchdog import WATCHDOG_GRACE_S, LeaseWatchdog
 from airflow_adaptive.job.executors import LocalityBalancer, SparkExecutorPool, SparkPlacement
 from airflow_adaptive.job.hadoop_directory import HadoopJobDirectory
@@ -82,6 +83,15 @@ class Driver:
             sleep=_pause(identity),
             warn=log.warning,
         )
+        reporter = FileStatusReporter(
+            self.directory.of_standby(),
+            heartbeat_interval_s=settings.heartbeat_interval_s,
+            clock=clock,
+            warn=log.warning,
+        )
+        if (end := Standby(identity, interfaces, settings, reporter).wait()) is not None:
+            self.process.exit(EXIT_FENCED, "this driver is not to take over")
+            return end
         watchdog = LeaseWatchdog(self.process.jvm, grace_s=WATCHDOG_GRACE_S)
         return run_driver(identity, interfaces, settings, watchdog=watchdog, exit_process=self.process.exit)
 

@@ -160,6 +160,9 @@ class JobWorkload(Workload):
     def build(self, plan: DriverPlan) -> Writers:
         return self._queries.build(plan)
 
+    def warm_up(self, plan: DriverPlan, *, has_executors: bool) -> None:
+        self._queries.warm_up(plan, has_executors=has_executors)
+
     def is_prepared(self, writers: Writers, plan: DriverPlan) -> bool:
         return isinstance(writers, DataFrameWriter) or self._queries.is_prepared(writers, plan)
 

@@ -173,6 +173,9 @@ class ScriptQueries(StreamingQueries):
             )
         return plan
 
+    def warm_up(self, plan: DriverPlan, *, has_executors: bool) -> None:
+        """Do nothing: the script has come to its first query, and waits there."""
+
     def is_prepared(self, _: DriverPlan, __: DriverPlan) -> bool:
         """Return True, because the state belongs to the script."""
         return True

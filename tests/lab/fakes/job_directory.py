@@ -33,6 +33,7 @@ class FakeJobDirectory:
         journal: number -> bytes of the journal document.
         kept: number -> bytes of the rescale document.
         reported: bytes of the driver status, None before the first.
+        reported_by_standby: bytes of the status of the standby, None before the first.
         files: URI -> content of the other files.
         available: whether the operations succeed; if False, each operation raises `JobDirectoryError`.
     """
@@ -42,6 +43,7 @@ class FakeJobDirectory:
         self.journal: dict[int, bytes] = {}
         self.kept: dict[int, bytes] = {}
         self.reported: bytes | None = None
+        self.reported_by_standby: bytes | None = None
         self.files: dict[str, bytes] = {}
         self.available = True
 
@@ -98,10 +100,11 @@ class FakeJobDirectory:
         of_job = [it for number, it in read if it is not None and (it.job, it.number) == (self.job, number)]
         return of_job if limit > 0 else []
 
-    async def status(self) -> DriverStatus | None:
+    async def status(self, *, of_standby: bool = False) -> DriverStatus | None:
         """See `JobDirectory.status`."""
         self._require_available()
-        status = None if self.reported is None else _decoded(self.reported, decode_status)
+        reported = self.reported_by_standby if of_standby else self.reported
+        status = None if reported is None else _decoded(reported, decode_status)
         return status if status is not None and status.job == self.job else None
 
     async def file(self, uri: str, limit: int) -> bytes | None:

@@ -183,6 +183,11 @@ class SimulatedDriver:
         self.vertices_read = self.build_reads
         return plan
 
+    def warm_up(self, plan: DriverPlan, *, has_executors: bool) -> None:
+        self.history.append("warm up" if has_executors else "warm up without executors")
+        if self.build_error is not None:
+            raise self.build_error
+
     def is_prepared(self, writers: DriverPlan, plan: DriverPlan) -> bool:
         return self.prepared
 

@@ -23,6 +23,7 @@ from airflow_adaptive._core.scheduler.state import (
     Plan,
     Restarting,
     SchedulerState,
+    Standby,
     StopWithSavepoint,
 )
 from tests.lab.scenario import HOPELESS, START, TRANSIENT, Scenario
@@ -141,6 +142,12 @@ MODELS: Mapping[str, Model] = {
         deployments=("", "new"),
         refusals=(UNREPARTITIONABLE,),
     ),
+    "standby": Model(
+        options={**NO_WAIT, "standby": "driver"},
+        slots=((0, 0), (0, 1), (1, 0)),
+        bounds=((1, 1),),
+        deployments=("", "new"),
+    ),
     "only executors": Model(
         options={**NO_WAIT, "highest_rescale_tier": 0}, vertices_read=("job",), refusals=(TRANSIENT,)
     ),
@@ -161,6 +168,7 @@ _BOOK_KEEPING: Mapping[type, set[str]] = {
     SchedulerState: {"job", "options", "version", "epoch", "num_restarts", "num_rescales", "failures", "timeline"},
     Plan: {"version", "query_version"},
     Driver: {"epoch"},
+    Standby: {"epoch"},
 }
 """What no decision depends on, or what is the same in all states of a model: the newest version, the newest epoch."""
 
@@ -242,6 +250,12 @@ def external_events(model: Model, place: Place) -> Iterator[Event]:
         yield events.DriverEnded(at=now, epoch=epoch, failure=failure)
         yield events.DriverHeartbeatTimedOut(at=now, epoch=epoch, failure=failure)
         yield events.QueryFailed(at=now, epoch=epoch, failure=failure)
+    if state.standby.driver is not None:
+        standby = state.standby.driver.epoch
+        yield events.DriverSubmitted(at=now, epoch=standby, submission_id="standby")
+        yield events.DriverPrepared(at=now, epoch=standby)
+        yield events.DriverEnded(at=now, epoch=standby, failure=TRANSIENT)
+        yield events.DriverHeartbeatTimedOut(at=now, epoch=standby, failure=HOPELESS)
     yield events.PlanActivated(at=now, epoch=epoch, version=state.version, vertices_read=model.vertices_read)
     for failure in model.refusals:
         yield events.PlanRejected(at=now, epoch=epoch, version=state.version, failure=failure)
@@ -271,6 +285,8 @@ def helped(model: Model, place: Place) -> tuple[datetime, Event] | None:
         return fired(place)
     if event is not None:
         return now, event
+    if state.standby.driver is not None and not state.standby.is_prepared:
+        return now, events.DriverPrepared(at=now, epoch=state.standby.driver.epoch)
     if slots != state.offers:
         return now, events.SlotsChanged(at=now, offers=slots)
     if isinstance(state.current, Deploying):

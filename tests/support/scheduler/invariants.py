@@ -26,6 +26,7 @@ from airflow_adaptive._core.scheduler.policies.restart_backoff import Exponentia
 from airflow_adaptive._core.scheduler.policies.transition_manager import CooldownExtension, Phase
 from airflow_adaptive._core.scheduler.requirements import Parallelism
 from airflow_adaptive._core.scheduler.snapshot import from_json, to_json
+from airflow_adaptive._core.scheduler.standby import is_about_standby
 from airflow_adaptive._core.scheduler.state import (
     Canceling,
     Created,
@@ -160,7 +161,7 @@ def is_outdated(state: SchedulerState, event: Event) -> bool:
         due = {timer.name for timer in machine.timers(state) if timer.due <= event.at}
         return event.version != state.version or event.timer not in due
     epoch: int | None = getattr(event, "epoch", None)
-    return epoch is not None and epoch != state.epoch
+    return epoch is not None and epoch != state.epoch and not is_about_standby(state, event)
 
 
 def check_reason(before: SchedulerState, event: Event, step: Step) -> None:
@@ -231,16 +232,28 @@ def check_parallelism(state: SchedulerState, parallelism: Parallelism) -> None:
 
 
 def check_driver(before: SchedulerState, event: Event, step: Step) -> None:
-    """At most one driver: each has a later epoch than the one before it, and starts when that one is verified dead."""
+    """At most one driver, and one standby. Each has an epoch of its own, and the driver starts when the one before it is verified dead."""
     submitted = [command for command in step.commands if isinstance(command, SubmitDriver)]
-    assert step.state.epoch == before.epoch + len(submitted)
+    assert [it.epoch for it in submitted] == [before.last_epoch + 1] * len(submitted)
+    assert step.state.last_epoch == before.last_epoch + len(submitted)
+    standby = step.state.standby.driver
+    assert standby is None or standby.epoch > step.state.epoch
     if before.driver is not None and step.state.driver is None:
         assert isinstance(event, DriverEnded)
         assert event.epoch == before.driver.epoch
-    if submitted:
+    if step.state.epoch != before.epoch:
         assert before.driver is None
         assert isinstance(step.state.current, Deploying)
-        assert [(s.epoch, s.slots) for s in submitted] == [(step.state.epoch, step.state.current.plan.slots)]
+        if submitted:
+            assert [(it.epoch, it.slots) for it in submitted] == [(step.state.epoch, step.state.current.plan.slots)]
+        else:
+            assert before.standby.is_prepared
+            assert step.state.driver == before.standby.driver
+            assert standby is None
+    elif submitted:
+        assert [it.is_standby for it in submitted] == [True]
+        assert isinstance(step.state.current, Executing)
+        assert before.standby.driver is None
 
 
 def check_commands(before: SchedulerState, step: Step) -> None:
@@ -248,8 +261,8 @@ def check_commands(before: SchedulerState, step: Step) -> None:
     for command in step.commands:
         assert command.cause
         if isinstance(command, KillDriver):
-            assert before.driver is not None
-            assert (command.epoch, command.submission_id) == (before.driver.epoch, before.driver.submission_id)
+            known = [(it.epoch, it.submission_id) for it in (before.driver, before.standby.driver) if it is not None]
+            assert (command.epoch, command.submission_id) in known
 
 
 # ---- failures -------------------------------------------------------------------------------------------------------
@@ -294,6 +307,8 @@ def attempts_allowed(state: SchedulerState) -> int:
 
 def decided_failure(before: SchedulerState, event: Event, step: Step) -> Failure | None:
     """The failure that is decided on at this step; one in the midst of a stop is decided on when the stop is known."""
+    if is_about_standby(before, event):
+        return None
     match before.current, event:
         case current, DriverEnded() | DriverHeartbeatTimedOut() | QueryFailed() if isinstance(current, FAILURES_COUNT):
             return event.failure

@@ -129,6 +129,11 @@ SCENARIOS: Mapping[str, Callable[[], Scenario]] = {
     "too few slots beside the query": too_few_slots_beside_the_query,
     "partly deployed": partly_deployed,
     "executing": lambda: Scenario(**NO_WAIT).given_executing(2),
+    "executing, deployment not prepared": lambda: (
+        Scenario(**NO_WAIT, prepare_deployments=False).given_script().given_executing(2)
+    ),
+    "executing, deployment in preparation": lambda: Scenario(**NO_WAIT).given_executing(2).when_redeployed("new"),
+    "executing beside a standby": lambda: Scenario(**NO_WAIT, standby="driver").given_standby(),
     "stabilized": stabilized,
     "worth only a forced rescale": worth_only_a_forced_rescale,
     "lost slots unseen": lost_slots_unseen,

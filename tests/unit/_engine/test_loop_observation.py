@@ -86,10 +86,10 @@ def test_job_that_stops_between_the_read_of_its_status_and_the_poll_is_suspended
 def test_end_of_a_driver_is_not_a_failure_while_its_last_status_cannot_be_read(job: Simulation) -> None:
     """The driver writes FINISHED and exits, and the job directory is unavailable for three seconds."""
 
-    async def unavailable() -> DriverStatus | None:
+    async def unavailable(*, of_standby: bool = False) -> DriverStatus | None:
         if 30 <= job.clock.elapsed < 33:
             raise JobDirectoryError("unavailable")
-        return await read()
+        return await read(of_standby=of_standby)
 
     def finish() -> None:
         job.drivers.finish()

@@ -110,7 +110,9 @@ def _sizes(submission: DriverSubmission) -> dict[str, str]:
         "spark.dynamicAllocation.enabled": "false",
         "spark.dynamicAllocation.executorIdleTimeout": PENDING_TIMEOUT,
         "spark.executor.failuresValidityInterval": "1h",
-        "spark.executor.instances": str(submission.executors),
+        "spark.executor.instances": str(
+            max(submission.executors, 1)
+        ),  # spark-submit refuses 0, with which a standby may start
         "spark.executor.maxNumFailures": str(10**6),
         "spark.kubernetes.allocation.batch.size": str(submission.max_executors),
     }

@@ -14,6 +14,7 @@ from typing import Any
 from airflow_adaptive._core.scheduler.allocator import LoadBalanceMode
 from airflow_adaptive._core.scheduler.config.parsing import (
     MINIMAL_INCREASE,
+    flag,
     fold_flink_parameters,
     format_duration,
     load_balance_mode,
@@ -48,6 +49,17 @@ class SourceAlignment(StrEnum):
 
 
 _ADAPTIVE = "jobmanager.adaptive-scheduler."
+
+
+class StandbyMode(StrEnum):
+    """What is prepared while the job runs, to replace a driver that ends."""
+
+    NONE = "none"
+    """Nothing: a new driver starts when the old one has ended."""
+    DRIVER = "driver"
+    """A driver with its session and its queries."""
+    DRIVER_AND_EXECUTORS = "driver+executors"
+    """The driver also holds the executors of the plan, as far as the cluster has free slots."""
 
 
 class BelowLowerBound(StrEnum):
@@ -205,6 +217,17 @@ class Options:
         timedelta(minutes=10),
         positive,
         "Time before the next attempt to get slots that a cluster did not add; the time doubles with each such attempt.",
+    )
+    standby: StandbyMode = _option(
+        StandbyMode.NONE,
+        one_of(StandbyMode),
+        "What is prepared while the job runs, to replace a driver that ends: none, driver or driver+executors. It occupies slots of the cluster.",
+    )
+    prepare_deployments: bool = _option(
+        True,
+        flag,
+        "Prepare the driver of a new deployment while the job runs, if the cluster has room for one more driver. If the preparation fails, the job"
+        " continues with its driver.",
     )
     stop_timeout: timedelta = _option(
         timedelta(minutes=1),

@@ -174,6 +174,11 @@ def backoff(strategy: RestartStrategy, record: RestartRecord, now: datetime) -> 
             assert_never(strategy)
 
 
+def is_first(record: RestartRecord) -> bool:
+    """Return whether the newest failure is the first one since the last reset."""
+    return max(record.attempts, len(record.failures)) <= 1
+
+
 def _require(holds: bool, message: str) -> None:
     if not holds:
         raise ValueError(message)

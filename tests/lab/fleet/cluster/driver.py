@@ -62,7 +62,12 @@ class JvmDirectory:
     def __init__(self, directory: SimulatedDriverDirectory, processes: DriverHost) -> None:
         """Refer to the directory."""
         self._directory = directory
+        self._processes = processes
         self._in_jvm = processes.in_jvm
+
+    def of_standby(self) -> JvmDirectory:
+        """See `HadoopJobDirectory`."""
+        return JvmDirectory(self._directory.of_standby(), self._processes)
 
     def journal_numbers(self) -> list[int]:
         """See `HadoopJobDirectory`."""

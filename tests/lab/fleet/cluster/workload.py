@@ -119,6 +119,10 @@ class SimulatedWorkload:
         self.vertices_read = tuple(sorted(plan.parallelism)) if self._model.shape.reads_parallelism else ()
         return plan
 
+    def warm_up(self, plan: DriverPlan, *, has_executors: bool) -> None:
+        """Take as long as a first batch."""
+        self._in_jvm(lambda: self._kernel.sleep(self._model.shape.repartition_s))
+
     def is_prepared(self, writers: DriverPlan, plan: DriverPlan) -> bool:
         """Return whether the state has the number of partitions of the plan."""
         return not plan.repartition or self._model.state_partitions == plan.partitions_of(self._model.job)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 
 from airflow_adaptive._core.protocol.documents import MAX_DOCUMENT_BYTES, journal_name, journal_number
 from airflow_adaptive.job.control.interfaces import DirectoryError
@@ -24,6 +25,13 @@ class SimulatedDriverDirectory:
         """
         self._storage = storage
         self._root = uri.partition("://")[2]
+        self._status = STATUS
+
+    def of_standby(self) -> SimulatedDriverDirectory:
+        """See `HadoopJobDirectory`."""
+        directory = copy(self)
+        directory._status = "standby.json"
+        return directory
 
     def checkpoint(self, query: str) -> str:
         """Return the path of a query's checkpoint."""
@@ -44,12 +52,12 @@ class SimulatedDriverDirectory:
 
     def read_status(self) -> bytes | None:
         """Return the driver status of any driver, or None if there is none."""
-        return self._read(STATUS)
+        return self._read(self._status)
 
     def write_status(self, data: bytes) -> None:
         """Replace the driver status atomically."""
         with _converting_errors(self._root):
-            self._storage.write(f"{self._root}/{STATUS}", data)
+            self._storage.write(f"{self._root}/{self._status}", data)
 
     def _read(self, path: str) -> bytes | None:
         with _converting_errors(self._root):

@@ -217,6 +217,13 @@ async def test_the_next_epoch_deletes_the_pods_of_earlier_epochs(server: FakeApi
     ]
 
 
+async def test_a_standby_leaves_the_driver_that_runs(server: FakeApi) -> None:
+    async with client_of(server) as client:
+        await client.submit(submission(1))
+        await client.submit(replace(submission(2), is_standby=True, executors=0))
+    assert [request for request in server.requests if request.startswith("DELETE")] == []
+
+
 async def test_a_partial_driver_does_not_keep_resources_from_the_next_epoch(server: FakeApi) -> None:
     async with client_of(server) as client:
         await client.submit(submission(1))

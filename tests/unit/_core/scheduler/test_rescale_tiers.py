@@ -209,7 +209,7 @@ def test_each_slot_sharing_group_has_partitions_of_its_own() -> None:
 
 
 def test_new_code_is_taken_up_by_a_new_driver_after_a_graceful_stop() -> None:
-    job = running(2).when_redeployed("new").then("Restarting", reason="redeployed")
+    job = running(2, prepare_deployments=False).when_redeployed("new").then("Restarting", reason="redeployed")
     assert tier_of(job) is Tier.DRIVER
     job.when_slots().when_driver_ended().when_slots(free=2)
     job.then("Deploying", SubmitDriver(epoch=2, slots=2, cause="SlotsChanged"))
@@ -218,7 +218,11 @@ def test_new_code_is_taken_up_by_a_new_driver_after_a_graceful_stop() -> None:
 
 
 def test_new_code_waits_for_the_end_of_the_cooldown_and_for_a_batch() -> None:
-    job = running(2, scaling_interval_min=30, max_trigger_delay=3600).when_redeployed("new").then("Executing")
+    job = (
+        running(2, scaling_interval_min=30, max_trigger_delay=3600, prepare_deployments=False)
+        .when_redeployed("new")
+        .then("Executing")
+    )
     job.after(30).then("Executing", reason="redeployed, but the rescale must wait").when_committed().then("Restarting")
 
 

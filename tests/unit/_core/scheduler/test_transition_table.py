@@ -16,6 +16,7 @@ from airflow_adaptive._core.scheduler.events import (
     CancelRequested,
     DriverEnded,
     DriverHeartbeatTimedOut,
+    DriverPrepared,
     DriverSubmitted,
     Event,
     JobCompleted,
@@ -56,6 +57,10 @@ def events(job: Scenario) -> Iterator[Event]:
         yield DriverEnded(at=now, epoch=epoch, failure=failure, in_order=True)
         yield DriverHeartbeatTimedOut(at=now, epoch=epoch, failure=failure)
         yield QueryFailed(at=now, epoch=epoch, failure=failure)
+    if job.state.standby.driver is not None:
+        yield DriverPrepared(at=now, epoch=job.standby_epoch)
+        yield DriverEnded(at=now, epoch=job.standby_epoch, failure=TRANSIENT)
+        yield DriverHeartbeatTimedOut(at=now, epoch=job.standby_epoch, failure=HOPELESS)
     yield job.plan_activated()
     yield job.plan_rejected()
     for deployment in ("", "new"):

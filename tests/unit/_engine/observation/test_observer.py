@@ -9,6 +9,10 @@ import pytest
 
 from airflow_adaptive._core.ports import DriverSubmission, JobDirectoryError, SubmissionState, SubmissionStatus
 from airflow_adaptive._core.protocol.documents import DriverState, DriverStatus
+from airflow_adaptive._core.scheduler import machine
+from airflow_adaptive._core.scheduler.config.options import Options
+from airflow_adaptive._core.scheduler.job_graph import JobGraph
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.state import Driver
 from airflow_adaptive._engine.cluster.capacity_share import SlotDemand
 from airflow_adaptive._engine.cluster.shared_cluster import Participant, SharedCluster
@@ -59,7 +63,8 @@ class Scene:
         self, driver: Driver | None = None, now: datetime = START, status: DriverStatus | None = None
     ) -> JobObservation:
         demand = SlotDemand(job="job", minimum=1, maximum=2)
-        return await self.observer.observe_cluster(JobObservation(status=status), demand, driver, timedelta(0), now)
+        state = replace(machine.create(JobGraph.single("job", ParallelismRange(1, 2)), Options()), driver=driver)
+        return await self.observer.observe_cluster(JobObservation(status=status), demand, state, timedelta(0), now)
 
 
 @pytest.fixture

@@ -1,0 +1,164 @@
+"""The standby: a driver that is prepared while the job runs, to replace the running driver.
+
+A job has a standby for one of two reasons. The driver of a new deployment is prepared before it replaces the running one, so that a deployment that
+cannot start stops no job (`prepare_deployments`). And a job with the option `standby` always has one, so that the end of its driver costs no start.
+Either way, `state_transitions.go_to_deploying` lets the standby take over instead of submitting a driver.
+
+A standby has a higher epoch than the running driver. It runs no query of the job before the journal names that epoch, and it ends when the journal names
+it no more. So what happens to a standby never changes the state of the job, except that a prepared deployment may begin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Final
+
+from airflow_adaptive._core.failure_code import FailureCode
+from airflow_adaptive._core.scheduler import rescale_tiers, state_transitions, steps
+from airflow_adaptive._core.scheduler.config.options import StandbyMode
+from airflow_adaptive._core.scheduler.events import (
+    DriverEnded,
+    DriverEvent,
+    DriverHeartbeatTimedOut,
+    DriverPrepared,
+    DriverSubmitted,
+    Event,
+    SubmissionUnanswered,
+    TimerFired,
+    TimerName,
+)
+from airflow_adaptive._core.scheduler.policies.failure_handling import Failure
+from airflow_adaptive._core.scheduler.state import Driver, Executing, SchedulerState, Standby, Timer
+from airflow_adaptive._core.scheduler.steps import KillDriver, Step, SubmitDriver
+from airflow_adaptive._core.scheduler.timeline import Reason, ReasonCode
+
+FIRST_RETRY: Final = timedelta(seconds=10)
+"""Time from the first failure of a standby to the next attempt. The time doubles with each further failure."""
+
+LAST_RETRY: Final = timedelta(minutes=5)
+"""Longest time between two attempts."""
+
+MAX_FAILURES: Final = 3
+"""Number of failures after which a deployment is refused. A failure against which no restart helps refuses it at once."""
+
+
+def is_about_standby(state: SchedulerState, event: Event) -> bool:
+    """Return whether an event is about the standby, and not about the driver that the journal names."""
+    driver = state.standby.driver
+    return driver is not None and isinstance(event, DriverEvent) and event.epoch == driver.epoch
+
+
+def timers(state: SchedulerState) -> Iterator[Timer]:
+    """Yield the deadline of a standby that prepares, or the time at which the job needs one."""
+    standby, current = state.standby, state.current
+    if standby.driver is not None and standby.since is not None:
+        if not standby.is_prepared:
+            yield Timer(name=TimerName.STANDBY, due=standby.since + state.options.deploy_timeout)
+    elif isinstance(current, Executing) and _is_needed(state):
+        yield Timer(name=TimerName.STANDBY, due=standby.retry_at or current.since)
+
+
+def on_timer(state: SchedulerState, event: TimerFired) -> Step:
+    """Submit a standby, or give up one that was not prepared in time."""
+    if state.standby.driver is None:
+        return _submit(state, event)
+    text = f"it was not prepared within deploy_timeout ({state.options.deploy_timeout.total_seconds():g} s)"
+    failure = Failure(error_class=FailureCode.DEPLOY_TIMEOUT, message=text)
+    return _failed(state, event, failure, is_over=False)
+
+
+def on_event(state: SchedulerState, event: Event) -> Step:
+    """Record what happens to the standby."""
+    standby, driver = state.standby, state.standby.driver
+    match event:
+        case DriverSubmitted(submission_id=submission, application_id=application) if driver is not None:
+            known = replace(driver, submission_id=submission, application_id=application)
+            return steps.stay(_with(state, driver=known), event)
+        case SubmissionUnanswered(reason=reason):
+            text = f"whether the cluster accepted the standby is unknown: {reason}"
+            return steps.stay(state, event, Reason(ReasonCode.SUBMISSION_UNANSWERED, text))
+        case DriverPrepared() if driver is not None and not standby.is_prepared:
+            text = f"the driver of epoch {driver.epoch} is prepared, and can replace the running one at once"
+            prepared = _with(state, is_prepared=True, failures=0, retry_at=None, settled=driver.deployment)
+            return steps.stay(prepared, event, Reason(ReasonCode.DRIVER_PREPARED, text))
+        case DriverEnded(failure=failure):
+            return _failed(state, event, failure, is_over=True)
+        case DriverHeartbeatTimedOut(failure=failure):
+            return _failed(state, event, failure, is_over=False)
+        case _:
+            return steps.stay(state, event)
+
+
+def without_useless(step: Step, event: Event) -> Step:
+    """Return the step without a standby that cannot take over any more: the job ends, or it has a newer deployment or a newer driver."""
+    state, driver = step.state, step.state.standby.driver
+    if driver is None:
+        return step
+    if not state.traits.ends and driver.deployment == state.deployment and driver.epoch > state.epoch:
+        return step
+    ended = _with(state, driver=None, is_prepared=False)
+    return replace(step, state=ended, commands=(*step.commands, _kill(driver, event)))
+
+
+def holds_executors(state: SchedulerState) -> bool:
+    """Return whether the standby keeps executors while it waits."""
+    driver, running = state.standby.driver, state.driver
+    is_new = driver is not None and running is not None and running.deployment != driver.deployment
+    return is_new or state.options.standby is StandbyMode.DRIVER_AND_EXECUTORS
+
+
+def _is_needed(state: SchedulerState) -> bool:
+    driver = state.driver
+    if driver is None or driver.deployment != state.deployment:
+        return rescale_tiers.is_to_prepare(state)
+    return state.options.standby is not StandbyMode.NONE and driver.has_committed
+
+
+def _submit(state: SchedulerState, event: Event) -> Step:
+    """Submit a standby, with executors on free slots only: at most those of the plan, or one to warm up."""
+    driver, is_new = Driver(epoch=state.last_epoch + 1, deployment=state.deployment), rescale_tiers.is_to_prepare(state)
+    submitted = _with(state, driver=driver, since=event.at, is_prepared=False, epoch=driver.epoch)
+    wanted = state.plan.slots if state.plan is not None and holds_executors(submitted) else 1
+    slots = min(wanted, state.available_slots - state.held_slots)
+    submit = SubmitDriver(epoch=driver.epoch, slots=slots, cause=type(event).__name__, is_standby=True)
+    text = (
+        "the driver of the new deployment is being prepared, while the job continues"
+        if is_new
+        else "a standby is being prepared, which can replace the driver"
+    )
+    return replace(steps.stay(submitted, event, Reason(ReasonCode.STANDBY_SUBMITTED, text)), commands=(submit,))
+
+
+def _failed(state: SchedulerState, event: Event, failure: Failure, *, is_over: bool) -> Step:
+    """Record a failure: the next attempt follows later, unless no attempt can help, or the cluster has no room."""
+    standby, driver = state.standby, state.standby.driver
+    if driver is None:
+        return steps.stay(state, event)
+    failures, is_new = standby.failures + 1, state.driver is not None and state.driver.deployment != driver.deployment
+    wait = min(FIRST_RETRY * 2 ** min(failures - 1, 5), LAST_RETRY)
+    after = _with(state, driver=None, is_prepared=False, settled="", failures=failures, retry_at=event.at + wait)
+    text = (
+        f"the standby could not be prepared: {failure.summary}; the next attempt follows in {wait.total_seconds():g} s"
+    )
+    if is_new and failure.error_class == FailureCode.NO_ROOM_FOR_STANDBY:
+        after = _with(after, settled=driver.deployment, failures=0, retry_at=None)
+        text = f"{failure.message}: the running driver ends before the driver of the new deployment starts"
+    elif is_new:
+        text = f"the driver of the new deployment could not be prepared: {failure.summary}; the job continues with the running driver"
+        if failures >= MAX_FAILURES or not state_transitions.can_recover(state, failure):
+            after = _with(after, refused=driver.deployment, failures=0, retry_at=None)
+            text = f"{text}: correct the deployment, and clear the task"
+    step = steps.stay(after, event, Reason(ReasonCode.PREPARATION_FAILED, text))
+    return step if is_over else replace(step, commands=(_kill(driver, event),))
+
+
+def _kill(driver: Driver, event: Event) -> KillDriver:
+    return KillDriver(epoch=driver.epoch, submission_id=driver.submission_id, cause=type(event).__name__)
+
+
+def _with(state: SchedulerState, **changes: object) -> SchedulerState:
+    """Return the state with changes of the standby."""
+    standby: Standby = replace(state.standby, **changes)  # type: ignore[arg-type]  # the names are those of its fields
+    return replace(state, standby=standby)

@@ -1,0 +1,113 @@
+"""Runs a copy of a query for one batch, so that the first batch of the query itself is fast, and a query that cannot run fails beforehand.
+
+Most of the time of a first batch is spent on loading and compiling code: of Spark, of the query, and of the Python workers. The copy reads the sources
+from their beginning, as a new query, and has neither the sink of the query nor its state: it writes to Spark's `noop` sink, with a checkpoint of its own,
+which is deleted. The schemas of the state are copied to that checkpoint, so that Spark compares them with the query as at a real start, and refuses a
+query that cannot read the state (`STATE_STORE_*_SCHEMA_NOT_COMPATIBLE`).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from airflow_adaptive.job.hadoop_directory import HadoopFiles
+from airflow_adaptive.job.spark_internals import java_class
+
+log = logging.getLogger(__name__)
+
+BATCH_TIMEOUT_S: Final = 60.0
+"""Time in seconds after which the batch of a copy is interrupted: by then the code is warm. Sources without a limit have long first batches."""
+
+PLAN_TIMEOUT_S: Final = 15.0
+"""The same without an executor, on which the batch would run: Spark plans the batch, and its tasks wait."""
+
+CHECK_INTERVAL_S: Final = 0.1
+
+SCHEMAS: Final = ("*/_metadata", "*/_stateSchema", "*/0/_metadata", "*/0/*/_metadata")
+"""The folders with schemas below the state of a query: of an operator, and of the stores of its first partition."""
+
+VERIFY_EMPTY: Final = "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart"
+
+
+def warm_up(spark: SparkSession, writer: DataStreamWriter, checkpoint: str, *, has_executors: bool) -> None:
+    """Run a copy of a query for one batch, or plan the batch if there is no executor.
+
+    Args:
+        spark: the session.
+        writer: the query; it cannot be used afterwards.
+        checkpoint: URI of the checkpoint of the query, which is only read. That of the copy is beside it, with the id of the application in its name.
+        has_executors: whether the application has an executor.
+
+    Raises:
+        StreamingQueryException: the batch failed.
+        AnalysisException: Spark refuses the query.
+    """
+    folder, _, name = checkpoint.rpartition("/")
+    scratch = f"{folder.rpartition('/')[0]}/standby/{spark.sparkContext.applicationId}/{name}"
+    with _checkpoint_of_copy(spark, checkpoint, scratch), _not_verified(spark):
+        copy = writer.format("noop").trigger(processingTime="0 seconds").option("checkpointLocation", scratch)
+        query = copy.queryName(f"warm-up of {name}").start()
+        try:
+            _await_batch(spark, query, has_executors=has_executors)
+        finally:
+            query.stop()
+    if (error := query.exception()) is not None:
+        raise error
+
+
+def _await_batch(spark: SparkSession, query: StreamingQuery, *, has_executors: bool) -> None:
+    deadline = time.monotonic() + (BATCH_TIMEOUT_S if has_executors else PLAN_TIMEOUT_S)
+    tracker = spark.sparkContext.statusTracker()
+    while query.isActive and query.lastProgress is None and time.monotonic() < deadline:
+        if not has_executors and tracker.getActiveJobsIds():
+            return
+        time.sleep(CHECK_INTERVAL_S)
+
+
+@contextmanager
+def _checkpoint_of_copy(spark: SparkSession, checkpoint: str, scratch: str) -> Iterator[None]:
+    """Create the checkpoint of the copy, with the schemas of the state of the query, and delete it."""
+    files, copier = HadoopFiles(spark), java_class(spark, "org.apache.hadoop.fs.FileUtil")
+    folder, state = files.path(scratch), files.path(f"{checkpoint}/state")
+    system, others = files.system(folder), folder.getParent().getParent()
+    _delete(system, others)  # what standbys left that were killed: a job has one standby at a time
+    try:
+        for pattern in SCHEMAS:
+            for found in system.globStatus(files.path(state, pattern)) or ():
+                source, deletes_source = found.getPath(), False
+                target = files.path(f"{scratch}/state{_below(state, source)}")
+                copier.copy(system, source, system, target, deletes_source, files.conf)
+        yield
+    finally:
+        _delete(system, folder.getParent())
+
+
+def _below(parent: Any, path: Any) -> str:
+    return str(path.toUri().getPath()).removeprefix(str(parent.toUri().getPath()))
+
+
+def _delete(system: Any, folder: Any) -> None:
+    try:
+        system.delete(folder, True)
+    except Py4JError as error:
+        log.warning("the folder %s remains: %s", folder, error)
+
+
+@contextmanager
+def _not_verified(spark: SparkSession) -> Iterator[None]:
+    """Let the copy start although its checkpoint has schemas. Each query has a copy of the properties of its session."""
+    before = spark.conf.get(VERIFY_EMPTY, None)
+    spark.conf.set(VERIFY_EMPTY, "false")
+    try:
+        yield
+    finally:
+        spark.conf.unset(VERIFY_EMPTY) if before is None else spark.conf.set(VERIFY_EMPTY, before)

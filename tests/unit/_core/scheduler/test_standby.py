@@ -1,0 +1,198 @@
+"""A standby takes over from a driver that ends, a deployment is prepared beside the running driver, and no standby stops a job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_adaptive._core.failure_code import FailureCode
+from airflow_adaptive._core.scheduler import snapshot
+from airflow_adaptive._core.scheduler.events import (
+    DriverEnded,
+    DriverHeartbeatTimedOut,
+    DriverPrepared,
+    DriverSubmitted,
+    JobCompleted,
+    SubmissionUnanswered,
+)
+from airflow_adaptive._core.scheduler.policies.failure_handling import Failure
+from airflow_adaptive._core.scheduler.standby import FIRST_RETRY, LAST_RETRY, MAX_FAILURES
+from airflow_adaptive._core.scheduler.steps import KillDriver, SubmitDriver
+from tests.lab.scenario import HOPELESS, TRANSIENT, Scenario
+
+AT_ONCE: dict[str, Any] = {"scaling_interval_min": 0, "executing_stabilization_timeout": 0, "max_trigger_delay": 0}
+NO_ROOM = Failure(error_class=FailureCode.NO_ROOM_FOR_STANDBY, message="the cluster has no room for one more driver")
+
+
+def executing(slots: int = 2, free: int = 0, **options: Any) -> Scenario:
+    """A job that runs on so many slots of more, and has committed a batch."""
+    job = Scenario(upper=slots, **{**AT_ONCE, **options}).given_executing(slots)
+    return job.when_slots(held=slots, free=free).when_committed()
+
+
+def submitted(job: Scenario) -> list[SubmitDriver]:
+    """All drivers that were submitted."""
+    return [it for step in job.steps for it in step.commands if isinstance(it, SubmitDriver)]
+
+
+def killed(job: Scenario) -> list[int]:
+    """Epochs of the drivers that were killed."""
+    return [it.epoch for step in job.steps for it in step.commands if isinstance(it, KillDriver)]
+
+
+def expect(job: Scenario, state: str, reason: str = "") -> Scenario:
+    """The job is in a state, and a decision since the start gives the reason."""
+    assert job.state.name == state
+    assert any(reason in step.decision.reason for step in job.steps if step.decision is not None)
+    return job
+
+
+def fails(job: Scenario, failure: Failure = TRANSIENT) -> Scenario:
+    """The standby ends."""
+    return job.when(DriverEnded(at=job.now, epoch=job.standby_epoch, failure=failure))
+
+
+@pytest.mark.parametrize(("mode", "free", "slots"), [("driver", 3, 1), ("driver+executors", 3, 2), ("driver", 0, 0)])
+def test_standby_starts_after_the_first_batch_on_free_slots(mode: str, free: int, slots: int) -> None:
+    job = executing(2, free, standby=mode)
+    assert [(it.epoch, it.slots, it.is_standby) for it in submitted(job)] == [(1, 2, False), (2, slots, True)]
+    assert Scenario(**AT_ONCE, standby=mode).given_executing(2).state.standby.driver is None
+    assert executing(2).state.standby.driver is None
+
+
+def test_prepared_standby_takes_over_without_a_submission_and_a_backoff() -> None:
+    job = executing(standby="driver")
+    job.when(DriverSubmitted(at=job.now, epoch=2, submission_id="d2", application_id="a2"))
+    expect(job.when_prepared(), "Executing", "can replace the running one at once")
+    expect(job.when_driver_ended().when_slots(free=2), "Deploying")
+    assert (job.state.epoch, job.state.standby.driver, len(submitted(job))) == (2, None, 2)
+    assert job.state.driver is not None
+    assert (job.state.driver.submission_id, job.state.driver.application_id) == ("d2", "a2")
+    expect(job.when_slots(held=2).when_plan_activated(), "Executing").when_committed()
+    assert [it.epoch for it in submitted(job)] == [1, 2, 3]
+
+
+def test_second_failure_in_a_row_waits_for_the_backoff() -> None:
+    job = executing(standby="driver").when_prepared().when_driver_ended().when_slots(free=2)
+    job.when_slots(held=2).when_plan_activated().when_committed().when_prepared()
+    expect(job.after(5).when_driver_ended(), "Restarting", "restarting in 1.5 s")
+
+
+def test_driver_without_a_batch_is_replaced_after_the_backoff() -> None:
+    job = Scenario(**AT_ONCE).given_executing(2).when_redeployed("new").when_prepared().when_driver_ended()
+    expect(job.when_slots(free=2), "Deploying")
+    assert job.state.epoch == 2
+
+
+def test_standby_that_is_not_prepared_gives_way_to_a_new_driver() -> None:
+    job = expect(executing(standby="driver").when_driver_ended().after(2).when_slots(free=2), "Deploying")
+    assert (job.state.epoch, killed(job)) == (3, [2])
+    assert job.state.standby.driver is None
+
+
+def test_standby_of_a_job_that_ends_is_killed() -> None:
+    job = executing(standby="driver").when_prepared().when_suspended()
+    assert killed(job) == [2]
+    assert job.state.last_epoch == 2
+
+
+def test_standby_that_fails_is_replaced_later_and_later() -> None:
+    job, waits = executing(standby="driver"), []
+    for _ in range(7):
+        fails(job)
+        assert job.state.standby.retry_at is not None
+        waits.append(job.state.standby.retry_at - job.now)
+        expect(job.after(waits[-1].total_seconds()), "Executing")
+    assert (waits[:2], waits[-1]) == ([FIRST_RETRY, 2 * FIRST_RETRY], LAST_RETRY)
+    fails(job.when_prepared())
+    assert job.state.standby.retry_at == job.now + FIRST_RETRY
+
+
+def test_standby_that_does_not_answer_is_killed() -> None:
+    job = executing(standby="driver")
+    job.when(SubmissionUnanswered(at=job.now, epoch=2, reason="no answer"))
+    expect(job, "Executing", "whether the cluster accepted the standby is unknown")
+    job.when(DriverHeartbeatTimedOut(at=job.now, epoch=2, failure=TRANSIENT))
+    assert killed(job) == [2]
+
+
+def test_standby_that_takes_too_long_is_killed() -> None:
+    job = expect(executing(standby="driver", deploy_timeout="1 min").after(60), "Executing", "deploy_timeout (60 s)")
+    assert killed(job) == [2]
+
+
+def test_other_events_of_the_standby_are_ignored() -> None:
+    job = executing(standby="driver").when_prepared()
+    before = job.state
+    job.when_prepared().when(JobCompleted(at=job.now, epoch=2))
+    assert job.state == before
+
+
+def test_standby_is_in_the_snapshot() -> None:
+    state = executing(standby="driver").when_prepared().state
+    assert snapshot.from_json(snapshot.to_json(state)) == state
+
+
+# ---- deployments ----------------------------------------------------------------------------------------------------
+
+
+def test_new_code_is_prepared_while_the_job_runs_and_then_taken_up() -> None:
+    job = expect(executing(2, free=1).when_redeployed("new"), "Executing", "the new deployment is being prepared")
+    assert [(it.epoch, it.slots) for it in submitted(job)] == [(1, 2), (2, 1)]
+    expect(job.when_prepared(), "Restarting", "redeployed: a new driver starts")
+    job.when(DriverEnded(at=job.now, epoch=1, failure=TRANSIENT, in_order=True, is_confirmed=False))
+    assert killed(job) == [1]
+    expect(job.when_slots(held=1, free=2), "Deploying")
+    assert (job.state.epoch, len(submitted(job))) == (2, 2)
+
+
+def test_job_rescales_while_new_code_is_prepared() -> None:
+    job = Scenario(**AT_ONCE).given_script("job").given_executing(2).when_redeployed("new")
+    expect(job.when_slots(held=2, free=2), "Deploying").then_parallelism(4)
+    assert job.state.epoch == 1
+    expect(job.when_slots(held=4).when_plan_activated(), "Executing")
+    expect(job.when_prepared(), "Restarting")
+
+
+def test_prepared_code_waits_for_the_end_of_the_cooldown() -> None:
+    job = executing(scaling_interval_min=30).when_redeployed("new").when_prepared()
+    expect(job, "Executing", "the rescale must wait")
+    expect(job.after(30), "Restarting")
+
+
+def test_code_that_cannot_be_prepared_never_stops_the_job() -> None:
+    job = executing().when_redeployed("bad")
+    for _ in range(MAX_FAILURES - 1):
+        expect(fails(job), "Executing", "the job continues with the running driver").after(60)
+    expect(fails(job).after(3600), "Executing", "correct the deployment")
+    assert len(submitted(job)) == 1 + MAX_FAILURES
+    expect(job.when_redeployed("good").when_prepared(), "Restarting")
+
+
+def test_code_against_whose_failure_no_restart_helps_is_refused_at_once() -> None:
+    expect(fails(executing().when_redeployed("bad"), HOPELESS), "Executing", "correct the deployment")
+
+
+def test_refused_code_gets_no_standby() -> None:
+    job = fails(executing(standby="driver").when_prepared().when_redeployed("bad"), HOPELESS).after(3600)
+    assert [it.epoch for it in submitted(job)] == [1, 2, 3]
+
+
+def test_newer_code_replaces_code_in_preparation() -> None:
+    job = executing().when_redeployed("old").when_redeployed("new")
+    assert ([it.epoch for it in submitted(job)], killed(job)) == ([1, 2, 3], [2])
+    job.when(DriverPrepared(at=job.now, epoch=2))
+    expect(job, "Executing", "DriverPrepared of epoch 2 ignored")
+
+
+def test_running_driver_ends_first_if_the_cluster_has_no_room_for_one_more() -> None:
+    job = fails(executing(max_trigger_delay=60).when_redeployed("new"), NO_ROOM)
+    expect(job, "Executing", "the rescale must wait")
+    expect(job.when_committed(), "Restarting", "redeployed")
+
+
+def test_driver_that_is_lost_is_replaced_by_new_code() -> None:
+    job = expect(executing().when_redeployed("new").when_driver_ended().after(2).when_slots(free=2), "Deploying")
+    assert job.state.driver is not None
+    assert job.state.driver.deployment == "new"
