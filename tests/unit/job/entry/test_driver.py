@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from airflow_adaptive._core.protocol.conf import DriverSettings
-from airflow_adaptive._core.protocol.documents import FORMATS, SUBMISSION_ID_VARIABLE, DriverState, DriverStatus
+from airflow_adaptive._core.protocol.documents import FORMATS, SUBMISSION_ID_VARIABLE, Action, DriverState, DriverStatus
 from airflow_adaptive._core.python_version import UnsupportedVersionError
 from airflow_adaptive.job.control import driver_loop
 from airflow_adaptive.job.control.driver_loop import EXIT_FAILED, EXIT_FENCED
@@ -23,6 +23,7 @@ from airflow_adaptive.job.control.interfaces import DriverInterfaces
 from airflow_adaptive.job.entry import driver as driver_module
 from airflow_adaptive.job.entry.driver import CHECK_INTERVAL_S, Driver, DriverOutput, DriverProcess
 from airflow_adaptive.job.spark_internals import report_spark
+from tests.support.driver.simulated_driver import directive
 
 
 class AssembledDriver:
@@ -39,7 +40,7 @@ class AssembledDriver:
         self.fence: Fence
         monkeypatch.setattr(driver_module, "separate_task_ids", lambda _, epoch: self.task_epochs.append(epoch))
         for name in ("HadoopJobDirectory", "SparkExecutorPool", "SparkPlacement"):
-            monkeypatch.setattr(driver_module, name, lambda *_, **__: SimpleNamespace())
+            monkeypatch.setattr(driver_module, name, lambda *_, **__: SimpleNamespace(of_standby=SimpleNamespace))
         monkeypatch.setattr(driver_module, "boot_time", lambda: self.boot_time)
         monkeypatch.setattr(driver_module, "DriverProcess", lambda _: SimpleNamespace(exit=self.exit, jvm=4711))
         monkeypatch.setattr(driver_module, "LeaseWatchdog", self.watchdog)
@@ -47,6 +48,9 @@ class AssembledDriver:
         context = SimpleNamespace(applicationId="app-1", uiWebUrl=None)
         spark: Any = SimpleNamespace(sparkContext=context, version=version)
         self.driver = Driver(spark, DriverSettings(job="j", directory="file:///jobs/j", epoch=1, nonce="n"))
+        self.named = 1
+        """Epoch that the journal names."""
+        self.driver.journal = SimpleNamespace(newest=lambda: directive(Action.RUN, 1, epoch=self.named, nonce="n"))
 
     def run(self) -> DriverState:
         workload: Any = SimpleNamespace()
@@ -86,6 +90,12 @@ def test_driver_separates_the_ids_of_its_tasks_by_its_epoch(assembled: Assembled
 def test_driver_that_ends_without_a_fence_closes_the_watchdog(assembled: AssembledDriver):
     assert assembled.run() is DriverState.STOPPED
     assert assembled.events == ["watch", "close"]
+
+
+def test_driver_that_the_journal_does_not_name_ends_its_processes(assembled: AssembledDriver):
+    assembled.named = 2
+    assert assembled.run() is DriverState.FENCED
+    assert assembled.events == [("exit", EXIT_FENCED)]
 
 
 def test_fenced_driver_ends_its_processes_while_the_watchdog_is_on(assembled: AssembledDriver):
