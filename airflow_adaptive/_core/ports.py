@@ -10,6 +10,7 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, Protocol
 
+from airflow_adaptive._core.protocol.conf import STANDBY_EXECUTORS
 from airflow_adaptive._core.protocol.documents import DriverStatus, JournalDocument, RescaleDocument
 from airflow_adaptive._core.protocol.sources import KafkaSource
 
@@ -416,7 +417,6 @@ class DriverSubmission:
         max_executors: maximum number of executors of the job.
         executor_cores: cores (slots) of an executor.
         executor_memory_mb: heap of an executor, MiB.
-        is_standby: whether the driver waits until it replaces another one, and may start without executors.
         driver_template: description of the driver beyond its size, in the form of the cluster manager; None without one.
         executor_template: likewise, of an executor.
     """
@@ -438,9 +438,13 @@ class DriverSubmission:
     max_executors: int = 1
     executor_cores: int = 1
     executor_memory_mb: int = 1024
-    is_standby: bool = False
     driver_template: str | None = None
     executor_template: str | None = None
+
+    @property
+    def is_standby(self) -> bool:
+        """Whether the driver waits until it replaces another one, which runs. Such a driver may start without executors."""
+        return STANDBY_EXECUTORS in self.conf
 
 
 class ClusterClient(Protocol):

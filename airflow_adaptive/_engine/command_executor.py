@@ -18,6 +18,7 @@ from airflow_adaptive._core.ports import (
     NotSubmittedError,
     SubmissionRefusedError,
 )
+from airflow_adaptive._core.protocol.conf import STANDBY_EXECUTORS
 from airflow_adaptive._core.protocol.failures import redact
 from airflow_adaptive._core.scheduler.allocator import required_slots
 from airflow_adaptive._core.scheduler.events import (
@@ -129,7 +130,7 @@ def submission(command: SubmitDriver, spec: JobSpec, nonce: str) -> DriverSubmis
         "spark.airflow.adaptive.stopTimeout": str(spec.options.stop_timeout.total_seconds() / 2),
     }
     if command.is_standby:
-        identity["spark.airflow.adaptive.standbyExecutors"] = str(executors(command.slots, spec.executor))
+        identity[STANDBY_EXECUTORS] = str(executors(command.slots, spec.executor))
     if spec.options.orphan_timeout is not None:
         identity["spark.airflow.adaptive.orphanTimeout"] = str(spec.options.orphan_timeout.total_seconds())
     return DriverSubmission(
@@ -147,7 +148,6 @@ def submission(command: SubmitDriver, spec: JobSpec, nonce: str) -> DriverSubmis
         max_executors=executors(_most_slots(spec), spec.executor),
         executor_cores=spec.executor.cores,
         executor_memory_mb=spec.executor.memory_mb,
-        is_standby=command.is_standby,
         driver_template=spec.driver_template,
         executor_template=spec.executor_template,
     )

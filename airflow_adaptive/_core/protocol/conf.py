@@ -17,6 +17,10 @@ PACKAGES_PROPERTY = f"{PREFIX}packages"
 """Property with the Maven packages that the launcher resolves, separated by commas."""
 
 
+STANDBY_EXECUTORS = f"{PREFIX}standbyExecutors"
+"""Property of a driver that waits until it replaces another one: the number of executors with which it starts."""
+
+
 class NotSubmittedError(RuntimeError):
     """The adaptive scheduler did not submit the script, so no scheduler sends directives to it."""
 
@@ -88,7 +92,7 @@ def read_settings(get: Callable[[str], str | None]) -> DriverSettings:
         directory=str(identity["directory"]),
         epoch=int(str(identity["epoch"])),
         nonce=str(identity["nonce"]),
-        standby_executors=int(get(f"{PREFIX}standbyExecutors") or 0),
+        standby_executors=int(get(STANDBY_EXECUTORS) or 0),
         **{name: float(value) for name, value in timings.items() if value},
     )
 

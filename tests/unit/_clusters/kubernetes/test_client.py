@@ -20,6 +20,7 @@ from airflow_adaptive._core.ports import (
     SubmissionRefusedError,
     SubmissionState,
 )
+from airflow_adaptive._core.protocol.conf import STANDBY_EXECUTORS
 from airflow_adaptive._engine.clock import SystemClock
 from tests.support.kubernetes.client.connected import client_of, submission
 from tests.support.kubernetes.client.fake_api import FakeApi, failure
@@ -220,7 +221,7 @@ async def test_the_next_epoch_deletes_the_pods_of_earlier_epochs(server: FakeApi
 async def test_a_standby_leaves_the_driver_that_runs(server: FakeApi) -> None:
     async with client_of(server) as client:
         await client.submit(submission(1))
-        await client.submit(replace(submission(2), is_standby=True, executors=0))
+        await client.submit(replace(submission(2), conf={STANDBY_EXECUTORS: "0"}, executors=0))
     assert [request for request in server.requests if request.startswith("DELETE")] == []
 
 

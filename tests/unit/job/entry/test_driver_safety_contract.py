@@ -17,7 +17,7 @@ from airflow_adaptive._core.requirements.control_requests import DesiredState
 from airflow_adaptive._engine.observation.driver_events import LEASE_MARGIN
 from airflow_adaptive.job.control.watchdog import WATCHDOG_GRACE_S
 from airflow_adaptive.job.control.watchdog_process import CHECK_INTERVAL_S
-from tests.lab.fleet.cluster.driver import DriverTimes
+from tests.lab.fleet.cluster.driver import DriverTimes, SimulatedDriver
 from tests.lab.fleet.jobs import JOB, ROOT, OneJobFleet
 
 LEASE_S = 20.0
@@ -222,3 +222,65 @@ def test_driver_interrupts_a_batch_that_does_not_end_before_the_scheduler_kills_
     fleet.run_until(lambda: fleet.state == "Finished")
     assert fleet.driver.end is DriverState.STOPPED
     assert not fleet.has("kill of triggerer")
+
+
+# ---- a standby ------------------------------------------------------------------------------------------------------
+
+
+class StandbyFleet(SafetyFleet):
+    """The job has a standby, which is prepared when a test begins. The driver is the one that runs queries."""
+
+    def __init__(self, standby: str, **options: Any) -> None:
+        super().__init__(standby=standby, driver_heartbeat_timeout="3 s", **options)
+        self.run_until(lambda: bool(self.drivers.with_queries(JOB)) and self.is_prepared, 400)
+
+    @property
+    def driver(self) -> SimulatedDriver:
+        return next(iter(self.drivers.with_queries(JOB)), self.drivers.started[-1])
+
+    @property
+    def is_prepared(self) -> bool:
+        loop = self.job.loop
+        return loop is not None and loop.state.replacement is not None and self.state == "Executing"
+
+    def run_until_takeover(self) -> None:
+        """Run until the standby has become the driver, and another standby is prepared."""
+        self.run_until(lambda: self.driver.settings.epoch > 1 and self.driver.runs_query and self.is_prepared, 400)
+
+
+@pytest.mark.parametrize("standby", ["driver+executors"])
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("moment_s", MOMENTS_S[::4])
+def test_standby_takes_over_when_the_old_driver_runs_no_query_any_more(
+    fault: Fault, moment_s: float, standby: str
+) -> None:
+    fleet = StandbyFleet(standby)
+    fleet.run(moment_s)
+    fault(fleet)
+    fleet.run_until_takeover()
+    fleet.run(LONG_S)
+
+
+@pytest.mark.parametrize("standby", ["driver", "driver+executors"])
+@pytest.mark.parametrize("moment_s", MOMENTS_S[::2])
+def test_standby_takes_over_from_a_killed_driver(moment_s: float, standby: str) -> None:
+    fleet = StandbyFleet(standby)
+    fleet.run(moment_s)
+    submitted = len(fleet.drivers.started)
+    fleet.driver.processes.kill()
+    fleet.run_until(lambda: fleet.driver.runs_query and fleet.state == "Executing", 60)
+    assert len(fleet.drivers.started) == submitted
+    fleet.run(LONG_S)
+
+
+@pytest.mark.parametrize("moment_s", MOMENTS_S[::3])
+def test_killed_loop_leaves_the_standby_to_the_next_loop(moment_s: float) -> None:
+    fleet = StandbyFleet("driver")
+    fleet.run(moment_s)
+    fleet.kill_loop()
+    fleet.driver.processes.kill()
+    fleet.run(moment_s)
+    started = len(fleet.drivers.started)
+    fleet.job.start_loop()
+    fleet.run_until(lambda: fleet.driver.runs_query and fleet.state == "Executing", 60)
+    assert len(fleet.drivers.started) == started
