@@ -11,7 +11,7 @@ import pytest
 
 from airflow_adaptive._core.protocol.failures import last_python_error
 from airflow_adaptive._engine.staging import MAIN_PROGRAM, runtime_zip
-from airflow_adaptive.job.entry import unmanaged_script
+from airflow_adaptive.job.entry import launcher, unmanaged_script
 from airflow_adaptive.job.entry.launcher import launch
 from airflow_adaptive.job.queries.writers import AdaptiveJobError
 
@@ -108,6 +108,7 @@ def test_script_that_has_started_a_query_ends_when_the_queries_end(tmp_path, mon
 
     watch = SimpleNamespace(has_started=True, refusal=None, finish=finish)
     monkeypatch.setattr(unmanaged_script, "install_hooks", lambda *_: watch)
+    monkeypatch.setattr(launcher, "_wait_for_threads", lambda: None)  # the servers of other tests in this process run on
     script = tmp_path / "departures.py"
     script.write_text(source)
     with pytest.raises(SystemExit) as ended:
@@ -119,6 +120,7 @@ def test_refused_session_is_the_cause_of_the_end_of_a_script_that_caught_the_err
     refused = AdaptiveJobError("the script sets the master")
     watch = SimpleNamespace(has_started=False, refusal=refused)
     monkeypatch.setattr(unmanaged_script, "install_hooks", lambda *_: watch)
+    monkeypatch.setattr(launcher, "_wait_for_threads", lambda: None)
     script = tmp_path / "departures.py"
     script.write_text("raise SystemExit(3)")
     with pytest.raises(SystemExit) as ended:
