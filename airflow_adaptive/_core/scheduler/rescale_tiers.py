@@ -47,7 +47,7 @@ def describe_rejection(state: SchedulerState, plan: Plan, target_parallelism: Pa
 def describe_redeployment(state: SchedulerState, plan: Plan) -> str:
     """Describe what a redeployment changes."""
     if has_other_deployment(state):
-        return "a new driver starts"
+        return "a new driver starts" if state.replacement is None else "the prepared driver takes over"
     return f"partitions of the state {dict(plan.state_partitions)} -> {dict(state.job.state_partitions)}"
 
 

@@ -221,7 +221,8 @@ async def test_the_next_epoch_deletes_the_pods_of_earlier_epochs(server: FakeApi
 async def test_a_standby_leaves_the_driver_that_runs(server: FakeApi) -> None:
     async with client_of(server) as client:
         await client.submit(submission(1))
-        await client.submit(replace(submission(2), conf={STANDBY_EXECUTORS: "0"}, executors=0))
+        standby = submission(2)
+        await client.submit(replace(standby, conf={**standby.conf, STANDBY_EXECUTORS: "0"}, executors=0))
     assert [request for request in server.requests if request.startswith("DELETE")] == []
 
 

@@ -140,7 +140,7 @@ def test_standby_is_in_the_snapshot() -> None:
 def test_new_code_is_prepared_while_the_job_runs_and_then_taken_up() -> None:
     job = expect(executing(2, free=1).when_redeployed("new"), "Executing", "the new deployment is being prepared")
     assert [(it.epoch, it.slots) for it in submitted(job)] == [(1, 2), (2, 1)]
-    expect(job.when_prepared(), "Restarting", "redeployed: a new driver starts")
+    expect(job.when_prepared(), "Restarting", "redeployed: the prepared driver takes over")
     job.when(DriverEnded(at=job.now, epoch=1, failure=TRANSIENT, in_order=True, is_confirmed=False))
     assert killed(job) == [1]
     expect(job.when_slots(held=1, free=2), "Deploying")
