@@ -97,6 +97,10 @@ TASKS: Final = {
         f"{BENCHMARKS}.rescale --cluster kubernetes",
         "kubernetes",
     ),
+    "bench-takeover": Task(
+        "a killed driver and a new deployment, with and without a prepared driver (20 minutes)",
+        f"{BENCHMARKS}.takeover",
+    ),
     "bench-real-time": Task(
         "the latency of Real-Time Mode around rescales (6 minutes)", f"{BENCHMARKS}.real_time", "kafka"
     ),

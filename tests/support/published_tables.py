@@ -82,6 +82,7 @@ TABLES: Final = {
     "rescale on Kubernetes": PublishedTable(
         page=BENCHMARKS, task="bench-rescale-on-kubernetes", paths=(*JOB, "tests/support/kubernetes")
     ),
+    "takeover": PublishedTable(page=BENCHMARKS, task="bench-takeover", paths=JOB),
     "real-time mode": PublishedTable(page=BENCHMARKS, task="bench-real-time", paths=JOB),
     "nexmark": PublishedTable(page=BENCHMARKS, task="bench-kafka", paths=JOB),
 }

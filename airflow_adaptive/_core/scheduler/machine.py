@@ -138,13 +138,12 @@ def step(state: SchedulerState, event: Event) -> Step:
     outdated = _outdated(state, event)
     if outdated is not None:
         return steps.stay(state, event, outdated)
-    if standby.is_about_standby(state, event):
-        return _with_new_reasons(state, standby.without_useless(_on_standby(state, event), event))
-    reaction = standby.without_useless(_react(state, event), event)
+    is_about_standby = standby.is_about_standby(state, event)
+    reaction = standby.without_useless((_on_standby if is_about_standby else _react)(state, event), event)
     if isinstance(event, DriverEnded) and not event.is_confirmed:
         reaction = replace(reaction, commands=(*reaction.commands, *state_transitions.kill_driver(state, event)))
-    step_with_failures = failures.record_step(state, event, reaction)
-    return _with_new_reasons(state, rescales.record_step(state, event, step_with_failures))
+    known = reaction if is_about_standby else failures.record_step(state, event, reaction)
+    return _with_new_reasons(state, rescales.record_step(state, event, known))
 
 
 def timers(state: SchedulerState) -> tuple[Timer, ...]:

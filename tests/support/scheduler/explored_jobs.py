@@ -143,7 +143,7 @@ MODELS: Mapping[str, Model] = {
         refusals=(UNREPARTITIONABLE,),
     ),
     "standby": Model(
-        options={**NO_WAIT, "standby": "driver"},
+        options={**NO_WAIT, "max_trigger_delay": 0, "standby": "driver"},
         slots=((0, 0), (0, 1), (1, 0)),
         bounds=((1, 1),),
         deployments=("", "new"),

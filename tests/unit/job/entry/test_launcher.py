@@ -108,7 +108,9 @@ def test_script_that_has_started_a_query_ends_when_the_queries_end(tmp_path, mon
 
     watch = SimpleNamespace(has_started=True, refusal=None, finish=finish)
     monkeypatch.setattr(unmanaged_script, "install_hooks", lambda *_: watch)
-    monkeypatch.setattr(launcher, "_wait_for_threads", lambda: None)  # the servers of other tests in this process run on
+    monkeypatch.setattr(
+        launcher, "_wait_for_threads", lambda: None
+    )  # the servers of other tests in this process run on
     script = tmp_path / "departures.py"
     script.write_text(source)
     with pytest.raises(SystemExit) as ended:

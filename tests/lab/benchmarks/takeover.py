@@ -1,0 +1,124 @@
+"""How long a job writes nothing when its driver is killed or deployed anew, with and without a prepared driver: `make lab TASK=bench-takeover`.
+
+Each case is a job on an embedded cluster of its own, with input all the time. The times are those of the sink: from the kill, or from the end of the
+last batch of the old driver, to the end of the first batch of the new one. All cases run in one call, in turn, so that their ratios mean something.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from airflow_adaptive.local.cluster import LocalCluster
+from tests.lab.benchmarks.balance import machine_line
+from tests.lab.faults.harness.job_under_fault import JobUnderFault
+from tests.support.published_tables import publish
+
+CASES: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
+    "killed driver, no standby": ("kill", {}),
+    "killed driver, `driver`": ("kill", {"standby": "driver"}),
+    "killed driver, `driver+executors`": ("kill", {"standby": "driver+executors"}),
+    "new deployment, not prepared": ("deploy", {"prepare_deployments": False}),
+    "new deployment, prepared": ("deploy", {}),
+}
+"""Name -> what happens to the driver, and the options of the job. The first case of each kind is the one that the ratios compare with."""
+
+FILE_INTERVAL_S: Final = 0.5
+
+
+@contextmanager
+def running(options: Mapping[str, Any]) -> Iterator[JobUnderFault]:
+    """Run a job that has input all the time, on a worker with room for two drivers with an executor each."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, LocalCluster() as cluster:
+        cluster.add_worker(cores=4, memory_mb=4096)
+        root = Path(folder)
+        (root / "jobs").mkdir()
+        job, stopped = (
+            JobUnderFault(cluster, root / "job", root / "jobs", changes={"options": options}),
+            threading.Event(),
+        )
+
+        def feed() -> None:
+            while not stopped.wait(FILE_INTERVAL_S):
+                job.feed(1)
+
+        job.start_loop()
+        feeding = threading.Thread(target=feed)
+        feeding.start()
+        try:
+            job.wait_for("the first batches", lambda: len(job.writes()) > 10)
+            yield job
+        finally:
+            stopped.set()
+            feeding.join()
+            job.close()
+
+
+def has_standby(job: JobUnderFault) -> bool:
+    """Return whether a standby is prepared."""
+    newest = job.newest()
+    return newest is not None and bool(newest.scheduler["standby"]["is_prepared"])
+
+
+def measure(job: JobUnderFault, kind: str, *, awaits_standby: bool, number: int) -> float:
+    """Replace the driver once, and return the time without output in seconds."""
+    if awaits_standby:
+        job.wait_for("a standby", lambda: has_standby(job))
+    time.sleep(5 * FILE_INTERVAL_S)
+    before, began = job.epoch(), time.time() * 1000
+    if kind == "kill":
+        for process in job.driver_processes():
+            process.kill()
+    else:
+        job.changes = {**job.changes, "conf": {"spark.deployed.by": str(number)}}
+        job.start_loop(attempt=str(number + 2))
+
+    def ends() -> list[int]:
+        return [it.ended for it in job.writes() if it.epoch > before and it.ended is not None]
+
+    job.wait_for("a batch of the next driver", ends)
+    last = max(it.ended for it in job.writes() if it.epoch <= before and it.ended is not None)
+    job.wait_for("ten batches of the next driver", lambda: len(ends()) >= 10)
+    return (min(ends()) - (began if kind == "kill" else last)) / 1000
+
+
+def table(found: Mapping[str, list[float]]) -> Iterator[str]:
+    """The measurements as Markdown."""
+    yield "| Case | Repetitions | Median (s) | Longest (s) | Median to the first row of its kind |"
+    yield "|---|---:|---:|---:|---:|"
+    base: dict[str, float] = {}
+    for name, times in found.items():
+        median = statistics.median(times)
+        ratio = median / base.setdefault(CASES[name][0], median)
+        yield f"| {name} | {len(times)} | {median:.1f} | {max(times):.1f} | {ratio:.2f} |"
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(prog="python -m tests.lab.benchmarks.takeover", description=__doc__)
+    parser.add_argument("--repetitions", type=int, default=10)
+    parser.add_argument("--write", type=Path, help="page whose section is rewritten")
+    arguments = parser.parse_args()
+    found: dict[str, list[float]] = {}
+    for name, (kind, options) in CASES.items():
+        with running(options) as job:
+            found[name] = [
+                measure(job, kind, awaits_standby="standby" in options, number=number)
+                for number in range(arguments.repetitions)
+            ]
+        print(name, [round(it, 1) for it in found[name]], flush=True)
+    body = "\n".join([machine_line(), "", *table(found)])
+    print(body)
+    if arguments.write is not None:
+        publish("takeover", body, arguments.write)
+
+
+if __name__ == "__main__":
+    main()
