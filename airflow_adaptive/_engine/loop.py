@@ -33,6 +33,7 @@ from airflow_adaptive._core.requirements.resolution import Resolution
 from airflow_adaptive._core.requirements.resolver import RequirementsResolver, ResolverInput
 from airflow_adaptive._core.scheduler import machine
 from airflow_adaptive._core.scheduler.events import CancelRequested, Event, TimerName
+from airflow_adaptive._core.scheduler.standby import is_about_standby
 from airflow_adaptive._core.scheduler.state import Canceling, Executing, Finished, SchedulerState, Timer
 from airflow_adaptive._core.scheduler.timeline import Reason, ReasonCode
 from airflow_adaptive._engine.cluster.capacity_share import slot_demand
@@ -356,8 +357,7 @@ class Loop:
         """Take the events one by one; the log of a driver that failed explains its failure."""
         self._report(await self._driver_start.observe(self.driver, observation.submission))
         for event in events:
-            caused = self._driver_start.explain(event, self.driver)
-            await self._steps.take([await self._diagnosis.explain(caused, self.state, observation)])
+            await self._steps.take([await self._explained(event, observation)])
         self._remember(heartbeat=self._memory.heartbeat.updated(self.state, observation.status, self._now()))
         self._publisher.update_urls(observation, self.driver)
         threshold, now = self._spec.options.lag_alert_threshold, self._ports.clock.now()
@@ -369,6 +369,14 @@ class Loop:
         self._report_change(ReasonCode.EXECUTORS_DECOMMISSIONED, reason, end)
         if observation.cluster is not None:
             self._report(self._shortages.reason(observation.share.shortage, self.state.available_slots))
+
+    async def _explained(self, event: Event, observation: JobObservation) -> Event:
+        """Return the event with its cause, which the log of the driver contains, or the log of the standby."""
+        if is_about_standby(self.state, event):
+            state = replace(self.state, driver=self.state.standby.driver)
+            return await self._diagnosis.explain(event, state, observation.of_standby)
+        caused = self._driver_start.explain(event, self.driver)
+        return await self._diagnosis.explain(caused, self.state, observation)
 
     async def _explain_wait(self, observation: JobObservation, timer: Timer) -> str:
         """Return why the slots of a plan have not come or come back, or why the driver has not activated it; "" if that is unknown.

@@ -62,11 +62,12 @@ def timers(state: SchedulerState) -> Iterator[Timer]:
 
 def on_timer(state: SchedulerState, event: TimerFired) -> Step:
     """Submit a standby, or give up one that was not prepared in time."""
-    if state.standby.driver is None:
+    driver = state.standby.driver
+    if driver is None:
         return _submit(state, event)
     text = f"it was not prepared within deploy_timeout ({state.options.deploy_timeout.total_seconds():g} s)"
     failure = Failure(error_class=FailureCode.DEPLOY_TIMEOUT, message=text)
-    return _failed(state, event, failure, is_over=False)
+    return _failed(state, event, driver, failure, is_over=False)
 
 
 def on_event(state: SchedulerState, event: Event) -> Step:
@@ -83,10 +84,10 @@ def on_event(state: SchedulerState, event: Event) -> Step:
             text = f"the driver of epoch {driver.epoch} is prepared, and can replace the running one at once"
             prepared = _with(state, is_prepared=True, failures=0, retry_at=None, settled=driver.deployment)
             return steps.stay(prepared, event, Reason(ReasonCode.DRIVER_PREPARED, text))
-        case DriverEnded(failure=failure):
-            return _failed(state, event, failure, is_over=True)
-        case DriverHeartbeatTimedOut(failure=failure):
-            return _failed(state, event, failure, is_over=False)
+        case DriverEnded(failure=failure) if driver is not None:
+            return _failed(state, event, driver, failure, is_over=True)
+        case DriverHeartbeatTimedOut(failure=failure) if driver is not None:
+            return _failed(state, event, driver, failure, is_over=False)
         case _:
             return steps.stay(state, event)
 
@@ -131,12 +132,12 @@ def _submit(state: SchedulerState, event: Event) -> Step:
     return replace(steps.stay(submitted, event, Reason(ReasonCode.STANDBY_SUBMITTED, text)), commands=(submit,))
 
 
-def _failed(state: SchedulerState, event: Event, failure: Failure, *, is_over: bool) -> Step:
+def _failed(state: SchedulerState, event: Event, driver: Driver, failure: Failure, *, is_over: bool) -> Step:
     """Record a failure: the next attempt follows later, unless no attempt can help, or the cluster has no room."""
-    standby, driver = state.standby, state.standby.driver
-    if driver is None:
-        return steps.stay(state, event)
-    failures, is_new = standby.failures + 1, state.driver is not None and state.driver.deployment != driver.deployment
+    failures, is_new = (
+        state.standby.failures + 1,
+        state.driver is not None and state.driver.deployment != driver.deployment,
+    )
     wait = min(FIRST_RETRY * 2 ** min(failures - 1, 5), LAST_RETRY)
     after = _with(state, driver=None, is_prepared=False, settled="", failures=failures, retry_at=event.at + wait)
     text = (

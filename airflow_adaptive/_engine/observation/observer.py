@@ -56,6 +56,11 @@ class JobObservation:
     unaccounted_for: timedelta | None = None
 
     @property
+    def of_standby(self) -> JobObservation:
+        """The observation with the standby in place of the driver."""
+        return replace(self, status=self.standby_status, submission=self.standby_submission)
+
+    @property
     def cluster_report(self) -> str:
         """What the cluster reports about a driver that it cannot account for, or why it reports nothing; "" if nothing is known."""
         if self.submission is not None and self.submission.state is SubmissionState.UNKNOWN:

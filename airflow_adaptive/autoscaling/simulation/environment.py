@@ -14,7 +14,7 @@ import heapq
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from itertools import count
@@ -22,7 +22,7 @@ from typing import Any, Generic, TypeVar
 
 from airflow_adaptive._core.requirements.advice import PolicyInput, QueryMetrics, limits_of
 from airflow_adaptive._core.scheduler import machine
-from airflow_adaptive._core.scheduler.config.options import Options
+from airflow_adaptive._core.scheduler.config.options import Options, StandbyMode
 from airflow_adaptive._core.scheduler.events import (
     BatchCommitted,
     DriverEnded,
@@ -261,7 +261,9 @@ class SimulatedJob(Generic[Memory]):
         self.batches = Batches(shape.query, trace)
         self.memory = policy.remember()
         first: Requirements = {DEFAULT_VERTEX: ParallelismRange(1, shape.first)}
-        self.state: SchedulerState = machine.create(shape.graph, shape.options, first)
+        # The simulation has no drivers: a tier takes its time, and nothing is prepared.
+        options = replace(shape.options, prepare_deployments=False, standby=StandbyMode.NONE)
+        self.state: SchedulerState = machine.create(shape.graph, options, first)
         self.slots = 0
         self.held: list[tuple[float, int]] = [(0.0, 0)]
         self.reasons: list[tuple[float, str]] = []

@@ -58,7 +58,9 @@ def test_function_that_fails_for_another_plan_leaves_the_job_as_it_was(small: Si
 
 def test_new_attempt_with_other_properties_gets_a_new_driver(small: Simulation) -> None:
     run_until(small, 60)
-    small.spec = replace(small.spec, attempt="attempt-2", conf={"spark.sql.session.timeZone": "UTC"})
+    options = replace(small.spec.options, prepare_deployments=False)
+    conf = {"spark.sql.session.timeZone": "UTC"}
+    small.spec = replace(small.spec, attempt="attempt-2", conf=conf, options=options)
     run_until(small, 120)
     assert [(epoch, parallelism["job"]) for epoch, _, parallelism in small.drivers.started] == [(1, 1), (1, 2), (2, 2)]
 
