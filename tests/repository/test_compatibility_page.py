@@ -64,8 +64,8 @@ If you change `[core] fernet_key`, append the earlier key to the new one, separa
 earlier key, the jobs run on, and the page names the problem.
 
 {airflow_lacks}
-An Airflow before {oldest} is refused with one message. The package is not tested with Airflow {excluded}, which keeps its attempts and XComs in other tables:
-[ADR 27](../adr/0027-airflow-3-4.md) lists what changes for the package. See [Deployment](../guides/platforms/index.md) for the Helm chart and managed services.
+An Airflow before {oldest} is refused with one message. Airflow {excluded} keeps its attempts and XComs in other tables. Only the unit
+tests have passed on it (3.4.0b2), so the package excludes it: [ADR 27](../adr/0027-airflow-3-4.md) lists what changes. See [Deployment](../guides/platforms/index.md) for the Helm chart and managed services.
 
 ## Cluster managers and platforms
 
