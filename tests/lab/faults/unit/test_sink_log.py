@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,87 +45,90 @@ def test_recorded_job_wrote_each_row_once() -> None:
     assert (outcome.epochs, outcome.drivers_at_once) == (3, 1)
 
 
+WRITES = tuple(recorded())
+FIRST = first_of(recorded(), 2)
+"""Number of the first write of the second driver."""
+
+
+def with_write(number: int, **changes: Any) -> list[BatchWrite]:
+    return [*WRITES[:number], replace(WRITES[number], **changes), *WRITES[number + 1 :]]
+
+
+def by_second_driver(write: BatchWrite, **changes: Any) -> BatchWrite:
+    """The write, a minute later, by another driver."""
+    return moved(replace(write, epoch=2, driver="2", **changes), 60_000)
+
+
+DEFECTS: dict[str, tuple[list[BatchWrite], str]] = {
+    "only the identifier of the query differs from a batch that may be repeated": (
+        [WRITES[0], by_second_driver(WRITES[0], query="another")],
+        "lost its checkpoint",
+    ),
+    "restart from an older checkpoint": (
+        [*WRITES[:FIRST], *map(by_second_driver, WRITES[FIRST - 2 : FIRST])],
+        "again after its commit",
+    ),
+    "first batch is lost": ([*WRITES[1:]], "the first batch that was written begins at the offset"),
+    "batch is lost": ([*WRITES[:2], *WRITES[3:]], "begins at the offset"),
+    "number of a batch comes again with the next offsets": (
+        [WRITES[0], replace(WRITES[1], batch=WRITES[0].batch, committed=WRITES[0].committed)],
+        f"batch {WRITES[0].batch} begins at the offset",
+    ),
+    "batch begins before the commit of the batch before": (
+        [WRITES[0], replace(WRITES[1], committed=WRITES[0].committed)],
+        f"batch {WRITES[1].batch} began, and batch {WRITES[0].committed} was the newest commit",
+    ),
+    "batch is written twice": (
+        [*WRITES[:3], replace(WRITES[2], batch=WRITES[3].batch, committed=WRITES[3].committed), *WRITES[3:]],
+        "rows are duplicated",
+    ),
+    "row is written twice": (with_write(2, rows=(*WRITES[2].rows, WRITES[2].rows[0])), "1 rows are duplicated"),
+    "repeated batch has other rows": (
+        [*WRITES[:FIRST], replace(moved(WRITES[FIRST], -1), rows=WRITES[FIRST].rows[1:]), *WRITES[FIRST:]],
+        "rows are duplicated",
+    ),
+    "batch is repeated after a later batch": (
+        [*WRITES, moved(replace(WRITES[1], epoch=WRITES[-1].epoch, driver=WRITES[-1].driver), 3_600_000)],
+        "batch 1 was written again after its commit",
+    ),
+    "driver writes between two batches of its successor": (
+        sorted(
+            [*WRITES, moved(replace(WRITES[FIRST + 1], epoch=1, driver=WRITES[0].driver), 1)],
+            key=lambda write: write.began,
+        ),
+        "a driver wrote after its successor",
+    ),
+    "no batch": ([], "0 drivers had batches at once, not 1"),
+}
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_defect_is_detected_although_the_output_contains_the_rows_of_the_writes(defect: str) -> None:
+    writes, text = DEFECTS[defect]
+    with pytest.raises(SinkError, match=text):
+        check(writes, set(sink_log.row_ids(writes)))
+
+
+@pytest.mark.parametrize(
+    ("writes", "rows", "text"),
+    [
+        ([*WRITES[:2], *WRITES[3:]], ROWS, "rows are missing"),
+        (with_write(2, rows=WRITES[2].rows[1:]), ROWS, f"1 rows are missing: \\[{WRITES[2].rows[0][0]}\\]"),
+        ([*WRITES], ROWS[:-1], "1 rows were not in the input"),
+    ],
+)
+def test_output_is_compared_with_the_input(writes: list[BatchWrite], rows: range, text: str) -> None:
+    with pytest.raises(SinkError, match=text):
+        check(writes, rows)
+
+
 def test_restart_from_an_empty_checkpoint_is_detected() -> None:
     """The new query reads the whole input again, so the output contains each row."""
     writes = recorded("checkpoint_lost")
-    rows = set(sink_log.row_ids(writes))
     with pytest.raises(SinkError, match="lost its checkpoint") as error:
-        check(writes, rows)
+        check(writes, set(sink_log.row_ids(writes)))
     assert "rows are duplicated" in str(error.value)
     assert "batch 0 was written again after its commit" in str(error.value)
-
-
-def test_restart_from_an_empty_checkpoint_is_detected_after_a_single_batch() -> None:
-    """Only the identifier of the query differs from a batch that may be repeated."""
-    (first, *_) = recorded()
-    again = moved(replace(first, query="another", epoch=2, driver="2"), 60_000)
-    with pytest.raises(SinkError, match="lost its checkpoint"):
-        check([first, again], [row[0] for row in first.rows])
-
-
-def test_restart_from_an_older_checkpoint_is_detected() -> None:
-    writes = recorded()
-    first = first_of(writes, 2)
-    again = [moved(replace(write, epoch=2, driver="2"), 60_000) for write in writes[first - 2 : first]]
-    with pytest.raises(SinkError, match="again after its commit"):
-        check(writes[:first] + again, {row[0] for write in writes[:first] for row in write.rows})
-
-
-def test_batch_that_is_lost_is_detected() -> None:
-    writes = recorded()
-    del writes[2]
-    with pytest.raises(SinkError, match="begins at the offset") as error:
-        check(writes, ROWS)
-    assert "rows are missing" in str(error.value)
-
-
-def test_first_batch_that_is_lost_is_detected() -> None:
-    writes = recorded()[1:]
-    with pytest.raises(SinkError, match="the first batch that was written begins at the offset"):
-        check(writes, sink_log.row_ids(writes))
-
-
-def test_number_of_a_batch_that_comes_again_with_the_next_offsets_is_detected() -> None:
-    first, second, *_ = recorded()
-    other = replace(second, batch=first.batch, committed=first.committed)
-    with pytest.raises(SinkError, match=f"batch {first.batch} begins at the offset"):
-        check([first, other], sink_log.row_ids([first, other]))
-
-
-def test_batch_that_begins_before_the_commit_of_the_batch_before_is_detected() -> None:
-    first, second, *_ = recorded()
-    early = replace(second, committed=first.committed)
-    with pytest.raises(
-        SinkError, match=f"batch {second.batch} began, and batch {first.committed} was the newest commit"
-    ):
-        check([first, early], sink_log.row_ids([first, early]))
-
-
-def test_row_that_is_lost_in_a_batch_is_detected() -> None:
-    writes = recorded()
-    writes[2] = replace(writes[2], rows=writes[2].rows[1:])
-    with pytest.raises(SinkError, match=f"1 rows are missing: \\[{recorded()[2].rows[0][0]}\\]"):
-        check(writes, ROWS)
-
-
-def test_batch_that_is_written_twice_is_detected() -> None:
-    writes = recorded()
-    again = replace(writes[2], batch=writes[3].batch, committed=writes[3].committed)
-    with pytest.raises(SinkError, match="rows are duplicated") as error:
-        check([*writes[:3], again, *writes[3:]], ROWS)
-    assert "begins at the offset" in str(error.value)
-
-
-def test_row_that_is_written_twice_in_a_batch_is_detected() -> None:
-    writes = recorded()
-    writes[2] = replace(writes[2], rows=(*writes[2].rows, writes[2].rows[0]))
-    with pytest.raises(SinkError, match="1 rows are duplicated"):
-        check(writes, ROWS)
-
-
-def test_row_that_was_not_in_the_input_is_detected() -> None:
-    with pytest.raises(SinkError, match="1 rows were not in the input"):
-        check(recorded(), ROWS[:-1])
 
 
 def test_repeated_batch_without_a_commit_counts_once() -> None:
@@ -134,21 +138,6 @@ def test_repeated_batch_without_a_commit_counts_once() -> None:
     repeats = [*writes[:first], again, *writes[first:]]
     assert sink_log.repeated(repeats) == sink_log.repeated(writes) + 1
     check(repeats, ROWS)
-
-
-def test_repeated_batch_with_other_rows_is_detected() -> None:
-    writes = recorded()
-    first = first_of(writes, 2)
-    other = replace(moved(writes[first], -1), rows=writes[first].rows[1:])
-    with pytest.raises(SinkError, match="rows are duplicated"):
-        check([*writes[:first], other, *writes[first:]], ROWS)
-
-
-def test_repeated_batch_after_a_later_batch_is_detected() -> None:
-    writes = recorded()
-    again = moved(replace(writes[1], epoch=writes[-1].epoch, driver=writes[-1].driver), 3_600_000)
-    with pytest.raises(SinkError, match="batch 1 was written again after its commit"):
-        check([*writes, again], ROWS)
 
 
 def test_overlap_of_two_drivers_is_detected() -> None:
@@ -164,22 +153,9 @@ def test_overlap_of_two_drivers_is_detected() -> None:
         check(overlapping, ROWS)
 
 
-def test_driver_that_writes_between_two_batches_of_its_successor_is_detected() -> None:
-    writes = recorded()
-    first = first_of(writes, 2)
-    late = moved(replace(writes[first + 1], epoch=1, driver=writes[0].driver), 1)
-    with pytest.raises(SinkError, match="a driver wrote after its successor"):
-        check(sorted([*writes, late], key=lambda write: write.began), ROWS)
-
-
 def test_two_drivers_of_one_epoch_are_two_drivers() -> None:
     writes = recorded()
     assert drivers_at_once([writes[0], replace(writes[0], driver="another")]) == 2
-
-
-def test_job_without_a_batch_is_detected() -> None:
-    with pytest.raises(SinkError, match="0 drivers had batches at once, not 1"):
-        check([], [])
 
 
 def test_attempt_that_was_cut_is_not_written(tmp_path: Path) -> None:
