@@ -40,6 +40,7 @@ def test_list_shows_jobs_and_leads_to_them(airflow_app: AirflowApp, visitor: Vis
     expect(row).to_contain_text(re.compile("3.20"))
     expect(row).to_contain_text("6 / 7")
     expect(row).to_contain_text("Keeps up")
+    expect(row.get_by_role("img", name="Slots within the last day, at most 6")).to_be_visible()
     expect(page.get_by_role("row").filter(has_text="arrivals")).to_contain_text("Waits for slots")
     page.get_by_role("link", name="departures").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("departures")

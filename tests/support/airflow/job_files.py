@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -44,7 +45,8 @@ def place_with_files(
     extra = {"ui-port": master.port, "rest-port": master.port}
     connection = {"conn_type": "spark", "host": "spark://127.0.0.1", "port": 7077, "extra": extra}
     monkeypatch.setenv("AIRFLOW_CONN_ON_TEST", json.dumps(connection))
-    asyncio.run(_write(base, driver, [life.state for life in lives]))
+    with ThreadPoolExecutor(1) as thread:  # Playwright runs an event loop in the thread of the test.
+        thread.submit(asyncio.run, _write(base, driver, [life.state for life in lives])).result()
     return place(airflow_app, lives[-1], desired_state={"value": "suspended"}, **{BASE: f"file://{base}"})
 
 

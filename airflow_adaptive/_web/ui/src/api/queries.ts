@@ -17,6 +17,8 @@ import type {
 /** Polling interval of lists, and of jobs without an event stream. */
 export const POLL_MS = 5_000;
 
+const DAY_S = 86_400;
+
 export interface JobsFilter {
   name: string;
   state: string;
@@ -72,6 +74,17 @@ export const failuresQuery = (job: string) => ofJob<Failures>(job, "failures", "
 export const rescalesQuery = (job: string) => ofJob<Rescales>(job, "rescales", "/rescales");
 export const rescaleSummaryQuery = (job: string) =>
   ofJob<RescaleSummary>(job, "rescale-summary", "/rescales/summary");
+
+/** The metrics of the last day in steps of ten minutes, for a list that is drawn once. */
+export const slotsOfDayQuery = (job: string) =>
+  queryOptions({
+    queryKey: ["slots-of-day", job],
+    queryFn: ({ signal }) =>
+      get<Metrics>(jobPath(job, `/metrics?step=600&since=${Math.floor(Date.now() / 1000) - DAY_S}`), signal),
+    staleTime: 600_000,
+    refetchOnWindowFocus: false,
+    retry: false,
+  });
 
 /** The end of the driver's log. The query asks the cluster, so nothing but the user refreshes it. */
 export const driverLogQuery = (job: string) =>

@@ -10,6 +10,7 @@ import { bounds, total, totalRange } from "../lib/format/parallelism";
 import { readable } from "../lib/format/reasonText";
 import { sourceText } from "../lib/scheduler/requirementsSource";
 import { healthOf } from "../lib/scheduler/health";
+import { Sparkline } from "./Sparkline";
 import { SORTED, sortedBy } from "../lib/scheduler/order";
 import { styleOf } from "../lib/scheduler/states";
 
@@ -19,7 +20,12 @@ const COLUMNS = [
   ["Health", "start", "Whether the job keeps up with its input", true],
   ["State", "start", "State of the scheduler, and time in the state", true],
   ["Parallelism", "end", "Current number of subtasks of all vertices, and their bounds", false],
-  ["Slots", "end", "Slots that the job holds, and slots that the job holds or was offered", false],
+  [
+    "Slots",
+    "end",
+    "Slots that the job holds, and slots that the job holds or was offered; the line shows the last day",
+    false,
+  ],
   ["Lag", "end", "Age of the oldest unread row at the sources", true],
   ["Rows in", "end", "Rows read from the sources per second", false],
   ["Processed", "end", "Rows per second while a batch runs", false],
@@ -151,7 +157,6 @@ const Name = ({ job }: { job: JobItem }) => (
 /** Resources and throughput of a job; empty for a job that has ended. */
 const Throughput = ({ job }: { job: JobItem }) => {
   const isOver = job.state === "Finished";
-  const slots = isOver ? null : job.slots;
   const metrics = isOver ? null : job.metrics;
   return (
     <>
@@ -162,7 +167,7 @@ const Throughput = ({ job }: { job: JobItem }) => {
           <BoundsSource job={job} />
         </Text>
       </Number>
-      <Number>{slots === null ? "–" : `${count(slots.held)} / ${count(slots.available)}`}</Number>
+      <Slots job={job} />
       <Number isNarrow>{duration(metrics?.lag_s)}</Number>
       <Number title={exact(metrics?.input)}>{rate(metrics?.input)}</Number>
       <Number title={exact(metrics?.processed)}>{rate(metrics?.processed)}</Number>
@@ -170,6 +175,17 @@ const Throughput = ({ job }: { job: JobItem }) => {
     </>
   );
 };
+
+/** The slots of a job, and those of the last day. */
+const Slots = ({ job: { job, slots, state } }: { job: JobItem }) =>
+  state === "Finished" ? (
+    <Number>–</Number>
+  ) : (
+    <Number>
+      {slots === null ? "–" : `${count(slots.held)} / ${count(slots.available)}`}
+      <Sparkline job={job} />
+    </Number>
+  );
 
 const BoundsSource = ({ job: { requirements_source: by, state } }: { job: JobItem }) =>
   !by || state === "Finished" ? null : (

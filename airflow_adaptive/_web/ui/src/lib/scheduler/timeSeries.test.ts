@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Metrics } from "../../api/types";
-import { merged, nearest, pointsOf, spans, timeTicks, withGaps } from "./timeSeries";
+import { merged, nearest, pointsOf, spans, sparklineOf, timeTicks, withGaps } from "./timeSeries";
 
 const page = (...ats: number[]): Metrics => ({
   step: 10,
@@ -67,4 +67,19 @@ it("puts few, round ticks on a time axis", () => {
   const ticks = timeTicks(1_000_030, 1_003_630, 6);
   expect(ticks.length).toBeLessThanOrEqual(6);
   expect(new Set(ticks.map((at) => at % 600))).toEqual(new Set([0]));
+});
+
+describe("the sparkline of slots", () => {
+  const point = (at: number, slots: number | null) => ({ ...emptyPointAt(at), slots });
+  const emptyPointAt = (at: number) =>
+    pointsOf({ step: 600, columns: ["at"], points: [[at]] } as Metrics)[0] as ReturnType<
+      typeof pointsOf
+    >[number];
+
+  it.each([
+    [[], ""],
+    [[point(0, 2)], ""],
+    [[point(0, 1), point(600, 4), point(1200, 2)], "M0 15L50 0L100 10"],
+    [[point(0, 4), point(600, null), point(1200, 2), point(2400, 2)], "M0 0M50 10L100 10"],
+  ])("of %j", (points, path) => expect(sparklineOf(points, 100, 20).path).toBe(path));
 });

@@ -115,3 +115,26 @@ export const merged = (page: Metrics, newPoints: Metrics): Metrics => {
   const before = page.points.filter((point) => Number(point[at]) < first);
   return { ...page, points: [...before, ...newPoints.points].slice(-MAX_POINTS) };
 };
+
+/** The slots of the points as the path of an SVG, and their highest number; the path is "" without two points. */
+export const sparklineOf = (
+  points: Point[],
+  width: number,
+  height: number,
+): { path: string; highest: number } => {
+  const known = points.filter((point) => point.slots !== null);
+  const highest = Math.max(1, ...known.map((point) => point.slots ?? 0));
+  const [first, last] = [known.at(0)?.at ?? 0, known.at(-1)?.at ?? 0];
+  if (last === first) return { path: "", highest };
+  let pen = "M";
+  const path = points.map(({ at, slots }) => {
+    if (slots === null) {
+      pen = "M";
+      return "";
+    }
+    const move = `${pen}${Math.round(((at - first) / (last - first)) * width)} ${Math.round((1 - slots / highest) * height)}`;
+    pen = "L";
+    return move;
+  });
+  return { path: path.join(""), highest };
+};
