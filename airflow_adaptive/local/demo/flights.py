@@ -8,7 +8,7 @@ import zipfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -59,7 +59,7 @@ def _flight(row: dict[str, str]) -> Flight:
     canceled = row["dep_time"] == MISSING
     return Flight(
         carrier=row["carrier"],
-        scheduled=datetime.strptime(row["time_hour"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC),
+        scheduled=datetime.fromisoformat(row["time_hour"]),
         delay_minutes=None if canceled else int(row["dep_delay"]),
     )
 

@@ -12,6 +12,7 @@ import confluent_kafka
 import pytest
 
 from airflow_adaptive.local.demo.command import LAST_HOUR
+from airflow_adaptive.local.demo.flights import Flight
 from airflow_adaptive.local.demo.replay import (
     END,
     END_MARKER,
@@ -26,7 +27,12 @@ from airflow_adaptive.local.demo.replay import (
 FAST = 1e6
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(autouse=True)
+def read_once(monkeypatch: pytest.MonkeyPatch, all_flights: list[Flight]) -> None:
+    monkeypatch.setattr("airflow_adaptive.local.demo.replay.flights", lambda: all_flights)
+
+
+@pytest.fixture
 def days():
     return list(year())
 
