@@ -15,6 +15,7 @@ from airflow_adaptive._core.requirements.control_requests import (
     REQUIREMENTS,
     DesiredState,
     requested_value,
+    with_restored,
 )
 from airflow_adaptive._core.requirements.request_bodies import decode_bounds
 from tests.lab.fleet.airflow.tables import TaskState
@@ -179,5 +180,6 @@ class Recovery:
         return {vertex: asdict(it) for vertex, it in bounds.items()}
 
     def _document(self, job: str, key: str) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self._env.airflow.api.database.asset_states[job_asset(job).name].get(key) or {}
+        stored = self._env.airflow.api.database.asset_states[job_asset(job).name]
+        found: Mapping[str, Any] = with_restored(stored).get(key, {})
         return found
