@@ -144,7 +144,15 @@ def airflow(
         "classpath": "airflow.providers.git.bundles.git.GitDagBundle",
         "kwargs": {"repo_url": str(playground / "repository"), "tracking_ref": "main", "refresh_interval": 2},
     }
-    config = {"dag_processor": {"dag_bundle_config_list": json.dumps([bundle]), "bundle_refresh_check_interval": "1"}}
+    config = {
+        "dag_processor": {
+            "dag_bundle_config_list": json.dumps([bundle]),
+            "dag_bundle_storage_path": str(
+                playground / "bundles"
+            ),  # not the folder that all Airflows of a machine share
+            "bundle_refresh_check_interval": "1",
+        }
+    }
     with AirflowUnderTest(playground / "airflow", playground / "dags", config=config, env=spark_connection) as airflow:
         yield airflow
 
