@@ -206,7 +206,7 @@ def test_run_stays_on_its_commit_until_it_is_cleared_on_the_latest_version(
     if not has("resolve_run_on_latest_version"):
         return  # Before 3.3, Airflow moves only ended runs to the latest version.
     clear_on_latest_version(airflow, run)
-    wait_until(lambda: run.status().epoch == 3, TIMEOUT_S, "the driver of the second commit")
+    wait_until(lambda: run.status().epoch > 2, TIMEOUT_S, "the driver of the second commit")
     run.until_executing(1)
     assert rows.commit_of_next_row() == "second"
     airflow.api._request("POST", f"{API}/suspend", {})
