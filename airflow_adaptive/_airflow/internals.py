@@ -361,7 +361,7 @@ def on_this_loop(work: Callable[[], Result]) -> Callable[[], Result]:
 
 
 def _without_task(work: Callable[[], Result]) -> Result:
-    _find("_current_trigger_ti").set(None)
+    _first(INTERNALS["_current_trigger_ti"].places).set(None)
     return work()
 
 
