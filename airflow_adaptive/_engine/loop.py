@@ -34,7 +34,14 @@ from airflow_adaptive._core.requirements.resolver import RequirementsResolver, R
 from airflow_adaptive._core.scheduler import machine
 from airflow_adaptive._core.scheduler.events import CancelRequested, Event, TimerName
 from airflow_adaptive._core.scheduler.standby import is_about_standby
-from airflow_adaptive._core.scheduler.state import Canceling, Executing, Finished, SchedulerState, Timer
+from airflow_adaptive._core.scheduler.state import (
+    Canceling,
+    Finished,
+    Restarting,
+    SchedulerState,
+    Timer,
+    WaitingForResources,
+)
 from airflow_adaptive._core.scheduler.timeline import Reason, ReasonCode
 from airflow_adaptive._engine.cluster.capacity_share import slot_demand
 from airflow_adaptive._engine.cluster.free_capacity import ShortageReports
@@ -64,6 +71,9 @@ log = logging.getLogger(__name__)
 
 TAKEOVER_INTERVAL = timedelta(milliseconds=200)
 """Poll interval while a prepared driver takes over: the job runs no query meanwhile."""
+
+TAKEOVER_TIME = timedelta(seconds=30)
+"""Time in which a prepared driver takes over, unless the job waits for slots."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -458,8 +468,9 @@ class Loop:
     @property
     def _poll_interval(self) -> timedelta:
         """The poll interval of the job; shorter while a prepared driver waits for the end of the running one."""
-        interval = self._spec.options.poll_interval
-        takes_over = self.state.replacement is not None and not isinstance(self.state.current, Executing)
+        interval, current = self._spec.options.poll_interval, self.state.current
+        waits = self.state.replacement is not None and isinstance(current, Restarting | WaitingForResources)
+        takes_over = waits and self._now() - self._entered_at < TAKEOVER_TIME
         return min(interval, TAKEOVER_INTERVAL) if takes_over else interval
 
     def _until_limit(self, interval: timedelta) -> timedelta:

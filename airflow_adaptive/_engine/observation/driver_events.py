@@ -53,39 +53,49 @@ def driver_events(
 
 def standby_events(state: SchedulerState, observation: JobObservation, now: datetime) -> Iterator[Event]:
     """Yield the newest event about the standby, if there is one."""
-    standby, status, submission = state.standby, observation.standby_status, observation.standby_submission
-    driver = standby.driver
+    driver, status, submission = state.standby.driver, observation.standby_status, observation.standby_submission
     if driver is None:
         return
     if submission is not None and submission.state.over:
         failure = (
-            _failure(status.failure, status)
-            if status is not None and status.failure is not None
-            else Failure(error_class=FailureCode.DRIVER_LOST, message=_end_of_process(submission, driver.submission_id))
+            Failure(error_class=FailureCode.DRIVER_LOST, message=_end_of_process(submission, driver.submission_id))
+            if status is None or status.failure is None
+            else _failure(status.failure, status)
         )
         yield events.DriverEnded(at=now, epoch=driver.epoch, failure=failure)
-    elif status is not None and status.state is DriverState.FAILED:
-        yield events.DriverHeartbeatTimedOut(at=now, epoch=driver.epoch, failure=_failure(status.failure, status))
-    elif (
-        submission is not None
-        and submission.state is SubmissionState.SUBMITTED
-        and status is None
-        and standby.since is not None
-        and now - standby.since >= ROOM_TIMEOUT
-    ):
-        message = (
-            f"the cluster has no room for one more driver{f': {submission.message}' if submission.message else ''}"
-        )
-        failure = Failure(error_class=FailureCode.NO_ROOM_FOR_STANDBY, message=message)
-        yield events.DriverHeartbeatTimedOut(at=now, epoch=driver.epoch, failure=failure)
+    elif (useless := _why_useless(state, observation, now)) is not None:
+        yield events.DriverHeartbeatTimedOut(at=now, epoch=driver.epoch, failure=useless)
     elif status is not None:
         known = driver.submission_id or status.submission_id
         if known is not None and (known, status.application_id) != (driver.submission_id, driver.application_id):
             yield events.DriverSubmitted(
                 at=now, epoch=driver.epoch, submission_id=known, application_id=status.application_id
             )
-        if status.state is DriverState.PREPARED and not standby.is_prepared:
+        if status.state is DriverState.PREPARED and not state.standby.is_prepared:
             yield events.DriverPrepared(at=now, epoch=driver.epoch)
+
+
+def _why_useless(state: SchedulerState, observation: JobObservation, now: datetime) -> Failure | None:
+    """Return why the standby cannot take over, None if it can. It needs no proof of its end: the journal has never named it."""
+    status, submission, since = observation.standby_status, observation.standby_submission, state.standby.since or now
+    if status is not None and status.state is DriverState.FAILED:
+        return _failure(status.failure, status)
+    if submission is not None and submission.state is SubmissionState.UNKNOWN:
+        text = "the cluster cannot account for the standby"
+        message = f"{text}: {submission.message}" if submission.message else text
+        return Failure(error_class=FailureCode.DRIVER_LOST, message=message)
+    if status is not None and observation.standby_silence >= state.options.driver_heartbeat_timeout:
+        text = f"the standby has written no status for {observation.standby_silence.total_seconds():g} s"
+        return Failure(error_class=FailureCode.DRIVER_HEARTBEAT_TIMEOUT, message=text)
+    waits = submission is not None and submission.state is SubmissionState.SUBMITTED and status is None
+    if submission is None or not waits or now - since < ROOM_TIMEOUT:
+        return None
+    if not submission.can_start:  # for example an image that does not exist
+        return Failure(error_class=FailureCode.DRIVER_NOT_STARTED, message=submission.message)
+    reason = f": {submission.message}" if submission.message else ""
+    return Failure(
+        error_class=FailureCode.NO_ROOM_FOR_STANDBY, message=f"the cluster has no room for one more driver{reason}"
+    )
 
 
 def _identified(state: SchedulerState, observation: JobObservation, now: datetime) -> Iterator[Event]:

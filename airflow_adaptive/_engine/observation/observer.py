@@ -40,6 +40,7 @@ class JobObservation:
         submission: state of the driver process.
         standby_status: status of the standby.
         standby_submission: state of the process of the standby.
+        standby_silence: time for which the standby has written no new status.
         cluster_error: why the cluster did not answer this poll, None if it did.
         unaccounted_for: time for which the cluster has not known whether the driver process exists; None while it knows.
     """
@@ -52,6 +53,7 @@ class JobObservation:
     submission: SubmissionStatus | None = None
     standby_status: DriverStatus | None = None
     standby_submission: SubmissionStatus | None = None
+    standby_silence: timedelta = timedelta(0)
     cluster_error: str | None = None
     unaccounted_for: timedelta | None = None
 
@@ -99,6 +101,8 @@ class Observer:
         """The reason why the newest poll of the cluster failed, None if the poll succeeded."""
         self._unaccounted: tuple[str | None, datetime] | None = None
         """Driver that the cluster cannot account for, and since when; None while it can."""
+        self._standby_heartbeat: tuple[tuple[int, int] | None, datetime] | None = None
+        """Epoch and sequence number of the newest status of the standby, and since when."""
         self._errors = OnceLogger(log, logging.INFO)
 
     @property
@@ -153,10 +157,17 @@ class Observer:
             observation,
             submission=submission,
             standby_submission=standby,
+            standby_silence=self._silence(observation.standby_status, now),
             cluster_error=self.last_error,
             unaccounted_for=unaccounted_for,
         )
         return observed if view is None else replace(observed, cluster=view.cluster, share=view.share)
+
+    def _silence(self, status: DriverStatus | None, now: datetime) -> timedelta:
+        heartbeat = None if status is None else (status.epoch, status.sequence)
+        if self._standby_heartbeat is None or self._standby_heartbeat[0] != heartbeat:
+            self._standby_heartbeat = heartbeat, now
+        return now - self._standby_heartbeat[1]
 
     def _unaccounted_for(
         self, driver: Driver | None, submission: SubmissionStatus | None, now: datetime

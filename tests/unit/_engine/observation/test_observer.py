@@ -60,11 +60,17 @@ class Scene:
         )
 
     async def observe(
-        self, driver: Driver | None = None, now: datetime = START, status: DriverStatus | None = None
+        self,
+        driver: Driver | None = None,
+        now: datetime = START,
+        status: DriverStatus | None = None,
+        standby: DriverStatus | None = None,
     ) -> JobObservation:
         demand = SlotDemand(job="job", minimum=1, maximum=2)
         state = replace(machine.create(JobGraph.single("job", ParallelismRange(1, 2)), Options()), driver=driver)
-        return await self.observer.observe_cluster(JobObservation(status=status), demand, state, timedelta(0), now)
+        return await self.observer.observe_cluster(
+            JobObservation(status=status, standby_status=standby), demand, state, timedelta(0), now
+        )
 
 
 @pytest.fixture
@@ -126,6 +132,15 @@ async def test_observation_contains_the_cluster_and_the_capacity_share(scene: Sc
     assert sum(observation.share.executors.values()) == 2
     assert observation.submission is None
     assert scene.observer.last_error is None
+
+
+async def test_silence_of_a_standby_begins_with_its_newest_status(scene: Scene) -> None:
+    status = DriverStatus(job="job", epoch=2, nonce="n", sequence=1, at="", state=DriverState.PREPARED)
+    silences = []
+    for second, sequence in ((0, 1), (5, 1), (6, 2), (8, 2)):
+        now = START + second * SECOND
+        silences.append((await scene.observe(now=now, standby=replace(status, sequence=sequence))).standby_silence)
+    assert silences == [0 * SECOND, 5 * SECOND, 0 * SECOND, 2 * SECOND]
 
 
 async def test_running_driver_is_found_in_the_snapshot_without_a_query(scene: Scene) -> None:

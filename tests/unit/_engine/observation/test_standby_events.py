@@ -96,6 +96,27 @@ def test_standby_that_waits_for_a_worker_has_no_room(job: Scenario, message: str
     assert isinstance(observed(job, PREPARED, waiting)[-1], DriverPrepared)
 
 
+def test_standby_that_can_never_start_is_no_lack_of_room(job: Scenario) -> None:
+    job.now += ROOM_TIMEOUT
+    stuck = SubmissionStatus(state=SubmissionState.SUBMITTED, message="ErrImagePull", can_start=False)
+    (event,) = observed(job, None, stuck)
+    assert (event.failure.error_class, event.failure.message) == (FailureCode.DRIVER_NOT_STARTED, "ErrImagePull")
+
+
+@pytest.mark.parametrize("message", ["", "its worker is lost"])
+def test_prepared_standby_that_the_cluster_does_not_know_is_given_up(job: Scenario, message: str) -> None:
+    (event,) = observed(job, PREPARED, SubmissionStatus(state=SubmissionState.UNKNOWN, message=message))
+    assert isinstance(event, DriverHeartbeatTimedOut)
+    assert message in event.failure.message
+
+
+def test_standby_that_is_silent_is_given_up(job: Scenario) -> None:
+    timeout = job.state.options.driver_heartbeat_timeout
+    for silence, event_type in ((timeout / 2, DriverSubmitted), (timeout, DriverHeartbeatTimedOut)):
+        observation = JobObservation(standby_status=PREPARED, standby_submission=RUNNING, standby_silence=silence)
+        assert isinstance(next(standby_events(job.state, observation, job.now)), event_type)
+
+
 def stopped(job: Scenario, submission: SubmissionStatus | None) -> list[Any]:
     """The events of a driver that has stopped its queries."""
     status = DriverStatus(job="job", epoch=1, nonce="n", sequence=9, at="", state=DriverState.STOPPED)
