@@ -23,7 +23,7 @@ from airflow_adaptive.job.queries.batch_boundary import end_at_boundary
 from airflow_adaptive.job.queries.job_query import JobQuery, StreamingQueries, boundaries, halt_session, stop_all
 from airflow_adaptive.job.queries.real_time_mode import RealTimeMode
 from airflow_adaptive.job.queries.sources.query_sources import require_known_topics
-from airflow_adaptive.job.queries.warm_up import warm_up
+from airflow_adaptive.job.queries.warm_up import may_read, warm_up
 from airflow_adaptive.job.queries.writers import (
     HINT,
     AdaptiveJobError,
@@ -122,13 +122,14 @@ class JobQueries(StreamingQueries):
         return writers
 
     def warm_up(self, plan: DriverPlan, *, has_executors: bool) -> None:
-        """See `interfaces.Workload`. A query in Real-Time Mode is only built: its sink is part of what makes it fast."""
+        """See `interfaces.Workload`. A query in Real-Time Mode, or with other sources, is only built."""
         writers = self.build(plan)
         if not isinstance(writers, dict) or self.gangs:
             return
         for name, writer in writers.items():
-            self._spark.conf.set(SHUFFLE_PARTITIONS, str(self._real_time.partitions(name, plan)))
-            warm_up(self._spark, writer, self._checkpoint(name), has_executors=has_executors)
+            if may_read(self._spark, writer):
+                self._spark.conf.set(SHUFFLE_PARTITIONS, str(self._real_time.partitions(name, plan)))
+                warm_up(self._spark, writer, self._checkpoint(name), has_executors=has_executors)
 
     def is_prepared(self, writers: Streams, plan: DriverPlan) -> bool:
         """See `interfaces.Workload`. A checkpoint stays prepared until the planned number of its state partitions changes."""

@@ -20,6 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_adaptive.job.hadoop_directory import HadoopFiles
+from airflow_adaptive.job.queries.real_time_mode import source_relations
 from airflow_adaptive.job.spark_internals import java_class
 
 log = logging.getLogger(__name__)
@@ -34,6 +35,9 @@ CHECK_INTERVAL_S: Final = 0.1
 
 SCHEMAS: Final = ("*/_metadata", "*/_stateSchema", "*/0/_metadata", "*/0/*/_metadata")
 """The folders with schemas below the state of a query: of an operator, and of the stores of its first partition."""
+
+SHARED_SOURCES: Final = ("FileSource", "kafka", "rate", "delta", "iceberg")
+"""Beginnings of the names of sources that a second query can read without an effect on the first. Others lease what they read, such as shards."""
 
 VERIFY_EMPTY: Final = "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart"
 
@@ -62,6 +66,12 @@ def warm_up(spark: SparkSession, writer: DataStreamWriter, checkpoint: str, *, h
             query.stop()
     if (error := query.exception()) is not None:
         raise error
+
+
+def may_read(spark: SparkSession, writer: DataStreamWriter) -> bool:
+    """Return whether a copy of a query may read its sources while the query runs."""
+    names = [str(relation.sourceName()) for relation in source_relations(spark, writer)]
+    return all(name.startswith(SHARED_SOURCES) for name in names)
 
 
 def _await_batch(spark: SparkSession, query: StreamingQuery, *, has_executors: bool) -> None:
