@@ -84,11 +84,12 @@ async def _submit(submitted: DriverSubmission, cluster: ClusterClient, now: date
         submission_id = await cluster.submit(submitted)
         return DriverSubmitted(at=now, epoch=submitted.epoch, submission_id=submission_id)
     except (SubmissionRefusedError, NotSubmittedError) as error:
-        refused = isinstance(error, SubmissionRefusedError)
-        failure = Failure(
-            error_class=FailureCode.SUBMISSION_REFUSED if refused else FailureCode.NOT_SUBMITTED, message=str(error)
+        code = (
+            FailureCode.SUBMISSION_REFUSED if isinstance(error, SubmissionRefusedError) else FailureCode.NOT_SUBMITTED
         )
-        return DriverEnded(at=now, epoch=submitted.epoch, failure=failure)
+        if submitted.is_standby and "quota" in str(error):
+            code = FailureCode.NO_ROOM_FOR_STANDBY
+        return DriverEnded(at=now, epoch=submitted.epoch, failure=Failure(error_class=code, message=str(error)))
     except ClusterUnreachableError:
         raise
     except Exception as error:

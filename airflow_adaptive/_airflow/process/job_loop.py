@@ -179,12 +179,11 @@ async def _kill_driver_of(job: DeployedJob) -> None:
         newest, allowed = await directory.newest(), other  # Airflow may have answered late.
     if newest is None:
         return
-    driver = from_json(newest.scheduler).driver
-    if driver is None:
-        return
-    if driver.submission_id is None:
-        raise LookupError("the cluster has not reported the id of the driver yet")
-    await kill_driver(job.connections, driver.submission_id)
+    state = from_json(newest.scheduler)
+    for driver in filter(None, (state.driver, state.standby.driver)):
+        if driver.submission_id is None:
+            raise LookupError("the cluster has not reported the id of the driver yet")
+        await kill_driver(job.connections, driver.submission_id)
 
 
 async def _is_deployed(job: DeployedJob) -> bool:

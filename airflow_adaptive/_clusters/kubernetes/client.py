@@ -190,8 +190,7 @@ class KubernetesCluster:
                 await self._delete_ended(manifests.identity)  # They may use the quota.
             raise
         self._watch.cache.add(pod)
-        if replaces:
-            await self._delete_ended(manifests.identity)
+        await self._delete_ended(manifests.identity, replaces=replaces)
         name, namespace = manifests.identity.pod, self._address.namespace
         if (label := job_name(submission.name)) != submission.name:
             log.info(
@@ -416,10 +415,10 @@ class KubernetesCluster:
             for line in text.splitlines()[-END_LINES:]:
                 log.info("%s %s | %s", newest.identity.pod, name, redact(line)[:LINE_CHARACTERS])
 
-    async def _delete_ended(self, identity: DriverIdentity) -> None:
+    async def _delete_ended(self, identity: DriverIdentity, *, replaces: bool = True) -> None:
         """Delete what ended drivers of earlier epochs left. A failure must not fail a submission; the next submission tries again."""
         try:
-            await self._objects.delete_before(identity, ended=True)
+            await self._objects.delete_before(identity, ended=True, running=replaces)
         except ClusterUnreachableError as error:
             log.warning("Objects of earlier drivers of %s remain: %s", identity.job, error)
 

@@ -75,15 +75,16 @@ class DriverObjects:
         except ApiError as error:
             raise ClusterUnreachableError(f"pod {pod} cannot be deleted now: {error}") from error
 
-    async def delete_before(self, identity: DriverIdentity, *, ended: bool) -> None:
+    async def delete_before(self, identity: DriverIdentity, *, ended: bool, running: bool = True) -> None:
         """Delete the drivers of earlier epochs. The scheduler starts an epoch only when no driver of an earlier epoch can run.
 
-        Before a submission, others must not hold resources; `ended` also deletes drivers that have ended.
+        Before a submission, others must not hold resources; `ended` also deletes drivers that have ended. Beside a standby, the driver of an earlier
+        epoch is `running` and stays.
         """
 
         def selects(found: DriverIdentity, pod: Json) -> bool:
             is_earlier = found.nonce == identity.nonce and found.epoch < identity.epoch
-            return is_earlier and (ended or not _is_over(pod))
+            return is_earlier and (ended if _is_over(pod) else running)
 
         await self._delete_drivers(identity.job, selects)
 

@@ -218,7 +218,7 @@ def _with_facts(state: SchedulerState, event: Event) -> SchedulerState:
         case PlanActivated():
             return _with_activated_plan(state, event)
         case JobRedeployed(deployment=deployment):
-            return replace(state, deployment=deployment)
+            return replace(state, deployment=deployment, standby=state.standby.tried_again())
         case BatchCommitted(is_idle=False):
             committed = None if state.driver is None else replace(state.driver, has_committed=True)
             return replace(state, driver=committed, proved=state.proved.progressed(has_committed=True))

@@ -110,7 +110,7 @@ def is_to_prepare(state: SchedulerState) -> bool:
 
 def has_other_deployment(state: SchedulerState) -> bool:
     """Return whether a driver of another deployment may replace the running one now."""
-    is_refused = state.deployment == state.standby.refused
+    is_refused = state.options.prepare_deployments and state.deployment == state.standby.refused
     return _runs_other_deployment(state) and not is_refused and not is_to_prepare(state)
 
 

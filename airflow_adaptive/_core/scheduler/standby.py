@@ -29,7 +29,7 @@ from airflow_adaptive._core.scheduler.events import (
     TimerFired,
     TimerName,
 )
-from airflow_adaptive._core.scheduler.policies.failure_handling import Failure
+from airflow_adaptive._core.scheduler.policies.failure_handling import Failure, is_outage
 from airflow_adaptive._core.scheduler.state import Driver, Executing, SchedulerState, Standby, Timer
 from airflow_adaptive._core.scheduler.steps import KillDriver, Step, SubmitDriver
 from airflow_adaptive._core.scheduler.timeline import Reason, ReasonCode
@@ -41,7 +41,7 @@ LAST_RETRY: Final = timedelta(minutes=5)
 """Longest time between two attempts."""
 
 MAX_FAILURES: Final = 3
-"""Number of failures after which a deployment is refused. A failure against which no restart helps refuses it at once."""
+"""Number of failures after which a deployment is refused. A failure against which no restart helps refuses it at once, and one that may be an outage never."""
 
 
 def is_about_standby(state: SchedulerState, event: Event) -> bool:
@@ -148,7 +148,8 @@ def _failed(state: SchedulerState, event: Event, driver: Driver, failure: Failur
         text = f"{failure.message}: the running driver ends before the driver of the new deployment starts"
     elif is_new:
         text = f"the driver of the new deployment could not be prepared: {failure.summary}; the job continues with the running driver"
-        if failures >= MAX_FAILURES or not state_transitions.can_recover(state, failure):
+        is_hopeless = not state_transitions.can_recover(state, failure)
+        if is_hopeless or (failures >= MAX_FAILURES and not is_outage(failure)):
             after = _with(after, refused=driver.deployment, failures=0, retry_at=None)
             text = f"{text}: correct the deployment, and clear the task"
     step = steps.stay(after, event, Reason(ReasonCode.PREPARATION_FAILED, text))

@@ -7,7 +7,7 @@ of FLIP-160. The version grows by one with each transition. The scheduler ignore
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
@@ -70,6 +70,7 @@ class Driver:
         unanswered: why the cluster did not answer the submission; "" if it answered.
         has_committed: whether the driver has committed a batch.
         failure: key of the newest failure after its first batch (`first_batch.key_of`), "" without one; without those that an outage may cause.
+        took_over: whether it was the standby, which may have to wait for the slots of the driver before it.
     """
 
     epoch: int
@@ -83,6 +84,7 @@ class Driver:
     unanswered: str = ""
     has_committed: bool = False
     failure: str = ""
+    took_over: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +110,10 @@ class Standby:
     settled: str = ""
     refused: str = ""
     epoch: int = 0
+
+    def tried_again(self) -> Standby:
+        """Return the record without its failures, because somebody may have removed their cause."""
+        return replace(self, failures=0, retry_at=None, refused="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,7 +93,9 @@ def go_to_deploying(
         )
     commands: tuple[Command, ...] = ()
     driver, standby = state.replacement, replace(state.standby, driver=None, is_prepared=False)
-    if driver is None:
+    if driver is not None:
+        driver = replace(driver, took_over=True)
+    else:
         driver, standby = Driver(epoch=state.last_epoch + 1, deployment=state.deployment), state.standby
         commands = (SubmitDriver(epoch=driver.epoch, slots=plan.slots, cause=type(event).__name__),)
     proved = state.proved.started(state.deployment)
@@ -361,9 +363,11 @@ def handle_failure(state: SchedulerState, event: Event, plan: Plan, failure: Fai
         text = f"recovery is suppressed by {describe_strategy(strategy)}: {failure.summary}"
         return go_to_failing(state, event, failure, Reason(ReasonCode.RESTARTS_EXHAUSTED, text))
     # A prepared driver costs nothing to try once. If that did not help, the backoff protects what the job uses.
-    takes_over = state.replacement is not None and restart_backoff.is_first(record) and state.proved.has_committed
-    backoff = NO_TIME if takes_over else restart_backoff.backoff(strategy, record, event.at)
     is_replaced = _may_contain_cause(state, failure)
+    is_gone = state.driver is None or kill or is_replaced
+    is_first = restart_backoff.is_first(record) and state.proved.has_committed
+    takes_over = is_gone and is_first and state.replacement is not None
+    backoff = NO_TIME if takes_over else restart_backoff.backoff(strategy, record, event.at)
     state, in_place = _with_failure_of_driver(state, failure), not (kill or is_replaced)
     target = restarting(state, event, plan, in_place=in_place, failure=failure, backoff=backoff)
     commands = kill_driver(state, event) if kill else ()

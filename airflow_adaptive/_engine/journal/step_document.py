@@ -111,7 +111,10 @@ def adopted(
     stay = is_overridden and not options.reactive and not violations(requirements, graph.max_parallelism)
     if requirements.keys() != declared.keys():
         requirements = declared
-    new = replace(state, job=graph, options=options, requirements=requirements, pending_requirements=None)
+    standby = state.standby.tried_again()
+    new = replace(
+        state, job=graph, options=options, requirements=requirements, pending_requirements=None, standby=standby
+    )
     return new, None if stay else declared
 
 

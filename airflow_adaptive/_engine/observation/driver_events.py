@@ -87,11 +87,14 @@ def _why_useless(state: SchedulerState, observation: JobObservation, now: dateti
     if status is not None and observation.standby_silence >= state.options.driver_heartbeat_timeout:
         text = f"the standby has written no status for {observation.standby_silence.total_seconds():g} s"
         return Failure(error_class=FailureCode.DRIVER_HEARTBEAT_TIMEOUT, message=text)
+    # A driver that has a worker starts there, which may take as long as the download of its image.
     waits = submission is not None and submission.state is SubmissionState.SUBMITTED and status is None
     if submission is None or not waits or now - since < ROOM_TIMEOUT:
         return None
     if not submission.can_start:  # for example an image that does not exist
         return Failure(error_class=FailureCode.DRIVER_NOT_STARTED, message=submission.message)
+    if submission.worker_address:
+        return None
     reason = f": {submission.message}" if submission.message else ""
     return Failure(
         error_class=FailureCode.NO_ROOM_FOR_STANDBY, message=f"the cluster has no room for one more driver{reason}"
@@ -203,8 +206,11 @@ def may_be_dead(state: SchedulerState, observation: JobObservation, heartbeat: D
 def _hands_over(state: SchedulerState, observation: JobObservation) -> bool:
     """Return whether the driver has stopped so that the prepared driver can take over."""
     status = observation.status
-    is_asked = isinstance(state.current, Restarting) and action(state) is Action.STOP
-    return is_asked and state.replacement is not None and status is not None and status.state is DriverState.STOPPED
+    if status is None or status.state is not DriverState.STOPPED or state.replacement is None:
+        return False
+    # A batch that cannot be interrupted may still run, and a script of its own may still start a query.
+    may_write = status.notice is not None or any(query.active for query in status.queries)
+    return isinstance(state.current, Restarting) and action(state) is Action.STOP and not may_write
 
 
 def _has_stopped(observation: JobObservation) -> bool:

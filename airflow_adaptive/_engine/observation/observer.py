@@ -101,6 +101,8 @@ class Observer:
         """The reason why the newest poll of the cluster failed, None if the poll succeeded."""
         self._unaccounted: tuple[str | None, datetime] | None = None
         """Driver that the cluster cannot account for, and since when; None while it can."""
+        self._standby_status: DriverStatus | None = None
+        """Newest status of a standby, kept as `status` is."""
         self._standby_heartbeat: tuple[tuple[int, int] | None, datetime] | None = None
         """Epoch and sequence number of the newest status of the standby, and since when."""
         self._errors = OnceLogger(log, logging.INFO)
@@ -112,7 +114,7 @@ class Observer:
 
     def interrupt(self) -> None:
         """Record an outage of the job directory. A missing heartbeat is not evidence of a dead driver until the directory is readable again."""
-        self._readable_since = None
+        self._readable_since = self._standby_heartbeat = None
 
     async def read_status(self, now: datetime) -> datetime | None:
         """Read the driver status if file polling is due, and return the time of the read. Raises `JobDirectoryError`.
@@ -129,10 +131,12 @@ class Observer:
     async def read_standby_status(self, state: SchedulerState, nonce: str) -> DriverStatus | None:
         """Return the status of the standby, None without one, or before its first status. Raises `JobDirectoryError`."""
         driver = state.standby.driver
-        if driver is None or not self._file_polling.is_due:
-            return None
-        status = await self._directory.status(of_standby=True)
-        is_its_own = status is not None and (status.epoch, status.nonce) == (driver.epoch, nonce)
+        if driver is None:
+            self._standby_status = None
+        elif self._file_polling.is_due:
+            self._standby_status = await self._directory.status(of_standby=True) or self._standby_status
+        status = self._standby_status
+        is_its_own = driver is not None and status is not None and (status.epoch, status.nonce) == (driver.epoch, nonce)
         return status if is_its_own else None
 
     async def read_last_status(self) -> None:

@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from sqlalchemy import select
-
 from airflow_adaptive import __version__
-from airflow_adaptive._airflow.internals import JobModel, installed_airflow, unsupported_airflow, untested_airflow
+from airflow_adaptive._airflow.internals import installed_airflow, unsupported_airflow, untested_airflow
 from airflow_adaptive._airflow.process.job_ports import job_storage
 from airflow_adaptive._airflow.process.process_resources import ConnectionIds, ProcessResources
 from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
@@ -25,7 +23,7 @@ from airflow_adaptive._engine.journal.storage import Storage
 from airflow_adaptive._web.data.control_requests import base_of
 from airflow_adaptive._web.data.errors import RequestRefusedError
 from airflow_adaptive._web.data.job_files import connections_of, open_directory
-from airflow_adaptive._web.data.metadata_database.jobs import Job, reading
+from airflow_adaptive._web.data.metadata_database.jobs import Job, hosts_of_triggerers, reading
 from airflow_adaptive._web.data.published_state import PublishedState
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
 
@@ -90,10 +88,7 @@ def _database() -> Iterator[Check]:
 
 
 def _triggerers() -> Iterator[Check]:
-    with reading() as session:
-        query = select(JobModel).where(JobModel.job_type == "TriggererJob", JobModel.state == "running")
-        alive = sorted(found.hostname or "?" for found in session.scalars(query) if found.is_alive())
-    if alive:
+    if alive := hosts_of_triggerers():
         yield Check("triggerer", Result.OK, f"{len(alive)} alive: {', '.join(alive)}")
     else:
         yield Check(

@@ -66,7 +66,7 @@ class JournalReader(Journal):
         number, since = self._newest_since
         if newest.number != number:
             self._newest_since = (newest.number, self._clock())
-        elif self._clock() - since > self._orphan_timeout_s and newest.directive.action is not Action.STOP:
+        elif self._clock() - since > self._orphan_timeout_s:
             self._ignore(number, f"no new document for {self._orphan_timeout_s:g} s (orphan timeout): stopping")
             return replace(newest.directive, action=Action.STOP, standby=None)
         return newest.directive

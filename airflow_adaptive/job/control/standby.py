@@ -12,6 +12,7 @@ from typing import Final
 from airflow_adaptive._core.protocol.conf import DriverSettings
 from airflow_adaptive._core.protocol.documents import Directive, DriverState, DriverStatus, StandbyDirective
 from airflow_adaptive._core.protocol.failures import report_build_failure, report_exception
+from airflow_adaptive.job.control.driver_loop import CONTEXT_STOPPED
 from airflow_adaptive.job.control.driver_status import CurrentStatus, Downtime
 from airflow_adaptive.job.control.fence import FencedError
 from airflow_adaptive.job.control.interfaces import DirectoryError, DriverInterfaces, Operation, StatusReporter
@@ -87,17 +88,19 @@ class Standby:
                 lambda: self._interfaces.workload.warm_up(plan, has_executors=has_executors)
             )
             self._preparation = preparation
-        error = None
+        failure = self._interfaces.workload.failure()
         if preparation is not None and preparation.wait(0.0):
-            error = preparation.exception()
+            if (error := preparation.exception()) is not None:
+                failure = report_build_failure(error) if isinstance(error, Exception) else report_exception(error)
             self._status.set(DriverState.PREPARED)
             self._hold(self._settings.standby_executors if directive.holds_executors else 0)
-        if error is not None:
-            failure = report_build_failure(error) if isinstance(error, Exception) else report_exception(error)
+        if failure is None and not self._interfaces.executors.alive():
+            failure = CONTEXT_STOPPED
+        if failure is not None:
             self._interfaces.warn(f"the driver cannot be prepared: {failure.error_class}: {failure.message}")
             self._status.set(DriverState.FAILED, failure=failure)
         self._reporter.report(self._status.document())
-        return error is not None
+        return failure is not None
 
     def _has_executors(self) -> bool:
         """Return whether the preparation may begin: with the first executor, or without one if none comes."""

@@ -11,6 +11,7 @@ is submitted: running stages stay in the old pool, and new stages use the new po
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ from airflow_adaptive.job.queries.batch_boundary import end_at_boundary
 from airflow_adaptive.job.queries.job_query import JobQuery, StreamingQueries, boundaries, halt_session, stop_all
 from airflow_adaptive.job.queries.real_time_mode import RealTimeMode
 from airflow_adaptive.job.queries.sources.query_sources import require_known_topics
-from airflow_adaptive.job.queries.warm_up import may_read, warm_up
+from airflow_adaptive.job.queries.warm_up import BATCH_TIMEOUT_S, may_read, warm_up
 from airflow_adaptive.job.queries.writers import (
     HINT,
     AdaptiveJobError,
@@ -126,10 +127,12 @@ class JobQueries(StreamingQueries):
         writers = self.build(plan)
         if not isinstance(writers, dict) or self.gangs:
             return
+        deadline = time.monotonic() + BATCH_TIMEOUT_S
         for name, writer in writers.items():
-            if may_read(self._spark, writer):
+            left = deadline - time.monotonic()
+            if left > 0 and may_read(self._spark, writer):
                 self._spark.conf.set(SHUFFLE_PARTITIONS, str(self._real_time.partitions(name, plan)))
-                warm_up(self._spark, writer, self._checkpoint(name), has_executors=has_executors)
+                warm_up(self._spark, writer, self._checkpoint(name), has_executors=has_executors, timeout_s=left)
 
     def is_prepared(self, writers: Streams, plan: DriverPlan) -> bool:
         """See `interfaces.Workload`. A checkpoint stays prepared until the planned number of its state partitions changes."""

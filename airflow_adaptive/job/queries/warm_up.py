@@ -9,6 +9,7 @@ query that cannot read the state (`STATE_STORE_*_SCHEMA_NOT_COMPATIBLE`).
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,12 +22,12 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_adaptive.job.hadoop_directory import HadoopFiles
 from airflow_adaptive.job.queries.real_time_mode import source_relations
-from airflow_adaptive.job.spark_internals import java_class
+from airflow_adaptive.job.spark_internals import from_scala, java_class
 
 log = logging.getLogger(__name__)
 
 BATCH_TIMEOUT_S: Final = 60.0
-"""Time in seconds after which the batch of a copy is interrupted: by then the code is warm. Sources without a limit have long first batches."""
+"""Time in seconds after which the batches of the copies are interrupted: by then the code is warm. Sources without a limit have long first batches."""
 
 PLAN_TIMEOUT_S: Final = 15.0
 """The same without an executor, on which the batch would run: Spark plans the batch, and its tasks wait."""
@@ -39,10 +40,24 @@ SCHEMAS: Final = ("*/_metadata", "*/_stateSchema", "*/0/_metadata", "*/0/*/_meta
 SHARED_SOURCES: Final = ("FileSource", "kafka", "rate", "delta", "iceberg")
 """Beginnings of the names of sources that a second query can read without an effect on the first. Others lease what they read, such as shards."""
 
+CLEAN_SOURCE: Final = "cleansource"
+
+OLD_INPUT: Final = re.compile(
+    r"DATA_LOSS|OffsetOutOfRange|startingVersion|DELTA_|FileNotFound|FAILED_READ_FILE|Timeout", re.IGNORECASE
+)
+"""Errors of input that the query has passed long ago: the copy begins where a new query would."""
+
 VERIFY_EMPTY: Final = "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart"
 
 
-def warm_up(spark: SparkSession, writer: DataStreamWriter, checkpoint: str, *, has_executors: bool) -> None:
+def warm_up(
+    spark: SparkSession,
+    writer: DataStreamWriter,
+    checkpoint: str,
+    *,
+    has_executors: bool,
+    timeout_s: float = BATCH_TIMEOUT_S,
+) -> None:
     """Run a copy of a query for one batch, or plan the batch if there is no executor.
 
     Args:
@@ -50,9 +65,10 @@ def warm_up(spark: SparkSession, writer: DataStreamWriter, checkpoint: str, *, h
         writer: the query; it cannot be used afterwards.
         checkpoint: URI of the checkpoint of the query, which is only read. That of the copy is beside it, with the id of the application in its name.
         has_executors: whether the application has an executor.
+        timeout_s: time in seconds after which the batch is interrupted.
 
     Raises:
-        StreamingQueryException: the batch failed.
+        StreamingQueryException: the batch failed, and not because of its input.
         AnalysisException: Spark refuses the query.
     """
     folder, _, name = checkpoint.rpartition("/")
@@ -61,21 +77,35 @@ def warm_up(spark: SparkSession, writer: DataStreamWriter, checkpoint: str, *, h
         copy = writer.format("noop").trigger(processingTime="0 seconds").option("checkpointLocation", scratch)
         query = copy.queryName(f"warm-up of {name}").start()
         try:
-            _await_batch(spark, query, has_executors=has_executors)
+            _await_batch(
+                spark,
+                query,
+                timeout_s if has_executors else min(timeout_s, PLAN_TIMEOUT_S),
+                has_executors=has_executors,
+            )
         finally:
             query.stop()
     if (error := query.exception()) is not None:
-        raise error
+        if OLD_INPUT.search(str(error)) is None:
+            raise error
+        log.warning("the copy of query %s cannot read old input, and is not warm: %s", name, error)
 
 
 def may_read(spark: SparkSession, writer: DataStreamWriter) -> bool:
-    """Return whether a copy of a query may read its sources while the query runs."""
-    names = [str(relation.sourceName()) for relation in source_relations(spark, writer)]
-    return all(name.startswith(SHARED_SOURCES) for name in names)
+    """Return whether a copy of a query may read its sources while the query runs, without an effect on them."""
+    return all(_is_shared(spark, relation) for relation in source_relations(spark, writer))
 
 
-def _await_batch(spark: SparkSession, query: StreamingQuery, *, has_executors: bool) -> None:
-    deadline = time.monotonic() + (BATCH_TIMEOUT_S if has_executors else PLAN_TIMEOUT_S)
+def _is_shared(spark: SparkSession, relation: Any) -> bool:
+    """Return whether two queries can read a source. A source that removes the files that a query has read would remove those that the other has not."""
+    is_new = str(relation.getClass().getSimpleName()) == "StreamingRelationV2"
+    options = relation.extraOptions() if is_new else from_scala(spark, relation.dataSource().options())
+    cleans = [str(options[name]).lower() for name in options if str(name).lower() == CLEAN_SOURCE]
+    return str(relation.sourceName()).startswith(SHARED_SOURCES) and cleans in ([], ["off"])
+
+
+def _await_batch(spark: SparkSession, query: StreamingQuery, timeout_s: float, *, has_executors: bool) -> None:
+    deadline = time.monotonic() + timeout_s
     tracker = spark.sparkContext.statusTracker()
     while query.isActive and query.lastProgress is None and time.monotonic() < deadline:
         if not has_executors and tracker.getActiveJobsIds():

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import pytest
 
+from airflow_adaptive._web.data.metadata_database.jobs import hosts_of_triggerers
 from tests.support.airflow.airflow_app import API, AirflowApp
 from tests.support.airflow.airflow_versions import remove_state_store
 from tests.support.airflow.published_documents import executing, place, place_deleted, suspended
@@ -19,6 +20,7 @@ READ: Final = ("", "/resource-requirements", "/plan", "/metrics", "/transitions"
 def execute_every_statement(airflow_app: AirflowApp, monkeypatch: pytest.MonkeyPatch) -> None:
     """Read jobs, and change them in all ways, with the state store of Assets and without it."""
     monkeypatch.setenv("AIRFLOW__CORE__MULTI_TEAM", "True")
+    assert hosts_of_triggerers() == []
     _execute(airflow_app)
     airflow_app.clean()
     with monkeypatch.context() as earlier:

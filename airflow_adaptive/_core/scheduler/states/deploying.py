@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
+from typing import Final
 
 from airflow_adaptive._core.failure_code import FailureCode
 from airflow_adaptive._core.scheduler import rescale_tiers, resource_checks, state_transitions, steps
@@ -24,6 +26,9 @@ from airflow_adaptive._core.scheduler.states.running import on_event_with_plan
 from airflow_adaptive._core.scheduler.steps import Step
 from airflow_adaptive._core.scheduler.timeline import Reason, ReasonCode
 
+TAKEOVER_GRACE: Final = timedelta(seconds=30)
+"""Time in which the slots of the driver before it become free for a driver that has taken over: it took over before their executors had exited."""
+
 
 def on_event_deploying(state: SchedulerState, deploying: Deploying, event: Event) -> Step:
     """React to an event. A failure goes to failure handling (Flink fails the job: FLINK-22692)."""
@@ -44,7 +49,9 @@ def on_event_deploying(state: SchedulerState, deploying: Deploying, event: Event
 
 def timers_deploying(state: SchedulerState, deploying: Deploying) -> tuple[Timer, ...]:
     """Return the end of `deploy_timeout`; the deadline is now if the slots of the plan cannot arrive."""
-    timeout = NO_TIME if _cannot_arrive(state, deploying) else state.options.deploy_timeout
+    timeout = state.options.deploy_timeout
+    if _cannot_arrive(state, deploying):
+        timeout = min(timeout, TAKEOVER_GRACE) if state.driver is not None and state.driver.took_over else NO_TIME
     return (Timer(name=TimerName.DEPLOY, due=deploying.since + timeout),)
 
 

@@ -17,6 +17,7 @@ from airflow_adaptive._airflow.internals import (
     DagScheduleAssetNameReference,
     DagScheduleAssetReference,
     DagScheduleAssetUriReference,
+    JobModel,
     TaskInletAssetReference,
     TaskInstance,
     TaskOutletAssetReference,
@@ -65,6 +66,13 @@ def reading() -> Iterator[Session]:
     """Open a session outside of a request."""
     with create_session(scoped=False) as session:
         yield session
+
+
+def hosts_of_triggerers() -> list[str]:
+    """Return the hosts of the triggerers that are alive, one for each."""
+    with reading() as session:
+        query = select(JobModel).where(JobModel.job_type == "TriggererJob", JobModel.state == "running")
+        return sorted(found.hostname or "?" for found in session.scalars(query) if found.is_alive())
 
 
 def release(session: Session) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,10 +19,12 @@ from airflow_adaptive._core.scheduler.events import (
 )
 from airflow_adaptive._core.scheduler.policies.failure_handling import Failure
 from airflow_adaptive._core.scheduler.standby import FIRST_RETRY, LAST_RETRY, MAX_FAILURES
+from airflow_adaptive._core.scheduler.states.deploying import TAKEOVER_GRACE
 from airflow_adaptive._core.scheduler.steps import KillDriver, SubmitDriver
 from tests.lab.scenario import HOPELESS, TRANSIENT, Scenario
 
 AT_ONCE: dict[str, Any] = {"scaling_interval_min": 0, "executing_stabilization_timeout": 0, "max_trigger_delay": 0}
+UNPREPARED = Failure(error_class="DepartureError", message="no gate")
 NO_ROOM = Failure(error_class=FailureCode.NO_ROOM_FOR_STANDBY, message="the cluster has no room for one more driver")
 
 
@@ -164,10 +167,35 @@ def test_prepared_code_waits_for_the_end_of_the_cooldown() -> None:
 def test_code_that_cannot_be_prepared_never_stops_the_job() -> None:
     job = executing().when_redeployed("bad")
     for _ in range(MAX_FAILURES - 1):
-        expect(fails(job), "Executing", "the job continues with the running driver").after(60)
-    expect(fails(job).after(3600), "Executing", "correct the deployment")
+        expect(fails(job, UNPREPARED), "Executing", "the job continues with the running driver").after(60)
+    expect(fails(job, UNPREPARED).after(3600), "Executing", "correct the deployment")
     assert len(submitted(job)) == 1 + MAX_FAILURES
     expect(job.when_redeployed("good").when_prepared(), "Restarting")
+
+
+def test_outage_never_refuses_code() -> None:
+    job = executing().when_redeployed("good")
+    for _ in range(2 * MAX_FAILURES):
+        fails(job).after(LAST_RETRY.total_seconds())
+    expect(job.when_prepared(), "Restarting")
+
+
+def test_refused_code_takes_its_turn_without_preparation_if_nothing_is_prepared_any_more() -> None:
+    job = fails(executing().when_redeployed("bad"), HOPELESS)
+    job.state = replace(job.state, options=replace(job.state.options, prepare_deployments=False))
+    expect(job.when_slots(held=2, free=1), "Restarting", "redeployed")
+
+
+def test_failure_of_a_query_beside_a_standby_waits_for_the_backoff() -> None:
+    expect(executing(standby="driver").when_prepared().when_query_failed(), "Restarting", "restarting in 1 s")
+
+
+def test_driver_that_has_taken_over_waits_for_the_slots_of_the_driver_before_it() -> None:
+    job = executing(standby="driver")
+    job.when(DriverSubmitted(at=job.now, epoch=2, submission_id="d2", application_id="a2")).when_prepared()
+    expect(job.when_driver_ended().when_slots(free=2), "Deploying").when_slots()
+    expect(job.after(TAKEOVER_GRACE.total_seconds() - 1), "Deploying")
+    expect(job.after(1), "Restarting", "only 0 of 2 slot(s) are left")
 
 
 def test_code_against_whose_failure_no_restart_helps_is_refused_at_once() -> None:

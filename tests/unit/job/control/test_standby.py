@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from airflow_adaptive._core.protocol.conf import DriverSettings
-from airflow_adaptive._core.protocol.documents import Action, Directive, DriverState, DriverStatus, StandbyDirective
+from airflow_adaptive._core.protocol.documents import (
+    Action,
+    Directive,
+    DriverState,
+    DriverStatus,
+    FailureReport,
+    StandbyDirective,
+)
 from airflow_adaptive.job.control.fence import FencedError
 from airflow_adaptive.job.control.interfaces import DirectoryError
 from airflow_adaptive.job.control.standby import EXECUTOR_TIMEOUT_S, Standby
@@ -114,6 +121,12 @@ def test_standby_that_cannot_be_prepared_reports_why() -> None:
     failure = driver.statuses[-1].failure
     assert failure is not None
     assert (failure.error_class, driver.states[-1]) == ("ValueError", DriverState.FAILED)
+
+
+def test_standby_whose_context_or_script_has_ended_is_not_prepared() -> None:
+    for driver in (Waiting(context_alive=False), Waiting(query_failure=FailureReport(error_class="E", message="m"))):
+        assert driver.wait(RUNNING) is DriverState.FAILED
+        assert driver.statuses[-1].failure is not None
 
 
 def test_exit_of_the_build_function_is_a_failure_of_the_preparation() -> None:
