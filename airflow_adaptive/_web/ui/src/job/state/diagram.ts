@@ -102,6 +102,7 @@ const EVENTS: Record<string, string> = {
   SlotsChanged: "the slots change",
   RequirementsChanged: "requirements change",
   JobRedeployed: "the job is redeployed",
+  DriverPrepared: "the driver of a new deployment is prepared",
   TimerFired: "a timer fires",
   DriverSubmitted: "a driver is submitted",
   DriverEnded: "the driver ends",
