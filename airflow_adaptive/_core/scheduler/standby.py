@@ -31,7 +31,7 @@ from airflow_adaptive._core.scheduler.events import (
 )
 from airflow_adaptive._core.scheduler.policies.failure_handling import Failure, is_outage
 from airflow_adaptive._core.scheduler.state import Driver, Executing, SchedulerState, Standby, Timer
-from airflow_adaptive._core.scheduler.steps import KillDriver, Step, SubmitDriver
+from airflow_adaptive._core.scheduler.steps import Step, SubmitDriver
 from airflow_adaptive._core.scheduler.timeline import Reason, ReasonCode
 
 FIRST_RETRY: Final = timedelta(seconds=10)
@@ -100,14 +100,18 @@ def without_useless(step: Step, event: Event) -> Step:
     if not state.traits.ends and driver.deployment == state.deployment and driver.epoch > state.epoch:
         return step
     ended = _with(state, driver=None, is_prepared=False)
-    return replace(step, state=ended, commands=(*step.commands, _kill(driver, event)))
+    return replace(step, state=ended, commands=(*step.commands, state_transitions.kill(driver, event)))
 
 
 def holds_executors(state: SchedulerState) -> bool:
     """Return whether the standby keeps executors while it waits."""
-    driver, running = state.standby.driver, state.driver
-    is_new = driver is not None and running is not None and running.deployment != driver.deployment
-    return is_new or state.options.standby is StandbyMode.DRIVER_AND_EXECUTORS
+    driver = state.standby.driver
+    return (driver is not None and _is_new(state, driver)) or state.options.standby is StandbyMode.DRIVER_AND_EXECUTORS
+
+
+def _is_new(state: SchedulerState, driver: Driver) -> bool:
+    """Return whether a standby has another deployment than the running driver."""
+    return state.driver is not None and state.driver.deployment != driver.deployment
 
 
 def _is_needed(state: SchedulerState) -> bool:
@@ -119,14 +123,14 @@ def _is_needed(state: SchedulerState) -> bool:
 
 def _submit(state: SchedulerState, event: Event) -> Step:
     """Submit a standby, with executors on free slots only: at most those of the plan, or one to warm up."""
-    driver, is_new = Driver(epoch=state.last_epoch + 1, deployment=state.deployment), rescale_tiers.is_to_prepare(state)
+    driver = Driver(epoch=state.last_epoch + 1, deployment=state.deployment)
     submitted = _with(state, driver=driver, since=event.at, is_prepared=False, epoch=driver.epoch)
     wanted = state.plan.slots if state.plan is not None and holds_executors(submitted) else 1
     slots = min(wanted, state.available_slots - state.held_slots)
     submit = SubmitDriver(epoch=driver.epoch, slots=slots, cause=type(event).__name__, is_standby=True)
     text = (
         "the driver of the new deployment is being prepared, while the job continues"
-        if is_new
+        if _is_new(state, driver)
         else "a standby is being prepared, which can replace the driver"
     )
     return replace(steps.stay(submitted, event, Reason(ReasonCode.STANDBY_SUBMITTED, text)), commands=(submit,))
@@ -134,10 +138,7 @@ def _submit(state: SchedulerState, event: Event) -> Step:
 
 def _failed(state: SchedulerState, event: Event, driver: Driver, failure: Failure, *, is_over: bool) -> Step:
     """Record a failure: the next attempt follows later, unless no attempt can help, or the cluster has no room."""
-    failures, is_new = (
-        state.standby.failures + 1,
-        state.driver is not None and state.driver.deployment != driver.deployment,
-    )
+    failures, is_new = state.standby.failures + 1, _is_new(state, driver)
     wait = min(FIRST_RETRY * 2 ** min(failures - 1, 5), LAST_RETRY)
     after = _with(state, driver=None, is_prepared=False, settled="", failures=failures, retry_at=event.at + wait)
     text = (
@@ -153,11 +154,7 @@ def _failed(state: SchedulerState, event: Event, driver: Driver, failure: Failur
             after = _with(after, refused=driver.deployment, failures=0, retry_at=None)
             text = f"{text}: correct the deployment, and clear the task"
     step = steps.stay(after, event, Reason(ReasonCode.PREPARATION_FAILED, text))
-    return step if is_over else replace(step, commands=(_kill(driver, event),))
-
-
-def _kill(driver: Driver, event: Event) -> KillDriver:
-    return KillDriver(epoch=driver.epoch, submission_id=driver.submission_id, cause=type(event).__name__)
+    return step if is_over else replace(step, commands=(state_transitions.kill(driver, event),))
 
 
 def _with(state: SchedulerState, **changes: object) -> SchedulerState:

@@ -319,10 +319,12 @@ def kill_again(state: SchedulerState, event: Event, **changes: Any) -> Step:
 
 def kill_driver(state: SchedulerState, event: Event) -> tuple[Command, ...]:
     """Return the command that kills the driver, if the state has a driver."""
-    driver = state.driver
-    if driver is None:
-        return ()
-    return (KillDriver(epoch=driver.epoch, submission_id=driver.submission_id, cause=type(event).__name__),)
+    return () if state.driver is None else (kill(state.driver, event),)
+
+
+def kill(driver: Driver, event: Event) -> KillDriver:
+    """Return the command that kills a driver."""
+    return KillDriver(epoch=driver.epoch, submission_id=driver.submission_id, cause=type(event).__name__)
 
 
 # ---- after a failure: Restarting with the backoff of the restart strategy, or the end of the job --------------------

@@ -40,6 +40,7 @@ class Standby:
         self._reporter = reporter
         self._status = CurrentStatus(identity, interfaces, Downtime(interfaces.clock))
         self._preparation: Operation | None = None
+        self._readable = True
         self._started_at = self._read_at = interfaces.clock()
 
     def wait(self) -> DriverState | None:
@@ -61,8 +62,11 @@ class Standby:
         try:
             directive = self._interfaces.journal.newest()
         except DirectoryError as error:
-            self._interfaces.warn(f"journal not read, will retry within the lease: {error}")
+            if self._readable:
+                self._interfaces.warn(f"journal not read, will retry within the lease: {error}")
+            self._readable = False
             return None
+        self._readable = True
         if directive is not None:
             self._read_at = now
         return directive

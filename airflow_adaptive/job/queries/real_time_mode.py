@@ -351,7 +351,7 @@ def read_settings(spark: SparkSession, writer: DataStreamWriter) -> WriterSettin
         sink=str(writer_field(writer, "source")),
         output_mode=str(writer_field(writer, "outputMode")),
         sources=[_kind(relation) for relation in relations],
-        source_options=[str(name) for it in relations if _is_named(it) for name in it.extraOptions().keySet()],
+        source_options=[str(name) for it in relations if is_named(it) for name in it.extraOptions().keySet()],
     )
 
 
@@ -367,8 +367,9 @@ def physical_plan(spark: SparkSession, writer: DataStreamWriter) -> str:
 
 
 def _kind(relation: Any) -> str:
-    return str(relation.sourceName()) if _is_named(relation) else "unknown"
+    return str(relation.sourceName()) if is_named(relation) else "unknown"
 
 
-def _is_named(relation: Any) -> bool:
+def is_named(relation: Any) -> bool:
+    """Return whether a relation has the name of its source, and its options: that of the second version of the interface of sources."""
     return str(relation.getClass().getSimpleName()) == "StreamingRelationV2"

@@ -21,7 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_adaptive.job.hadoop_directory import HadoopFiles
-from airflow_adaptive.job.queries.real_time_mode import source_relations
+from airflow_adaptive.job.queries.real_time_mode import is_named, source_relations
 from airflow_adaptive.job.spark_internals import from_scala, java_class
 
 log = logging.getLogger(__name__)
@@ -98,8 +98,7 @@ def may_read(spark: SparkSession, writer: DataStreamWriter) -> bool:
 
 def _is_shared(spark: SparkSession, relation: Any) -> bool:
     """Return whether two queries can read a source. A source that removes the files that a query has read would remove those that the other has not."""
-    is_new = str(relation.getClass().getSimpleName()) == "StreamingRelationV2"
-    options = relation.extraOptions() if is_new else from_scala(spark, relation.dataSource().options())
+    options = relation.extraOptions() if is_named(relation) else from_scala(spark, relation.dataSource().options())
     cleans = [str(options[name]).lower() for name in options if str(name).lower() == CLEAN_SOURCE]
     return str(relation.sourceName()).startswith(SHARED_SOURCES) and cleans in ([], ["off"])
 
