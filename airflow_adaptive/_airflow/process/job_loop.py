@@ -180,10 +180,16 @@ async def _kill_driver_of(job: DeployedJob) -> None:
     if newest is None:
         return
     state = from_json(newest.scheduler)
-    for driver in filter(None, (state.driver, state.standby.driver)):
-        if driver.submission_id is None:
-            raise LookupError("the cluster has not reported the id of the driver yet")
-        await kill_driver(job.connections, driver.submission_id)
+    standby, driver = state.standby.driver, state.driver
+    if (
+        standby is not None and standby.submission_id is not None
+    ):  # Another one runs no query, and ends with the journal.
+        await kill_driver(job.connections, standby.submission_id)
+    if driver is None:
+        return
+    if driver.submission_id is None:
+        raise LookupError("the cluster has not reported the id of the driver yet")
+    await kill_driver(job.connections, driver.submission_id)
 
 
 async def _is_deployed(job: DeployedJob) -> bool:
