@@ -112,7 +112,7 @@ class Standby:
     epoch: int = 0
 
     def tried_again(self) -> Standby:
-        """Return the record without its failures, because somebody may have removed their cause."""
+        """Return the record without its failures, because their cause may be gone."""
         return replace(self, failures=0, retry_at=None, refused="")
 
 

@@ -1,4 +1,4 @@
-"""How long a job writes nothing when its driver is killed or deployed anew, with and without a prepared driver: `make lab TASK=bench-takeover`.
+"""How long a job writes nothing when its driver is killed or replaced by a new deployment, with and without a prepared driver: `make lab TASK=bench-takeover`.
 
 Each case is a job on an embedded cluster of its own, with input all the time. The times are those of the sink: from the kill, or from the end of the
 last batch of the old driver, to the end of the first batch of the new one. All cases run in one call, in turn, so that their ratios mean something.

@@ -1,4 +1,4 @@
-"""A prepared driver takes over from one that is killed or deployed anew, and a driver that cannot be prepared stops no job."""
+"""A prepared driver takes over from one that is killed or that a deployment replaces, and a driver that cannot be prepared stops no job."""
 
 from __future__ import annotations
 
