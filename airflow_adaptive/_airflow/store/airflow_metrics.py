@@ -53,6 +53,7 @@ GAUGE_COLUMNS: Final = {
     "num_records_in_per_second": "input",
     "num_records_processed_per_second": "processed",
     "pending_records": "backlog",
+    "pending_files": "unread_files",
     "source_lag": "lag_s",
     "batch_duration": "batch_ms",
 }

@@ -55,6 +55,9 @@ class KafkaSource:
     committed: bool = False
 
 
+FILES: Final = "FileStreamSource"
+"""`SourceReport.kind` of a source of files."""
+
 NO_RETENTION: Final = -1.0
 """`TopicReport.retention_s` of a topic whose rows the brokers do not delete because of their age."""
 
@@ -85,15 +88,14 @@ class SourceReport:
     The driver polls Kafka sources and tables. The values of other sources are those at the beginning of the newest batch.
 
     Attributes:
-        kind: kind of the source, such as `KafkaV2` or `FileStreamSource`.
+        kind: kind of the source, such as `KafkaV2` or `FILES`.
         partitions: number of partitions of all topics.
         lag_rows: unread rows of all partitions.
         skew: largest lag of a partition relative to the mean of all partitions, 1 without a lag.
         worst_partition: partition with the most unread rows, such as `flights-3`, None without a lag.
         lag_s: age of the oldest unread row, file or commit in seconds, 0 without any, None if the age is unknown.
         is_lag_unknown: whether the driver polls the source, and no poll has succeeded for a while. Only the position is known then.
-        is_lag_minimum: whether the oldest unread row may be older than `lag_s`, because it was there before the driver's first poll, or
-            because Spark has not listed the files since the batch began.
+        is_lag_minimum: whether the oldest unread row may be older than `lag_s`, because it was there before the driver's first poll.
         partition_lags: the partitions with the oldest unread rows, the oldest first.
         input_limit: maximum number of tasks that have read the source in one batch of the run, or that can read it; None if
             unknown.

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeVar, get_type_hints
 
 from airflow_adaptive._core.protocol.documents import DriverStatus, QueryReport
+from airflow_adaptive._core.protocol.sources import FILES
 from airflow_adaptive._core.scheduler.allocator import minimum_slots, required_slots
 from airflow_adaptive._core.scheduler.snapshot import decode
 from airflow_adaptive._core.scheduler.state import SchedulerState
@@ -45,6 +46,7 @@ class Point(NamedTuple):
         backlog: rows that wait at the sources, None if no source reports the number.
         state: name of the scheduler's state at the end of the step.
         lag_s: age of the oldest unread row at the sources in seconds, None if no source reports the age.
+        unread_files: files that wait at the sources, None without a source of files, and if one does not know its files now.
     """
 
     at: int
@@ -57,6 +59,7 @@ class Point(NamedTuple):
     backlog: int | None
     state: str
     lag_s: float | None = None
+    unread_files: int | None = None
 
 
 COLUMNS: Final = Point._fields
@@ -102,6 +105,7 @@ class JobMetrics:
             backlog=_total(queries) if lag.rows is None else lag.rows,
             state=state.name,
             lag_s=lag.seconds,
+            unread_files=_unread_files(queries),
         )
         self._series.add(point)
         self._newest = point.at
@@ -177,6 +181,11 @@ def _total(queries: Sequence[QueryReport]) -> int | None:
     return sum(known) if known and not is_unknown else None
 
 
+def _unread_files(queries: Sequence[QueryReport]) -> int | None:
+    found = [source.unread_files for query in queries for source in query.sources if source.kind == FILES]
+    return sum(filter(None, found)) if found and None not in found else None
+
+
 def _merged(step: Point, point: Point, points: int) -> Point:
     """Merge a point into its step: rates are averaged; of the other values the step keeps the newest or the worst.
 
@@ -188,6 +197,7 @@ def _merged(step: Point, point: Point, points: int) -> Point:
         batch_ms=_worst(step.batch_ms, point.batch_ms),
         backlog=_worst(step.backlog, point.backlog),
         lag_s=_worst(step.lag_s, point.lag_s),
+        unread_files=_worst(step.unread_files, point.unread_files),
     )
 
 

@@ -29,7 +29,7 @@ def job(item: schemas.JobItem) -> Row:
         "bounds": _bounds(item.requirements),
         "slots": NOTHING if item.slots is None else f"{item.slots.held}/{item.slots.available}",
         "rows_per_s": _text(None if metrics is None else metrics.input),
-        "backlog": _text(None if metrics is None else metrics.backlog),
+        "backlog": NOTHING if metrics is None else _backlog(metrics),
         "restarts": str(item.restarts),
         "rescales": str(item.rescales),
         "since": _moment(item.since),
@@ -98,7 +98,12 @@ def _metrics(metrics: CurrentMetrics | None) -> Iterator[tuple[str, str]]:
         yield "rows read per s", _text(metrics.input)
         yield "rows processed per s", _text(metrics.processed)
         yield "batch duration", NOTHING if metrics.batch_ms is None else f"{metrics.batch_ms} ms"
-        yield "backlog", _text(metrics.backlog)
+        yield "backlog", _backlog(metrics)
+
+
+def _backlog(metrics: CurrentMetrics) -> str:
+    waiting = {"": metrics.backlog, " files": metrics.unread_files}
+    return ", ".join(f"{number}{unit}" for unit, number in waiting.items() if number is not None) or NOTHING
 
 
 def _waits(found: schemas.JobDetails) -> Iterator[tuple[str, str]]:

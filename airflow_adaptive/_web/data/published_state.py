@@ -95,6 +95,7 @@ class CurrentMetrics(Document):
     processed: float | None = Field(description="Rows processed per second while a batch runs.")
     batch_ms: int | None
     backlog: int | None = Field(description="Rows that are waiting at the sources.")
+    unread_files: int | None = Field(default=None, description="Files that are waiting at the sources.")
     lag_s: float | None = Field(
         default=None, description="Age of the oldest unread row at the sources in seconds; null if it is unknown."
     )

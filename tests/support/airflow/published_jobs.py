@@ -115,6 +115,7 @@ def time_series(job: Scenario, scale: float = 1.0) -> Mapping[str, Any]:
                 batch_ms=int(900 + 5_200 / max(slots, 1) + 120 * math.sin(at / 47)) if runs else None,
                 backlog=backlog,
                 state=state.name,
+                lag_s=round(backlog / wanted, 1),
             )
         )
     return {f"{METRICS}{step}": series.page(step) for step in RESOLUTIONS}

@@ -4,7 +4,8 @@ The module uses the JVM: `lastExecution` and `sink` of `StreamExecution`.
 
 A file source lists its directory when a batch begins. With `maxFilesPerTrigger` or `maxBytesPerTrigger`, Spark keeps the files above the limit for
 the next batches, and lists the directory again when few of them are left. The driver reads this list in the JVM, because listing a large
-directory a second time is slow. Files that arrived after the list are not in it.
+directory a second time is slow, and Spark reports no metrics of it. Files that arrived after the list are not in it. Without a list, no file is unread
+only if the last listing has found none: while a batch runs, files arrive that nothing has listed.
 
 The module uses a private field of `FileStreamSource` of the JVM.
 """
@@ -27,7 +28,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_adaptive._core.protocol.documents import FailureReport, QueryReport
 from airflow_adaptive._core.protocol.failures import DATA_LOSS
-from airflow_adaptive._core.protocol.sources import Shuffle, SourceReport, TopicReport
+from airflow_adaptive._core.protocol.sources import FILES, Shuffle, SourceReport, TopicReport
 from airflow_adaptive.job.queries.sources.kafka_topics import KafkaSourceError, KafkaTopics, kafka_relations
 from airflow_adaptive.job.queries.sources.offsets import (
     ReadPosition,
@@ -42,7 +43,8 @@ from airflow_adaptive.job.queries.sources.table_commits import TableSources
 from airflow_adaptive.job.queries.sources.topic_ids import TopicRecreatedError
 from airflow_adaptive.job.spark_internals import from_scala, private_field, writer_plans
 
-FILES: Final = "FileStreamSource"
+MAX_LISTING_AGE_MS: Final = 60_000
+"""Longest interval between two triggers after which a directory without new files counts as read. Each trigger lists it once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +73,13 @@ class FileSources:
         """Begin a run (`MicroBatchExecution`)."""
         self._execution = execution
 
-    def unread(self) -> Mapping[int, UnreadFiles]:
-        """Return the unread files of the sources, by the number of the source in the query; empty if they are unknown."""
+    def unread(self, trigger_interval_ms: int | None) -> Mapping[int, UnreadFiles]:
+        """Return the unread files of the sources, by the number of the source in the query, without the sources whose unread files are unknown."""
         try:
-            sources = list(enumerate(from_scala(self._spark, self._execution.sources())))
-            return {number: _read(source) for number, source in sources if source.getClass().getSimpleName() == FILES}
+            sources = enumerate(from_scala(self._spark, self._execution.sources()))
+            found = {number: _read(source) for number, source in sources if source.getClass().getSimpleName() == FILES}
+            is_old = self._execution.status().isDataAvailable() or (trigger_interval_ms or 0) > MAX_LISTING_AGE_MS
+            return {number: files for number, files in found.items() if files.count or not is_old}
         except Py4JError as error:
             if not self._warned:
                 self._warned = True
@@ -89,7 +93,7 @@ def report_files(files: UnreadFiles | None, now_s: float) -> SourceReport:
     if files is None:
         return report
     if files.oldest_ms is None:
-        return replace(report, unread_files=0, lag_s=0.0, is_lag_minimum=True)
+        return replace(report, unread_files=0, lag_s=0.0)
     return replace(report, unread_files=files.count, lag_s=round(max(0.0, now_s - files.oldest_ms / 1000), 1))
 
 
@@ -171,7 +175,7 @@ class QuerySources:
 
     def polled(self, report: QueryReport, progress: Sequence[SourceProgress]) -> QueryReport:
         """Return the report of the query with the newest polls of its sources. Before the first batch of the run, there is no progress."""
-        self._newest = self._reports(progress) if progress else self._before_first_batch()
+        self._newest = self._reports(progress, report.trigger_interval_ms) if progress else self._before_first_batch()
         shuffle = self._monitor.shuffle if progress else report.shuffle
         return replace(
             report, sources=self._newest, shuffle=shuffle, source_problem=self._monitor.problem or self._tables.problem
@@ -182,8 +186,9 @@ class QuerySources:
         polled = tuple(report_polled(lag, {}) for lag in self._monitor.before_first_batch())
         return polled or tuple(map(_unknown, self._newest))
 
-    def _reports(self, progress: Sequence[SourceProgress]) -> tuple[SourceReport, ...]:
-        files = self._files.unread() if any(kind_of(source.description) == FILES for source in progress) else {}
+    def _reports(self, progress: Sequence[SourceProgress], trigger_interval_ms: int | None) -> tuple[SourceReport, ...]:
+        has_files = any(kind_of(source.description) == FILES for source in progress)
+        files = self._files.unread(trigger_interval_ms) if has_files else {}
         return tuple(self._report(number, source, files) for number, source in enumerate(progress))
 
     def _report(self, number: int, source: SourceProgress, files: Mapping[int, UnreadFiles]) -> SourceReport:

@@ -137,7 +137,7 @@ def test_view_is_sent_as_gauges(backend: Recorder, metrics: AirflowMetrics) -> N
 def test_every_metric_is_sent_with_tags_as_well(backend: Recorder, metrics: AirflowMetrics) -> None:
     metrics.send_view(seen([rescale(TerminalState.COMPLETED, 1.5)]))
     metrics.send_view(seen(transitions=[transition(1, ReasonCode.QUERY_FAILED)], restarts=1, rescales=1))
-    metrics.send_metrics(job_metrics(input=1.0, processed=2.0, backlog=3, batch_ms=4, lag_s=5.0))
+    metrics.send_metrics(job_metrics(input=1.0, processed=2.0, backlog=3, batch_ms=4, lag_s=5.0, unread_files=6))
     sent = {(name.partition(";")[0].removeprefix("adaptive."), kind) for name, kind in backend.tagged}
     assert sent == {(name, kind) for name, (kind, _) in METRICS.items()}
     assert all(TAGS.items() <= tags.items() for tags in backend.tagged.values())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_adaptive._core.protocol.documents import DriverState, DriverStatus, QueryReport
-from airflow_adaptive._core.protocol.sources import SourceReport
+from airflow_adaptive._core.protocol.sources import FILES, SourceReport
 from airflow_adaptive._core.scheduler.state import SchedulerState
 from airflow_adaptive._core.view import DRIVER, MAX_VALUE_BYTES
 from airflow_adaptive._engine.observation.source_lag import SourceLag
@@ -107,6 +107,18 @@ def test_backlog_is_unknown_while_a_query_cannot_count_its_rows(running: Schedul
     metrics.record(running, replace(report(0), queries=(waiting, failing)), SourceLag(), START)
     (step,) = points(metrics.changed_documents())
     assert step["backlog"] is None
+
+
+@pytest.mark.parametrize(("unread", "files"), [((3, 0, 4), 7), ((3, None), None), ((), None)])
+def test_backlog_of_files_is_known_if_each_source_of_files_knows_its_own(
+    running: SchedulerState, unread: Sequence[int | None], files: int | None
+) -> None:
+    sources = [SourceReport(kind="KafkaV2"), *(SourceReport(kind=FILES, unread_files=it) for it in unread)]
+    queries = [replace(report(0).queries[0], sources=(source,)) for source in sources]
+    metrics = JobMetrics()
+    metrics.record(running, replace(report(0), queries=tuple(queries)), SourceLag(), START)
+    (step,) = points(metrics.changed_documents())
+    assert (step["unread_files"], step["backlog"]) == (files, None)
 
 
 def test_without_a_driver_the_lag_is_the_one_at_the_brokers(running: SchedulerState) -> None:

@@ -28,6 +28,7 @@ export interface CurrentMetrics {
   lower: number;
   processed: number | null;
   slots: number;
+  unread_files: number | null;
   upper: number;
 }
 

@@ -4,7 +4,7 @@ import { Link as RouterLink, useSearchParams } from "react-router";
 import type { JobItem } from "../api/types";
 import { Moment } from "../components/values/Moment";
 import { StateBadge } from "../components/values/StateBadge";
-import { count, duration, exact, moment, rate, secondsBetween } from "../lib/format/format";
+import { backlogText, count, duration, exact, moment, rate, secondsBetween } from "../lib/format/format";
 import { useNow } from "../lib/format/now";
 import { bounds, total, totalRange } from "../lib/format/parallelism";
 import { readable } from "../lib/format/reasonText";
@@ -26,10 +26,10 @@ const COLUMNS = [
     "Slots that the job holds, and slots that the job holds or was offered; the line shows the last day",
     false,
   ],
-  ["Lag", "end", "Age of the oldest unread row at the sources", true],
+  ["Lag", "end", "Age of the oldest unread row or file at the sources", true],
   ["Rows in", "end", "Rows read from the sources per second", false],
   ["Processed", "end", "Rows per second while a batch runs", false],
-  ["Backlog", "end", "Rows that are waiting at the sources", false],
+  ["Backlog", "end", "Rows or files that are waiting at the sources", false],
   ["Failures", "end", "Recent failures", false],
   ["Last transition", "start", "Last transition, with its reason", false],
 ] as const;
@@ -171,7 +171,7 @@ const Throughput = ({ job }: { job: JobItem }) => {
       <Number isNarrow>{duration(metrics?.lag_s)}</Number>
       <Number title={exact(metrics?.input)}>{rate(metrics?.input)}</Number>
       <Number title={exact(metrics?.processed)}>{rate(metrics?.processed)}</Number>
-      <Number title={exact(metrics?.backlog)}>{count(metrics?.backlog)}</Number>
+      <Number title={exact(metrics?.backlog)}>{backlogText(metrics)}</Number>
     </>
   );
 };

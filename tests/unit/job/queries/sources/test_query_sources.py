@@ -12,12 +12,11 @@ import pytest
 from py4j.protocol import Py4JError
 
 from airflow_adaptive._core.protocol.documents import FailureReport, QueryReport
-from airflow_adaptive._core.protocol.sources import KafkaSource, Shuffle, SourceReport, TopicReport
+from airflow_adaptive._core.protocol.sources import FILES, KafkaSource, Shuffle, SourceReport, TopicReport
 from airflow_adaptive.job.queries.sources import query_sources
 from airflow_adaptive.job.queries.sources.kafka_topics import Division, KafkaSourceError
 from airflow_adaptive.job.queries.sources.offsets import ReadPosition
 from airflow_adaptive.job.queries.sources.query_sources import (
-    FILES,
     FileSources,
     QuerySources,
     UnreadFiles,
@@ -199,7 +198,7 @@ def test_age_of_files_is_unknown_while_the_next_run_begins(
     begin: Callable[[Run], QuerySources], monkeypatch: pytest.MonkeyPatch
 ):
     """A file source lists its directory when a batch begins."""
-    monkeypatch.setattr(FileSources, "unread", lambda _: {0: UnreadFiles(3, 0)})
+    monkeypatch.setattr(FileSources, "unread", lambda *_: {0: UnreadFiles(3, 0)})
     sources = begin(Run())
     (files,) = reports(sources, [SimpleNamespace(description="FileStreamSource[file:/in]")])
     assert files.unread_files == 3
@@ -337,6 +336,14 @@ class JvmSource:
         )
 
 
+HOUR_MS = 3_600_000
+
+
+def run(*sources: JvmSource, has_data: bool = True) -> Any:
+    """A run whose newest trigger has found data or not."""
+    return SimpleNamespace(sources=lambda: sources, status=lambda: SimpleNamespace(isDataAvailable=lambda: has_data))
+
+
 @pytest.fixture
 def warnings() -> list[str]:
     return []
@@ -350,14 +357,20 @@ def sources(monkeypatch: pytest.MonkeyPatch, warnings: list[str]) -> FileSources
 
 @pytest.mark.parametrize("times", [[5, 7, 9], [9, 7, 5]])
 def test_unread_files_have_a_number_and_the_time_of_the_oldest(sources: FileSources, times: list[int]) -> None:
-    sources.begin(SimpleNamespace(sources=lambda: [JvmSource(None, "KafkaV2"), JvmSource(Files(times))]))
-    assert sources.unread() == {1: UnreadFiles(3, 5)}
+    sources.begin(run(JvmSource(None, "KafkaV2"), JvmSource(Files(times))))
+    assert sources.unread(HOUR_MS) == {1: UnreadFiles(3, 5)}
 
 
 @pytest.mark.parametrize("files", [None, Files()])
-def test_source_without_a_list_has_no_unread_files(sources: FileSources, files: Files | None) -> None:
-    sources.begin(SimpleNamespace(sources=lambda: [JvmSource(files)]))
-    assert sources.unread() == {0: UnreadFiles(0, None)}
+@pytest.mark.parametrize(
+    ("has_data", "trigger_interval_ms", "is_known"),
+    [(False, None, True), (False, 60_000, True), (False, HOUR_MS, False), (True, 0, False)],
+)
+def test_source_without_a_list_has_no_unread_files_only_if_spark_has_just_found_none(
+    sources: FileSources, files: Files | None, has_data: bool, trigger_interval_ms: int | None, is_known: bool
+) -> None:
+    sources.begin(run(JvmSource(files), has_data=has_data))
+    assert sources.unread(trigger_interval_ms) == ({0: UnreadFiles(0, None)} if is_known else {})
 
 
 def test_files_that_spark_does_not_provide_are_unknown_and_reported_once(
@@ -367,7 +380,7 @@ def test_files_that_spark_does_not_provide_are_unknown_and_reported_once(
         raise Py4JError("no such method")
 
     sources.begin(SimpleNamespace(sources=fail))
-    assert sources.unread() == sources.unread() == {}
+    assert sources.unread(0) == sources.unread(0) == {}
     assert warnings == ["the unread files of the sources are not known: no such method"]
 
 
@@ -379,10 +392,8 @@ def test_file_from_the_future_has_no_age() -> None:
     assert report_files(UnreadFiles(1, 5_000), 4.0).lag_s == 0.0
 
 
-def test_files_may_have_arrived_since_the_last_list() -> None:
-    assert report_files(UnreadFiles(0, None), 4.0) == SourceReport(
-        kind=FILES, unread_files=0, lag_s=0.0, is_lag_minimum=True
-    )
+def test_source_that_has_read_all_files_has_no_lag() -> None:
+    assert report_files(UnreadFiles(0, None), 4.0) == SourceReport(kind=FILES, unread_files=0, lag_s=0.0)
 
 
 def test_unknown_files_have_no_lag() -> None:

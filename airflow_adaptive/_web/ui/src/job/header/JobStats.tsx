@@ -2,7 +2,7 @@ import { Badge, Box, Text } from "@chakra-ui/react";
 import type { JobDetails } from "../../api/types";
 import { Moment } from "../../components/values/Moment";
 import { Stat, StatList } from "../../components/layout/Stat";
-import { count, duration, exact, millis, rate } from "../../lib/format/format";
+import { backlogText, count, duration, exact, millis, rate } from "../../lib/format/format";
 import { bounds, text, total, totalRange } from "../../lib/format/parallelism";
 import { CostStat } from "./CostStat";
 import { readable } from "../../lib/format/reasonText";
@@ -67,7 +67,7 @@ const Throughput = ({ details }: { details: JobDetails }) => {
       </Stat>
       <Stat label="Batch duration">{millis(metrics?.batch_ms)}</Stat>
       <Stat hint={exact(metrics?.backlog)} label="Backlog">
-        {count(metrics?.backlog)}
+        {backlogText(metrics)}
       </Stat>
     </>
   );

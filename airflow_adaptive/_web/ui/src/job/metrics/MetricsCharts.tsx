@@ -10,7 +10,7 @@ import { Section } from "../../components/layout/Section";
 import { useColorMode } from "../../lib/airflow/colorMode";
 import { pointsOf } from "../../lib/scheduler/timeSeries";
 import { chartColors } from "./chartColors";
-import { KINDS } from "./chartOptions";
+import { kindsWith } from "./chartOptions";
 import { createCursor } from "./cursor";
 import { MetricsTable } from "./MetricsTable";
 import { StateLane } from "./StateLane";
@@ -61,6 +61,7 @@ const Stacked = ({ job, page, seconds }: { job: string; page: Metrics; seconds: 
   const rescales = useQuery(rescalesQuery(job)).data?.rescales ?? [];
   const colors = chartColors(useColorMode());
   const points = useMemo(() => pointsOf(page), [page]);
+  const kinds = useMemo(() => kindsWith(points), [points]);
   const [cursor] = useState(createCursor);
   const last = points.at(-1);
   if (last === undefined) {
@@ -77,10 +78,10 @@ const Stacked = ({ job, page, seconds }: { job: string; page: Metrics; seconds: 
     <Stack gap={1}>
       <StateLane from={from} points={points} step={page.step} to={to} />
       <TimeCursor cursor={cursor} from={from} points={points} step={page.step} to={to}>
-        {KINDS.map((kind, index) => (
+        {kinds.map((kind, index) => (
           <TimeChart
             cursor={cursor}
-            frame={{ ...frame, isLast: index === KINDS.length - 1 }}
+            frame={{ ...frame, isLast: index === kinds.length - 1 }}
             key={kind.id}
             kind={kind}
             points={points}

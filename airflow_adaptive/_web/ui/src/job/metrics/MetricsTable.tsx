@@ -1,6 +1,6 @@
 import { Box, Table } from "@chakra-ui/react";
 import { ColumnHeaders } from "../../components/layout/ColumnHeaders";
-import { count, duration, millis, moment, rate } from "../../lib/format/format";
+import { backlogText, count, duration, millis, moment, rate } from "../../lib/format/format";
 import type { Point } from "../../lib/scheduler/timeSeries";
 import { styleOf } from "../../lib/scheduler/states";
 
@@ -44,7 +44,7 @@ export const MetricsTable = ({ points }: { points: Point[] }) => {
                   <Table.Cell>{rate(point.input)}</Table.Cell>
                   <Table.Cell>{rate(point.processed)}</Table.Cell>
                   <Table.Cell>{millis(point.batch_ms)}</Table.Cell>
-                  <Table.Cell>{count(point.backlog)}</Table.Cell>
+                  <Table.Cell>{backlogText(point)}</Table.Cell>
                   <Table.Cell>{duration(point.lag_s)}</Table.Cell>
                 </Table.Row>
               ))}

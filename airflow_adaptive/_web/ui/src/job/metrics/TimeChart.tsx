@@ -29,7 +29,6 @@ export const TimeChart = ({ kind, points, step, cursor, frame }: Props) => {
     () => ({ datasets: datasetsOf(kind, withGaps(points, step), colors) }),
     [kind, points, step, colors],
   );
-  const hasValues = points.some((point) => kind.lines.some((line) => line.value(point) !== null));
   const plugins = useMemo(() => [cursorPlugin(cursor, colors.cursor)], [cursor, colors]);
   return (
     <Box as="figure" mt={2}>
@@ -39,7 +38,7 @@ export const TimeChart = ({ kind, points, step, cursor, frame }: Props) => {
           aria-label={`${kind.title} over time; the values are in the table below`}
           data={data}
           key={colors.main}
-          options={optionsOf(kind, { ...frame, hasValues })}
+          options={optionsOf(kind, frame)}
           plugins={plugins}
           ref={(instance) => {
             chart.current = instance ?? null;

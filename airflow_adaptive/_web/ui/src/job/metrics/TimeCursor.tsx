@@ -1,6 +1,6 @@
 import { Box } from "@chakra-ui/react";
 import { type KeyboardEvent, type PointerEvent, type ReactNode, useRef } from "react";
-import { count, duration, moment, rate } from "../../lib/format/format";
+import { backlogText, count, duration, moment, rate } from "../../lib/format/format";
 import { nearest, type Point } from "../../lib/scheduler/timeSeries";
 import { AXIS_WIDTH } from "./chartOptions";
 import { type Cursor, useCursor } from "./cursor";
@@ -88,4 +88,4 @@ const stepped = (
 };
 
 const pointText = (point: Point): string =>
-  `${moment(point.at * 1_000)}: ${count(point.slots)} slots, ${rate(point.input)} in, ${rate(point.processed)} processed, backlog ${count(point.backlog)}, lag ${duration(point.lag_s)}`;
+  `${moment(point.at * 1_000)}: ${count(point.slots)} slots, ${rate(point.input)} in, ${rate(point.processed)} processed, backlog ${backlogText(point)}, lag ${duration(point.lag_s)}`;

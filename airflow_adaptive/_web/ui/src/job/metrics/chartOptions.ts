@@ -22,8 +22,14 @@ export interface ChartKind {
   isWhole: boolean;
 }
 
-/** The charts, from top to bottom. */
-export const KINDS: ChartKind[] = [
+/** The charts with values, from top to bottom, and their lines with values. */
+export const kindsWith = (points: Point[]): ChartKind[] =>
+  KINDS.map((kind) => ({
+    ...kind,
+    lines: kind.lines.filter((line) => points.some((point) => line.value(point) !== null)),
+  })).filter((kind) => kind.lines.length > 0);
+
+const KINDS: ChartKind[] = [
   {
     id: "slots",
     title: "Slots",
@@ -57,14 +63,17 @@ export const KINDS: ChartKind[] = [
     title: "Backlog",
     text: count,
     isWhole: true,
-    lines: [{ label: "rows waiting", value: (point) => point.backlog, color: "warm" }],
+    lines: [
+      { label: "rows waiting", value: (point) => point.backlog, color: "warm" },
+      { label: "files waiting", value: (point) => point.unread_files, color: "second" },
+    ],
   },
   {
     id: "lag",
     title: "Lag",
     text: duration,
     isWhole: false,
-    lines: [{ label: "age of the oldest unread row", value: (point) => point.lag_s, color: "warm" }],
+    lines: [{ label: "age of the oldest unread row or file", value: (point) => point.lag_s, color: "warm" }],
   },
 ];
 
@@ -93,8 +102,6 @@ interface Frame {
   colors: ChartColors;
   rescales: Rescale[];
   isLast: boolean;
-  /** Whether the chart has values. An axis without values has no ticks. */
-  hasValues: boolean;
 }
 
 /** Options of a chart. All charts share the time axis, and only the last chart labels the axis. */
@@ -140,7 +147,6 @@ export const optionsOf = (kind: ChartKind, frame: Frame): ChartOptions<"line"> =
         axis.width = AXIS_WIDTH;
       },
       ticks: {
-        display: frame.hasValues,
         color: frame.colors.text,
         maxTicksLimit: 4,
         padding: 8,

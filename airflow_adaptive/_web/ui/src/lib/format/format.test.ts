@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { ago, count, duration, millis, rate, secondsBetween } from "./format";
+import { ago, backlogText, count, duration, millis, rate, secondsBetween } from "./format";
 
 describe("numbers", () => {
   it.each([
@@ -10,6 +10,15 @@ describe("numbers", () => {
     [12_345, "12.3K"],
     [9e15, "9000T"],
   ])("shows the count %s as %s", (value, text) => expect(count(value)).toBe(text));
+
+  it.each([
+    [null, null, "–"],
+    [12_345, null, "12.3K"],
+    [null, 0, "0 files"],
+    [7, 1, "7, 1 file"],
+  ])("shows %s rows and %s files that wait as %s", (backlog, unread_files, text) =>
+    expect(backlogText({ backlog, unread_files })).toBe(text),
+  );
 
   it.each([
     [0, "0/s"],

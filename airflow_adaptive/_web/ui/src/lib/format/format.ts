@@ -16,6 +16,16 @@ export const count = (value: number | null | undefined): string => {
 export const exact = (value: number | null | undefined): string =>
   value === null || value === undefined || !Number.isFinite(value) ? MISSING : precise.format(value);
 
+/** What waits at the sources: rows, and files of sources that count files. */
+export const backlogText = (
+  at: { backlog: number | null; unread_files: number | null } | null | undefined,
+): string => {
+  const { backlog = null, unread_files: files = null } = at ?? {};
+  if (files === null) return count(backlog);
+  const text = `${count(files)} file${files === 1 ? "" : "s"}`;
+  return backlog === null ? text : `${count(backlog)}, ${text}`;
+};
+
 /** Rows per second. */
 export const rate = (value: number | null | undefined): string => {
   if (value === null || value === undefined || !Number.isFinite(value)) return MISSING;

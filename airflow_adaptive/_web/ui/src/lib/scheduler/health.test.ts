@@ -9,6 +9,7 @@ const METRICS = {
   batch_ms: 500,
   input: 40,
   lag_s: 4,
+  unread_files: null,
   lower: 1,
   processed: 90,
   slots: 3,
@@ -66,11 +67,16 @@ describe("a running job", () => {
   });
 
   it.each([
-    [null, null, "Runs: 3 of 1–8 slots; no rates are known yet, so its lag is unknown"],
-    [40, null, "Runs: 3 of 1–8 slots; its sources report no unread rows, so its lag is unknown"],
-    [40, 7, "Keeps up: 3 of 1–8 slots"],
-  ])("is not reported as good without lag and backlog: %s rows in, backlog %s", (input, backlog, text) =>
-    expect(sentence(job({ metrics: { ...METRICS, input, backlog, lag_s: null } }))).toBe(text),
+    [null, null, null, "Runs: 3 of 1–8 slots; no rates are known yet, so its lag is unknown"],
+    [40, null, null, "Runs: 3 of 1–8 slots; its sources report no unread rows, so its lag is unknown"],
+    [40, 7, null, "Keeps up: 3 of 1–8 slots"],
+    [40, null, 7, "Keeps up: 3 of 1–8 slots"],
+  ])(
+    "is not reported as good without lag and backlog: %s rows in, backlog %s rows, %s files",
+    (input, backlog, unread_files, text) =>
+      expect(sentence(job({ metrics: { ...METRICS, input, backlog, unread_files, lag_s: null } }))).toBe(
+        text,
+      ),
   );
 
   it("names a source that cannot be read", () =>

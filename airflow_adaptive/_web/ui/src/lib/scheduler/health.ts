@@ -76,7 +76,7 @@ const running = (job: Known): Health => {
     return health("Falls behind", "orange", `${where}; ${missing(job)}`);
   if (job.state === "RestartingLocally")
     return health("Recovers", "yellow", `${where}; executors were lost, and Spark replaces them`);
-  if (!isKnown(lag) && !isKnown(metrics?.backlog)) {
+  if (!isKnown(lag) && !isBacklogKnown(metrics)) {
     const known = isKnown(metrics?.input) ? "its sources report no unread rows" : "no rates are known yet";
     return health("Runs", "gray", `${where}; ${known}, so its lag is unknown`);
   }
@@ -84,6 +84,9 @@ const running = (job: Known): Health => {
 };
 
 const isKnown = (value: number | null | undefined): value is number => value !== null && value !== undefined;
+
+const isBacklogKnown = (metrics: Known["metrics"]): boolean =>
+  isKnown(metrics?.backlog) || isKnown(metrics?.unread_files);
 
 const isSaturated = ({ metrics }: Known): boolean => {
   const { input, processed } = metrics ?? {};

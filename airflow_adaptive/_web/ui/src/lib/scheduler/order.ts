@@ -12,7 +12,7 @@ export const SORTED: Record<string, (job: JobItem) => number | null | undefined>
   Lag: (job) => job.metrics?.lag_s,
   "Rows in": (job) => job.metrics?.input,
   Processed: (job) => job.metrics?.processed,
-  Backlog: (job) => job.metrics?.backlog,
+  Backlog: (job) => job.metrics?.backlog ?? job.metrics?.unread_files,
   Failures: (job) => job.failures,
 };
 

@@ -19,7 +19,7 @@ describe("metrics over time", () => {
       ],
     });
     expect(read).toHaveLength(1);
-    expect(read[0]).toMatchObject({ at: 10, slots: 2, backlog: null, state: null });
+    expect(read[0]).toMatchObject({ at: 10, slots: 2, backlog: null, unread_files: null, state: null });
   });
 
   it("break where steps are missing", () => {

@@ -11,10 +11,21 @@ export interface Point {
   batch_ms: number | null;
   backlog: number | null;
   lag_s: number | null;
+  unread_files: number | null;
   state: string | null;
 }
 
-const NUMBERS = ["slots", "lower", "upper", "input", "processed", "batch_ms", "backlog", "lag_s"] as const;
+const NUMBERS = [
+  "slots",
+  "lower",
+  "upper",
+  "input",
+  "processed",
+  "batch_ms",
+  "backlog",
+  "lag_s",
+  "unread_files",
+] as const;
 
 /** The points of a page, oldest first. The values of missing columns are null. */
 export const pointsOf = (page: Metrics): Point[] => {
@@ -45,18 +56,8 @@ export const withGaps = (points: Point[], step: number): Point[] =>
       : [point];
   });
 
-const emptyPoint = (at: number): Point => ({
-  at,
-  slots: null,
-  lower: null,
-  upper: null,
-  input: null,
-  processed: null,
-  batch_ms: null,
-  backlog: null,
-  lag_s: null,
-  state: null,
-});
+const emptyPoint = (at: number): Point =>
+  ({ ...Object.fromEntries(NUMBERS.map((name) => [name, null])), at, state: null }) as Point;
 
 export interface Span {
   state: string;
