@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from airflow_adaptive._core.protocol.conf import PREFIX
-from airflow_adaptive._core.protocol.documents import DriverState
 from tests.lab.fleet.cluster import driver as driver_module
 from tests.lab.fleet.cluster.cluster import SimulatedCluster
 from tests.lab.fleet.cluster.driver import DriverTimes, SimulatedDriver
@@ -87,10 +86,6 @@ class Drivers:
     def with_queries(self, job: str) -> list[SimulatedDriver]:
         """Return the drivers of a job with a query that can change its output now. There is at most one."""
         return [driver for driver in self.alive(job) if driver.runs_query]
-
-    def has_finished(self, job: str) -> bool:
-        """Return whether a driver of the job has ended because its input is complete."""
-        return any(driver.end is DriverState.FINISHED for driver in self.of(job))
 
     def lose_host(self, worker_id: str) -> None:
         """Let a host fail: the master loses its worker, and the drivers on the host end."""

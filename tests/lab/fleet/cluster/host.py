@@ -168,10 +168,6 @@ class DriverHost:
         """Freeze the Python process. Return the function that resumes the process."""
         return _freeze([self.python])
 
-    def freeze_jvm(self) -> Action:
-        """Freeze the JVM. Return the function that resumes the JVM."""
-        return _freeze([self.jvm])
-
     def freeze(self) -> Action:
         """Freeze the JVM and the Python process. Return the function that resumes both."""
         return _freeze([self.jvm, self.python])

@@ -104,11 +104,6 @@ class JobModel:
         self.failures.append(failure)
         return lambda: self.failures.remove(failure)
 
-    def fail_builds(self, error: Exception) -> Action:
-        """Let the build function raise an error. Return the function that ends the fault."""
-        self.build_errors.append(error)
-        return lambda: self.build_errors.remove(error)
-
     def stall_queries(self) -> Action:
         """Let no batch end. Return the function that ends the fault."""
         self.stalls += 1

@@ -151,18 +151,6 @@ class SimulatedMasters:
         ends = [self.begin(MasterFault("hang")), *([self.cluster.disconnect_drivers()] if with_drivers else [])]
         return lambda: [end() for end in ends]
 
-    def take_over(self, seconds: float) -> None:
-        """Let the next master take over, after a time without a leader."""
-        host = self._hosts[(self._hosts.index(self.leader or self._hosts[0]) + 1) % len(self._hosts)]
-        self.leader, resume = None, self.cluster.disconnect_drivers()
-
-        def lead() -> None:
-            self.leader = host
-            self._record(f"{host} leads")
-            resume()
-
-        self._kernel.after(seconds, lead)
-
     # ---- requests ---------------------------------------------------------------------------------------------------
 
     def effects(self, request: Request) -> set[str]:

@@ -1,1 +1,0 @@
-"""Recorded histories of the scheduler, and the replay of histories."""
