@@ -9,7 +9,7 @@ import pytest
 from airflow_adaptive._core.codec import decode
 from airflow_adaptive._core.scheduler.timeline import ReasonCode, Transition
 from airflow_adaptive.local.airflow import AirflowApi
-from airflow_adaptive.local.demo.job import Job, JobEndedError, table, transition_line, transitions_table
+from airflow_adaptive.local.demo.job import Job, JobEndedError, transition_line, transitions_table
 
 
 class FakeApi(AirflowApi):
@@ -71,10 +71,6 @@ def transition(at: datetime, source: str, target: str) -> Transition:
 def test_transition_is_read_from_the_xcom() -> None:
     line = transition_line(decode(Transition, ITEM))
     assert line == "Deploying -> Executing [- -> 2]: the driver has activated the plan"
-
-
-def test_table_aligns_its_columns() -> None:
-    assert table([("a", "b"), ("long", "x")]) == "a     b\n----  -\nlong  x"
 
 
 def test_transitions_table_contains_the_time_in_each_state() -> None:

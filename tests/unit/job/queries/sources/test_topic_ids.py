@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from airflow_adaptive.job.queries.sources.topic_ids import FILE, KnownTopics, TopicGuard, TopicIds, TopicRecreatedError
-from airflow_adaptive.job.spark_internals import class_name
+from airflow_adaptive.job.queries.sources.topic_ids import KnownTopics, TopicGuard, TopicRecreatedError
 
 
 class Ids:
@@ -134,115 +129,3 @@ def test_source_that_accepts_a_loss_of_data_continues_with_one_warning() -> None
     (warning,) = warnings
     assert "failOnDataLoss is false; it may leave out records" in warning
     assert ids.ids == {"a": "9"}
-
-
-class HadoopPath:
-    """A path of Hadoop, on the local file system."""
-
-    def __init__(self, name: str) -> None:
-        self.file = Path(name)
-
-    def getFileSystem(self, _: Any) -> Any:
-        return SimpleNamespace(exists=lambda path: path.file.exists(), open=lambda path: Stream(path.file.read_bytes()))
-
-    def getParent(self) -> Path:
-        return self.file.parent
-
-    def toString(self) -> str:
-        return str(self.file)
-
-
-class Stream:
-    """A stream of Hadoop."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.closed = False
-
-    def readNBytes(self, count: int) -> bytes:
-        return self.data[:count]
-
-    def close(self) -> None:
-        self.closed = True
-
-
-class AtomicFile:
-    """A file that exists after `close`."""
-
-    def __init__(self, file: Path, fails: bool) -> None:
-        self.file = file
-        self.fails = fails
-        self.data = b""
-        self.is_canceled = False
-
-    def write(self, data: bytearray) -> None:
-        if self.fails:
-            raise OSError("full")
-        self.data = bytes(data)
-
-    def cancel(self) -> None:
-        self.is_canceled = True
-
-    def close(self) -> None:
-        self.file.write_bytes(self.data)
-
-
-class Session:
-    """A session with Hadoop's file systems."""
-
-    def __init__(self) -> None:
-        self.fails = False
-        self.files: list[AtomicFile] = []
-        self.version = "4.3.0"
-        self._jsparkSession = SimpleNamespace(sessionState=lambda: SimpleNamespace(newHadoopConf=lambda: "conf"))
-        self._jvm = SimpleNamespace(
-            **{
-                "org.apache.hadoop.fs.Path": HadoopPath,
-                class_name("CheckpointFileManager", self.version): SimpleNamespace(create=self._manager),
-            }
-        )
-
-    def _manager(self, _: Path, conf: str) -> Any:
-        assert conf == "conf"
-        return SimpleNamespace(createAtomic=self._created)
-
-    def _created(self, path: HadoopPath, overwrite: bool) -> AtomicFile:
-        assert overwrite
-        self.files.append(AtomicFile(path.file, self.fails))
-        return self.files[-1]
-
-
-KNOWN = {0: KnownTopics("x", {"a": "1"})}
-
-
-def ids_in(checkpoint: Path, session: Any) -> TopicIds:
-    return TopicIds(session, str(checkpoint))
-
-
-def test_ids_are_in_a_file_of_the_checkpoint(tmp_path: Path) -> None:
-    ids = ids_in(tmp_path, Session())
-    assert ids.read() == {}
-    ids.write(KNOWN)
-    assert ids.read() == KNOWN
-    assert json.loads((tmp_path / FILE).read_text()) == {"0": {"cluster": "x", "topics": {"a": "1"}}}
-    assert str(ids) == str(tmp_path / FILE)
-
-
-def test_file_that_cannot_be_written_is_an_error_and_leaves_the_old_ids(tmp_path: Path) -> None:
-    session = Session()
-    ids = ids_in(tmp_path, session)
-    ids.write(KNOWN)
-    session.fails = True
-    with pytest.raises(OSError, match="full"):
-        ids.write({})
-    assert ids.read() == KNOWN
-    assert [file.is_canceled for file in session.files] == [False, True]
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "[]", "{", "null", '{"a":"1"}', '{"x":{}}', '{"0":{}}', '{"0":{"cluster":"x","topics":[]}}', "[" * 99_999],
-)
-def test_unreadable_file_contains_no_topic(tmp_path: Path, text: str) -> None:
-    (tmp_path / FILE).write_text(text)
-    assert ids_in(tmp_path, Session()).read() == {}
