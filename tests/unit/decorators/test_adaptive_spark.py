@@ -227,36 +227,9 @@ def test_mapped_function_runs_a_fleet(airflow: FakeComms, tmp_path: Path) -> Non
     assert "partial(stream, **{'carrier': 'UA', 'job': 'b'})" in script
 
 
-def test_items_of_expand_kwargs_name_their_jobs() -> None:
-    with DAG("flights", schedule=None):
-        fleet = mapped().expand_kwargs([{"job": "a", "carrier": "UA"}, {"job": "b"}]).operator
-    assert fleet.inlets[1:] == [Asset("adaptive://job/flights:stream:a"), Asset("adaptive://job/flights:stream:b")]
-
-
 def test_call_names_the_job_of_a_function_with_this_parameter() -> None:
     with DAG("flights", schedule=None):
         assert operator(mapped()(job="a")).job == "a"
-
-
-@pytest.mark.parametrize(
-    "expand",
-    [
-        lambda: mapped(job="a").expand(carrier=["UA"]),
-        lambda: mapped(job="a").expand(job=["a"]),
-        lambda: mapped(job="a").expand_kwargs([{"carrier": "UA"}]),
-        lambda: decorated().expand(carrier=["UA"]),
-        lambda: decorated().expand(job=["a"]),
-        lambda: decorated().expand_kwargs([{"job": "a"}]),
-    ],
-)
-def test_items_that_would_run_the_same_job_are_refused(expand: Any) -> None:
-    with (
-        DAG("flights", schedule=None),
-        pytest.raises(
-            TypeError, match=r"each item of a mapped function needs a job of its own: declare `def \w+\(spark"
-        ),
-    ):
-        expand()
 
 
 def test_repeated_and_missing_jobs_of_a_fleet_are_refused() -> None:

@@ -100,45 +100,6 @@ def test_job_graph_replaces_the_bounds(make):
     assert set(spec.graph.requirements) == {"read", "count"}
 
 
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"parallelism": (4, 1)}, "lower bound 4 of vertex 'job' is higher"),
-        ({"parallelism": (0, 1)}, "greater than zero"),
-        ({"parallelism": (1, 8), "max_parallelism": 4}, "exceeds its maximum parallelism 4"),
-        ({"stop_timeout": "soon"}, "stop_timeout"),
-        ({"executor_memory": "much"}, "'much' is not a memory size"),
-        ({"application": "/nowhere/job.py"}, "/nowhere/job.py"),
-        ({"job": "no/path"}, "job id 'no/path'"),
-        ({"conf": {"spark.hadoop.fs.s3a.secret.key": "x"}}, "spark.hadoop.fs.s3a.secret.key"),
-        ({"env_vars": {"AWS_SECRET_ACCESS_KEY": "x"}}, "env_vars['AWS_SECRET_ACCESS_KEY']"),
-        ({"parallelism": "1-4"}, "parallelism '1-4' must be a whole number, or a pair"),
-        ({"parallelism": (1, "four")}, "must be a whole number, or a pair"),
-        ({"parallelism": 1.5}, "must be a whole number, or a pair"),
-        ({"executor_cores": 0}, "executor_cores 0 must be 1 or more"),
-        ({"driver_memory": "400m"}, "driver_memory of 400 MiB is below the 450 MiB"),
-        ({"job_directory": "file://tmp/jobs"}, "job_directory 'file://tmp/jobs' is not absolute"),
-        ({"job_directory": "jobs"}, "job_directory 'jobs' is not absolute"),
-        ({"application_args": "--input=x"}, "application_args must be a list, for example ['--input=x']"),
-        ({"restart_strategy": "sometimes"}, "sometimes"),
-        ({"application": "/opt/departures.jar"}, "is a JVM application"),
-        ({"application": "local:///opt/departures.py"}, "is a file of the cluster"),
-        ({"jars": "/nowhere/a.jar"}, "'/nowhere/a.jar' cannot be read where Airflow runs"),
-        ({"packages": ["a:b"]}, "packages: 'a:b' is not a package"),
-        ({"properties_file": "/nowhere.conf"}, "properties_file '/nowhere.conf' cannot be read"),
-        ({"conf": "spark.a=1"}, "conf must be a mapping"),
-        ({"application": "hdfs://n/departures.py"}, "'hdfs://n/departures.py' cannot be used"),
-        ({"job_directory": "hdfs://n/jobs"}, "'hdfs://n/jobs' cannot be used"),
-        ({"repositories": ["https://me:hush@repo.example.com"]}, "repositories['0']: Airflow would store"),
-        ({"conf": {"spark.app.name": "x"}}, "use the parameter 'name' of the operator"),
-    ],
-)
-def test_bad_input_names_the_thing(make, changes, named):
-    with pytest.raises((AirflowFailException, DeclarationError), match="departures|no/path") as raised:
-        make(**changes)._spec("attempt", TASK)
-    assert named in str(raised.value)
-
-
 def test_connection_to_kafka_without_the_extra_names_the_remedy(make, monkeypatch):
     monkeypatch.delitem(sys.modules, "airflow_adaptive.hooks.kafka", raising=False)
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
@@ -192,6 +153,11 @@ def test_one_error_reports_all_violations(make):
         executor_cores=0,
         stop_timeout="soon",
         poll_interval="never",
+        restart_strategy="sometimes",
+        jars="/nowhere/a.jar",
+        packages=["a:b"],
+        properties_file="/nowhere.conf",
+        repositories=["https://me:hush@repo.example.com"],
     )
     with pytest.raises(AirflowFailException) as raised:
         wrong._spec("attempt", TASK)
@@ -204,11 +170,15 @@ def test_one_error_reports_all_violations(make):
         "/nowhere/more.py",
         "application_args must be a list",
         "'spark.executor.memory'] would have no effect",
-        "'spark.my.password']: Airflow would store these secrets in clear text",
+        "'spark.my.password'], repositories['0']: Airflow would store these secrets in clear text",
         "driver_memory 'much' is not a memory size",
         "executor_cores 0",
         "stop_timeout 'soon'",
         "poll_interval 'never'",
+        "sometimes",
+        "'/nowhere/a.jar' cannot be read where Airflow runs",
+        "packages: 'a:b' is not a package",
+        "properties_file '/nowhere.conf' cannot be read",
     ):
         assert message.count(thing) == 1, thing
     assert "hush" not in message
@@ -232,13 +202,6 @@ def test_directory_of_another_job_or_version_is_refused_at_once(make, tmp_path, 
     with pytest.raises(AirflowFailException, match="job 'departures': file://") as raised:
         make()._spec("attempt", TASK)
     assert message in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("memory", "expected"), [("2G", 2048), ("1048576k", 1024), ("1073741824b", 1024), ("1tb", 1 << 20)]
-)
-def test_memory_may_have_each_unit_of_spark(make, memory, expected):
-    assert staged(make(executor_memory=memory)).executor.memory_mb == expected
 
 
 def test_needed_files_are_staged_and_uris_are_not(make, tmp_path):
@@ -451,10 +414,3 @@ def test_violations_are_part_of_the_one_error(make):
     ):
         assert thing in message
     assert "hush" not in message
-
-
-def test_parameters_of_kubernetes_have_no_effect_on_a_standalone_cluster(make, spark_default):
-    with pytest.raises(
-        AirflowFailException, match="image: no effect, because connection 'spark_default' names a standalone cluster"
-    ):
-        make(image="spark:4.2")._spec("attempt", TASK)

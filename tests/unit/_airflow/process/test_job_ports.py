@@ -16,7 +16,7 @@ from airflow_adaptive._airflow.internals import AirflowNotFoundException, Airflo
 from airflow_adaptive._airflow.process import job_ports as composition
 from airflow_adaptive._airflow.process.job_ports import job_directory, job_ports, object_storage_path
 from airflow_adaptive._airflow.process.process_resources import ConnectionIds, DeployedJob
-from airflow_adaptive._clusters.connection_fields import AddressError, UndefinedConnectionError
+from airflow_adaptive._clusters.connection_fields import UndefinedConnectionError
 from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
 from airflow_adaptive._clusters.standalone.address import ClusterAddress
 from airflow_adaptive._core.ports import StoreUnavailableError, UnavailableError
@@ -158,15 +158,6 @@ def test_connection_that_is_not_defined_may_be_an_outage_of_the_secrets_backend(
         UndefinedConnectionError, match=r"'s3://nowhere@b/jobs': the connection .*`nowhere` isn't defined"
     ):
         object_storage_path("s3://nowhere@b/jobs")
-
-
-@pytest.mark.usefixtures("providers")
-def test_connection_that_a_secrets_backend_refuses_is_named() -> None:
-    with pytest.raises(
-        AddressError, match=r"'s3://denied@b/jobs': a secrets backend denies access .*\(403\)"
-    ) as raised:
-        object_storage_path("s3://denied@b/jobs")
-    assert not isinstance(raised.value, UndefinedConnectionError)
 
 
 @pytest.mark.parametrize(

@@ -265,25 +265,6 @@ async def test_host_of_the_connection_selects_the_client(connections: Connection
     await client.close()
 
 
-def test_missing_libraries_are_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "airflow_adaptive._airflow.kubernetes_api", raising=False)
-    monkeypatch.setitem(sys.modules, "kubernetes_asyncio", None)
-    with pytest.raises(AddressError, match="connection 'spark_k8s' .*install 'airflow-adaptive.kubernetes.'"):
-        create_client(KUBERNETES, KUBERNETES.address(), read, {})
-
-
-@pytest.mark.asyncio
-async def test_missing_credentials_are_named_and_never_replaced_by_the_default_kubeconfig(
-    process: ProcessResources, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The connection is removed after the task was deferred, and the triggerer has a default kubeconfig."""
-    monkeypatch.setenv("KUBECONFIG", "/production")
-    monkeypatch.delenv("AIRFLOW_CONN_KUBERNETES_DEFAULT", raising=False)
-    async with process.cluster(KUBERNETES, KUBERNETES.address()) as (client, _):
-        with pytest.raises(ClusterUnreachableError, match="connection 'kubernetes_default' is not defined: add it"):
-            await client.kill("departures-1-00000000@uid")
-
-
 @pytest.mark.asyncio
 async def test_connections_with_the_same_server_and_credentials_share_their_reads(
     monkeypatch: pytest.MonkeyPatch,

@@ -348,20 +348,6 @@ def test_bounds_are_set_and_written_down(airflow_app: AirflowApp, run: Run, boun
     assert list(airflow_app.marks()) == ["departures"]
 
 
-def test_bounds_are_those_that_rest_shows(airflow_app: AirflowApp, run: Run) -> None:
-    place(airflow_app, executing())
-    run("requirements", "set", "departures", "3")
-    answer = airflow_app.client().get("/adaptive/api/v1/jobs/departures/resource-requirements")
-    found = requirements(run)
-    assert (found["requirements"], f'"{found["version"]}"') == (answer.json(), answer.headers["ETag"])
-
-
-def test_bounds_are_reset_by_minus_one(airflow_app: AirflowApp, run: Run) -> None:
-    place(airflow_app, executing())
-    run("requirements", "set", "departures", "job=2:2")
-    assert "| 1     | 4     |" in run("requirements", "set", "departures", "job=-1:-1").out
-
-
 def test_bounds_of_several_vertices_are_named(airflow_app: AirflowApp, run: Run) -> None:
     place(airflow_app, joined())
     assert run("requirements", "set", "departures", "write=1", "read=1:3").code == 0
@@ -369,16 +355,6 @@ def test_bounds_of_several_vertices_are_named(airflow_app: AirflowApp, run: Run)
         "read": {"parallelism": {"lowerBound": 1, "upperBound": 3}},
         "write": {"parallelism": {"lowerBound": 1, "upperBound": 1}},
     }
-
-
-def test_bounds_with_violations_are_all_reported_and_change_nothing(airflow_app: AirflowApp, run: Run) -> None:
-    asset = place(airflow_app, joined())
-    ran = run("requirements", "set", "departures", "read=5:2", "rite=1:x")
-    assert (ran.code, ran.out) == (1, "")
-    for violation in ("read", "rite", "write", '"x" must be a whole number'):
-        assert any(violation in line for line in ran.err.splitlines())
-    assert len(ran.err.splitlines()) >= 3
-    assert (airflow_app.requested(asset, "requirements"), airflow_app.audit()) == (None, [])
 
 
 @pytest.mark.parametrize(
