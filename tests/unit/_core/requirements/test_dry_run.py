@@ -146,13 +146,6 @@ def test_job_that_has_just_lost_slots_recovers_first() -> None:
     assert answer.consequence is Consequence.LATER
 
 
-def test_reactive_job_ignores_requirements() -> None:
-    job = running(4, reactive=True)
-    answer = dry_run(job, 1, 2)
-    assert (answer.consequence, answer.held_back_until) == (Consequence.NOTHING, None)
-    assert "a reactive job uses all available slots" in answer.reason
-
-
 def test_controller_of_the_jobs_own_is_not_run() -> None:
     job = running(4)
     options = replace(job.state.options, scale_up_controller="tests.unit._core.requirements.test_dry_run:Forbidden")

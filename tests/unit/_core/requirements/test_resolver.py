@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -113,47 +112,6 @@ def test_when_the_load_rises_the_upper_bound_rises_and_the_job_grows_and_with_th
     assert any("bounds by load (query 'q': busy for " in text for text in reasons(job))
     load.rate = 60.0
     assert running_on(until(job, 60 * MINUTES)) == 1
-
-
-def test_job_without_rows_gives_back_all_but_its_lower_bound():
-    job, load = loaded(LoadPolicy(), (1, 8))
-    load.rate = 300.0
-    assert running_on(until(job, 10 * MINUTES)) >= 4
-    last = load(4)
-    job.drivers.measures = lambda slots: last
-    assert running_on(until(job, 20 * MINUTES)) == 1
-
-
-def test_load_changes_within_the_calendars_floor_and_ceiling():
-    floor = calendar(window("morning", (3, 4), start="01:00", end="02:00"), default=(1, 8))
-    job, load = loaded(CombinedPolicy(calendar=floor, load=LoadPolicy(down_delay=timedelta(minutes=5))), (1, 8))
-    load.rate = 60.0
-    assert running_on(until(job, 50 * MINUTES)) == 1
-    assert running_on(until(job, 70 * MINUTES)) == 3
-    assert by(job) == ("POLICY", "calendar and load")
-    load.rate = 900.0
-    assert running_on(until(job, 100 * MINUTES)) == 4
-
-
-@pytest.mark.parametrize(
-    "nonsense",
-    [
-        {"input_rate": None},
-        {"input_rate": float("nan")},
-        {"input_rate": -5.0},
-        {"batch_duration_ms": 0},
-        {"backlog": float("inf")},
-        {"batch_rows": -1},
-        {"trigger_interval_ms": float("nan")},
-    ],
-    ids=str,
-)
-def test_metrics_that_make_no_sense_change_nothing(nonsense: Mapping[str, Any]):
-    job, load = loaded(LoadPolicy(), (1, 8))
-    load.rate = 300.0
-    before = running_on(until(job, 10 * MINUTES))
-    load.nonsense, load.rate = nonsense, 900.0
-    assert running_on(until(job, 20 * MINUTES)) == before
 
 
 def test_user_wins_over_the_policy_until_the_bounds_expire_then_the_policy_goes_on():

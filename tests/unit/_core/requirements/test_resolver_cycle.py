@@ -9,16 +9,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from airflow_adaptive._core.codec import encode
 from airflow_adaptive._core.protocol.documents import (
     Decommission,
     DriverState,
     DriverStatus,
     QueryReport,
-    decode_journal,
 )
 from airflow_adaptive._core.protocol.sources import Shuffle, SourceReport
 from airflow_adaptive._core.requirements.advice import (
@@ -51,14 +47,12 @@ from airflow_adaptive._core.scheduler.state import (
 from airflow_adaptive._core.scheduler.timeline import ReasonCode
 from airflow_adaptive._engine.journal.step_document import created
 from airflow_adaptive._engine.loop import RunLimits
-from airflow_adaptive.autoscaling import advisor as advisors
 from airflow_adaptive.autoscaling.calendar.declaration import window
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPolicy
 from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
 from tests.lab.fakes.manual_clock import START
 from tests.lab.scenario import Scenario
 from tests.lab.simulation.one_job import small_job
-from tests.support.examples import examples
 from tests.support.runtime.policy_simulation import (
     Load,
     by,
@@ -336,12 +330,6 @@ def test_job_that_is_deployed_with_other_bounds_does_not_jump_to_them_before_its
     assert not any("by the DAG" in text for text in reasons(job))
 
 
-def test_policy_that_wants_more_than_the_job_can_have_changes_nothing_and_names_it():
-    job = following(calendar(window("too much", 9, start="00:00", end="24:00")))
-    assert running_on(until(job, 10 * MINUTES)) == 4
-    assert "above its max_parallelism 4: decrease the bound" in policy_of(job)["problem"]
-
-
 def test_policy_that_this_version_can_not_read_costs_the_job_nothing():
     job = roomy()
     job.spec = replace(job.spec, rescale_policy='{"type": "PolicyOfTheFuture"}')
@@ -388,14 +376,6 @@ def test_another_policy_takes_effect_when_the_job_is_taken_up_with_new_code():
     assert by(job) == ("DAG", "dag")
 
 
-def test_what_a_policy_has_learned_outlives_the_loop():
-    job, load = loaded(LoadPolicy(down_delay=timedelta(minutes=5)), (1, 8))
-    load.rate = 60.0
-    until(job, 20 * MINUTES)
-    newest = decode_journal(job.directory.journal[max(job.directory.journal)])
-    assert newest.memory["resolver"]["policy"]["content"]["rescales"]
-
-
 def test_polls_that_change_nothing_write_nothing():
     job, _ = loaded(LoadPolicy(), (1, 2))
     until(job, 20 * MINUTES)
@@ -424,44 +404,3 @@ def test_suspended_job_is_resumed_within_what_the_policy_requests():
     job.store.requests, job.spec = ControlRequests(), replace(job.spec, attempt="attempt-2")
     job.clock._now = START + timedelta(minutes=70)
     assert running_on(job.run(RunLimits(recycle_at=START + timedelta(minutes=75)))) == 4
-
-
-VALUES = st.one_of(st.none(), st.floats(), st.integers(), st.booleans(), st.text(max_size=3))
-
-
-@settings(max_examples=examples(25))
-@given(
-    reports=st.lists(
-        st.dictionaries(
-            st.sampled_from(
-                ["committed", "batch_rows", "batch_duration_ms", "input_rate", "backlog", "trigger_interval_ms", "idle"]
-            ),
-            VALUES,
-        ),
-        min_size=1,
-        max_size=4,
-    )
-)
-def test_whatever_a_driver_reports_the_bounds_stay_within_the_declared_ones(reports: list[dict[str, Any]]):
-    seen = advisors.PolicyAdvisor(LoadPolicy())
-    within_bounds(seen, reports)
-
-
-def within_bounds(seen: advisors.PolicyAdvisor, reports: list[dict[str, Any]]) -> None:
-    """Look at these reports one after the other, on a job that executes."""
-    scenario, resolver, memory = Scenario(1, 4), RequirementsResolver(seen), ResolverMemory()
-    scenario.given_executing(2)
-    for number, changes in enumerate(reports * 3):
-        given: dict[str, Any] = {"name": "q", "active": True}
-        query = QueryReport(**(given | changes))
-        status = DriverStatus(
-            job="job", epoch=1, nonce="n", sequence=number, at="", state=DriverState.RUNNING, queries=(query,)
-        )
-        at = START + timedelta(seconds=20 * number)
-        given_now = ResolverInput(
-            state=scenario.state, control_requests=ControlRequests(), status=status, costs={}, at=at, memory=memory
-        )
-        resolved, memory = resolver.resolve(given_now)
-        bounds = resolved.requirements["job"]
-        assert 1 <= bounds.lower <= bounds.upper <= 4
-        json.dumps(encode(memory.lasting), allow_nan=False)

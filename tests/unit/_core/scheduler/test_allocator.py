@@ -44,9 +44,6 @@ def tasks_per_worker(assignment: Assignment) -> dict[str, int]:
     return {worker: sum(map(len, slots)) for worker, slots in assignment.contents().items()}
 
 
-# ---- FLIP-370's examples --------------------------------------------------------------------------------------------
-
-
 # ---- one example through ----------------------------------------------------------------------------------------------
 
 FLIGHTS = graph(
@@ -93,12 +90,6 @@ def test_workers_without_a_slot_of_the_job_count_for_nothing():
     assignment = assigned(graph(vertex("job")), {"job": 2}, workers(2, 2, 2), NONE)
     assert assignment.slots_per_worker == {"worker-0": 2}
     assert assignment.imbalance == 1
-
-
-@pytest.mark.parametrize("mode", LoadBalanceMode)
-def test_nothing_is_assigned_until_all_slots_are_there(mode: LoadBalanceMode):
-    assert assign(FLIGHTS, PARALLELISM, workers(2, 1), mode) is None
-    assert assign(FLIGHTS, PARALLELISM, workers(2, 2), mode) is not None
 
 
 # ---- what holds for any job and any offers --------------------------------------------------------------------------

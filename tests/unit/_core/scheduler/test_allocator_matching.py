@@ -47,13 +47,6 @@ def used(loads: int, workers: tuple[SlotOffer, ...], mode: LoadBalanceMode) -> d
 # ---- choosing -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", LoadBalanceMode)
-def test_nothing_is_chosen_until_all_slots_are_there(mode: LoadBalanceMode):
-    assert choose_slots(offers((1, 1), (0, 2)), 5, mode) is None
-    assert choose_slots(offers((1, 1), (0, 2)), 4, mode) is not None
-    assert choose_slots((), 1, mode) is None
-
-
 @pytest.mark.parametrize(
     ("held", "wanted", "kept"),
     [
@@ -99,9 +92,6 @@ def test_modes_that_spread_choose_among_all_slots(mode: LoadBalanceMode):
     assert choose_slots(workers, 2, mode) == workers
 
 
-# ---- FLIP-370's examples --------------------------------------------------------------------------------------------
-
-
 # ---- spreading ------------------------------------------------------------------------------------------------------
 
 
@@ -142,28 +132,6 @@ def test_worker_without_slots_gets_none():
 
 loads_of_slots = st.lists(st.integers(1, 9), min_size=1, max_size=25)
 any_offers = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=8).map(lambda o: offers(*o))
-modes = st.sampled_from(LoadBalanceMode)
-
-
-@given(loads=loads_of_slots, workers=any_offers, mode=modes)
-def test_each_slot_gets_a_worker_that_offers_it(loads: list[int], workers, mode: LoadBalanceMode):
-    chosen = choose_slots(workers, len(loads), mode)
-    offered = {worker.worker: worker.total for worker in workers}
-    if chosen is None:
-        assert sum(offered.values()) < len(loads)
-        return
-    placed = spread(loads, chosen, mode)
-    assert len(placed) == len(loads)
-    assert all(slots <= offered[worker] for worker, slots in Counter(placed).items())
-
-
-@given(loads=loads_of_slots, workers=any_offers, mode=st.sampled_from([SLOTS, TASKS]), data=st.data())
-def test_order_of_the_offers_does_not_matter(loads: list[int], workers, mode: LoadBalanceMode, data: st.DataObject):
-    chosen = choose_slots(workers, len(loads), mode)
-    shuffled = choose_slots(data.draw(st.permutations(workers)), len(loads), mode)
-    assert (chosen is None) is (shuffled is None)
-    if chosen is not None and shuffled is not None:
-        assert spread(loads, chosen, mode) == spread(loads, shuffled, mode)
 
 
 @given(loads=loads_of_slots, workers=any_offers)

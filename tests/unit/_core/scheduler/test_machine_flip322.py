@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from airflow_adaptive._core.scheduler.errors import OptionError
 from airflow_adaptive._core.scheduler.state import Executing
 from tests.lab.scenario import Scenario
 
@@ -111,12 +110,6 @@ def test_change_that_is_gone_when_min_ends_leads_nowhere():
     assert rescales(scenario) == []
 
 
-def test_change_that_is_gone_when_it_would_be_forced_leads_nowhere():
-    scenario = more(more(executing(MAX).after(40), TOO_LITTLE).after(20), 0).after(LONG)
-    assert rescales(scenario) == []
-    assert "no forced rescale is necessary" in scenario.reasons
-
-
 def test_sufficient_change_does_not_wait_for_a_forced_check():
     scenario = more(more(executing(MAX).after(40), TOO_LITTLE).after(20), WORTH_IT).after(LONG)
     assert rescales(scenario) == [60]
@@ -140,11 +133,6 @@ def test_decrease_is_always_worth_a_rescale_and_waits_for_min(lower: int, upper:
 
 def test_reaching_every_upper_bound_is_always_worth_a_rescale():
     assert rescales(more(executing(upper=3).after(40), TOO_LITTLE).after(LONG)) == [40]
-
-
-def test_lost_slots_never_wait_for_min():
-    scenario = executing().after(10).when_slots(held=1)
-    assert rescales(scenario) == [10]
 
 
 def test_failure_begins_another_interval():
@@ -173,9 +161,3 @@ def test_end_of_the_cooldown_changes_as_configured(
         more(scenario.after(at - now), WORTH_IT + number)
         now = at
     assert rescales(scenario.after(LONG)) == [rescaled_at]
-
-
-@pytest.mark.parametrize("interval_max", [MIN - 1, MIN])
-def test_max_that_is_not_longer_than_min_is_refused(interval_max: int):
-    with pytest.raises(OptionError, match="scaling_interval_max"):
-        executing(interval_max)

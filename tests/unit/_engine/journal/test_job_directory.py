@@ -13,7 +13,7 @@ from airflow_adaptive._core.protocol.documents import MAX_DOCUMENT_BYTES, encode
 from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory, append
 from airflow_adaptive._engine.journal.storage import Storage
 from tests.lab.contracts.job_directory import JOB, journal_document, status_document
-from tests.support.runtime.slow_storage import HangingFileSystem, LaggingFileSystem
+from tests.support.runtime.slow_storage import LaggingFileSystem
 
 pytestmark = pytest.mark.asyncio
 
@@ -172,24 +172,6 @@ async def test_status_that_is_gone_with_the_journal_is_an_error(directory: Fsspe
 async def test_create_is_refused_when_the_document_is_too_large_to_be_read_again(directory: FsspecJobDirectory) -> None:
     with pytest.raises(ValueError, match="journal document 1 has"):
         await directory.create(journal_document(1, owner="x" * MAX_DOCUMENT_BYTES))
-
-
-async def test_operation_is_given_up_when_the_storage_does_not_answer() -> None:
-    disk = HangingFileSystem()
-    try:
-        with pytest.raises(JobDirectoryError, match=r"storage of the job directory did not answer within 0.05 s"):
-            await FsspecJobDirectory(Storage(disk, "/jobs"), JOB, timeout_s=0.05).newest()
-    finally:
-        disk.released.set()
-
-
-async def test_event_loop_goes_on_while_the_storage_does_not_answer() -> None:
-    disk = HangingFileSystem()
-    reading = asyncio.create_task(FsspecJobDirectory(Storage(disk, "/jobs"), JOB).newest())
-    await asyncio.sleep(0)
-    assert not reading.done()
-    disk.released.set()
-    assert await reading is None
 
 
 # ---- listings that lag ----------------------------------------------------------------------------------------------
