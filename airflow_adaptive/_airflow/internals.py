@@ -64,12 +64,15 @@ if TYPE_CHECKING:  # the names of `INTERNALS`, where the newest version has them
     from airflow.models.callback import TriggererCallback
     from airflow.models.crypto import get_fernet
     from airflow.models.dag import DagModel
+    from airflow.models.dagcode import DagCode
     from airflow.models.dagrun import DagRun
     from airflow.models.log import Log
+    from airflow.models.serialized_dag import SerializedDagModel
     from airflow.models.taskinstance import TaskInstance, clear_task_instances
     from airflow.models.variable import Variable as VariableModel
     from airflow.models.xcom import XComModel
     from airflow.sdk._shared.observability.metrics import stats as stats_of_task_sdk
+    from airflow.sdk._shared.secrets_masker import redact
     from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, _TaskDecorator
     from airflow.sdk.bases.xcom import BaseXCom
     from airflow.sdk.configuration import conf
@@ -183,6 +186,7 @@ INTERNALS: Final[dict[str, Internal]] = {
     ),
     **_same("the states of other tasks", "airflow.sdk.execution_time.task_runner", "RuntimeTaskInstance"),
     **_same("masked secrets", "airflow.sdk.log", "mask_secret"),
+    **_same("masked secrets", "airflow.sdk._shared.secrets_masker", "redact"),
     "amask_secret": Internal(
         ("airflow.sdk.log:amask_secret", f"{__name__}:_mask_secret_in_thread"),
         "masked secrets in triggers",
@@ -226,8 +230,10 @@ INTERNALS: Final[dict[str, Internal]] = {
         "the cancellation of a job without a control loop", "airflow.models.callback", "TriggererCallback", since="3.2"
     ),
     **_same(_PAGE, "airflow.models.dag", "DagModel"),
+    **_same(_PAGE, "airflow.models.dagcode", "DagCode"),
     **_same(_PAGE, "airflow.models.dagrun", "DagRun"),
     **_same(_PAGE, "airflow.models.log", "Log"),
+    **_same(_PAGE, "airflow.models.serialized_dag", "SerializedDagModel"),
     **_same(_PAGE, "airflow.models.taskinstance", "TaskInstance", "clear_task_instances"),
     **_same(_VARIABLES, "airflow.models.crypto", "get_fernet"),
     "JobModel": Internal(("airflow.jobs.job:Job",), _CLI),

@@ -17,6 +17,7 @@ from typing import Any, Final, TypeGuard
 from urllib.parse import urlsplit
 
 from airflow_adaptive._core.codec import encode, encode_plain
+from airflow_adaptive._core.deployment import Declaration
 from airflow_adaptive._core.protocol.documents import DriverStatus, ExecutorReport, QueryReport
 from airflow_adaptive._core.protocol.sources import SourceReport
 from airflow_adaptive._core.requirements.advice import PublishedPolicy
@@ -234,6 +235,7 @@ class JobView(Summary):
         recent_failures: the newest failures, oldest first.
         scheduler: state of the scheduler.
         driver: status of the driver of the current epoch, None without one.
+        declarations: fingerprint of a deployment -> what it declares, of the newest deployment and that of the running driver.
     """
 
     job: str
@@ -247,6 +249,7 @@ class JobView(Summary):
     recent_failures: tuple[FailureRecord, ...]
     scheduler: SchedulerState
     driver: DriverStatus | None = None
+    declarations: Mapping[str, Declaration] = field(default_factory=dict)
 
 
 def is_web_address(url: object) -> TypeGuard[str]:
@@ -266,13 +269,14 @@ HISTORY: Final = "history"
 RESCALES: Final = "rescales"
 DRIVER: Final = "driver"
 POLICY: Final = "policy"
+DEPLOYMENT: Final = "deployment"
 METRICS: Final = "metrics/"
 """Keys of the documents. `METRICS` is a prefix: a page of metrics follows for each step in seconds (`_engine.publishing.time_series`)."""
 
 LIMITS: Final = "limits"
 """Field of `SCHEDULER` beside the state: the limits that the drivers have reported."""
 
-DOCUMENTS: Final = (SUMMARY, SCHEDULER, HISTORY, RESCALES, DRIVER, POLICY)
+DOCUMENTS: Final = (SUMMARY, SCHEDULER, HISTORY, RESCALES, DRIVER, POLICY, DEPLOYMENT)
 """Keys of all documents but the pages of metrics."""
 
 MAX_VALUE_BYTES: Final = 60 << 10
@@ -302,6 +306,7 @@ def documents(view: JobView, task: Mapping[str, Any]) -> dict[str, Any]:
         RESCALES: all_rescale_records(history),
         DRIVER: driver_document(view.driver),
         POLICY: policy_document(view.policy, view.requirements_source),
+        DEPLOYMENT: {"declarations": encode_plain(view.declarations)},
     }
     return {key: value if fits(value) else {} for key, value in encoded.items()}  # stores accept no null
 

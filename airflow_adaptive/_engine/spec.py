@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 
+from airflow_adaptive._core.deployment import Declaration
 from airflow_adaptive._core.ports import MIB, Request
 from airflow_adaptive._core.scheduler.config.options import Options
 from airflow_adaptive._core.scheduler.job_graph import JobGraph
@@ -97,6 +98,7 @@ class JobSpec:
         attempt: token of the attempt that deploys the job; the same attempt never starts a finished job again.
         priority: jobs with a higher priority take precedence when jobs compete for slots.
         rescale_policy: encoded rescale policy (`autoscaling.advisor`), which the runtime does not decode; None without one.
+        declaration: what the task declares, for previews of deployments.
     """
 
     graph: JobGraph
@@ -114,6 +116,7 @@ class JobSpec:
     attempt: str = ""
     priority: int = 1
     rescale_policy: str | None = None
+    declaration: Declaration = Declaration()
 
     @property
     def application_name(self) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, fields, replace
 from datetime import UTC, datetime, timedelta
 from inspect import signature
-from pathlib import PurePath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Unpack, cast
 from uuid import uuid4
 
@@ -39,7 +40,7 @@ from airflow_adaptive._airflow.declaration.spark_submit import (
     is_on,
     with_lineage,
 )
-from airflow_adaptive._airflow.internals import AirflowException, AsyncCallback
+from airflow_adaptive._airflow.internals import AirflowException, AsyncCallback, redact
 from airflow_adaptive._airflow.process.abandoned_jobs import canceling_abandoned_jobs
 from airflow_adaptive._airflow.process.job_loop import cancel_until_ended, kill_driver, run_job_loop
 from airflow_adaptive._airflow.process.loop_events import (
@@ -55,6 +56,7 @@ from airflow_adaptive._airflow.store.job_asset import job_asset, job_name, job_x
 from airflow_adaptive._airflow.store.job_owner import deployed_base, record_attempt, record_base
 from airflow_adaptive._airflow.store.task_xcoms import LINKS, XCOM_ATTEMPT, XCOM_STATE, task_of
 from airflow_adaptive._core.codec import encode
+from airflow_adaptive._core.deployment import Declaration, declaration, digest
 from airflow_adaptive._core.ports import JobDirectoryError, PortError
 from airflow_adaptive._core.requirements.control_requests import (
     DesiredState,
@@ -551,7 +553,15 @@ class AdaptiveSparkOperator(BaseOperator):
             spec = asyncio.run(declared.stage(attempt, running))
             asyncio.run(declared.require_unmoved(deployed_base(self._name)))
         record_base(self._name, self.job_directory)
-        return spec
+        return replace(spec, declaration=self._declaration(spec))
+
+    def _declaration(self, spec: JobSpec) -> Declaration:
+        """Return what this task declares, without secrets: the parameters that Airflow stores with the DAG, and those that it does not store."""
+        names, dag, source = (*self.template_fields, "job_graph", "options", "priority"), self.get_dag(), ""
+        with suppress(OSError, ValueError):  # A DAG file in an archive is no file: whether it changes is unknown.
+            source = "" if dag is None else Path(dag.fileloc).read_text(encoding="utf-8")
+        values = cast(Mapping[str, Any], redact(rendered({name: getattr(self, name) for name in names})))
+        return declaration(values, code=PurePosixPath(spec.script).parent.name, dag_file=digest(source))
 
     def _with_lineage(self, properties: Mapping[str, str], context: Context) -> Mapping[str, str]:
         """Return Spark properties with those of OpenLineage, if the task or the administrator requests them."""

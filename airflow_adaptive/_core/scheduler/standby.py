@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
+from enum import StrEnum
 from typing import Final
 
 from airflow_adaptive._core.failure_code import FailureCode
@@ -30,6 +31,7 @@ from airflow_adaptive._core.scheduler.events import (
     TimerName,
 )
 from airflow_adaptive._core.scheduler.policies.failure_handling import Failure, is_outage
+from airflow_adaptive._core.scheduler.policies.rescaling import Tier
 from airflow_adaptive._core.scheduler.state import Driver, Executing, SchedulerState, Standby, Timer
 from airflow_adaptive._core.scheduler.steps import Step, SubmitDriver
 from airflow_adaptive._core.scheduler.timeline import Reason, ReasonCode
@@ -42,6 +44,35 @@ LAST_RETRY: Final = timedelta(minutes=5)
 
 MAX_FAILURES: Final = 3
 """Number of failures after which a deployment is refused. A failure against which no restart helps refuses it at once, and one that may be an outage never."""
+
+
+class DeploymentStage(StrEnum):
+    """How a deployment that needs a new driver takes effect, or why it does not."""
+
+    PREPARING = "PREPARING"
+    """The running driver continues until the driver of the deployment is prepared, unless no worker has room for both."""
+    PREPARED = "PREPARED"
+    """The driver of the deployment is prepared, and replaces the running one."""
+    ENDS_FIRST = "ENDS_FIRST"
+    """The running driver ends before the driver of the deployment starts: `prepare_deployments` is off, or no worker has room for both."""
+    REFUSED = "REFUSED"
+    """The driver of the deployment could not be prepared, and the running one continues."""
+    NEXT_START = "NEXT_START"
+    """`highest_rescale_tier` allows no new driver: the running one continues until it ends for another reason."""
+
+
+def deployment_stage(state: SchedulerState) -> DeploymentStage | None:
+    """Return the stage of the newest deployment, None if no driver of an earlier one runs."""
+    driver = state.driver
+    if driver is None or driver.deployment == state.deployment:
+        return None
+    if state.options.highest_rescale_tier < Tier.DRIVER:
+        return DeploymentStage.NEXT_START
+    if rescale_tiers.is_to_prepare(state):
+        return DeploymentStage.PREPARING
+    if state.replacement is not None:
+        return DeploymentStage.PREPARED
+    return DeploymentStage.ENDS_FIRST if rescale_tiers.has_other_deployment(state) else DeploymentStage.REFUSED
 
 
 def is_about_standby(state: SchedulerState, event: Event) -> bool:

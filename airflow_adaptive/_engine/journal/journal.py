@@ -195,7 +195,8 @@ class Journal:
     async def _begin_journal(self, now: datetime) -> SchedulerState:
         """Return the state of a job that has no journal yet."""
         new = created(self._spec)
-        self.memory = replace(self.memory, heartbeat=self.memory.heartbeat.continued(new.epoch, now))
+        memory = self.memory.deployed(self._spec, new)
+        self.memory = replace(memory, heartbeat=memory.heartbeat.continued(new.epoch, now))
         return replace(new, timeline=Timeline(number=await self.history.newest_number()))
 
     def _continue_journal(
@@ -205,7 +206,7 @@ class Journal:
         self._clock_offset = clock_offset(newest, clock)
         self._number, self.nonce = newest.number, newest.directive.nonce
         persisted = snapshot.from_json(newest.scheduler)
-        memory = recalled(newest.memory, persisted.epoch, self.time(clock))
+        memory = recalled(newest.memory, persisted.epoch, self.time(clock)).deployed(self._spec, persisted)
         self._reported_alerts = memory.lag_alerts
         is_policy_active = memory.resolver.is_policy_active
         state, self._redeclared = adopted(self._spec, persisted, is_policy_active=is_policy_active)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from airflow_adaptive._core.codec import encode
+from airflow_adaptive._core.deployment import Declaration
 from airflow_adaptive._core.protocol.documents import FORMATS, JournalDocument, newest_common_format
 from airflow_adaptive._core.requirements.resolver import ResolverMemory
 from airflow_adaptive._core.scheduler import machine, snapshot
@@ -126,16 +127,28 @@ class LoopMemory:
         resolver: sources, control requests, reported limits and the memory of the rescale policy.
         heartbeat: newest driver status, and when the loop read it first.
         lag_alerts: alerts about the lag.
+        declarations: fingerprint of a deployment -> what it declares, of the newest deployment and that of the running driver.
     """
 
     resolver: ResolverMemory = ResolverMemory()
     heartbeat: DriverHeartbeat = NO_HEARTBEAT
     lag_alerts: LagAlerts = LagAlerts()
+    declarations: Mapping[str, Declaration] = field(default_factory=dict)
 
     def of_new_run(self) -> LoopMemory:
         """Return the memory for a new run of a job that has ended. Its script may need no gangs."""
         limits = replace(self.resolver.limits, gangs={})
         return replace(self, resolver=replace(self.resolver, limits=limits), lag_alerts=LagAlerts())
+
+    def deployed(self, spec: JobSpec, state: SchedulerState) -> LoopMemory:
+        """Return the memory with the declaration of the newest deployment, of which only the rest waits for a new driver."""
+        running = "" if state.driver is None else state.driver.deployment
+        earlier = (
+            {running: self.declarations[running].with_effective(spec.declaration)}
+            if running in self.declarations
+            else {}
+        )
+        return replace(self, declarations={**earlier, spec.deployment: spec.declaration})
 
     def document(self) -> Mapping[str, Any]:
         """Return the memory for a journal document, without what the next loop observes again."""

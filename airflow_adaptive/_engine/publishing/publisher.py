@@ -95,6 +95,7 @@ class Publisher:
                 lag_alert=memory.lag_alerts.current,
                 lag_unknown_since=self._lag_unknown_since,
                 source_problem=self._source_problem,
+                declarations=memory.declarations,
             )
             await self._store.publish(view)
         if self._is_restored and (changed := self._metrics.changed_documents()) is not None:

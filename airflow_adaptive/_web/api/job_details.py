@@ -7,16 +7,22 @@ from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from sqlalchemy.orm import Session
+
 from airflow_adaptive._core.codec import encode
+from airflow_adaptive._core.deployment import Comparison, compare
 from airflow_adaptive._core.requirements import control_requests
 from airflow_adaptive._core.requirements.dry_run import Preview
 from airflow_adaptive._core.requirements.request_bodies import encode_requirements
 from airflow_adaptive._core.scheduler import machine
 from airflow_adaptive._core.scheduler.allocator import Assignment, assign, minimum_slots, required_slots, used_slots
+from airflow_adaptive._core.scheduler.standby import DeploymentStage, deployment_stage
 from airflow_adaptive._core.scheduler.state import Plan, Restarting, SchedulerState
-from airflow_adaptive._core.view import METRICS, POLICY, SCHEDULER, SUMMARY, Summary
+from airflow_adaptive._core.scheduler.timeline import ReasonCode
+from airflow_adaptive._core.view import DEPLOYMENT, HISTORY, METRICS, POLICY, SCHEDULER, SUMMARY, Summary
 from airflow_adaptive._engine.publishing.time_series import FINEST
 from airflow_adaptive._web.api import schemas
+from airflow_adaptive._web.data.metadata_database.declared import declared_by_dag
 from airflow_adaptive._web.data.metadata_database.jobs import Job
 from airflow_adaptive._web.data.published_state import PublishedState
 
@@ -25,6 +31,31 @@ ITEM_KEYS: Final = (SUMMARY, *control_requests.DESIRED_STATE_KEYS, f"{METRICS}{F
 
 KEYS: Final = (*control_requests.KEYS, SUMMARY, SCHEDULER, POLICY, f"{METRICS}{FINEST}")
 """Documents that the details of a job need."""
+
+DEPLOYMENT_KEYS: Final = (SUMMARY, SCHEDULER, HISTORY, DEPLOYMENT)
+"""Documents that the preview of a deployment needs."""
+
+DECLARED: Final = "declared"
+"""Takes the place of the fingerprint of a deployment that the task has not staged."""
+
+STAGES: Final = {
+    None: "no driver runs: the next one has the deployment",
+    DeploymentStage.PREPARING: "a driver of the deployment is prepared beside the running one, and replaces it after the cooldown; if no worker has room for both, the running driver ends first",
+    DeploymentStage.PREPARED: "the driver of the deployment is prepared, and replaces the running one at a batch boundary after the cooldown",
+    DeploymentStage.ENDS_FIRST: "the running driver ends after the cooldown, before the driver of the deployment starts",
+    DeploymentStage.REFUSED: "the deployment was refused, and the running driver continues: correct the deployment, and clear the task",
+    DeploymentStage.NEXT_START: "highest_rescale_tier is below 3: the running driver continues, and the next one has the deployment",
+}
+"""How a deployment that needs a new driver takes effect."""
+
+ABOUT_DEPLOYMENTS: Final = (ReasonCode.JOB_REDEPLOYED, ReasonCode.PREPARATION_FAILED, ReasonCode.DRIVER_PREPARED)
+"""Decisions that contain the reason of a stage."""
+
+NOT_COMPARED: Final = (
+    "The task compares the script, and modules and files beside the DAG file, when it runs: they may have changed, too."
+)
+
+UNKNOWN_DAG: Final = "Whether the DAG declares changes is unknown: Airflow does not store its task, or the loop of the job has not published what was deployed."
 
 MAX_SUBTASKS: Final = 5000
 """Maximum number of subtasks that the plan lists. A larger plan contains slots and loads of workers without subtasks."""
@@ -92,6 +123,36 @@ def preview(result: Preview, state: SchedulerState) -> schemas.Preview:
             missing=result.missing_slots,
         ),
         decisions=[*result.decisions],
+    )
+
+
+def deployments(state: SchedulerState, published: PublishedState, session: Session) -> schemas.Deployments:
+    """Return what the deployments of a job change that have not taken effect. `published` has `DEPLOYMENT_KEYS`."""
+    task = published.summary.task
+    newest, stage = published.declaration(state.deployment), deployment_stage(state)
+    pending = declared = None
+    if stage is not None and state.driver is not None:
+        texts = [it.reason for it in published.decisions if it.reason_code in ABOUT_DEPLOYMENTS]
+        comparison = compare(published.declaration(state.driver.deployment), newest)
+        pending = _deployment(stage, "; ".join([STAGES[stage], *texts[-1:]]), comparison)
+    in_dag = declared_by_dag(task, newest, session) if task is not None and newest.parameters else None
+    if in_dag is not None and ((comparison := compare(newest, in_dag)).changes or in_dag.dag_file != newest.dag_file):
+        later = replace(state, deployment=DECLARED, standby=state.standby.tried_again())
+        stage = deployment_stage(later)
+        text = "the task has not staged what the DAG declares: clear the task, or wait until its trigger is recycled"
+        declared = _deployment(stage, f"{text}; what needs a new driver takes effect then: {STAGES[stage]}", comparison)
+    return schemas.Deployments(
+        pending=pending, declared=declared, notice=UNKNOWN_DAG if in_dag is None else NOT_COMPARED
+    )
+
+
+def _deployment(stage: DeploymentStage | None, reason: str, comparison: Comparison) -> schemas.Deployment:
+    return schemas.Deployment(
+        stage=stage,
+        reason=reason,
+        effect=comparison.effect,
+        changes=[*comparison.changes],
+        unknown=[*comparison.unknown],
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 from pydantic import AliasPath, BaseModel, ConfigDict, Field, with_config
 from pydantic.dataclasses import dataclass as record_class
 
+from airflow_adaptive._core.deployment import Change, Effect
 from airflow_adaptive._core.protocol.documents import ExecutorReport, LatencyReport
 from airflow_adaptive._core.protocol.sources import PartitionLag
 from airflow_adaptive._core.requirements.advice import PublishedAdvice, PublishedPolicy
@@ -23,6 +24,7 @@ from airflow_adaptive._core.requirements.resolution import RequirementsSource
 from airflow_adaptive._core.scheduler.history.rescales import Durations, RescaleSummary
 from airflow_adaptive._core.scheduler.policies.failure_handling import Failure, FailureRecord
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
+from airflow_adaptive._core.scheduler.standby import DeploymentStage
 from airflow_adaptive._core.scheduler.timeline import Amounts, Decision, Rescale, StateSpan, Transition
 from airflow_adaptive._core.view import (
     LagAlert,
@@ -52,6 +54,7 @@ RECORD: Final = ConfigDict(from_attributes=True, ser_json_timedelta="float", jso
 
 for record in (
     Amounts,
+    Change,
     Decision,
     Durations,
     ExecutorReport,
@@ -357,6 +360,33 @@ class Preview(Document):
     )
     slots: PreviewedSlots
     decisions: list[Decision] = Field(description="Decisions of the scheduler in the dry run.")
+
+
+# ---- deployments ----------------------------------------------------------------------------------------------------
+
+
+class Deployment(Document):
+    """What a deployment changes, before it takes effect."""
+
+    stage: DeploymentStage | None = Field(
+        description="Stage of a staged deployment, or the first one of a deployment that the task has not staged; null if no driver runs, so that the next one has the deployment."
+    )
+    reason: str = Field(description="When and how the deployment takes effect, or why it does not.")
+    effect: Effect | None = Field(description="The most that a known change needs; null without a known change.")
+    changes: list[Change]
+    unknown: list[str] = Field(description="What may change, too: its value is secret, a template, or not stored.")
+
+
+class Deployments(Document):
+    """The deployments of a job that have not taken effect."""
+
+    pending: Deployment | None = Field(
+        description="The deployment that the task has staged, compared with the running driver; null without one."
+    )
+    declared: Deployment | None = Field(
+        description="What the newest DAG declares, compared with the newest staged deployment; null without a known difference."
+    )
+    notice: str = Field(description="What the comparison with the DAG does not contain.")
 
 
 # ---- errors ---------------------------------------------------------------------------------------------------------

@@ -177,6 +177,17 @@ def get_requirements(args: Namespace) -> None:
 
 
 @_reads
+def preview_deployment(args: Namespace) -> None:
+    """Show what a deployment of a job changes before it takes effect."""
+    job = _job(args.job)
+    published = _published(job)
+    state = control_requests.known_state(job, published)
+    with reading() as session:
+        found = job_details.deployments(state, published, session)
+    _print(args, found, tables.deployments(found))
+
+
+@_reads
 def wait_for_job(args: Namespace) -> None:
     """Wait until a job is in one of the states, also if the job does not exist yet."""
     _require_states(args.state, [*SchedulerStateName, *Outcome])

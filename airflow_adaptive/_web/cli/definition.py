@@ -87,6 +87,12 @@ def get_adaptive_cli_commands() -> list[CLICommand]:
                 GroupCommand(
                     name="requirements", help="Bounds of a job's parallelism (FLIP-291)", subcommands=_requirements()
                 ),
+                _command(
+                    "deployment",
+                    "Preview a deployment: what it changes before it takes effect, and how it takes effect",
+                    "preview_deployment",
+                    *(JOB, ARG_OUTPUT),
+                ),
                 _command("cancel", "Stop a job permanently at a batch boundary", "cancel_job", JOB, ARG_YES),
                 _command("suspend", "Stop a job with a savepoint, so that it can be resumed", "suspend_job", JOB),
                 _command("resume", "Resume a suspended job from its last checkpoint", "resume_job", JOB),

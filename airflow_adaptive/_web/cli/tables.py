@@ -146,6 +146,28 @@ def preview(result: schemas.Preview) -> list[Row]:
     return [{"property": name, "value": value} for name, value in rows.items()]
 
 
+def deployments(found: schemas.Deployments) -> list[Row]:
+    """Return what the deployments of a job change, one row per change."""
+    named = {"pending": found.pending, "declared": found.declared}
+    rows = [
+        row for name, deployment in named.items() if deployment is not None for row in _deployment(name, deployment)
+    ]
+    return [*rows, _change("-", "notice", found.notice)]
+
+
+def _deployment(name: str, found: schemas.Deployment) -> Iterator[Row]:
+    yield _change(name, "stage", _text(found.stage))
+    yield _change(name, "reason", found.reason)
+    for it in found.changes:
+        yield _change(name, it.name, f"{_text(it.before)} -> {_text(it.after)}", it.effect)
+    if found.unknown:
+        yield _change(name, "unknown", ", ".join(found.unknown))
+
+
+def _change(deployment: str, name: str, value: str, needs: str = NOTHING) -> Row:
+    return {"deployment": deployment, "name": name, "value": value, "needs": needs}
+
+
 def transition(item: Transition) -> Row:
     """Return a state transition."""
     return {

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.orm import Session
 
 from airflow_adaptive._airflow.internals import State
+from airflow_adaptive._core.deployment import Declaration
 from airflow_adaptive._core.requirements import control_requests
 from airflow_adaptive._core.requirements.advice import PublishedPolicy
 from airflow_adaptive._core.requirements.control_requests import (
@@ -39,6 +40,7 @@ from airflow_adaptive._core.scheduler.snapshot import decode, from_json
 from airflow_adaptive._core.scheduler.state import Outcome, SchedulerState
 from airflow_adaptive._core.scheduler.timeline import Decision, Rescale, Transition
 from airflow_adaptive._core.view import (
+    DEPLOYMENT,
     DRIVER,
     HISTORY,
     LIMITS,
@@ -257,6 +259,11 @@ class PublishedState:
     def driver_status(self) -> PublishedDriver | None:
         """The last published driver status, None without a driver."""
         return self._decode(DRIVER, lambda document: decode(PublishedDriver, document))
+
+    def declaration(self, deployment: str) -> Declaration:
+        """Return what a deployment declares; what is not published is unknown."""
+        found = self._decode(DEPLOYMENT, lambda document: decode(Declaration, document["declarations"][deployment]))
+        return Declaration() if found is None else found
 
     def metrics(self, step: int) -> Metrics:
         """Return the metrics of one resolution, in seconds. The list of points is empty without metrics."""

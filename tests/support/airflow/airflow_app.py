@@ -268,6 +268,18 @@ class AirflowApp:
                 task = known.get_task(name)
                 session.add(TaskInstance(task=task, dag_version_id=version.id, run_id=run_id, state=of_task))
 
+    def store_dag(self, dag: Any) -> None:
+        """Airflow's DAG processor stores the DAG and its file."""
+        from airflow.models.serialized_dag import SerializedDagModel  # noqa: PLC0415
+        from airflow.serialization import serialized_objects  # noqa: PLC0415
+
+        in_3_1 = not hasattr(serialized_objects, "DagSerialization")
+        serialization = getattr(serialized_objects, "SerializedDAG" if in_3_1 else "DagSerialization")
+        self.dag(dag.dag_id)
+        stored = serialized_objects.LazyDeserializedDAG(data=serialization.to_dict(dag))
+        with self.session() as session:
+            SerializedDagModel.write_dag(stored, "bundle", session=session)
+
     def push(self, xcoms: Mapping[str, Any], task: Mapping[str, Any]) -> None:
         """Set XComs of a task instance, as the API server does for tasks and triggers."""
         from airflow.models.dagrun import DagRun  # noqa: PLC0415
@@ -324,7 +336,7 @@ class AirflowApp:
         from airflow.models.base import Base  # noqa: PLC0415
 
         names = (
-            "xcom", "task_instance", "task_instance_history", "dag_run", "dag_version", "log", "variable", "asset_state_store",
+            "xcom", "task_instance", "task_instance_history", "dag_run", "serialized_dag", "dag_code", "dag_version", "log", "variable", "asset_state_store",
             "dag_schedule_asset_reference", "task_inlet_asset_reference", "task_outlet_asset_reference",
             "asset_active", "asset", "dag", "dag_bundle", "callback", "trigger",
         )  # fmt: skip

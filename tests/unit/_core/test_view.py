@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from airflow_adaptive._core.deployment import Declaration
 from airflow_adaptive._core.requirements.advice import PublishedAdvice, PublishedPolicy
 from airflow_adaptive._core.requirements.resolution import RequirementsOrigin, RequirementsSource
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
@@ -50,11 +51,12 @@ def encoded(**more: Any) -> dict[str, Any]:
 def test_documents_have_the_state_of_the_scheduler_and_its_past() -> None:
     job = executing()
     found = published(job)
-    assert found.keys() == {"summary", "scheduler", "history", "rescales", "driver", "policy"}
+    assert found.keys() == {"summary", "scheduler", "history", "rescales", "driver", "policy", "deployment"}
     assert from_json(found[SCHEDULER]) == job.state
     assert [it["target"] for it in found[HISTORY]["transitions"]][-1] == "Executing"
     assert found[RESCALES][-1]["number"] == 1
     assert (found[DRIVER], found[POLICY]) == ({}, {})
+    assert encoded(declarations={"f1": Declaration(code="c")})["deployment"]["declarations"]["f1"]["code"] == "c"
     assert json.loads(json.dumps(found)) == found
 
 

@@ -41,6 +41,7 @@ ENDED = {"status": "finished", "restarts": 1, "rescales": 2}
 def test_trigger_knows_the_task_instance(make, airflow, map_index, meant):
     trigger = deferral(make().execute, {"ti": FakeInstance(map_index)})
     assert trigger.task_key == {"dag_id": "d", "task_id": "departures", "run_id": "r", "map_index": meant}
+    assert trigger.spec["declaration"]["parameters"]["parallelism"] == [1, 4]
 
 
 RUNS = {"requests": [], "is_running": True}

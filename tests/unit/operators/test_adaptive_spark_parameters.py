@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from airflow.providers.smtp.notifications.smtp import SmtpNotifier
 from airflow.sdk import DAG, task_group
 
 from airflow_adaptive._airflow.declaration.validation import DeclarationError
-from airflow_adaptive._airflow.internals import AirflowException, AirflowFailException, AsyncCallback
+from airflow_adaptive._airflow.internals import AirflowException, AirflowFailException, AsyncCallback, mask_secret
 from airflow_adaptive._core.codec import encode
+from airflow_adaptive._core.deployment import digest
 from airflow_adaptive._core.protocol.conf import PACKAGES_PROPERTY
 from airflow_adaptive._core.protocol.documents import (
     FORMATS,
@@ -231,6 +233,24 @@ def test_changed_file_needs_a_new_driver(make, tmp_path):
     first = staged(make(files=[str(table)])).deployment
     table.write_bytes(b"2")
     assert staged(make(files=[str(table)])).deployment != first
+
+
+def test_task_declares_its_parameters_without_secrets_for_previews(make, tmp_path):
+    file = tmp_path / "dag.py"
+    file.write_text("with DAG(...)")
+    mask_secret("pin-of-a-connection")
+    with DAG("d", schedule=None) as dag:
+        operator = make(conf={"spark.a": 1, "spark.pin": "pin-of-a-connection"}, parallelism="(1, 8)", priority=3)
+    dag.fileloc = str(file)
+    spec = staged(operator)
+    declared = operator._declaration(spec)
+    assert decode(JobSpec, json.loads(json.dumps(encode(replace(spec, declaration=declared))))).declaration == declared
+    assert declared.parameters["conf"] == {"spark.a": "1", "spark.pin": "***"}
+    assert (declared.parameters["parallelism"], declared.parameters["priority"]) == ([1, 8], 3)
+    assert f"/code/{declared.code}/" in spec.script
+    assert declared.dag_file == digest("with DAG(...)")
+    dag.fileloc = str(tmp_path / "dags.zip" / "dag.py")
+    assert operator._declaration(spec).dag_file == ""
 
 
 def test_conf_takes_precedence_over_the_properties_file(make, tmp_path):

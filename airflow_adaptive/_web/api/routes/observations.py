@@ -12,7 +12,7 @@ from airflow_adaptive._core.scheduler.timeline import Rescale
 from airflow_adaptive._core.view import DRIVER, HISTORY, METRICS, RESCALES, SCHEDULER, SUMMARY
 from airflow_adaptive._web.api import job_details, schemas
 from airflow_adaptive._web.api.routes.common import published_state
-from airflow_adaptive._web.api.security import HistoryJob, LogsJob, MessagesJob, ReadableJob, SessionDep
+from airflow_adaptive._web.api.security import DeploymentJob, HistoryJob, LogsJob, MessagesJob, ReadableJob, SessionDep
 from airflow_adaptive._web.data.errors import not_found
 from airflow_adaptive._web.data.job_files import DriverOutput, driver_output
 from airflow_adaptive._web.data.published_state import Metrics, read_published
@@ -25,6 +25,13 @@ def get_plan(job: ReadableJob, session: SessionDep) -> schemas.Plan:
     """Get the planned and effective parallelism, the slots, the executors and the placement of the subtasks."""
     published = read_published(job, session, (SCHEDULER, DRIVER))
     return job_details.plan(published_state(job, published), published)
+
+
+@router.get("/deployment", operation_id="get_deployment", summary="Preview a deployment")
+def get_deployment(job: DeploymentJob, session: SessionDep) -> schemas.Deployments:
+    """Get what a deployment changes before it takes effect, and what its changes need: the staged one, and what the newest DAG declares."""
+    published = read_published(job, session, job_details.DEPLOYMENT_KEYS)
+    return job_details.deployments(published_state(job, published), published, session)
 
 
 @router.get("/metrics", operation_id="get_metrics", summary="Get metrics over time")

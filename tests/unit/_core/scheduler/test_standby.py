@@ -18,7 +18,13 @@ from airflow_adaptive._core.scheduler.events import (
     SubmissionUnanswered,
 )
 from airflow_adaptive._core.scheduler.policies.failure_handling import Failure
-from airflow_adaptive._core.scheduler.standby import FIRST_RETRY, LAST_RETRY, MAX_FAILURES
+from airflow_adaptive._core.scheduler.standby import (
+    FIRST_RETRY,
+    LAST_RETRY,
+    MAX_FAILURES,
+    DeploymentStage,
+    deployment_stage,
+)
 from airflow_adaptive._core.scheduler.states.deploying import TAKEOVER_GRACE
 from airflow_adaptive._core.scheduler.steps import KillDriver, SubmitDriver
 from tests.lab.scenario import HOPELESS, TRANSIENT, Scenario
@@ -224,3 +230,34 @@ def test_driver_that_is_lost_is_replaced_by_new_code() -> None:
     job = expect(executing().when_redeployed("new").when_driver_ended().after(2).when_slots(free=2), "Deploying")
     assert job.state.driver is not None
     assert job.state.driver.deployment == "new"
+
+
+def test_deployment_of_a_running_driver_is_prepared_first() -> None:
+    job = executing()
+    assert deployment_stage(job.state) is None
+    assert deployment_stage(job.when_redeployed("new").state) is DeploymentStage.PREPARING
+
+
+@pytest.mark.parametrize(
+    ("options", "stage"),
+    [
+        ({"prepare_deployments": False}, DeploymentStage.ENDS_FIRST),
+        ({"highest_rescale_tier": 2}, DeploymentStage.NEXT_START),
+    ],
+)
+def test_stage_of_a_deployment_follows_from_the_options(options: dict[str, Any], stage: DeploymentStage) -> None:
+    state = replace(executing(**options).state, deployment="new")
+    assert deployment_stage(state) is stage
+
+
+@pytest.mark.parametrize(
+    ("failure", "stage"), [(NO_ROOM, DeploymentStage.ENDS_FIRST), (HOPELESS, DeploymentStage.REFUSED)]
+)
+def test_stage_of_a_deployment_follows_from_its_failure(failure: Failure, stage: DeploymentStage) -> None:
+    job = executing(scaling_interval_min=600).when_redeployed("new")
+    assert deployment_stage(fails(job, failure).state) is stage
+
+
+def test_prepared_deployment_waits_for_the_end_of_the_cooldown() -> None:
+    job = executing(scaling_interval_min=600).when_redeployed("new").when_prepared()
+    assert deployment_stage(job.state) is DeploymentStage.PREPARED

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from airflow_adaptive._core.deployment import Declaration, declaration
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
-from airflow_adaptive._core.scheduler.state import Finished, Outcome
-from airflow_adaptive._engine.journal.step_document import clock_offset, created, started_again
+from airflow_adaptive._core.scheduler.state import Driver, Finished, Outcome
+from airflow_adaptive._engine.journal.step_document import LoopMemory, clock_offset, created, recalled, started_again
 from tests.lab.fakes.manual_clock import START
 from tests.lab.simulation.one_job import small_job
 
@@ -43,3 +44,19 @@ def test_requirements_that_a_user_has_set_survive_a_suspension_and_no_other_end(
     again = started_again(spec, ended)
     assert again.requirements == (OVERRIDE if outcome is Outcome.SUSPENDED else DECLARED)
     assert again.epoch == 3
+
+
+def test_memory_keeps_the_declarations_of_the_running_driver_and_the_newest_deployment() -> None:
+    first = replace(small_job("job", (1, 4), {}), declaration=declared(parallelism=[1, 4], image="a"))
+    later = [replace(first, args=(it,), declaration=declared(parallelism=[1, 8], image=it)) for it in "bc"]
+    memory = LoopMemory().deployed(first, created(first))
+    assert memory.declarations == {first.deployment: first.declaration}
+    state = replace(created(first), driver=Driver(epoch=1, deployment=first.deployment))
+    for spec in later:
+        memory = recalled(memory.deployed(spec, state).document(), 1, NOW)
+    running = declared(parallelism=[1, 8], image="a")
+    assert memory.declarations == {first.deployment: running, later[1].deployment: later[1].declaration}
+
+
+def declared(**parameters: Any) -> Declaration:
+    return declaration(parameters, code="1")

@@ -39,7 +39,7 @@ CHECKS = [
     response_schema_conformance,
 ]
 
-OPERATIONS = 18
+OPERATIONS = 19
 
 
 @pytest.fixture

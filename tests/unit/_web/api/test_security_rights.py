@@ -209,7 +209,8 @@ def test_user_who_may_not_clear_tasks_resumes_no_job(airflow_app: AirflowApp, re
 
 
 ENTITIES = {
-    "TASK_LOGS": ["/failures", "/transitions", "/rescales", "/rescales/1"],
+    "TASK_INSTANCE": ["/deployment"],
+    "TASK_LOGS": ["/deployment", "/failures", "/transitions", "/rescales", "/rescales/1"],
     "XCOM": ["/transitions", "/rescales", "/rescales/summary", "/rescales/1"],
 }
 """Access entity -> what a user without the right to read it may not read."""
@@ -224,7 +225,7 @@ def test_failures_and_transitions_require_the_access_entities_of_airflow(
     place(airflow_app, executing().when_query_failed())
     refuse(lambda user, dag_id, method, refused: refused == entity)
     client = airflow_app.client("viewer")
-    paths = {*ENTITIES["TASK_LOGS"], *ENTITIES["XCOM"]}
+    paths = {path for listed in ENTITIES.values() for path in listed}
     refused = {path for path in paths if client.get(JOB + path).status_code == 403}
     assert refused == set(ENTITIES[entity])
     assert [client.get(JOB + path).status_code for path in ALWAYS] == [200] * len(ALWAYS)

@@ -19,10 +19,11 @@ from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive.provider_info import get_provider_info
 from tests.lab.scenario import HOPELESS, Scenario
 from tests.support.airflow.airflow_app import BODY, AirflowApp
+from tests.support.airflow.deployments import deployed, store_dag
 from tests.support.airflow.job_files import master_with_log, place_with_files
 from tests.support.airflow.printed_jobs import properties, requirements
 from tests.support.airflow.published_documents import executing, place, suspended
-from tests.support.airflow.rest_api import with_policy
+from tests.support.airflow.rest_api import get, with_policy
 from tests.support.repository import ROOT
 from tests.unit._web.cli.conftest import Ran, Run
 
@@ -402,6 +403,23 @@ def test_preview_reports_and_changes_nothing(airflow_app: AirflowApp, run: Run) 
     assert {*same} == {*answer}
     assert same["consequence"] == answer["consequence"]
     assert (airflow_app.requested(asset, "requirements"), airflow_app.audit()) == (None, [])
+
+
+def test_deployment_is_previewed_with_one_row_for_each_change(
+    airflow_app: AirflowApp, run: Run, tmp_path: Path
+) -> None:
+    running = store_dag(airflow_app, tmp_path)
+    newest = store_dag(airflow_app, tmp_path, code="2")
+    place(airflow_app, executing().when_redeployed("new"), **deployed(running, newest))
+    store_dag(airflow_app, tmp_path, driver_memory="2g")
+    ran = run("deployment", "departures", "-o", "plain")
+    assert (ran.code, ran.err) == (0, "")
+    rows = [line.split() for line in ran.out.splitlines()]
+    assert ["pending", "stage", "PREPARING", "-"] in rows
+    assert ["pending", "code", *("1" * 12, "->", "2" * 12), "DRIVER"] in rows
+    assert ["declared", "driver_memory", "1g", "->", "2g", "DRIVER"] in rows
+    output = json.loads(run("deployment", "departures", "-o", "json").out)
+    assert output == get(airflow_app, "/jobs/departures/deployment")
 
 
 def test_bounds_are_set_for_a_while_and_cleared(airflow_app: AirflowApp, run: Run) -> None:

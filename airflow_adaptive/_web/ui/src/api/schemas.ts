@@ -17,6 +17,14 @@ export interface Bounds {
   upperBound: number;
 }
 
+export interface Change {
+  after: unknown;
+  before: unknown;
+  effect: Effect;
+  group: Group;
+  name: string;
+}
+
 export type Consequence = "NOTHING" | "RESCALE" | "START" | "WAIT_FOR_SLOTS" | "STOP_AND_WAIT" | "LATER";
 
 export interface CurrentMetrics {
@@ -44,6 +52,22 @@ export interface Decision {
   state: string;
 }
 
+export interface Deployment {
+  changes: Change[];
+  effect: Effect | null;
+  reason: string;
+  stage: DeploymentStage | null;
+  unknown: string[];
+}
+
+export type DeploymentStage = "PREPARING" | "PREPARED" | "ENDS_FIRST" | "REFUSED" | "NEXT_START";
+
+export interface Deployments {
+  declared: Deployment | null;
+  notice: string;
+  pending: Deployment | null;
+}
+
 export type DesiredState = "running" | "suspended" | "canceled";
 
 export interface DriverOutput {
@@ -63,6 +87,8 @@ export interface Durations {
   p99: number;
   p999: number;
 }
+
+export type Effect = "AT_ONCE" | "STATE" | "DRIVER" | "REFUSED";
 
 export interface ExecutorReport {
   cores: number;
@@ -88,6 +114,8 @@ export interface Failures {
   failures: FailureRecord[];
   total_entries: number;
 }
+
+export type Group = "code" | "arguments" | "conf" | "environment" | "dependencies" | "sizes" | "bounds" | "policy" | "options" | "place" | "kubernetes";
 
 export interface JobCollection {
   jobs: JobItem[];

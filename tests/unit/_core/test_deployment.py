@@ -1,0 +1,117 @@
+"""What a deployment changes: each difference with its group and its effect, no secret, and what is unknown as unknown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_adaptive._core.deployment import MASK, Declaration, Effect, Group, compare, declaration
+
+DEPLOYED = {
+    "application": "/dags/departures.py",
+    "application_args": ["--airport", "HAM"],
+    "conf": {"spark.sql.ansi.enabled": "true"},
+    "env_vars": None,
+    "executor_memory": "1g",
+    "image": None,
+    "job_directory": "file:///jobs",
+    "max_parallelism": None,
+    "parallelism": (1, 4),
+    "options": {"scaling_interval_min": "30 s"},
+}
+
+
+def declared(code: str = "1" * 64, **changes: Any) -> Declaration:
+    return declaration(DEPLOYED | changes, code=code)
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "group", "effect"),
+    [
+        ({"application": "/dags/arrivals.py"}, "application", Group.CODE, Effect.DRIVER),
+        ({"application_args": ["--airport", "BER"]}, "application_args", Group.ARGUMENTS, Effect.DRIVER),
+        ({"conf": {"spark.sql.ansi.enabled": "false"}}, "conf[spark.sql.ansi.enabled]", Group.CONF, Effect.DRIVER),
+        ({"env_vars": {"ZONE": "UTC"}}, "env_vars[ZONE]", Group.ENVIRONMENT, Effect.DRIVER),
+        ({"executor_memory": "2g"}, "executor_memory", Group.SIZES, Effect.DRIVER),
+        ({"image": "spark:4.3"}, "image", Group.KUBERNETES, Effect.DRIVER),
+        ({"parallelism": (1, 8)}, "parallelism", Group.BOUNDS, Effect.AT_ONCE),
+        ({"max_parallelism": 16}, "max_parallelism", Group.BOUNDS, Effect.STATE),
+        ({"options": {"scaling_interval_min": "0 s"}}, "options[scaling_interval_min]", Group.OPTIONS, Effect.AT_ONCE),
+        ({"job_directory": "file:///other"}, "job_directory", Group.PLACE, Effect.REFUSED),
+    ],
+)
+def test_change_has_its_group_and_its_effect(changes: Any, name: str, group: Group, effect: Effect) -> None:
+    found = compare(declared(), declared(**changes))
+    assert [(it.name, it.group, it.effect) for it in found.changes] == [(name, group, effect)]
+    assert (found.effect, found.unknown) == (effect, ())
+
+
+def test_new_code_is_a_change_by_its_digest() -> None:
+    found = compare(declared(), declared(code="2" * 64))
+    assert [(it.name, it.before, it.after) for it in found.changes] == [("code", "1" * 12, "2" * 12)]
+
+
+def test_entry_that_is_removed_or_added_has_one_value() -> None:
+    found = compare(declared(), declared(conf={"spark.a": "1"})).changes
+    assert [(it.name, it.before, it.after) for it in found] == [
+        ("conf[spark.sql.ansi.enabled]", "true", None),
+        ("conf[spark.a]", None, "1"),
+    ]
+
+
+def test_equal_deployments_have_no_change() -> None:
+    found = compare(declared(), declared(env_vars={}, application_args=("--airport", "HAM")))
+    assert (found.changes, found.unknown, found.effect) == ((), (), None)
+
+
+def test_greatest_effect_is_that_of_the_deployment() -> None:
+    assert compare(declared(), declared(parallelism=(2, 4), executor_memory="2g")).effect is Effect.DRIVER
+
+
+@pytest.mark.parametrize(
+    ("parameters", "public"),
+    [
+        ({"conf": {"spark.my.password": "a"}}, {"conf": {"spark.my.password": MASK}}),
+        ({"conf": {"spark.token.enabled": "true"}}, {"conf": {"spark.token.enabled": "true"}}),
+        ({"application_args": ["--password", "a", "b"]}, {"application_args": ["--password", MASK, "b"]}),
+        ({"application_args": ["--password=a"]}, {"application_args": [MASK]}),
+        ({"image": "https://u:p@host/i"}, {"image": MASK}),
+    ],
+)
+def test_secrets_are_masked(parameters: Any, public: Any) -> None:
+    assert declaration(parameters).parameters == public
+
+
+def test_nested_values_are_digests_because_any_part_may_be_secret() -> None:
+    before, after = (declared(image={"env": [{"name": "PIN", "value": it}]}) for it in "12")
+    (change,) = compare(before, after).changes
+    assert change.name == "image[env]"
+    assert change.before != change.after
+    assert change.before.startswith("content ")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "unknown"),
+    [
+        ({"conf": {"spark.my.password": "a"}}, {"conf": {"spark.my.password": "b"}}, "conf[spark.my.password]"),
+        ({}, {"conf": {"spark.sql.ansi.enabled": "{{ params.ansi }}"}}, "conf[spark.sql.ansi.enabled]"),
+        ({}, {"application_args": ["--airport", "{{ params.airport }}"]}, "application_args"),
+        ({}, {"application_args": "Truncated. You can change this behaviour in [core]"}, "application_args"),
+        ({"conf": {"a": {"b": "1"}}}, {"conf": {"a": {"b": "{{ ds }}"}}}, "conf[a]"),
+    ],
+)
+def test_value_that_cannot_be_compared_is_unknown(before: Any, after: Any, unknown: str) -> None:
+    found = compare(declared(**before), declared(**after))
+    assert (found.changes, found.unknown) == ((), (unknown,))
+
+
+def test_what_one_declaration_does_not_contain_is_unknown() -> None:
+    found = compare(declared(), declaration({"parallelism": [1, 4]}))
+    assert found.changes == ()
+    assert found.unknown == ("code", *sorted(DEPLOYED.keys() - {"parallelism"}))
+
+
+def test_running_driver_has_what_needs_no_new_driver_at_once() -> None:
+    newer = declared(parallelism=(1, 8), executor_memory="2g")
+    assert [it.name for it in compare(declared().with_effective(newer), newer).changes] == ["executor_memory"]
