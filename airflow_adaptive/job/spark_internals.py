@@ -8,7 +8,7 @@ modules get a class from here by its simple name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_adaptive._core.protocol.documents import Capability, SparkReport
@@ -130,6 +130,27 @@ def separate_task_ids(spark: SparkSession, epoch: int) -> None:
     arguments.add(scheduler)
     arguments.add(epoch << 32)
     handles.filterArguments(add, 0, getters).invokeWithArguments(arguments)
+
+
+def catch_sigterm(spark: SparkSession) -> tuple[Any, Callable[[], object]]:
+    """Let SIGTERM release a latch (`CountDownLatch`) instead of ending the JVM. Returns the latch, and a function that ends this.
+
+    The handler is a method handle: a handler in Python would need a thread of Py4J for the calls of the JVM. Raises `Py4JError` if the JVM leaves
+    its signals to others (`-Xrs`).
+    """
+    signals, handles, of = (
+        java_class(spark, name) for name in ("sun.misc.Signal", "java.lang.invoke.MethodHandles", "java.lang.Class")
+    )
+    latch = java_class(spark, "java.util.concurrent.CountDownLatch")(1)
+    no_result = java_class(spark, "java.lang.invoke.MethodType").methodType(java_class(spark, "java.lang.Void").TYPE)
+    count_down = handles.publicLookup().findVirtual(latch.getClass(), "countDown", no_result).bindTo(latch)
+    parameters = java_class(spark, "java.util.ArrayList")()
+    parameters.add(of.forName("sun.misc.Signal"))
+    handle = java_class(spark, "java.lang.invoke.MethodHandleProxies").asInterfaceInstance(
+        of.forName("sun.misc.SignalHandler"), handles.dropArguments(count_down, 0, parameters)
+    )
+    previous = signals.handle(signals("TERM"), handle)
+    return latch, lambda: signals.handle(signals("TERM"), previous)
 
 
 def describe_plan(spark: SparkSession, execution: Any) -> str:

@@ -414,6 +414,8 @@ class DriverStatus:
         gangs: slots that each query in Real-Time Mode needs at the same time, by the name of the query; empty before the
             queries are built for the first time, and in another mode.
         decommission: what an administrator takes from the job.
+        is_moving: whether others end this driver (SIGTERM), so that another one has to continue the job. Its queries end at a batch boundary
+            (state STOPPED), if the driver is not killed before.
     """
 
     job: str
@@ -439,6 +441,7 @@ class DriverStatus:
     spark: SparkReport | None = None
     gangs: Mapping[str, Count] = field(default_factory=dict)
     decommission: Decommission = Decommission()
+    is_moving: bool = False
 
 
 MAX_DOCUMENT_BYTES = 1 << 20

@@ -152,11 +152,13 @@ class DriverEnded(DriverEvent):
         failure: reason of the end, used if the scheduler did not request the end.
         in_order: whether the driver has stopped its queries before its end, or had none any more.
         is_confirmed: whether its process is known to have ended; otherwise the process may still be exiting.
+        is_move: whether the driver has stopped its queries because others end it, so that nothing has failed.
     """
 
     failure: Failure
     in_order: bool = False
     is_confirmed: bool = True
+    is_move: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

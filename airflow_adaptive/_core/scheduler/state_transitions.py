@@ -1,7 +1,7 @@
 """State transitions that the handlers of the states share.
 
 Every handler in `states` returns the `Step` that one of these functions builds, so that each transition is built once. A function has the
-name of the state that it enters (`go_to_<state>`), or of the reason to leave the plan: `rescale`, `plan_again`, `stop_and_wait` and
+name of the state that it enters (`go_to_<state>`), or of the reason to leave the plan: `rescale`, `plan_again`, `stop_and_wait`, `move` and
 `handle_failure` enter Restarting, and a rescale of executors enters Deploying.
 """
 
@@ -229,6 +229,14 @@ def stop_and_wait(state: SchedulerState, event: Event, plan: Plan, reason: Reaso
     """Enter Restarting and release all slots, because the available slots are below the minimum (FLIP-291)."""
     target = restarting(state, event, plan, in_place=False)
     return steps.enter(counted(state, rescales=1), event, target, reason, tier=Tier.DRIVER)
+
+
+def move(state: SchedulerState, event: DriverEnded, plan: Plan) -> Step:
+    """Enter Restarting without a backoff, because others have ended the driver: the same parallelism starts elsewhere, if slots suffice."""
+    where = "a new driver starts" if state.replacement is None else "the prepared driver takes over"
+    target = restarting(state, event, plan, in_place=False, target_parallelism=plan.parallelism)
+    reason = Reason(ReasonCode.DRIVER_MOVED, f"{event.failure.message}: {where}")
+    return steps.enter(counted(state), event, target, reason, tier=Tier.DRIVER)
 
 
 def restarting(

@@ -84,6 +84,8 @@ class ReasonCode(StrEnum):
     """A query failed."""
     DRIVER_ENDED = "DRIVER_ENDED"
     """The driver does not run any more."""
+    DRIVER_MOVED = "DRIVER_MOVED"
+    """Others end the driver, for example to drain its node: its queries have ended at a batch boundary, and another driver continues at once."""
     STANDBY_SUBMITTED = "STANDBY_SUBMITTED"
     """A driver is being prepared that can replace the running one."""
     DRIVER_PREPARED = "DRIVER_PREPARED"

@@ -34,6 +34,11 @@ The watchdog of the driver (`job.control.watchdog`) kills the Python process and
 ROOM_TIMEOUT = timedelta(seconds=15)
 """Time after which a standby that waits for a worker is given up. The cluster starts a driver at once if a worker has room."""
 
+KILLED_IN_BATCH = (
+    "the driver had to leave its machine (SIGTERM), and was killed before its batch had ended: allow more time, by "
+    "terminationGracePeriodSeconds of the pod, or spark.worker.driverTerminateTimeout of the workers"
+)
+
 MOST_MS = 1e12
 """Longest credible duration: a longer one (thirty years) is a wrong measurement."""
 
@@ -171,7 +176,11 @@ def _process_events(
     """Yield the events that follow from the state of the driver process, and from a heartbeat timeout."""
     epoch, options = state.epoch, state.options
     elapsed = _time_without_heartbeat(state, observation, heartbeat)
-    if _hands_over(state, observation):
+    if (move := _move(state, observation)) is not None:
+        yield events.DriverEnded(
+            at=now, epoch=epoch, failure=move, in_order=True, is_confirmed=observation.is_driver_over, is_move=True
+        )
+    elif _hands_over(state, observation):
         # The driver has ended its queries and never runs one again, so its process need not have ended.
         failure = Failure(error_class=FailureCode.DRIVER_LOST, message="the driver has stopped as requested")
         is_over = observation.is_driver_over
@@ -205,12 +214,33 @@ def may_be_dead(state: SchedulerState, observation: JobObservation, heartbeat: D
 
 def _hands_over(state: SchedulerState, observation: JobObservation) -> bool:
     """Return whether the driver has stopped so that the prepared driver can take over."""
-    status = observation.status
-    if status is None or status.state is not DriverState.STOPPED or state.replacement is None:
+    is_to_stop = isinstance(state.current, Restarting) and action(state) is Action.STOP
+    return is_to_stop and state.replacement is not None and _never_writes_again(observation.status)
+
+
+def _never_writes_again(status: DriverStatus | None) -> bool:
+    """Return whether the driver has stopped for good, although its process may still be ending."""
+    if status is None or status.state is not DriverState.STOPPED:
         return False
     # A batch that cannot be interrupted may still run, and a script of its own may still start a query.
-    may_write = status.notice is not None or any(query.active for query in status.queries)
-    return isinstance(state.current, Restarting) and action(state) is Action.STOP and not may_write
+    return status.notice is None and not any(query.active for query in status.queries)
+
+
+def _move(state: SchedulerState, observation: JobObservation) -> Failure | None:
+    """Return why the driver has stopped although the scheduler has not requested it, None if nobody else ends the driver."""
+    status, submission = observation.status, observation.submission
+    if (
+        status is None
+        or not status.is_moving
+        or status.state is not DriverState.STOPPED
+        or action(state) is Action.STOP
+    ):
+        return None
+    if not observation.is_driver_over and not _never_writes_again(status):
+        return None
+    by = f", {submission.ended_by}" if submission is not None and submission.ended_by else ""
+    message = f"the driver had to leave its machine (SIGTERM{by}), and its queries have ended at a batch boundary"
+    return Failure(error_class=FailureCode.DRIVER_LOST, message=message)
 
 
 def _has_stopped(observation: JobObservation) -> bool:
@@ -248,6 +278,10 @@ def _end_of_driver(state: SchedulerState, observation: JobObservation) -> Failur
         return _reported(status, submission)
     if submission is None:
         return Failure(error_class=FailureCode.DRIVER_LOST, message="the driver's process has ended")
+    if status is not None and status.is_moving and status.state is not DriverState.STOPPED:
+        return Failure(
+            error_class=FailureCode.DRIVER_LOST, message=f"{KILLED_IN_BATCH}; {_end_of_process(submission, None)}"
+        )
     if status is not None and status.state is DriverState.STOPPED and action(state) is not Action.STOP:
         message = "no loop wrote to the journal for orphan_timeout: the driver stopped by itself, at a batch boundary"
         return Failure(error_class=FailureCode.DRIVER_ORPHANED, message=message)

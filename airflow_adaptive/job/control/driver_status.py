@@ -40,6 +40,10 @@ class CurrentStatus:
         self.fields = replace(self.fields, state=state, version=version, failure=failure)
         return state
 
+    def set_moving(self) -> None:
+        """Report that others end this driver."""
+        self.fields = replace(self.fields, is_moving=True)
+
     def set_in_progress(self) -> None:
         """Set the state in which a plan is deployed."""
         self.set(DriverState.RESCALING if self.fields.version else DriverState.STARTING)

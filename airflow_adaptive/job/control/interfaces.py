@@ -284,6 +284,16 @@ class Watchdog(Protocol):
         """Enforce no lease any more."""
 
 
+class Termination(Protocol):
+    """The request of others, not of the scheduler, that this driver ends; see `entry.driver.Sigterm`."""
+
+    def is_requested(self) -> bool:
+        """Return whether this driver has to end."""
+
+    def let_pass(self) -> None:
+        """Let the next request end the processes at once, because the scheduler has stopped this driver."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverInterfaces:
     """The components of a driver, which the parts of the driver loop share.
@@ -294,6 +304,7 @@ class DriverInterfaces:
         workload: queries or batch of the job.
         executors: executors of the application.
         balancer: balancer of the tasks.
+        termination: request of others that this driver ends.
         start_operation: starts a long operation, with the Spark properties of the calling thread.
         clock: monotonic clock that does not stop while the host is suspended, in seconds.
         sleep: waits for a number of seconds.
@@ -305,6 +316,7 @@ class DriverInterfaces:
     workload: Workload
     executors: ExecutorPool
     balancer: TaskBalancer
+    termination: Termination
     start_operation: Callable[[Callable[[], Any]], Operation]
     clock: Callable[[], float]
     sleep: Callable[[float], None]

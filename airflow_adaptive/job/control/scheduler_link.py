@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar, cast
 
 from airflow_adaptive._core.protocol.conf import DriverSettings
-from airflow_adaptive._core.protocol.documents import Directive
+from airflow_adaptive._core.protocol.documents import Action, Directive
 from airflow_adaptive.job.control.driver_status import CurrentStatus
 from airflow_adaptive.job.control.fence import Fence
 from airflow_adaptive.job.control.interfaces import DirectoryError, DriverInterfaces, Operation
@@ -60,8 +61,18 @@ class SchedulerLink:
             self._readable = False
         if directive is not None:
             self._fence.admit(directive, self._polled_at)
-            self._newest = directive
+            self._newest = directive = self._unless_terminated(directive)
         self._fence.check(query_may_run=self._guarded or self._interfaces.workload.plan is not None)
+        return directive
+
+    def _unless_terminated(self, directive: Directive) -> Directive:
+        """Return the directive, or STOP in its place if others end this driver."""
+        termination = self._interfaces.termination
+        if directive.action is Action.STOP:
+            termination.let_pass()
+        elif termination.is_requested():
+            self._status.set_moving()
+            return replace(directive, action=Action.STOP)
         return directive
 
     def report(self) -> None:

@@ -23,6 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from py4j.protocol import Py4JError
 from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
@@ -31,13 +32,19 @@ from airflow_adaptive._core.protocol.documents import FORMATS, SUBMISSION_ID_VAR
 from airflow_adaptive.job.control.driver_loop import EXIT_FENCED, run_driver
 from airflow_adaptive.job.control.driver_status import FileStatusReporter
 from airflow_adaptive.job.control.fence import boot_time
-from airflow_adaptive.job.control.interfaces import DriverInterfaces, ExecutorPool, Journal, Workload
+from airflow_adaptive.job.control.interfaces import DriverInterfaces, ExecutorPool, Journal, Termination, Workload
 from airflow_adaptive.job.control.journal_reader import JournalReader
 from airflow_adaptive.job.control.standby import Standby
 from airflow_adaptive.job.control.watchdog import WATCHDOG_GRACE_S, LeaseWatchdog
 from airflow_adaptive.job.executors import LocalityBalancer, SparkExecutorPool, SparkPlacement
 from airflow_adaptive.job.hadoop_directory import HadoopJobDirectory
-from airflow_adaptive.job.spark_internals import java_class, report_spark, require_supported, separate_task_ids
+from airflow_adaptive.job.spark_internals import (
+    catch_sigterm,
+    java_class,
+    report_spark,
+    require_supported,
+    separate_task_ids,
+)
 
 log = logging.getLogger(__name__)
 """Unless the script configures logging, warnings go to the driver's output, which the worker keeps."""
@@ -56,6 +63,7 @@ class Driver:
         self.spark = spark
         self.settings = settings
         self.process = DriverProcess(spark)
+        self.termination = Sigterm(spark)
         self.directory = HadoopJobDirectory(spark, settings.directory)
         self.executors: ExecutorPool = SparkExecutorPool(spark, clock=time.monotonic, warn=log.warning)
         self.journal: Journal = JournalReader(
@@ -74,6 +82,7 @@ class Driver:
             journal=self.journal,
             workload=workload,
             executors=self.executors,
+            termination=self.termination,
             balancer=LocalityBalancer(SparkPlacement(self.spark, warn=log.warning), clock=clock),
             start_operation=OperationThread,
             reporter=FileStatusReporter(
@@ -92,6 +101,7 @@ class Driver:
         if (end := Standby(identity, interfaces, settings, reporter).wait()) is not None:
             self.process.exit(EXIT_FENCED, "this driver is not to take over")
             return end
+        self.termination.catch()
         watchdog = LeaseWatchdog(self.process.jvm, grace_s=WATCHDOG_GRACE_S)
         return run_driver(identity, interfaces, settings, watchdog=watchdog, exit_process=self.process.exit)
 
@@ -230,6 +240,50 @@ def _write(message: str) -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     time.sleep(OUTPUT_TIME_S)
+
+
+class Sigterm(Termination):
+    """SIGTERM to the JVM, which is the child of the worker or of the container's first process, or to Python, which is the child of the JVM.
+
+    A service manager sends it to all processes of a service. Until `catch`, for example in a standby, it ends the processes.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        """Handle the signal in Python, if the script does not. Python allows that in its main thread only."""
+        self._spark = spark
+        self._latch: Any = None
+        self._restore: Callable[[], object] | None = None
+        self._is_requested = False
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, self._on_signal)
+
+    def catch(self) -> None:
+        """From now on, let a signal be a request."""
+        try:
+            self._latch, self._restore = catch_sigterm(self._spark)
+        except Py4JError as error:
+            log.warning(
+                "SIGTERM ends this driver in the middle of a batch: the JVM does not let its signals be handled: %s",
+                error,
+            )
+
+    def is_requested(self) -> bool:
+        with suppress(Py4JError, OSError):  # the JVM has ended
+            self._is_requested = self._is_requested or (self._restore is not None and not self._latch.getCount())
+        return self._is_requested
+
+    def let_pass(self) -> None:
+        restore, self._restore = self._restore, None
+        with suppress(Py4JError, OSError):
+            if restore is not None:
+                restore()
+
+    def _on_signal(self, number: int, _: object) -> None:
+        if self._restore is None:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        self._is_requested = True
 
 
 Result = TypeVar("Result")

@@ -95,6 +95,8 @@ class SimulatedDriver:
     lease_end: float = math.inf
     fence: Fence = field(init=False)
     plan: DriverPlan | None = None
+    terminated: bool = False
+    lets_pass: bool = False
     steps: list[Callable[[], None]] = field(default_factory=list)
 
     def run(self, *steps: Callable[[], None]) -> DriverState:
@@ -115,6 +117,7 @@ class SimulatedDriver:
             workload=self,
             executors=self,
             balancer=self,
+            termination=self,
             start_operation=OperationThread,
             clock=self.clock,
             sleep=self.sleep,
@@ -172,6 +175,18 @@ class SimulatedDriver:
         if isinstance(self.newest_directive, Exception):
             raise self.newest_directive
         return self.newest_directive
+
+    # ---- termination ----
+
+    def terminates(self) -> None:
+        """Others end the driver."""
+        self.terminated = True
+
+    def is_requested(self) -> bool:
+        return self.terminated
+
+    def let_pass(self) -> None:
+        self.lets_pass = True
 
     # ---- query ----
 

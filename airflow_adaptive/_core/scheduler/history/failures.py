@@ -86,6 +86,8 @@ def _reported(before: SchedulerState, event: Event) -> Failure | None:
     match event:
         case QueryFailed(failure=failure):
             return failure
+        case DriverEnded(is_move=True):
+            return None
         case DriverEnded(failure=failure) | DriverHeartbeatTimedOut(failure=failure) if (
             before.driver and not _is_to_end(current) and not is_unended_batch(failure)
         ):

@@ -42,6 +42,7 @@ from airflow_adaptive._core.scheduler.state import (
 from airflow_adaptive._core.scheduler.steps import Step
 from airflow_adaptive._core.scheduler.timeline import (
     Amounts,
+    ReasonCode,
     Rescale,
     StateSpan,
     TerminalState,
@@ -167,6 +168,8 @@ def _entered(timeline: Timeline, left: Current, after: SchedulerState, transitio
             return _failed_over(timeline, left, after, at, transition.reason)
         case Restarting(failure=failure) if failure is not None:
             return _failed_over(timeline, left, after, at, failure.summary)
+        case Restarting() if transition.reason_code is ReasonCode.DRIVER_MOVED:
+            return timeline if timeline.rescale is not None else _open(timeline, after, at, _FAILOVER)
         case Restarting(target_parallelism=target_parallelism) if timeline.rescale is None:
             return _open(timeline, after, at, _NEW_RESOURCE if target_parallelism is not None else _UPDATE)
         case Deploying(tier=Tier.EXECUTORS) if timeline.rescale is None:

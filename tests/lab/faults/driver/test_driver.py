@@ -54,6 +54,26 @@ def test_driver_that_is_killed(job: JobUnderFault, record: Record, part: str) ->
     record("driver killed (-9)", part, job.finish(loop))
 
 
+@pytest.mark.parametrize(("part", "standby"), [("JVM", "none"), ("both", "none"), ("JVM", "driver+executors")])
+def test_driver_that_has_to_leave_its_machine(job: JobUnderFault, record: Record, part: str, standby: str) -> None:
+    """A worker and a container runtime send SIGTERM to the JVM, and a service manager to both processes."""
+    job.changes = {"options": {"standby": standby}}
+    loop = job.start_loop()
+    job.run_well()
+    if standby != "none":
+        job.wait_for("a standby", lambda: job.newest().scheduler["standby"]["is_prepared"])  # type: ignore[union-attr]
+    processes = processes_of(job, part)
+    job.fault()
+    for process in processes:
+        process.terminate()
+    job.wait_for("the next driver", lambda: job.epoch() == 2)
+    job.feed()
+    job.recover()
+    assert job.newest().scheduler["failures"] == []  # type: ignore[union-attr]
+    assert job.logged("the driver had to leave its machine (SIGTERM)")
+    record("driver ended (SIGTERM)", f"{part}, with standby={standby}", job.finish(loop))
+
+
 @pytest.mark.parametrize("part", PROCESSES)
 def test_driver_that_hangs_and_thaws(job: JobUnderFault, record: Record, part: str) -> None:
     loop = job.start_loop()

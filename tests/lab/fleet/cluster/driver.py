@@ -259,6 +259,7 @@ def installed(
         "SparkExecutorPool": lambda spark, **_: spark.executors,
         "SparkPlacement": lambda spark, **_: None,
         "LocalityBalancer": lambda placement, clock: SimulatedBalancer(),
+        "Sigterm": lambda spark: SimpleNamespace(catch=list, let_pass=list, is_requested=lambda: False),
         "separate_task_ids": lambda spark, epoch: None,
         "OperationThread": partial(SimulatedOperation, kernel),
         "os": SimpleNamespace(environ=environ),

@@ -27,6 +27,7 @@ from airflow_adaptive._core.scheduler.standby import (
 )
 from airflow_adaptive._core.scheduler.states.deploying import TAKEOVER_GRACE
 from airflow_adaptive._core.scheduler.steps import KillDriver, SubmitDriver
+from airflow_adaptive._core.scheduler.timeline import ReasonCode, TriggerCause
 from tests.lab.scenario import HOPELESS, TRANSIENT, Scenario
 
 AT_ONCE: dict[str, Any] = {"scaling_interval_min": 0, "executing_stabilization_timeout": 0, "max_trigger_delay": 0}
@@ -261,3 +262,77 @@ def test_stage_of_a_deployment_follows_from_its_failure(failure: Failure, stage:
 def test_prepared_deployment_waits_for_the_end_of_the_cooldown() -> None:
     job = executing(scaling_interval_min=600).when_redeployed("new").when_prepared()
     assert deployment_stage(job.state) is DeploymentStage.PREPARED
+
+
+# ---- a driver that others end, for example to drain its node, is replaced at once, and nothing has failed ------------
+
+
+WHY = Failure(error_class="DRIVER_LOST", message="the driver had to leave its machine (SIGTERM)")
+
+
+def moves(job: Scenario, **how: bool) -> Scenario:
+    """The driver has stopped its queries because others end it."""
+    return job.when(DriverEnded(at=job.now, epoch=job.state.epoch, failure=WHY, in_order=True, is_move=True, **how))
+
+
+def test_driver_that_moves_is_replaced_at_once_and_nothing_has_failed() -> None:
+    job = moves(Scenario(upper=4).given_executing(2))
+    job.then(
+        "Deploying", SubmitDriver(epoch=2, slots=2, cause="TimerFired"), reason=f"{WHY.message}: a new driver starts"
+    )
+    codes = [step.transition.reason_code for step in job.steps if step.transition is not None]
+    assert ReasonCode.DRIVER_MOVED in codes
+    assert (job.state.failures, job.state.restarts.attempts, job.state.num_restarts) == ((), 0, 1)
+
+
+def test_process_that_has_not_ended_is_killed_while_its_successor_starts() -> None:
+    job = moves(Scenario().given_executing(2), is_confirmed=False)
+    job.then(
+        "Deploying",
+        KillDriver(epoch=1, submission_id=None, cause="DriverEnded"),
+        SubmitDriver(epoch=2, slots=2, cause="TimerFired"),
+    )
+
+
+def test_prepared_standby_takes_over_from_a_driver_that_moves() -> None:
+    job = moves(Scenario(upper=2, standby="driver", **AT_ONCE).given_standby(2))
+    job.then("Deploying", reason="the prepared driver takes over")
+    assert job.state.epoch == 2
+
+
+def test_job_that_moves_again_and_again_never_has_a_backoff() -> None:
+    job = Scenario().given_executing(2)
+    for _ in range(5):
+        moves(job).then("Deploying", SubmitDriver(epoch=job.state.epoch, slots=2, cause="TimerFired"))
+        job.when_slots(held=2).when_plan_activated().then("Executing")
+    assert job.state.failures == ()
+
+
+def test_move_is_a_failover_without_a_failure_in_the_history_of_rescales() -> None:
+    job = moves(Scenario().given_executing(2))
+    rescale = job.state.timeline.rescale
+    assert rescale is not None
+    assert (rescale.trigger_cause, rescale.failure) == (TriggerCause.RECOVERABLE_FAILOVER, None)
+
+
+def test_driver_that_moves_during_its_deployment_keeps_the_record_of_the_rescale() -> None:
+    job = Scenario().given_deploying(2)
+    number = job.state.timeline.number
+    moves(job).then("Deploying", SubmitDriver(epoch=2, slots=2, cause="TimerFired"))
+    assert job.state.timeline.number == number
+
+
+def test_job_waits_for_slots_if_too_few_are_left_elsewhere() -> None:
+    job = Scenario(lower=2, upper=4).given_executing(2)
+    job.apply_without_timers(job.slots(free=1))
+    moves(job).then("WaitingForResources", reason=WHY.message)
+
+
+@pytest.mark.parametrize("state", ["Restarting", "StopWithSavepoint"])
+def test_move_changes_nothing_for_a_job_whose_driver_has_to_stop(state: str) -> None:
+    job = Scenario().given_executing(2)
+    if state == "Restarting":
+        moves(job.when_query_failed()).then("Restarting")
+    else:
+        moves(job.when_suspended().when_savepoint_completed()).then("Finished")
+    assert len(job.state.failures) == (state == "Restarting")

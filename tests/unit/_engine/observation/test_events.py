@@ -28,7 +28,7 @@ from airflow_adaptive._core.scheduler.events import (
     SlotOffer,
 )
 from airflow_adaptive._engine.driver_heartbeat import DriverHeartbeat
-from airflow_adaptive._engine.observation.driver_events import driver_events
+from airflow_adaptive._engine.observation.driver_events import KILLED_IN_BATCH, driver_events
 from airflow_adaptive._engine.observation.events import derive_events, slot_offers
 from airflow_adaptive._engine.observation.observer import JobObservation
 from airflow_adaptive._engine.spec import ExecutorShape
@@ -198,11 +198,57 @@ def test_lease_of_a_driver_that_the_cluster_does_not_know_expires_after_its_marg
             "SCRIPT_WITHOUT_JOB: the script ended without a streaming query: start a query in the script, or call AdaptiveJob(...).run(); if the "
             "script is a batch, set job_type='batch'",
         ),
+        (
+            replace(STOPPED, state=DriverState.RUNNING, is_moving=True),
+            SubmissionStatus(state=SubmissionState.KILLED),
+            f"DRIVER_LOST: {KILLED_IN_BATCH}; the driver's process has ended (KILLED)",
+        ),
     ],
-    ids=["lost", "lost with a log", "lost without a log", "orphaned", "without a query"],
+    ids=["lost", "lost with a log", "lost without a log", "orphaned", "without a query", "killed in its batch"],
 )
 def test_end_of_a_driver_has_a_cause(status: DriverStatus | None, submission: SubmissionStatus, failure: str) -> None:
     assert failures(0, submission, status) == [("DriverEnded", failure)]
+
+
+MOVED = replace(STOPPED, is_moving=True)
+DELETED = SubmissionStatus(state=SubmissionState.UNKNOWN, ended_by="driver pod p is being deleted")
+
+
+def ends(job: Scenario, status: DriverStatus, submission: SubmissionStatus | None) -> list[DriverEnded]:
+    return [it for it in observed(job, status, submission) if isinstance(it, DriverEnded)]
+
+
+@pytest.mark.parametrize(
+    ("submission", "by"), [(None, "SIGTERM"), (RUNNING, "SIGTERM"), (DELETED, "SIGTERM, driver pod p is being deleted")]
+)
+def test_driver_that_others_end_hands_over_before_its_process_ends(
+    job: Scenario, submission: SubmissionStatus | None, by: str
+) -> None:
+    (end,) = ends(job, MOVED, submission)
+    assert (end.is_move, end.in_order, end.is_confirmed) == (True, True, False)
+    assert f"({by})" in end.failure.message
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        replace(MOVED, notice="the script starts its queries itself"),
+        replace(MOVED, queries=(QueryReport(name="q", active=True),)),
+    ],
+)
+def test_driver_that_others_end_and_that_may_still_write_hands_over_with_its_end(
+    job: Scenario, status: DriverStatus
+) -> None:
+    assert ends(job, status, RUNNING) == []
+    (end,) = ends(job, status, SubmissionStatus(state=SubmissionState.FINISHED))
+    assert (end.is_move, end.is_confirmed) == (True, True)
+
+
+def test_driver_that_others_end_while_it_has_to_stop_has_not_moved() -> None:
+    job = Scenario().given_executing(1).when_canceled()
+    assert ends(job, MOVED, RUNNING) == []
+    (end,) = ends(job, MOVED, SubmissionStatus(state=SubmissionState.FINISHED))
+    assert (end.is_move, end.in_order) == (False, True)
 
 
 ADDRESS = "http://w1:8081"

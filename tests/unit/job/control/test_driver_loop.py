@@ -254,3 +254,34 @@ def test_running_queries_continue_when_a_plan_has_too_few_slots_for_their_gang()
     driver.run(driver.rebuilds(1, 2), driver.nothing, driver.rebuilds(2, 1), driver.nothing)
     status = driver.statuses[-2]
     assert (status.state, status.version, status.rejected_version) == (DriverState.RUNNING, 1, 2)
+
+
+def test_stops_at_a_boundary_and_reports_the_move_when_others_end_the_driver():
+    driver = running(1)
+    assert driver.run(driver.nothing, driver.terminates, driver.nothing) is DriverState.STOPPED
+    assert driver.after("RUNNING 1") == ["end", "STOPPED 1"]
+    assert [status.is_moving for status in driver.statuses][-2:] == [True, True]
+    assert not driver.lets_pass
+
+
+@pytest.mark.parametrize("act", ["during_build", "during_prepare"])
+def test_starts_no_query_when_others_end_the_driver_meanwhile(act):
+    driver = running(1)
+    setattr(driver, act, driver.terminates)
+    assert driver.run(driver.nothing, driver.nothing) is DriverState.STOPPED
+    assert "start 1" not in driver.history
+    assert driver.statuses[-1].is_moving
+
+
+def test_driver_that_holds_ends_when_others_end_it():
+    driver = running(1)
+    driver.run(driver.directs(Action.HOLD, 1, plan(1)), driver.nothing, driver.terminates, driver.nothing)
+    assert driver.after("HOLDING 1") == ["STOPPED 1"]
+
+
+def test_request_of_others_does_not_count_after_the_scheduler_has_stopped_the_driver():
+    driver = running(1)
+    driver.during_end = driver.terminates
+    driver.run(driver.nothing)
+    assert driver.lets_pass
+    assert not driver.statuses[-1].is_moving

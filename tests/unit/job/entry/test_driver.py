@@ -7,11 +7,13 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JError
 
 from airflow_adaptive._core.protocol.conf import DriverSettings
 from airflow_adaptive._core.protocol.documents import FORMATS, SUBMISSION_ID_VARIABLE, Action, DriverState, DriverStatus
@@ -21,7 +23,7 @@ from airflow_adaptive.job.control.driver_loop import EXIT_FAILED, EXIT_FENCED
 from airflow_adaptive.job.control.fence import Fence, FencedError
 from airflow_adaptive.job.control.interfaces import DriverInterfaces
 from airflow_adaptive.job.entry import driver as driver_module
-from airflow_adaptive.job.entry.driver import CHECK_INTERVAL_S, Driver, DriverOutput, DriverProcess
+from airflow_adaptive.job.entry.driver import CHECK_INTERVAL_S, Driver, DriverOutput, DriverProcess, Sigterm
 from airflow_adaptive.job.spark_internals import report_spark
 from tests.support.driver.simulated_driver import directive
 
@@ -44,6 +46,8 @@ class AssembledDriver:
         monkeypatch.setattr(driver_module, "boot_time", lambda: self.boot_time)
         monkeypatch.setattr(driver_module, "DriverProcess", lambda _: SimpleNamespace(exit=self.exit, jvm=4711))
         monkeypatch.setattr(driver_module, "LeaseWatchdog", self.watchdog)
+        catches = SimpleNamespace(catch=lambda: self.events.append("catch"))
+        monkeypatch.setattr(driver_module, "Sigterm", lambda _: catches)
         monkeypatch.setattr(driver_loop, "DriverLoop", self.driver_loop)
         context = SimpleNamespace(applicationId="app-1", uiWebUrl=None)
         spark: Any = SimpleNamespace(sparkContext=context, version=version)
@@ -89,7 +93,7 @@ def test_driver_separates_the_ids_of_its_tasks_by_its_epoch(assembled: Assembled
 
 def test_driver_that_ends_without_a_fence_closes_the_watchdog(assembled: AssembledDriver):
     assert assembled.run() is DriverState.STOPPED
-    assert assembled.events == ["watch", "close"]
+    assert assembled.events == ["catch", "watch", "close"]
 
 
 def test_driver_that_the_journal_does_not_name_ends_its_processes(assembled: AssembledDriver):
@@ -102,7 +106,7 @@ def test_fenced_driver_ends_its_processes_while_the_watchdog_is_on(assembled: As
     """The thread of a repartition may still run when the driver loop returns."""
     assembled.end = DriverState.FENCED
     assembled.run()
-    assert assembled.events[:2] == ["watch", ("exit", EXIT_FENCED)]
+    assert assembled.events[:3] == ["catch", "watch", ("exit", EXIT_FENCED)]
 
 
 @pytest.mark.parametrize(("guarding", "ends"), [(False, []), (True, [("exit", EXIT_FAILED)])])
@@ -113,7 +117,7 @@ def test_driver_ends_its_processes_when_the_control_loop_fails_and_a_query_may_r
     assembled.end, assembled.guarding = ZeroDivisionError(), guarding
     with pytest.raises(ZeroDivisionError):
         assembled.run()
-    assert assembled.events == ["watch", *ends]
+    assert assembled.events == ["catch", "watch", *ends]
 
 
 def test_status_names_the_document_formats_that_the_driver_reads(assembled: AssembledDriver):
@@ -281,3 +285,85 @@ def test_file_that_cannot_be_copied_is_truncated_and_warned_of_once(output: Outp
 def test_directory_without_output_is_unchanged(output: Output):
     output.check()
     assert output.sizes() == {}
+
+
+# ---- SIGTERM is a request to end at a batch boundary, once queries may run ------------------------------------------
+
+
+class Jvm:
+    """The handler of the JVM: a latch, and how often the previous handler was restored."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> None:
+        self.count, self.restored, self.error = 1, 0, error
+        monkeypatch.setattr(driver_module, "catch_sigterm", self.catch)
+
+    def catch(self, _: Any) -> tuple[Any, Callable[[], None]]:
+        if self.error is not None:
+            raise self.error
+        return SimpleNamespace(getCount=self.get_count), self.restore
+
+    def get_count(self) -> int:
+        if self.count < 0:
+            raise ConnectionRefusedError
+        return self.count
+
+    def restore(self) -> None:
+        self.restored += 1
+
+
+@pytest.fixture
+def sigterm() -> Iterator[Sigterm]:
+    previous = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    spark: Any = None
+    yield Sigterm(spark)
+    signal.signal(signal.SIGTERM, previous)
+
+
+@pytest.mark.parametrize("receiver", ["JVM", "Python"])
+def test_signal_is_a_request_until_the_scheduler_stops_the_driver(
+    monkeypatch: pytest.MonkeyPatch, sigterm: Sigterm, receiver: str
+):
+    jvm = Jvm(monkeypatch)
+    sigterm.catch()
+    assert not sigterm.is_requested()
+    for _ in range(2):
+        if receiver == "JVM":
+            jvm.count = 0
+        else:
+            signal.raise_signal(signal.SIGTERM)
+        assert sigterm.is_requested()
+    jvm.count = -1
+    assert sigterm.is_requested()
+    sigterm.let_pass()
+    sigterm.let_pass()
+    assert jvm.restored == 1
+
+
+@pytest.mark.parametrize("is_caught", [False, True])
+def test_signal_ends_a_driver_that_runs_no_query_at_once(
+    monkeypatch: pytest.MonkeyPatch, sigterm: Sigterm, is_caught: bool
+):
+    Jvm(monkeypatch)
+    if is_caught:
+        sigterm.catch()
+        sigterm.let_pass()
+    raised: list[int] = []
+    monkeypatch.setattr(signal, "raise_signal", raised.append)
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert (raised, signal.getsignal(signal.SIGTERM)) == ([signal.SIGTERM], signal.SIG_DFL)
+
+
+def test_handler_of_a_script_stays(sigterm: Sigterm):
+    own = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    spark: Any = None
+    Sigterm(spark)
+    assert signal.signal(signal.SIGTERM, own) is signal.SIG_IGN
+
+
+def test_jvm_that_leaves_its_signals_to_others_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch, sigterm: Sigterm, caplog: pytest.LogCaptureFixture
+):
+    Jvm(monkeypatch, Py4JError("Signal already used by VM or OS: SIGTERM"))
+    sigterm.catch()
+    assert not sigterm.is_requested()
+    assert "SIGTERM ends this driver in the middle of a batch" in caplog.text
