@@ -76,14 +76,12 @@ postgresql: install
 	.ci/ensure_redis.sh
 
 kubernetes: install
-ifndef AIRFLOW_ADAPTIVE_TEST_KUBE_CONTEXT
 	@$(BIN)/python -m tests.support.kubernetes.requirements
 	.ci/ensure_containerd.sh
 	.ci/build_kubernetes.sh
 	.ci/build_versitygw.sh
 	.ci/ensure_spark.sh $(firstword $(SPARK_VERSIONS)) >/dev/null
 	@$(BIN)/python -m tests.support.s3.jars
-endif
 
 kafka: install
 	@$(BIN)/python -m tests.support.kafka.jars

@@ -134,7 +134,7 @@ def moment(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def test_policy_rescales_a_job_when_its_window_begins_and_ends_and_makes_up_for_what_was_missed_once(
+def test_policy_rescales_a_job_for_its_window_and_makes_up_once_for_missed_runs(
     airflow: AirflowUnderTest, rush: Rush
 ) -> None:
     api = airflow.api

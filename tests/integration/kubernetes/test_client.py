@@ -70,13 +70,6 @@ async def test_the_next_epoch_replaces_a_driver_and_the_end_of_the_job_removes_i
     await wait_for_objects(team)
 
 
-async def test_a_pod_of_others_is_not_taken(client: Client, team: Namespace):
-    container = {"name": "main", "image": SPARK}
-    team.create("Pod", POD, {"spec": {"containers": [container], "nodeSelector": {"missing": "node"}}})
-    with pytest.raises(SubmissionRefusedError, match="belongs to no adaptive job, not to job 'departures'"):
-        await client.submit(submission())
-
-
 async def test_a_misspelled_field_of_a_template_is_refused(client: Client, team: Namespace):
     with pytest.raises(SubmissionRefusedError, match='unknown field "spec.tolerationss"'):
         await client.submit(submission(template={"spec": {"tolerationss": []}}))
@@ -93,12 +86,6 @@ async def test_a_quota_without_capacity_is_named(client: Client, team: Namespace
     with pytest.raises(NotSubmittedError, match="exceeded quota: quota, requested: requests.memory"):
         await client.submit(submission())
     assert (await client.snapshot()).limits[0].name == "quota"
-
-
-async def test_a_missing_namespace_is_named(kubernetes_control_plane: KubernetesCluster):
-    async with cluster_client(kubernetes_control_plane.control_plane, "absent") as client:
-        with pytest.raises(SubmissionRefusedError, match='namespaces "absent" not found'):
-            await client.submit(submission())
 
 
 async def test_missing_verbs_are_named_and_no_part_remains(

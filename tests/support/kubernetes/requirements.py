@@ -15,9 +15,6 @@ from typing import Final
 
 from tests.support.repository import ROOT
 
-CONTEXT_VARIABLE: Final = "AIRFLOW_ADAPTIVE_TEST_KUBE_CONTEXT"
-"""Names a context of `~/.kube/config`: the tests use that cluster and start none. No test reads KUBECONFIG, which many users export."""
-
 PROGRAMS: Final = ("pause", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet")
 
 SYSTEM_PATH: Final = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"])
@@ -36,9 +33,7 @@ class MissingRequirementError(Exception):
     """
 
     def __init__(self, requirement: str) -> None:
-        super().__init__(
-            f"The test cluster needs {requirement}. {CONTEXT_VARIABLE}=<name> selects an existing cluster."
-        )
+        super().__init__(f"The test cluster needs {requirement}.")
         self.requirement = requirement
 
 

@@ -1,3 +1,5 @@
+"""Queries on real Spark end, or are held, only between two batches."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -177,7 +177,7 @@ def test_finishes_a_bounded_query_with_its_own_name_and_secrets(
 
 @NEEDS_REPARTITION
 @pytest.mark.long
-def test_a_shuffle_without_state_follows_the_plan_at_a_restart_of_the_query_though_the_script_reads_no_parallelism(
+def test_shuffle_without_state_follows_the_plan_when_its_query_restarts(
     driver: DriverOnCluster, rows: Input, tmp_path: Path
 ) -> None:
     rows.write(1)

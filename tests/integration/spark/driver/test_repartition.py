@@ -25,7 +25,7 @@ def test_results_are_right_after_more_and_after_fewer_partitions(trials: dict[st
     assert trials["moved"][kind] == {"partitions": [3, 1], "keys": KEYS, "values": [value]}
 
 
-def test_a_file_sink_can_be_read_though_the_driver_died_before_it_reported_the_sink_of_a_repartition(
+def test_file_sink_can_be_read_after_a_driver_died_during_a_repartition(
     trials: dict[str, Any],
 ) -> None:
     assert trials["moved"]["distinct"] == {"partitions": [3, 1], "keys": KEYS, "values": [1]}
