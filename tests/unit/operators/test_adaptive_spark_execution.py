@@ -16,11 +16,9 @@ from airflow_adaptive._airflow.declaration.declared_job import DeclaredJob
 from airflow_adaptive._airflow.internals import AirflowException, AirflowFailException, AirflowTaskTimeout
 from airflow_adaptive._airflow.process import job_loop
 from airflow_adaptive._airflow.process.job_control import JobControl
-from airflow_adaptive._airflow.process.job_loop import cancel_job
 from airflow_adaptive._airflow.process.loop_events import recycle_event
 from airflow_adaptive._airflow.store.control_requests import store_request
 from airflow_adaptive._airflow.store.task_xcoms import LINKS
-from airflow_adaptive._clusters.connection_fields import AddressError
 from airflow_adaptive._core.ports import ClusterUnreachableError, JobDirectoryError
 from airflow_adaptive._core.requirements.control_requests import DESIRED_STATE, ControlRequest, Requester
 from airflow_adaptive._engine.journal.journal import SupersededError
@@ -298,20 +296,6 @@ def test_execution_timeout_in_a_worker_cancels_the_job(timed_out, airflow):
     assert airflow.xcoms["state"] == "CANCELED"
 
 
-def test_cancellation_that_fails_in_a_worker_is_repeated(timed_out, airflow, monkeypatch):
-    """The task is killed, and the job directory and then the connection cannot be read for a moment."""
-    errors = [JobDirectoryError("the storage is not available"), AddressError("connection 'spark_test' is not defined")]
-
-    async def cancel(*arguments):
-        if errors:
-            raise errors.pop()
-        await cancel_job(*arguments)
-
-    monkeypatch.setattr(job_loop, "cancel_job", cancel)
-    timed_out.on_kill()
-    assert airflow.xcoms["state"] == "CANCELED"
-
-
 def test_cancellation_that_never_succeeds_in_a_worker_names_the_remedy(timed_out, monkeypatch, task_log):
     ended = threading.Event()
 
@@ -340,15 +324,6 @@ def test_job_that_runs_elsewhere_now_is_not_canceled(make, airflow, monkeypatch)
         operator.execute({"ti": FakeInstance()})
     operator.on_kill()
     assert "state" not in airflow.xcoms
-
-
-def test_flinks_names_and_the_deployments_defaults_are_understood(make, monkeypatch):
-    monkeypatch.setenv("AIRFLOW__ADAPTIVE__STOP_TIMEOUT", "7 s")
-    monkeypatch.setenv("AIRFLOW__ADAPTIVE__SCALING_INTERVAL_MIN", "8 s")
-    flink = {"jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling": "9 s"}
-    options = staged(make(**flink)).options
-    assert options.stop_timeout == timedelta(seconds=7)
-    assert options.scaling_interval_min == timedelta(seconds=9)
 
 
 @pytest.mark.parametrize("changes", [{"driver_cores": 0}, {"driver_cores": 0, "job_type": "batch"}])
@@ -564,17 +539,6 @@ def test_task_with_the_name_of_the_previous_one_gets_the_job(make, airflow):
     deferral(make(moved_from="d/departures").execute, {"ti": OtherInstance()})
     with pytest.raises(AirflowFailException, match="belongs to task 'copies/departures'"):
         make().execute({"ti": FakeInstance()})
-
-
-def test_fleets_with_equal_items_and_a_job_share_no_directory(make, airflow, tmp_path):
-    triggers = [
-        deferral(make().execute, {"ti": instance})
-        for instance in (FakeInstance(), FakeInstance(map_index=0), OtherInstance(map_index=0))
-    ]
-    directories = [trigger.spec["directory"].removeprefix(f"file://{tmp_path}/jobs/") for trigger in triggers]
-    assert directories == ["departures", "d~departures/departures", "copies~departures/departures"]
-    names = ["departures", "d:departures:departures", "copies:departures:departures"]
-    assert [trigger.spec["graph"]["job"] for trigger in triggers] == names
 
 
 def test_job_whose_directory_belongs_to_another_airflow_is_refused(make, airflow):

@@ -110,7 +110,7 @@ def test_bounds_that_can_not_hold_are_refused_and_nothing_is_changed(
     ],
     ids=["batch", "reactive", "failed"],
 )
-def test_job_that_can_not_have_other_bounds_gives_the_reason_in_the_words_of_the_rest_api(
+def test_job_that_cannot_have_other_bounds_gives_the_reason_of_the_rest_api(
     airflow: FakeComms, job: Callable[[], Scenario], message: str
 ) -> None:
     airflow.asset_states |= published(job())
@@ -164,7 +164,7 @@ def test_job_that_has_ended_is_left_as_it_is(airflow: FakeComms) -> None:
     assert "desired_state" not in airflow.asset_states
 
 
-def test_job_that_does_not_stop_in_time_is_an_error_that_names_what_to_look_at(airflow: FakeComms) -> None:
+def test_job_that_does_not_stop_in_time_is_an_error_with_the_remedy(airflow: FakeComms) -> None:
     operator = StopAdaptiveJobOperator(task_id="t", job="departures", timeout="1 ms")
     with pytest.raises(AirflowException, match=r"did not end within 1 ms. Its state is Executing.*triggerer"):
         operator.execute_complete(CONTEXT, fire(deferred_to(lambda: operator.execute(CONTEXT))))

@@ -13,11 +13,9 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from airflow_adaptive._airflow.process import deferral, job_loop
-from airflow_adaptive._airflow.process.job_loop import cancel_job, run_job_loop
+from airflow_adaptive._airflow.process import deferral
+from airflow_adaptive._airflow.process.job_loop import run_job_loop
 from airflow_adaptive._airflow.process.process_resources import DeployedJob
-from airflow_adaptive._airflow.store.asset_store import AirflowJobStore
-from airflow_adaptive._clusters.connection_fields import AddressError
 from airflow_adaptive._core.codec import encode
 from airflow_adaptive._core.scheduler.config.options import Options
 from airflow_adaptive._core.scheduler.job_graph import JobGraph
@@ -28,9 +26,7 @@ from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive._engine.journal.journal import SupersededError
 from airflow_adaptive._engine.journal.storage import Storage
 from airflow_adaptive._engine.loop import RunLimits
-from airflow_adaptive._engine.publishing import time_series
 from airflow_adaptive._engine.spec import JobSpec
-from airflow_adaptive.local.waiting import wait_until_async
 from airflow_adaptive.triggers import adaptive_job
 from airflow_adaptive.triggers.adaptive_job import AdaptiveJobTrigger
 from airflow_adaptive.triggers.spark_resources import SparkResourcesTrigger
@@ -107,13 +103,6 @@ def test_job_of_an_ended_task_is_canceled(
     assert ended(tmp_path) is Outcome.CANCELED
 
 
-def test_job_of_a_deleted_run_is_canceled(
-    airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], tmp_path: Path
-) -> None:
-    asyncio.run(cleaned_up(make()))
-    assert ended(tmp_path) is Outcome.CANCELED
-
-
 @pytest.mark.parametrize(
     ("state", "owner"),
     [
@@ -133,67 +122,6 @@ def test_job_of_a_task_that_goes_on_is_left_alone(
     airflow.task_states, airflow.xcoms = {"r": {"t": state}}, {"attempt": owner}
     asyncio.run(cleaned_up(make()))
     assert not (tmp_path / "job" / "journal").exists()
-
-
-def test_job_of_a_task_that_airflow_will_create_again_is_left_alone(
-    airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], tmp_path: Path
-) -> None:
-    airflow.active_runs = {"r"}
-    asyncio.run(cleaned_up(make()))
-    assert not (tmp_path / "job" / "journal").exists()
-
-
-async def claim(airflow: FakeComms, trigger: AdaptiveJobTrigger) -> None:
-    """The trigger's loop takes the job over, and is gone. Its task belongs to its attempt."""
-    directory = FsspecJobDirectory(Storage.at(trigger.base), "job")
-    before = airflow.xcoms, airflow.task_states
-    airflow.xcoms, airflow.task_states = {"attempt": trigger._job.spec.attempt}, {"r": {"t": "deferred"}}
-
-    async def is_claimed() -> bool:
-        newest = await directory.newest()
-        return newest is not None and newest.owner.startswith(trigger._job.spec.attempt)
-
-    loop = asyncio.create_task(run_job_loop(trigger._job))
-    await wait_until_async(is_claimed, 60, "the claim", 0.01)
-    loop.cancel()
-    await asyncio.wait({loop})
-    airflow.xcoms, airflow.task_states = before
-
-
-def test_job_that_the_next_run_has_taken_over_is_left_alone(
-    airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], tmp_path: Path
-) -> None:
-    airflow.task_states, airflow.xcoms = {"r": {"t": "failed"}, "s": {"t": "deferred"}}, {"attempt": MINE}
-
-    async def end() -> None:
-        await claim(airflow, make())
-        await claim(airflow, make(attempt="d/t/s/1"))
-        await cleaned_up(make())
-
-    asyncio.run(end())
-    assert ended(tmp_path) is None
-
-
-def test_job_that_an_earlier_attempt_left_is_canceled_by_one_that_never_began(
-    airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], tmp_path: Path
-) -> None:
-    airflow.task_states, airflow.xcoms = {"r": {"t": "failed"}}, {"attempt": MINE}
-
-    async def end() -> None:
-        await claim(airflow, make(attempt="d/t/r/0"))
-        await cleaned_up(make())
-
-    asyncio.run(end())
-    assert ended(tmp_path) is Outcome.CANCELED
-
-
-@pytest.mark.parametrize(("index", "canceled"), [(0, True), (1, False)])
-def test_each_mapped_task_is_requested_by_its_index(
-    airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], tmp_path: Path, index: int, canceled: bool
-) -> None:
-    airflow.task_states = {"r": {"t_0": "failed", "t_1": "deferred"}}
-    asyncio.run(cleaned_up(make(map_index=index)))
-    assert (ended(tmp_path) is Outcome.CANCELED) is canceled
 
 
 def test_job_is_left_alone_when_no_one_knows_the_task(
@@ -343,65 +271,6 @@ def test_recycled_trigger_whose_duplicate_has_taken_over_does_not_take_the_job_b
 
     asyncio.run(hand_on())
     assert taken == ["over"]
-
-
-def test_loop_that_fails_between_two_triggers_is_restarted(
-    airflow: FakeComms, short_lived: AdaptiveJobTrigger, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """The trigger fires for its next one, the loop that outlives the trigger raises `KeyError`, and no next trigger starts."""
-    airflow.task_states, airflow.xcoms = {"r": {"t": "scheduled"}}, {"attempt": MINE}
-    monkeypatch.setattr(job_loop, "FIRST_RESTART_DELAY", timedelta(0))
-    fails, publish = asyncio.Event(), AirflowJobStore.publish_metrics
-
-    async def failing(store: AirflowJobStore, metrics: Any) -> None:
-        if fails.is_set():
-            fails.clear()
-            raise KeyError("a defect")
-        await publish(store, metrics)
-
-    monkeypatch.setattr(AirflowJobStore, "publish_metrics", failing)
-    monkeypatch.setattr(time_series.JobMetrics, "changed_documents", lambda _: {})
-
-    async def reasons() -> list[str]:
-        newest = await FsspecJobDirectory(Storage.at(str(tmp_path)), "job").history(100)
-        return [decision["reason_code"] for document in newest for decision in document.decisions]
-
-    async def is_restarted() -> bool:
-        return "LOOP_RESTARTED" in await reasons()
-
-    async def hand_on() -> None:
-        await fire(short_lived)
-        (old,) = in_background()
-        fails.set()
-        await wait_until_async(is_restarted, 60, "the restart of the loop", 0.02)
-        assert not old.done()
-        old.cancel()
-
-    asyncio.run(hand_on())
-
-
-def test_cancellation_that_fails_is_tried_again(
-    airflow: FakeComms, short_lived: AdaptiveJobTrigger, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """The task ends between two triggers, and the connection of the cluster cannot be read at that moment."""
-    airflow.task_states, airflow.xcoms = {"r": {"t": "failed"}}, {"attempt": MINE}
-    monkeypatch.setattr(job_loop, "CANCEL_RETRY_INTERVAL", timedelta(0))
-    errors = [AddressError("connection 'spark_test' is not defined: add it"), OSError("no file of authorities")]
-
-    async def cancel(*arguments: Any) -> None:
-        if errors:
-            raise errors.pop()
-        await cancel_job(*arguments)
-
-    monkeypatch.setattr(job_loop, "cancel_job", cancel)
-
-    async def hand_on() -> None:
-        await fire(short_lived)
-        (old,) = in_background()
-        await old
-
-    asyncio.run(hand_on())
-    assert ended(tmp_path) is Outcome.CANCELED
 
 
 @pytest.mark.parametrize(("state", "canceled"), [("failed", ["attempt-1"]), ("deferred", [])])

@@ -233,7 +233,7 @@ def test_templates_include_those_of_spark_submit_operator() -> None:
     assert set(SparkSubmitOperator.template_fields) - set(INSTEAD) <= set(AdaptiveSparkOperator.template_fields)
 
 
-def test_error_of_a_rewritten_dag_names_missing_parameters_with_their_meaning_and_those_without_an_equivalent() -> None:
+def test_error_of_a_rewritten_dag_names_missing_parameters_and_those_without_an_equivalent() -> None:
     """The user has replaced the name of the operator only."""
     rewritten: dict[str, Any] = {"task_id": "submit", "application": "/job.py", "num_executors": 2}
     with pytest.raises(TypeError) as raised:

@@ -30,7 +30,7 @@ from tests.support.airflow.published_job import (
         ({"lag_alert": {"since": "2026-01-02T00:00:00+00:00", "lag_s": 61.0}}, ["LAG_EXCEEDED"]),
     ],
 )
-def test_events_are_what_has_happened_since_the_last_look(now: dict[str, Any], events: list[str]) -> None:
+def test_events_are_the_changes_since_the_summary_before(now: dict[str, Any], events: list[str]) -> None:
     assert list(events_since(event_position(decode_summary(SUMMARY)), decode_summary(SUMMARY | now))) == events
 
 

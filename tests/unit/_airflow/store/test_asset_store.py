@@ -26,7 +26,6 @@ from airflow_adaptive._core.requirements.control_requests import (
     ControlRequest,
     ControlRequests,
     DesiredState,
-    Requester,
 )
 from airflow_adaptive._core.scheduler.history.rescales import summarize
 from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobVertex
@@ -139,7 +138,7 @@ def test_desired_state_and_overrides_are_read(airflow: FakeComms, store: Airflow
     )
 
 
-def test_asking_is_read_by_the_next_look_but_one_not_made_too_soon(
+def test_request_is_read_at_the_interval_and_not_before(
     airflow: FakeComms, store: AirflowJobStore, clock: ManualClock
 ) -> None:
     read(store)
@@ -259,7 +258,7 @@ def test_nothing_is_pushed_for_a_loop_that_was_ended_from_outside(airflow: FakeC
 
 @pytest.fixture
 def crowd(clock: ManualClock, access: StoreAccess) -> list[AirflowJobStore]:
-    """Stores of a hundred jobs, whose inboxes were read once."""
+    """Stores of a hundred jobs, whose control requests were read once."""
     task = TaskKey(dag_id="d", task_id="t", run_id="r")
     stores = [AirflowJobStore(f"job-{number}", task, clock, access) for number in range(100)]
     read_all(stores)
@@ -273,7 +272,7 @@ def read_all(stores: list[AirflowJobStore]) -> list[DesiredState]:
     return asyncio.run(read())
 
 
-def test_inboxes_of_many_jobs_are_read_in_turn(
+def test_control_requests_of_many_jobs_are_read_in_turn(
     airflow: FakeComms, clock: ManualClock, crowd: list[AirflowJobStore]
 ) -> None:
     airflow.asset_states = {"desired_state": {"value": "suspended"}}
@@ -340,19 +339,6 @@ def test_what_airflow_deleted_with_the_asset_is_brought_back(
 # ---- who has set them, and until when -------------------------------------------------------------------------------
 
 
-def test_who_has_set_bounds_and_until_when_is_read_with_them(airflow: FakeComms, store: AirflowJobStore) -> None:
-    by_alice = {"by": "alice", "via": "REST", "at": "2013-01-01T00:00:00Z", "until": "2013-01-01T02:00:00+00:00"}
-    airflow.asset_states = {"requirements": {"value": BODY, **by_alice}}
-    requester = Requester(requested_by="alice", via="REST", expires_at=datetime(2013, 1, 1, 2, tzinfo=UTC))
-    assert read(store) == ControlRequests(requirements={"job": ParallelismRange(1, -1)}, requester=requester)
-
-
-def test_bounds_of_a_calendar_are_kept_apart_from_those_of_users(airflow: FakeComms, store: AirflowJobStore) -> None:
-    airflow.asset_states = {"calendar": {"value": BODY, "by": "calendar/set/r", "via": "task"}}
-    requester = Requester(requested_by="calendar/set/r", via="task")
-    assert read(store) == ControlRequests(calendar={"job": ParallelismRange(1, -1)}, calendar_requester=requester)
-
-
 @pytest.mark.parametrize("requester", [{"by": None}, {"by": "", "until": 7}, {"until": "soon"}, {}])
 def test_requester_in_an_unknown_form_is_not_known(airflow: FakeComms, store: AirflowJobStore, requester: Any) -> None:
     airflow.asset_states = {"requirements": {"value": BODY, **requester}}
@@ -376,21 +362,6 @@ def test_control_requests_that_could_not_be_read_yet_are_marked_as_unread(
     assert not read(store).is_read
     airflow.error = None
     assert read_later(store, clock).is_read
-
-
-def test_requester_is_restored_too_when_airflow_has_deleted_the_asset(
-    airflow: FakeComms, store: AirflowJobStore, clock: ManualClock
-) -> None:
-    before = {
-        "desired_state": {"value": "running"},
-        "requirements": {"value": BODY, "by": "alice"},
-        "calendar": {"value": BODY},
-    }
-    airflow.asset_states = dict(before)
-    first = read(store)
-    airflow.asset_states.clear()
-    assert read_later(store, clock) == first
-    assert airflow.asset_states["restored_requests"] == before
 
 
 TASK = TaskKey(dag_id="flights", task_id="stream", run_id="r")
