@@ -253,7 +253,7 @@ async def test_ended_drivers_of_each_journal_are_cleaned_up(server: FakeApi) -> 
     assert [path for path in created(server) if path.startswith("pods/")] == []
 
 
-async def test_clean_up_logs_the_end_of_the_output_of_the_newest_driver_if_it_has_ended_normally(
+async def test_clean_up_logs_the_last_output_of_the_newest_driver_that_ended_normally(
     server: FakeApi, caplog: pytest.LogCaptureFixture
 ) -> None:
     output = "the last output, token=abcdef0123 t0ps3cret\n26/11/23 06:46:07 INFO SparkContext: stopped\n"

@@ -222,16 +222,6 @@ async def test_other_protocol_is_reported_in_the_servers_words() -> None:
 
 
 @pytest.mark.asyncio
-async def test_token_goes_to_the_servers_and_nowhere_else() -> None:
-    masters = Masters(h1=master())
-    async with client(masters, token="hush") as cluster:
-        await cluster.snapshot()
-        await cluster.status("driver-1")
-        assert "hush" not in repr(cluster)
-    assert masters.headers == ["Bearer hush", "Bearer hush"]
-
-
-@pytest.mark.asyncio
 async def test_submission_id_can_not_leave_its_place_in_the_path() -> None:
     masters = Masters(h1=httpx.Response(200, json={"action": "SubmissionStatusResponse", "success": False}))
     async with client(masters) as cluster:

@@ -35,7 +35,6 @@ from tests.lab.fakes.virtual_time import run as run_in_virtual_time
 from tests.lab.simulation.one_job import small_job
 from tests.support.runtime.slow_storage import MemoryStore, answer_in_virtual_time
 
-JOBS = 1000
 DOCUMENTS = 200
 """Documents of each journal."""
 
@@ -305,20 +304,6 @@ def test_claim_succeeds_while_the_other_loop_writes_every_second(
         return claimed
 
     assert run_in_virtual_time(claim()) < 10
-
-
-def test_1000_loops_claim_their_journals_within_a_minute_after_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The triggerer restarts: 1,000 loops claim journals of 200 documents at once, at 30 ms per call to the storage."""
-    monkeypatch.setattr(StorageThreads, "_start", answer_in_virtual_time(READ_S))
-    store = store_with_journals(JOBS)
-
-    async def restart() -> float:
-        taken = await asyncio.gather(*(take_over(store, f"job-{number}") for number in range(JOBS)))
-        for _, opened in taken:
-            opened.close()
-        return max(elapsed for elapsed, _ in taken)
-
-    assert run_in_virtual_time(restart()) < 60
 
 
 def test_history_is_read_in_parallel_after_the_claim(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,7 +89,7 @@ async def test_age_that_a_driver_reports_several_times_grows_and_raises_one_aler
 
 
 @pytest.mark.parametrize(("rows", "lag_s", "known_s"), [(0, 0.0, 60.0), (1, 10.0, 40.0)], ids=["no row", "one row"])
-async def test_row_of_a_topic_without_rows_for_hours_does_not_get_the_age_of_the_last_batch(
+async def test_first_row_after_hours_does_not_get_the_age_of_the_last_batch(
     rows: int, lag_s: float, known_s: float
 ) -> None:
     """The last batch began two hours ago. The earlier driver knew the age of all unread rows."""
@@ -159,7 +159,7 @@ async def test_query_that_has_not_reported_keeps_the_lag_of_the_earlier_driver()
     assert alerts.update(lag, after(25)) == []
 
 
-async def test_query_that_has_not_reported_is_missing_if_the_position_of_one_of_its_sources_is_unknown() -> None:
+async def test_query_without_a_report_is_missing_if_a_position_is_unknown() -> None:
     """The query joins two topics. The earlier driver read rows of one of them while its polls failed."""
     monitor, alerts = SourceLagMonitor(None), RunningAlerts(timedelta(minutes=1))
     reported = status(source(5, 10.0, a=[5]), source(1000, 61.0, b=[5]))

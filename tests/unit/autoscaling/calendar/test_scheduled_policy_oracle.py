@@ -136,7 +136,7 @@ def advice_at(policy: ScheduledPolicy, at: datetime, cost: dict[Tier, timedelta]
 
 
 @pytest.mark.parametrize(("zone", "day"), DAYS)
-def test_bounds_are_what_the_oracle_states_in_each_step_and_hold_until_they_are_stated_to_change(zone, day):
+def test_bounds_are_those_of_the_oracle_in_each_step(zone, day):
     @settings(max_examples=examples(20), phases=PHASES)
     @given(policies(zone, day), st.sampled_from([1, 9]))
     def check(policy: ScheduledPolicy, steps: int) -> None:

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrameWriter
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from airflow_adaptive.job.control.interfaces import BatchStillRunsError
-from airflow_adaptive.job.queries.batch_query import BatchQuery, JobWorkload
+from airflow_adaptive.job.queries.batch_query import BatchQuery
 from tests.support.driver.simulated_driver import plan
 
 TIMEOUT_S = 60.0
@@ -202,66 +201,3 @@ def test_batch_of_a_stopped_context_is_not_canceled(spark: Spark, batch: BatchQu
     spark.stopped = True
     batch.end(0.0, no_time_passes)
     assert spark.cancelled == []
-
-
-# ---- a query or a batch ---------------------------------------------------------------------------------------------
-
-
-class Query:
-    """A streaming query that records its calls."""
-
-    vertices_read = ("read",)
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-        self.writer: object = None
-
-    def build(self, _: object) -> object:
-        return self.writer
-
-    @property
-    def plan(self) -> str:
-        self.calls.append("plan")
-        return "plan"
-
-    def __getattr__(self, name: str) -> Any:
-        def answer(*_: object) -> str:
-            self.calls.append(name)
-            return name
-
-        return answer
-
-
-def test_the_result_of_the_build_function_selects_queries_or_batch(spark: Spark, batch: BatchQuery) -> None:
-    query: Any = Query()
-    work = JobWorkload(query, batch)
-    query.writer = {"flights": DataStreamWriter.__new__(DataStreamWriter)}
-    work.is_prepared(query.writer, plan(1))
-    work.prepare(query.writer, plan(1))
-    work.start(work.build(plan(1)), plan(1))
-    answers: list[Any] = [
-        work.plan,
-        work.can_adopt(plan(1)),
-        work.act_between_batches(1, no_time_passes, lambda: None),
-        work.end(1, no_time_passes),
-        work.wait_for_first_trigger(1),
-        work.has_ended(),
-    ]
-    answers += [work.failure(), work.reports(), work.stateful_run(), work.parallelism()]
-    work.adopt(plan(1))
-    work.close()
-    assert query.calls == ["is_prepared", "prepare", "start", *answers, "adopt", "close"]
-    assert work.vertices_read == ("read",)
-
-    query.calls.clear()
-    query.writer = Writer(spark)
-    assert work.is_prepared(work.build(plan(1)), plan(1))
-    work.start(work.build(plan(1)), plan(1))
-    assert work.plan == plan(1)
-    assert work.can_adopt(plan(2))
-    assert work.wait_for_first_trigger(0)
-    assert work.stateful_run() is None
-    assert query.calls == []
-    work.halt()
-    assert spark.cancelled == ["flights batch 1"]
-    assert query.calls == ["halt"]

@@ -1,3 +1,5 @@
+"""What the driver status reports of a query follows Spark's progress, also over restarts."""
+
 from __future__ import annotations
 
 import math

@@ -311,17 +311,6 @@ def test_gang_without_shuffles_is_as_large_as_its_input() -> None:
     assert Gang(inputs=4).partitions(9, 8) == 8
 
 
-def test_partitions_follow_the_slots_up_to_the_maximum() -> None:
-    gang = Gang(inputs=2, shuffles=1)
-    assert [gang.partitions(slots, 4) for slots in (3, 4, 6, 9)] == [1, 2, 4, 4]
-
-
-def test_partitions_of_a_checkpoint_that_cannot_change_belong_to_the_gang() -> None:
-    gang = Gang(inputs=2, shuffles=1, kept=5)
-    assert gang.minimum == 7
-    assert gang.partitions(20, 20) == 5
-
-
 @given(st.integers(1, 50), st.integers(0, 10), st.integers(0, 3), st.integers(1, 200), st.integers(1, 64))
 def test_gang_fits_into_every_number_of_slots_from_its_minimum(
     inputs: int, fixed: int, shuffles: int, slots: int, most: int
@@ -376,10 +365,6 @@ def test_all_violations_are_in_one_error() -> None:
     text = violation(replace(FACTS, sink="parquet", output_mode="Append"))
     assert "sink" in text
     assert "output mode" in text
-
-
-def test_sinks_are_accepted_if_the_user_turned_the_check_of_spark_off() -> None:
-    require_real_time({"q": replace(FACTS, sink="my_sink")}, [], replace(SESSION, checks_sinks=False))
 
 
 def test_checkpoint_of_the_first_format_is_named_with_its_remedy() -> None:

@@ -79,7 +79,7 @@ def test_requests_and_limits_of_a_quota_are_limits_of_their_own():
     assert (limited.memory_bytes, limited.count) == (4 * GIB, None)
 
 
-def test_a_driver_or_an_executor_takes_its_requests_from_one_limit_and_its_limits_from_the_other():
+def test_requests_and_limits_of_a_pod_are_charged_to_limits_of_their_own():
     conf = {"spark.executor.memoryOverhead": "512m", "spark.kubernetes.executor.limit.cores": "3"}
     planned = planned_executor(conf, 1, 512)
     requested, limited = limits_of([quota({"requests.cpu": "8", "limits.cpu": "8"})], [], Cap(), [])

@@ -306,9 +306,7 @@ def test_each_topic_has_its_own_retention_and_an_unknown_one_is_missing(
     assert len(warnings) == 1
 
 
-def test_retention_of_a_new_topic_and_after_an_error_that_passes_is_read_with_the_next_poll(
-    create: Create, brokers: Brokers
-) -> None:
+def test_retention_that_is_unknown_is_read_with_the_next_poll(create: Create, brokers: Brokers) -> None:
     brokers.configs = {"a": error("TimeoutException")}
     topics = create()
     assert topics.retention_s({"a"}) == {}

@@ -1,3 +1,5 @@
+"""Unread rows, calculated from the offsets that a source reports."""
+
 from __future__ import annotations
 
 import pytest

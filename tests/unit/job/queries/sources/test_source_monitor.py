@@ -411,11 +411,11 @@ def test_a_partition_whose_rows_are_all_read_has_no_age():
     assert history((100.0, 10)).ages({A: 31}, 120.0) == {}
 
 
-def test_a_row_that_was_there_before_the_first_record_is_at_least_as_old_as_the_record():
+def test_row_from_before_the_first_record_has_the_age_of_the_record():
     assert history((100.0, 10), (110.0, 30)).ages({A: 9}, 120.0) == {A: Age(seconds=20.0, is_minimum=True)}
 
 
-def test_a_row_behind_the_position_of_an_earlier_driver_is_at_least_as_old_as_its_batch():
+def test_row_behind_the_position_of_an_earlier_driver_has_the_age_of_its_batch():
     """The batch may have left the row unread, because it had the largest number of rows. A row of a later record arrived after the batch."""
     recorded = EndOffsetHistory()
     recorded.restore(100.0, {A: 10})

@@ -47,7 +47,7 @@ def test_without_unread_rows_no_partition_is_the_worst():
     assert (found.lag_rows, found.skew, found.worst_partition) == (0, 1.0, None)
 
 
-def test_a_polled_source_reports_the_age_of_its_oldest_row_and_the_partitions_with_the_oldest_rows():
+def test_polled_source_reports_its_oldest_row_and_the_partitions_with_such_rows():
     lag = Lag(
         description="KafkaV2[Subscribe[a]]",
         read={("a", 0): 4, ("a", 1): 0, ("b", 10): 7},
