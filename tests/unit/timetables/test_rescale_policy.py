@@ -30,7 +30,7 @@ def due(timetable: RescalePolicyTimetable, after: str, **restriction: Any) -> st
     return None if info is None else info.run_after.in_timezone("Europe/Berlin").isoformat()
 
 
-def test_runs_are_due_when_the_policy_changes_also_on_the_night_on_which_clocks_are_set_forward():
+def test_runs_are_due_when_the_policy_changes_also_when_clocks_are_set_forward():
     timetable = RescalePolicyTimetable(POLICY)
     assert due(timetable, "2026-03-28T12:00:00+01:00") == "2026-03-28T20:00:00+01:00"
     assert due(timetable, "2026-03-28T20:00:00+01:00") == "2026-03-29T03:00:00+02:00"

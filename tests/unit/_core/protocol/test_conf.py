@@ -1,3 +1,5 @@
+"""The Spark properties by which a driver gets its settings, and the error that names missing ones."""
+
 from __future__ import annotations
 
 import subprocess

@@ -109,7 +109,7 @@ def test_a_condition_beats_the_python_exception_that_it_reports():
     assert report.causes[-1] == "my.module.Odd"
 
 
-def test_the_error_of_a_query_names_its_cause_and_its_line_once_and_does_not_describe_the_query():
+def test_error_of_a_query_names_its_cause_and_its_line_once():
     """Spark appends the codes of its wrappers and the query. The identifiers of the run would differ in equal failures."""
     description = "=== Streaming Query ===\nIdentifier: [id = 1, runId = 2]\nCurrent Committed Offsets: {}\n\nLogical Plan:\nProject"
     message = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [FOREACH_BATCH_USER_FUNCTION_ERROR] Reason: "

@@ -101,7 +101,7 @@ def test_quiet_query_whose_sources_do_not_report_what_waits_does_not_either():
     assert driver.metrics_of(replace(BATCH, backlog=None), after=60)["q"].backlog is None
 
 
-def test_how_long_a_batch_has_been_running_is_measured_from_the_first_look_at_it():
+def test_age_of_a_running_batch_counts_from_its_first_report():
     driver = Driver()
     driver.metrics_of(BATCH)
     running = replace(BATCH, idle=False)

@@ -90,7 +90,7 @@ def test_lower_bound_of_minus_one_is_one_as_in_flip_291() -> None:
         (Scenario(1, 4, reactive=True).state, ("STREAMING", None), "reactive"),
     ],
 )
-def test_job_that_can_not_have_other_requirements_is_known_by_what_it_shows_and_by_its_state(
+def test_job_that_cannot_have_other_requirements_is_known_by_its_published_state(
     state: SchedulerState | None, ended: tuple[str | None, str | None], kind: str
 ) -> None:
     with pytest.raises(NotRescalableError, match="Job 'departures' ") as refused:

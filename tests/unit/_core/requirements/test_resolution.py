@@ -125,7 +125,7 @@ def test_limits_bound_every_source(
     assert summary(resolved(requests, advice, limits=limits)) == expected
 
 
-def test_bounds_of_the_dag_within_the_limits_are_not_taken_for_those_of_a_policy_without_advice() -> None:
+def test_bounds_of_the_dag_within_limits_are_not_those_of_a_policy() -> None:
     found = resolved(NO_REQUESTER, policy(advice=None), having(1, 2), limits=ReportedLimits(inputs={"job": 2}))
     assert summary(found) == ("DAG", 1, 2)
 

@@ -58,7 +58,7 @@ def test_job_is_planned_within_the_calendars_bounds_from_its_first_start_on():
     assert [parallelism["job"] for _, _, parallelism in job.drivers.started] == [2]
 
 
-def test_rescale_for_a_window_begins_as_much_earlier_as_rescales_of_this_job_were_measured_to_take():
+def test_rescale_for_a_window_begins_earlier_by_the_measured_time_of_a_rescale():
     windows = [window("first", 4, start="01:00", end="02:00"), window("second", 4, start="03:00", end="04:00")]
     job = following(calendar(*windows, look_ahead=LookAhead(unmeasured=timedelta(minutes=10))))
     assert running_on(until(job, 46 * MINUTES)) == 4, (
@@ -101,7 +101,7 @@ def test_job_without_a_policy_has_nothing_about_one_in_its_log_or_on_its_page():
     assert published_view(job).policy is None
 
 
-def test_when_the_load_rises_the_upper_bound_rises_and_the_job_grows_and_with_the_load_it_shrinks_again():
+def test_job_grows_and_shrinks_with_its_load():
     job, load = loaded(LoadPolicy(down_delay=timedelta(minutes=5)), (1, 8))
     load.rate = 60.0
     assert running_on(until(job, 20 * MINUTES)) == 1, "it gave back what its load does not take"
@@ -128,7 +128,7 @@ def test_user_wins_over_the_policy_until_the_bounds_expire_then_the_policy_goes_
     assert any("bounds by alice (REST, until " in text for text in reasons(job))
 
 
-def test_loop_that_can_not_read_the_control_requests_yet_keeps_to_what_the_log_states_a_user_has_set():
+def test_loop_that_cannot_read_requests_yet_keeps_the_bounds_in_the_journal():
     job = following(calendar(look_ahead=None))
     request_bounds(job, (1, 1), expires=90 * MINUTES)
     until(job, 30 * MINUTES)
@@ -138,7 +138,7 @@ def test_loop_that_can_not_read_the_control_requests_yet_keeps_to_what_the_log_s
     assert running_on(until(job, 92 * MINUTES)) == 4, "it expires all the same"
 
 
-def test_bounds_of_a_calendar_that_is_kept_apart_are_reported_as_such_and_a_users_win_over_them():
+def test_bounds_of_a_user_precede_those_of_a_calendar_in_another_dag():
     job = roomy()
     kept_apart = ControlRequests(
         calendar={"job": ParallelismRange(2, 2)},

@@ -260,7 +260,7 @@ def test_bounds_of_a_job_that_is_being_canceled_do_not_come_down_to_the_limit():
     assert resolve(RunningResolver(), state, 2).event(state, START) is None
 
 
-def test_bounds_that_a_user_sets_for_a_job_that_is_being_canceled_are_active_within_the_limit():
+def test_bounds_of_a_user_are_limited_while_a_job_is_being_canceled():
     canceling = Canceling(since=START, stop_deadline=START + timedelta(minutes=1))
     state = replace(executing(), current=canceling)
     assert uppers(bounded(state, resolve(RunningResolver(), state, 2, upper=3))) == {2}
@@ -322,7 +322,7 @@ def test_bounds_of_a_user_that_expire_before_the_load_policy_knows_anything_stay
     assert running_on(until(job, 20 * MINUTES)) == 8
 
 
-def test_job_that_is_deployed_with_other_bounds_does_not_jump_to_them_before_its_policy_is_evaluated():
+def test_new_bounds_of_the_dag_wait_for_the_evaluation_of_the_policy():
     job = following(calendar(window("always", (1, 2), start="00:00", end="24:00")), (1, 2))
     until(job, 10 * MINUTES)
     job.spec = replace(job.spec, graph=roomy((1, 8)).spec.graph)
@@ -349,7 +349,7 @@ def test_memory_that_can_not_be_read_is_begun_again_with_a_note_in_the_timeline(
     assert sum("memory of the policy is invalid and is discarded" in text for text in reasons(job)) == 1
 
 
-def test_loop_that_is_killed_between_the_advice_and_the_deed_is_followed_by_one_that_does_it():
+def test_advice_of_a_loop_that_is_killed_is_carried_out_by_the_next_loop():
     job = following(calendar(look_ahead=None))
     until(job, 59 * MINUTES)
     write = job.directory.create

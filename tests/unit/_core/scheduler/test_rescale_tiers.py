@@ -112,7 +112,7 @@ def test_slots_that_arrived_are_taken_when_the_others_do_not_come() -> None:
     job.when_slots(held=3, free=1).after(300).then("Executing", reason="continues on these slots").then_parallelism(3)
 
 
-def test_executors_that_do_not_go_lead_to_a_restart_of_the_query_and_then_to_a_new_driver() -> None:
+def test_executors_that_stay_lead_to_a_new_query_and_then_a_new_driver() -> None:
     job = running(4, deploy_timeout=300).when_requirements(1, 2).then("Deploying")
     job.after(300).then("Deploying", reason="tier 1 follows").then_parallelism(2)
     assert (tier_of(job), plan_of(job).query_version) == (Tier.QUERY, plan_of(job).version)

@@ -64,7 +64,7 @@ def test_cancel_requires_a_confirmation(
     assert airflow_app.requested(asset, "desired_state") == ("running" if code else "canceled")
 
 
-def test_cancel_without_anybody_who_could_confirm_is_refused(
+def test_cancel_without_a_terminal_for_its_confirmation_is_refused(
     airflow_app: AirflowApp, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_input(_: str) -> str:

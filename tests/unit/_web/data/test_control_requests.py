@@ -47,7 +47,7 @@ def test_desired_state_is_in_the_control_requests_before_it_is_answered(airflow_
 
 
 @pytest.mark.parametrize("what", ["cancel", "suspend", "resume"])
-def test_asking_again_changes_nothing(airflow_app: AirflowApp, what: str) -> None:
+def test_repeated_request_changes_nothing(airflow_app: AirflowApp, what: str) -> None:
     asset = place(airflow_app, executing(), desired_state={"value": "suspended" if what == "resume" else "running"})
     assert [request(airflow_app, what)[0] for _ in range(3)] == [202, 202, 202]
     assert airflow_app.requested(asset, "desired_state") == STATES[what]
@@ -274,7 +274,7 @@ def test_job_of_a_task_that_may_continue_has_not_ended(airflow_app: AirflowApp, 
 
 
 @pytest.mark.parametrize("state", ["success", "skipped", "failed", "upstream_failed", "removed"])
-def test_job_of_a_task_that_ended_without_its_end_has_no_loop_and_is_canceled_by_a_triggerer(
+def test_job_whose_task_has_ended_without_a_report_is_canceled_by_a_triggerer(
     airflow_app: AirflowApp, state: str
 ) -> None:
     """The driver may run, so the job is not called ended: a user marked the task while no triggerer ran, for example."""

@@ -211,7 +211,7 @@ def test_jar_that_is_missing_or_does_not_fit_is_named_for_the_spark_of_the_drive
     assert advice in named
 
 
-def test_artifact_is_named_for_an_older_spark_if_none_was_published_for_the_spark_of_the_driver():
+def test_artifact_of_an_older_spark_is_named_if_there_is_none_for_the_driver():
     failure = Failure(error_class="DATA_SOURCE_NOT_FOUND", message="Failed to find the data source: iceberg.")
     assert name_artifact(failure, "4.10.0").message == (
         "Failed to find the data source: iceberg; the driver runs Spark 4.10.0: use Spark 4.1 with the package "

@@ -208,7 +208,7 @@ def test_refused_driver_is_retried_if_the_cluster_has_accepted_one_before():
     job.when_driver_ended(REFUSED).then("Restarting")
 
 
-def test_snapshot_of_a_running_job_that_does_not_contain_whether_a_driver_was_accepted_counts_as_accepted():
+def test_running_job_of_an_older_snapshot_counts_as_accepted():
     job = Scenario().given_executing(2)
     job.state = replace(job.state, was_accepted=False)
     job.when_driver_ended(REFUSED).then("Restarting")

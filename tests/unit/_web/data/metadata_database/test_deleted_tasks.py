@@ -52,7 +52,7 @@ def test_job_of_a_deleted_task_that_has_ended_does_not_exist(airflow_app: Airflo
     assert (listed(airflow_app), status(airflow_app)) == ([], 404)
 
 
-def test_job_that_a_deleted_task_has_left_is_canceled_by_a_triggerer_and_vanishes_with_its_end(
+def test_job_of_a_deleted_task_is_canceled_by_a_triggerer_and_vanishes(
     airflow_app: AirflowApp,
 ) -> None:
     place_deleted(airflow_app, executing())
@@ -130,7 +130,7 @@ def test_user_without_rights_on_the_dag_does_not_see_the_job(airflow_app: Airflo
     assert airflow_app.client("viewer").post(f"{PATH}/cancel", json={}).status_code == 403
 
 
-def test_those_who_watch_a_job_see_that_its_task_has_left_it_and_then_that_it_is_gone(airflow_app: AirflowApp) -> None:
+def test_subscribers_learn_that_the_task_of_a_job_was_deleted_and_of_its_end(airflow_app: AirflowApp) -> None:
     from airflow_adaptive._web.api.routes.events import poll  # noqa: PLC0415
     from airflow_adaptive._web.data.metadata_database.jobs import find_job, reading  # noqa: PLC0415
 
