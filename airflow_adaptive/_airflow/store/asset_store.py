@@ -26,6 +26,7 @@ from airflow_adaptive._airflow.store.store_access import (
     CHECK_AIRFLOW,
     METRICS_INTERVAL,
     REQUEST_INTERVAL,
+    RETRY_INTERVAL,
     BackgroundWriter,
     StoreAccess,
 )
@@ -43,6 +44,10 @@ Result = TypeVar("Result")
 FIRST_READ_TIMEOUT = timedelta(seconds=5)
 """Longest time that a new loop waits for the control requests."""
 
+READ_TIME: Final = timedelta(milliseconds=200)
+"""Longest time that a cycle of the loop waits for a read of the control requests, so that a request takes effect in the same cycle. After a read
+that took longer, cycles do not wait until a read was faster."""
+
 FINISH_TIMEOUT = timedelta(seconds=30)
 """Longest time that a loop waits for its last write."""
 
@@ -57,9 +62,9 @@ then writes all of its values again. The value is read together with the calenda
 class AirflowJobStore:
     """`JobStore` over the state store of an asset and the XComs of a task. All calls run in threads, which works in every process.
 
-    While few jobs run, the control requests of a job are read every two seconds. If many loops share the access to the stores, the
+    While few jobs run, the control requests of a job are read every second. If many loops share the access to the stores, the
     requests of a job are read in its turn, or when a change marker names the job. All reads and writes run in the background, so a
-    store that hangs delays no loop.
+    store that hangs delays no loop by more than `READ_TIME`.
 
     No error ends the loop, because a job must not depend on its monitoring or on Airflow's API server.
     """
@@ -77,6 +82,7 @@ class AirflowJobStore:
         self._is_moved = False
         self._reading: asyncio.Task[None] | None = None
         self._read_s = clock.elapsed
+        self._is_fast = True
         self._view_writer = BackgroundWriter(self._write_view, clock)
         self._metrics_writer = BackgroundWriter(self._write_metrics, clock)
         self._metrics_member = access.metrics_writes.join()
@@ -94,14 +100,16 @@ class AirflowJobStore:
     async def control_requests(self) -> ControlRequests:
         """Return the newest known control requests and their age. A read that is due runs in the background.
 
-        Only the first call waits for its read, at most `FIRST_READ_TIMEOUT`: a job that is to stop must not start first.
+        The first call waits for its read at most `FIRST_READ_TIMEOUT`, because a job that is to stop must not start first; later calls wait at
+        most `READ_TIME`.
         """
         self._is_notified = self._is_notified or self._has_new_marker()
         is_reading = self._reading is not None and not self._reading.done()
         if not is_reading and self._request_member.due(REQUEST_INTERVAL, urgent=self._is_notified):
-            is_first, self._reading = self._reading is None, asyncio.create_task(self._read_requests())
-            if is_first:
-                await asyncio.wait({self._reading}, timeout=FIRST_READ_TIMEOUT.total_seconds())
+            longest = FIRST_READ_TIMEOUT if self._reading is None else READ_TIME
+            self._reading = asyncio.create_task(self._read_requests())
+            if self._is_fast:
+                await asyncio.wait({self._reading}, timeout=longest.total_seconds())
         if self._view is not None and self._has_late_write():
             self._view_writer.put(self._view)
         return replace(self._reader.requests, age=timedelta(seconds=self._clock.elapsed - self._read_s))
@@ -127,7 +135,7 @@ class AirflowJobStore:
             return {key: self._accessor.get(key, {}) for key in PAGES}
 
         while (pages := await self._attempt(self._access.read(read, urgent=False))) is None:
-            await self._clock.sleep(REQUEST_INTERVAL.total_seconds())
+            await self._clock.sleep(RETRY_INTERVAL.total_seconds())
         return pages
 
     async def finish(self) -> None:
@@ -181,6 +189,7 @@ class AirflowJobStore:
         keys = self._reader.next_keys(every=is_urgent)
         read = partial(self._read_store, keys, check_late_write=not is_urgent and CALENDAR in keys)
         found = await self._attempt(self._access.read(read))
+        self._is_fast = self._clock.elapsed - began_s <= READ_TIME.total_seconds()
         if found is None:
             return
         (documents, is_emptied), late_write = found

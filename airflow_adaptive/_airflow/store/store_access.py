@@ -16,8 +16,11 @@ from airflow_adaptive._engine.rate_limit import RateLimiter
 Result = TypeVar("Result")
 Content = TypeVar("Content")
 
-REQUEST_INTERVAL = timedelta(seconds=2)
+REQUEST_INTERVAL = timedelta(seconds=1)
 """Interval between two reads of the control requests of a job, while few jobs run."""
+
+RETRY_INTERVAL = timedelta(seconds=2)
+"""Pause before an operation that has failed is repeated."""
 
 METRICS_INTERVAL = timedelta(seconds=10)
 """Interval between two writes of the metrics of a job, while few jobs run."""
@@ -130,6 +133,6 @@ class BackgroundWriter(Generic[Content]):
     async def _work(self) -> None:
         while (documents := self._newest) is not None:
             if not await self._write(documents):
-                await self._clock.sleep(REQUEST_INTERVAL.total_seconds())
+                await self._clock.sleep(RETRY_INTERVAL.total_seconds())
             elif documents is self._newest:
                 self._newest = None

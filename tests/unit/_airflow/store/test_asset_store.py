@@ -6,13 +6,14 @@ import asyncio
 import json
 import logging
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from airflow.sdk import Variable
 
 from airflow_adaptive._airflow.internals import has
+from airflow_adaptive._airflow.store import asset_store
 from airflow_adaptive._airflow.store.asset_store import AirflowJobStore
 from airflow_adaptive._airflow.store.control_requests import (
     READS_BETWEEN,
@@ -138,13 +139,19 @@ def test_desired_state_and_overrides_are_read(airflow: FakeComms, store: Airflow
     )
 
 
-def test_request_is_read_at_the_interval_and_not_before(
-    airflow: FakeComms, store: AirflowJobStore, clock: ManualClock
+def test_request_is_known_in_the_cycle_that_reads_it_once_a_second(
+    airflow: FakeComms, store: AirflowJobStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read(store)
-    store_request("departures", ControlRequest(key=DESIRED_STATE, value="canceled"))
-    assert read(store).desired_state is DesiredState.RUNNING
-    assert read_later(store, clock).desired_state is DesiredState.CANCELED
+    monkeypatch.setattr(asset_store, "READ_TIME", timedelta(minutes=3))
+
+    async def story() -> list[DesiredState]:
+        states = [(await store.control_requests()).desired_state]
+        store_request("departures", ControlRequest(key=DESIRED_STATE, value="canceled"))
+        states.append((await store.control_requests()).desired_state)
+        await clock.sleep(1)
+        return [*states, (await store.control_requests()).desired_state]
+
+    assert asyncio.run(story()) == [DesiredState.RUNNING, DesiredState.RUNNING, DesiredState.CANCELED]
 
 
 @pytest.mark.parametrize("error", [api_server_error(), OSError("a backend's own")])
@@ -282,8 +289,8 @@ def test_control_requests_of_many_jobs_are_read_in_turn(
         asyncio.run(clock.sleep(1))
         read_all(crowd)
     assert set(read_all(crowd)) == {DesiredState.SUSPENDED}
-    assert airflow.reads <= 3 * 130 + 7, (
-        "two or three operations for the requests of a job, ten jobs a second, the change markers every two seconds"
+    assert airflow.reads <= 3 * 130 + 14, (
+        "two or three operations for the requests of a job, ten jobs a second, the change markers every second"
     )
 
 
