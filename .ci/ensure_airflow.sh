@@ -4,10 +4,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 readonly VERSION="$1" FOLDER="$PWD/.airflow/$1"
-# Airflow limits the packages of its servers from below only, and newer ones break it, as its own constraint files assume. So they are those of the time
+# Airflow limits the packages of its servers and commands from below only, and newer ones break it, as its own constraint files assume. So they are those of the time
 # before the next minor release of Airflow.
 declare -rA NEXT_RELEASE=([3.1]=2026-04-14 [3.2]=2026-07-09)
-readonly OF_AIRFLOW=(cadwyn fastapi sqlalchemy starlette svcs)
+readonly OF_AIRFLOW=(alembic cadwyn fastapi sqlalchemy starlette svcs)
 time=()
 if [[ -n "${NEXT_RELEASE[${VERSION%.*}]:-}" ]]; then
   time=("${OF_AIRFLOW[@]/#/--exclude-newer-package=}")

@@ -139,7 +139,7 @@ class WaitingForResources:
         since: time when the wait began.
         manager: decides when the job starts.
         gives_up: whether `resource_wait_timeout` applies; a job that has run before waits without a limit.
-        target_parallelism: parallelism of the rescale that led here; reaching it counts as reaching the upper bounds.
+        target_parallelism: parallelism of the rescale that led here, or of the plan before the first failure; reaching it counts as reaching the upper bounds.
     """
 
     since: datetime

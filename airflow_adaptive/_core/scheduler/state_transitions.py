@@ -375,8 +375,7 @@ def handle_failure(state: SchedulerState, event: Event, plan: Plan, failure: Fai
     # A prepared driver costs nothing to try once. If that did not help, the backoff protects what the job uses.
     is_replaced = _may_contain_cause(state, failure)
     is_gone = state.driver is None or kill or is_replaced
-    is_first = restart_backoff.is_first(record) and state.proved.has_committed
-    takes_over = is_gone and is_first and state.replacement is not None
+    takes_over = is_gone and is_first_failure(state) and state.replacement is not None
     backoff = NO_TIME if takes_over else restart_backoff.backoff(strategy, record, event.at)
     state, in_place = _with_failure_of_driver(state, failure), not (kill or is_replaced)
     target = restarting(state, event, plan, in_place=in_place, failure=failure, backoff=backoff)
@@ -384,6 +383,11 @@ def handle_failure(state: SchedulerState, event: Event, plan: Plan, failure: Fai
     where = " in a new driver, because the driver may contain the cause" if is_replaced else ""
     reason = Reason(_failure_code(event), f"{failure.summary}; restarting in {backoff.total_seconds():g} s{where}")
     return steps.enter(counted(state), event, target, reason, commands=commands)
+
+
+def is_first_failure(state: SchedulerState) -> bool:
+    """Return whether the newest failure is the first one of a deployment that has committed batches."""
+    return restart_backoff.is_first(state.restarts) and state.proved.has_committed
 
 
 def _failure_code(event: Event) -> ReasonCode:

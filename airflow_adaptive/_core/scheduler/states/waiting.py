@@ -191,6 +191,7 @@ def _kill_silent_driver(state: SchedulerState, event: DriverHeartbeatTimedOut) -
 def _go_on(state: SchedulerState, restarting: Restarting, event: Event) -> Step:
     """Deploy the target of a rescale (FLINK-40379); after a failure, deploy only with all desired slots, else wait.
 
+    After the first failure of a job that works, the slots that it had are enough: a wait for more would only prolong the downtime.
     The plan that still runs stays active if a redeployment no longer allows the tier of the rescale.
     """
     running, highest = restarting.previous_plan, state.options.highest_rescale_tier
@@ -201,11 +202,15 @@ def _go_on(state: SchedulerState, restarting: Restarting, event: Event) -> Step:
     if target_parallelism is not None and resource_checks.is_startable(state, target_parallelism):
         reason = _with_lost_driver(restarting, ReasonCode.SLOTS_AVAILABLE, "the slots of the rescale are available")
         return state_transitions.go_to_deploying(state, event, target_parallelism, reason, restarting.previous_plan)
-    if possible is not None and resource_checks.waiting_resources(state) is Resources.DESIRED:
-        reason = _with_lost_driver(restarting, ReasonCode.SLOTS_AVAILABLE, "all desired slots are available")
+    is_recovery = restarting.failure is not None and state_transitions.is_first_failure(state)
+    before = restarting.plan.parallelism if is_recovery else target_parallelism
+    if possible is not None and resource_checks.waiting_resources(state, before) is Resources.DESIRED:
+        is_desired = resource_checks.waiting_resources(state) is Resources.DESIRED
+        text = "all desired slots are available" if is_desired else "as many slots as before are available"
+        reason = _with_lost_driver(restarting, ReasonCode.SLOTS_AVAILABLE, text)
         return state_transitions.go_to_deploying(state, event, possible, reason, restarting.previous_plan)
     reason = _with_lost_driver(restarting, ReasonCode.SLOTS_PENDING, "the restart waits for resources")
-    return state_transitions.go_to_waiting_for_resources(state, event, reason, target_parallelism)
+    return state_transitions.go_to_waiting_for_resources(state, event, reason, before)
 
 
 def _with_lost_driver(restarting: Restarting, code: ReasonCode, text: str) -> Reason:

@@ -72,6 +72,20 @@ def test_fails_and_gives_the_reason_when_the_wait_ends_below_the_minimum():
     )
 
 
+def test_first_failure_of_a_working_job_does_not_wait_for_more_slots_than_before():
+    job = Scenario(lower=1, upper=8).given_executing(2).when_committed().when_slots(held=2)
+    job.when_driver_ended().when_slots(free=2).after(1)
+    job.then("Deploying", SubmitDriver(epoch=2, slots=2, cause="TimerFired"), reason="as many slots as before")
+    job.when_slots(held=2).when_plan_activated().after(3).when_driver_ended().when_slots(free=2).after(5)
+    job.then("WaitingForResources")
+
+
+def test_recovery_that_lacks_slots_starts_when_it_has_as_many_as_before():
+    job = Scenario(lower=1, upper=8).given_executing(2).when_committed().when_driver_ended().when_slots(free=1).after(2)
+    job.then("WaitingForResources").when_slots(free=2)
+    job.then("Deploying", SubmitDriver(epoch=2, slots=2, cause="SlotsChanged"))
+
+
 def test_waits_without_end_when_it_has_run_before():
     job = Scenario(lower=2, upper=4).given_executing(2).when_driver_ended().when_slots(free=1).after(2)
     kept = job.state.options.resource_wait_timeout
