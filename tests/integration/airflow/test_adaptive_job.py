@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -160,7 +161,8 @@ def adaptive(airflow: AirflowUnderTest, *words: str) -> str:
     ran = subprocess.run(
         command, env=airflow._environment, check=True, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S
     )
-    return ran.stdout
+    # The commands of Airflow 3.2 write logs to the standard output.
+    return "".join(line for line in ran.stdout.splitlines(keepends=True) if not re.match(r"\d{4}-\d\d-\d\dT", line))
 
 
 def until_gauge(statsd: Statsd, name: str, value: float) -> None:

@@ -85,7 +85,7 @@ def test_each_invalid_item_of_a_fleet_names_its_error_and_no_other(
     for message in (
         "job id 'no id!' must match",
         "AdaptiveSparkOperator has no parameter 'num_executors': use parallelism=(lower, upper)",
-        f"job 'b': archives: '{home}/model.zip' has the name of an archive, and its content is not an archive",
+        f"job 'items:job:b': archives: '{home}/model.zip' has the name of an archive, and its content is not an archive",
     ):
         assert message in output
     assert "XCom not found" not in output
