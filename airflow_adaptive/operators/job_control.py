@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
+from airflow_adaptive._airflow.declaration import validation
 from airflow_adaptive._airflow.internals import AirflowException, AirflowFailException
 from airflow_adaptive._airflow.process.job_control import ENDED, Bounds, JobControl, wait_for_state
 from airflow_adaptive._airflow.store.task_xcoms import task_of
+from airflow_adaptive._core.failure_code import error_code
 from airflow_adaptive._core.requirements.control_requests import DesiredState
 from airflow_adaptive._core.requirements.request_bodies import NotRescalableError
 from airflow_adaptive._core.scheduler.config.parsing import positive
@@ -63,15 +65,14 @@ class SetResourceRequirementsOperator(BaseOperator):
             AirflowFailException: the job does not exist or rejects an override, or the bounds are invalid. The message lists all
                 violations.
         """
-        try:
-            by, control = str(task_of(context)), JobControl(self.job)
-            return control.request_requirements(
-                self.parallelism, by=by, duration=self._duration(), calendar=self.is_calendar
-            )
-        except NotRescalableError as error:
-            raise AirflowFailException(str(error)) from error
-        except ValueError as error:
-            raise AirflowFailException(f"job {self.job!r}: {error}") from error
+        by, control = str(task_of(context)), JobControl(self.job)
+        with validation.airflow_errors(self.job):
+            try:
+                return control.request_requirements(
+                    self.parallelism, by=by, duration=self._duration(), calendar=self.is_calendar
+                )
+            except NotRescalableError as error:  # Its text names the job.
+                raise AirflowFailException(f"{error} [{error_code(error)}]") from error
 
     def _duration(self) -> timedelta | None:
         """Return the duration of the override. Raises `ValueError`."""
@@ -122,12 +123,10 @@ class StopAdaptiveJobOperator(BaseOperator):
             AirflowFailException: the job does not exist.
             AirflowException: the job did not end before the timeout.
         """
-        try:
+        with validation.airflow_errors(self.job):
             until = datetime.now(UTC) + positive(self.timeout)
             if (outcome := self._request_stop(str(task_of(context)))) is not None:
                 return outcome
-        except ValueError as error:
-            raise AirflowFailException(f"job {self.job!r}: {error}") from error
         if self.deferrable:
             trigger = JobStateTrigger(job=self.job, states=ENDED, until=until.isoformat())
             self.defer(trigger=trigger, method_name="execute_complete")

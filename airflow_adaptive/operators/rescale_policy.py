@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import DAG
 
-from airflow_adaptive._airflow.internals import AirflowFailException, AirflowSkipException
+from airflow_adaptive._airflow.declaration import validation
+from airflow_adaptive._airflow.internals import AirflowSkipException
 from airflow_adaptive._airflow.process.job_control import ENDED, JobControl
 from airflow_adaptive._core.scheduler.config.parsing import parse_duration
 from airflow_adaptive.autoscaling.calendar.changes import bounds_at
@@ -60,15 +61,13 @@ class ApplyRescalePolicyOperator(SetResourceRequirementsOperator):
 
     def _advised_parallelism(self) -> dict[str, tuple[int, int]]:
         """Vertex -> bounds that the policy advises now."""
-        try:
+        with validation.airflow_errors(self.job):
             summary = JobControl(self.job).known_summary()
             if summary.status in ENDED:
                 raise AirflowSkipException(
                     f"job {self.job!r} is {summary.status}: the rescale policy does not apply to it"
                 )
             advised = bounds_at(self.policy, datetime.now(UTC), tuple(summary.requirements), self.lead)
-        except ValueError as error:
-            raise AirflowFailException(f"job {self.job!r}: {error}") from error
         return {name: (bounds.lower, bounds.upper) for name, bounds in advised.items()}
 
 

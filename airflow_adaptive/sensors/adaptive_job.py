@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseSensorOperator
 
 from airflow_adaptive._airflow.declaration import validation
-from airflow_adaptive._airflow.internals import AirflowFailException, AirflowSensorTimeout, AirflowSkipException
+from airflow_adaptive._airflow.internals import AirflowSensorTimeout, AirflowSkipException
 from airflow_adaptive._airflow.process.job_control import ENDED, wait_for_state
 from airflow_adaptive._core.view import STATE_NAMES
 from airflow_adaptive.triggers.job_state import JobStateTrigger
@@ -50,10 +50,8 @@ class AdaptiveJobSensor(BaseSensorOperator):
             AirflowSensorTimeout: the job did not reach any of the states before the timeout.
         """
         states = [self.states] if isinstance(self.states, str) else [*self.states]
-        try:
+        with validation.airflow_errors(self.job):
             validation.job_states(states, (*STATE_NAMES, *ENDED))
-        except validation.DeclarationError as error:
-            raise AirflowFailException(f"job {self.job!r}: {error}") from error
         until = datetime.now(UTC) + timedelta(seconds=self.timeout)
         if self.deferrable:
             trigger = JobStateTrigger(job=self.job, states=states, until=until.isoformat())

@@ -16,7 +16,6 @@ from airflow_adaptive._airflow.declaration.operator_arguments import parameters_
 from airflow_adaptive._airflow.declaration.placement import check_requested, cluster
 from airflow_adaptive._airflow.internals import (
     AirflowException,
-    AirflowFailException,
     AirflowSensorTimeout,
     AirflowSkipException,
 )
@@ -114,11 +113,9 @@ class SparkResourcesSensor(BaseSensorOperator):
             AirflowException: the cluster does not answer.
             AirflowSensorTimeout: the slots were not available before the timeout.
         """
-        try:
+        with validation.airflow_errors(self.task_id):
             self._check()
             wanted = self._wanted()
-        except validation.DeclarationError as error:
-            raise AirflowFailException(f"resources of {self.task_id!r}: {error}") from error
         connections = self._declared.connections
         until = (datetime.now(UTC) + timedelta(seconds=self.timeout)).isoformat()
         if self.deferrable:

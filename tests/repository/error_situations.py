@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
+from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException
 from fsspec.implementations.local import LocalFileSystem
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -54,8 +55,12 @@ from airflow_adaptive.job.queries.writers import (
 from airflow_adaptive.job.state.damage import DamagedCheckpointError, require_sound_logs
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
 from tests.lab.fakes.manual_clock import START
+from tests.lab.scenario import Scenario
 from tests.lab.simulation.one_job import Simulation
+from tests.support.airflow.fake_supervisor import FakeComms
 from tests.support.airflow.operator_fakes import TASK
+from tests.support.airflow.published_documents import published
+from tests.support.airflow.published_job import CONTEXT
 from tests.support.driver.fake_spark import Spark, Stream
 from tests.unit.job.state.test_damage import Checkpoint
 
@@ -65,8 +70,9 @@ SCRIPT = "from airflow_adaptive.job import AdaptiveJob\n"
 class Desk:
     """A DAG author's desk: a script, a place for jobs, and a connection to a cluster that does not exist."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, airflow: FakeComms) -> None:
         self.folder = folder
+        self.airflow = airflow
         (folder / "departures.py").write_text(SCRIPT)
 
     def operator(self, **changes: Any) -> AdaptiveSparkOperator:
@@ -127,6 +133,13 @@ class Desk:
         """What the task's error says of such an end."""
         with pytest.raises(AirflowException) as raised:
             task_result("departures", event, None)
+        return self._printed(raised.value)
+
+    def task_error(self, task: BaseOperator, job: Scenario | None = None) -> str:
+        """What the error of a task says that uses a job, of which Airflow knows what is published; None for nothing."""
+        self.airflow.asset_states = {} if job is None else published(job)
+        with pytest.raises(AirflowException) as raised:
+            task.execute(CONTEXT)
         return self._printed(raised.value)
 
     def _printed(self, error: BaseException) -> str:

@@ -19,6 +19,8 @@ from airflow_adaptive._core.protocol.documents import FORMATS
 from airflow_adaptive._engine.journal.journal import SupersededError
 from airflow_adaptive._web.data import control_requests
 from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
+from airflow_adaptive.operators.job_control import SetResourceRequirementsOperator
+from airflow_adaptive.sensors.adaptive_job import AdaptiveJobSensor
 from tests.lab.simulation.one_job import Simulation
 from tests.repository.error_situations import (
     Desk,
@@ -56,6 +58,8 @@ from tests.repository.error_situations import (
     with_driver,
     without_loop,
 )
+from tests.support.airflow.fake_supervisor import FakeComms
+from tests.support.airflow.published_documents import batch
 from tests.support.repository import ROOT
 from tests.unit._engine.observation.test_driver_log_diagnosis import (
     IMPORT_ERROR,
@@ -490,6 +494,27 @@ def without_a_loop() -> list[Row]:
     ]
 
 
+def in_other_dags(desk: Desk) -> list[Row]:
+    shrink = SetResourceRequirementsOperator(task_id="shrink", job="departures", parallelism=1)
+    return [
+        Row(
+            "operator for a job that Airflow does not know",
+            desk.task_error(shrink),
+            "Write the id as in the DAG of the job.",
+        ),
+        Row(
+            "override for a batch job",
+            desk.task_error(shrink, batch()),
+            "Change its bounds in its DAG.",
+        ),
+        Row(
+            "sensor for a state that does not exist",
+            desk.task_error(AdaptiveJobSensor(task_id="wait", job="departures", states="Excuting")),
+            "Use a state of [the list](../concepts/states.md), or an outcome.",
+        ),
+    ]
+
+
 def page(desk: Desk) -> str:
     parts = {
         "import error of the DAG": in_the_dag_file(desk),
@@ -498,6 +523,7 @@ def page(desk: Desk) -> str:
         "log of the task, the page, and the XComs `failures` and `transitions`": in_the_driver(),
         "log of the task, at its end": at_the_end(desk),
         "REST API, page and command line": without_a_loop(),
+        "log of a task that observes or changes a job": in_other_dags(desk),
     }
     entries: dict[str, list[str]] = {
         code: []
@@ -517,7 +543,7 @@ def page(desk: Desk) -> str:
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark_default: None) -> Desk:
     monkeypatch.setenv("AIRFLOW_CONN_YARN", json.dumps({"conn_type": "spark", "host": "yarn"}))
-    return Desk(tmp_path)
+    return Desk(tmp_path, FakeComms.install(monkeypatch))
 
 
 def test_page_shows_what_the_code_states(desk: Desk) -> None:

@@ -71,8 +71,7 @@ class JobControl:
         summary = self.summary()
         if summary is None:
             raise UnknownJobError(
-                f"job {self.job!r} is not known to Airflow: check the id of the job. Before the first run of a job, only its DAG "
-                "determines its bounds"
+                "Airflow does not know the job: check its id. Before the first run of a job, only its DAG determines its bounds"
             )
         return summary
 
@@ -115,7 +114,7 @@ class JobControl:
         try:
             return from_json(cast(Mapping[str, Any], self._store.get(SCHEDULER, {})))
         except SnapshotError as error:
-            raise UnknownJobError(f"the published state of job {self.job!r} cannot be read: {error}") from error
+            raise UnknownJobError(f"its published state cannot be read: {error}") from error
 
 
 def _requested_body(parallelism: Bounds | Mapping[str, Bounds] | None, state: SchedulerState) -> Mapping[str, Any]:

@@ -116,7 +116,7 @@ def test_job_that_cannot_have_other_bounds_gives_the_reason_of_the_rest_api(
     airflow.asset_states |= published(job())
     with pytest.raises(AirflowFailException) as refused:
         SetResourceRequirementsOperator(task_id="t", job="departures", parallelism=1).execute(CONTEXT)
-    assert str(refused.value) == message
+    assert str(refused.value) == f"{message} [not-rescalable]"
     assert "requirements" not in airflow.asset_states
 
 
