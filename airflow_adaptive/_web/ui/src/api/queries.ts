@@ -2,6 +2,7 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { request } from "./client";
 import type {
+  Deployments,
   DriverOutput,
   Failures,
   JobCollection,
@@ -83,6 +84,15 @@ export const slotsOfDayQuery = (job: string) =>
       get<Metrics>(jobPath(job, `/metrics?step=600&since=${Math.floor(Date.now() / 1000) - DAY_S}`), signal),
     staleTime: 600_000,
     refetchOnWindowFocus: false,
+    retry: false,
+  });
+
+/** What deployments change that have not taken effect. The server reads the DAG, so that the query does not follow each change of the job. */
+export const deploymentQuery = (job: string) =>
+  queryOptions({
+    queryKey: ["deployment", job],
+    queryFn: ({ signal }) => get<Deployments>(jobPath(job, "/deployment"), signal),
+    refetchInterval: 2 * POLL_MS,
     retry: false,
   });
 

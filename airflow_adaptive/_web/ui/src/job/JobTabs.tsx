@@ -15,6 +15,7 @@ import { HelpLink } from "../components/values/HelpLink";
 import { BoundsSection } from "./requirements/BoundsSection";
 import { MetricsCharts } from "./metrics/MetricsCharts";
 import { ConfigurationTab } from "./configuration/ConfigurationTab";
+import { DeploymentSections } from "./deployment/DeploymentSections";
 import { FailuresTab } from "./timeline/FailuresTab";
 import { LogTab } from "./log/LogTab";
 import { PlanTab } from "./plan/PlanTab";
@@ -66,6 +67,7 @@ export const JobTabs = ({ details }: { details: JobDetails }) => {
       </Tabs.List>
       <Tabs.Content value="overview">
         <Stack gap={4}>
+          <DeploymentSections job={details.job} />
           <StateSection details={details} />
           <BoundsSection details={details} />
           <MetricsCharts job={details.job} />
