@@ -177,8 +177,15 @@ def _process_events(
     epoch, options = state.epoch, state.options
     elapsed = _time_without_heartbeat(state, observation, heartbeat)
     if (move := _move(state, observation)) is not None:
+        # Something may end each new driver of the job: without a batch, that counts as a failure, so that backoff and limit apply.
+        has_worked = state.driver is not None and state.driver.has_committed
         yield events.DriverEnded(
-            at=now, epoch=epoch, failure=move, in_order=True, is_confirmed=observation.is_driver_over, is_move=True
+            at=now,
+            epoch=epoch,
+            failure=move,
+            in_order=True,
+            is_confirmed=observation.is_driver_over,
+            is_move=has_worked,
         )
     elif _hands_over(state, observation):
         # The driver has ended its queries and never runs one again, so its process need not have ended.
@@ -239,7 +246,7 @@ def _move(state: SchedulerState, observation: JobObservation) -> Failure | None:
     if not observation.is_driver_over and not _never_writes_again(status):
         return None
     by = f", {submission.ended_by}" if submission is not None and submission.ended_by else ""
-    message = f"the driver had to leave its machine (SIGTERM{by}), and its queries have ended at a batch boundary"
+    message = f"the driver had to leave its machine (SIGTERM{by}), and has ended its queries"
     return Failure(error_class=FailureCode.DRIVER_LOST, message=message)
 
 

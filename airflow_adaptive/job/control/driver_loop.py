@@ -162,6 +162,8 @@ class DriverLoop:
             self._downtime.abandon()
             self._status.set(DriverState.HOLDING, directive.version)
             return None
+        if self._status.fields.is_moving and self._status.fields.state is DriverState.FAILED:
+            failure = self._status.fields.failure  # of a query, which the loop may not have read yet
         return self._status.set(DriverState.FAILED if failure else DriverState.STOPPED, directive.version, failure)
 
     def _reconcile_run(self, directive: Directive) -> DriverState | None:
@@ -282,11 +284,15 @@ class DriverLoop:
             raise error
 
     def _end_queries(self) -> FailureReport | None:
-        """End the running queries. Returns why the last batch failed, or None."""
+        """End the running queries. Returns why the last batch failed, or None.
+
+        Those who end this driver also limit the time of its last batch, by killing its processes.
+        """
         if self._workload.plan is None:
             return None
         self._rescale.stop_balancing()
-        if not self._workload.end(self._settings.stop_timeout_s, self._link.pause):
+        timeout_s = math.inf if self._status.fields.is_moving else self._settings.stop_timeout_s
+        if not self._workload.end(timeout_s, self._link.pause):
             self._warn(
                 f"no batch boundary within {self._settings.stop_timeout_s:g} s: a batch may be interrupted and replayed"
             )

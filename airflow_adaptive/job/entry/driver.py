@@ -103,7 +103,10 @@ class Driver:
             return end
         self.termination.catch()
         watchdog = LeaseWatchdog(self.process.jvm, grace_s=WATCHDOG_GRACE_S)
-        return run_driver(identity, interfaces, settings, watchdog=watchdog, exit_process=self.process.exit)
+        try:
+            return run_driver(identity, interfaces, settings, watchdog=watchdog, exit_process=self.process.exit)
+        finally:  # what the script does afterwards must not delay the end of the process
+            self.termination.let_pass()
 
 
 def _pause(identity: DriverStatus) -> Callable[[float], None]:
@@ -254,6 +257,7 @@ class Sigterm(Termination):
         self._latch: Any = None
         self._restore: Callable[[], object] | None = None
         self._is_requested = False
+        self._pid = os.getpid()
         is_main = threading.current_thread() is threading.main_thread()
         if is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             signal.signal(signal.SIGTERM, self._on_signal)
@@ -280,7 +284,8 @@ class Sigterm(Termination):
                 restore()
 
     def _on_signal(self, number: int, _: object) -> None:
-        if self._restore is None:
+        # A process that the script forks inherits the handler.
+        if self._restore is None or os.getpid() != self._pid:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
         self._is_requested = True

@@ -76,6 +76,7 @@ class SimulatedDriver:
     spread: bool = False
     during_end: Callable[[], None] = lambda: None
     boundary_reached: bool = True
+    end_timeout_s: float = 0.0
     query_failure: FailureReport | None = None
     query_over: bool = False
     is_batch: bool = False
@@ -223,6 +224,7 @@ class SimulatedDriver:
 
     def end(self, timeout_s: float, pause: Callable[[float], None]) -> bool:
         self.history.append("end")
+        self.end_timeout_s = timeout_s
         pause(POLL_S)
         self.during_end()
         if self.saved_meanwhile:

@@ -52,7 +52,7 @@ class TopicIds:
     def read(self) -> dict[int, KnownTopics]:
         """Return the known topics of each source, by its number. Raises the exceptions of Hadoop."""
         content = self._files.read(self._path, MAX_FILE_BYTES)
-        return {} if content is None else _decode(content)
+        return {} if content is None else decode_topics(content)
 
     def write(self, known: Mapping[int, KnownTopics]) -> None:
         """Replace the known topics. Raises the exceptions of Hadoop."""
@@ -128,7 +128,7 @@ class TopicGuard:
         )
 
 
-def _decode(text: bytes) -> dict[int, KnownTopics]:
+def decode_topics(text: bytes) -> dict[int, KnownTopics]:
     """Return the topics in a file. What is not readable contains no known topic."""
     try:
         return {

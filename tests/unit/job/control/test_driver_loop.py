@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -261,7 +262,13 @@ def test_stops_at_a_boundary_and_reports_the_move_when_others_end_the_driver():
     assert driver.run(driver.nothing, driver.terminates, driver.nothing) is DriverState.STOPPED
     assert driver.after("RUNNING 1") == ["end", "STOPPED 1"]
     assert [status.is_moving for status in driver.statuses][-2:] == [True, True]
-    assert not driver.lets_pass
+    assert (driver.lets_pass, driver.end_timeout_s) == (False, math.inf)
+
+
+def test_failure_of_a_query_is_reported_although_others_end_the_driver_next():
+    driver = running(1)
+    assert driver.run(driver.nothing, driver.ends_query(FAILURE), driver.terminates) is DriverState.FAILED
+    assert (driver.statuses[-1].is_moving, driver.statuses[-1].failure) == (True, FAILURE)
 
 
 @pytest.mark.parametrize("act", ["during_build", "during_prepare"])

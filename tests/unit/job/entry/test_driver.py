@@ -46,7 +46,7 @@ class AssembledDriver:
         monkeypatch.setattr(driver_module, "boot_time", lambda: self.boot_time)
         monkeypatch.setattr(driver_module, "DriverProcess", lambda _: SimpleNamespace(exit=self.exit, jvm=4711))
         monkeypatch.setattr(driver_module, "LeaseWatchdog", self.watchdog)
-        catches = SimpleNamespace(catch=lambda: self.events.append("catch"))
+        catches = SimpleNamespace(catch=lambda: self.events.append("catch"), let_pass=lambda: None)
         monkeypatch.setattr(driver_module, "Sigterm", lambda _: catches)
         monkeypatch.setattr(driver_loop, "DriverLoop", self.driver_loop)
         context = SimpleNamespace(applicationId="app-1", uiWebUrl=None)
@@ -351,6 +351,16 @@ def test_signal_ends_a_driver_that_runs_no_query_at_once(
     monkeypatch.setattr(signal, "raise_signal", raised.append)
     os.kill(os.getpid(), signal.SIGTERM)
     assert (raised, signal.getsignal(signal.SIGTERM)) == ([signal.SIGTERM], signal.SIG_DFL)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_process_that_the_script_forks_ends_with_the_signal(monkeypatch: pytest.MonkeyPatch, sigterm: Sigterm):
+    Jvm(monkeypatch)
+    sigterm.catch()
+    if (child := os.fork()) == 0:
+        signal.raise_signal(signal.SIGTERM)
+        os._exit(0)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGTERM
 
 
 def test_handler_of_a_script_stays(sigterm: Sigterm):

@@ -367,6 +367,10 @@ def test_all_violations_are_in_one_error() -> None:
     assert "output mode" in text
 
 
+def test_sinks_are_accepted_if_the_user_turned_the_check_of_spark_off() -> None:
+    require_real_time({"q": replace(FACTS, sink="my_sink")}, [], replace(SESSION, checks_sinks=False))
+
+
 def test_checkpoint_of_the_first_format_is_named_with_its_remedy() -> None:
     text = violation(replace(FACTS, checkpoint_format=1))
     assert "state-store format 1" in text

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from airflow_adaptive.job.queries.sources.topic_ids import KnownTopics, TopicGuard, TopicRecreatedError
+from airflow_adaptive.job.queries.sources.topic_ids import KnownTopics, TopicGuard, TopicRecreatedError, decode_topics
 
 
 class Ids:
@@ -129,3 +129,11 @@ def test_source_that_accepts_a_loss_of_data_continues_with_one_warning() -> None
     (warning,) = warnings
     assert "failOnDataLoss is false; it may leave out records" in warning
     assert ids.ids == {"a": "9"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{", "null", '{"a":"1"}', '{"x":{}}', '{"0":{}}', '{"0":{"cluster":"x","topics":[]}}', "[" * 99_999],
+)
+def test_unreadable_file_contains_no_topic(text: str) -> None:
+    assert decode_topics(text.encode()) == {}
