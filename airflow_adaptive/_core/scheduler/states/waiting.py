@@ -203,14 +203,14 @@ def _go_on(state: SchedulerState, restarting: Restarting, event: Event) -> Step:
         reason = _with_lost_driver(restarting, ReasonCode.SLOTS_AVAILABLE, "the slots of the rescale are available")
         return state_transitions.go_to_deploying(state, event, target_parallelism, reason, restarting.previous_plan)
     is_recovery = restarting.failure is not None and state_transitions.is_first_failure(state)
-    before = restarting.plan.parallelism if is_recovery else target_parallelism
+    before = restarting.plan.parallelism if is_recovery else None
     if possible is not None and resource_checks.waiting_resources(state, before) is Resources.DESIRED:
         is_desired = resource_checks.waiting_resources(state) is Resources.DESIRED
         text = "all desired slots are available" if is_desired else "as many slots as before are available"
         reason = _with_lost_driver(restarting, ReasonCode.SLOTS_AVAILABLE, text)
         return state_transitions.go_to_deploying(state, event, possible, reason, restarting.previous_plan)
     reason = _with_lost_driver(restarting, ReasonCode.SLOTS_PENDING, "the restart waits for resources")
-    return state_transitions.go_to_waiting_for_resources(state, event, reason, before)
+    return state_transitions.go_to_waiting_for_resources(state, event, reason, before or target_parallelism)
 
 
 def _with_lost_driver(restarting: Restarting, code: ReasonCode, text: str) -> Reason:
