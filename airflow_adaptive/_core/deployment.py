@@ -18,14 +18,20 @@ from airflow_adaptive._core.protocol.secret_names import is_secret
 MASK: Final = "***"
 """Takes the place of the value of a secret, as in Airflow."""
 
-TEMPLATES: Final = ("{{", "{%")
-"""Marks of a template, whose value is known when the task runs."""
-
-TRUNCATED: Final = "Truncated. You can change this behaviour"
-"""Begin of the text that Airflow stores in place of a long value."""
+MARKS: Final = (MASK, "{{", "{%", "Truncated. You can change this behaviour")
+"""Marks of an unknown value: that of a secret, a template, which the task renders when it runs, and a text that Airflow stores in place of a long value."""
 
 DIGITS: Final = 12
 """Length of a digest in a change."""
+
+CONTENT: Final = "content "
+"""Begin of the digest of a value."""
+
+MAX_VALUE: Final = 200
+"""Maximum length of a text in a declaration, and of any value in one that is too large, in characters of JSON. A longer one is a digest."""
+
+MAX_DECLARATION: Final = 8000
+"""Maximum length of the parameters of a declaration, in characters of JSON: the journal has up to two declarations, and the trigger has one."""
 
 CODE: Final = "code"
 """Name of the change of the staged code. All other changes have the names of parameters."""
@@ -144,16 +150,18 @@ def digest(text: str) -> str:
 
 
 def declaration(parameters: Mapping[str, Any], *, code: str = "", dag_file: str = "") -> Declaration:
-    """Return what a task declares. Secrets are masked, and what is nested is a digest, because it may contain secrets under any name."""
-    return Declaration(
-        code=code, dag_file=dag_file, parameters={name: _public(value) for name, value in parameters.items()}
-    )
+    """Return what a task declares. Secrets are masked, and what is nested is a digest, because it may contain secrets under any name. So is what is long."""
+    public = {name: _public(value) for name, value in parameters.items()}
+    if len(json.dumps(public)) > MAX_DECLARATION:
+        public = {name: _shortened(value) for name, value in public.items()}
+    return Declaration(code=code, dag_file=dag_file, parameters=public)
 
 
 def compare(running: Declaration, other: Declaration) -> Comparison:
     """Return what another deployment changes."""
-    before, after = _entries(running), _entries(other)
-    changes, unknown = [], sorted(running.parameters.keys() ^ other.parameters.keys())
+    before, after = _entries(running, other), _entries(other, running)
+    only_one = running.parameters.keys() ^ other.parameters.keys()
+    changes, unknown = [], sorted(only_one | _unknown(before) | _unknown(after))
     if not running.code or not other.code:
         unknown.insert(0, CODE)
     for name in dict.fromkeys((*before, *after)):
@@ -174,11 +182,20 @@ def _effect(parameter: str) -> Effect:
     return _EFFECTS.get(_GROUP_OF.get(parameter, Group.KUBERNETES), Effect.DRIVER)
 
 
-def _entries(found: Declaration) -> dict[str, Any]:
-    """Return the code, and the parameters that are set, with an item for each entry of a mapping."""
+def _unknown(entries: Mapping[str, Any]) -> set[str]:
+    """Return the parameters whose whole value is an unknown text. The other deployment may have a mapping or a list instead."""
+    return {
+        name for name, value in entries.items() if "[" not in name and isinstance(value, str) and _is_unknown(value)
+    }
+
+
+def _entries(found: Declaration, other: Declaration) -> dict[str, Any]:
+    """Return the code, and the parameters that are set, with an item for each entry of a mapping, unless the other deployment has only its digest."""
     entries = {CODE: found.code[:DIGITS]} if found.code else {}
     for name, value in found.parameters.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping | list) and value and str(other.parameters.get(name)).startswith(CONTENT):
+            entries[name] = _digest(value)
+        elif isinstance(value, Mapping):
             entries |= {f"{name}[{key}]": it for key, it in value.items()}
         elif value not in (None, []):
             entries[name] = value
@@ -186,8 +203,8 @@ def _entries(found: Declaration) -> dict[str, Any]:
 
 
 def _is_unknown(value: Any) -> bool:
-    """Return whether a value is unknown: that of a secret, a template, or a text that Airflow has cut off."""
-    return any(mark in str(value) for mark in (MASK, *TEMPLATES, TRUNCATED))
+    """Return whether a value is unknown (see `MARKS`)."""
+    return any(mark in str(value) for mark in MARKS)
 
 
 def _public(value: Any) -> Any:
@@ -202,15 +219,24 @@ def _public(value: Any) -> Any:
 
 
 def _scalar(value: Any) -> Any:
-    """Return a number, a text or None. A text with a template remains, because only its rendered value can be compared."""
+    """Return a number, a text or None."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if not isinstance(value, Mapping | list | tuple):
-        return str(value)
-    text = json.dumps(value, sort_keys=True, default=str)
-    mark = next((mark for mark in TEMPLATES if mark in text), "")
-    return f"{mark}content {digest(text)[:DIGITS]}"
+    return _digest(value) if isinstance(value, Mapping | list | tuple) else str(value)
 
 
 def _masked(name: str, value: Any) -> Any:
-    return MASK if isinstance(value, str) and is_secret(name, value) else value
+    if not isinstance(value, str):
+        return value
+    return MASK if is_secret(name, value) else _shortened(value)
+
+
+def _shortened(value: Any) -> Any:
+    return _digest(value) if len(json.dumps(value)) > MAX_VALUE else value
+
+
+def _digest(value: Any) -> str:
+    """Return the digest of a value. The mark of an unknown value remains, because only the rendered value can be compared."""
+    text = json.dumps(value, sort_keys=True, default=str)
+    mark = next((f"{mark} " for mark in MARKS if mark in text), "")
+    return f"{mark}{CONTENT}{digest(text)[:DIGITS]}"

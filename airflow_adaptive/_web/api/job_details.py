@@ -136,7 +136,9 @@ def deployments(state: SchedulerState, published: PublishedState, session: Sessi
         comparison = compare(published.declaration(state.driver.deployment), newest)
         pending = _deployment(stage, "; ".join([STAGES[stage], *texts[-1:]]), comparison)
     in_dag = declared_by_dag(task, newest, session) if task is not None and newest.parameters else None
-    if in_dag is not None and ((comparison := compare(newest, in_dag)).changes or in_dag.dag_file != newest.dag_file):
+    # The task cannot read a DAG file in an archive.
+    files = set() if in_dag is None else {in_dag.dag_file, newest.dag_file} - {""}
+    if in_dag is not None and ((comparison := compare(newest, in_dag)).changes or len(files) > 1):
         later = replace(state, deployment=DECLARED, standby=state.standby.tried_again())
         stage = deployment_stage(later)
         text = "the task has not staged what the DAG declares: clear the task, or wait until its trigger is recycled"

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from airflow_adaptive._core.deployment import MASK, Declaration, Effect, Group, compare, declaration
+from airflow_adaptive._core.deployment import (
+    MASK,
+    MAX_DECLARATION,
+    MAX_VALUE,
+    Declaration,
+    Effect,
+    Group,
+    compare,
+    declaration,
+)
+
+TRUNCATED = f"Truncated. You can change this behaviour in [core]max_templated_field_length. {'a' * 4096}..."
+LONG_CONF = {f"spark.a{number}": "1" for number in range(80)}
+HUGE = [str(number) for number in range(100_000)]
 
 DEPLOYED = {
     "application": "/dags/departures.py",
@@ -99,6 +113,12 @@ def test_nested_values_are_digests_because_any_part_may_be_secret() -> None:
         ({}, {"application_args": ["--airport", "{{ params.airport }}"]}, "application_args"),
         ({}, {"application_args": "Truncated. You can change this behaviour in [core]"}, "application_args"),
         ({"conf": {"a": {"b": "1"}}}, {"conf": {"a": {"b": "{{ ds }}"}}}, "conf[a]"),
+        ({"conf": {"a": {"pin": "***"}}}, {"conf": {"a": {"pin": "***"}}}, "conf[a]"),
+        ({"conf": LONG_CONF}, {"conf": TRUNCATED}, "conf"),
+        ({"conf": "{{ var.json.c }}"}, {"conf": LONG_CONF}, "conf"),
+        ({"application": "a" * 300}, {"application": "a" * 300 + "{{ ds }}"}, "application"),
+        ({"op_kwargs": {"a": HUGE[:900]}}, {"op_kwargs": {"a": [*HUGE[:900], "{{ ds }}"]}}, "op_kwargs[a]"),
+        ({"conf": LONG_CONF}, {"conf": dict.fromkeys(HUGE, "{{ ds }}")}, "conf"),
     ],
 )
 def test_value_that_cannot_be_compared_is_unknown(before: Any, after: Any, unknown: str) -> None:
@@ -115,3 +135,39 @@ def test_what_one_declaration_does_not_contain_is_unknown() -> None:
 def test_running_driver_has_what_needs_no_new_driver_at_once() -> None:
     newer = declared(parallelism=(1, 8), executor_memory="2g")
     assert [it.name for it in compare(declared().with_effective(newer), newer).changes] == ["executor_memory"]
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [
+        ("op_kwargs", dict.fromkeys(HUGE, 1), dict.fromkeys(HUGE, 2)),
+        ("conf", dict.fromkeys(HUGE, "1"), LONG_CONF),
+        ("application_args", HUGE, HUGE[1:]),
+        ("application_args", HUGE, ["--airport", "HAM"]),
+        ("application_args", ["\n" * 4000], ["\n" * 4001]),
+        ("application", "a" * 100_000, "a" * 100_001),
+        ("env_vars", None, dict.fromkeys(HUGE, "1")),
+    ],
+)
+def test_declaration_is_small_and_has_each_change_of_a_parameter(name: str, before: Any, after: Any) -> None:
+    running, other = declared(**{name: before}), declared(**{name: after})
+    assert all(len(json.dumps(it.parameters)) <= MAX_DECLARATION for it in (running, other))
+    found = compare(running, other)
+    assert ([it.name for it in found.changes], found.unknown) == ([name], ())
+
+
+def test_large_declaration_equals_a_small_one_in_what_is_equal() -> None:
+    running, other = declared(conf=LONG_CONF), declared(conf=LONG_CONF, op_args=HUGE)
+    assert isinstance(other.parameters["conf"], str)
+    found = compare(running, other)
+    assert (found.changes, found.unknown) == ((), ("op_args",))
+
+
+def test_every_value_of_a_large_declaration_is_short() -> None:
+    found = declaration({f"p{number}": ["a" * 90] * number for number in range(40)}).parameters
+    assert all(len(json.dumps(it)) <= MAX_VALUE for it in found.values())
+    assert found["p1"] == ["a" * 90]
+
+
+def test_long_secret_is_masked_and_has_no_digest() -> None:
+    assert declared(application=f"https://u:p@host/{'a' * 300}").parameters["application"] == MASK

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,11 @@ def test_dag_file_that_has_changed_may_declare_other_code(airflow_app: AirflowAp
     store_dag(airflow_app, tmp_path, doc="other")
     declared = get(airflow_app, PATH)["declared"]
     assert (declared["changes"], declared["effect"], declared["unknown"][0]) == ([], None, "code")
+
+
+def test_dag_file_that_the_task_cannot_read_declares_nothing(airflow_app: AirflowApp, tmp_path: Path) -> None:
+    place(airflow_app, executing(), **deployed(replace(store_dag(airflow_app, tmp_path), dag_file="")))
+    assert get(airflow_app, PATH)["declared"] is None
 
 
 @pytest.mark.parametrize(
