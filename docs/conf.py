@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from docutils import nodes
+from sphinx.application import Sphinx
+
 from airflow_adaptive import __version__
 
 project = "airflow-adaptive"
@@ -32,3 +35,20 @@ mermaid_use_local = "mermaid/mermaid.esm.min.mjs"  # `make docs` puts it there; 
 copybutton_prompt_text = "$ "
 
 linkcheck_ignore = [r"https://github\.com/airflow-adaptive/.*"]
+
+
+def add_dark_pictures(_: Sphinx, document: nodes.document) -> None:
+    """Put the picture of the dark theme beside each `*-light.png`. The theme of the site shows one of them, and GitHub the light one."""
+    for light in list(document.findall(nodes.image)):
+        name = light["uri"].replace("-light.png", "-dark.png")
+        if name != light["uri"]:
+            dark = light.copy()
+            dark.update_basic_atts({"classes": ["only-dark"]})
+            dark["uri"] = name
+            light["classes"].append("only-light")
+            light.parent.insert(light.parent.index(light) + 1, dark)
+
+
+def setup(app: Sphinx) -> None:
+    """Run before Sphinx collects the pictures of a page, which has the priority 500."""
+    app.connect("doctree-read", add_dark_pictures, priority=400)

@@ -1,11 +1,7 @@
-"""A person follows and steers a running job in Airflow's UI: a real browser, a real Airflow, a real Spark.
-
-`WRITE_PICTURES=1` keeps what the browser shows as the pictures of docs/reference/page.md.
-"""
+"""A person follows and steers a running job in Airflow's UI: a real browser, a real Airflow, a real Spark."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,9 +13,6 @@ from airflow_adaptive.local.waiting import wait_until
 from tests.integration.airflow.test_adaptive_job import TIMEOUT_S, Begin, begin  # noqa: F401  a fixture
 from tests.support.airflow.airflow_under_test import AirflowUnderTest
 from tests.support.browser_fixture import TIMEOUT_MS
-from tests.support.repository import ROOT
-
-PICTURES = ROOT / "docs" / "pictures"
 
 
 @pytest.fixture
@@ -31,11 +24,6 @@ def page(airflow: AirflowUnderTest, browser: Any) -> Iterator[Any]:
     context.set_default_timeout(TIMEOUT_MS)
     yield context.new_page()
     context.close()
-
-
-def picture(page: Any, name: str) -> None:
-    if os.environ.get("WRITE_PICTURES"):
-        page.screenshot(path=PICTURES / f"{name}.png")
 
 
 def confirm(frame: Any, button: str) -> None:
@@ -65,19 +53,15 @@ def test_user_gives_a_job_more_suspends_and_resumes_it(
     dialog = frame.get_by_role("dialog")
     dialog.get_by_label("Upper bound").fill("2")
     expect(dialog.get_by_text("Slots:")).to_be_visible()
-    picture(page, "requirements")
     dialog.get_by_role("button", name="Apply").click()
     expect(frame.get_by_text("2 of 1\u20132", exact=True)).to_be_visible()
     run.until_executing(2)
     expect(frame.get_by_role("region", name="State")).to_contain_text("The job is running with its plan.")
     expect(bounds).to_contain_text("Set by admin")
-    picture(page, "job")
     frame.get_by_role("tab", name="Plan").click()
     expect(frame.get_by_text("Workers and their slots")).to_be_visible()
-    picture(page, "plan")
     frame.get_by_role("tab", name="Timeline").click()
     expect(frame.get_by_text("Transitions and decisions")).to_be_visible()
-    picture(page, "timeline")
 
     confirm(frame, "Suspend")
     run.until_task("success")
@@ -87,9 +71,7 @@ def test_user_gives_a_job_more_suspends_and_resumes_it(
     run.until_executing(2)
     frame.get_by_role("link", name="Adaptive jobs").click()
     expect(frame.get_by_role("row").filter(has_text="watched")).to_contain_text("Executing")
-    picture(page, "jobs")
 
     page.goto(f"{airflow.url}/dags/watched/runs/{run.run_id}/tasks/job")
     page.get_by_role("link", name="Adaptive job", exact=True).click()
     expect(page.frame_locator("iframe").get_by_role("heading", level=1)).to_have_text("watched")
-    picture(page, "task")

@@ -243,6 +243,30 @@ def test_charts_are_read_with_the_keyboard_and_as_a_table(airflow_app: AirflowAp
     expect(page.get_by_role("table", name="Metrics over time")).to_be_visible()
 
 
+def test_charts_are_zoomed_together_by_dragging_until_the_zoom_is_reset(
+    airflow_app: AirflowApp, visitor: Visitor
+) -> None:
+    stories.place(airflow_app, stories.rescaled_twice())
+    page = visitor.open("jobs/departures")
+    charts, reset = page.get_by_role("slider"), page.get_by_role("button", name="Reset zoom")
+    charts.scroll_into_view_if_needed()
+    area, begin = charts.bounding_box(), charts.get_attribute("aria-valuemin")
+    page.mouse.move(area["x"] + 0.5 * area["width"], area["y"] + 40)
+    page.mouse.down()
+    page.mouse.move(area["x"] + 0.75 * area["width"], area["y"] + 60, steps=5)
+    page.mouse.up()
+    expect(reset).to_be_visible()
+    least, most = (float(charts.get_attribute(f"aria-value{end}")) for end in ("min", "max"))
+    assert 700 < most - least < 1_100, "about a quarter of an hour"
+    charts.press("-")
+    charts.press("-")
+    charts.press("-")
+    expect(reset).to_have_count(0)
+    charts.press("+")
+    reset.click()
+    expect(charts).to_have_attribute("aria-valuemin", begin)
+
+
 @pytest.mark.parametrize(
     ("place", "health"),
     [

@@ -1,11 +1,7 @@
-"""The source of the bounds of a job on the page, and setting and clearing of bounds by users.
-
-`WRITE_PICTURES=1` writes a picture for docs/reference/page.md.
-"""
+"""The source of the bounds of a job on the page, and setting and clearing of bounds by users."""
 
 from __future__ import annotations
 
-import os
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,9 +15,7 @@ from tests.integration.browser.test_pages import editor_of, overflow
 from tests.support.airflow import published_jobs as stories
 from tests.support.airflow.airflow_app import AirflowApp
 from tests.support.airflow.published_documents import published
-from tests.support.repository import ROOT
 
-PICTURES = ROOT / "docs" / "pictures"
 RESET = {"parallelism": {"lowerBound": -1, "upperBound": -1}}
 REASON = "window 'rush'; query 'q': it is busy for 91% of the time on 2 slot(s): 2 -> 4"
 
@@ -83,8 +77,6 @@ def test_bounds_of_calendar_and_load_have_a_reason_and_a_next_change(airflow_app
     expect(bounds).to_contain_text(re.compile(r"next change in 1 h 3[45] m"))
     expect(bounds).to_contain_text("it is busy for 91% of the time on 2 slot(s): 2 → 4")
     expect(bounds.get_by_role("button", name="Clear the override")).to_have_count(0)
-    if os.environ.get("WRITE_PICTURES"):
-        bounds.screenshot(path=PICTURES / "bounds.png")
     page.get_by_role("link", name="Adaptive jobs").click()
     expect(page.get_by_role("row").filter(has_text="departures")).to_contain_text("by calendar and load")
 

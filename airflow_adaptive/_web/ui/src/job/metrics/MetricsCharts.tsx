@@ -1,14 +1,14 @@
-import { Box, Flex, HStack, SegmentGroup, Stack, Text } from "@chakra-ui/react";
+import { Box, Button, Flex, HStack, SegmentGroup, Stack, Text } from "@chakra-ui/react";
 import { useQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
-import { LuChartLine } from "react-icons/lu";
+import { LuChartLine, LuZoomOut } from "react-icons/lu";
 import { metricsQuery, rescalesQuery } from "../../api/queries";
 import type { Metrics } from "../../api/types";
 import { Loaded } from "../../components/feedback/Loaded";
 import { Placeholder } from "../../components/feedback/Placeholder";
 import { Section } from "../../components/layout/Section";
 import { useColorMode } from "../../lib/airflow/colorMode";
-import { pointsOf } from "../../lib/scheduler/timeSeries";
+import { pointsOf, type Range, within } from "../../lib/scheduler/timeSeries";
 import { chartColors } from "./chartColors";
 import { kindsWith } from "./chartOptions";
 import { createCursor } from "./cursor";
@@ -27,6 +27,7 @@ const SPANS: Record<string, [number, number]> = {
 /** The metrics of a job over time: charts that share one time axis and one cursor. */
 export const MetricsCharts = ({ job }: { job: string }) => {
   const [span, setSpan] = useState("1 hour");
+  const [zoom, setZoom] = useState<Range | null>(null);
   const [step, seconds] = SPANS[span] ?? [10, 3_600];
   const query = useQuery({
     ...metricsQuery(job, step),
@@ -36,10 +37,19 @@ export const MetricsCharts = ({ job }: { job: string }) => {
     <Section
       aside={
         <HStack gap={4}>
-          <RescaleKey />
+          {zoom === null ? (
+            <RescaleKey />
+          ) : (
+            <Button onClick={() => setZoom(null)} size="xs" variant="outline">
+              <LuZoomOut aria-hidden /> Reset zoom
+            </Button>
+          )}
           <SegmentGroup.Root
             aria-label="Time span"
-            onValueChange={({ value }) => setSpan(value ?? "1 hour")}
+            onValueChange={({ value }) => {
+              setSpan(value ?? "1 hour");
+              setZoom(null);
+            }}
             size="xs"
             value={span}
           >
@@ -51,13 +61,21 @@ export const MetricsCharts = ({ job }: { job: string }) => {
       title="Metrics over time"
     >
       <Loaded lines={4} query={query}>
-        {(page) => <Stacked job={job} page={page} seconds={seconds} />}
+        {(page) => <Stacked job={job} onZoom={setZoom} page={page} seconds={seconds} zoom={zoom} />}
       </Loaded>
     </Section>
   );
 };
 
-const Stacked = ({ job, page, seconds }: { job: string; page: Metrics; seconds: number }) => {
+interface StackedProps {
+  job: string;
+  page: Metrics;
+  seconds: number;
+  zoom: Range | null;
+  onZoom: (range: Range | null) => void;
+}
+
+const Stacked = ({ job, page, seconds, zoom, onZoom }: StackedProps) => {
   const rescales = useQuery(rescalesQuery(job)).data?.rescales ?? [];
   const colors = chartColors(useColorMode());
   const points = useMemo(() => pointsOf(page), [page]);
@@ -71,25 +89,35 @@ const Stacked = ({ job, page, seconds }: { job: string; page: Metrics; seconds: 
       </Placeholder>
     );
   }
-  const to = last.at + page.step;
-  const from = Math.max(to - seconds, Math.min(points[0]?.at ?? 0, to - 20 * page.step));
+  const end = last.at + page.step;
+  const all = { from: Math.max(end - seconds, Math.min(points[0]?.at ?? 0, end - 20 * page.step)), to: end };
+  const { from, to } = zoom ?? all;
+  const shown = zoom === null ? points : points.filter(({ at }) => at >= from - page.step && at <= to + page.step);
   const frame = { from, to, colors, rescales };
   return (
     <Stack gap={1}>
-      <StateLane from={from} points={points} step={page.step} to={to} />
-      <TimeCursor cursor={cursor} from={from} points={points} step={page.step} to={to}>
+      <StateLane from={from} points={shown} step={page.step} to={to} />
+      <TimeCursor
+        cursor={cursor}
+        from={from}
+        onReset={() => onZoom(null)}
+        onZoom={(range) => onZoom(within(all, range))}
+        points={shown}
+        step={page.step}
+        to={to}
+      >
         {kinds.map((kind, index) => (
           <TimeChart
             cursor={cursor}
             frame={{ ...frame, isLast: index === kinds.length - 1 }}
             key={kind.id}
             kind={kind}
-            points={points}
+            points={shown}
             step={page.step}
           />
         ))}
       </TimeCursor>
-      <MetricsTable points={points} />
+      <MetricsTable points={shown} />
     </Stack>
   );
 };

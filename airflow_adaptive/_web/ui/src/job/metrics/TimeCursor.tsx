@@ -1,7 +1,7 @@
 import { Box } from "@chakra-ui/react";
-import { type KeyboardEvent, type PointerEvent, type ReactNode, useRef } from "react";
+import { type KeyboardEvent, type PointerEvent, type ReactNode, useRef, useState } from "react";
 import { backlogText, count, duration, moment, rate } from "../../lib/format/format";
-import { nearest, type Point } from "../../lib/scheduler/timeSeries";
+import { nearest, type Point, type Range, zoomed } from "../../lib/scheduler/timeSeries";
 import { AXIS_WIDTH } from "./chartOptions";
 import { type Cursor, useCursor } from "./cursor";
 
@@ -11,25 +11,49 @@ interface Props {
   step: number;
   from: number;
   to: number;
+  /** Called with the time range that the user has selected. */
+  onZoom: (range: Range) => void;
+  onReset: () => void;
   children: ReactNode;
 }
 
 /** Right padding of the charts. */
 const PADDING = 8;
 
-/** Area in which the pointer or the arrow keys set the cursor of the charts. */
-export const TimeCursor = ({ cursor, points, step, from, to, children }: Props) => {
+/** Area in which the pointer or the arrow keys set the cursor of the charts, and dragging or the keys + and - change their time range. */
+export const TimeCursor = ({ cursor, points, step, from, to, onZoom, onReset, children }: Props) => {
   const at = useCursor(cursor);
+  const [begin, setBegin] = useState<number | null>(null);
   const box = useRef<HTMLDivElement>(null);
   const point = points[nearest(points, at ?? to)];
-  const follow = (event: PointerEvent) => {
+  const timeAt = (event: PointerEvent): number => {
     const area = box.current?.getBoundingClientRect();
-    if (area === undefined) return;
+    if (area === undefined) return Number.NaN;
     const share = (event.clientX - area.left - AXIS_WIDTH) / (area.width - AXIS_WIDTH - PADDING);
-    const moment = from + share * (to - from);
-    cursor.move(share < 0 || share > 1 ? null : (points[nearest(points, moment)]?.at ?? null));
+    return from + share * (to - from);
+  };
+  const isInside = (time: number) => time >= from && time <= to;
+  const follow = (event: PointerEvent) => {
+    const time = timeAt(event);
+    cursor.move(isInside(time) ? (points[nearest(points, time)]?.at ?? null) : null);
+  };
+  const drag = (event: PointerEvent) => {
+    // A finger scrolls, and moves the cursor.
+    if (event.button !== 0 || event.pointerType === "touch" || !isInside(timeAt(event))) return;
+    event.currentTarget.setPointerCapture(event.pointerId);
+    setBegin(timeAt(event));
+  };
+  const drop = (event: PointerEvent) => {
+    if (begin === null) return;
+    const end = Math.min(Math.max(timeAt(event), from), to);
+    setBegin(null);
+    if (Math.abs(end - begin) >= 2 * step) onZoom({ from: Math.min(begin, end), to: Math.max(begin, end) });
   };
   const press = (event: KeyboardEvent) => {
+    if (event.key === "+" || event.key === "-") {
+      onZoom(zoomed({ from, to }, at ?? to, event.key === "+" ? 0.5 : 2, step));
+      return;
+    }
     const next = stepped(event.key, at ?? to, step, from, to);
     if (next === undefined) return;
     event.preventDefault();
@@ -45,16 +69,42 @@ export const TimeCursor = ({ cursor, points, step, from, to, children }: Props) 
       aria-valuetext={point === undefined ? "none" : pointText(point)}
       borderRadius="sm"
       onBlur={() => cursor.move(null)}
+      onDoubleClick={onReset}
       onKeyDown={press}
+      onPointerCancel={() => setBegin(null)}
+      onPointerDown={drag}
       onPointerLeave={() => cursor.move(null)}
       onPointerMove={follow}
+      onPointerUp={drop}
+      position="relative"
       ref={box}
       role="slider"
       tabIndex={0}
+      touchAction="pan-y"
+      userSelect="none"
     >
       {children}
+      {begin !== null && at !== null && (
+        <Box
+          bg="blue.solid"
+          bottom={0}
+          opacity={0.15}
+          pointerEvents="none"
+          position="absolute"
+          style={selection(Math.min(begin, at), Math.max(begin, at), from, to)}
+          top={0}
+        />
+      )}
     </Box>
   );
+};
+
+const selection = (begin: number, end: number, from: number, to: number) => {
+  const width = `(100% - ${AXIS_WIDTH + PADDING}px)`;
+  return {
+    left: `calc(${AXIS_WIDTH}px + ${width} * ${(begin - from) / (to - from)})`,
+    width: `calc(${width} * ${(end - begin) / (to - from)})`,
+  };
 };
 
 const PAGE_STEPS = 10;

@@ -129,8 +129,13 @@ export const optionsOf = (kind: ChartKind, frame: Frame): ChartOptions<"line"> =
         const tickCount = Math.max(2, Math.floor(axis.width / 90));
         axis.ticks = timeTicks(frame.from, frame.to, tickCount).map((value) => ({ value }));
       },
+      afterFit: (axis) => {
+        // The labels of the last chart would make it narrower than the others.
+        axis.paddingLeft = axis.paddingRight = 0;
+      },
       ticks: {
         display: frame.isLast,
+        align: "inner",
         color: frame.colors.text,
         maxRotation: 0,
         padding: 6,

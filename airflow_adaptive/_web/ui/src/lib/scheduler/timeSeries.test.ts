@@ -1,6 +1,16 @@
 import { describe, expect, it } from "vitest";
 import type { Metrics } from "../../api/types";
-import { merged, nearest, pointsOf, spans, sparklineOf, timeTicks, withGaps } from "./timeSeries";
+import {
+  merged,
+  nearest,
+  pointsOf,
+  spans,
+  sparklineOf,
+  timeTicks,
+  within,
+  withGaps,
+  zoomed,
+} from "./timeSeries";
 
 const page = (...ats: number[]): Metrics => ({
   step: 10,
@@ -30,6 +40,16 @@ describe("metrics over time", () => {
       [20, null],
       [50, 2],
     ]);
+  });
+
+  it("are zoomed at the cursor, at most to two steps and within the range of all points", () => {
+    const all = { from: 0, to: 100 };
+    const half = zoomed(all, 80, 0.5, 10);
+    expect(half).toEqual({ from: 40, to: 90 });
+    expect(zoomed(half, 90, 0.1, 10)).toEqual({ from: 70, to: 90 });
+    expect(within(all, { from: -20, to: 30 })).toEqual({ from: 0, to: 50 });
+    expect(within(all, { from: 70, to: 120 })).toEqual({ from: 50, to: 100 });
+    expect(within(all, zoomed(half, 80, 2, 10))).toBeNull();
   });
 
   it("show periods of the same state", () => {

@@ -59,6 +59,25 @@ export const withGaps = (points: Point[], step: number): Point[] =>
 const emptyPoint = (at: number): Point =>
   ({ ...Object.fromEntries(NUMBERS.map((name) => [name, null])), at, state: null }) as Point;
 
+/** A time range of the charts, in seconds since the epoch. */
+export interface Range {
+  from: number;
+  to: number;
+}
+
+/** The range that is `factor` times as long, with the same time at its cursor. */
+export const zoomed = ({ from, to }: Range, at: number, factor: number, step: number): Range => {
+  const length = Math.max(2 * step, factor * (to - from));
+  const begin = at - ((at - from) / (to - from)) * length;
+  return { from: begin, to: begin + length };
+};
+
+/** A range, moved into the range of all points; null if it is not shorter. */
+export const within = (all: Range, { from, to }: Range): Range | null => {
+  const begin = Math.max(all.from, Math.min(from, all.to - (to - from)));
+  return to - from >= all.to - all.from ? null : { from: begin, to: begin + to - from };
+};
+
 export interface Span {
   state: string;
   from: number;

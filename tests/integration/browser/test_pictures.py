@@ -1,0 +1,52 @@
+"""The pictures of docs/reference/page.md, in the light and the dark theme. `WRITE_PICTURES=1` writes them to docs/pictures."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.integration.browser.conftest import Visitor
+from tests.integration.browser.test_pages import editor_of, overflow
+from tests.integration.browser.test_rescale_policies import REASON, bounds_of, place, policy, requirements_source, soon
+from tests.support.airflow import published_jobs as stories
+from tests.support.airflow.airflow_app import AirflowApp
+from tests.support.repository import ROOT
+
+WIDTH = 1280
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_pictures_of_the_documentation_are_those_of_the_page(
+    airflow_app: AirflowApp, visitor: Visitor, tmp_path: Path, theme: str
+) -> None:
+    folder = ROOT / "docs" / "pictures" if os.environ.get("WRITE_PICTURES") else tmp_path
+    by = requirements_source("POLICY", "calendar and load", reason=REASON, until=soon(minutes=95))
+    place(airflow_app, by, policy())
+    for job in (stories.waiting("arrivals"), stories.backing_off("delays"), stories.suspended("tickets")):
+        stories.place(airflow_app, job)
+    page = visitor.open(theme=theme, color_scheme=theme, viewport={"width": WIDTH, "height": 200})
+    expect(page.get_by_role("img", name="Slots within the last day").first).to_be_visible()
+    page.screenshot(path=folder / f"jobs-{theme}.png", full_page=True)
+    page.get_by_role("link", name="departures").click()
+    expect(page.locator("canvas").last).to_be_visible()
+    page.screenshot(path=folder / f"job-{theme}.png", full_page=True)
+    bounds_of(page).screenshot(path=folder / f"bounds-{theme}.png")
+    page.get_by_role("tab", name="Plan").click()
+    expect(page.get_by_text("Workers and their slots")).to_be_visible()
+    page.screenshot(path=folder / f"plan-{theme}.png", full_page=True)
+    page.set_viewport_size({"width": WIDTH, "height": 1000})
+    page.get_by_role("tab", name="Timeline").click()
+    expect(page.get_by_text("Transitions and decisions")).to_be_visible()
+    page.screenshot(path=folder / f"timeline-{theme}.png")
+    page.get_by_role("tab", name="Overview").click()
+    dialog = editor_of(page, upper="4")
+    dialog.get_by_label("Upper bound").first.fill("2")
+    expect(dialog.get_by_text("The job rescales.")).to_be_visible()
+    page.screenshot(path=folder / f"requirements-{theme}.png")
+    assert overflow(page) == 0
+    used = re.findall(r"pictures/(.+)-light\.png", (ROOT / "docs" / "reference" / "page.md").read_text())
+    assert sorted(f"{name}-{theme}.png" for name in used) == sorted(it.name for it in folder.glob(f"*-{theme}.png"))
