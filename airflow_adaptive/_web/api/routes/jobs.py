@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 from sqlalchemy.orm import Session
@@ -30,7 +31,7 @@ from airflow_adaptive._web.api.security import (
 from airflow_adaptive._web.data import control_requests
 from airflow_adaptive._web.data.metadata_database import state_store
 from airflow_adaptive._web.data.metadata_database.jobs import Job, find_jobs, release
-from airflow_adaptive._web.data.published_state import read_all_published, read_published
+from airflow_adaptive._web.data.published_state import PublishedState, read_all_published, read_published
 
 router = APIRouter(tags=["Jobs"])
 
@@ -54,15 +55,23 @@ def list_jobs(
             description="Part of the name. % matches any characters, _ matches one character. The case is ignored.",
         ),
     ] = None,
+    order_by: Annotated[
+        Literal["-backlog", "-failures", "-input", "-lag_s", "-parallelism", "-processed"] | None,
+        Query(description="The largest first; jobs without the value are last. An ended job has only failures."),
+    ] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_JOBS)] = 50,
     offset: Annotated[int, Query(ge=0, le=1 << 31)] = 0,
 ) -> JobCollection:
-    """List the jobs that you may read, sorted by name."""
+    """List the jobs that you may read, sorted by name, or by a value and then by name."""
     named = [job for job in find_jobs(session) if _is_named(job, name_pattern, dag_id, task_id)]
     jobs = [job for job in readable(user, named, session) if dag_id is None or dag_id in job.dag_ids]
     if state is not None or map_index is not None:
         found = read_all_published(jobs, session, [SUMMARY])
         jobs = [job for job, it in zip(jobs, found, strict=True) if _is_selected(it.summary, state, map_index)]
+    if order_by is not None:
+        found = read_all_published(jobs, session, job_details.ITEM_KEYS)
+        values = {job.name: _value(it, order_by[1:]) for job, it in zip(jobs, found, strict=True)}
+        jobs.sort(key=lambda job: values[job.name], reverse=True)
     page = jobs[offset : offset + limit]
     rights = rights_of(user, page, session, DISPLAYED)
     items = [*map(job_details.item, page, read_all_published(page, session, job_details.ITEM_KEYS))]
@@ -101,6 +110,19 @@ def resume_job(user: UserDep, access: ResumableAccess, session: SessionDep, _: B
 def _details(access: Access, session: Session, editable: bool) -> JobDetails:
     published = read_published(access.job, session, job_details.KEYS)
     return visible(job_details.details(access.job, published, editable=editable), access.rights)
+
+
+def _value(published: PublishedState, name: str) -> float:
+    """Return the value by which a list is sorted, minus infinity if the job does not have it."""
+    summary, metrics = published.summary, published.current_metrics
+    if name == "failures":
+        return summary.failures
+    value: float | None = sum(summary.parallelism.values()) if summary.parallelism else None
+    if name != "parallelism":
+        value = getattr(metrics, name, None)
+    if name == "backlog" and value is None:
+        value = getattr(metrics, "unread_files", None)
+    return -math.inf if value is None or summary.outcome is not None else value
 
 
 def _is_selected(summary: Summary, state: Collection[str] | None, map_index: int | None) -> bool:

@@ -1,5 +1,6 @@
 /** The queries of the page: path, cache key and polling interval. */
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
+import { ORDER_BY } from "../lib/scheduler/order";
 import { request } from "./client";
 import type {
   Deployments,
@@ -23,6 +24,8 @@ const DAY_S = 86_400;
 export interface JobsFilter {
   name: string;
   state: string;
+  /** Name of a column, "" for the order by name. */
+  sort: string;
   limit: number;
   offset: number;
 }
@@ -45,6 +48,8 @@ const searchOf = (filter: JobsFilter): URLSearchParams => {
   const search = new URLSearchParams({ limit: String(filter.limit), offset: String(filter.offset) });
   if (filter.name !== "") search.set("name_pattern", filter.name);
   if (filter.state !== "") search.set("state", filter.state);
+  const order = ORDER_BY[filter.sort];
+  if (order !== undefined) search.set("order_by", order);
   return search;
 };
 

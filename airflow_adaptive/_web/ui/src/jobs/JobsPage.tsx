@@ -21,6 +21,7 @@ const filterOf = (search: URLSearchParams): JobsFilter => {
   return {
     name: search.get("name") ?? "",
     state: search.get("state") ?? "",
+    sort: search.get("sort") ?? "",
     limit: PAGE_SIZES.includes(limit) ? limit : 50,
     offset: Number.isSafeInteger(offset) && offset > 0 ? offset : 0,
   };
@@ -68,6 +69,7 @@ export const JobsPage = () => {
 const searchOf = (filter: JobsFilter): Record<string, string> => ({
   ...(filter.name === "" ? {} : { name: filter.name }),
   ...(filter.state === "" ? {} : { state: filter.state }),
+  ...(filter.sort === "" ? {} : { sort: filter.sort }),
   ...(filter.limit === 50 ? {} : { limit: String(filter.limit) }),
   ...(filter.offset === 0 ? {} : { offset: String(filter.offset) }),
 });

@@ -44,6 +44,7 @@ export const JobsTable = ({ jobs }: { jobs: JobItem[] }) => {
     const next = new URLSearchParams(search);
     if (column === sorted) next.delete("sort");
     else next.set("sort", column);
+    next.delete("offset");
     setSearch(next, { replace: true });
   };
   return (
@@ -63,6 +64,7 @@ export const JobsTable = ({ jobs }: { jobs: JobItem[] }) => {
               >
                 {name in SORTED ? (
                   <Button
+                    fontSize="inherit"
                     fontWeight="inherit"
                     height="auto"
                     minWidth={0}

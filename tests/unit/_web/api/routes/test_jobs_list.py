@@ -43,6 +43,32 @@ def test_list_is_filtered(airflow_app: AirflowApp, query: dict[str, Any], names:
     assert found["total_entries"] == len(names)
 
 
+@pytest.mark.parametrize(
+    ("order", "names"),
+    [
+        ("-lag_s", ["b", "a", "c", "ended", "unknown"]),
+        ("-backlog", ["a", "b", "c", "ended", "unknown"]),
+        ("-parallelism", ["b", "a", "c", "ended", "unknown"]),
+        ("-failures", ["c", "a", "b", "ended", "unknown"]),
+    ],
+)
+def test_list_is_sorted_over_all_its_pages(airflow_app: AirflowApp, order: str, names: list[str]) -> None:
+    columns = ["at", "slots", "lower", "upper", "input", "processed", "batch_ms", "backlog", "unread_files", "lag_s"]
+    jobs = {
+        executing("ended").when_canceled().when_driver_ended(): (9, None, 9.0),
+        executing("a"): (4, None, 2.0),
+        executing("b", 3): (None, 3, 7.0),
+        executing("c", 1).when_query_failed(): (None, None, None),
+    }
+    for job, values in jobs.items():
+        point = [0, 1, 1, 1, None, None, None, *values]
+        series: dict[str, Any] = {"step": 10, "columns": columns, "newest": point, "points": [point]}
+        place(airflow_app, job, "flights", **{"metrics/10": series})
+    airflow_app.show(airflow_app.declare("unknown"), {"desired_state": {"value": "running"}})
+    pages = [get(airflow_app, "/jobs", order_by=order, limit=3, offset=offset) for offset in (0, 3)]
+    assert [job["job"] for page in pages for job in page["jobs"]] == names
+
+
 def test_task_filter_selects_the_tasks_of_the_selected_dag(airflow_app: AirflowApp) -> None:
     asset = airflow_app.declare("departures")
     airflow_app.show(asset, {"desired_state": {"value": "running"}})

@@ -92,7 +92,8 @@ const Stacked = ({ job, page, seconds, zoom, onZoom }: StackedProps) => {
   const end = last.at + page.step;
   const all = { from: Math.max(end - seconds, Math.min(points[0]?.at ?? 0, end - 20 * page.step)), to: end };
   const { from, to } = zoom ?? all;
-  const shown = zoom === null ? points : points.filter(({ at }) => at >= from - page.step && at <= to + page.step);
+  const shown =
+    zoom === null ? points : points.filter(({ at }) => at >= from - page.step && at <= to + page.step);
   const frame = { from, to, colors, rescales };
   return (
     <Stack gap={1}>

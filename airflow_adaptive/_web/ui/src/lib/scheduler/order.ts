@@ -16,6 +16,16 @@ export const SORTED: Record<string, (job: JobItem) => number | null | undefined>
   Failures: (job) => job.failures,
 };
 
+/** Column -> parameter `order_by` of the REST API. The other columns sort only the jobs of one page of the list. */
+export const ORDER_BY: Record<string, string> = {
+  Parallelism: "-parallelism",
+  Lag: "-lag_s",
+  "Rows in": "-input",
+  Processed: "-processed",
+  Backlog: "-backlog",
+  Failures: "-failures",
+};
+
 /** The jobs sorted by a column, by name within equal values; in their order for any other column. */
 export const sortedBy = (jobs: JobItem[], column: string | null): JobItem[] => {
   const value = SORTED[column ?? ""];
