@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import pytest
@@ -9,12 +11,22 @@ import pytest
 from airflow_adaptive._web.data.metadata_database.jobs import hosts_of_triggerers
 from tests.support.airflow.airflow_app import API, AirflowApp
 from tests.support.airflow.airflow_versions import remove_state_store
+from tests.support.airflow.deployments import deployed, store_dag
 from tests.support.airflow.published_documents import executing, place, place_deleted, suspended
 from tests.support.airflow.rest_api import bounds
 
 PATH: Final = f"{API}/jobs/departures"
 
-READ: Final = ("", "/resource-requirements", "/plan", "/metrics", "/transitions", "/failures", "/rescales")
+READ: Final = (
+    "",
+    "/resource-requirements",
+    "/plan",
+    "/deployment",
+    "/metrics",
+    "/transitions",
+    "/failures",
+    "/rescales",
+)
 
 
 def execute_every_statement(airflow_app: AirflowApp, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,7 +41,9 @@ def execute_every_statement(airflow_app: AirflowApp, monkeypatch: pytest.MonkeyP
 
 
 def _execute(airflow_app: AirflowApp) -> None:
-    asset = place(airflow_app, executing())
+    with TemporaryDirectory() as folder:
+        declared = deployed(store_dag(airflow_app, Path(folder)))
+    asset = place(airflow_app, executing(), **declared)
     airflow_app.schedule_on(asset, "consumer")
     changes = [
         ("PUT", f"{PATH}/resource-requirements", {"job": bounds(1, 3)}),

@@ -24,6 +24,7 @@ READING = [
     "/jobs/departures/transitions",
     "/jobs/departures/failures",
     "/jobs/departures/driver-log",
+    "/jobs/departures/deployment",
     "/jobs/departures/events",
     *(f"/jobs/departures/rescales{rest}" for rest in ("", "/summary", "/1")),
     "/openapi.json",
