@@ -60,7 +60,6 @@ def test_driver_pod_that_is_deleted_by_force_and_continues(job: ClusterJob, reco
 def test_driver_pod_that_is_evicted(job: ClusterJob, record: Record) -> None:
     job.strike(lambda: evict(job.team.api, job.team.name, job.driver_pod))
     job.wait_for_driver(epoch=2)
-    assert "EvictionByEvictionAPI" in job.failures()
     job.recover()
     record("driver pod evicted (policy/v1)", "while a query runs", job.finish())
 

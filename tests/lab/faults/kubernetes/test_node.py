@@ -22,7 +22,6 @@ def test_node_that_is_drained(job: ClusterJob, record: Record) -> None:
     job.strike(lambda: cordon(job.team.api, first.name))
     drain(job.team.api, first.name)
     job.wait_for_driver(epoch=2)
-    assert "EvictionByEvictionAPI" in job.failures()
     job.recover()
     assert job.driver_node.name != first.name
     record("node drained", "with the driver on it", job.finish())
