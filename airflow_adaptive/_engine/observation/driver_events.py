@@ -234,7 +234,7 @@ def _never_writes_again(status: DriverStatus | None) -> bool:
 
 
 def _move(state: SchedulerState, observation: JobObservation) -> Failure | None:
-    """Return why the driver has stopped although the scheduler has not requested it, None if nobody else ends the driver."""
+    """Return why the driver has stopped although the scheduler has not requested it, None if it has stopped for another reason."""
     status, submission = observation.status, observation.submission
     if (
         status is None
