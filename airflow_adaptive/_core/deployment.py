@@ -13,7 +13,11 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Any, Final
 
+from airflow_adaptive._core.protocol.documents import FailureReport, PreparedQuery
 from airflow_adaptive._core.protocol.secret_names import is_secret
+
+ABOUT_STATE: Final = ("STATE_STORE_", "STATEFUL_PROCESSOR_", "STREAMING_STATEFUL_OPERATOR_", "OtherStateError")
+"""Beginnings of the error classes of queries that cannot read the state of a checkpoint."""
 
 MASK: Final = "***"
 """Takes the place of the value of a secret, as in Airflow."""
@@ -142,6 +146,32 @@ class Comparison:
         """The most that a change needs, None without a change. Unknown differences do not count."""
         found = {change.effect for change in self.changes}
         return max(found, key=list(Effect).index, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preparation:
+    """What the newest driver that was prepared for a deployment has reported.
+
+    Attributes:
+        deployment: fingerprint of the deployment.
+        queries: what it knows of the queries; empty for a script that starts its queries itself, and after a failure.
+        failure: why it could not be prepared, None if it is prepared.
+    """
+
+    deployment: str
+    queries: tuple[PreparedQuery, ...] = ()
+    failure: FailureReport | None = None
+
+    def keeps_state(self) -> tuple[bool | None, str]:
+        """Return whether the deployment keeps the state, None if that is unknown, and the reason."""
+        if self.failure is not None:
+            text = f"{self.failure.error_class}: {self.failure.message}"
+            is_about_state = self.failure.error_class.startswith(ABOUT_STATE)
+            return (False, text) if is_about_state else (None, f"its driver could not be prepared: {text}")
+        unchecked = [f"query {it.name!r}: {it.unchecked}" for it in self.queries if it.unchecked]
+        if unchecked or not self.queries:
+            return None, "; ".join(unchecked) or "the script starts its queries itself, so that no copy of them was run"
+        return True, "a copy of each query has run a batch with the schemas of the state, and Spark has accepted them"
 
 
 def digest(text: str) -> str:

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeGuard
 from urllib.parse import urlsplit
 
 from airflow_adaptive._core.codec import encode, encode_plain
-from airflow_adaptive._core.deployment import Declaration
+from airflow_adaptive._core.deployment import Declaration, Preparation
 from airflow_adaptive._core.protocol.documents import DriverStatus, ExecutorReport, QueryReport
 from airflow_adaptive._core.protocol.sources import SourceReport
 from airflow_adaptive._core.requirements.advice import PublishedPolicy
@@ -236,6 +236,7 @@ class JobView(Summary):
         scheduler: state of the scheduler.
         driver: status of the driver of the current epoch, None without one.
         declarations: fingerprint of a deployment -> what it declares, of the newest deployment and that of the running driver.
+        preparation: what the newest standby that was prepared, or could not be prepared, has reported; None without one.
     """
 
     job: str
@@ -250,6 +251,7 @@ class JobView(Summary):
     scheduler: SchedulerState
     driver: DriverStatus | None = None
     declarations: Mapping[str, Declaration] = field(default_factory=dict)
+    preparation: Preparation | None = None
 
 
 def is_web_address(url: object) -> TypeGuard[str]:
@@ -306,7 +308,7 @@ def documents(view: JobView, task: Mapping[str, Any]) -> dict[str, Any]:
         RESCALES: all_rescale_records(history),
         DRIVER: driver_document(view.driver),
         POLICY: policy_document(view.policy, view.requirements_source),
-        DEPLOYMENT: {"declarations": encode_plain(view.declarations)},
+        DEPLOYMENT: {"declarations": encode_plain(view.declarations), "preparation": encode_plain(view.preparation)},
     }
     return {key: value if fits(value) else {} for key, value in encoded.items()}  # stores accept no null
 

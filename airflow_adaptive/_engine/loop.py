@@ -17,6 +17,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
+from airflow_adaptive._core.deployment import Preparation
 from airflow_adaptive._core.ports import (
     Clock,
     ClusterClient,
@@ -27,7 +28,7 @@ from airflow_adaptive._core.ports import (
     SourceOffsets,
     StoreUnavailableError,
 )
-from airflow_adaptive._core.protocol.documents import DriverStatus
+from airflow_adaptive._core.protocol.documents import DriverState, DriverStatus
 from airflow_adaptive._core.requirements.advice import Advisor
 from airflow_adaptive._core.requirements.resolution import Resolution
 from airflow_adaptive._core.requirements.resolver import RequirementsResolver, ResolverInput
@@ -305,6 +306,11 @@ class Loop:
         )
         self._report_change(ReasonCode.AIRFLOW_UNAVAILABLE, outage or "", end, logging.WARNING)
         standby = await self._observer.read_standby_status(self.state, self._journal.nonce)
+        if standby is not None and standby.state in (DriverState.PREPARED, DriverState.FAILED):
+            deployment = "" if self.state.standby.driver is None else self.state.standby.driver.deployment
+            self._remember(
+                preparation=Preparation(deployment=deployment, queries=standby.prepared, failure=standby.failure)
+            )
         return JobObservation(
             status=self._driver_status(),
             status_read_at=read_at,

@@ -315,6 +315,25 @@ class QueryReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedQuery:
+    """A query that a standby has built, and a copy of which it has run.
+
+    Attributes:
+        name: name of the query.
+        sources: kinds of its sources, as in a `SourceReport`; empty if no batch of the copy has ended.
+        operators: Spark's names of its state operators; empty if no batch of the copy has ended.
+        state: Spark's names of the operators whose state the checkpoint of the query contains.
+        unchecked: why it is unknown whether the query can read this state; "" if Spark has accepted the schemas of the state.
+    """
+
+    name: str
+    sources: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
+    state: tuple[str, ...] = ()
+    unchecked: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FailureReport:
     """The reason why a query failed.
 
@@ -416,6 +435,7 @@ class DriverStatus:
         decommission: what an administrator takes from the job.
         is_moving: whether others end this driver (SIGTERM), so that another one has to continue the job. Its queries end at a batch boundary
             (state STOPPED), if the driver is not killed before.
+        prepared: what a prepared standby knows of its queries; empty for a script that starts its queries itself.
     """
 
     job: str
@@ -442,6 +462,7 @@ class DriverStatus:
     gangs: Mapping[str, Count] = field(default_factory=dict)
     decommission: Decommission = Decommission()
     is_moving: bool = False
+    prepared: tuple[PreparedQuery, ...] = ()
 
 
 MAX_DOCUMENT_BYTES = 1 << 20

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from airflow_adaptive._core.codec import encode
-from airflow_adaptive._core.deployment import Declaration
+from airflow_adaptive._core.deployment import Declaration, Preparation
 from airflow_adaptive._core.protocol.documents import FORMATS, JournalDocument, newest_common_format
 from airflow_adaptive._core.requirements.resolver import ResolverMemory
 from airflow_adaptive._core.scheduler import machine, snapshot
@@ -128,12 +128,14 @@ class LoopMemory:
         heartbeat: newest driver status, and when the loop read it first.
         lag_alerts: alerts about the lag.
         declarations: fingerprint of a deployment -> what it declares, of the newest deployment and that of the running driver.
+        preparation: what the newest standby that was prepared, or could not be prepared, has reported; None without one.
     """
 
     resolver: ResolverMemory = ResolverMemory()
     heartbeat: DriverHeartbeat = NO_HEARTBEAT
     lag_alerts: LagAlerts = LagAlerts()
     declarations: Mapping[str, Declaration] = field(default_factory=dict)
+    preparation: Preparation | None = None
 
     def of_new_run(self) -> LoopMemory:
         """Return the memory for a new run of a job that has ended. Its script may need no gangs."""

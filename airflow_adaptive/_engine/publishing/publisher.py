@@ -82,7 +82,7 @@ class Publisher:
         memory = self._journal.memory
         requirements_source, limits = memory.resolver.source, memory.resolver.limits.lasting
         lag = (memory.lag_alerts.current, self._lag_unknown_since, self._source_problem)
-        content = (state, self._urls, requirements_source, limits, self._history.revision, *lag)
+        content = (state, self._urls, requirements_source, limits, self._history.revision, memory.preparation, *lag)
         if content != self._published and not self._history.is_pending:
             self._published = content
             self._policy = self._resolver.policy
@@ -96,6 +96,7 @@ class Publisher:
                 lag_unknown_since=self._lag_unknown_since,
                 source_problem=self._source_problem,
                 declarations=memory.declarations,
+                preparation=memory.preparation,
             )
             await self._store.publish(view)
         if self._is_restored and (changed := self._metrics.changed_documents()) is not None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from sqlalchemy.orm import Session
 
 from airflow_adaptive._core.codec import encode
-from airflow_adaptive._core.deployment import Comparison, compare
+from airflow_adaptive._core.deployment import Comparison, Preparation, compare
 from airflow_adaptive._core.requirements import control_requests
 from airflow_adaptive._core.requirements.dry_run import Preview
 from airflow_adaptive._core.requirements.request_bodies import encode_requirements
@@ -19,7 +19,17 @@ from airflow_adaptive._core.scheduler.allocator import Assignment, assign, minim
 from airflow_adaptive._core.scheduler.standby import DeploymentStage, deployment_stage
 from airflow_adaptive._core.scheduler.state import Plan, Restarting, SchedulerState
 from airflow_adaptive._core.scheduler.timeline import ReasonCode
-from airflow_adaptive._core.view import DEPLOYMENT, HISTORY, METRICS, POLICY, SCHEDULER, SUMMARY, Summary
+from airflow_adaptive._core.view import (
+    DEPLOYMENT,
+    DRIVER,
+    HISTORY,
+    METRICS,
+    POLICY,
+    SCHEDULER,
+    SUMMARY,
+    PublishedDriver,
+    Summary,
+)
 from airflow_adaptive._engine.publishing.time_series import FINEST
 from airflow_adaptive._web.api import schemas
 from airflow_adaptive._web.data.metadata_database.declared import declared_by_dag
@@ -32,7 +42,7 @@ ITEM_KEYS: Final = (SUMMARY, *control_requests.DESIRED_STATE_KEYS, f"{METRICS}{F
 KEYS: Final = (*control_requests.KEYS, SUMMARY, SCHEDULER, POLICY, f"{METRICS}{FINEST}")
 """Documents that the details of a job need."""
 
-DEPLOYMENT_KEYS: Final = (SUMMARY, SCHEDULER, HISTORY, DEPLOYMENT)
+DEPLOYMENT_KEYS: Final = (SUMMARY, SCHEDULER, HISTORY, DRIVER, DEPLOYMENT)
 """Documents that the preview of a deployment needs."""
 
 DECLARED: Final = "declared"
@@ -50,6 +60,9 @@ STAGES: Final = {
 
 ABOUT_DEPLOYMENTS: Final = (ReasonCode.JOB_REDEPLOYED, ReasonCode.PREPARATION_FAILED, ReasonCode.DRIVER_PREPARED)
 """Decisions that contain the reason of a stage."""
+
+NOT_PREPARED: Final = (None, "no driver of the deployment has been prepared yet")
+"""Whether a deployment keeps the state, before a driver was prepared."""
 
 NOT_COMPARED: Final = (
     "The task compares the script, and modules and files beside the DAG file, when it runs: they may have changed, too."
@@ -134,7 +147,13 @@ def deployments(state: SchedulerState, published: PublishedState, session: Sessi
     if stage is not None and state.driver is not None:
         texts = [it.reason for it in published.decisions if it.reason_code in ABOUT_DEPLOYMENTS]
         comparison = compare(published.declaration(state.driver.deployment), newest)
-        pending = _deployment(stage, "; ".join([STAGES[stage], *texts[-1:]]), comparison)
+        pending = _deployment(
+            stage,
+            "; ".join([STAGES[stage], *texts[-1:]]),
+            comparison,
+            published.preparation(state.deployment),
+            published.driver_status,
+        )
     in_dag = declared_by_dag(task, newest, session) if task is not None and newest.parameters else None
     # The task cannot read a DAG file in an archive.
     files = set() if in_dag is None else {in_dag.dag_file, newest.dag_file} - {""}
@@ -148,12 +167,36 @@ def deployments(state: SchedulerState, published: PublishedState, session: Sessi
     )
 
 
-def _deployment(stage: DeploymentStage | None, reason: str, comparison: Comparison) -> schemas.Deployment:
+def _deployment(
+    stage: DeploymentStage | None,
+    reason: str,
+    comparison: Comparison,
+    preparation: Preparation | None = None,
+    driver: PublishedDriver | None = None,
+) -> schemas.Deployment:
+    keeps_state, state_reason = NOT_PREPARED if preparation is None else preparation.keeps_state()
+    running = {} if driver is None else {it.name: [source.kind for source in it.sources] for it in driver.queries}
+    queries = () if preparation is None else preparation.queries
     return schemas.Deployment(
         stage=stage,
         reason=reason,
         effect=comparison.effect,
         changes=[*comparison.changes],
+        keeps_state=keeps_state,
+        state_reason=state_reason,
+        queries=[
+            schemas.QueryPreview(
+                name=it.name,
+                is_new=it.name not in running,
+                sources=[*it.sources],
+                running_sources=running.get(it.name, []),
+                operators=[*it.operators],
+                state=[*it.state],
+                unchecked=it.unchecked,
+            )
+            for it in queries
+        ],
+        removed_queries=sorted(running.keys() - {it.name for it in queries}) if queries else [],
         unknown=[*comparison.unknown],
     )
 

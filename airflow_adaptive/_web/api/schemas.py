@@ -365,6 +365,20 @@ class Preview(Document):
 # ---- deployments ----------------------------------------------------------------------------------------------------
 
 
+class QueryPreview(Document):
+    """A query of a deployment whose driver is prepared, and of the running driver."""
+
+    name: str
+    is_new: bool = Field(description="Whether the running driver has no query of this name.")
+    sources: list[str] = Field(description="Kinds of its sources.")
+    running_sources: list[str] = Field(description="Kinds of the sources of the running query of this name.")
+    operators: list[str] = Field(description="Its state operators.")
+    state: list[str] = Field(description="State operators whose state its checkpoint contains.")
+    unchecked: str = Field(
+        description="Why its sources, its operators and whether it reads the state are unknown; empty if they are known."
+    )
+
+
 class Deployment(Document):
     """What a deployment changes, before it takes effect."""
 
@@ -374,6 +388,10 @@ class Deployment(Document):
     reason: str = Field(description="When and how the deployment takes effect, or why it does not.")
     effect: Effect | None = Field(description="The most that a known change needs; null without a known change.")
     changes: list[Change]
+    keeps_state: bool | None = Field(description="Whether the deployment keeps the state; null if it is unknown.")
+    state_reason: str = Field(description="Why it keeps the state or not, or why that is unknown.")
+    queries: list[QueryPreview] = Field(description="Queries of a prepared driver; empty if they are unknown.")
+    removed_queries: list[str] = Field(description="Running queries that a prepared driver does not have.")
     unknown: list[str] = Field(description="What may change, too: its value is secret, a template, or not stored.")
 
 

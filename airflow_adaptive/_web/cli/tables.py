@@ -160,6 +160,15 @@ def _deployment(name: str, found: schemas.Deployment) -> Iterator[Row]:
     yield _change(name, "reason", found.reason)
     for it in found.changes:
         yield _change(name, it.name, f"{_text(it.before)} -> {_text(it.after)}", it.effect)
+    keeps = "unknown" if found.keeps_state is None else str(found.keeps_state)
+    yield _change(name, "keeps state", f"{keeps}: {found.state_reason}")
+    for query in found.queries:
+        parts = {"sources": query.sources, "state operators": query.operators, "state": query.state}
+        texts = [f"{part}: {', '.join(values) or NOTHING}" for part, values in parts.items()]
+        marked = f"{'new query' if query.is_new else 'query'} {query.name}"
+        yield _change(name, marked, query.unchecked or "; ".join(texts))
+    for removed in found.removed_queries:
+        yield _change(name, f"query {removed}", "removed")
     if found.unknown:
         yield _change(name, "unknown", ", ".join(found.unknown))
 

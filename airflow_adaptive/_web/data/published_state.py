@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy.orm import Session
 
 from airflow_adaptive._airflow.internals import State
-from airflow_adaptive._core.deployment import Declaration
+from airflow_adaptive._core.deployment import Declaration, Preparation
 from airflow_adaptive._core.requirements import control_requests
 from airflow_adaptive._core.requirements.advice import PublishedPolicy
 from airflow_adaptive._core.requirements.control_requests import (
@@ -264,6 +264,11 @@ class PublishedState:
         """Return what a deployment declares; what is not published is unknown."""
         found = self._decode(DEPLOYMENT, lambda document: decode(Declaration, document["declarations"][deployment]))
         return Declaration() if found is None else found
+
+    def preparation(self, deployment: str) -> Preparation | None:
+        """Return what the driver that was prepared for a deployment has reported, None without one."""
+        found = self._decode(DEPLOYMENT, lambda document: decode(Preparation | None, document.get("preparation")))
+        return found if found is not None and found.deployment == deployment else None
 
     def metrics(self, step: int) -> Metrics:
         """Return the metrics of one resolution, in seconds. The list of points is empty without metrics."""

@@ -13,6 +13,7 @@ from airflow_adaptive._core.protocol.documents import (
     DriverStatus,
     ExecutorReport,
     FailureReport,
+    PreparedQuery,
     QueryReport,
 )
 
@@ -150,10 +151,13 @@ class Workload(RunningWorkload, Protocol):
             Exception: any exception of the function.
         """
 
-    def warm_up(self, plan: DriverPlan, *, has_executors: bool) -> None:
+    def warm_up(self, plan: DriverPlan, *, has_executors: bool) -> tuple[PreparedQuery, ...]:
         """Prepare for a first batch that is fast, before this driver may run queries, and without an effect on the job.
 
         With executors, copies of the queries run one batch each: without their sinks, and with checkpoints of their own.
+
+        Returns:
+            What is known of the queries; empty for a script that starts its queries itself, and for a batch.
 
         Raises:
             Exception: the queries cannot be built, or cannot read the state in the checkpoint.

@@ -7,6 +7,7 @@ run queries (`control.fence`). It ends when the journal names it neither as the 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from airflow_adaptive._core.protocol.conf import DriverSettings
@@ -96,6 +97,8 @@ class Standby:
         if preparation is not None and preparation.wait(0.0):
             if (error := preparation.exception()) is not None:
                 failure = report_build_failure(error) if isinstance(error, Exception) else report_exception(error)
+            else:
+                self._status.fields = replace(self._status.fields, prepared=preparation.result())
             self._status.set(DriverState.PREPARED)
             self._hold(self._settings.standby_executors if directive.holds_executors else 0)
         if failure is None and not self._interfaces.executors.alive():

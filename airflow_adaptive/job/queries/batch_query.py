@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrameWriter, SparkSession
 
-from airflow_adaptive._core.protocol.documents import DriverPlan, FailureReport, QueryReport
+from airflow_adaptive._core.protocol.documents import DriverPlan, FailureReport, PreparedQuery, QueryReport
 from airflow_adaptive._core.protocol.failures import report_exception
 from airflow_adaptive.job.control.interfaces import BatchStillRunsError, RunningWorkload, StatefulRun, Workload
 from airflow_adaptive.job.queries.job_queries import JobQueries
@@ -160,8 +160,8 @@ class JobWorkload(Workload):
     def build(self, plan: DriverPlan) -> Writers:
         return self._queries.build(plan)
 
-    def warm_up(self, plan: DriverPlan, *, has_executors: bool) -> None:
-        self._queries.warm_up(plan, has_executors=has_executors)
+    def warm_up(self, plan: DriverPlan, *, has_executors: bool) -> tuple[PreparedQuery, ...]:
+        return self._queries.warm_up(plan, has_executors=has_executors)
 
     def is_prepared(self, writers: Writers, plan: DriverPlan) -> bool:
         return isinstance(writers, DataFrameWriter) or self._queries.is_prepared(writers, plan)

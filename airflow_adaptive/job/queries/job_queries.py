@@ -18,7 +18,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from airflow_adaptive._core.protocol.documents import DriverPlan, FailureReport
+from airflow_adaptive._core.protocol.documents import DriverPlan, FailureReport, PreparedQuery
 from airflow_adaptive.job.control.interfaces import QueryStillRunsError, StateRepartitioner
 from airflow_adaptive.job.queries.batch_boundary import end_at_boundary
 from airflow_adaptive.job.queries.job_query import JobQuery, StreamingQueries, boundaries, halt_session, stop_all
@@ -122,17 +122,28 @@ class JobQueries(StreamingQueries):
         self._planned = planned
         return writers
 
-    def warm_up(self, plan: DriverPlan, *, has_executors: bool) -> None:
+    def warm_up(self, plan: DriverPlan, *, has_executors: bool) -> tuple[PreparedQuery, ...]:
         """See `interfaces.Workload`. A query in Real-Time Mode, or with other sources, is only built."""
         writers = self.build(plan)
-        if not isinstance(writers, dict) or self.gangs:
-            return
+        if not isinstance(writers, dict):
+            return ()
         deadline = time.monotonic() + BATCH_TIMEOUT_S
-        for name, writer in writers.items():
-            left = deadline - time.monotonic()
-            if left > 0 and may_read(self._spark, writer):
-                self._spark.conf.set(SHUFFLE_PARTITIONS, str(self._real_time.partitions(name, plan)))
-                warm_up(self._spark, writer, self._checkpoint(name), has_executors=has_executors, timeout_s=left)
+        return tuple(
+            self._warm_up(name, writer, plan, deadline, has_executors=has_executors) for name, writer in writers.items()
+        )
+
+    def _warm_up(
+        self, name: str, writer: DataStreamWriter, plan: DriverPlan, deadline: float, *, has_executors: bool
+    ) -> PreparedQuery:
+        left = deadline - time.monotonic()
+        if self.gangs:
+            return PreparedQuery(name=name, unchecked="no copy of a query in Real-Time Mode is run")
+        if left <= 0:
+            return PreparedQuery(name=name, unchecked="the copies of the other queries have taken all the time")
+        if not may_read(self._spark, writer):
+            return PreparedQuery(name=name, unchecked="no copy is run, because it might take rows from its sources")
+        self._spark.conf.set(SHUFFLE_PARTITIONS, str(self._real_time.partitions(name, plan)))
+        return warm_up(self._spark, writer, self._checkpoint(name), has_executors=has_executors, timeout_s=left)
 
     def is_prepared(self, writers: Streams, plan: DriverPlan) -> bool:
         """See `interfaces.Workload`. A checkpoint stays prepared until the planned number of its state partitions changes."""

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from airflow_adaptive._core.failure_code import FailureCode
-from airflow_adaptive._core.protocol.documents import DriverPlan, FailureReport
+from airflow_adaptive._core.protocol.documents import DriverPlan, FailureReport, PreparedQuery
 from airflow_adaptive.job.queries.batch_boundary import CHECK_INTERVAL_S, end_at_boundary
 from airflow_adaptive.job.queries.job_query import JobQuery, StreamingQueries, boundaries, halt_session, stop_all
 from airflow_adaptive.job.state.checkpoint_files import is_damage
@@ -173,8 +173,9 @@ class ScriptQueries(StreamingQueries):
             )
         return plan
 
-    def warm_up(self, plan: DriverPlan, *, has_executors: bool) -> None:
+    def warm_up(self, plan: DriverPlan, *, has_executors: bool) -> tuple[PreparedQuery, ...]:
         """Do nothing: the script has come to its first query, and waits there."""
+        return ()
 
     def is_prepared(self, _: DriverPlan, __: DriverPlan) -> bool:
         """Return True, because the state belongs to the script."""

@@ -3,7 +3,8 @@
 Most of the time of a first batch is spent on loading and compiling code: of Spark, of the query, and of the Python workers. The copy reads the sources
 from their beginning, as a new query, and has neither the sink of the query nor its state: it writes to Spark's `noop` sink, with a checkpoint of its own,
 which is deleted. The schemas of the state are copied to that checkpoint, so that Spark compares them with the query as at a real start, and refuses a
-query that cannot read the state (`STATE_STORE_*_SCHEMA_NOT_COMPATIBLE`).
+query that cannot read the state (`STATE_STORE_*_SCHEMA_NOT_COMPATIBLE`). The first batch of a new query may have any operators, so the copy is refused
+here if its operators are not those of the state.
 """
 
 from __future__ import annotations
@@ -13,16 +14,22 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final
 
 from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from airflow_adaptive._core.protocol.documents import PreparedQuery
 from airflow_adaptive.job.hadoop_directory import HadoopFiles
 from airflow_adaptive.job.queries.real_time_mode import is_named, source_relations
+from airflow_adaptive.job.queries.sources.source_report import kind_of
 from airflow_adaptive.job.spark_internals import from_scala, java_class
+from airflow_adaptive.job.state.checkpoint import Checkpoint
+from airflow_adaptive.job.state.repartition import other_operators, state_operators
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +54,11 @@ OLD_INPUT: Final = re.compile(
 )
 """Errors of input that the query has passed long ago: the copy begins where a new query would."""
 
+
+class OtherStateError(RuntimeError):
+    """The query has other state operators than its checkpoint, so that Spark refuses to start it."""
+
+
 VERIFY_EMPTY: Final = "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart"
 
 
@@ -57,7 +69,7 @@ def warm_up(
     *,
     has_executors: bool,
     timeout_s: float = BATCH_TIMEOUT_S,
-) -> None:
+) -> PreparedQuery:
     """Run a copy of a query for one batch, or plan the batch if there is no executor.
 
     Args:
@@ -67,11 +79,16 @@ def warm_up(
         has_executors: whether the application has an executor.
         timeout_s: time in seconds after which the batch is interrupted.
 
+    Returns:
+        The sources and the state operators of the copy, beside the operators of the state in the checkpoint.
+
     Raises:
+        OtherStateError: the query has other state operators than its checkpoint.
         StreamingQueryException: the batch failed, and not because of its input.
         AnalysisException: Spark refuses the query.
     """
     folder, _, name = checkpoint.rpartition("/")
+    found = _compare_state(spark, writer, checkpoint, name)
     scratch = f"{folder.rpartition('/')[0]}/standby/{spark.sparkContext.applicationId}/{name}"
     with _checkpoint_of_copy(spark, checkpoint, scratch), _not_verified(spark):
         copy = writer.format("noop").trigger(processingTime="0 seconds").option("checkpointLocation", scratch)
@@ -85,10 +102,33 @@ def warm_up(
             )
         finally:
             query.stop()
+        batch = next((progress for progress in query.recentProgress if "addBatch" in progress.durationMs), None)
     if (error := query.exception()) is not None:
         if OLD_INPUT.search(str(error)) is None:
             raise error
         log.warning("the copy of query %s cannot read old input, and is not warm: %s", name, error)
+        return replace(found, unchecked="its copy, which begins with the oldest input, cannot read it")
+    if batch is None:
+        return replace(found, unchecked="no batch of its copy has ended: its sources have no rows, or time was short")
+    return replace(
+        found,
+        sources=tuple(kind_of(source.description) for source in batch.sources),
+        operators=tuple(operator.operatorName for operator in batch.stateOperators),
+    )
+
+
+def _compare_state(spark: SparkSession, writer: DataStreamWriter, checkpoint: str, name: str) -> PreparedQuery:
+    state = Checkpoint(spark, checkpoint)
+    try:
+        head = state.head()
+        problem = other_operators(spark, state, head, writer)
+        kept = tuple(state_operators(state, head))
+    except (Py4JError, PySparkException) as error:
+        log.warning("the state of query %s cannot be compared: %s", name, error)
+        return PreparedQuery(name=name)
+    if problem:
+        raise OtherStateError(f"query {name!r}: {problem}")
+    return PreparedQuery(name=name, state=kept)
 
 
 def may_read(spark: SparkSession, writer: DataStreamWriter) -> bool:

@@ -170,14 +170,8 @@ class CheckpointRepartitioner(StateRepartitioner):
         self, found: Checkpoint, head: CheckpointHead, partitions: int, writer: DataStreamWriter
     ) -> None:
         """Require that the query will start from the state."""
-        planned = planned_operators(self._spark, writer)
-        has = {} if head.committed is None else {it.operator: it.kind for it in found.stores(head.committed)}
-        kept = [kind for _, kind in sorted(has.items()) if kind != LIMIT]
-        if planned is not None and planned != kept and KNOWN.issuperset(kept):
-            raise RepartitionError(
-                f"{_problem(found.uri, partitions)}: the state belongs to another query, of {' and '.join(kept) or 'no operator'}, and "
-                f"this query has {' and '.join(planned) or 'no operator'}: rename the query or the job"
-            )
+        if text := other_operators(self._spark, found, head, writer):
+            raise RepartitionError(f"{_problem(found.uri, partitions)}: {text}")
 
     def _require_format(self, found: Checkpoint, batch: int, partitions: int) -> None:
         has, writes = str(found.format_of(batch)), self._spark.conf.get(FORMAT)
@@ -357,6 +351,30 @@ def planned_operators(spark: SparkSession, writer: DataStreamWriter) -> list[str
         return operators_of(describe_plan(spark, writer._df._jdf.queryExecution()))
     except (Py4JJavaError, PySparkException):
         return None
+
+
+def state_operators(checkpoint: Checkpoint, head: CheckpointHead | None) -> list[str]:
+    """Return Spark's names of the operators whose state a checkpoint contains, in the order of their numbers."""
+    has = (
+        {}
+        if head is None or head.committed is None
+        else {it.operator: it.kind for it in checkpoint.stores(head.committed)}
+    )
+    return [kind for _, kind in sorted(has.items())]
+
+
+def other_operators(
+    spark: SparkSession, checkpoint: Checkpoint, head: CheckpointHead | None, writer: DataStreamWriter
+) -> str:
+    """Return why Spark will refuse to start a query from the state in a checkpoint, "" if its operators are the same, or unknown."""
+    planned = planned_operators(spark, writer)
+    kept = [kind for kind in state_operators(checkpoint, head) if kind != LIMIT]
+    if planned is None or not kept or planned == kept or not KNOWN.issuperset(kept):
+        return ""
+    return (
+        f"the state belongs to another query, of {' and '.join(kept) or 'no operator'}, and "
+        f"this query has {' and '.join(planned) or 'no operator'}: rename the query or the job"
+    )
 
 
 def operators_of(plan: str) -> list[str] | None:

@@ -16,8 +16,9 @@ from tests.integration.browser.conftest import Visitor
 from tests.lab.scenario import Scenario
 from tests.support.airflow import published_jobs as stories
 from tests.support.airflow.airflow_app import AirflowApp
+from tests.support.airflow.deployments import deployed, store_dag
 from tests.support.airflow.job_files import master_with_log, place_with_files
-from tests.support.airflow.published_documents import TASK, executing, place_deleted, published
+from tests.support.airflow.published_documents import TASK, executing, place, place_deleted, published
 
 XSS = '<img src=x onerror=alert(1)> & "quoted"'
 
@@ -215,6 +216,18 @@ def test_tab_shows_its_part_and_can_be_linked_to(
     expect(page.get_by_text(text).first).to_be_visible()
     page.reload()
     expect(page.get_by_role("tab", name=tab)).to_have_attribute("aria-selected", "true")
+
+
+def test_deployment_is_previewed_while_it_has_not_taken_effect(
+    airflow_app: AirflowApp, visitor: Visitor, tmp_path: Path
+) -> None:
+    running, newest = (store_dag(airflow_app, tmp_path, executor_memory=memory) for memory in ("1g", "2g"))
+    place(airflow_app, executing().when_redeployed("new"), **deployed(running, newest))
+    page = visitor.open("jobs/departures")
+    row = page.get_by_role("region", name="Pending deployment").get_by_role("row").filter(has_text="executor_memory")
+    expect(row).to_have_text("executor_memory1g2ga new driver")
+    expect(page.get_by_text("Its driver is being prepared")).to_be_visible()
+    expect(page.get_by_text("The DAG declares another deployment")).to_have_count(0)
 
 
 def test_timeline_is_filtered_by_reason(airflow_app: AirflowApp, visitor: Visitor) -> None:

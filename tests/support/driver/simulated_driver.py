@@ -17,6 +17,7 @@ from airflow_adaptive._core.protocol.documents import (
     DriverStatus,
     ExecutorReport,
     FailureReport,
+    PreparedQuery,
     QueryReport,
 )
 from airflow_adaptive.job.control.driver_loop import DriverLoop
@@ -199,10 +200,11 @@ class SimulatedDriver:
         self.vertices_read = self.build_reads
         return plan
 
-    def warm_up(self, plan: DriverPlan, *, has_executors: bool) -> None:
+    def warm_up(self, plan: DriverPlan, *, has_executors: bool) -> tuple[PreparedQuery, ...]:
         self.history.append("warm up" if has_executors else "warm up without executors")
         if self.build_error is not None:
             raise self.build_error
+        return (PreparedQuery(name="q"),)
 
     def is_prepared(self, writers: DriverPlan, plan: DriverPlan) -> bool:
         return self.prepared

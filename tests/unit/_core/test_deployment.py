@@ -14,9 +14,11 @@ from airflow_adaptive._core.deployment import (
     Declaration,
     Effect,
     Group,
+    Preparation,
     compare,
     declaration,
 )
+from airflow_adaptive._core.protocol.documents import FailureReport, PreparedQuery
 
 TRUNCATED = f"Truncated. You can change this behaviour in [core]max_templated_field_length. {'a' * 4096}..."
 LONG_CONF = {f"spark.a{number}": "1" for number in range(80)}
@@ -171,3 +173,33 @@ def test_every_value_of_a_large_declaration_is_short() -> None:
 
 def test_long_secret_is_masked_and_has_no_digest() -> None:
     assert declared(application=f"https://u:p@host/{'a' * 300}").parameters["application"] == MASK
+
+
+KEPT = PreparedQuery(name="hours", operators=("stateStoreSave",), state=("stateStoreSave",))
+UNCHECKED = PreparedQuery(name="kinesis", unchecked="no copy is run")
+OTHER = FailureReport(error_class="OtherStateError", message="the state belongs to another query")
+REFUSED = FailureReport(error_class="STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE", message="long, not string")
+
+
+@pytest.mark.parametrize(
+    ("queries", "failure", "keeps", "reason"),
+    [
+        ((KEPT,), None, True, "Spark has accepted them"),
+        ((KEPT, UNCHECKED), None, None, "query 'kinesis': no copy is run"),
+        ((), OTHER, False, "OtherStateError: the state belongs to another query"),
+        ((PreparedQuery(name="new", operators=("dedupe",)),), None, True, "Spark has accepted them"),
+        ((), None, None, "the script starts its queries itself"),
+        ((), REFUSED, False, "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE: long, not string"),
+        (
+            (),
+            FailureReport(error_class="SyntaxError", message="line 3"),
+            None,
+            "could not be prepared: SyntaxError: line 3",
+        ),
+    ],
+)
+def test_prepared_driver_knows_whether_the_state_is_kept(
+    queries: Any, failure: FailureReport | None, keeps: bool | None, reason: str
+) -> None:
+    found, text = Preparation(deployment="new", queries=queries, failure=failure).keeps_state()
+    assert (found, reason in text) == (keeps, True)

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from airflow_adaptive._core.deployment import Preparation
 from airflow_adaptive._core.ports import ClusterSnapshot, JobDirectoryError
 from airflow_adaptive._core.protocol.documents import DriverStatus, FailureReport, JournalDocument
 from airflow_adaptive._core.requirements.advice import Advice, PolicyInput, PolicyMemory
@@ -119,6 +120,16 @@ def test_loop_detects_a_failed_query_while_the_clock_of_another_loop_is_ahead(ah
     fleet.kernel.after(5, second.model.fail_queries(FAILURE))
     fleet.run(20)
     assert second.path[:4] == ["WaitingForResources", "Deploying", "Executing", "Restarting"]
+
+
+def test_loop_remembers_what_a_prepared_standby_has_reported() -> None:
+    fleet = JobFleet()
+    fleet.add_triggerer()
+    fleet.add_workers(8)
+    job = fleet.add_job("first", (1, 1), standby="driver", **QUICK)
+    fleet.run(120)
+    view = job.store.views[-1]
+    assert view.preparation == Preparation(deployment=view.scheduler.deployment)
 
 
 @pytest.fixture

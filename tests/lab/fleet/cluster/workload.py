@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Generic, TypeVar
 
-from airflow_adaptive._core.protocol.documents import DriverPlan, FailureReport, QueryReport
+from airflow_adaptive._core.protocol.documents import DriverPlan, FailureReport, PreparedQuery, QueryReport
 from airflow_adaptive.job.control.interfaces import StatefulRun
 from tests.lab.fleet.cluster.checkpoint import SimulatedCheckpoint
 from tests.lab.fleet.cluster.executors import SimulatedExecutors
@@ -119,9 +119,10 @@ class SimulatedWorkload:
         self.vertices_read = tuple(sorted(plan.parallelism)) if self._model.shape.reads_parallelism else ()
         return plan
 
-    def warm_up(self, plan: DriverPlan, *, has_executors: bool) -> None:
+    def warm_up(self, plan: DriverPlan, *, has_executors: bool) -> tuple[PreparedQuery, ...]:
         """Take as long as a first batch."""
         self._in_jvm(lambda: self._kernel.sleep(self._model.shape.repartition_s))
+        return ()
 
     def is_prepared(self, writers: DriverPlan, plan: DriverPlan) -> bool:
         """Return whether the state has the number of partitions of the plan."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from airflow_adaptive._core.deployment import Preparation
 from airflow_adaptive._core.ports import ClusterSnapshot, LogPages
 from airflow_adaptive._core.protocol.documents import DriverState, DriverStatus
 from airflow_adaptive._core.requirements.advice import PublishedAdvice, PublishedPolicy
@@ -136,6 +137,7 @@ def test_view_is_published_again_if_any_part_of_it_has_changed() -> None:
         lambda: remember(lag_alerts=LagAlerts(above_threshold=LagAlert(since=START, lag_s=60.0))),
         lambda: publisher.record_metrics(job.state, None, SourceLag(unknown_since=START), START),
         lambda: publisher.record_metrics(job.state, None, SourceLag(unknown_since=START, problem="no broker"), START),
+        lambda: remember(preparation=Preparation(deployment="new")),
         lambda: None,
     ]
 
@@ -148,8 +150,9 @@ def test_view_is_published_again_if_any_part_of_it_has_changed() -> None:
             views.append(len(store.views))
         return views
 
-    assert asyncio.run(publish()) == [2, 3, 4, 5, 6, 7, 8, 8]
+    assert asyncio.run(publish()) == [2, 3, 4, 5, 6, 7, 8, 9, 9]
     assert documents(store.views[-1], {})["summary"]["source_problem"] == "no broker"
+    assert documents(store.views[-1], {})["deployment"]["preparation"]["deployment"] == "new"
 
 
 STATUS = DriverStatus(

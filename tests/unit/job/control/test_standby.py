@@ -75,6 +75,7 @@ def test_standby_prepares_once_and_waits_until_the_journal_names_it() -> None:
     assert driver.wait(RUNNING, RUNNING, None, RUNNING, RUNNING, TAKEOVER, executors=1) is None
     assert driver.history.count("warm up") == 1
     assert driver.states[-1] is DriverState.PREPARED
+    assert [it.name for it in driver.statuses[-1].prepared] == ["q"]
     assert "start" not in driver.history
 
 

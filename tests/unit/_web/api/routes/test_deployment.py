@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG, BaseOperator
 
+from airflow_adaptive._core.codec import encode_plain
+from airflow_adaptive._core.deployment import Preparation
+from airflow_adaptive._core.protocol.documents import PreparedQuery
 from airflow_adaptive._core.scheduler.events import DriverEnded
 from tests.lab.scenario import HOPELESS
 from tests.support.airflow.airflow_app import API, AirflowApp
@@ -78,6 +81,38 @@ def test_staged_deployment_is_compared_with_the_running_driver(
         ("application_args", ["--all"]),
     ]
     assert reason in pending["reason"]
+
+
+def test_prepared_driver_reports_its_queries_and_whether_they_keep_the_state(
+    airflow_app: AirflowApp, tmp_path: Path
+) -> None:
+    running = store_dag(airflow_app, tmp_path)
+    hours = PreparedQuery(name="hours", sources=("KafkaV2",), operators=("dedupe",), state=("dedupe",))
+    documents = deployed(running, running)
+    documents["deployment"]["preparation"] = encode_plain(Preparation(deployment="new", queries=(hours,)))
+    job = executing(scaling_interval_min=600).when_redeployed("new")
+    place(airflow_app, job.when_committed().when_prepared(), **documents)
+    pending = get(airflow_app, PATH)["pending"]
+    assert (pending["stage"], pending["keeps_state"]) == ("PREPARED", True)
+    assert pending["reason"].startswith("the driver of the deployment is prepared")
+    (query,) = pending["queries"]
+    assert (query["name"], query["is_new"], query["sources"], query["state"]) == (
+        "hours",
+        True,
+        ["KafkaV2"],
+        ["dedupe"],
+    )
+    assert pending["removed_queries"] == ["q"]
+
+
+def test_preparation_of_another_deployment_does_not_count(airflow_app: AirflowApp, tmp_path: Path) -> None:
+    running = store_dag(airflow_app, tmp_path)
+    documents = deployed(running, running)
+    documents["deployment"]["preparation"] = encode_plain(Preparation(deployment="other"))
+    place(airflow_app, executing().when_redeployed("new"), **documents)
+    pending = get(airflow_app, PATH)["pending"]
+    assert (pending["keeps_state"], pending["queries"]) == (None, [])
+    assert pending["state_reason"] == "no driver of the deployment has been prepared yet"
 
 
 def test_refused_deployment_has_the_error_of_its_preparation(airflow_app: AirflowApp, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import { deploymentQuery } from "../../api/queries";
 import type { Deployment } from "../../api/types";
 import { ColumnHeaders } from "../../components/layout/ColumnHeaders";
 import { Section } from "../../components/layout/Section";
-import { EFFECTS, STAGES, valueText } from "./changeText";
+import { EFFECTS, queryTexts, STAGES, stateText, valueText } from "./changeText";
 
 const COLUMNS = ["Change", "Before", "After", "Needs"];
 
@@ -36,6 +36,14 @@ const DeploymentSection = ({ deployment, title, notice }: Props) => (
     <Text fontSize="sm" overflowWrap="anywhere">
       {deployment.reason}
     </Text>
+    <Text fontSize="sm" overflowWrap="anywhere">
+      {stateText(deployment)}
+    </Text>
+    {queryTexts(deployment).map((text) => (
+      <Text fontSize="sm" key={text} overflowWrap="anywhere">
+        {text}
+      </Text>
+    ))}
     {deployment.changes.length > 0 && (
       <Table.ScrollArea mt={2}>
         <Table.Root aria-label={title} size="sm">
