@@ -118,7 +118,6 @@ lint: install ## check style, types and layers
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m tests.support.published_tables --check
 
 # The tests of the scheduler are distributed by file, so that only one process explores each model.
 unit: install ## run the unit tests, and require full branch coverage of the scheduler
@@ -138,5 +137,5 @@ format: install ## format the code as `lint` requires
 	$(BIN)/python airflow_adaptive/_web/ui/build.py format
 
 clean: ## delete .venv and all files of the tools and the demo
-	rm -rf .venv .airflow .bench .demo .faults .fleet mutants .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf .venv .airflow .bench .demo .faults mutants .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
 	cd airflow_adaptive/_web/ui && rm -rf dist node_modules src/generated

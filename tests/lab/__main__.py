@@ -52,10 +52,6 @@ TASKS: Final = {
         "pytest --numprocesses 0 -m long tests/unit/_engine/test_loop_weeks.py",
     ),
     "fleet": Task("simulate fleets of jobs from seeds, as 1-1000, and check the invariants", "tests.lab.fleet"),
-    "fleet-long": Task(
-        "simulate the next 1,000 seeds and a fleet of 300 jobs; results in tests/lab/results/faults.md (an hour; resumes)",
-        "tests.support.fleet.long_run",
-    ),
     "fleet-defects": Task(
         "bring fixed defects back, and check that a named seed finds each; results in tests/lab/results/proof.md",
         "tests.support.fleet.reverts",
@@ -69,16 +65,9 @@ TASKS: Final = {
         "mutate code, and find the mutants that no test detects: 'mutants run airflow_adaptive._core.scheduler.*', then 'mutants results' (hours; resumes)",
         "mutmut",
     ),
-    "tables-age": Task(
-        "state below each measured table of the docs whether it is older than the code",
-        "tests.support.published_tables",
-    ),
     "bench-scheduler": Task(
         "a step of the scheduler, and the load balancing, with 100 to 100,000 slots (a minute)",
         f"{BENCHMARKS}.scheduler",
-    ),
-    "bench-bodies": Task(
-        "the CPU time of the largest request body of the REST API (seconds)", f"{BENCHMARKS}.request_bodies"
     ),
     "bench-list": Task(
         "the response time of the list of 1,000 jobs on PostgreSQL (2 minutes)", f"{BENCHMARKS}.job_list", "postgresql"

@@ -21,11 +21,13 @@ from tests.lab.fleet.simulation import Outcome, shortest_failure, simulate
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code."""
     options = _parser().parse_args(arguments)
-    failed = []
+    outcomes = []
     for outcome in run_seeds(options.seeds, options.jobs, options.processes):
         print(outcome.summary, flush=True)
-        if outcome.invariant:
-            failed.append(outcome)
+        outcomes.append(outcome)
+    failed = [outcome for outcome in outcomes if outcome.invariant]
+    hours, facts = sum(it.virtual_s for it in outcomes) / 3600, sum(it.facts for it in outcomes)
+    print(f"{len(outcomes)} seeds, {hours:,.1f} virtual hours, {facts:,} facts, {len(failed)} violations")
     if options.history:
         for seed in options.seeds:
             print(*simulate(scenario_of(seed, options.jobs)).history, sep="\n")

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.support.published_tables import publish
+from tests.support.published_tables import RESULTS, publish
 from tests.support.repository import ROOT
 
 PACKAGE: Final = "airflow_adaptive"
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return max(_search(defect, options.search) for defect in chosen)
     found = [(defect, _run_named_seed(defect)) for defect in chosen]
     if not options.numbers:
-        publish("fleet defects", table(found))
+        publish("fleet defects", table(found), RESULTS / "proof.md")
     return 0 if all(violation is not None for _, violation in found) else 1
 
 

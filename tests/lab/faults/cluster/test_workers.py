@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import psutil
 import pytest
 
 from airflow_adaptive.local.cluster import LocalCluster, LocalWorker
@@ -28,12 +27,6 @@ def wide_world(fault_cluster: LocalCluster, make_job: Callable[..., JobUnderFaul
     return make_job()
 
 
-def executors(job: JobUnderFault) -> list[psutil.Process]:
-    """JVMs of the executors of all applications."""
-    application = job.wait_for("a report", lambda: job.status() and job.status().application_id)  # type: ignore[union-attr]
-    return [process for process in job.processes() if application in process.cwd() and process.name() == "java"]
-
-
 def run_on_both(job: JobUnderFault) -> tuple[LocalWorker, LocalWorker]:
     """The job runs on an executor of each worker; the worker of its driver, and the other one."""
     job.request_state(parallelism=(1, 2))
@@ -42,28 +35,6 @@ def run_on_both(job: JobUnderFault) -> tuple[LocalWorker, LocalWorker]:
     (name,) = [driver["worker"] for driver in job.cluster.state()["activedrivers"] if driver["id"] == job.driver()]
     with_driver, without = sorted(job.cluster.workers, key=lambda worker: worker.worker_id != name)
     return with_driver, without
-
-
-def test_executor_that_is_killed(job: JobUnderFault, record: Record) -> None:
-    loop = job.start_loop()
-    job.run_well()
-    (executor,) = executors(job)
-    executor.kill()
-    job.fault()
-    job.recover()
-    assert job.epoch() == 1
-    record("executor killed (-9)", "the only executor", job.finish(loop))
-
-
-def test_worker_that_is_killed_without_the_driver_on_it(wide_world: JobUnderFault, record: Record) -> None:
-    job = wide_world
-    loop = job.start_loop()
-    _, without = run_on_both(job)
-    job.fault()
-    job.cluster.kill_worker(without)
-    job.recover()
-    assert job.epoch() == 1
-    record("worker killed (-9)", "with an executor on it", job.finish(loop))
 
 
 def test_worker_that_is_killed_with_the_driver_on_it(wide_world: JobUnderFault, record: Record) -> None:

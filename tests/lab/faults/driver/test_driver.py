@@ -42,18 +42,6 @@ def processes_of(job: JobUnderFault, part: str) -> list[psutil.Process]:
     return found
 
 
-@pytest.mark.parametrize("part", PROCESSES)
-def test_driver_that_is_killed(job: JobUnderFault, record: Record, part: str) -> None:
-    loop = job.start_loop()
-    job.run_well()
-    for process in processes_of(job, part):
-        process.kill()
-    job.fault()
-    job.wait_for("the next driver", lambda: job.epoch() == 2)
-    job.recover()
-    record("driver killed (-9)", part, job.finish(loop))
-
-
 @pytest.mark.parametrize(("part", "standby"), [("JVM", "none"), ("both", "none"), ("JVM", "driver+executors")])
 def test_driver_that_has_to_leave_its_machine(job: JobUnderFault, record: Record, part: str, standby: str) -> None:
     """A worker and a container runtime send SIGTERM to the JVM, and a service manager to both processes."""

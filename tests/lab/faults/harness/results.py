@@ -9,8 +9,8 @@ from functools import cache
 from typing import Any
 
 from tests.lab.faults.harness.outcome import Outcome
-from tests.support.page_sections import section
-from tests.support.published_tables import head, publish_rows
+from tests.support.page_sections import replace_section, section
+from tests.support.published_tables import head
 from tests.support.repository import ROOT
 
 RESULTS = ROOT / "tests" / "lab" / "results" / "faults.jsonl"
@@ -86,7 +86,7 @@ def write_page(results: Collection[Result]) -> None:
     others = [result for result in results if KUBERNETES not in result.case]
     for name, found in {"kubernetes faults": kubernetes, "table": others}.items():
         if found:
-            publish_rows(name, table(found, section(PAGE, name)))
+            replace_section(PAGE, name, table(found, section(PAGE, name)).rstrip())
 
 
 def table(results: Iterable[Result], previous: str = "") -> str:

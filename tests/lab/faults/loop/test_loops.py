@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable
 
 import psutil
@@ -73,18 +72,3 @@ def test_loops_that_live_shorter_than_the_lease_replace_a_driver_that_no_one_kno
     job.recover()
     assert loops > 2
     record("loops that live 5 s", "a driver that ended before any loop knew it", job.finish(loop))
-
-
-def test_loop_that_is_killed_again_and_again(job: JobUnderFault, record: Record) -> None:
-    """-9 after a second, after two, and so on, from the start to the first rows, and then on."""
-    job.fault()
-    for second in range(1, 20):
-        loop = job.start_loop()
-        job.last(job.since_fault() + second)
-        loop.send_signal(signal.SIGKILL)
-        loop.wait()
-        if job.is_well():
-            break
-    loop = job.start_loop()
-    job.recover()
-    record("loop killed (-9)", "repeatedly, each time at a later step", job.finish(loop))

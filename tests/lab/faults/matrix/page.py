@@ -6,15 +6,14 @@ from collections.abc import Collection, Iterable, Mapping
 
 from tests.lab.faults.harness.results import MATRIX, PAGE, VIOLATED, Result, commits, counted, summary
 from tests.lab.faults.matrix.cells import REASONS, RUNS, UNDER_AIRFLOW, Cell, cells
-from tests.support.page_sections import section
-from tests.support.published_tables import publish_rows
+from tests.support.page_sections import replace_section, section
 
 NOT_YET = "not yet"
 
 
 def write_grid(results: Iterable[Result]) -> None:
     """Bring the matrix of the page up to date; recoveries of which nothing is remembered here stay."""
-    publish_rows("matrix", grid(results, section(PAGE, "matrix")))
+    replace_section(PAGE, "matrix", grid(results, section(PAGE, "matrix")).rstrip())
 
 
 def grid(results: Iterable[Result], previous: str = "") -> str:

@@ -55,23 +55,6 @@ def event(kind: str, *, at: float, duration: float = 0.0) -> PlannedEvent:
     return PlannedEvent(at=at, kind=kind, duration=duration, target=0, size=0.5)
 
 
-@pytest.mark.parametrize(
-    "early",
-    [
-        event("user_suspends", at=1.0, duration=5.0),
-        event("user_cancels", at=1.0),
-        event("task_is_marked_failed", at=1.0),
-        event("task_is_cleared", at=1.0),
-    ],
-    ids=lambda it: it.kind,
-)
-def test_users_may_act_before_the_dag_run_begins(early: PlannedEvent):
-    late = replace(QUIET.jobs[0], starts_at=30.0)
-    simulated = simulate(replace(QUIET, jobs=(late,), events=(early,)))
-    assert simulated.outcome.violation == ""
-    assert any("job-0: batch 1 committed" in line for line in simulated.history)
-
-
 def test_an_exception_is_a_violation_of_its_seed(monkeypatch: pytest.MonkeyPatch):
     def fail(*_: object) -> None:
         raise LookupError("no such job")
