@@ -249,18 +249,6 @@ def test_new_driver_replays_the_batch_that_failed_and_stops_where_others_hold(
 
 
 @pytest.mark.long
-def test_driver_that_is_superseded_while_it_runs_ends_before_its_script_goes_on(
-    driver: DriverOnCluster, rows: Input
-) -> None:
-    rows.write(1)
-    begin(driver, ORDINARY)
-    driver.direct(Action.RUN, 2, plan(1), epoch=2)
-    assert driver.wait_end() == "FAILED"
-    assert "fenced: the journal is at epoch 2" in driver.output()
-    assert not (driver.root / "after").exists()
-
-
-@pytest.mark.long
 def test_script_that_restarts_its_query_itself_is_stopped_all_the_same(driver: DriverOnCluster, rows: Input) -> None:
     rows.write(2)
     begin(driver, RESTARTING)
