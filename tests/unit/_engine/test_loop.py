@@ -46,29 +46,6 @@ def test_idle_query_is_rescaled_without_waiting_for_a_batch() -> None:
     assert [parallelism["job"] for _, _, parallelism in simulation.drivers.started] == [1, 2]
 
 
-def test_waits_until_there_is_room_for_driver_and_minimum() -> None:
-    simulation = Simulation(**QUICK)
-    simulation.cluster.add_worker(cores=1, memory_mb=512)
-    simulation.clock.at(100, worker(simulation))
-    simulation.clock.at(150, request(simulation, DesiredState.CANCELED))
-    simulation.run()
-    assert simulation.transitions[1].target == "Deploying"
-    assert 100 <= _at(simulation, 1) <= 105
-
-
-def test_fails_clearly_when_the_minimum_never_comes() -> None:
-    simulation = Simulation(parallelism=(3, 4), **QUICK)
-    simulation.cluster.add_worker(cores=2, memory_mb=1024)
-    end = simulation.run_to_end()
-    assert end.outcome is Outcome.FAILED
-    assert end.cause is not None
-    assert end.cause.summary == (
-        "NOT_ENOUGH_RESOURCES: not enough resources: have 1 slot(s), need at least 3 (vertex 'job' at least 3): "
-        "add workers, or declare lower bounds or smaller executors"
-    )
-    assert simulation.clock.elapsed == pytest.approx(300, abs=2)
-
-
 def test_overrides_that_can_not_hold_are_refused_once(small: Simulation, caplog: pytest.LogCaptureFixture) -> None:
     small.store.requests = ControlRequests(requirements={"job": ParallelismRange(3, 2)})
     small.clock.at(20, small.drivers.finish)
@@ -111,14 +88,6 @@ def test_killed_driver_is_replaced_after_the_backoff(small: Simulation) -> None:
     assert state.num_rescales == 0
 
 
-def test_canceled_job_stops_its_driver(small: Simulation) -> None:
-    small.clock.at(20, request(small, DesiredState.CANCELED))
-    state = small.run()
-    assert outcome(state) is Outcome.CANCELED
-    assert state.driver is None
-    assert all(transition.reason for transition in small.transitions)
-
-
 def test_driver_that_does_not_stop_is_killed(small: Simulation) -> None:
     def hang() -> None:
         small.drivers.hang = True
@@ -128,14 +97,6 @@ def test_driver_that_does_not_stop_is_killed(small: Simulation) -> None:
     state = small.run()
     assert outcome(state) is Outcome.CANCELED
     assert small.clock.elapsed == pytest.approx(80, abs=5)
-
-
-def test_hanging_driver_is_killed_and_replaced(small: Simulation) -> None:
-    small.clock.at(20, lambda: setattr(small.drivers, "hang", True))
-    small.clock.at(100, lambda: setattr(small.drivers, "hang", False))
-    small.clock.at(160, request(small, DesiredState.SUSPENDED))
-    small.run()
-    assert [epoch for epoch, _, _ in small.drivers.started] == [1, 2]
 
 
 def test_new_requirements_are_followed(small: Simulation) -> None:
@@ -185,11 +146,6 @@ def test_task_that_is_out_of_time_cancels_the_job(small: Simulation) -> None:
     assert 30 <= small.clock.elapsed < 40
 
 
-def _at(simulation: Simulation, number: int) -> float:
-    moment = simulation.transitions[number].at
-    return (moment - START).total_seconds()
-
-
 def test_loop_of_an_idle_job_confirms_the_lease_of_its_driver_at_intervals() -> None:
     idle = Simulation(trigger_lifetime="1 h", poll_interval="1 min", **QUICK)
     idle.cluster.add_worker(cores=2, memory_mb=1024)
@@ -198,14 +154,6 @@ def test_loop_of_an_idle_job_confirms_the_lease_of_its_driver_at_intervals() -> 
     idle.run(RunLimits(recycle_at=START + timedelta(hours=10)))
     assert 8 <= max(idle.directory.journal) - begun[0] <= 10
     assert len(idle.cluster.submissions) == 1
-
-
-def test_driver_that_gave_itself_up_is_replaced_and_the_reason_is_reported(small: Simulation) -> None:
-    small.clock.at(30, small.drivers.give_up)
-    small.clock.at(120, request(small, DesiredState.SUSPENDED))
-    assert outcome(small.run()) is Outcome.SUSPENDED
-    assert len(small.cluster.submissions) == 2
-    assert "DRIVER_ORPHANED: no loop wrote to the journal" in small.store.views[-1].recent_failures[-1].failure.summary
 
 
 def require(simulation: Simulation, lower: int, upper: int) -> Callable[[], None]:

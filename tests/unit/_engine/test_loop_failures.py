@@ -1,20 +1,16 @@
 """Failures of queries, of the script and of the driver."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 from airflow_adaptive._core.failure_code import FailureCode
 from airflow_adaptive._core.protocol.documents import FailureReport
 from airflow_adaptive._core.requirements.control_requests import DesiredState
-from airflow_adaptive._core.scheduler.policies.restart_backoff import FixedDelay
 from airflow_adaptive._core.scheduler.state import Outcome
 from airflow_adaptive._core.view import failure_record
 from airflow_adaptive._engine.loop import RunLimits
 from tests.lab.fakes.manual_clock import START
 from tests.lab.simulation.one_job import Simulation
-from tests.support.runtime.loop_simulation import newest_driver, outcome, request
-
-BACKOFF = timedelta(seconds=20)
+from tests.support.runtime.loop_simulation import outcome, request
 
 
 def test_failure_that_no_restart_mends_fails_the_job(small: Simulation) -> None:
@@ -33,23 +29,6 @@ def test_failures_are_displayed_with_what_followed(small: Simulation) -> None:
     assert [epoch for epoch, _, _ in small.drivers.started] == [1, 1], "the driver lives on"
     assert record["failure"] == "TASK_FAILED: executor 1 is gone"
     assert (record["state"], record["decision"], record["concurrent"]) == ("Executing", "restarting in 1 s", [])
-
-
-def test_driver_that_dies_during_the_backoff_is_concurrent_to_what_failed_before(small: Simulation) -> None:
-    small.spec = replace(small.spec, options=replace(small.spec.options, restart_strategy=FixedDelay(delay=BACKOFF)))
-    small.clock.at(20, small.drivers.fail_query)
-    small.clock.at(24, lambda: small.cluster.kill_driver(newest_driver(small)))
-    small.clock.at(80, request(small, DesiredState.SUSPENDED))
-    state = small.run()
-    assert [record.failure.error_class for record in state.failures] == ["SparkException"]
-    assert [failure.error_class for failure in state.failures[0].concurrent] == ["DRIVER_LOST"]
-
-
-def test_users_list_names_what_no_restart_mends(small: Simulation) -> None:
-    options = replace(small.spec.options, non_recoverable_failures=("payments.*",))
-    small.spec = replace(small.spec, options=options)
-    small.clock.at(20, lambda: small.drivers.fail_query("payments.Refused", "card expired"))
-    assert small.run_to_end().outcome is Outcome.FAILED
 
 
 def test_mistake_in_the_authors_function_fails_a_job_that_has_never_run(small: Simulation) -> None:
@@ -76,15 +55,6 @@ def test_mistake_in_a_function_that_has_worked_is_tried_again(small: Simulation)
     assert "KeyError" in {record.failure.error_class for record in state.failures}
 
 
-def test_lost_answer_to_a_submission_doubles_no_driver(small: Simulation) -> None:
-    small.cluster.answers = False
-    small.clock.at(3, lambda: setattr(small.cluster, "answers", True))
-    small.clock.at(100, request(small, DesiredState.SUSPENDED))
-    small.run()
-    running = [epoch for epoch, _, _ in small.drivers.started]
-    assert running == sorted(set(running))
-
-
 def test_report_that_is_being_replaced_is_no_loss(small: Simulation) -> None:
     small.clock.at(20, lambda: setattr(small.drivers, "hang", True))
     small.clock.at(20, lambda: setattr(small.directory, "reported", None))
@@ -101,14 +71,6 @@ def test_next_loop_that_finds_no_report_yet_loses_no_slot(small: Simulation) -> 
     small.clock.at(40, request(small, DesiredState.SUSPENDED))
     small.run()
     assert "RestartingLocally" not in small.states
-
-
-def test_script_that_never_runs_its_job_fails_with_the_advice(small: Simulation) -> None:
-    small.drivers.hang = True
-    small.clock.at(10, lambda: small.cluster.finish_driver(newest_driver(small)))
-    end = small.run_to_end()
-    assert end.cause is not None
-    assert end.cause.summary.startswith("SCRIPT_WITHOUT_JOB: the script ended without a streaming query: ")
 
 
 def test_driver_that_could_not_be_submitted_is_tried_again_and_gives_the_reason(small: Simulation) -> None:

@@ -294,12 +294,6 @@ def test_killing_the_task_of_a_job_that_never_began_submits_nothing(small: Simul
     assert not small.cluster.submissions
 
 
-def test_addresses_of_the_uis_are_displayed(small: Simulation) -> None:
-    small.clock.at(20, request(small, DesiredState.SUSPENDED))
-    small.run()
-    assert small.store.views[-1].urls.master == "http://fake:8080"
-
-
 def test_directory_of_another_job_is_not_waited_for(small: Simulation, directory: FailingJobDirectory) -> None:
     async def foreign() -> JournalDocument | None:
         raise ForeignDirectoryError("journal/0000000001.json was written by job 'other'")

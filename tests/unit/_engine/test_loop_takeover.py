@@ -13,7 +13,6 @@ from airflow_adaptive._core.requirements.control_requests import ControlRequests
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.state import Executing, Finished, Outcome
 from airflow_adaptive._engine.cluster.shared_cluster import SharedCluster
-from airflow_adaptive._engine.journal.journal import SupersededError
 from airflow_adaptive._engine.loop import RunLimits
 from tests.lab.fakes.manual_clock import START
 from tests.lab.simulation.one_job import Simulation
@@ -62,21 +61,6 @@ def test_request_that_a_restored_database_does_not_contain_stays_in_effect(
     assert source is not None
     assert source.name == name
     assert [parallelism["job"] for _, _, parallelism in small.drivers.started] == [2]
-
-
-def test_slower_of_two_loops_is_superseded(small: Simulation) -> None:
-    small.run(RunLimits(recycle_at=START + timedelta(seconds=30)))
-    first = small.loop()
-
-    async def thaw() -> None:
-        taken_over = asyncio.create_task(first.run())
-        await asyncio.sleep(0)
-        await small.loop(RunLimits(recycle_at=START + timedelta(seconds=90))).run()
-        await taken_over
-
-    with pytest.raises(SupersededError):
-        asyncio.run(thaw())
-    assert len(small.drivers.started) == 1
 
 
 def test_same_attempt_does_not_start_a_finished_job_again(small: Simulation) -> None:

@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive._core import codec
 from airflow_adaptive._core.codec import encode
 from airflow_adaptive._core.requirements.advice import Advice, PolicyInput, PolicyMemory, QueryMetrics, limits_of
 from airflow_adaptive._core.requirements.resolver import MAX_MEMORY_BYTES, ResolverMemory
-from airflow_adaptive._core.scheduler import snapshot
 from airflow_adaptive._core.scheduler.job_graph import JobGraph
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.snapshot import decode
@@ -25,7 +23,7 @@ from airflow_adaptive.autoscaling.advisor import (
 )
 from airflow_adaptive.autoscaling.calendar.declaration import period, scheduled_policy, window
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPolicy
-from airflow_adaptive.autoscaling.combined import CombinedMemory, CombinedPolicy
+from airflow_adaptive.autoscaling.combined import CombinedPolicy
 from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
 from airflow_adaptive.autoscaling.policy import RescalePolicyError
 from tests.support.autoscaling.load_policy_inputs import QUERY, VERTEX, query_metrics, seen
@@ -107,14 +105,6 @@ def test_window_that_the_job_can_t_have_is_refused():
     policy = CombinedPolicy(calendar=calendar(default=(2, 99)))
     with pytest.raises(RescalePolicyError, match="above its max_parallelism 20"):
         policy.advise(policy.remember(), seen(MONDAY, 4, {}))
-
-
-def test_policy_and_memory_survive_json():
-    job = Job(hour=10, slots=8)
-    job.watch(3000, minutes=5)
-    assert snapshot.decode(CombinedMemory, json.loads(json.dumps(codec.encode(job.memory)))) == job.memory
-    written = json.loads(json.dumps(codec.encode(job.policy)))
-    assert snapshot.decode(CombinedPolicy, written) == job.policy
 
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)

@@ -337,12 +337,6 @@ def test_priority_that_is_no_whole_number_is_rejected(make, priority):
         staged(make(priority=priority))
 
 
-def test_code_is_staged_where_spark_finds_it(make, tmp_path):
-    spec = staged(make())
-    assert spec.script.startswith(f"file://{tmp_path}/jobs/departures/code/")
-    assert spec.py_files[0].endswith(".zip")
-
-
 def test_callback_reaches_the_triggerer_as_plain_data(make, airflow):
     callback = AsyncCallback(SmtpNotifier, kwargs={"to": "oncall@example.com", "subject": "{{ message }}"})
     trigger = deferral(make(on_rescale_callback=callback).execute, {"ti": FakeInstance()})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -181,20 +181,6 @@ def short_lived(make: Callable[..., AdaptiveJobTrigger], monkeypatch: pytest.Mon
 async def fire(trigger: AdaptiveJobTrigger) -> dict[str, Any]:
     payload: dict[str, Any] = (await anext(aiter(trigger.run()))).payload
     return payload
-
-
-def test_recycled_trigger_requests_the_next_one_with_all_that_it_knows(
-    airflow: FakeComms, short_lived: AdaptiveJobTrigger
-) -> None:
-    short_lived.cancel_at = "2126-01-01T00:00:00+00:00"
-    assert asyncio.run(fire(short_lived)) == {
-        "status": "recycle",
-        "attempt": MINE,
-        "cancel_at": "2126-01-01T00:00:00+00:00",
-        "connections": asdict(short_lived._job.connections),
-        "base": short_lived.base,
-        "spec": short_lived.spec,
-    }
 
 
 def test_loop_of_a_recycled_trigger_goes_on_until_the_next_has_taken_over(

@@ -70,6 +70,8 @@ def test_job_without_bounds_is_refused(changes: dict[str, Any]) -> None:
         {"job_directory": "{{ params.directory }}/jobs"},
         {"application": f"{FOLDER}/{{{{ ds }}}}.py"},
         {"application": "/opt/jobs/on_the_workers_only.py"},
+        {"application": f"{FOLDER}/../../on_the_workers_only.py"},
+        {"job_directory": ""},
         {"parallelism": None, "job_type": "batch"},
     ],
 )
@@ -92,17 +94,6 @@ def test_item_of_a_mapped_task_is_left_to_the_task() -> None:
         mapped = AdaptiveSparkOperator.partial(task_id="t", **IMPOSSIBLE).expand(job=["a"])
     item: Any = mapped.unmap({"job": "a"})
     assert item.job_directory == "jobs"
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"job_directory": ""},
-        {"application": f"{FOLDER}/../../on_the_workers_only.py"},
-    ],
-)
-def test_value_that_only_the_workers_know_is_left_to_the_task(changes: dict[str, Any]) -> None:
-    assert make(**changes).job == "j"
 
 
 def test_dag_with_delimiters_of_its_own_may_have_any_template() -> None:

@@ -12,7 +12,7 @@ import pytest
 from airflow.sdk import BaseOperator
 
 from airflow_adaptive._airflow.declaration import validation
-from airflow_adaptive._airflow.declaration.validation import DeclarationError, refused, refused_on_kubernetes
+from airflow_adaptive._airflow.declaration.validation import DeclarationError, refused
 from airflow_adaptive._core.protocol.conf import (
     KUBERNETES_DETERMINED,
     KUBERNETES_PARAMETERS,
@@ -190,34 +190,6 @@ def test_parameters_are_those_of_the_operator() -> None:
     assert {parameter for table in TABLES for parameter in table.values()} <= known.keys()
 
 
-@pytest.mark.parametrize(
-    ("streaming", "managed", "tables"),
-    [
-        (True, True, PARAMETERS | STREAMING_PARAMETERS | MANAGED_PARAMETERS),
-        (True, False, PARAMETERS | STREAMING_PARAMETERS),
-        (False, False, PARAMETERS),
-    ],
-)
-def test_property_names_the_parameter_that_determines_it(
-    streaming: bool, managed: bool, tables: dict[str, str]
-) -> None:
-    for name, parameter in tables.items():
-        (violation,) = refused({name: "1"}, streaming=streaming, managed=managed)
-        assert violation.startswith(f"{name!r}] would have no effect: use the parameter {parameter!r}")
-
-
 def test_unmanaged_script_and_batch_set_their_partitions_themselves() -> None:
     for streaming in (True, False):
         assert not [*refused(dict.fromkeys(MANAGED_PARAMETERS, "1"), streaming=streaming, managed=False)]
-
-
-def test_property_on_kubernetes_names_the_parameter_or_the_owner() -> None:
-    prefixes = {f"{prefix}NAME": parameter for prefix, parameter in KUBERNETES_PREFIXES.items()}
-    for name, parameter in (KUBERNETES_PARAMETERS | prefixes).items():
-        assert list(refused_on_kubernetes({name: "1"})) == [
-            f"{name!r}] would have no effect: use the parameter {parameter!r} of the operator"
-        ]
-    for name in KUBERNETES_DETERMINED:
-        assert list(refused_on_kubernetes({name: "1"})) == [
-            f"{name!r}] is determined by airflow-adaptive: leave it out"
-        ]

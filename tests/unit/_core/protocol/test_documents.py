@@ -131,37 +131,7 @@ def test_a_status_of_a_driver_without_reports_of_sources_is_read():
     assert query == replace(STATUS.queries[0], sources=(), event_time_delay_s=None)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"epoch": "3"},
-        {"version": -1},
-        {"version": True},
-        {"action": "dance"},
-        {"plan": {"parallelism": {"read": 1.5}, "executors": 1, "state_partitions": {"j": 1}}},
-        {"plan": {"parallelism": ["read"], "executors": 1, "state_partitions": {"j": 1}}},
-        {"plan": {"parallelism": {}, "executors": None, "state_partitions": {"j": 1}}},
-        {"plan": {"parallelism": {}}},
-        {"plan": {"parallelism": {}, "executors": 1, "state_partitions": {"j": 1}, "retained_executors": -1}},
-        {
-            "plan": {
-                "parallelism": {},
-                "executors": 1,
-                "state_partitions": {"j": 1},
-                "remaining_per_worker": ["http://w:8081"],
-            }
-        },
-        {
-            "plan": {
-                "parallelism": {},
-                "executors": 1,
-                "state_partitions": {"j": 1},
-                "remaining_per_worker": {"http://w:8081": "2"},
-            }
-        },
-        {"plan": 5},
-    ],
-)
+@pytest.mark.parametrize("change", [{"version": -1}, {"action": "dance"}, {"plan": {"parallelism": {}}}])
 def test_an_invalid_directive_is_rejected(change: dict[str, Any]):
     fields = json.loads(encode_journal(DOCUMENT))
     fields["directive"].update(change)
@@ -279,30 +249,6 @@ def test_plan_with_values_other_than_counts_is_rejected(field: str, value: objec
     fields["directive"]["plan"][field] = value
     with pytest.raises(DocumentError, match="DriverPlan"):
         decode_journal(json.dumps(fields).encode())
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"batch_duration_ms": "long"},
-        {"committed": True},
-        {"trigger_interval_ms": "1 s"},
-        {"backlog": [1]},
-        {"input_rate": "NaN"},
-    ],
-)
-def test_query_report_with_values_other_than_numbers_is_rejected(change: dict[str, Any]):
-    fields = json.loads(encode_status(STATUS))
-    fields["queries"][0].update(change)
-    with pytest.raises(DocumentError, match="QueryReport"):
-        decode_status(json.dumps(fields).encode())
-
-
-@pytest.mark.parametrize("change", [{"epoch": "1"}, {"sequence": None}, {"version": 1.0}, {"downtime_ms": "0.2 s"}])
-def test_driver_status_with_values_other_than_numbers_is_rejected(change: dict[str, Any]):
-    fields = json.loads(encode_status(STATUS)) | change
-    with pytest.raises(DocumentError, match="Status"):
-        decode_status(json.dumps(fields).encode())
 
 
 def test_rate_may_be_any_number_that_spark_reports():

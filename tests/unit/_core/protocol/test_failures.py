@@ -320,11 +320,6 @@ def test_nested_exceptions_in_a_text_are_bounded():
     assert report_chain([ChainedError("A", "a.BError: " * 20_000)]).error_class == "a.BError"
 
 
-def test_a_message_without_condition_is_named_by_the_innermost_class():
-    chain = [ChainedError("A", "[ not a condition"), ChainedError("B", ""), ChainedError("java.io.IOException", "disk")]
-    assert report_chain(chain).error_class == "java.io.IOException"
-
-
 def test_python_exceptions_are_followed_by_cause_and_context():
     try:
         try:

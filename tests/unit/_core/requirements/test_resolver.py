@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from airflow_adaptive._core.protocol.documents import decode_journal
 from airflow_adaptive._core.requirements.control_requests import ControlRequests, Requester
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.state import SchedulerState
@@ -28,7 +26,6 @@ from tests.support.runtime.policy_simulation import (
     published_view,
     reasons,
     request_bounds,
-    roomy,
     running_on,
     source_of,
     until,
@@ -50,12 +47,6 @@ def test_window_of_the_calendar_changes_the_bounds_and_the_job_rescales_into_it(
     assert (upper(morning), running_on(morning)) == (4, 4)
     assert running_on(until(job, 2 * HOURS + 60)) == 2
     assert by(job) == ("POLICY", "calendar")
-
-
-def test_job_is_planned_within_the_calendars_bounds_from_its_first_start_on():
-    job = following(calendar())
-    until(job, 10 * MINUTES)
-    assert [parallelism["job"] for _, _, parallelism in job.drivers.started] == [2]
 
 
 def test_rescale_for_a_window_begins_earlier_by_the_measured_time_of_a_rescale():
@@ -90,15 +81,6 @@ def test_decision_and_page_state_that_it_was_the_calendar_and_for_which_window()
     )
     assert policy["advice"]["bounds"] == {"job": {"lower": 3, "upper": 4}}
     json.dumps(documents(published_view(job), {}))
-
-
-def test_job_without_a_policy_has_nothing_about_one_in_its_log_or_on_its_page():
-    job = roomy()
-    until(job, 10 * MINUTES)
-    documents = [decode_journal(data) for data in job.directory.journal.values()]
-    assert {document.memory["resolver"]["policy"] for document in documents} == {None}
-    assert by(job) == ("DAG", "dag")
-    assert published_view(job).policy is None
 
 
 def test_job_grows_and_shrinks_with_its_load():
@@ -136,26 +118,6 @@ def test_loop_that_cannot_read_requests_yet_keeps_the_bounds_in_the_journal():
     assert running_on(until(job, 80 * MINUTES)) == 1
     assert by(job) == ("USER", "alice")
     assert running_on(until(job, 92 * MINUTES)) == 4, "it expires all the same"
-
-
-def test_bounds_of_a_user_precede_those_of_a_calendar_in_another_dag():
-    job = roomy()
-    kept_apart = ControlRequests(
-        calendar={"job": ParallelismRange(2, 2)},
-        calendar_requester=Requester(requested_by="calendar/set/r", via="task"),
-    )
-    job.store.requests = kept_apart
-    assert running_on(until(job, 5 * MINUTES)) == 2
-    assert by(job) == ("CALENDAR", "calendar")
-    job.store.requests = replace(
-        kept_apart, requirements={"job": ParallelismRange(1, 1)}, requester=Requester(requested_by="alice", via="CLI")
-    )
-    assert running_on(until(job, 10 * MINUTES)) == 1
-    cleared = replace(kept_apart, requirements={"job": ParallelismRange(-1, -1)})
-    job.store.requests = cleared
-    assert running_on(until(job, 15 * MINUTES)) == 2
-    job.store.requests = replace(cleared, calendar={"job": ParallelismRange(-1, -1)})
-    assert running_on(until(job, 20 * MINUTES)) == 4
 
 
 def test_load_rescales_within_the_bounds_of_a_calendar_that_is_kept_apart():

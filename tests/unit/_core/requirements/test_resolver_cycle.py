@@ -147,13 +147,6 @@ def test_policy_is_not_consulted_while_the_job_ends(current: Current) -> None:
     assert advisor.inputs == []
 
 
-def test_policy_is_consulted_before_the_job_ends() -> None:
-    advisor = FixedAdvisor(job=(2, 3))
-    resolved = RunningResolver(advisor).run(cycle())
-    assert [it.at for it in advisor.inputs] == [START]
-    assert resolved.requirements == {"job": ParallelismRange(2, 3)}
-
-
 def test_policy_is_not_consulted_while_an_override_holds_and_is_consulted_when_it_ends() -> None:
     advisor = FixedAdvisor(job=(2, 3))
     resolver = RunningResolver(advisor)

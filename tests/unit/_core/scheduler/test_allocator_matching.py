@@ -170,8 +170,3 @@ def test_without_balancing_held_slots_are_used_first_and_on_the_fewest_workers(c
 
 
 # ---- slots ----------------------------------------------------------------------------------------------------------
-
-
-def test_equally_loaded_worker_with_most_free_slots_is_next():
-    workers = [SlotOffer(worker="a", free=3), SlotOffer(worker="b", free=1)]
-    assert spread([1, 1], workers, LoadBalanceMode.TASKS, {"b": 1}) == ("a", "a")

@@ -124,20 +124,3 @@ def test_shuffles_of_a_group_without_state_have_as_many_partitions_as_the_group_
 def test_stateful_vertex_has_no_more_partitions_than_it_can_use():
     assert vertex("count", upper=6).effective_max_parallelism == 6
     assert vertex("parse", upper=6, stateful=False).effective_max_parallelism == 128
-
-
-def test_graph_of_a_job_that_declares_none_has_its_name():
-    assert JobGraph.single("departures", ParallelismRange(1, 2)).job == "departures"
-
-
-def test_maximum_parallelism_has_a_maximum():
-    def graph(maximum: int) -> JobGraph:
-        vertex = JobVertex(name="v", parallelism=ParallelismRange(1, 2), max_parallelism=maximum)
-        return JobGraph(job="job", vertices=(vertex,))
-
-    graph(32768).validate()
-    with pytest.raises(JobGraphError) as raised:
-        graph(32769).validate()
-    assert raised.value.violations == (
-        "maximum parallelism 32769 of vertex 'v' exceeds 32768, the most that any vertex can have",
-    )

@@ -11,7 +11,6 @@ from airflow_adaptive._core.scheduler.events import (
     DriverEnded,
     DriverSubmitted,
     RequirementsChanged,
-    SlotOffer,
     SlotsChanged,
     TimerFired,
     TimerName,
@@ -133,10 +132,6 @@ def test_same_change_twice_is_one():
     scenario.then("Executing", reason="the requirements are unchanged")
 
 
-def test_without_an_interval_a_change_is_active_at_once():
-    assert executing().when_requirements(1, 3).state.requirements == {"job": ParallelismRange(1, 3)}
-
-
 def test_reactive_job_takes_all_slots_up_to_its_maximum():
     graph = JobGraph.single("job", ParallelismRange(2, 2), max_parallelism=8)
     scenario = Scenario(graph=graph, reactive=True).given_waiting(free=1)
@@ -188,17 +183,6 @@ def test_without_an_idle_timeout_slots_go_back_at_once():
     assert scenario.state.plan.retained_slots == 1
 
 
-def test_users_controller_decides_on_increases():
-    scenario = Scenario(
-        upper=8,
-        scale_up_controller="tests.unit._core.scheduler.config.test_parsing:OnlyDoubles",
-        scaling_interval_min=0,
-    ).given_executing(2)
-    scenario.when_slots(held=2, free=1).when_committed().after(60).when_committed().then("Executing")
-    offers = (SlotOffer(worker="worker-1", held=2, free=2),)
-    scenario.when(SlotsChanged(at=scenario.now, offers=offers)).after(60).when_committed().then_parallelism(4)
-
-
 # ---- whose they are -------------------------------------------------------------------------------------------------
 
 
@@ -225,12 +209,6 @@ def test_pending_bounds_keep_their_requester():
     assert "alice" not in job.reason
     job.after(1)
     assert job.reason.startswith("bounds by alice (REST): ")
-
-
-def test_bounds_without_a_requester_are_reported_without_one():
-    job = Scenario(1, 4).given_executing(2)
-    job.when_requirements(1, 2)
-    assert "bounds by" not in " ".join(job.reasons)
 
 
 def test_reason_for_no_transition_is_reported_once():

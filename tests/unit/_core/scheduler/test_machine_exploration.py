@@ -98,10 +98,3 @@ def test_exploration_detects_a_wrong_scheduler(scheduler: Callable[[SchedulerSta
     with pytest.raises(AssertionError) as error:
         Exploration(model=MODELS["one vertex"], step=scheduler, sampled=1).run(depth=4)
     assert found in f"{error.value} {error.value.__cause__}"
-
-
-def test_history_that_leads_to_an_error_is_reported():
-    with pytest.raises(
-        AssertionError, match=r"^after\na (new job|job that runs on all it may have)\n(.*\n)*CancelRequested"
-    ):
-        Exploration(model=MODELS["one vertex"], step=deaf).run()

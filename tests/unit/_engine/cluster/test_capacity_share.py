@@ -229,15 +229,6 @@ def test_waiting_job_does_not_fit_into_the_remaining_slots(free: list[int], dema
             assert not left.fits(it.minimum, it.executor.request, it.driver.request)
 
 
-@given(st.lists(st.integers(0, 8), max_size=5), st.sampled_from([1, 2, 4]), st.integers(0, 40))
-def test_executors_that_fit_can_be_taken(free: list[int], size: int, count: int):
-    executor, snapshot = ExecutorShape(cores=size, memory_mb=512).request, cluster(*free)
-    fits = FreeCapacity(snapshot.workers).fits(count, executor, DRIVER.request)
-    capacity = FreeCapacity(snapshot.workers)
-    capacity.place(DRIVER.request, executor)
-    assert fits == (sum(free) > 0 and sum(capacity.take(count, executor).values()) == count)
-
-
 # ---- demands -----------------------------------------------------------------------------------------------------------
 
 

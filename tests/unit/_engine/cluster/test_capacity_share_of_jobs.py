@@ -73,48 +73,6 @@ def minimum(job: FleetJob) -> int:
 # ---- one triggerer --------------------------------------------------------------------------------------------------
 
 
-def test_two_jobs_share_a_cluster_that_either_could_fill() -> None:
-    fleet = Competition(4, 4)
-    for name in ("first", "second"):
-        fleet.add(name, (1, 8))
-    fleet.check_claims()
-    assert sorted(fleet.slots_after(60).values()) == [1, 5]
-    assert [job.path for job in fleet.jobs.values()] == [["WaitingForResources", "Deploying", "Executing"]] * 2
-
-
-def test_cores_of_the_drivers_are_counted() -> None:
-    fleet = Competition(2, 2)
-    for name in ("first", "second"):
-        fleet.add(name, (1, 2))
-    fleet.check_claims()
-    assert fleet.slots_after(60) == {"first": 1, "second": 1}
-
-
-def test_second_job_leaves_to_the_first_what_its_driver_has_not_requested_yet() -> None:
-    fleet = Competition(8)
-    fleet.add("first", (4, 4))
-    fleet.add("second", (1, 8), starts_s=4)
-    fleet.check_claims()
-    assert fleet.slots_after(60) == {"first": 4, "second": 2}
-
-
-def test_ten_jobs_start_in_the_order_of_their_priorities() -> None:
-    fleet = Competition(4, 4, 4)
-    for number in range(10):
-        fleet.add(f"job-{number}", (1, 4), priority=number % 5)
-    fleet.check_claims()
-    ran = [name for name, slots in fleet.slots_after(60).items() if slots]
-    assert ran == [f"job-{number}" for number in (2, 3, 4, 7, 8, 9)]
-
-
-def test_ten_jobs_all_run_where_there_is_room_for_all() -> None:
-    fleet = Competition(8, 8, 8)
-    for number in range(10):
-        fleet.add(f"job-{number}", (1, 4), priority=number)
-    fleet.check_claims()
-    assert fleet.slots_after(60) == {**{f"job-{number}": 1 for number in range(8)}, "job-8": 2, "job-9": 4}
-
-
 def test_job_that_waits_gets_the_slots_that_come_one_by_one() -> None:
     fleet = Competition(4)
     fleet.add("greedy", (1, 12), priority=9)
@@ -123,24 +81,6 @@ def test_job_that_waits_gets_the_slots_that_come_one_by_one() -> None:
         fleet.kernel.at(second, lambda: fleet.add_workers(1))
     fleet.check_claims()
     assert fleet.slots_after(240) == {"greedy": 3, "large": 3}
-
-
-def test_wait_for_a_job_that_can_not_start_has_a_timeout() -> None:
-    fleet = Competition(4)
-    running = fleet.add("running", (1, 12))
-    fleet.add("too-large", (20, 20), starts_s=30, resource_wait_timeout="2 min")
-    fleet.kernel.at(60, lambda: fleet.add_workers(2))
-    fleet.run_until(lambda: running.runs_on == 5)
-    assert 150 <= fleet.kernel.now <= 190
-
-
-def test_what_a_job_gives_back_goes_to_the_one_that_waits() -> None:
-    fleet = Competition(5)
-    first = fleet.add("first", (1, 8))
-    fleet.add("second", (2, 2), starts_s=30)
-    fleet.kernel.at(60, lambda: first.set_upper_bound(1))
-    fleet.check_claims()
-    assert fleet.slots_after(120) == {"first": 1, "second": 2}
 
 
 @pytest.mark.parametrize("storage_s", [0.0, 2.0])

@@ -145,11 +145,6 @@ def test_workers_that_do_not_accept_a_driver_or_an_executor_are_the_reason_befor
         assert found is None or not found.is_of_placement
 
 
-def test_shortage_of_workers_has_no_name():
-    assert FreeCapacity([], [quota(2)]).shortage(EXECUTOR, DRIVER) == Shortage(LimitKind.WORKERS, is_of_driver=True)
-    assert FreeCapacity([], [quota(2)]).shortage(EXECUTOR) == Shortage(LimitKind.WORKERS)
-
-
 def test_a_limit_is_the_reason_after_the_executors_that_it_allows():
     assert shortage(FreeCapacity([worker("a", 9)], [quota(2)])) == "quota `team-a` allows 0 cores more"
     half = Limit(kind=LimitKind.QUOTA, name="team-a", cpu_millicores=2500)

@@ -17,7 +17,7 @@ from airflow.utils import yaml
 from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive.provider_info import get_provider_info
-from tests.lab.scenario import HOPELESS, Scenario
+from tests.lab.scenario import Scenario
 from tests.support.airflow.airflow_app import BODY, AirflowApp
 from tests.support.airflow.deployments import deployed, store_dag
 from tests.support.airflow.job_files import master_with_log, place_with_files
@@ -139,26 +139,6 @@ def test_job_that_runs_is_not_reset(airflow_app: AirflowApp, run: Run) -> None:
     assert airflow_app.audit() == []
 
 
-def test_suspended_job_is_run_again(airflow_app: AirflowApp, run: Run) -> None:
-    asset = place(airflow_app, suspended(), desired_state={"value": "suspended"})
-    airflow_app.run()
-    assert run("resume", "departures").code == 0
-    assert (airflow_app.requested(asset, "desired_state"), airflow_app.task_state(), airflow_app.run_state()) == (
-        "running",
-        None,
-        "queued",
-    )
-
-
-@pytest.mark.parametrize("command", ["cancel", "suspend", "resume"])
-def test_job_that_has_ended_accepts_no_requests(airflow_app: AirflowApp, run: Run, command: str) -> None:
-    place(airflow_app, executing().when_query_failed(HOPELESS).when_driver_ended())
-    ran = run(command, "departures", *(["--yes"] if command == "cancel" else []))
-    assert (ran.code, ran.out) == (1, "")
-    assert ran.err.startswith("Job 'departures' has ended (FAILED)")
-    assert len(ran.err.splitlines()) == 1
-
-
 def test_airflow_writes_down_that_a_changing_command_was_called(airflow_app: AirflowApp, run: Run) -> None:
     from airflow.models.log import Log  # noqa: PLC0415
     from sqlalchemy import select  # noqa: PLC0415
@@ -181,27 +161,6 @@ def test_definition_is_light_and_known_to_airflow() -> None:
     )
     ran = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip().splitlines()[-1] == "['adaptive'] []"
-
-
-def test_every_command_has_a_help(run: Run) -> None:
-    output = run("--help").out
-    assert all(
-        word in output
-        for word in (
-            "jobs",
-            "show",
-            "requirements",
-            "cancel",
-            "suspend",
-            "resume",
-            "history",
-            "wait",
-            "logs",
-            "reset",
-            "doctor",
-        )
-    )
-    assert "VERTEX=LOWER:UPPER" in run("requirements", "set", "--help").out
 
 
 def examples() -> list[tuple[str, str]]:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from datetime import UTC, date, datetime, time, timedelta
-from typing import Any
+from datetime import date, datetime, timedelta
 
 import pytest
 
-from airflow_adaptive._core.codec import encode
 from airflow_adaptive._core.scheduler.policies.rescaling import Tier
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
-from airflow_adaptive._core.scheduler.snapshot import decode
 from airflow_adaptive.autoscaling.calendar import declaration
 from airflow_adaptive.autoscaling.calendar.changes import bounds_at, last_change, upcoming_changes
 from airflow_adaptive.autoscaling.calendar.declaration import period
@@ -149,27 +145,6 @@ def test_vertex_whose_declared_bounds_are_not_known_is_not_early():
         "count": ParallelismRange(4, 8),
     }
     assert bounds_at(policy, at("2026-06-01T18:00Z"), ["read", "count"])["count"] == ParallelismRange(1, -1)
-
-
-def test_policy_and_memory_survive_the_way_through_json():
-    policy = office(excluded=[period("freeze", cron="0 7 * * 1", duration="1 h")], holidays=["2026-12-25"])
-    memory = ScheduledMemory(lead=timedelta(seconds=90), until=at("2026-06-01T08:00Z"))
-    assert decode(ScheduledPolicy, json.loads(json.dumps(encode(policy)))) == policy
-    assert decode(ScheduledMemory, json.loads(json.dumps(encode(memory)))) == memory
-
-
-def test_policy_can_be_written_as_a_document():
-    document: dict[str, Any] = {
-        "zone": "UTC",
-        "windows": [{"name": "day", "parallelism": [4, 8], "weekdays": ["Monday", "tue-thu", "fri"], "start": "08:00",
-                     "end": "20:00", "holidays": "never"}],
-        "default": [1, 4],
-    }  # fmt: skip
-    assert scheduled_policy(**document, look_ahead={"margin": 0.0, "at_most": "15 min"}) == office()
-    assert window("day", 1, start=time(8), end=time(8, 0, 30)).when.end == "08:00:30"
-    assert window("day", 1, dates=[datetime(2026, 6, 1, 8, tzinfo=UTC)]).when.dates == ("2026-06-01",)
-    assert window("day", 1, dates="2026-06-01").when.dates == ("2026-06-01",)
-    assert window("day", 1, weekdays="sat-mon").when.weekdays == ("sat", "sun", "mon")
 
 
 def test_instant_without_a_time_zone_is_refused():

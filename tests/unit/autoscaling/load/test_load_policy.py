@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from airflow_adaptive._core import codec
 from airflow_adaptive._core.requirements.advice import QueryMetrics
-from airflow_adaptive._core.scheduler import snapshot
 from airflow_adaptive._core.scheduler.policies.rescaling import Tier
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
-from airflow_adaptive.autoscaling.load.load_policy import LoadMemory, LoadPolicy
+from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
 from airflow_adaptive.autoscaling.policy import RescalePolicyError
 from tests.support.autoscaling.load_policy_inputs import QUERY, START, VERTEX, Watched, bounds, query_metrics, seen
 from tests.support.autoscaling.observed_load_policy import POLICY, watched
@@ -43,12 +42,6 @@ def test_load_that_comes_back_within_down_delay_keeps_its_slots():
     for _ in range(6):
         job.watch(100, minutes=4).watch(550, minutes=1)
     assert job.path == [8]
-
-
-def test_one_strange_observation_changes_nothing():
-    job = watched().watch(280, minutes=5)
-    job.poll(50_000)
-    assert job.watch(280, minutes=5).path == [4]
 
 
 def test_a_rise_is_bounded_by_the_factor_and_goes_on_from_there():
@@ -134,13 +127,6 @@ def test_advice_never_raises_the_lower_bound():
     assert job.advice.source == "load"
 
 
-@pytest.mark.parametrize(("lower", "upper"), [(1, 2), (6, 9), (3, 3)])
-def test_advice_always_comes_into_the_bounds(lower: int, upper: int):
-    job = watched(slots=4).watch(280, minutes=5)
-    job.poll(280, seen={"limits": bounds(lower, upper)})
-    assert lower <= job.upper <= upper
-
-
 def test_vertices_of_no_query_keep_what_they_declare():
     limits = {**bounds(1, 20), "other": bounds(2, 5)[VERTEX]}
     job = watched().poll(280, seen={"limits": limits})
@@ -171,10 +157,6 @@ def test_rise_that_gains_nothing_is_taken_back_and_not_tried_again_for_a_while()
     for poll in range(220, 450):
         job.poll(query_metrics=query_metrics(100, job.slots, poll, busy_rate=100.0, batch_duration=10_000.0, busy=1.0))
     assert job.path[3:] == [6, 4]
-
-
-def test_rise_that_helps_is_kept():
-    assert watched().watch(800, minutes=30).path == [4, 12]
 
 
 def test_rise_is_not_judged_by_slots_that_were_active_before_it():
@@ -224,13 +206,6 @@ def test_budget_of_the_day_keeps_its_last_quarter_for_rises_and_then_ends():
     assert "limit rescales_per_day is reached" in job.reason
     job.watch(1900, minutes=6 * 61, seconds=60)
     assert job.slots == 20
-
-
-def test_policy_and_memory_survive_json():
-    job = watched().watch(900, minutes=5).watch(100, minutes=30)
-    written = json.loads(json.dumps(codec.encode(job.memory)))
-    assert snapshot.decode(LoadMemory, written) == job.memory
-    assert snapshot.decode(LoadPolicy, json.loads(json.dumps(codec.encode(POLICY)))) == POLICY
 
 
 def test_settings_that_make_no_sense_are_reported_all_at_once():

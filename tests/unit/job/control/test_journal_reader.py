@@ -54,10 +54,6 @@ class Reading:
         return None if newest is None else newest.version
 
 
-def test_newest_is_none_when_the_journal_is_empty():
-    assert Reading().version() is None
-
-
 def test_newest_is_found_in_a_compacted_journal():
     reading = Reading()
     for number in (7, 8, 9):

@@ -17,7 +17,6 @@ from py4j.protocol import Py4JError
 
 from airflow_adaptive._core.protocol.conf import DriverSettings
 from airflow_adaptive._core.protocol.documents import FORMATS, SUBMISSION_ID_VARIABLE, Action, DriverState, DriverStatus
-from airflow_adaptive._core.python_version import UnsupportedVersionError
 from airflow_adaptive.job.control import driver_loop
 from airflow_adaptive.job.control.driver_loop import EXIT_FAILED, EXIT_FENCED
 from airflow_adaptive.job.control.fence import Fence, FencedError
@@ -162,11 +161,6 @@ def test_status_names_the_submission_and_only_a_standalone_worker_keeps_output(
     assert (assembled.interfaces.sleep is not time.sleep) is truncates
 
 
-def test_driver_on_an_old_spark_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UnsupportedVersionError, match="the driver runs Spark 3.5.6"):
-        AssembledDriver(monkeypatch, "3.5.6")
-
-
 @pytest.mark.parametrize("version", ["4.0.2", "4.3.0-SNAPSHOT", "5.0.0", "4.10.1", "custom"])
 def test_status_reports_the_spark_of_the_driver(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     assembled = AssembledDriver(monkeypatch, version)
@@ -280,11 +274,6 @@ def test_file_that_cannot_be_copied_is_truncated_and_warned_of_once(output: Outp
         assert (output.directory / "stderr").stat().st_size == 0
     assert len(output.warnings) == 1
     assert output.warnings[0].startswith("cannot truncate the driver's output, or cannot keep a copy: ")
-
-
-def test_directory_without_output_is_unchanged(output: Output):
-    output.check()
-    assert output.sizes() == {}
 
 
 # ---- SIGTERM is a request to end at a batch boundary, once queries may run ------------------------------------------

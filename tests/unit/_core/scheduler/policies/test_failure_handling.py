@@ -205,20 +205,4 @@ def test_environment_error_of_the_build_function_and_query_error_are_recoverable
     assert is_recoverable(failure("X", *causes), has_run=False)
 
 
-def test_summary_is_one_line_for_users():
-    assert Failure(error_class="PaymentRefused", message="card expired").summary == "PaymentRefused: card expired"
-
-
 # ---- failures -------------------------------------------------------------------------------------------------------
-
-
-def test_pattern_of_a_condition_fits_all_that_is_more_particular():
-    expired = Failure(error_class="PAYMENT.CARD.EXPIRED", message="")
-    assert not is_recoverable(expired, non_recoverable=["PAYMENT"])
-    assert is_recoverable(expired, non_recoverable=["PAYMENT.CARD"])
-
-
-def test_job_has_run_unless_configured_otherwise():
-    mistake = Failure(error_class="KeyError", message="", causes=(FailureCode.BUILD_FUNCTION_ERROR, "KeyError"))
-    assert is_recoverable(mistake)
-    assert not is_recoverable(mistake, has_run=False)

@@ -150,11 +150,6 @@ def test_requirements_are_noted_for_the_next_plan():
     job.when_slots(held=2).when_plan_activated().then("Deploying").then_parallelism(1)
 
 
-def test_new_driver_has_a_new_epoch():
-    job = Scenario().given_deploying(2).when_driver_ended().after(11)
-    job.then("Deploying", SubmitDriver(epoch=2, slots=2, cause="TimerFired"))
-
-
 def growing() -> Scenario:
     """From two slots to four, on a driver that runs."""
     job = Scenario(scaling_interval_min=0, max_trigger_delay=0).given_executing(2)

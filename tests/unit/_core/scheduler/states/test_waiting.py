@@ -111,11 +111,6 @@ def test_same_slots_change_nothing():
     assert len(job.reasons) == reasons
 
 
-def test_living_driver_is_kept_for_the_next_plan():
-    job = Scenario().given_executing(2).when_query_failed().after(1).then("WaitingForResources")
-    job.after(10).then("Deploying").then_parallelism(2)
-
-
 def test_cancel_stops_a_driver_that_is_held():
     Scenario().given_executing(2).when_query_failed().after(1).when_canceled().then("Canceling")
 

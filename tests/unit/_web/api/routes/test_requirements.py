@@ -18,7 +18,7 @@ from airflow_adaptive._core.view import documents
 from tests.lab.scenario import HOPELESS, Scenario
 from tests.support.airflow.airflow_app import API, AirflowApp
 from tests.support.airflow.published_documents import TASK, batch, executing, place, published, suspended
-from tests.support.airflow.rest_api import bounds, with_policy
+from tests.support.airflow.rest_api import bounds
 from tests.support.runtime.policy_simulation import published_view, roomy, until
 
 PATH = f"{API}/jobs/departures/resource-requirements"
@@ -277,14 +277,6 @@ def test_clearing_puts_every_bound_back_and_clearing_again_changes_nothing(airfl
     assert airflow_app.requested(asset, "requirements") == {"job": bounds(-1, -1)}
     assert airflow_app.client().get(PATH).json() == {"job": bounds(1, 4)}
     assert len(airflow_app.audit()) == 2
-
-
-def test_job_reports_whose_bounds_hold_and_what_its_policy_states(airflow_app: AirflowApp) -> None:
-    asset = place(airflow_app, executing())
-    airflow_app.show(asset, with_policy())
-    details = airflow_app.client().get(f"{API}/jobs/departures").json()
-    assert (details["requirements_source"]["origin"], details["requirements_source"]["name"]) == ("POLICY", "load")
-    assert (details["policy"]["kind"], details["policy"]["advice"]["reason"]) == ("LoadPolicy", "busy")
 
 
 FORMAT = "Request did not match expected format JobResourceRequirementsBody."

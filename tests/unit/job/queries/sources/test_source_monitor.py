@@ -406,15 +406,6 @@ def test_the_arrival_of_a_row_is_interpolated_between_two_records():
     assert recorded.ages({A: 29}, 120.0) == {A: Age(seconds=10.5)}
 
 
-def test_a_partition_whose_rows_are_all_read_has_no_age():
-    assert history((100.0, 10), (110.0, 30)).ages({A: 30}, 120.0) == {}
-    assert history((100.0, 10)).ages({A: 31}, 120.0) == {}
-
-
-def test_row_from_before_the_first_record_has_the_age_of_the_record():
-    assert history((100.0, 10), (110.0, 30)).ages({A: 9}, 120.0) == {A: Age(seconds=20.0, is_minimum=True)}
-
-
 def test_row_behind_the_position_of_an_earlier_driver_has_the_age_of_its_batch():
     """The batch may have left the row unread, because it had the largest number of rows. A row of a later record arrived after the batch."""
     recorded = EndOffsetHistory()
@@ -424,11 +415,6 @@ def test_row_behind_the_position_of_an_earlier_driver_has_the_age_of_its_batch()
     assert recorded.ages({A: 10}, 130.0) == {A: Age(seconds=30.0, is_minimum=True)}
     assert recorded.ages({A: 19}, 130.0) == {A: Age(seconds=21.0, is_minimum=True)}
     assert recorded.ages({A: 20}, 130.0) == {A: Age(seconds=20.0)}
-
-
-def test_a_row_that_arrived_after_a_quiet_time_is_not_as_old_as_the_quiet_time():
-    recorded = history((0.0, 10), (1000.0, 10), (1010.0, 12))
-    assert recorded.ages({A: 10}, 1010.0) == {A: Age(seconds=10.0)}
 
 
 def test_a_new_partition_is_read_from_its_first_row():
