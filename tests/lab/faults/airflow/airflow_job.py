@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -132,7 +133,8 @@ class AirflowJob(JobUnderFault):
         self.request("PATCH", "", {"is_paused": paused})
 
     def desired_state(self, desired_state: str) -> None:
-        self.airflow.api.set_asset_state(f"{JOBS}{self.job}", "desired_state", {"value": desired_state})
+        document = {"value": desired_state, "at": datetime.now(UTC).isoformat()}  # two equal documents are one request
+        self.airflow.api.set_asset_state(f"{JOBS}{self.job}", "desired_state", document)
 
     def require(self, lower: int, upper: int) -> None:
         bounds = {"job": {"parallelism": {"lowerBound": lower, "upperBound": upper}}}

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_adaptive._core.protocol.documents import DriverStatus, decode_status
+from tests.lab.faults.harness.deployment import SCRIPT
 from tests.lab.faults.harness.job_under_fault import JobUnderFault, Outcome
 
 pytestmark = pytest.mark.timeout(900)
@@ -80,3 +81,21 @@ def test_deployment_that_cannot_be_prepared(job: JobUnderFault, record: Record, 
     job.recover()
     assert job.epoch() == 1
     record("deployment that is broken", script, job.finish(loop))
+
+
+def test_deployment_without_the_state_operator_of_the_checkpoint(
+    job: JobUnderFault, record: Record, tmp_path: Path
+) -> None:
+    rows = '.json(f"{ROOT}/in")'
+    stateful = tmp_path / "stateful.py"
+    stateful.write_text(SCRIPT.read_text().replace(rows, f'{rows}.dropDuplicates(["id"])'))
+    job.changes = {"script": str(stateful)}
+    job.start_loop()
+    job.run_well()
+    job.changes = {"options": {"deploy_timeout": "10 min"}}
+    job.fault()
+    loop = job.start_loop(attempt="2")
+    job.wait_for("the refusal", lambda: job.logged("the state belongs to another query, of dedupe"))
+    job.recover()
+    assert job.epoch() == 1
+    record("deployment that is broken", "without a state operator of the checkpoint", job.finish(loop))
