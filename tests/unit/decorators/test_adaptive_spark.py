@@ -255,7 +255,3 @@ def test_result_may_have_an_xcom_for_each_of_its_entries() -> None:
         departures, multiple_outputs=True, job="departures", job_directory="file:///jobs", parallelism=2
     )
     assert operator(found()).multiple_outputs
-
-
-def test_page_of_the_task_renders_the_arguments_as_python() -> None:
-    assert AdaptiveSparkDecoratedOperator.template_fields_renderers["op_kwargs"] == "py"

@@ -16,7 +16,6 @@ from airflow_adaptive._clusters.kubernetes import client
 from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
 from airflow_adaptive._clusters.standalone import connection_report
 from airflow_adaptive._clusters.standalone.address import ClusterAddress, parse_address
-from airflow_adaptive._clusters.standalone.client import StandaloneCluster
 from airflow_adaptive._core.ports import ClusterRefusedError
 from airflow_adaptive.hooks import adaptive_spark
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook, report
@@ -118,11 +117,6 @@ def test_uri_that_airflow_does_not_read_is_refused_with_the_form_that_works(
         AdaptiveSparkHook("spark_test").address()
 
 
-def test_client_names_the_cluster_and_hides_the_token(define: Any) -> None:
-    client = StandaloneCluster(define(host="spark://h1,h2", password="hush").address())
-    assert repr(client) == "StandaloneCluster('spark://h1:7077,h2:7077')"
-
-
 def test_unknown_connection_is_named_with_the_fix() -> None:
     with pytest.raises(
         UndefinedConnectionError, match=r"'no_such_connection' is not defined: .*airflow connections add"
@@ -148,15 +142,6 @@ def test_other_type_of_connection_is_refused(define: Any) -> None:
         AddressError, match="'spark_test' has type 'http': use a connection of type 'adaptive_spark' or 'spark'"
     ):
         define(conn_type="http", host="h1").address()
-
-
-@pytest.mark.parametrize("host", ["local[*]", "yarn", "mesos://h1:5050"])
-def test_other_cluster_manager_is_refused_by_name(define: Any, host: str) -> None:
-    with pytest.raises(
-        AddressError,
-        match="connection 'spark_test'.*is not supported: use spark://host:port for a standalone cluster, or k8s://",
-    ):
-        define(host=host).address()
 
 
 def test_authorities_that_can_not_be_read_are_named(define: Any) -> None:
