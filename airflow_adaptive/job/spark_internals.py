@@ -153,6 +153,15 @@ def catch_sigterm(spark: SparkSession) -> tuple[Any, Callable[[], object]]:
     return latch, lambda: signals.handle(signals("TERM"), previous)
 
 
+def unused_archive(spark: SparkSession) -> str | None:
+    """Return the archive of classes that the options of the driver name and its JVM does not use, None if there is none. Java 17 reports nothing."""
+    conf = spark.sparkContext.getConf()
+    options = " ".join(str(conf.get(f"spark.driver.{kind}JavaOptions", "")) for kind in ("default", "extra"))
+    archives = re.findall(r"-XX:SharedArchiveFile=(\S+)", options)
+    is_used = "sharing" in java_class(spark, "java.lang.System").getProperty("java.vm.info")
+    return archives[-1] if archives and not is_used else None
+
+
 def describe_plan(spark: SparkSession, execution: Any) -> str:
     """Return the physical plan of a `QueryExecution` as text."""
     return str(spark_class(spark, "PythonSQLUtils").explainString(execution, "simple"))

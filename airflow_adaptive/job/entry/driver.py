@@ -44,6 +44,7 @@ from airflow_adaptive.job.spark_internals import (
     report_spark,
     require_supported,
     separate_task_ids,
+    unused_archive,
 )
 
 log = logging.getLogger(__name__)
@@ -60,6 +61,12 @@ class Driver:
         """Create a driver with the settings from the submission. Raises `UnsupportedVersionError` if its Spark is too old."""
         require_supported(spark.version)
         separate_task_ids(spark, settings.epoch)
+        if (archive := unused_archive(spark)) is not None:
+            log.warning(
+                "this driver starts without its archive of classes, %s: it is missing, or was made with another Java, garbage collector, heap above "
+                "32 GiB, class path or jars. Make it again in the image",
+                archive,
+            )
         self.spark = spark
         self.settings = settings
         self.process = DriverProcess(spark)

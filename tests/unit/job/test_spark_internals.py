@@ -15,6 +15,7 @@ from airflow_adaptive.job.spark_internals import (
     offset_metadata,
     report_spark,
     require_supported,
+    unused_archive,
 )
 
 
@@ -81,3 +82,21 @@ def test_an_old_python_is_refused_with_found_and_supported_version(version: tupl
 
 def test_python_3_10_is_supported():
     require_python((3, 10, 0))
+
+
+@pytest.mark.parametrize(
+    ("kind", "jvm", "unused"),
+    [
+        ("default", "mixed mode", "/opt/spark.jsa"),
+        ("extra", "mixed mode", "/opt/spark.jsa"),
+        ("extra", "mixed mode, sharing", None),
+        ("executor", "mixed mode", None),
+    ],
+)
+def test_archive_of_classes_is_unused_where_the_jvm_shares_none(kind: str, jvm: str, unused: str | None) -> None:
+    conf = {f"spark.driver.{kind}JavaOptions": "-Da=b -XX:SharedArchiveFile=/opt/spark.jsa -Xss4m"}
+    system = SimpleNamespace(getProperty={"java.vm.info": jvm}.__getitem__)
+    spark: Any = SimpleNamespace(
+        sparkContext=SimpleNamespace(getConf=lambda: conf), _jvm=SimpleNamespace(**{"java.lang.System": system})
+    )
+    assert unused_archive(spark) == unused

@@ -40,6 +40,7 @@ class AssembledDriver:
         self.interfaces: DriverInterfaces
         self.fence: Fence
         monkeypatch.setattr(driver_module, "separate_task_ids", lambda _, epoch: self.task_epochs.append(epoch))
+        monkeypatch.setattr(driver_module, "unused_archive", lambda _: "/opt/spark/spark.jsa")
         for name in ("HadoopJobDirectory", "SparkExecutorPool", "SparkPlacement"):
             monkeypatch.setattr(driver_module, name, lambda *_, **__: SimpleNamespace(of_standby=SimpleNamespace))
         monkeypatch.setattr(driver_module, "boot_time", lambda: self.boot_time)
@@ -88,6 +89,13 @@ def assembled(monkeypatch: pytest.MonkeyPatch) -> AssembledDriver:
 
 def test_driver_separates_the_ids_of_its_tasks_by_its_epoch(assembled: AssembledDriver):
     assert assembled.task_epochs == [assembled.driver.settings.epoch]
+
+
+def test_driver_warns_of_an_archive_that_its_jvm_does_not_use(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    AssembledDriver(monkeypatch)
+    assert "without its archive of classes, /opt/spark/spark.jsa" in caplog.text
 
 
 def test_driver_that_ends_without_a_fence_closes_the_watchdog(assembled: AssembledDriver):
