@@ -301,17 +301,10 @@ class QueryReport:
     @property
     def unread_rows(self) -> int | None:
         """Unread rows of all sources, now if the driver polls the sources; None if a source does not provide them, or not now."""
-        if any(source.is_lag_unknown for source in self.sources):
+        if any(source.is_backlog_unknown for source in self.sources):
             return None
         rows = [source.lag_rows for source in self.sources if source.lag_rows is not None]
         return sum(rows) if rows and len(rows) == len(self.sources) else self.backlog
-
-    @property
-    def lag_s(self) -> float | None:
-        """Age of the oldest unread row of all sources in seconds, None if no source provides it, or if one cannot provide it now."""
-        if any(source.is_lag_unknown for source in self.sources):
-            return None
-        return max((source.lag_s for source in self.sources if source.lag_s is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

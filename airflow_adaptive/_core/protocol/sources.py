@@ -62,6 +62,10 @@ NO_RETENTION: Final = -1.0
 """`TopicReport.retention_s` of a topic whose rows the brokers do not delete because of their age."""
 
 
+GENERATOR: Final = "Rate"
+"""Begin of the kind of a source that generates its rows, and therefore has no backlog."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicReport:
     """A topic of a source.
@@ -123,3 +127,10 @@ class SourceReport:
     topics: Mapping[str, TopicReport] = field(default_factory=dict)
     unread_files: int | None = None
     unread_versions: int | None = None
+
+    @property
+    def is_backlog_unknown(self) -> bool:
+        """Whether the source has a backlog that is not known now. Then the lag and the backlog of the job are unknown as well."""
+        counts = (self.lag_rows, self.lag_s, self.unread_files, self.unread_versions)
+        is_counted = self.kind.startswith(GENERATOR) or any(count is not None for count in counts)
+        return self.is_lag_unknown or not is_counted

@@ -20,6 +20,9 @@ POLL_INTERVAL: Final = timedelta(seconds=10)
 MAX_POLL_AGE: Final = timedelta(seconds=30)
 """Age of the newest poll of a lag that a driver reports, at most: see `source_monitor.MAX_POLL_AGE_S`."""
 
+MAX_AGE: Final = timedelta(minutes=1)
+"""Age above which a lag is unknown. A rescale within the driver is shorter, and so are most batches that read the last files of a list."""
+
 KAFKA: Final = "Kafka"
 """Beginning of the kind of a Kafka source in a report."""
 
@@ -52,6 +55,7 @@ class TopicState:
         kafka: identity of the source, None for another source, and if unknown.
         position: see `TopicReport.position`.
         retention_s: see `TopicReport.retention_s`.
+        is_known: False for a source that does not know its backlog now.
         is_position_known: False if the query may have read rows since, or if the brokers do not have the rows before the position.
     """
 
@@ -61,6 +65,7 @@ class TopicState:
     kafka: KafkaSource | None = None
     position: Mapping[str, int] = field(default_factory=dict)
     retention_s: float | None = None
+    is_known: bool = True
     is_position_known: bool = True
 
     @property
@@ -132,11 +137,18 @@ class KnownLag:
         at: time of the lag.
         topics: the topics with a lag, and the other sources with a lag.
         is_complete: whether all queries with data have reported their sources.
+        unreported_since: since when a source does not report its backlog, None while all sources do.
     """
 
     at: datetime
     topics: Mapping[TopicKey, TopicState]
     is_complete: bool = True
+    unreported_since: datetime | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the lag is that of all sources."""
+        return all(topic.is_known for topic in self.topics.values())
 
     @property
     def rows(self) -> int | None:
@@ -152,7 +164,7 @@ class KnownLag:
     @property
     def is_minimum(self) -> bool:
         """Whether the oldest unread row may be older."""
-        return not self.is_complete or any(topic.is_minimum for topic in self.topics.values())
+        return not self.is_complete or any(it.is_minimum or not it.is_known for it in self.topics.values())
 
     @property
     def expiry(self) -> Expiry | None:
@@ -170,6 +182,8 @@ class KnownLag:
         """The sources with their topics whose end offsets suffice to count the unread rows; empty if these cannot be counted without a driver."""
         found: dict[SourceKey, tuple[KafkaSource, frozenset[str]]] = {}
         for (query, number, name), topic in self.topics.items():
+            if not topic.is_known:
+                continue
             if topic.kafka is None or not topic.is_position_known:
                 return {}
             _, names = found.get((query, number), (topic.kafka, frozenset()))
@@ -220,7 +234,7 @@ def is_other_cluster(source: KafkaSource | None, earlier: KafkaSource | None) ->
 
 
 def has_lag(status: DriverStatus) -> bool:
-    """Return whether a status contains the lag of the job, which is the lag of all sources."""
+    """Return whether a status contains a lag, and no source has lost its own."""
     sources = [source for _, source in _sources(status)]
     is_known = not any(source.is_lag_unknown for source in sources)
     return is_known and any(source.lag_s is not None for source in sources)
@@ -244,6 +258,13 @@ def lag_in(status: DriverStatus, at: datetime, earlier: KnownLag | None) -> Know
         for name, topic in _topics(source).items()
         if topic.lag_s is not None or topic.lag_rows is not None
     }
+    missing = {(*key, "") for key, source in _sources(status) if source.is_backlog_unknown}
+    since = (before.unreported_since or at) if missing else None
+    is_recent = since is not None and at - since <= MAX_AGE
+    unknown = {
+        key: before.topics[key].kept() if is_recent and key in before.topics else TopicState(is_known=False)
+        for key in missing
+    }
     continued = {
         key: it.continued_from(before.topics[key], before.at) for key, it in found.items() if key in before.topics
     }
@@ -251,7 +272,8 @@ def lag_in(status: DriverStatus, at: datetime, earlier: KnownLag | None) -> Know
     kept = {key: it.kept() for key, it in before.topics.items() if key[0] in unreported and it.is_position_known}
     with_other_topics = {key[0] for key in before.topics.keys() - kept.keys()}
     is_complete = unreported <= {key[0] for key in kept} - with_other_topics
-    return KnownLag(at=at, topics={**kept, **found, **continued}, is_complete=is_complete)
+    topics = {**kept, **found, **unknown, **continued}
+    return KnownLag(at=at, topics=topics, is_complete=is_complete, unreported_since=since)
 
 
 def _sources(status: DriverStatus) -> Iterator[tuple[SourceKey, SourceReport]]:

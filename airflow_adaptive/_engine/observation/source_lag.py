@@ -18,16 +18,13 @@ from airflow_adaptive._core.protocol.documents import DriverStatus
 from airflow_adaptive._core.scheduler.config.parsing import format_duration
 from airflow_adaptive._core.scheduler.timeline import Reason, ReasonCode
 from airflow_adaptive._core.view import LagAlert
-from airflow_adaptive._engine.observation.known_lag import POLL_INTERVAL, Expiry, KnownLag, has_lag, lag_in
+from airflow_adaptive._engine.observation.known_lag import MAX_AGE, POLL_INTERVAL, Expiry, KnownLag, has_lag, lag_in
 from airflow_adaptive._engine.once_logger import OnceLogger
 
 log = logging.getLogger(__name__)
 
 MAX_STATUS_AGE: Final = timedelta(seconds=30)
 """Age of a driver status above which the loop polls the brokers. The loops of thousands of jobs read the status of a driver less often."""
-
-MAX_AGE: Final = timedelta(minutes=1)
-"""Age above which a lag is unknown. A rescale within the driver is shorter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +34,7 @@ class SourceLag:
     Attributes:
         rows: unread rows, None if unknown.
         seconds: age of the oldest unread row in seconds, None if unknown.
+        least_s: the same of the sources that know their backlog, while others do not; it raises alerts. None otherwise.
         unknown_since: since when the lag is unknown, None while the lag is known, and for a job without a source whose lag can be known.
         expiry: when the brokers delete the first unread row, None without unread rows and without a retention, and if unknown.
         is_expiry_known: whether `expiry` considers all unread rows. False if the lag was never known, if the queries have read rows since it was
@@ -47,6 +45,7 @@ class SourceLag:
 
     rows: int | None = None
     seconds: float | None = None
+    least_s: float | None = None
     unknown_since: datetime | None = None
     expiry: Expiry | None = None
     is_expiry_known: bool = True
@@ -113,7 +112,10 @@ class SourceLagMonitor:
         if now - known.at > MAX_AGE:
             return replace(lag, unknown_since=known.at)
         age = 0.0 if known.oldest_at is None else (now - known.oldest_at).total_seconds()
-        return replace(lag, rows=known.rows, seconds=round(max(age, 0.0), 1))
+        seconds = round(max(age, 0.0), 1)
+        if not known.is_known:
+            return replace(lag, least_s=seconds, unknown_since=known.unreported_since)
+        return replace(lag, rows=known.rows, seconds=seconds)
 
     def _begin_poll(self, known: KnownLag, now: datetime) -> None:
         is_polling = self._poll is not None and not self._poll.done()
@@ -196,7 +198,7 @@ def _expiring(alert: LagAlert | None, lag: SourceLag, now: datetime) -> tuple[La
 def _above_threshold(
     alert: LagAlert | None, lag: SourceLag, threshold: timedelta | None, now: datetime
 ) -> tuple[LagAlert | None, list[Reason]]:
-    lag_s = lag.seconds
+    lag_s = lag.least_s if lag.seconds is None else lag.seconds
     if threshold is None or lag_s is None:
         return (None if threshold is None else alert), []
     is_above, name = lag_s > threshold.total_seconds(), f"lag_alert_threshold ({format_duration(threshold)})"

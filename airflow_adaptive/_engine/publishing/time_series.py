@@ -13,7 +13,6 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeVar, get_type_hints
 
 from airflow_adaptive._core.protocol.documents import DriverStatus, QueryReport
-from airflow_adaptive._core.protocol.sources import FILES
 from airflow_adaptive._core.scheduler.allocator import minimum_slots, required_slots
 from airflow_adaptive._core.scheduler.snapshot import decode
 from airflow_adaptive._core.scheduler.state import SchedulerState
@@ -43,10 +42,11 @@ class Point(NamedTuple):
         input: rows read per second; None without a driver status.
         processed: rows processed per second during a batch; None without a batch.
         batch_ms: duration of the newest batch, ms; of several queries, the longest duration. None without a batch.
-        backlog: rows that wait at the sources, None if no source reports the number.
+        backlog: rows that wait at the sources, None if no source counts rows, and while a source does not know its backlog.
         state: name of the scheduler's state at the end of the step.
-        lag_s: age of the oldest unread row at the sources in seconds, None if no source reports the age.
-        unread_files: files that wait at the sources, None without a source of files, and if one does not know its files now.
+        lag_s: age of the oldest unread row or file at the sources in seconds, None if no source reports the age, and while a source does not
+            know its backlog.
+        unread_files: files that wait at the sources, None without a source of files, and while a source does not know its backlog.
     """
 
     at: int
@@ -94,6 +94,7 @@ class JobMetrics:
     def record(self, state: SchedulerState, status: DriverStatus | None, lag: SourceLag, now: datetime) -> None:
         """Add the point of this moment. The lag is also known without a driver if the loop polls the brokers."""
         queries = () if status is None else status.queries
+        rows, files = _waiting(queries)
         point = Point(
             at=int(now.timestamp()),
             slots=0 if state.plan is None else state.plan.slots,
@@ -102,10 +103,10 @@ class JobMetrics:
             input=self._input(status, now.timestamp()),
             processed=sum(_processed(query) for query in queries if query.batch_duration_ms) or None,
             batch_ms=max((query.batch_duration_ms for query in queries), default=0) or None,
-            backlog=_total(queries) if lag.rows is None else lag.rows,
+            backlog=rows if lag.rows is None else lag.rows,
             state=state.name,
             lag_s=lag.seconds,
-            unread_files=_unread_files(queries),
+            unread_files=files,
         )
         self._series.add(point)
         self._newest = point.at
@@ -174,16 +175,18 @@ def _processed(query: QueryReport) -> float:
     return round(query.batch_rows * 1000 / query.batch_duration_ms, 2)
 
 
-def _total(queries: Sequence[QueryReport]) -> int | None:
-    """Return the sum over the queries that report a backlog; None if no query does, or if one cannot report it now."""
-    known = [query.unread_rows for query in queries if query.unread_rows is not None]
-    is_unknown = any(source.is_lag_unknown for query in queries for source in query.sources)
-    return sum(known) if known and not is_unknown else None
+def _waiting(queries: Sequence[QueryReport]) -> tuple[int | None, int | None]:
+    """Return the rows and the files that wait. Both are unknown while one source does not know its backlog, or has unread commits of a table."""
+    sources = [source for query in queries for source in query.sources]
+    if any(source.is_backlog_unknown or source.unread_versions for source in sources):
+        return None, None
+    rows = [query.backlog for query in queries if not query.sources] + [source.lag_rows for source in sources]
+    return _sum(rows), _sum([source.unread_files for source in sources])
 
 
-def _unread_files(queries: Sequence[QueryReport]) -> int | None:
-    found = [source.unread_files for query in queries for source in query.sources if source.kind == FILES]
-    return sum(filter(None, found)) if found and None not in found else None
+def _sum(counts: Sequence[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
 
 
 def _merged(step: Point, point: Point, points: int) -> Point:

@@ -11,8 +11,8 @@ import pytest
 
 from airflow_adaptive._core.protocol.sources import KafkaSource, SourceReport
 from airflow_adaptive._core.scheduler.timeline import ReasonCode
-from airflow_adaptive._engine.observation.known_lag import Expiry
-from airflow_adaptive._engine.observation.source_lag import MAX_AGE, MAX_STATUS_AGE, SourceLag, SourceLagMonitor
+from airflow_adaptive._engine.observation.known_lag import MAX_AGE, Expiry
+from airflow_adaptive._engine.observation.source_lag import MAX_STATUS_AGE, SourceLag, SourceLagMonitor
 from tests.support.runtime.running_alerts import RunningAlerts
 from tests.support.runtime.source_statuses import NOW, Brokers, after, lag_after_poll, source, status, unknown
 
@@ -222,6 +222,32 @@ async def test_lag_of_sources_that_the_loop_cannot_count_is_unknown_without_a_dr
     assert await lag_after_poll(monitor, None, last, after(30)) == SourceLag(seconds=530.0)
     assert await lag_after_poll(monitor, None, last, after(61)) == SourceLag(unknown_since=NOW)
     assert brokers.requests == []
+
+
+async def test_lag_is_unknown_while_one_of_the_sources_does_not_know_its_backlog() -> None:
+    """A batch reads the last listed files for long, and the topic falls behind meanwhile. Most such batches end within a minute."""
+    monitor, alerts = SourceLagMonitor(None), RunningAlerts(timedelta(minutes=2))
+    files = SourceReport(kind="FileStreamSource", lag_s=20.0, unread_files=2)
+    unlisted = SourceReport(kind="FileStreamSource")
+    found = {}
+    for sequence, source_of_files in enumerate((files, unlisted, unlisted, unlisted, files)):
+        at = after(sequence * 50)
+        current = status(source(4, 50.0 * sequence, a=[6]), source_of_files, sequence=sequence, at=at)
+        found[sequence] = monitor.update(current, current, at)
+        assert len(alerts.update(found[sequence], at)) == (sequence == 3)
+    assert [found[it].seconds for it in range(5)] == [20.0, 70.0, 120.0, None, 200.0]
+    assert found[3] == SourceLag(least_s=150.0, unknown_since=after(50), is_minimum=True)
+
+
+async def test_source_that_never_knows_its_backlog_hides_the_lag_but_a_generator_does_not() -> None:
+    polled = source(4, 150.0, a=[6])
+    custom = status(polled, SourceReport(kind="MyStream"))
+    monitor = SourceLagMonitor(Brokers(a=[10]))
+    hidden = SourceLag(least_s=150.0, unknown_since=NOW, is_minimum=True)
+    assert monitor.update(custom, custom, NOW) == hidden
+    assert await lag_after_poll(monitor, None, custom, after(50)) == replace(hidden, least_s=200.0)
+    generated = status(polled, SourceReport(kind="RateStreamV2"))
+    assert SourceLagMonitor(None).update(generated, generated, NOW) == SourceLag(rows=4, seconds=150.0)
 
 
 async def test_the_first_row_that_the_brokers_delete_is_known() -> None:

@@ -109,16 +109,19 @@ def test_backlog_is_unknown_while_a_query_cannot_count_its_rows(running: Schedul
     assert step["backlog"] is None
 
 
-@pytest.mark.parametrize(("unread", "files"), [((3, 0, 4), 7), ((3, None), None), ((), None)])
-def test_backlog_of_files_is_known_if_each_source_of_files_knows_its_own(
-    running: SchedulerState, unread: Sequence[int | None], files: int | None
+@pytest.mark.parametrize(
+    ("unread", "waiting"), [((3, 0, 4), (7, 5)), ((3, None), (None, None)), ((), (None, 5))], ids=str
+)
+def test_backlog_is_known_if_each_source_knows_its_own(
+    running: SchedulerState, unread: Sequence[int | None], waiting: tuple[int | None, int | None]
 ) -> None:
-    sources = [SourceReport(kind="KafkaV2"), *(SourceReport(kind=FILES, unread_files=it) for it in unread)]
+    kafka, commits = SourceReport(kind="KafkaV2", lag_rows=5), SourceReport(kind="DeltaSource", unread_versions=0)
+    sources = [kafka, commits, *(SourceReport(kind=FILES, unread_files=it) for it in unread)]
     queries = [replace(report(0).queries[0], sources=(source,)) for source in sources]
     metrics = JobMetrics()
     metrics.record(running, replace(report(0), queries=tuple(queries)), SourceLag(), START)
     (step,) = points(metrics.changed_documents())
-    assert (step["unread_files"], step["backlog"]) == (files, None)
+    assert (step["unread_files"], step["backlog"]) == waiting
 
 
 def test_without_a_driver_the_lag_is_the_one_at_the_brokers(running: SchedulerState) -> None:

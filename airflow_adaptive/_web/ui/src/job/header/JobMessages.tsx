@@ -74,8 +74,9 @@ const LagMessages = ({ details }: { details: JobDetails }) => (
     )}
     {details.lag_unknown_since !== null && (
       <Message status="info" title={`Lag unknown since ${time(details.lag_unknown_since)}`}>
-        No driver reports the lag, or files arrive while a batch runs. With <code>kafka_conn_id</code>, the
-        triggerer reads the lag of topics from the brokers if they answer.
+        No driver reports the lag, files arrive while a batch runs, or a source does not report its backlog.
+        With <code>kafka_conn_id</code>, the triggerer reads the lag of topics from the brokers if they
+        answer.
       </Message>
     )}
   </>
