@@ -210,7 +210,8 @@ class KubernetesCluster:
         name, uid = read_submission_id(submission_id)
         known = await self._watch.find(uid)
         if known is None:
-            return SubmissionStatus(state=SubmissionState.UNKNOWN, message="the API server has no pod of this driver")
+            message = "the API server has no pod of this driver"
+            return SubmissionStatus(state=SubmissionState.UNKNOWN, message=message, log_command="")
         status = driver_status(
             known.object, is_gone=known.is_gone, is_deleted=known.is_deleted, is_killed=uid in self._killed
         )

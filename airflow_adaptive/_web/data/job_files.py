@@ -51,17 +51,23 @@ def driver_output(job: Job, published: PublishedState, lines: int) -> DriverOutp
     Raises:
         RequestRefusedError: the job had no driver (409), or its output is unknown here (502); the message names the reason.
     """
-    submission_id, log = _run(
+    submission_id, log, is_kept = _run(
         f"The log of the driver of job {job.name!r} is unknown", _driver_log(job, base_of(job, published))
     )
     if not (log.stdout or log.stderr or log.waits):
-        detail = f"The cluster has no output of driver {submission_id}: it has written nothing yet, or its output was removed. The log of the task contains the end of the output after a failure."
+        cause = (
+            "it has written nothing yet, or its output was removed"
+            if is_kept
+            else "its pod does not exist any more, or its node is lost, and only a log collector would have kept it"
+        )
+        detail = f"The cluster has no output of driver {submission_id}: {cause}. The log of the task contains the end of the output after a failure."
         raise RequestRefusedError(HTTPStatus.BAD_GATEWAY, "unknown-log", detail)
     ends = (stream.splitlines()[-lines:] for stream in (log.stdout, log.stderr))
     return DriverOutput(submission_id=submission_id, stdout=next(ends), stderr=next(ends), waits=log.waits)
 
 
-async def _driver_log(job: Job, base: str) -> tuple[str, DriverLog]:
+async def _driver_log(job: Job, base: str) -> tuple[str, DriverLog, bool]:
+    """Return the newest driver, its log, and whether the cluster keeps its output."""
     directory, resources = await open_directory(base, job.name), ProcessResources.current()
     states = [from_json(document.scheduler) for document in await directory.history(DOCUMENTS_READ)]
     drivers = [
@@ -72,7 +78,8 @@ async def _driver_log(job: Job, base: str) -> tuple[str, DriverLog]:
     connections = await connections_of(directory)
     address = await resources.store_access.read_connection(connections.spark, connections.address)
     async with resources.cluster(connections, address) as (cluster, _):
-        return drivers[-1], await cluster.driver_log(drivers[-1])
+        log, status = await cluster.driver_log(drivers[-1]), await cluster.status(drivers[-1])
+        return drivers[-1], log, status.log_command != ""
 
 
 async def open_directory(base: str, job: str) -> FsspecJobDirectory:

@@ -45,15 +45,20 @@ def place_with_files(
     extra = {"ui-port": master.port, "rest-port": master.port}
     connection = {"conn_type": "spark", "host": "spark://127.0.0.1", "port": 7077, "extra": extra}
     monkeypatch.setenv("AIRFLOW_CONN_ON_TEST", json.dumps(connection))
+    return place_files(airflow_app, base, driver, ConnectionIds("on_test"), *lives)
+
+
+def place_files(airflow_app: AirflowApp, base: Path, driver: str, used: ConnectionIds, *lives: Scenario) -> int:
+    """Place a job with a journal of these moments, the last of which is published. All have this driver, of the cluster of these connections."""
     with ThreadPoolExecutor(1) as thread:  # Playwright runs an event loop in the thread of the test.
-        thread.submit(asyncio.run, _write(base, driver, [life.state for life in lives])).result()
+        thread.submit(asyncio.run, _write(base, driver, used, [life.state for life in lives])).result()
     return place(airflow_app, lives[-1], desired_state={"value": "suspended"}, **{BASE: f"file://{base}"})
 
 
-async def _write(base: Path, driver: str, states: list[SchedulerState]) -> None:
+async def _write(base: Path, driver: str, used: ConnectionIds, states: list[SchedulerState]) -> None:
     directory = FsspecJobDirectory(Storage.at(str(base)), JOB)
     await directory.create_file("checkpoints/q/offsets/0", b"{}")
-    await directory.claim("flights/stream", connections=asdict(ConnectionIds("on_test")))
+    await directory.claim("flights/stream", connections=asdict(used))
     for number, state in enumerate(states, 1):
         known = replace(state, driver=state.driver and replace(state.driver, submission_id=driver))
         assert await directory.create(replace(journal_document(number, job=JOB), scheduler=to_json(known)))
