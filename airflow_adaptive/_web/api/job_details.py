@@ -202,13 +202,15 @@ def _deployment(
 
 
 def _item(job: Job, published: PublishedState) -> dict[str, Any]:
+    now = datetime.now(UTC)
     return {
         **{it.name: getattr(published.summary, it.name) for it in fields(Summary)},
         "job": job.name,
         "dag_ids": sorted(job.dag_ids),
         "desired_state": published.desired_state,
         "published_at": published.published_at,
-        "stale": published.is_stale(datetime.now(UTC)),
+        "stale": published.is_stale(now),
+        "health": published.health(now),
         "abandoned": published.is_abandoned,
         "metrics": published.current_metrics,
         "problem": published.problem,

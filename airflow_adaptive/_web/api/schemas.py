@@ -33,7 +33,7 @@ from airflow_adaptive._core.view import (
     TaskKey,
     Urls,
 )
-from airflow_adaptive._web.data.published_state import CurrentMetrics, Document, RequestRecord
+from airflow_adaptive._web.data.published_state import CurrentMetrics, Document, Health, RequestRecord
 
 # ---- the records of a job -------------------------------------------------------------------------------------------
 
@@ -104,6 +104,7 @@ class JobItem(Summary):
         default=False,
         description="Whether the task has ended or was removed without the end of the job: no control loop controls the driver, which may run.",
     )
+    health: Health = Health.UNKNOWN
     metrics: CurrentMetrics | None = None
     problem: str | None = Field(default=None, description="Reason why the server cannot read the published state.")
 

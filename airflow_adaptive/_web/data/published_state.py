@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 
 from airflow_adaptive._airflow.internals import State
 from airflow_adaptive._core.deployment import Declaration, Preparation
+from airflow_adaptive._core.python_version import StrEnum
 from airflow_adaptive._core.requirements import control_requests
 from airflow_adaptive._core.requirements.advice import PublishedPolicy
 from airflow_adaptive._core.requirements.control_requests import (
@@ -102,6 +103,53 @@ class CurrentMetrics(Document):
         default=None, description="Age of the oldest unread row at the sources in seconds; null if it is unknown."
     )
 
+    @property
+    def is_saturated(self) -> bool:
+        """Whether more rows arrive than the job can process."""
+        return self.input is not None and self.processed is not None and 0 < SATURATED * self.processed < self.input
+
+    @property
+    def is_lag_known(self) -> bool:
+        """Whether the lag or the backlog is known."""
+        return any(value is not None for value in (self.lag_s, self.backlog, self.unread_files))
+
+
+SATURATED: Final = 1.05
+"""Input above this multiple of the rate during a batch is more than the job can process."""
+
+
+class Health(StrEnum):
+    """Whether a job keeps up with its input, the worst first. Unknown values are never reported as good."""
+
+    SOURCE_UNREADABLE = "source_unreadable"
+    FAILED = "failed"
+    FAILS = "fails"
+    NO_LOOP = "no_loop"
+    STALE = "stale"
+    FALLS_BEHIND = "falls_behind"
+    RECOVERS = "recovers"
+    RESTARTS = "restarts"
+    WAITS = "waits"
+    STARTS = "starts"
+    UNKNOWN = "unknown"
+    RUNS = "runs"
+    STOPS = "stops"
+    ENDED = "ended"
+    KEEPS_UP = "keeps_up"
+
+
+NOT_RUNNING: Final = {
+    "unknown": Health.UNKNOWN,
+    "Created": Health.STARTS,
+    "Deploying": Health.STARTS,
+    "WaitingForResources": Health.WAITS,
+    "Restarting": Health.RESTARTS,
+    "Failing": Health.FAILS,
+    "StopWithSavepoint": Health.STOPS,
+    "Canceling": Health.STOPS,
+    "Finished": Health.ENDED,
+}
+"""State of the scheduler -> health of a job whose queries do not run."""
 
 Value = TypeVar("Value")
 
@@ -149,6 +197,25 @@ class PublishedState:
     def is_stale(self, now: datetime) -> bool:
         """Return whether the published state of a job that has not ended is so old that it is probably wrong."""
         return self.summary.outcome is None and is_old(self.published_at, now)
+
+    def health(self, now: datetime) -> Health:
+        """Return whether the job keeps up with its input."""
+        summary, metrics = self.summary, self.current_metrics
+        if summary.outcome is not None:
+            return Health.FAILED if summary.outcome is Outcome.FAILED else Health.ENDED
+        if self.is_abandoned:
+            return Health.NO_LOOP
+        if summary.state != "unknown" and self.is_stale(now):
+            return Health.STALE
+        if summary.state in NOT_RUNNING:
+            return NOT_RUNNING[summary.state]
+        if summary.source_problem is not None:
+            return Health.SOURCE_UNREADABLE
+        if summary.lag_alert is not None or (metrics is not None and metrics.is_saturated):
+            return Health.FALLS_BEHIND
+        if summary.state == "RestartingLocally":
+            return Health.RECOVERS
+        return Health.KEEPS_UP if metrics is not None and metrics.is_lag_known else Health.RUNS
 
     @property
     def unfinished_task(self) -> TaskKey | None:

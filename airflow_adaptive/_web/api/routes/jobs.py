@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection
+from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, Query
 from sqlalchemy.orm import Session
@@ -31,11 +32,14 @@ from airflow_adaptive._web.api.security import (
 from airflow_adaptive._web.data import control_requests
 from airflow_adaptive._web.data.metadata_database import state_store
 from airflow_adaptive._web.data.metadata_database.jobs import Job, find_jobs, release
-from airflow_adaptive._web.data.published_state import PublishedState, read_all_published, read_published
+from airflow_adaptive._web.data.published_state import Health, PublishedState, read_all_published, read_published
 
 router = APIRouter(tags=["Jobs"])
 
 MAX_JOBS = 1000
+
+HEALTHS: Final = [*Health]
+"""All values, the worst first."""
 
 
 @router.get("/jobs", operation_id="list_jobs", summary="List jobs")
@@ -56,8 +60,10 @@ def list_jobs(
         ),
     ] = None,
     order_by: Annotated[
-        Literal["-backlog", "-failures", "-input", "-lag_s", "-parallelism", "-processed"] | None,
-        Query(description="The largest first; jobs without the value are last. An ended job has only failures."),
+        Literal["health", "-backlog", "-failures", "-input", "-lag_s", "-parallelism", "-processed"] | None,
+        Query(
+            description="The worst health or the largest value first; jobs without the value are last. An ended job has only health and failures."
+        ),
     ] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_JOBS)] = 50,
     offset: Annotated[int, Query(ge=0, le=1 << 31)] = 0,
@@ -70,7 +76,7 @@ def list_jobs(
         jobs = [job for job, it in zip(jobs, found, strict=True) if _is_selected(it.summary, state, map_index)]
     if order_by is not None:
         found = read_all_published(jobs, session, job_details.ITEM_KEYS)
-        values = {job.name: _value(it, order_by[1:]) for job, it in zip(jobs, found, strict=True)}
+        values = {job.name: _value(it, order_by.lstrip("-")) for job, it in zip(jobs, found, strict=True)}
         jobs.sort(key=lambda job: values[job.name], reverse=True)
     page = jobs[offset : offset + limit]
     rights = rights_of(user, page, session, DISPLAYED)
@@ -117,6 +123,8 @@ def _value(published: PublishedState, name: str) -> float:
     summary, metrics = published.summary, published.current_metrics
     if name == "failures":
         return summary.failures
+    if name == "health":
+        return -HEALTHS.index(published.health(datetime.now(UTC)))
     value: float | None = sum(summary.parallelism.values()) if summary.parallelism else None
     if name != "parallelism":
         value = getattr(metrics, name, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest import mock
@@ -12,6 +13,7 @@ from sqlalchemy.orm import Session
 from airflow_adaptive._core.requirements.request_bodies import encode_requirements
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.view import SlotCounts
+from airflow_adaptive._engine.publishing.time_series import COLUMNS
 from airflow_adaptive._web.data.metadata_database import state_store
 from airflow_adaptive._web.data.metadata_database.jobs import Job
 from airflow_adaptive._web.data.published_state import JOBS_PER_READ, PublishedState, read_all_published
@@ -68,6 +70,40 @@ def test_fields_that_a_later_version_has_changed_have_their_defaults() -> None:
     summary = state_of(summary=later).summary
     assert (summary.state, summary.slots, summary.outcome) == ("Executing", SlotCounts(held=2, available=2), None)
     assert summary.last_transition is None
+
+
+LAG = {"lag_s": 4.0}
+ALERT = {"since": "2026-01-01T00:00:00Z", "lag_s": 400.0, "expires_at": None}
+
+
+@pytest.mark.parametrize(
+    ("summary", "metrics", "health"),
+    [
+        ({}, LAG, "keeps_up"),
+        ({}, {"unread_files": 0}, "keeps_up"),
+        ({}, {}, "runs"),
+        ({}, LAG | {"input": 100.0}, "falls_behind"),
+        ({"lag_alert": ALERT}, LAG, "falls_behind"),
+        ({"source_problem": "no broker answers"}, LAG, "source_unreadable"),
+        ({"state": "RestartingLocally"}, LAG, "recovers"),
+        ({"state": "WaitingForResources"}, LAG, "waits"),
+        ({"state": "Finished", "outcome": "FAILED"}, LAG, "failed"),
+        ({"state": "Finished", "outcome": "SUSPENDED"}, LAG, "ended"),
+        ({"state": "unknown"}, LAG, "unknown"),
+    ],
+)
+def test_health_is_good_only_if_the_lag_is_known(summary: Any, metrics: dict[str, Any], health: str) -> None:
+    found = state_of(executing())
+    point = dict.fromkeys(COLUMNS) | {"at": 0, "slots": 3, "lower": 1, "upper": 8, "input": 40.0, "processed": 90.0}
+    page = {"step": 10, "columns": [*COLUMNS], "newest": [*(point | metrics).values()], "points": []}
+    documents = {"summary": {**found.documents["summary"], **summary}, "metrics/10": page}
+    assert PublishedState(documents=documents, revisions={}).health(NOW) == health
+
+
+def test_health_of_a_job_that_nothing_publishes_is_not_the_published_one() -> None:
+    old = replace(state_of(executing()), revisions={"summary": NOW - timedelta(hours=1)})
+    assert old.health(NOW) == "stale"
+    assert replace(old, task_state="failed").health(NOW) == "no_loop"
 
 
 def test_time_of_the_publication_ignores_control_requests() -> None:

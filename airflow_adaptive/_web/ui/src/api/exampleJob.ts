@@ -16,6 +16,7 @@ export const exampleJob = (more: Partial<JobDetails>): JobDetails =>
     backoff: null,
     problem: null,
     abandoned: false,
+    health: "keeps_up",
     options: {},
     ...more,
   }) as JobDetails;

@@ -121,6 +121,8 @@ export interface Failures {
 
 export type Group = "code" | "arguments" | "conf" | "environment" | "dependencies" | "sizes" | "bounds" | "policy" | "options" | "place" | "kubernetes";
 
+export type Health = "source_unreadable" | "failed" | "fails" | "no_loop" | "stale" | "falls_behind" | "recovers" | "restarts" | "waits" | "starts" | "unknown" | "runs" | "stops" | "ended" | "keeps_up";
+
 export interface JobCollection {
   jobs: JobItem[];
   problem: string | null;
@@ -137,6 +139,7 @@ export interface JobDetails {
   desired_state: DesiredState | null;
   editable: boolean | null;
   failures: number;
+  health: Health;
   job: string;
   job_type: JobType;
   lag_alert: LagAlert | null;
@@ -174,6 +177,7 @@ export interface JobItem {
   dag_ids: string[];
   desired_state: DesiredState | null;
   failures: number;
+  health: Health;
   job: string;
   job_type: JobType;
   lag_alert: LagAlert | null;

@@ -50,6 +50,7 @@ def test_list_is_filtered(airflow_app: AirflowApp, query: dict[str, Any], names:
         ("-backlog", ["a", "b", "c", "ended", "unknown"]),
         ("-parallelism", ["b", "a", "c", "ended", "unknown"]),
         ("-failures", ["c", "a", "b", "ended", "unknown"]),
+        ("health", ["c", "unknown", "ended", "a", "b"]),
     ],
 )
 def test_list_is_sorted_over_all_its_pages(airflow_app: AirflowApp, order: str, names: list[str]) -> None:

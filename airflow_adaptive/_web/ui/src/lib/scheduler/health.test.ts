@@ -35,20 +35,16 @@ const sentence = (details: JobDetails): string => {
 };
 
 describe("a running job", () => {
-  it("keeps up while it processes more than it reads", () =>
-    expect(sentence(job())).toBe("Keeps up: 3 of 1–8 slots, lag 4 s"));
+  it("keeps up", () => expect(sentence(job())).toBe("Keeps up: 3 of 1–8 slots, lag 4 s"));
 
   it.each([
-    [{ metrics: { ...METRICS, input: 100 } }, "no slot is free"],
-    [{ metrics: { ...METRICS, input: 100 }, slots: { held: 3, available: 4 } }, "1 slot free"],
-    [
-      { metrics: { ...METRICS, input: 100 }, slots: { held: 8, available: 9 } },
-      "all 8 slots of its upper bound",
-    ],
-    [{ lag_alert: { expires_at: null, lag_s: 400, since: "2013-01-01T00:00:00Z" } }, "no slot is free"],
+    [{}, "no slot is free"],
+    [{ slots: { held: 3, available: 4 } }, "1 slot free"],
+    [{ slots: { held: 8, available: 9 } }, "all 8 slots of its upper bound"],
   ])("falls behind with %o: %s", (more, why) => {
-    expect(healthOf(job(more)).label).toBe("Falls behind");
-    expect(healthOf(job(more)).text).toContain(why);
+    const behind = job({ health: "falls_behind", ...more });
+    expect(healthOf(behind).label).toBe("Falls behind");
+    expect(healthOf(behind).text).toContain(why);
   });
 
   it("names the slots that the policy advises", () => {
@@ -61,26 +57,18 @@ describe("a running job", () => {
       next_at: null,
     };
     const policy = { kind: "LoadPolicy", dry_run: false, active: true, problem: null, advice };
-    expect(healthOf(job({ metrics: { ...METRICS, input: 100 }, policy })).text).toContain(
-      "2 more slots needed",
-    );
+    expect(healthOf(job({ health: "falls_behind", policy })).text).toContain("2 more slots needed");
   });
 
   it.each([
-    [null, null, null, "Runs: 3 of 1–8 slots; no rates are known yet, so its lag is unknown"],
-    [40, null, null, "Runs: 3 of 1–8 slots; its sources report no unread rows, so its lag is unknown"],
-    [40, 7, null, "Keeps up: 3 of 1–8 slots"],
-    [40, null, 7, "Keeps up: 3 of 1–8 slots"],
-  ])(
-    "is not reported as good without lag and backlog: %s rows in, backlog %s rows, %s files",
-    (input, backlog, unread_files, text) =>
-      expect(sentence(job({ metrics: { ...METRICS, input, backlog, unread_files, lag_s: null } }))).toBe(
-        text,
-      ),
+    [null, "Runs: 3 of 1–8 slots; no rates are known yet, so its lag is unknown"],
+    [40, "Runs: 3 of 1–8 slots; its sources report no unread rows, so its lag is unknown"],
+  ])("says why its lag is unknown: %s rows in", (input, text) =>
+    expect(sentence(job({ health: "runs", metrics: { ...METRICS, input, lag_s: null } }))).toBe(text),
   );
 
   it("names a source that cannot be read", () =>
-    expect(sentence(job({ source_problem: "no broker answers" }))).toBe(
+    expect(sentence(job({ health: "source_unreadable", source_problem: "no broker answers" }))).toBe(
       "Source unreadable: no broker answers",
     ));
 });
@@ -88,20 +76,26 @@ describe("a running job", () => {
 describe("a job that does not run", () => {
   it.each([
     [
-      { state: "WaitingForResources", slots: { held: 0, available: 0 } } as const,
+      { health: "waits", state: "WaitingForResources", slots: { held: 0, available: 0 } } as const,
       "Waits for slots: needs at least 1 slot beside the driver, 0 available",
     ],
     [
-      { state: "WaitingForResources", slots: { held: 0, available: 2 } } as const,
+      { health: "waits", state: "WaitingForResources", slots: { held: 0, available: 2 } } as const,
       "Waits for slots: 2 slots available, waits whether more appear",
     ],
-    [{ state: "Finished", outcome: "FAILED", cause: "no such table" } as const, "Failed: no such table"],
     [
-      { state: "Finished", outcome: "SUSPENDED" } as const,
+      { health: "failed", state: "Finished", outcome: "FAILED", cause: "no such table" } as const,
+      "Failed: no such table",
+    ],
+    [
+      { health: "ended", state: "Finished", outcome: "SUSPENDED" } as const,
       "Suspended: The job is suspended and can resume from its checkpoint.",
     ],
-    [{ stale: true }, "Unknown: its control loop has published nothing for minutes"],
-    [{ abandoned: true }, "No control loop: nothing controls the driver of the job"],
-    [{ state: "unknown", metrics: null, slots: null } as const, "Unknown: the job has published nothing yet"],
+    [{ health: "stale" } as const, "Unknown: its control loop has published nothing for minutes"],
+    [{ health: "no_loop" } as const, "No control loop: nothing controls the driver of the job"],
+    [
+      { health: "unknown", state: "unknown", metrics: null, slots: null } as const,
+      "Unknown: the job has published nothing yet",
+    ],
   ])("%o is %s", (more, text) => expect(sentence(job(more))).toBe(text));
 });

@@ -1,4 +1,4 @@
-/** The health of a job in one sentence, from what the job publishes. Unknown values are never reported as good. */
+/** The health of a job in one sentence, from what the job publishes. */
 import type { JobDetails, JobItem } from "../../api/types";
 import { count, duration } from "../format/format";
 import { bounds, totalRange } from "../format/parallelism";
@@ -15,83 +15,57 @@ export interface Health {
 
 type Known = Pick<
   JobItem,
-  | "abandoned"
   | "cause"
-  | "lag_alert"
+  | "health"
   | "metrics"
   | "outcome"
   | "parallelism"
   | "requirements"
   | "slots"
   | "source_problem"
-  | "stale"
   | "state"
 > &
   Partial<Pick<JobDetails, "policy">>;
 
-/** Input above this multiple of the rate during a batch is more than the job can process. */
-const SATURATED = 1.05;
+/** The health of a job, which the REST API determines, with its sentence. */
+export const healthOf = (job: Known): Health => SENTENCES[job.health](job);
 
-/** The health of a job. */
-export const healthOf = (job: Known): Health => {
-  if (job.state === "Finished") return ended(job);
-  if (job.abandoned) return health("No control loop", "orange", "nothing controls the driver of the job");
-  if (job.state === "unknown") return health("Unknown", "gray", "the job has published nothing yet");
-  if (job.stale) return health("Unknown", "orange", "its control loop has published nothing for minutes");
-  return current(job);
+const ended = ({ health: kind, outcome, cause }: Known): Health => {
+  const { label, meaning } = styleOf("Finished", outcome);
+  const isFailed = kind === "failed";
+  return health(label, isFailed ? "red" : "gray", (isFailed && cause) || meaning);
 };
 
-const current = (job: Known): Health => {
-  switch (job.state) {
-    case "Executing":
-    case "RestartingLocally":
-      return running(job);
-    case "WaitingForResources":
-      return health("Waits for slots", "yellow", waits(job));
-    case "Created":
-    case "Deploying":
-      return health("Starts", "yellow", `${slotsText(job)}: the driver has not activated the plan yet`);
-    case "Restarting":
-      return health("Restarts", "yellow", styleOf(job.state).meaning);
-    case "Failing":
-      return health("Fails", "red", job.cause ?? styleOf(job.state).meaning);
-    default:
-      return health("Stops", "gray", styleOf(job.state).meaning);
-  }
+const SENTENCES: Record<Known["health"], (job: Known) => Health> = {
+  failed: ended,
+  ended,
+  no_loop: () => health("No control loop", "orange", "nothing controls the driver of the job"),
+  unknown: () => health("Unknown", "gray", "the job has published nothing yet"),
+  stale: () => health("Unknown", "orange", "its control loop has published nothing for minutes"),
+  waits: (job) => health("Waits for slots", "yellow", waits(job)),
+  starts: (job) => health("Starts", "yellow", `${slotsText(job)}: the driver has not activated the plan yet`),
+  restarts: (job) => health("Restarts", "yellow", styleOf(job.state).meaning),
+  fails: (job) => health("Fails", "red", job.cause ?? styleOf(job.state).meaning),
+  stops: (job) => health("Stops", "gray", styleOf(job.state).meaning),
+  source_unreadable: (job) => health("Source unreadable", "red", job.source_problem ?? ""),
+  falls_behind: (job) => health("Falls behind", "orange", `${slotsAndLag(job)}; ${missing(job)}`),
+  recovers: (job) =>
+    health("Recovers", "yellow", `${slotsAndLag(job)}; executors were lost, and Spark replaces them`),
+  runs: (job) => health("Runs", "gray", `${slotsAndLag(job)}; ${whyUnknown(job)}, so its lag is unknown`),
+  keeps_up: (job) => health("Keeps up", "green", slotsAndLag(job)),
 };
 
 const health = (label: string, color: Health["color"], text: string): Health => ({ label, color, text });
 
-const ended = ({ outcome, cause }: Known): Health => {
-  const { label, meaning } = styleOf("Finished", outcome);
-  return health(label, outcome === "FAILED" ? "red" : "gray", (outcome === "FAILED" && cause) || meaning);
+const slotsAndLag = (job: Known): string => {
+  const lag = job.metrics?.lag_s;
+  return `${slotsText(job)}${isKnown(lag) ? `, lag ${duration(lag)}` : ""}`;
 };
 
-const running = (job: Known): Health => {
-  const { lag_alert: alert, metrics, source_problem: problem } = job;
-  const lag = metrics?.lag_s;
-  const where = `${slotsText(job)}${isKnown(lag) ? `, lag ${duration(lag)}` : ""}`;
-  if (problem !== null) return health("Source unreadable", "red", problem);
-  if (alert !== null || isSaturated(job))
-    return health("Falls behind", "orange", `${where}; ${missing(job)}`);
-  if (job.state === "RestartingLocally")
-    return health("Recovers", "yellow", `${where}; executors were lost, and Spark replaces them`);
-  if (!isKnown(lag) && !isBacklogKnown(metrics)) {
-    const known = isKnown(metrics?.input) ? "its sources report no unread rows" : "no rates are known yet";
-    return health("Runs", "gray", `${where}; ${known}, so its lag is unknown`);
-  }
-  return health("Keeps up", "green", where);
-};
+const whyUnknown = ({ metrics }: Known): string =>
+  isKnown(metrics?.input) ? "its sources report no unread rows" : "no rates are known yet";
 
 const isKnown = (value: number | null | undefined): value is number => value !== null && value !== undefined;
-
-const isBacklogKnown = (metrics: Known["metrics"]): boolean =>
-  isKnown(metrics?.backlog) || isKnown(metrics?.unread_files);
-
-const isSaturated = ({ metrics }: Known): boolean => {
-  const { input, processed } = metrics ?? {};
-  return isKnown(input) && isKnown(processed) && processed > 0 && input > SATURATED * processed;
-};
 
 /** Why a job that falls behind has no more slots. */
 const missing = ({ metrics, policy, slots }: Known): string => {

@@ -3,6 +3,7 @@ import type { JobItem } from "../../api/types";
 import { total } from "../format/parallelism";
 import { healthOf } from "./health";
 
+/** The palettes of the health, the worst first. The REST API sorts by the health itself, which keeps this order. */
 const SEVERITY = ["red", "orange", "yellow", "gray", "green"];
 
 /** Column -> value by which it sorts, the largest first. Unknown values are last. */
@@ -16,8 +17,9 @@ export const SORTED: Record<string, (job: JobItem) => number | null | undefined>
   Failures: (job) => job.failures,
 };
 
-/** Column -> parameter `order_by` of the REST API. The other columns sort only the jobs of one page of the list. */
+/** Column -> parameter `order_by` of the REST API. */
 export const ORDER_BY: Record<string, string> = {
+  Health: "health",
   Parallelism: "-parallelism",
   Lag: "-lag_s",
   "Rows in": "-input",
