@@ -22,6 +22,12 @@ def error_code(error: BaseException) -> str:
     return re.sub(r"\B([A-Z])", r"-\1", name.removesuffix("Error")).lower() if is_own else DECLARATION
 
 
+def with_code(error: BaseException) -> str:
+    """Return the text of an error with its code at the end. Some errors contain their code already."""
+    code = f" [{getattr(error, 'code', error_code(error))}]"
+    return str(error).removesuffix(code) + code
+
+
 class FailureCode(StrEnum):
     """The failures that this package finds itself: values of `Failure.error_class`, and of its causes."""
 

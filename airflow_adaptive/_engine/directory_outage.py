@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from datetime import datetime, timedelta
 
+from airflow_adaptive._core.failure_code import with_code
 from airflow_adaptive._core.ports import ForeignDirectoryError, JobDirectoryError, StoreUnavailableError
 from airflow_adaptive._core.scheduler.config.parsing import format_duration
 from airflow_adaptive._engine.once_logger import OnceLogger
@@ -54,11 +55,11 @@ class DirectoryOutage:
 
         Raises the error if the outage lasts too long, or if waiting cannot end it.
         """
-        self._since, self._failures, self._error = self._since or now, self._failures + 1, str(error)
+        self._since, self._failures, self._error = self._since or now, self._failures + 1, with_code(error)
         is_too_long = self._timeout is not None and now - self._since > self._timeout
         if isinstance(error, ForeignDirectoryError) or is_too_long:
             raise error
-        report = f"the job directory cannot be used; the loop tries again and changes nothing until then: {error}"
+        report = f"the job directory cannot be used; the loop tries again and changes nothing until then: {self._error}"
         self._errors.report(report)
         return report if self._failures == MIN_FAILURES else None
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from airflow_adaptive._core.failure_code import error_code
 from airflow_adaptive._core.requirements.advice import Advice, PolicyInput, VertexLimits
 from airflow_adaptive._core.scheduler.requirements import RESET_TO_DEFAULT, ParallelismRange, Requirements, expand
 
@@ -27,7 +28,7 @@ class RescalePolicyError(ValueError):
 
     def __init__(self, subject: str, violations: Sequence[str]) -> None:
         self.violations = tuple(violations)
-        super().__init__(f"{subject}: " + "; ".join(self.violations))
+        super().__init__(f"{subject}: {'; '.join(self.violations)} [{error_code(self)}]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -141,7 +141,7 @@ class AdaptiveSparkTask(_TaskDecorator[Any, Any, AdaptiveSparkDecoratedOperator]
     def _require_job_parameter(self) -> None:
         """Raise `TypeError` if all items of a mapped task would run the same job."""
         if JOB in self.kwargs or JOB not in self.function_signature.parameters:
-            raise TypeError(
+            raise validation.wrong_arguments(
                 f"each item of a mapped function needs a job of its own: declare `def {self.function.__name__}(spark, parallelism, job, ...)`, "
                 "leave 'job' out of the decorator, and call expand(job=[...]) or expand_kwargs([{'job': ...}, ...])"
             )
@@ -175,16 +175,20 @@ def _require_arguments(
     """Raise `TypeError` if the call contains what the driver or the decorator passes, or lacks what only a task has."""
     name, declared = function.__name__, inspect.signature(function).parameters
     if "application" in parameters:
-        raise TypeError(f"the function {name!r} is the application: leave the parameter 'application' out")
+        raise validation.wrong_arguments(
+            f"the function {name!r} is the application: leave the parameter 'application' out"
+        )
     if JOB in declared and JOB in parameters:
-        raise TypeError(f"the parameter 'job' of function {name!r} is the id of the job: pass it in the call only")
+        raise validation.wrong_arguments(
+            f"the parameter 'job' of function {name!r} is the id of the job: pass it in the call only"
+        )
     if positional or not named.keys().isdisjoint(PARAMETERS):
-        raise TypeError(
+        raise validation.wrong_arguments(
             f"call {name!r} with keyword arguments only, because the driver passes {' and '.join(PARAMETERS)}"
         )
     missing = [key for key in declared if key in KNOWN_CONTEXT_KEYS and key not in named]
     if missing:
-        raise TypeError(
+        raise validation.wrong_arguments(
             f"the driver has no Airflow context: pass {', '.join(missing)} in the call of {name!r}, for example ds='{{{{ ds }}}}'"
         )
 

@@ -57,6 +57,7 @@ from airflow_adaptive._airflow.store.job_owner import deployed_base, record_atte
 from airflow_adaptive._airflow.store.task_xcoms import LINKS, XCOM_ATTEMPT, XCOM_STATE, task_of
 from airflow_adaptive._core.codec import encode
 from airflow_adaptive._core.deployment import Declaration, declaration, digest
+from airflow_adaptive._core.failure_code import with_code
 from airflow_adaptive._core.ports import JobDirectoryError, PortError
 from airflow_adaptive._core.requirements.control_requests import (
     DesiredState,
@@ -501,7 +502,7 @@ class AdaptiveSparkOperator(BaseOperator):
         try:
             deployed = deployed_spec(event["spec"])
         except SnapshotError as error:
-            raise AirflowException(f"job {self._name!r}: {error}") from error  # A retry adopts the job.
+            raise AirflowException(f"job {self._name!r}: {with_code(error)}") from error  # A retry adopts the job.
         try:
             running = RunningJob(connections=connections, directory=deployed.directory)
             spec = self._spec(event["attempt"], task, running)

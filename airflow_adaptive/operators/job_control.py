@@ -13,7 +13,7 @@ from airflow_adaptive._airflow.declaration import validation
 from airflow_adaptive._airflow.internals import AirflowException, AirflowFailException
 from airflow_adaptive._airflow.process.job_control import ENDED, Bounds, JobControl, wait_for_state
 from airflow_adaptive._airflow.store.task_xcoms import task_of
-from airflow_adaptive._core.failure_code import error_code
+from airflow_adaptive._core.failure_code import with_code
 from airflow_adaptive._core.requirements.control_requests import DesiredState
 from airflow_adaptive._core.requirements.request_bodies import NotRescalableError
 from airflow_adaptive._core.scheduler.config.parsing import positive
@@ -72,7 +72,7 @@ class SetResourceRequirementsOperator(BaseOperator):
                     self.parallelism, by=by, duration=self._duration(), calendar=self.is_calendar
                 )
             except NotRescalableError as error:  # Its text names the job.
-                raise AirflowFailException(f"{error} [{error_code(error)}]") from error
+                raise AirflowFailException(with_code(error)) from error
 
     def _duration(self) -> timedelta | None:
         """Return the duration of the override. Raises `ValueError`."""
@@ -137,7 +137,7 @@ class StopAdaptiveJobOperator(BaseOperator):
         if event["status"] == "timeout":
             raise AirflowException(
                 f"job {self.job!r} did not end within {self.timeout}. Its state is {event['state']}. Check that the task of the job "
-                "is deferred and that Airflow's triggerer runs: the job ends as soon as both are true"
+                "is deferred and that Airflow's triggerer runs: the job ends as soon as both are true [timeout]"
             )
         return str(event["state"])
 

@@ -63,5 +63,6 @@ class AdaptiveJobSensor(BaseSensorOperator):
         if event["status"] == "reached":
             return {"state": event["state"], "parallelism": event["parallelism"]}
         state = "is not known to Airflow" if event["state"] is None else f"is {event['state']}"
-        message = f"job {self.job!r} {state}, not {' or '.join(self.states)}, after {self.timeout:g} s"
+        states = self.states if isinstance(self.states, str) else " or ".join(self.states)
+        message = f"job {self.job!r} {state}, not {states}, after {self.timeout:g} s [timeout]"
         raise (AirflowSkipException if self.soft_fail else AirflowSensorTimeout)(message)

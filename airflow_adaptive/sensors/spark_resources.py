@@ -129,10 +129,10 @@ class SparkResourcesSensor(BaseSensorOperator):
             case "found":
                 return {key: event[key] for key in ("slots", "parallelism", "workers")}
             case "timeout" if self.soft_fail:
-                raise AirflowSkipException(f"no resources within {self.timeout:g} s")
+                raise AirflowSkipException(f"no resources within {self.timeout:g} s [timeout]")
             case "timeout":
                 raise AirflowSensorTimeout(
-                    f"no resources within {self.timeout:g} s: {self.conn_id!r} has too few slots"
+                    f"no resources within {self.timeout:g} s: {self.conn_id!r} has too few slots [timeout]"
                 )
             case _:
                 raise AirflowException(event["message"])

@@ -11,6 +11,7 @@ from airflow.timetables.base import DagRunInfo, DataInterval, TimeRestriction, T
 
 from airflow_adaptive._airflow.internals import AirflowTimetableInvalid
 from airflow_adaptive._core.codec import encode
+from airflow_adaptive._core.failure_code import DECLARATION
 from airflow_adaptive._core.scheduler.snapshot import decode
 from airflow_adaptive.autoscaling.calendar.changes import last_change, upcoming_changes
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPolicy
@@ -51,7 +52,7 @@ class RescalePolicyTimetable(Timetable):
             AirflowTimetableInvalid: the lead is negative or longer than one day.
         """
         if not timedelta(0) <= self.lead <= LONGEST_LEAD:
-            raise AirflowTimetableInvalid(f"lead {self.lead} must be from 0 to 1 day")
+            raise AirflowTimetableInvalid(f"lead {self.lead} must be from 0 to 1 day [{DECLARATION}]")
 
     def serialize(self) -> dict[str, Any]:
         """Return the policy and the lead as JSON."""

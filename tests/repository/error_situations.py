@@ -22,7 +22,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from airflow_adaptive._airflow.process.loop_events import finished_event, task_result
 from airflow_adaptive._clusters.standalone.address import ClusterAddress, MasterAddress
 from airflow_adaptive._clusters.standalone.client import StandaloneCluster
-from airflow_adaptive._core.failure_code import error_code
+from airflow_adaptive._core.failure_code import error_code, with_code
 from airflow_adaptive._core.ports import ClusterUnreachableError, DriverLog, JobDirectoryError, OwnedJobError, PortError
 from airflow_adaptive._core.protocol.conf import NotSubmittedError, read_settings
 from airflow_adaptive._core.protocol.documents import Action, Directive, JournalDocument, encode_journal, journal_name
@@ -133,6 +133,18 @@ class Desk:
         """What the task's error says of such an end."""
         with pytest.raises(AirflowException) as raised:
             task_result("departures", event, None)
+        return self._printed(raised.value)
+
+    def invalid(self, make: Callable[[], object]) -> str:
+        """What the error says of an object that cannot be made in a DAG file."""
+        with pytest.raises(ValueError) as raised:  # noqa: PT011  the page shows the message
+            make()
+        return self._printed(raised.value)
+
+    def late(self, task: BaseOperator) -> str:
+        """What the error of a task says whose wait ends without what it waits for."""
+        with pytest.raises(AirflowException) as raised:
+            task.execute_complete(CONTEXT, {"status": "timeout", "state": "Created"})  # type: ignore[attr-defined]
         return self._printed(raised.value)
 
     def task_error(self, task: BaseOperator, job: Scenario | None = None) -> str:
@@ -247,7 +259,7 @@ def answer(result: httpx.Response | Exception, request: Callable[[StandaloneClus
         with pytest.raises((ClusterUnreachableError, PortError)) as raised:
             await request(cluster)
         await cluster.close()
-        return str(raised.value)
+        return with_code(raised.value)
 
     return asyncio.run(refused())
 
@@ -268,7 +280,7 @@ class ReadOnly(LocalFileSystem):
 def not_writable() -> str:
     with pytest.raises(JobDirectoryError) as raised:
         Storage(ReadOnly(), "/shared/jobs/departures").names("journal")
-    return f"job 'departures': {raised.value} [{error_code(raised.value)}]"
+    return f"job 'departures': {with_code(raised.value)}"
 
 
 def hanging_storage() -> str:

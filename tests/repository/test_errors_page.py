@@ -13,13 +13,14 @@ import pytest
 
 from airflow_adaptive._airflow.process.loop_events import superseded_event
 from airflow_adaptive._core import failure_code
-from airflow_adaptive._core.failure_code import DECLARATION, FailureCode
-from airflow_adaptive._core.ports import DriverLog, DriverSubmission
+from airflow_adaptive._core.failure_code import FailureCode, error_code
+from airflow_adaptive._core.ports import DriverLog, DriverSubmission, PortError
 from airflow_adaptive._core.protocol.documents import FORMATS
 from airflow_adaptive._engine.journal.journal import SupersededError
 from airflow_adaptive._web.data import control_requests
 from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
-from airflow_adaptive.operators.job_control import SetResourceRequirementsOperator
+from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
+from airflow_adaptive.operators.job_control import SetResourceRequirementsOperator, StopAdaptiveJobOperator
 from airflow_adaptive.sensors.adaptive_job import AdaptiveJobSensor
 from tests.lab.simulation.one_job import Simulation
 from tests.repository.error_situations import (
@@ -75,19 +76,75 @@ WRITE = "WRITE_PAGE"
 HEAD = """# Errors
 
 Each heading is the code of an error. The text of a failure of a job begins with its code (`DRIVER_LOST: the driver's process has ended`), which is a code of this package, the
-name of an exception, or an error condition of Spark. Every other text ends with its code in brackets (`[owned-job]`). An import error of a DAG has the code `declaration`. Search
-this page for the words of your error. Each entry names the place where the error appears.
+name of an exception, or an error condition of Spark. Every other text ends with its code in brackets (`[owned-job]`). In the problem details of the REST API, `type` ends with
+the code. Search this page for the words of your error. Each entry names the place where the error appears.
 
 """
 
 OWN_CODE: Final = re.compile(r"\[([a-z-]+)\]$")
-FAILURE: Final = re.compile(r"(?:job 'departures' failed: )?(?:[a-z]\w*\.)*(\w+)(?:\.\w+)?: ")
+FAILURE: Final = re.compile(r"(?:job 'departures' failed: )?(?:[a-z]\w*\.)*([A-Z]\w+)(?:\.\w+)?: ")
 """The text of a failure: its code is the simple name of the exception, or the error condition without its subclass."""
 
 MEANINGS: Final = dict(
     re.findall(r'    (\w+) = "\w+"\n    """(.+?)"""', Path(failure_code.__file__).read_text(), re.DOTALL)
 )
 """Code of this package -> what it means."""
+
+PROBLEMS: Final = {
+    "batch": "A batch job keeps the parallelism with which it was submitted. Change its bounds in its DAG.",
+    "canceling": "The job is being canceled, which cannot be undone. Wait for its end, and run its DAG again.",
+    "cluster-refused": "The cluster has no place for the job, or its policies refuse it. The text quotes them. Change the cluster or the parameters of the job.",
+    "cluster-unreachable": "The cluster manager does not answer, or refuses the credentials. The text quotes its last answer. The job continues where it can, and the loop asks again.",
+    "credentials": "The credentials of the connection cannot be loaded. Correct the connection; see [connections](connections.md).",
+    "cross-site": "A page of another site sent the request. Use the page of Airflow, or a client that is not a browser.",
+    "database-unavailable": "Airflow's database does not answer the API server. Retry the request.",
+    "finished": "The job has ended, so that nothing can be changed or stopped. Run its DAG again.",
+    "forbidden": "You need the permission for every DAG that runs the job. An administrator of Airflow gives it.",
+    "internal": "The request failed for a reason that only the log of the API server contains.",
+    "invalid-expiry": "The duration or the end of an override is malformed or in the past. Correct it.",
+    "invalid-parameters": "A parameter of the request is invalid. The text names it.",
+    "invalid-requirements": "The bounds do not fit the job. Each line is one violation. See [change bounds](../guides/change-bounds.md).",
+    "lost-update": "Another user has changed the bounds since you read them. Read them again, and repeat the change.",
+    "no-checkpoint": "The job has no checkpoint in its directory, so that a reset has no effect.",
+    "missing-kafka": "The triggerers do not have the library of Kafka. Install `airflow-adaptive[kafka]`, or remove `kafka_conn_id`.",
+    "no-directory": "The job was never deployed. Run its DAG.",
+    "no-driver": "The job has had no driver, or none of its recent journal. Run its DAG.",
+    "not-confirmed": "The command asks before it does what cannot be undone. Answer `y`, or use `--yes`.",
+    "not-found": "The job does not exist before its first run, or you may not read its DAGs.",
+    "not-persisted": "The database did not store the request, which therefore has no effect. Retry it.",
+    "other-version": "Airflow's components have different versions of airflow-adaptive. Install the same version, and clear the task.",
+    "port": "An external system cannot be used. The text names it.",
+    "reactive": "A job in reactive mode uses all slots and ignores bounds. See `reactive` in [options](options.md).",
+    "requirements": "The bounds do not fit the job. See [change bounds](../guides/change-bounds.md).",
+    "run-gone": "The DAG run of the suspended job was deleted. Trigger the DAG; the job continues from its checkpoint.",
+    "running": "The job has not ended, or has started again. Suspend or cancel it, and wait for its end.",
+    "scale-up-controller": "A class of `scale_up_controller` cannot be loaded, or has failed. See [options](options.md).",
+    "snapshot": "Another version of airflow-adaptive wrote a document. Install the same version in all components, and clear the task.",
+    "source-unreachable": "No broker answers the triggerer. The text names the servers. The lag of the job is unknown until one does.",
+    "store-unavailable": "Airflow's API server or secrets backend does not answer. Retry, or clear the task.",
+    "submission-refused": "The cluster refuses the driver. The text quotes the reason, for example a quota or an invalid pod template.",
+    "suspended": "The job is suspended already. Resume it before another change.",
+    "suspending": "The job is stopping. Retry when Airflow has ended its task.",
+    "timeout": "What the command, the sensor or the operator waits for has not come in time.",
+    "too-large": "The body of the request is larger than 64 KiB.",
+    "too-many-subscribers": "Too many pages watch jobs on this API server. The page retries.",
+    "too-many-subscriptions": "You watch too many jobs on this API server. Close other pages.",
+    "unavailable": "An external system does not answer now, or the REST API could not be imported, for example with an untested version of Airflow. The text names the cause.",
+    "unbounded": "Nothing limits the namespace, so that its free capacity is unknown. Set `max-cores`; see [connections](connections.md).",
+    "unknown-log": "The cluster has no output of the driver: it has written nothing, or its output was removed, on Kubernetes with its pod. After a failure, the log of the task "
+    "contains the end of the output.",
+    "unknown-state": "The job has published no state yet, or an unreadable one. Retry in some seconds.",
+    "unreachable": "The API server, or the machine of the command, cannot use the job directory or the cluster. The text names the cause. See "
+    "[connections](connections.md).",
+    "unsupported-media-type": "The request has no header `Content-Type: application/json`.",
+    "usage": "An argument of the command is invalid. The text names it; see [commands](cli.md).",
+}
+"""Code of a problem of the REST API and the commands -> its meaning, and what to do."""
+
+NAMED_PROBLEM: Final = re.compile(
+    r'(?:conflict\(|NotRescalableError\(|HTTPStatus\.\w+,|kind =|1,)\s*"([a-z]+(?:-[a-z]+)*)"'
+)
+"""How the sources name the codes of problems."""
 
 TOO_MUCH = scheduled_policy(zone="UTC", windows=[window("day", (2, 9), start="08:00", end="20:00")])
 
@@ -98,14 +155,13 @@ class Row(NamedTuple):
     condition: str
     message: str
     advice: str
-    unnamed: str = DECLARATION
-    """Code of a message that does not contain it."""
 
     @property
     def code(self) -> str:
         """The code of the error."""
-        found = OWN_CODE.search(self.message) or FAILURE.match(self.message)
-        return found[1] if found else self.unnamed
+        found = FAILURE.match(self.message) or OWN_CODE.search(self.message)
+        assert found, self.message
+        return found[1]
 
 
 def in_the_dag_file(desk: Desk) -> list[Row]:
@@ -138,6 +194,12 @@ def in_the_dag_file(desk: Desk) -> list[Row]:
             "Use two ids.",
         ),
         Row("job without bounds", desk.refusal(parallelism=None), "Declare the bounds."),
+        Row(
+            "mapped function without the parameter `job`",
+            desk.import_error("return spark", call="departures.expand(job=['a', 'b'])"),
+            "Each item then has a job of its own.",
+        ),
+        Row("invalid rescale policy", desk.invalid(lambda: LoadPolicy(target=2)), "Correct the values."),
     ]
 
 
@@ -245,7 +307,6 @@ def declared(desk: Desk) -> list[Row]:
             "job directory that hangs",
             hanging_storage(),
             "Restore the connection between Airflow and the storage. Until then the driver continues, and the loop changes nothing (see `job_directory_timeout`).",
-            "job-directory",
         ),
         Row("directory of another job", desk.refused_log("arrivals"), "Use a different folder for each job."),
         Row(
@@ -263,7 +324,7 @@ def declared(desk: Desk) -> list[Row]:
 
 def at_the_cluster() -> list[Row]:
     foreign = httpx.Response(200, text="<html>")
-    rows = [
+    return [
         Row(
             "master down, at the start or later",
             answer(refused(), lambda cluster: cluster.snapshot()),
@@ -287,7 +348,6 @@ def at_the_cluster() -> list[Row]:
             "Set the password of the connection.",
         ),
     ]
-    return [row._replace(unnamed="cluster-unreachable") for row in rows]
 
 
 def in_the_driver() -> list[Row]:
@@ -512,6 +572,16 @@ def in_other_dags(desk: Desk) -> list[Row]:
             desk.task_error(AdaptiveJobSensor(task_id="wait", job="departures", states="Excuting")),
             "Use a state of [the list](../concepts/states.md), or an outcome.",
         ),
+        Row(
+            "job that does not end in time",
+            desk.late(StopAdaptiveJobOperator(task_id="stop", job="departures")),
+            "A retry waits for the end again.",
+        ),
+        Row(
+            "sensor whose state does not come in time",
+            desk.late(AdaptiveJobSensor(task_id="wait", job="departures", states="Executing")),
+            "Increase `timeout`, or see [troubleshooting](../guides/troubleshoot.md) for the state of the job.",
+        ),
     ]
 
 
@@ -527,7 +597,9 @@ def page(desk: Desk) -> str:
     }
     entries: dict[str, list[str]] = {
         code: []
-        for code in sorted({row.code for rows in parts.values() for row in rows} | {*FailureCode}, key=str.lower)
+        for code in sorted(
+            {row.code for rows in parts.values() for row in rows} | {*FailureCode} | PROBLEMS.keys(), key=str.lower
+        )
     }
     for place, rows in parts.items():
         for row in rows:
@@ -535,7 +607,8 @@ def page(desk: Desk) -> str:
                 f"**{row.condition[0].upper()}{row.condition[1:]}** ({place}):\n\n> {row.message}\n\n{row.advice}\n"
             )
     texts = [
-        "\n".join([*([f"{MEANINGS[code]}\n"] if code in MEANINGS else []), *found]) for code, found in entries.items()
+        "\n".join([*(f"{texts[code]}\n" for texts in (MEANINGS, PROBLEMS) if code in texts), *found])
+        for code, found in entries.items()
     ]
     return HEAD + "\n".join(f"## {code}\n\n{text}" for code, text in zip(entries, texts, strict=True))
 
@@ -553,6 +626,22 @@ def test_page_shows_what_the_code_states(desk: Desk) -> None:
     assert PAGE.read_text() == page_text
 
 
+def test_every_problem_that_the_sources_name_has_an_entry() -> None:
+    package = ROOT / "airflow_adaptive"
+    sources = [*(package / "_web").rglob("*.py"), package / "_core" / "requirements" / "request_bodies.py"]
+    named = {
+        code for file in sources if "node_modules" not in file.parts for code in NAMED_PROBLEM.findall(file.read_text())
+    }
+    assert len(named) > 20
+    page_text = PAGE.read_text()
+    assert [code for code in named | _codes_below(PortError) if f"\n## {code}\n" not in page_text] == []
+
+
+def _codes_below(kind: type[Exception]) -> set[str]:
+    below = [_codes_below(each) for each in kind.__subclasses__() if each.__module__.startswith("airflow_adaptive")]
+    return {error_code(kind.__new__(kind))}.union(*below)
+
+
 def test_every_message_is_one_line_with_the_job_named_at_most_once(desk: Desk) -> None:
     rows = [
         *in_the_dag_file(desk),
@@ -563,7 +652,7 @@ def test_every_message_is_one_line_with_the_job_named_at_most_once(desk: Desk) -
         *without_a_loop(),
     ]
     for row in rows:
-        assert row.message, row.condition
+        assert row.code, row.condition
         assert OWN_CODE.search(row.message) or not row.message.startswith("job 'departures': "), row.condition
         assert "\n" not in row.message, row.condition
         assert row.message.count("job 'departures'") <= 1, row.condition

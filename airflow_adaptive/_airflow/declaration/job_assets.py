@@ -10,6 +10,7 @@ import attrs
 from airflow.sdk import DAG, Asset, BaseOperator
 
 from airflow_adaptive._airflow.declaration.operator_arguments import REQUIRED, as_list, is_batch
+from airflow_adaptive._airflow.declaration.validation import DeclarationError
 from airflow_adaptive._airflow.internals import MappedOperator, OperatorPartial
 from airflow_adaptive._airflow.store.job_asset import FLEETS, event_asset, fleet_asset
 from airflow_adaptive._core.ports import JOB_ID, JobKey
@@ -37,9 +38,11 @@ def require_only_task(operator: BaseOperator, job: str, kind: type[BaseOperator]
         return
     for other in dag.tasks:
         if isinstance(other, kind) and other is not operator and getattr(other, "job", None) == job:
-            raise ValueError(
-                f"tasks {other.task_id!r} and {operator.task_id!r} of DAG {dag.dag_id!r} run the same job {job!r}, and would continue from one "
-                "checkpoint: give each task a job id of its own"
+            raise DeclarationError(
+                [
+                    f"tasks {other.task_id!r} and {operator.task_id!r} of DAG {dag.dag_id!r} run the same job {job!r}, and would continue from one "
+                    "checkpoint: give each task a job id of its own"
+                ]
             )
 
 
@@ -87,12 +90,12 @@ def name_fleet(task_id: str, dag: DAG | None, shared: dict[str, Any], mapped: It
         ValueError: several items would run the same job or have no bounds, or the task is outside of a DAG.
     """
     if dag is None:
-        raise ValueError(f"mapped task {task_id!r} must be in a DAG")
+        raise DeclarationError([f"mapped task {task_id!r} must be in a DAG"])
     named = [job for job in jobs if isinstance(job, str)] if isinstance(jobs, list | tuple) else []
     _require_different_jobs(task_id, shared, mapped, named)
     given = {**(dag.default_args or {}), **shared, **dict.fromkeys(mapped)}
     if not given.keys() & {"parallelism", "job_graph"} and not is_batch(given.get("job_type")):
-        raise ValueError(f"mapped task {task_id!r} needs 'parallelism': {REQUIRED['parallelism']}")
+        raise DeclarationError([f"mapped task {task_id!r} needs 'parallelism': {REQUIRED['parallelism']}"])
     fleet = Asset(fleet_asset(dag.dag_id, task_id))
     keys = [JobKey(job, dag.dag_id, task_id) for job in named if JOB_ID.fullmatch(job)]
     assets = [Asset(event_asset(key.name)) for key in keys]
@@ -103,11 +106,9 @@ def name_fleet(task_id: str, dag: DAG | None, shared: dict[str, Any], mapped: It
 def _require_different_jobs(task_id: str, shared: Mapping[str, Any], mapped: Iterable[str], named: list[str]) -> None:
     """Reject a fleet of which several items run the same job. Raises `ValueError`."""
     if "job" in shared or "job" not in mapped:
-        raise ValueError(
-            f"mapped task {task_id!r} must give each item a job of its own: expand(job=[...]), or expand_kwargs([{{'job': ...}}, ...])"
-        )
+        violation = "must give each item a job of its own: expand(job=[...]), or expand_kwargs([{'job': ...}, ...])"
+        raise DeclarationError([f"mapped task {task_id!r} {violation}"])
     repeated = sorted(job for job, count in Counter(named).items() if count > 1)
     if repeated:
-        raise ValueError(
-            f"mapped task {task_id!r} names job(s) more than once: {', '.join(repeated)}. Give each item a job id of its own"
-        )
+        violation = f"names job(s) more than once: {', '.join(repeated)}. Give each item a job id of its own"
+        raise DeclarationError([f"mapped task {task_id!r} {violation}"])

@@ -40,7 +40,8 @@ def require_possible(operator: Any) -> None:
             ]
         )
     except DeclarationError as error:
-        raise DeclarationError([f"job {operator.job!r}: {error} [{error.code}]"]) from error
+        violations = "; ".join(error.violations)
+        raise DeclarationError([f"job {operator.job!r}: {violations}"], code=error.code) from error
 
 
 def _is_literal(operator: BaseOperator, value: object) -> bool:

@@ -22,7 +22,7 @@ from airflow_adaptive._airflow.internals import (
     AsyncCallback,
 )
 from airflow_adaptive._clusters.connection_fields import UndefinedConnectionError
-from airflow_adaptive._core.failure_code import DECLARATION, error_code
+from airflow_adaptive._core.failure_code import DECLARATION, error_code, with_code
 from airflow_adaptive._core.ports import (
     SEPARATOR,
     ForeignDirectoryError,
@@ -75,7 +75,7 @@ class DeclarationError(ValueError):
         self.violations = tuple(violations)
         self.code = code
         self.may_be_outage = may_be_outage
-        super().__init__("; ".join(self.violations))
+        super().__init__(f"{'; '.join(self.violations)} [{code}]")
 
 
 @contextmanager
@@ -90,14 +90,12 @@ def airflow_errors(job: str) -> Iterator[None]:
         yield
     except DeclarationError as error:
         kind = AirflowException if error.may_be_outage else AirflowFailException
-        raise kind(f"job {job!r}: {error} [{error.code}]") from error
+        raise kind(f"job {job!r}: {error}") from error
     except (PortError, AdaptiveSchedulerError, ValueError) as error:
         may_pass = isinstance(error, JobDirectoryError | UnavailableError) and not isinstance(
             error, ForeignDirectoryError
         )
-        raise (AirflowException if may_pass else AirflowFailException)(
-            f"job {job!r}: {error} [{error_code(error)}]"
-        ) from error
+        raise (AirflowException if may_pass else AirflowFailException)(f"job {job!r}: {with_code(error)}") from error
 
 
 def require(checks: Iterable[Check]) -> None:
@@ -307,22 +305,26 @@ def storable_name(job: object) -> None:
         ValueError: the id has characters that are not ASCII, or is not text in the DAG file.
     """
     if isinstance(job, XComArg) or (isinstance(job, str) and "{{" in job):
-        raise ValueError(
-            f"job id {job!r} must be text in the DAG file, because Airflow must know the Asset of the job: use a fixed id, or map the task "
-            "over the ids, expand(job=...)"
+        raise DeclarationError(
+            [
+                f"job id {job!r} must be text in the DAG file, because Airflow must know the Asset of the job: use a fixed id, or map the task "
+                "over the ids, expand(job=...)"
+            ]
         )
     if not isinstance(job, str):
-        raise ValueError(f"job id {job!r} must be text")  # noqa: TRY004  Airflow reports both errors in the same way.
+        raise DeclarationError([f"job id {job!r} must be text"])
     if not job.isascii() or SEPARATOR in job:
-        raise ValueError(f"job id {job!r} may contain only ASCII letters, digits, '.', '_' and '-'")
+        raise DeclarationError([f"job id {job!r} may contain only ASCII letters, digits, '.', '_' and '-'"])
 
 
 def not_in_mapped_group(operator: BaseOperator) -> None:
     """Reject an operator in a mapped task group, whose task instances would all run the same job. Raises `ValueError`."""
     if operator.get_closest_mapped_task_group() is not None:
-        raise ValueError(
-            f"task {operator.task_id!r} is in a mapped task group, so all of its task instances would run the same job. Map the operator "
-            "itself: AdaptiveSparkOperator.partial(...).expand(job=[...])"
+        raise DeclarationError(
+            [
+                f"task {operator.task_id!r} is in a mapped task group, so all of its task instances would run the same job. Map the operator "
+                "itself: AdaptiveSparkOperator.partial(...).expand(job=[...])"
+            ]
         )
 
 
@@ -359,7 +361,12 @@ def known_parameters(
     violations = [f"needs {name!r}: {meaning}" for name, meaning in (missing or {}).items()]
     violations += [f"has no parameter {'; '.join(misspelled)}"] if misspelled else []
     if violations:
-        raise TypeError(f"{operator.__name__} {'; '.join(violations)}")
+        raise wrong_arguments(f"{operator.__name__} {'; '.join(violations)}")
+
+
+def wrong_arguments(text: str) -> TypeError:
+    """Return the error of a call in a DAG file with arguments that do not fit."""
+    return TypeError(f"{text} [{DECLARATION}]")
 
 
 def _items(values: object) -> Iterable[tuple[object, object]]:

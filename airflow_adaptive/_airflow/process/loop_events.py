@@ -16,7 +16,7 @@ from airflow_adaptive._airflow.internals import (
 )
 from airflow_adaptive._airflow.process.process_resources import DeployedJob
 from airflow_adaptive._core.codec import encode
-from airflow_adaptive._core.failure_code import error_code
+from airflow_adaptive._core.failure_code import with_code
 from airflow_adaptive._core.scheduler.errors import SnapshotError
 from airflow_adaptive._core.scheduler.history.failures import root_cause
 from airflow_adaptive._core.scheduler.snapshot import decode
@@ -96,7 +96,7 @@ def error_event(error: Exception, driver: str | None, *, is_driver_known: bool =
     """Return the event of a loop that failed, with the driver that may still run. A loop that could not read the journal does not know it."""
     return {
         "status": "error",
-        "message": f"{error} [{error_code(error)}]",
+        "message": with_code(error),
         "driver": driver,
         "is_driver_known": is_driver_known,
     }

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from airflow_adaptive._airflow.process.process_resources import ConnectionIds, ProcessResources
+from airflow_adaptive._core.failure_code import with_code
 from airflow_adaptive._core.ports import (
     Clock,
     ClusterClient,
@@ -64,7 +65,7 @@ async def wait_for_slots(wanted: dict[str, Any], connections: ConnectionIds, unt
     try:
         address = await process.store_access.read_connection(connections.spark, connections.address)
     except (PortError, ValueError) as error:
-        return {"status": "error", "message": str(error)}
+        return {"status": "error", "message": with_code(error)}
     needed: WantedResources = decode(WantedResources, wanted)
     async with process.cluster(connections, address) as (client, shared):
         if (refusal := await _refusal(client, needed)) is not None:
@@ -84,7 +85,7 @@ async def _refusal(client: ClusterClient, wanted: WantedResources) -> str | None
     except ClusterUnreachableError as error:
         log.info("The cluster cannot be checked now: %s", error)
     except ClusterRefusedError as error:
-        return str(error)
+        return with_code(error)
     return None
 
 

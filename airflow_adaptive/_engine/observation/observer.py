@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
+from airflow_adaptive._core.failure_code import with_code
 from airflow_adaptive._core.ports import (
     ClusterClient,
     ClusterSnapshot,
@@ -202,5 +203,5 @@ class Observer:
         try:
             return await question
         except ClusterUnreachableError as error:
-            self.last_error = self.last_error or f"the cluster does not answer: {error}"
+            self.last_error = self.last_error or f"the cluster does not answer: {with_code(error)}"
             return None

@@ -128,7 +128,7 @@ def _with_errors(command: Command) -> Command:
         try:
             command(args)
         except RequestRefusedError as error:
-            _fail(error.violations or [f"{error.detail} [{error.kind}]"], 1)
+            _fail(error.violations or [error.detail], 1, error.kind)
         except BoundsError as error:
             _fail(error.violations, BAD_USAGE)
 
@@ -200,7 +200,11 @@ def wait_for_job(args: Namespace) -> None:
             _write(f"Job {args.job!r} is {status}.")
             return
         if time.monotonic() >= deadline:
-            _fail([f"Job {args.job!r} is {status}, and not {' or '.join(args.state)} within {args.timeout}."], 1)
+            _fail(
+                [f"Job {args.job!r} is {status}, and not {' or '.join(args.state)} within {args.timeout}."],
+                1,
+                "timeout",
+            )
         time.sleep(POLL_INTERVAL_S)
 
 
@@ -278,7 +282,9 @@ def cancel_job(args: Namespace) -> None:
     job = _job(args.job)
     if not (args.yes or _is_confirmed(f"Cancel job {job.name!r} permanently? [y/N] ")):
         _fail(
-            [f"Job {job.name!r} was not canceled, because the cancellation was not confirmed. Use --yes to confirm."], 1
+            [f"Job {job.name!r} was not canceled, because the cancellation was not confirmed. Use --yes to confirm."],
+            1,
+            "not-confirmed",
         )
     with reading() as session:
         control_requests.cancel(job, _requester(), session)
@@ -311,7 +317,11 @@ def reset_job(args: Namespace) -> None:
     job = _job(args.job)
     question = f"Read the sources of job {job.name!r} from the beginning at its next start? Its sinks receive the data again. [y/N] "
     if not (args.yes or _is_confirmed(question)):
-        _fail([f"Job {job.name!r} was not reset, because the reset was not confirmed. Use --yes to confirm."], 1)
+        _fail(
+            [f"Job {job.name!r} was not reset, because the reset was not confirmed. Use --yes to confirm."],
+            1,
+            "not-confirmed",
+        )
     with reading() as session:
         published = control_requests.require_ended(job, _requester(), session, "adaptive_reset")
     aside = job_files.set_checkpoints_aside(job, published)
@@ -387,6 +397,6 @@ def _write(text: str) -> None:
     sys.stdout.write(f"{text}\n")
 
 
-def _fail(violations: Iterable[str], code: int) -> NoReturn:
-    sys.stderr.writelines(f"{violation}\n" for violation in violations)
-    sys.exit(code)
+def _fail(violations: Iterable[str], exit_code: int, code: str = "usage") -> NoReturn:
+    sys.stderr.writelines(f"{violation} [{code}]\n" for violation in violations)
+    sys.exit(exit_code)

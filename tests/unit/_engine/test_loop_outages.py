@@ -328,7 +328,10 @@ def test_each_error_of_an_outage_is_logged_once(caplog: pytest.LogCaptureFixture
     with caplog.at_level(logging.WARNING):
         for error in (ERROR, ERROR, JobDirectoryError("disk full"), JobDirectoryError("disk full")):
             outage.tolerate(error, START)
-    assert [message.rpartition(": ")[2] for message in caplog.messages] == ["no answer", "disk full"]
+    assert [message.rpartition(": ")[2] for message in caplog.messages] == [
+        "no answer [job-directory]",
+        "disk full [job-directory]",
+    ]
 
 
 @pytest.mark.parametrize("system", ["cluster", "directory"])

@@ -43,7 +43,7 @@ def test_every_violation_of_every_check_is_reported_once() -> None:
     def no_number() -> None:
         raise ValueError("three")
 
-    with pytest.raises(DeclarationError, match="^one; two; three$"):
+    with pytest.raises(DeclarationError, match=r"^one; two; three \[declaration\]$"):
         validation.require([refuse, lambda: None, no_number, refuse])
 
 

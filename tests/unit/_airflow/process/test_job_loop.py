@@ -394,7 +394,7 @@ def test_cancellation_that_cannot_be_written_fails_and_can_be_repeated(
     with monkeypatch.context() as outage:
         outage.setattr(job.ports.directory, "create", unavailable)
         reason = "job 'job' has not ended within 20 s: the job directory cannot be used: the storage is not available"
-        with pytest.raises(NotCanceledError, match=f"^{reason}$"):
+        with pytest.raises(NotCanceledError, match=rf"^{reason} \[job-directory\]$"):
             cancel()
     cancel()
     assert job.store.views[-1].outcome == "CANCELED"

@@ -64,7 +64,7 @@ def test_cluster_that_accepts_no_driver_ends_the_wait(monkeypatch: pytest.Monkey
         raise ClusterRefusedError("the account may not create pods: bind the Role")
 
     event = wait_on_master(monkeypatch, timedelta(minutes=1), check)
-    assert event == {"status": "error", "message": "the account may not create pods: bind the Role"}
+    assert event == {"status": "error", "message": "the account may not create pods: bind the Role [cluster-refused]"}
 
 
 def test_cluster_that_cannot_be_checked_now_does_not_end_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,7 +73,7 @@ def test_cancel_without_a_terminal_for_its_confirmation_is_refused(
     asset = place(airflow_app, executing())
     monkeypatch.setattr("builtins.input", no_input)
     assert run("cancel", "departures").err == (
-        "Job 'departures' was not canceled, because the cancellation was not confirmed. Use --yes to confirm.\n"
+        "Job 'departures' was not canceled, because the cancellation was not confirmed. Use --yes to confirm. [not-confirmed]\n"
     )
     assert airflow_app.requested(asset, "desired_state") == "running"
 
@@ -89,8 +89,16 @@ def test_job_that_reaches_a_state_ends_the_wait(airflow_app: AirflowApp, run: Ru
 @pytest.mark.parametrize(
     ("words", "code", "error"),
     [
-        (["departures", "--state", "SUSPENDED"], 1, "Job 'departures' is Executing, and not SUSPENDED within 0 s.\n"),
-        (["gone", "--state", "Executing"], 1, "Job 'gone' is unknown to Airflow, and not Executing within 0 s.\n"),
+        (
+            ["departures", "--state", "SUSPENDED"],
+            1,
+            "Job 'departures' is Executing, and not SUSPENDED within 0 s. [timeout]\n",
+        ),
+        (
+            ["gone", "--state", "Executing"],
+            1,
+            "Job 'gone' is unknown to Airflow, and not Executing within 0 s. [timeout]\n",
+        ),
         (["departures", "--state", "executing"], 2, "There is no state 'executing'. The states are Created,"),
         (["departures", "--state", "Executing", "--timeout", "soon"], 2, "--timeout: 'soon' is not a duration"),
     ],
@@ -336,8 +344,8 @@ def test_bounds_without_a_clear_vertex_are_bad_usage(airflow_app: AirflowApp, ru
     assert (ran.code, ran.err.splitlines()) == (
         2,
         [
-            "'1:2' names no vertex. Write VERTEX=LOWER:UPPER. The vertices of the job are read, write",
-            "vertex 'read' is specified 2 times",
+            "'1:2' names no vertex. Write VERTEX=LOWER:UPPER. The vertices of the job are read, write [usage]",
+            "vertex 'read' is specified 2 times [usage]",
         ],
     )
 
