@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from playwright.sync_api import expect
 
 from airflow_adaptive._airflow.internals import has
+from airflow_adaptive.local.waiting import wait_until
 from tests.integration.browser.conftest import Visitor
 from tests.lab.scenario import Scenario
 from tests.support.airflow import published_jobs as stories
@@ -262,13 +264,21 @@ def test_charts_are_zoomed_together_by_dragging_until_the_zoom_is_reset(
     stories.place(airflow_app, stories.rescaled_twice())
     page = visitor.open("jobs/departures")
     charts, reset = page.get_by_role("slider"), page.get_by_role("button", name="Reset zoom")
-    charts.scroll_into_view_if_needed()
-    area, begin = charts.bounding_box(), charts.get_attribute("aria-valuemin")
-    page.mouse.move(area["x"] + 0.5 * area["width"], area["y"] + 40)
-    page.mouse.down()
-    page.mouse.move(area["x"] + 0.75 * area["width"], area["y"] + 60, steps=5)
-    page.mouse.up()
-    expect(reset).to_be_visible()
+    begin = charts.get_attribute("aria-valuemin")
+
+    def drag() -> bool:
+        """Drag, again if a section that was loaded late has moved the charts meanwhile."""
+        charts.scroll_into_view_if_needed()
+        area = charts.bounding_box()
+        page.mouse.move(area["x"] + 0.5 * area["width"], area["y"] + 40)
+        page.mouse.down()
+        page.mouse.move(area["x"] + 0.75 * area["width"], area["y"] + 60, steps=5)
+        page.mouse.up()
+        with suppress(AssertionError):
+            expect(reset).to_be_visible(timeout=10_000)
+        return bool(reset.is_visible())
+
+    wait_until(drag, 300, "the zoom")
     least, most = (float(charts.get_attribute(f"aria-value{end}")) for end in ("min", "max"))
     assert 700 < most - least < 1_100, "about a quarter of an hour"
     charts.press("-")
