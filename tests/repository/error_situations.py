@@ -24,7 +24,7 @@ from airflow_adaptive._clusters.standalone.address import ClusterAddress, Master
 from airflow_adaptive._clusters.standalone.client import StandaloneCluster
 from airflow_adaptive._core.failure_code import error_code, with_code
 from airflow_adaptive._core.ports import ClusterUnreachableError, DriverLog, JobDirectoryError, OwnedJobError, PortError
-from airflow_adaptive._core.protocol.conf import NotSubmittedError, read_settings
+from airflow_adaptive._core.protocol.conf import NotSubmittedError
 from airflow_adaptive._core.protocol.documents import Action, Directive, JournalDocument, encode_journal, journal_name
 from airflow_adaptive._core.scheduler.policies.failure_handling import Failure
 from airflow_adaptive._core.scheduler.policies.first_batch import gave_up
@@ -39,19 +39,13 @@ from airflow_adaptive._web.data.errors import RequestRefusedError
 from airflow_adaptive._web.data.metadata_database.jobs import Job
 from airflow_adaptive._web.data.metadata_database.state_store import StoreKey
 from airflow_adaptive._web.data.published_state import PublishedState
-from airflow_adaptive.job.entry import unmanaged_script
 from airflow_adaptive.job.entry.checkpoint_location import QueryStart, TransientFolders
 from airflow_adaptive.job.entry.submitted_session import SubmittedSession
 from airflow_adaptive.job.entry.unmanaged_script import UnmanagedScript
 from airflow_adaptive.job.queries.script_queries import ScriptQueries
 from airflow_adaptive.job.queries.sources.table_commits import TableReplacedError
 from airflow_adaptive.job.queries.sources.topic_ids import FILE, KnownTopics, TopicGuard, TopicRecreatedError
-from airflow_adaptive.job.queries.writers import (
-    AdaptiveJobError,
-    require_same_queries,
-    require_writers,
-    starts_rejected,
-)
+from airflow_adaptive.job.queries.writers import AdaptiveJobError, starts_rejected
 from airflow_adaptive.job.state.damage import DamagedCheckpointError, require_sound_logs
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
 from tests.lab.fakes.manual_clock import START
@@ -289,6 +283,19 @@ def hanging_storage() -> str:
     return str(reports[-1])
 
 
+def text_of(act: Callable[[], object]) -> str:
+    """The text of the failure of a job whose driver, or whose script, this call ends with an error."""
+    errors = (AdaptiveJobError, DamagedCheckpointError, NotSubmittedError, TopicRecreatedError)
+    with pytest.raises(errors) as raised:
+        act()
+    return f"{type(raised.value).__name__}: {raised.value}"
+
+
+def remedied(error_class: str, message: str) -> str:
+    """The text of a failure for which the scheduler knows the remedy."""
+    return with_remedy(Failure(error_class=error_class, message=message)).summary
+
+
 def topic_created_again() -> str:
     class Ids:
         def read(self) -> dict[int, KnownTopics]:
@@ -298,48 +305,21 @@ def topic_created_again() -> str:
             return f"file:///data/jobs/departures/checkpoints/departures/{FILE}"
 
     guard = TopicGuard(Ids(), 0, fail_on_data_loss=True, warn=print)
-    with pytest.raises(TopicRecreatedError) as raised:
-        guard.require_same("MkU3OEVBNTcwNTJENDM2Qk", {"flights": "Zq3rHbNvT1KgXaYvDgkzSw"})
-    return f"TopicRecreatedError: {raised.value}"
+    return text_of(lambda: guard.require_same("MkU3OEVBNTcwNTJENDM2Qk", {"flights": "Zq3rHbNvT1KgXaYvDgkzSw"}))
 
 
 def damaged_checkpoint() -> str:
     with TemporaryDirectory() as folder:
         checkpoint = Checkpoint(Path(folder), newest=11)
         checkpoint.write("commits/11", b"")
-        with pytest.raises(DamagedCheckpointError) as raised:
-            require_sound_logs(checkpoint)
-    return f"DamagedCheckpointError: {raised.value}"
+        return text_of(lambda: require_sound_logs(checkpoint))
 
 
 def table_created_again() -> str:
     error = TableReplacedError(
         "s3a://lake/flights", "5b0fd6f6-d70c-49ab-8a88-0ce0af0bd1a3", "e1b1c1b6-3ac1-4a44-8b0e-3a0d5d7a2f55"
     )
-    return with_remedy(Failure(error_class=type(error).__name__, message=str(error))).summary
-
-
-def account_without_rights() -> str:
-    denied = Failure(error_class="java.nio.file.AccessDeniedException", message="s3a://rows/checkpoints: 403 Forbidden")
-    return with_remedy(denied).summary
-
-
-def checkpoint_of_another_query() -> str:
-    text = "assertion failed: There are [1] sources in the checkpoint offsets and now there are [2] sources requested by the query"
-    return with_remedy(Failure(error_class="java.lang.AssertionError", message=text)).summary
-
-
-def other_python() -> str:
-    text = "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than that in driver: 3.11, PySpark cannot run with different minor versions."
-    return with_remedy(Failure(error_class="PYTHON_VERSION_MISMATCH", message=text)).summary
-
-
-def other_spark() -> str:
-    text = (
-        "the plan was not active after 300 s; 0 slot(s) had arrived; executor pod departures-1-exec-1 (image spark:4.1.4; the driver has spark:4.2.1): "
-        "java.io.InvalidClassException: org.apache.spark.resource.ResourceProfile; local class incompatible"
-    )
-    return with_remedy(Failure(error_class="DEPLOY_TIMEOUT", message=text)).summary
+    return remedied(type(error).__name__, str(error))
 
 
 def equal_failures() -> str:
@@ -347,47 +327,23 @@ def equal_failures() -> str:
     return gave_up(Failure(error_class="FAILED_READ_FILE.NO_HINT", message=text), 3).summary
 
 
-def returned_nothing() -> str:
-    with pytest.raises(AdaptiveJobError) as raised:
-        require_writers(None, "departures", "departures")
-    return f"AdaptiveJobError: {raised.value}"
-
-
-def started_a_query() -> str:
-    with pytest.raises(AdaptiveJobError) as raised, starts_rejected("departures"):
+def starts_a_query() -> None:
+    with starts_rejected("departures"):
         DataStreamWriter.__new__(DataStreamWriter).start()
-    return f"AdaptiveJobError: {raised.value}"
 
 
-def returned_other_queries() -> str:
-    with pytest.raises(AdaptiveJobError) as raised:
-        require_same_queries(["hourly", "weekly"], ["hourly", "daily"], "departures")
-    return f"AdaptiveJobError: {raised.value}"
-
-
-def other_master() -> str:
+def session_of(**submitted: str) -> SubmittedSession:
+    """The session of a driver that was submitted with these properties."""
     session = SubmittedSession()
-    session._submitted = {"spark.master": "spark://h1:7077"}
-    with pytest.raises(AdaptiveJobError) as raised:
-        session.require({"spark.master": "local[*]"})
-    return f"AdaptiveJobError: {raised.value}"
+    session._submitted = {f"spark.{name.replace('_', '.')}": value for name, value in submitted.items()}
+    return session
 
 
-def other_sizes() -> str:
-    session = SubmittedSession()
-    session._submitted = {"spark.executor.memory": "1g"}
-    with pytest.raises(AdaptiveJobError) as raised:
-        session.require({"spark.executor.memory": "2g"})
-    return f"AdaptiveJobError: {raised.value}"
-
-
-def relative_checkpoint() -> str:
+def starts_with_a_relative_checkpoint() -> None:
     session: Any = Spark()
     query = QueryStart(lambda writer: None, Stream("orders", session), (), {})
     query.location = "checkpoints/orders"
-    with pytest.raises(AdaptiveJobError) as raised:
-        TransientFolders(None).require_durable(session, query, "file:///shared/jobs/departures")
-    return f"AdaptiveJobError: {raised.value}"
+    TransientFolders(None).require_durable(session, query, "file:///shared/jobs/departures")
 
 
 def missing_input() -> str:
@@ -397,23 +353,10 @@ def missing_input() -> str:
     return explain(failure, DriverLog(), "", reported=True).summary
 
 
-def query_before_the_job() -> str:
+def starts_a_query_before_the_job() -> None:
     script = UnmanagedScript()
     script._queries = ScriptQueries(cast(Any, None), job="departures")
-    with pytest.raises(AdaptiveJobError) as raised:
-        script.disable_hooks()
-    return f"AdaptiveJobError: {raised.value}"
-
-
-def exit_code() -> str:
-    report = unmanaged_script.report_end(SystemExit(3))
-    return f"{report.error_class}: {report.message}"
-
-
-def by_hand() -> str:
-    with pytest.raises(NotSubmittedError) as raised:
-        read_settings(lambda _: None)
-    return f"NotSubmittedError: {raised.value}"
+    script.disable_hooks()
 
 
 def without_loop(request: Callable[[Job, PublishedState], object]) -> str:
