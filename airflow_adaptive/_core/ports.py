@@ -277,12 +277,14 @@ class ActiveDriver:
             nothing is unusual.
         can_start: False if the driver or all its executors wait for something that does not happen by itself, or if the driver ended because the
             cluster manager refused its requests, as `message` says.
+        leaves: why the driver will have to leave its machine, such as a node that was cordoned; "" if it may stay.
     """
 
     state: SubmissionState
     request: Resources
     message: str = ""
     can_start: bool = True
+    leaves: str = ""
 
 
 class LimitKind(StrEnum):
@@ -360,6 +362,7 @@ class SubmissionStatus:
         can_start: see `ActiveDriver`.
         ended_by: who or what ends or has ended the driver from outside, such as a deletion or an eviction; "" if unknown, or if the scheduler does.
             Failures that the driver reports then are consequences.
+        leaves: see `ActiveDriver`.
         log_command: command of a user that prints the output of the driver; "" if nothing keeps the output, None if the worker has it.
     """
 
@@ -368,6 +371,7 @@ class SubmissionStatus:
     worker_address: str = ""
     can_start: bool = True
     ended_by: str = ""
+    leaves: str = ""
     log_command: str | None = None
 
 

@@ -14,7 +14,7 @@ import asyncio
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -23,6 +23,7 @@ from airflow_adaptive._clusters.kubernetes.api import ApiError, KubernetesApi, Q
 from airflow_adaptive._clusters.kubernetes.capacity.capacity import UnboundedError
 from airflow_adaptive._clusters.kubernetes.capacity.pod_requests import pod_request
 from airflow_adaptive._clusters.kubernetes.capacity.reader import ApiLists, CapacityReader, ClusterReader
+from airflow_adaptive._clusters.kubernetes.capacity.workers import departure
 from airflow_adaptive._clusters.kubernetes.driver.manifests import driver_manifests, mount_code
 from airflow_adaptive._clusters.kubernetes.driver.names import (
     APPLICATION,
@@ -141,7 +142,7 @@ class KubernetesCluster:
             if not driver.executors and driver_status(driver.pod).state is SubmissionState.RUNNING
         )
         described = await asyncio.gather(
-            *(self._active_driver(driver, refusals.get(driver.identity.pod, "")) for driver in drivers)
+            *(self._active_driver(driver, refusals.get(driver.identity.pod, ""), found.nodes) for driver in drivers)
         )
         active = {
             _submission_id(driver.pod): status
@@ -326,7 +327,7 @@ class KubernetesCluster:
         except ClusterUnreachableError as error:
             log.warning("An executor of a driver that has ended remains: %s", error)
 
-    async def _active_driver(self, driver: DriverPod, refusal: str) -> ActiveDriver | None:
+    async def _active_driver(self, driver: DriverPod, refusal: str, nodes: Mapping[str, Json]) -> ActiveDriver | None:
         """Return a driver that has not ended; `refusal` is why the API server refuses its executors."""
         pod = driver.pod
         status = driver_status(pod)
@@ -336,8 +337,13 @@ class KubernetesCluster:
             message, can_start = (refusal, False) if refusal else await self._executors(driver)
             status = replace(status, message=message, can_start=can_start)
         status = await self._events.explain(pod, status)
+        node = nodes.get(pod["spec"].get("nodeName") or "")
         return ActiveDriver(
-            state=status.state, request=pod_request(pod), message=status.message, can_start=status.can_start
+            state=status.state,
+            request=pod_request(pod),
+            message=status.message,
+            can_start=status.can_start,
+            leaves="" if node is None else departure(node, pod),
         )
 
     async def _executor_waits(self, driver: str) -> str:

@@ -31,6 +31,9 @@ from airflow_adaptive._core.protocol.documents import SECRET_CONF_VARIABLE, SECR
 LEADER = "ALIVE"
 """Status of the leading master; other masters are STANDBY, RECOVERING or COMPLETING_RECOVERY."""
 
+DECOMMISSIONED = "DECOMMISSIONED"
+"""State of a worker that starts nothing any more, and whose executors end. Its drivers continue until the worker stops."""
+
 NOT_LEADING = "Current state is not alive"
 """Start of the rejection of a master that does not lead (`Utils.BACKUP_STANDALONE_MASTER_PREFIX`)."""
 
@@ -128,7 +131,10 @@ def read_state(answer: object, master_url: str, ui_url: str) -> ClusterSnapshot:
         workers = [_worker(worker) for worker in fields["workers"] if worker["state"] == "ALIVE"]
         granted = {str(application["id"]): int(application["cores"]) for application in fields["activeapps"]}
         names = {str(application["id"]): str(application.get("name")) for application in fields["activeapps"]}
-        drivers = {str(driver["id"]): _driver(driver) for driver in fields.get("activedrivers", ())}
+        leaving = {
+            worker["id"]: str(worker.get("host")) for worker in fields["workers"] if worker["state"] == DECOMMISSIONED
+        }
+        drivers = {str(driver["id"]): _driver(driver, leaving) for driver in fields.get("activedrivers", ())}
         pages = _log_pages(fields, workers)
         status = str(fields["status"])
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -200,9 +206,10 @@ def _worker(fields: Mapping[str, Any]) -> Worker:
     )
 
 
-def _driver(fields: Mapping[str, Any]) -> ActiveDriver:
-    state = STATES.get(str(fields["state"]), SubmissionState.UNKNOWN)
-    return ActiveDriver(state=state, request=_resources(fields["cores"], fields["memory"]))
+def _driver(fields: Mapping[str, Any], leaving: Mapping[str, str]) -> ActiveDriver:
+    state, host = STATES.get(str(fields["state"]), SubmissionState.UNKNOWN), leaving.get(fields.get("worker"), "")
+    leaves = f"the worker of the driver on {host} was decommissioned" if host else ""
+    return ActiveDriver(state=state, request=_resources(fields["cores"], fields["memory"]), leaves=leaves)
 
 
 def _resources(cores: Any, memory_mb: Any) -> Resources:

@@ -169,6 +169,17 @@ class DriverHeartbeatTimedOut(DriverEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MoveAnnounced(DriverEvent):
+    """The driver of this epoch will have to leave its machine.
+
+    Attributes:
+        reason: what the cluster manager announces, for example that its node was cordoned.
+    """
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DriverPrepared(DriverEvent):
     """The standby of this epoch can take over at once."""
 
@@ -265,6 +276,7 @@ Event = (
     | SubmissionUnanswered
     | DriverEnded
     | DriverHeartbeatTimedOut
+    | MoveAnnounced
     | DriverPrepared
     | PlanActivated
     | PlanRejected

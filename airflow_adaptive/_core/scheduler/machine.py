@@ -38,6 +38,7 @@ from airflow_adaptive._core.scheduler.events import (
     Event,
     JobCompleted,
     JobRedeployed,
+    MoveAnnounced,
     PlanActivated,
     RequirementsChanged,
     SlotsChanged,
@@ -174,6 +175,8 @@ def _react(state: SchedulerState, event: Event) -> Step:
         case SubmissionUnanswered(reason=reason):
             text = f"whether the cluster accepted the driver is unknown: {reason}"
             return steps.stay(known, event, Reason(ReasonCode.SUBMISSION_UNANSWERED, text))
+        case MoveAnnounced(reason=reason):
+            return steps.stay(known, event, Reason(ReasonCode.MOVE_ANNOUNCED, reason))
         case SlotsChanged() if known == state:
             return steps.stay(state, event)
         case RequirementsChanged():
@@ -213,6 +216,8 @@ def _with_facts(state: SchedulerState, event: Event) -> SchedulerState:
             return replace(state, driver=driver, was_accepted=True)
         case SubmissionUnanswered(reason=reason) if state.driver is not None:
             return replace(state, driver=replace(state.driver, unanswered=reason))
+        case MoveAnnounced(reason=reason) if state.driver is not None:
+            return replace(state, driver=replace(state.driver, leaves=reason))
         case DriverEnded():
             return replace(state, driver=None)
         case PlanActivated():

@@ -1,8 +1,9 @@
 """The standby: a driver that is prepared while the job runs, to replace the running driver.
 
-A job has a standby for one of two reasons. The driver of a new deployment is prepared before it replaces the running one, so that a deployment that
-cannot start stops no job (`prepare_deployments`). And a job with the option `standby` always has one, so that the end of its driver costs no start.
-Either way, `state_transitions.go_to_deploying` lets the standby take over instead of submitting a driver.
+A job has a standby for one of three reasons. The driver of a new deployment is prepared before it replaces the running one, so that a deployment that
+cannot start stops no job (`prepare_deployments`). A driver that will have to leave its machine is replaced as soon as another one is prepared. And a job
+with the option `standby` always has one, so that the end of its driver costs no start. In each case, `state_transitions.go_to_deploying` lets the
+standby take over instead of submitting a driver.
 
 A standby has a higher epoch than the running driver. It runs no query of the job before the journal names that epoch, and it ends when the journal names
 it no more. So what happens to a standby never changes the state of the job, except that a prepared deployment may begin.
@@ -87,15 +88,19 @@ def timers(state: SchedulerState) -> Iterator[Timer]:
     if standby.driver is not None and standby.since is not None:
         if not standby.is_prepared:
             yield Timer(name=TimerName.STANDBY, due=standby.since + state.options.deploy_timeout)
+        elif isinstance(current, Executing) and _leaves(state) and state.replacement is not None:
+            yield Timer(name=TimerName.STANDBY, due=current.since)
     elif isinstance(current, Executing) and _is_needed(state):
         yield Timer(name=TimerName.STANDBY, due=standby.retry_at or current.since)
 
 
 def on_timer(state: SchedulerState, event: TimerFired) -> Step:
-    """Submit a standby, or give up one that was not prepared in time."""
+    """Submit a standby, give up one that was not prepared in time, or let one replace a driver that has to leave its machine."""
     driver = state.standby.driver
     if driver is None:
         return _submit(state, event)
+    if state.standby.is_prepared and state.plan is not None:
+        return state_transitions.move(state, event, state.plan, _leaves(state))
     text = f"it was not prepared within deploy_timeout ({state.options.deploy_timeout.total_seconds():g} s)"
     failure = Failure(error_class=FailureCode.DEPLOY_TIMEOUT, message=text)
     return _failed(state, event, driver, failure, is_over=False)
@@ -137,7 +142,13 @@ def without_useless(step: Step, event: Event) -> Step:
 def holds_executors(state: SchedulerState) -> bool:
     """Return whether the standby keeps executors while it waits."""
     driver = state.standby.driver
-    return (driver is not None and _is_new(state, driver)) or state.options.standby is StandbyMode.DRIVER_AND_EXECUTORS
+    is_short = driver is not None and (_is_new(state, driver) or bool(_leaves(state)))
+    return is_short or state.options.standby is StandbyMode.DRIVER_AND_EXECUTORS
+
+
+def _leaves(state: SchedulerState) -> str:
+    """Return why the running driver will have to leave its machine, "" if it may stay."""
+    return "" if state.driver is None else state.driver.leaves
 
 
 def _is_new(state: SchedulerState, driver: Driver) -> bool:
@@ -149,7 +160,7 @@ def _is_needed(state: SchedulerState) -> bool:
     driver = state.driver
     if driver is None or driver.deployment != state.deployment:
         return rescale_tiers.is_to_prepare(state)
-    return state.options.standby is not StandbyMode.NONE and driver.has_committed
+    return bool(driver.leaves) or (state.options.standby is not StandbyMode.NONE and driver.has_committed)
 
 
 def _submit(state: SchedulerState, event: Event) -> Step:

@@ -71,6 +71,7 @@ class Driver:
         has_committed: whether the driver has committed a batch.
         failure: key of the newest failure after its first batch (`first_batch.key_of`), "" without one; without those that an outage may cause.
         took_over: whether it was the standby, which may have to wait for the slots of the driver before it.
+        leaves: why the driver will have to leave its machine; "" if it may stay.
     """
 
     epoch: int
@@ -85,6 +86,7 @@ class Driver:
     has_committed: bool = False
     failure: str = ""
     took_over: bool = False
+    leaves: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -231,12 +231,13 @@ def stop_and_wait(state: SchedulerState, event: Event, plan: Plan, reason: Reaso
     return steps.enter(counted(state, rescales=1), event, target, reason, tier=Tier.DRIVER)
 
 
-def move(state: SchedulerState, event: DriverEnded, plan: Plan) -> Step:
-    """Enter Restarting without a backoff, because others have ended the driver: the same parallelism starts elsewhere, if slots suffice."""
+def move(state: SchedulerState, event: Event, plan: Plan, why: str) -> Step:
+    """Enter Restarting without a backoff, because the driver leaves its machine: the same parallelism starts elsewhere, if slots suffice."""
     where = "a new driver starts" if state.replacement is None else "the prepared driver takes over"
     target = restarting(state, event, plan, in_place=False, target_parallelism=plan.parallelism)
-    reason = Reason(ReasonCode.DRIVER_MOVED, f"{event.failure.message}: {where}")
-    return steps.enter(counted(state), event, target, reason, tier=Tier.DRIVER)
+    return steps.enter(
+        counted(state), event, target, Reason(ReasonCode.DRIVER_MOVED, f"{why}: {where}"), tier=Tier.DRIVER
+    )
 
 
 def restarting(

@@ -6,10 +6,12 @@ import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
+from http import HTTPStatus
 from typing import Any, Final
 
 from airflow_adaptive.local.waiting import wait_until
-from tests.support.kubernetes.api import TIMEOUT_S, Json, KubernetesApi
+from tests.support.kubernetes.api import TIMEOUT_S, ApiError, Json, KubernetesApi
 
 RBAC: Final = "rbac.authorization.k8s.io"
 
@@ -145,13 +147,25 @@ def cordon(api: KubernetesApi, node: str, *, unschedulable: bool = True) -> None
 
 
 def drain(api: KubernetesApi, node: str) -> None:
-    """Cordon a node and evict its pods, as `kubectl drain` does. Returns when the pods are gone."""
+    """Cordon a node and evict its pods, as `kubectl drain` does: again and again while a disruption budget refuses. Returns when the pods are gone."""
     cordon(api, node)
     pods = [pod["metadata"] for pod in api.list("/api/v1/pods", fieldSelector=f"spec.nodeName={node}")]
-    for pod in pods:
-        evict(api, pod["namespace"], pod["name"])
+    refused = [pod for pod in pods if not _evicts(api, pod)]
+    for pod in refused:
+        wait_until(partial(_evicts, api, pod), TIMEOUT_S, f"eviction of {pod['name']}")
     for pod in pods:
         api.wait_until_gone(Namespace(api, pod["namespace"]).path("pods", pod["name"]))
+
+
+def _evicts(api: KubernetesApi, pod: Json) -> bool:
+    """Return whether the API server evicts a pod. The pod may be gone."""
+    try:
+        evict(api, pod["namespace"], pod["name"])
+    except ApiError as error:
+        if error.status not in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.NOT_FOUND):
+            raise
+        return error.status == HTTPStatus.NOT_FOUND
+    return True
 
 
 def evict(api: KubernetesApi, namespace: str, pod: str) -> None:

@@ -148,6 +148,11 @@ MODELS: Mapping[str, Model] = {
         bounds=((1, 1),),
         deployments=("", "new"),
     ),
+    "driver moves": Model(
+        options={**NO_WAIT, "max_trigger_delay": 0, "scaling_interval_min": 1},
+        slots=((0, 0), (0, 1), (1, 0)),
+        bounds=((1, 1),),
+    ),
     "only executors": Model(
         options={**NO_WAIT, "highest_rescale_tier": 0}, vertices_read=("job",), refusals=(TRANSIENT,)
     ),
@@ -246,10 +251,15 @@ def external_events(model: Model, place: Place) -> Iterator[Event]:
         )
     yield events.DriverSubmitted(at=now, epoch=epoch, submission_id="driver")
     yield events.SubmissionUnanswered(at=now, epoch=epoch, reason="no answer")
+    yield events.MoveAnnounced(at=now, epoch=epoch, reason="its node was cordoned")
     for failure in (TRANSIENT, HOPELESS):
         yield events.DriverEnded(at=now, epoch=epoch, failure=failure)
         yield events.DriverHeartbeatTimedOut(at=now, epoch=epoch, failure=failure)
         yield events.QueryFailed(at=now, epoch=epoch, failure=failure)
+    for is_confirmed in (False, True):
+        yield events.DriverEnded(
+            at=now, epoch=epoch, failure=TRANSIENT, in_order=True, is_confirmed=is_confirmed, is_move=True
+        )
     if state.standby.driver is not None:
         standby = state.standby.driver.epoch
         yield events.DriverSubmitted(at=now, epoch=standby, submission_id="standby")

@@ -200,7 +200,7 @@ def check_plan(before: SchedulerState, step: Step) -> None:
         check_tier(state, current)
     if isinstance(current, Restarting) and current.target_parallelism is not None:
         check_parallelism(state, current.target_parallelism)
-        assert dict(current.target_parallelism) != dict(current.plan.parallelism) or may_stay(before, state, current)
+        assert dict(current.target_parallelism) != dict(current.plan.parallelism) or may_stay(before, step, current)
 
 
 def check_tier(state: SchedulerState, deploying: Deploying) -> None:
@@ -218,9 +218,15 @@ def check_tier(state: SchedulerState, deploying: Deploying) -> None:
     assert before is None or deploying.tier <= state.options.highest_rescale_tier
 
 
-def may_stay(before: SchedulerState, state: SchedulerState, restarting: Restarting) -> bool:
-    """After a failed rescale, the next tier to the same parallelism follows; the job may also be deployed again."""
-    return isinstance(before.current, Deploying) or rescale_tiers.is_redeployed(state, restarting.plan)
+def may_stay(before: SchedulerState, step: Step, restarting: Restarting) -> bool:
+    """After a failed rescale, the next tier to the same parallelism follows; the job may also be deployed again, or move."""
+    is_planned_again = isinstance(before.current, Deploying) or rescale_tiers.is_redeployed(step.state, restarting.plan)
+    return is_planned_again or is_move(step)
+
+
+def is_move(step: Step) -> bool:
+    """Whether another driver continues, because this one leaves its machine."""
+    return step.decision is not None and step.decision.reason_code is ReasonCode.DRIVER_MOVED
 
 
 def check_parallelism(state: SchedulerState, parallelism: Parallelism) -> None:
@@ -310,6 +316,9 @@ def decided_failure(before: SchedulerState, event: Event, step: Step) -> Failure
     if is_about_standby(before, event):
         return None
     match before.current, event:
+        case current, DriverEnded(is_move=True) if isinstance(current, FAILURES_COUNT):
+            assert is_move(step)
+            return None
         case current, DriverEnded() | DriverHeartbeatTimedOut() | QueryFailed() if isinstance(current, FAILURES_COUNT):
             return event.failure
         case Deploying(), TimerFired():
@@ -362,7 +371,7 @@ def check_cooldown(before: SchedulerState, event: Event, step: Step) -> None:
     if isinstance(current, Deploying):
         assert not cooling
     if isinstance(current, Restarting) and current.failure is None and current.target_parallelism is not None:
-        assert not cooling
+        assert not cooling or is_move(step)
     if isinstance(current, Restarting) and current.failure is None and current.target_parallelism is None:
         assert resource_checks.possible_parallelism(step.state) is None
         assert step.state.options.below_lower_bound is BelowLowerBound.WAIT

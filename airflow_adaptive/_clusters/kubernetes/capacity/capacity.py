@@ -9,8 +9,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from airflow_adaptive._clusters.kubernetes.capacity.pod_requests import resources
 from airflow_adaptive._clusters.kubernetes.capacity.quota import Cap, limits_of, unused
@@ -53,11 +53,15 @@ class NamespaceObjects:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """Workers and limits of a namespace, see `ClusterSnapshot`; `worker_of` returns the id of the worker to which a node belongs."""
+    """Workers and limits of a namespace, see `ClusterSnapshot`.
+
+    `worker_of` returns the id of the worker to which a node belongs. `nodes` are the nodes by their names, empty if the account may not read them.
+    """
 
     workers: Sequence[Worker]
     limits: Sequence[Limit]
     worker_of: Callable[[str], str] = str
+    nodes: Mapping[str, Json] = field(default_factory=dict)
 
 
 def capacity(known: NamespaceObjects, pods: ClusterPods | None) -> Capacity:
@@ -73,7 +77,8 @@ def capacity(known: NamespaceObjects, pods: ClusterPods | None) -> Capacity:
         workers = node_workers(pods.nodes, pods.usages(known.namespace, known.own_pods))
         if known.has_node_autoscaling:
             workers = (*workers, on_demand_worker(AUTOSCALED, limits))
-        return Capacity(workers=workers, limits=limits)
+        nodes = {node["metadata"]["name"]: node for node in pods.nodes}
+        return Capacity(workers=workers, limits=limits, nodes=nodes)
     if not is_bounded:
         raise UnboundedError(_remedies(known))
     worker = on_demand_worker(known.namespace, limits, known.own_pods)

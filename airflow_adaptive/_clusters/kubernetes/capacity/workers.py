@@ -148,6 +148,28 @@ def _taints(node: Json) -> Iterator[Json]:
     yield from (taint for taint in spec.get("taints") or () if taint["effect"] in _REPELLING)
 
 
+DEPARTURES: Final = (
+    CORDONED["key"],
+    "karpenter.sh/disrupted",
+    "ToBeDeletedByClusterAutoscaler",
+    "aws-node-termination-handler/",
+    "cloud.google.com/impending-node-termination",
+)
+"""Keys, or their beginnings, of the taints with which users, autoscalers and clouds announce the end of a node."""
+
+
+def departure(node: Json, pod: Json) -> str:
+    """Return why a pod will have to leave its node, "" if it may stay. A taint that the pod tolerates for a while counts as tolerated."""
+    tolerations = pod["spec"].get("tolerations") or ()
+    ends = [
+        "was cordoned" if taint["key"] == CORDONED["key"] else f"has the taint {taint['key']}"
+        for taint in _taints(node)
+        if (taint["effect"] == "NoExecute" or taint["key"].startswith(DEPARTURES))
+        and not _tolerates(taint, tolerations)
+    ]
+    return f"node {node['metadata']['name']} of the driver {' and '.join(dict.fromkeys(ends))}" if ends else ""
+
+
 def _tolerates(taint: Json, tolerations: Sequence[Json]) -> bool:
     return any(_matches(toleration, taint) for toleration in tolerations)
 

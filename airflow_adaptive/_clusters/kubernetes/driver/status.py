@@ -78,8 +78,15 @@ def driver_status(
     state, message = _state(pod, is_gone, is_deleted, is_killed)
     error = start_error(pod) if state is SubmissionState.SUBMITTED else ""
     ended_by = "" if is_killed else _ended_by(pod)
+    # The hook runs before the driver gets SIGTERM.
+    has_hook = any("preStop" in (each.get("lifecycle") or {}) for each in pod["spec"].get("containers") or ())
     return SubmissionStatus(
-        state=state, message=error or message, worker_address=node, can_start=not error, ended_by=ended_by
+        state=state,
+        message=error or message,
+        worker_address=node,
+        can_start=not error,
+        ended_by=ended_by,
+        leaves=ended_by if has_hook else "",
     )
 
 

@@ -52,8 +52,8 @@ def on_event_with_plan(
     """React to failures, to the end of the input, and to requests to cancel or suspend."""
     plan = current.plan
     match event:
-        case DriverEnded(is_move=True):
-            return state_transitions.move(state, event, plan)
+        case DriverEnded(failure=failure, is_move=True):
+            return state_transitions.move(state, event, plan, failure.message)
         case DriverEnded(failure=failure) | QueryFailed(failure=failure):
             return state_transitions.handle_failure(state, event, plan, failure)
         case DriverHeartbeatTimedOut(failure=failure):

@@ -14,6 +14,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.state import SchedulerState
+from airflow_adaptive._core.scheduler.timeline import ReasonCode
 from airflow_adaptive._engine.loop import Loop
 from airflow_adaptive.local.waiting import wait_until
 from tests.lab.faults.harness.outcome import Outcome
@@ -127,6 +128,10 @@ class ClusterJob:
         """Error classes and messages of all failures and of their concurrent failures, oldest first."""
         found = [failure for record in self.state.failures for failure in (record.failure, *record.concurrent)]
         return "\n".join(f"{failure.error_class}: {failure.message}" for failure in found)
+
+    def reasons(self) -> list[ReasonCode]:
+        """Reasons of all decisions, oldest first."""
+        return [decision.reason_code for decision in self._job.store.views[-1].history.decisions]
 
     def is_executing(self, parallelism: int) -> bool:
         """Return whether the job runs with this parallelism."""

@@ -6,11 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
+import yaml
 
+from airflow_adaptive._core.scheduler.timeline import ReasonCode
 from tests.lab.faults.harness.deployment import LEASE_S
 from tests.lab.faults.kubernetes.cluster_job import EXECUTORS, ClusterJob
 from tests.support.kubernetes.namespace import cordon, drain, terminated, wait_for_node
 from tests.support.kubernetes.node import Node
+from tests.support.repository import ROOT
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -21,25 +24,36 @@ def test_node_that_is_drained(job: ClusterJob, record: Record) -> None:
     first = job.driver_node
     job.strike(lambda: cordon(job.team.api, first.name))
     drain(job.team.api, first.name)
-    job.wait_for_driver(epoch=2)
+    job.wait_for("the next driver", lambda: job.epoch > 1)
     job.recover()
-    assert job.driver_node.name != first.name
+    assert (job.failures(), job.driver_node.name == first.name) == ("", False)
+    assert ReasonCode.DRIVER_MOVED in job.reasons()
     record("node drained", "with the driver on it", job.finish())
 
 
-def test_node_that_is_cordoned(job: ClusterJob, record: Record) -> None:
-    """Pods that run continue; a new executor starts on the other node."""
+def test_node_that_is_drained_while_a_budget_keeps_the_driver(job: ClusterJob, record: Record) -> None:
+    """The drain waits until the driver that is prepared on the other node has taken over."""
+    (budget,) = yaml.safe_load_all((ROOT / "docs/kubernetes/driver-budget.yaml").read_text())
+    job.team.create(budget["kind"], budget["metadata"]["name"], {"spec": budget["spec"]}, group=budget["apiVersion"])
     first = job.driver_node
-    cordon(job.team.api, first.name)
-    job.request(1)
-    job.wait_for("one executor", lambda: job.is_executing(1) and len(job.team.pods(EXECUTORS)) == 1)
-    known = {pod["metadata"]["name"] for pod in job.team.pods(EXECUTORS)}
-    job.strike(lambda: job.request(2))
-    job.recover(parallelism=2)
-    new = [pod for pod in job.team.pods(EXECUTORS) if pod["metadata"]["name"] not in known]
-    assert [pod["spec"]["nodeName"] for pod in new if pod["spec"]["nodeName"] == first.name] == []
-    assert job.epoch == 1
-    record("node cordoned", "with the driver on it, while the job grows", job.finish())
+    job.strike(lambda: cordon(job.team.api, first.name))
+    drain(job.team.api, first.name)
+    job.recover()
+    assert (job.failures(), job.driver_node.name == first.name, job.epoch) == ("", False, 2)
+    steps = (ReasonCode.MOVE_ANNOUNCED, ReasonCode.DRIVER_PREPARED, ReasonCode.DRIVER_MOVED)
+    assert [reason for reason in job.reasons() if reason in steps] == [*steps]
+    outcome = job.finish(f"{budget['kind']} {budget['metadata']['name']}")
+    record("node drained", "with the driver on it, which a disruption budget keeps", outcome)
+
+
+def test_node_that_is_cordoned(job: ClusterJob, record: Record) -> None:
+    """A driver is prepared on the other node, and takes over."""
+    first = job.driver_node
+    job.strike(lambda: cordon(job.team.api, first.name))
+    job.wait_for_driver(epoch=2)
+    job.recover()
+    assert (job.failures(), job.driver_node.name == first.name) == ("", False)
+    record("node cordoned", "with the driver on it", job.finish())
 
 
 def test_cluster_that_is_cordoned(job: ClusterJob, record: Record) -> None:
@@ -55,7 +69,6 @@ def test_cluster_that_is_cordoned(job: ClusterJob, record: Record) -> None:
     assert len(job.team.pods(EXECUTORS)) == 1
     cordon(job.team.api, other, unschedulable=False)
     job.wait_for("two slots", lambda: job.is_executing(2))
-    assert job.epoch == 1
     record("node cordoned", "all nodes, until the job has not grown", job.finish())
 
 

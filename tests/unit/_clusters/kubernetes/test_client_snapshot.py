@@ -20,13 +20,17 @@ POD = DriverIdentity("departures", 1, "n").pod
 NO_IMAGE: dict[str, Any] = {"waiting": {"reason": "ErrImagePull", "message": "spark:9: not found"}}
 
 
-def driver_in(*pods: dict[str, Any], events: tuple[str, ...] = (), of: str = "driver") -> ActiveDriver:
-    """Return the only driver in the snapshot of a namespace with these pods, and with these warnings about the pod `of`."""
+def driver_in(
+    *pods: dict[str, Any], events: tuple[str, ...] = (), of: str = "driver", cordoned: str = ""
+) -> ActiveDriver:
+    """Return the only driver in the snapshot of a namespace with these pods, with these warnings about the pod `of`, and with a cordoned node."""
 
     async def read() -> ActiveDriver:
         async with FakeApi().running() as server, client_of(server) as client:
             for each in pods:
                 server.put(f"{ROOT}/pods", each)
+            if cordoned:
+                server.put("/api/v1/nodes", {"metadata": {"name": cordoned}, "spec": {"unschedulable": True}})
             for number, message in enumerate(events):
                 event = {"involvedObject": {"uid": of}, "reason": "FailedMount", "message": message}
                 server.put(f"{ROOT}/events", {"metadata": {"name": f"e{number}"}, **event})
@@ -167,3 +171,9 @@ async def test_the_log_of_a_driver_has_a_page_if_the_cluster_has_a_log_collector
             assert (await client.snapshot()).log_pages == {submitted: LogPages(stdout=page, stderr=page)}
         async with client_of(server) as client:
             assert (await client.snapshot()).log_pages == {}
+
+
+def test_driver_on_a_node_that_was_cordoned_will_have_to_leave() -> None:
+    pod = driver_pod()
+    assert driver_in(pod).leaves == ""
+    assert driver_in(pod, cordoned=pod["spec"]["nodeName"]).leaves.endswith("of the driver was cordoned")

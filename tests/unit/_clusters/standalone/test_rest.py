@@ -335,3 +335,9 @@ def test_driver_of_a_lost_worker_is_not_over() -> None:
 
 def test_kill_of_a_dead_driver_is_no_error() -> None:
     read_kill(response("KillSubmissionResponse", success=False, message="Driver driver-1 has already finished"))
+
+
+def test_driver_on_a_decommissioned_worker_will_have_to_leave() -> None:
+    workers = [{**worker, "state": "DECOMMISSIONED"} for worker in STATE["workers"]]
+    drivers = read_state({**STATE, "workers": workers}, "spark://h1:7077", "http://h1:8080").drivers
+    assert [driver.leaves for driver in drivers.values()] == ["the worker of the driver on h2 was decommissioned", ""]

@@ -16,7 +16,7 @@ from airflow_adaptive._core.scheduler.policies.failure_handling import Failure
 from airflow_adaptive._core.scheduler.policies.restart_backoff import FixedDelay
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.state import SchedulerState
-from airflow_adaptive._core.scheduler.steps import SubmitDriver
+from airflow_adaptive._core.scheduler.steps import KillDriver, SubmitDriver
 from tests.lab.scenario import HOPELESS, START, TRANSIENT
 from tests.support.examples import examples
 from tests.support.scheduler.invariants import check_step
@@ -49,6 +49,7 @@ OPTIONS = st.fixed_dictionaries(
         "restart_strategy": st.sampled_from(["none", TWICE, EVERY_TIME, EVERY_TIME]),
         "failure_history_size": st.sampled_from([1, 16]),
         "highest_rescale_tier": st.sampled_from([0, 1, 2, 3, 3]),
+        "standby": st.sampled_from(["none", "driver"]),
     }
 )
 
@@ -90,7 +91,8 @@ class Scheduler(RuleBasedStateMachine):
     def begin(self, job: tuple[SchedulerState, datetime]) -> None:
         self.state, self.now = job
         self.first = self.state
-        self.alive: set[int] = set() if self.state.driver is None else {self.state.driver.epoch}
+        drivers = (self.state.driver, self.state.standby.driver)
+        self.alive = {driver.epoch for driver in drivers if driver is not None}
         self.history: list[Event] = []
 
     def take(self, event: Event) -> None:
@@ -99,14 +101,17 @@ class Scheduler(RuleBasedStateMachine):
         self.history.append(event)
         if isinstance(event, events.DriverEnded):
             self.alive.discard(event.epoch)
+        # A standby never runs a query of the job before the journal names its epoch.
+        self.alive -= {command.epoch for command in step.commands if isinstance(command, KillDriver)} - {before.epoch}
         self.alive.update(command.epoch for command in step.commands if isinstance(command, SubmitDriver))
         self.state = step.state
 
     @invariant()
-    def at_most_one_driver_lives(self) -> None:
-        """Drivers that run: each submitted driver runs until an event reports its end."""
-        alive: set[int] = getattr(self, "alive", set())
-        assert not alive or alive == {self.state.epoch}
+    def at_most_one_driver_may_run_queries(self) -> None:
+        """Each submitted driver runs until an event reports its end. A standby runs no query before the journal names its epoch."""
+        if alive := getattr(self, "alive", set()):
+            standby = self.state.standby.driver
+            assert alive - {standby and standby.epoch} <= {self.state.epoch}
 
     # ---- time -------------------------------------------------------------------------------------------------------
 
@@ -203,6 +208,33 @@ class Scheduler(RuleBasedStateMachine):
         self, kind: type[events.DriverEnded | events.DriverHeartbeatTimedOut | events.QueryFailed], failure, stale: int
     ) -> None:
         self.take(kind(at=self.now, epoch=self.state.epoch + stale, failure=failure))
+
+    @rule(is_confirmed=st.booleans(), stale=STALE)
+    def moved(self, is_confirmed: bool, stale: int) -> None:
+        """The driver has stopped its queries, because others end it; its process may still be exiting."""
+        epoch = self.state.epoch + stale
+        self.take(
+            events.DriverEnded(
+                at=self.now, epoch=epoch, failure=TRANSIENT, in_order=True, is_confirmed=is_confirmed, is_move=True
+            )
+        )
+
+    @rule(stale=STALE)
+    def move_announced(self, stale: int) -> None:
+        self.take(events.MoveAnnounced(at=self.now, epoch=self.state.epoch + stale, reason="its node was cordoned"))
+
+    @rule(end=st.sampled_from([None, None, None, events.DriverEnded, events.DriverHeartbeatTimedOut]))
+    def standby_prepared_or_failed(
+        self, end: type[events.DriverEnded | events.DriverHeartbeatTimedOut] | None
+    ) -> None:
+        """A standby whose heartbeat is missing may still be prepared, but is killed."""
+        if self.state.standby.driver is not None:
+            epoch = self.state.standby.driver.epoch
+            self.take(
+                events.DriverPrepared(at=self.now, epoch=epoch)
+                if end is None
+                else end(at=self.now, epoch=epoch, failure=TRANSIENT)
+            )
 
     @rule()
     def submitted(self) -> None:

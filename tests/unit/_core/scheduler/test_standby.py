@@ -15,6 +15,7 @@ from airflow_adaptive._core.scheduler.events import (
     DriverPrepared,
     DriverSubmitted,
     JobCompleted,
+    MoveAnnounced,
     SubmissionUnanswered,
 )
 from airflow_adaptive._core.scheduler.policies.failure_handling import Failure
@@ -336,3 +337,40 @@ def test_move_changes_nothing_for_a_job_whose_driver_has_to_stop(state: str) -> 
     else:
         moves(job.when_suspended().when_savepoint_completed()).then("Finished")
     assert len(job.state.failures) == (state == "Restarting")
+
+
+# ---- a driver that will have to leave its machine is replaced when another one is prepared --------------------------
+
+
+CORDONED = "node a of the driver was cordoned"
+
+
+def announced(job: Scenario) -> Scenario:
+    return job.when(MoveAnnounced(at=job.now, epoch=job.state.epoch, reason=CORDONED))
+
+
+def test_driver_that_will_have_to_leave_is_replaced_when_another_one_is_prepared() -> None:
+    job = announced(executing(2, free=3))
+    assert [(it.epoch, it.slots, it.is_standby) for it in submitted(job)[1:]] == [(2, 2, True)]
+    expect(job, "Executing", CORDONED)
+    expect(job.when_prepared(), "Restarting", f"{CORDONED}: the prepared driver takes over")
+    stopped = DriverEnded(at=job.now, epoch=1, failure=TRANSIENT, in_order=True)
+    expect(job.when(stopped).when_slots(free=2), "Deploying")
+    assert (job.state.epoch, job.state.failures, len(submitted(job))) == (2, (), 2)
+    expect(job.when_slots(held=2).when_plan_activated(), "Executing").when_committed()
+    assert (len(submitted(job)), job.state.driver and job.state.driver.leaves) == (2, "")
+
+
+def test_standby_that_is_prepared_takes_over_when_the_driver_will_have_to_leave() -> None:
+    expect(announced(executing(standby="driver").when_prepared()), "Restarting", CORDONED)
+
+
+def test_driver_that_will_have_to_leave_stays_while_no_other_one_can_be_prepared() -> None:
+    job = fails(announced(executing()), NO_ROOM)
+    expect(job, "Executing", NO_ROOM.message)
+    expect(job.after(FIRST_RETRY.total_seconds()).when_prepared(), "Restarting", CORDONED)
+
+
+def test_announcement_about_a_driver_that_has_ended_is_no_event() -> None:
+    job = announced(executing().when_driver_ended())
+    assert job.state.driver is None

@@ -21,6 +21,7 @@ from airflow_adaptive._core.scheduler.events import (
     Event,
     JobCompleted,
     JobRedeployed,
+    MoveAnnounced,
     QueryFailed,
     RequirementsChanged,
     SavepointCompleted,
@@ -52,6 +53,7 @@ def events(job: Scenario) -> Iterator[Event]:
         yield TimerFired(at=now + timedelta(days=1), timer=name, version=job.state.version)
     yield DriverSubmitted(at=now, epoch=epoch, submission_id="driver-1")
     yield SubmissionUnanswered(at=now, epoch=epoch, reason="no answer")
+    yield MoveAnnounced(at=now, epoch=epoch, reason="its node was cordoned")
     for failure in (TRANSIENT, HOPELESS):
         yield DriverEnded(at=now, epoch=epoch, failure=failure)
         yield DriverEnded(at=now, epoch=epoch, failure=failure, in_order=True)

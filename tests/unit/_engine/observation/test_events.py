@@ -23,6 +23,7 @@ from airflow_adaptive._core.requirements.resolution import DECLARED, Resolution
 from airflow_adaptive._core.scheduler.events import (
     DriverEnded,
     DriverHeartbeatTimedOut,
+    MoveAnnounced,
     PlanActivated,
     QueryFailed,
     SlotOffer,
@@ -242,6 +243,20 @@ def test_driver_that_others_end_and_that_may_still_write_hands_over_with_its_end
     assert ends(job, status, RUNNING) == []
     (end,) = ends(job, status, SubmissionStatus(state=SubmissionState.FINISHED))
     assert (end.is_move, end.is_confirmed) == (False, True), "something may end each driver before its first batch"
+
+
+def test_announcement_that_the_driver_will_have_to_leave_is_one_event(job: Scenario) -> None:
+    cordoned = SubmissionStatus(state=SubmissionState.RUNNING, leaves="node a of the driver was cordoned")
+    (event,) = (it for it in observed(job, report(job), cordoned) if isinstance(it, MoveAnnounced))
+    assert event.reason == "node a of the driver was cordoned"
+    job.when(event)
+    assert not [it for it in observed(job, report(job), cordoned) if isinstance(it, MoveAnnounced)]
+
+
+def test_end_of_the_machine_of_a_driver_that_has_to_stop_is_no_event() -> None:
+    leaves = SubmissionStatus(state=SubmissionState.RUNNING, leaves="node a of the driver was cordoned")
+    job = Scenario().given_executing(1).when_canceled()
+    assert not [it for it in observed(job, report(job), leaves) if isinstance(it, MoveAnnounced)]
 
 
 def test_driver_that_others_end_while_it_has_to_stop_has_not_moved() -> None:

@@ -147,3 +147,9 @@ def test_standby_gets_a_plan_for_all_vertices_and_counts_as_the_driver_when_that
     job.when_prepared().when_slots().when_driver_ended()
     waits = slot_demand(spec, job.state, job.now + timedelta(seconds=1))
     assert (waits.has_driver, waits.planned) == (True, 0)
+
+
+def test_standby_whose_machine_is_drained_is_replaced(job: Scenario) -> None:
+    (event,) = observed(job, PREPARED, replace(RUNNING, leaves="node a of the driver was cordoned"))
+    assert isinstance(event, DriverHeartbeatTimedOut)
+    assert event.failure.message == "node a of the driver was cordoned"

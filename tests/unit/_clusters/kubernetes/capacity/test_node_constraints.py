@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive._clusters.kubernetes.capacity.workers import admits, is_ready
+from airflow_adaptive._clusters.kubernetes.capacity.workers import admits, departure, is_ready
 
 
 def node(**spec: Any) -> dict[str, Any]:
@@ -130,3 +130,22 @@ def test_a_node_is_ready_only_if_its_kubelet_reports_it(status: str, *, expected
     others = {"type": "MemoryPressure", "status": "True"}
     assert is_ready({"status": {"conditions": [others, {"type": "Ready", "status": status}]}}) is expected
     assert not is_ready({})
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ({}, ""),
+        ({"unschedulable": True}, "was cordoned"),
+        ({"taints": [{"key": "spot", "effect": "NoSchedule"}]}, ""),
+        ({"taints": [{"key": "gone", "effect": "NoExecute"}]}, "has the taint gone"),
+        ({"taints": [{"key": "tolerated", "effect": "NoExecute"}]}, ""),
+        ({"unschedulable": True, "taints": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]}, "was cordoned"),
+        ({"unschedulable": True, "taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]}, "was cordoned and has the taint karpenter.sh/disrupted"),
+        ({"taints": [{"key": "aws-node-termination-handler/spot-itn", "effect": "NoSchedule"}]}, "has the taint aws-node-termination-handler/spot-itn"),
+    ],
+)  # fmt: skip
+def test_node_that_is_drained_announces_the_end_of_its_pods(spec: dict[str, Any], reason: str):
+    tolerant = {"spec": {"tolerations": [{"key": "tolerated", "operator": "Exists", "tolerationSeconds": 300}]}}
+    why = departure(node(**spec), tolerant)
+    assert why == (f"node {node()['metadata']['name']} of the driver {reason}" if reason else "")

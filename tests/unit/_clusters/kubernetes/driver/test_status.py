@@ -131,6 +131,15 @@ def test_who_ends_a_driver_is_known_if_kubernetes_reports_it(object_: dict[str, 
     assert driver_status(object_, is_killed=True).ended_by == ""
 
 
+def test_pod_that_is_deleted_announces_the_end_of_its_driver_while_its_hook_runs():
+    hook = {"containers": [{"name": "proxy"}, {"name": CONTAINER, "lifecycle": {"preStop": {"sleep": {"seconds": 60}}}}]}
+    deleted = pod(RUNNING, metadata=DELETED, spec=hook)
+    assert driver_status(deleted).leaves == "driver pod p is being deleted"
+    assert driver_status(deleted, is_killed=True).leaves == ""
+    assert driver_status(pod(RUNNING, spec=hook)).leaves == ""
+    assert driver_status(pod(RUNNING, metadata=DELETED)).leaves == ""
+
+
 def with_init(init: dict[str, Any], state: dict[str, Any], phase: str = "Failed", **spec: Any) -> dict[str, Any]:
     container = {"name": "wait-for-db", **spec}
     statuses = [{"name": "wait-for-db", "state": init}]

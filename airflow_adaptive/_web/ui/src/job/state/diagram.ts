@@ -103,6 +103,7 @@ const EVENTS: Record<string, string> = {
   RequirementsChanged: "requirements change",
   JobRedeployed: "the job is redeployed",
   DriverPrepared: "the driver of a new deployment is prepared",
+  MoveAnnounced: "the driver will have to leave its machine",
   TimerFired: "a timer fires",
   DriverSubmitted: "a driver is submitted",
   DriverEnded: "the driver ends",
