@@ -198,9 +198,9 @@ def check_plan(before: SchedulerState, step: Step) -> None:
         assert current.plan.version == state.version
         assert current.plan.slots == used_slots(state.job, current.plan.parallelism) <= current.plan.retained_slots
         check_tier(state, current)
-    if isinstance(current, Restarting) and current.target_parallelism is not None:
+    if isinstance(current, Restarting) and current.target_parallelism is not None and not is_move(step):
         check_parallelism(state, current.target_parallelism)
-        assert dict(current.target_parallelism) != dict(current.plan.parallelism) or may_stay(before, step, current)
+        assert dict(current.target_parallelism) != dict(current.plan.parallelism) or may_stay(before, state, current)
 
 
 def check_tier(state: SchedulerState, deploying: Deploying) -> None:
@@ -218,14 +218,13 @@ def check_tier(state: SchedulerState, deploying: Deploying) -> None:
     assert before is None or deploying.tier <= state.options.highest_rescale_tier
 
 
-def may_stay(before: SchedulerState, step: Step, restarting: Restarting) -> bool:
-    """After a failed rescale, the next tier to the same parallelism follows; the job may also be deployed again, or move."""
-    is_planned_again = isinstance(before.current, Deploying) or rescale_tiers.is_redeployed(step.state, restarting.plan)
-    return is_planned_again or is_move(step)
+def may_stay(before: SchedulerState, state: SchedulerState, restarting: Restarting) -> bool:
+    """After a failed rescale, the next tier to the same parallelism follows; the job may also be deployed again."""
+    return isinstance(before.current, Deploying) or rescale_tiers.is_redeployed(state, restarting.plan)
 
 
 def is_move(step: Step) -> bool:
-    """Whether another driver continues, because this one leaves its machine."""
+    """Whether another driver continues with the same parallelism, because this one leaves its machine; it waits if too few slots are left."""
     return step.decision is not None and step.decision.reason_code is ReasonCode.DRIVER_MOVED
 
 
