@@ -96,7 +96,7 @@ DEPENDENCIES = tuple(field.name for field in fields(Dependencies))
 """Names of the parameters for what the script needs beside itself."""
 
 JSON_FIELDS = (
-    *("conf", "env_vars", "node_selector", "tolerations", "labels", "annotations"),
+    *("conf", "env_vars", "node_selector", "spot_nodes", "tolerations", "labels", "annotations"),
     *("driver_pod_template", "executor_pod_template"),
 )
 """Names of the parameters that Airflow's page of rendered templates shows as JSON."""
@@ -174,6 +174,7 @@ class AdaptiveSparkOperator(BaseOperator):
         annotations: annotations of the pods of driver and executors. (templated)
         priority_class_name: priority class of driver and executors. (templated)
         image_pull_secrets: names of Secrets with the credentials of the image registry. (templated)
+        spot_nodes: labels of nodes that can end at short notice: no driver runs on a node that has one of them. (templated)
         driver_cores: cores of the driver. (templated)
         driver_memory: heap of the driver, for example "1g". (templated)
         executor_cores: cores of an executor. Each core is a slot. (templated)
@@ -257,6 +258,7 @@ class AdaptiveSparkOperator(BaseOperator):
         annotations: Mapping[str, str] | None = None,
         priority_class_name: str | None = None,
         image_pull_secrets: Sequence[Any] | None = None,
+        spot_nodes: Mapping[str, str] | None = None,
         driver_cores: int | str = 1,
         driver_memory: str = "1g",
         executor_cores: int | str = 1,
@@ -317,6 +319,7 @@ class AdaptiveSparkOperator(BaseOperator):
         self.annotations = annotations
         self.priority_class_name = priority_class_name
         self.image_pull_secrets = image_pull_secrets
+        self.spot_nodes = spot_nodes
         self.driver_cores = driver_cores
         self.driver_memory = driver_memory
         self.executor_cores = executor_cores

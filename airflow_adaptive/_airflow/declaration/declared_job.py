@@ -298,7 +298,7 @@ TEXTS: Final = (
 )
 """Templated parameters that are text or None."""
 
-COLLECTIONS: Final = ("application_args", "conf", "env_vars", "node_selector", "labels", "annotations")
+COLLECTIONS: Final = ("application_args", "conf", "env_vars", "node_selector", "spot_nodes", "labels", "annotations")
 """Templated lists of texts, and mappings of names to texts."""
 
 LONGEST_NUMBER: Final = 100

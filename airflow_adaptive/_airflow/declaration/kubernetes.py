@@ -244,7 +244,7 @@ _NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z
 class KubernetesParameters:
     """The parameters of `AdaptiveSparkOperator` that apply on Kubernetes only, rendered.
 
-    Their names are the names in `KubernetesPodOperator`, except the templates.
+    Their names are the names in `KubernetesPodOperator`, except the templates and `spot_nodes`.
     """
 
     image: str | None = None
@@ -257,6 +257,7 @@ class KubernetesParameters:
     annotations: Mapping[str, str] | None = None
     priority_class_name: str | None = None
     image_pull_secrets: Sequence[Any] | None = None
+    spot_nodes: Mapping[str, str] | None = None
 
     @property
     def given(self) -> tuple[str, ...]:
@@ -274,7 +275,7 @@ class KubernetesParameters:
 
     def driver_template(self) -> str | None:
         """Return the pod template of the driver in JSON, None if nothing requires one. Raises `TemplateError`."""
-        return self._template("driver_pod_template", self.driver_pod_template)
+        return self._template("driver_pod_template", self.driver_pod_template, self.spot_nodes or {})
 
     def executor_template(self) -> str | None:
         """Return the pod template of an executor, likewise."""
@@ -299,7 +300,7 @@ class KubernetesParameters:
                 yield f"conf[{name!r}] and a parameter of the operator set the same property: leave one of them out"
 
     def _violations_of_types(self) -> Iterator[str]:
-        for name in ("node_selector", "labels", "annotations"):
+        for name in ("node_selector", "spot_nodes", "labels", "annotations"):
             if not isinstance(getattr(self, name) or {}, Mapping):
                 yield f"{name} must be a mapping, as {{'name': 'value'}}"
         for name in ("tolerations", "image_pull_secrets"):
@@ -311,7 +312,7 @@ class KubernetesParameters:
                 yield f"{name} {getattr(self, name)!r} must be text"
 
     def _violations_of_keys(self) -> Iterator[str]:
-        for name in ("node_selector", "labels", "annotations"):
+        for name in ("node_selector", "spot_nodes", "labels", "annotations"):
             for key, value in (getattr(self, name) or {}).items():
                 if not _KEY.fullmatch(str(key)):
                     yield f"{name}: {key!r} is not a valid key of Kubernetes"
@@ -351,7 +352,9 @@ class KubernetesParameters:
             if self.priority_class_name and theirs not in (None, self.priority_class_name):
                 yield f"priority_class_name {self.priority_class_name!r} contradicts {theirs!r} in {name}: leave one of them out"
 
-    def _template(self, name: str, declared: str | Mapping[str, Any] | None) -> str | None:
+    def _template(
+        self, name: str, declared: str | Mapping[str, Any] | None, avoided: Mapping[str, str] | None = None
+    ) -> str | None:
         template = read_template(name, declared) if declared is not None else {}
         spec = dict(template.get("spec") or {})
         if self.tolerations:
@@ -361,9 +364,22 @@ class KubernetesParameters:
             spec["imagePullSecrets"] = [*(spec.get("imagePullSecrets") or []), *secrets]
         if self.priority_class_name:
             spec["priorityClassName"] = self.priority_class_name
+        if avoided:
+            spec["affinity"] = _without_nodes(spec.get("affinity") or {}, avoided)
         if spec:
             template["spec"] = spec
         return json.dumps(template, sort_keys=True, default=str) if template else None
+
+
+def _without_nodes(affinity: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
+    """Return an affinity that also excludes the nodes that have one of these labels. The terms of an affinity are alternatives."""
+    node, required = affinity.get("nodeAffinity") or {}, "requiredDuringSchedulingIgnoredDuringExecution"
+    excluded = [{"key": key, "operator": "NotIn", "values": [str(value)]} for key, value in labels.items()]
+    terms = [
+        {**term, "matchExpressions": [*(term.get("matchExpressions") or ()), *excluded]}
+        for term in (node.get(required) or {}).get("nodeSelectorTerms") or [{}]
+    ]
+    return {**affinity, "nodeAffinity": {**node, required: {"nodeSelectorTerms": terms}}}
 
 
 def _secret_name(secret: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from airflow_adaptive._airflow.declaration.kubernetes import (
 )
 
 IMAGE = {"spark.kubernetes.container.image": "spark:4.2"}
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 TOLERATION = {"key": "dedicated", "operator": "Exists"}
 
 
@@ -68,6 +70,30 @@ def test_parameters_without_a_property_are_added_to_both_templates() -> None:
     assert own["spec"]["tolerations"] == [{"key": "own"}]
 
 
+def test_driver_and_not_the_executors_avoids_each_spot_node() -> None:
+    parameters = KubernetesParameters(spot_nodes={"lifecycle": "spot", "example.com/capacity": "SPOT"})
+    spot = [
+        {"key": "lifecycle", "operator": "NotIn", "values": ["spot"]},
+        {"key": "example.com/capacity", "operator": "NotIn", "values": ["SPOT"]},
+    ]
+    assert terms(parameters) == [{"matchExpressions": spot}]
+    assert parameters.executor_template() is None
+    zone, name = {"key": "zone", "operator": "In", "values": ["a"]}, {"matchFields": [{"key": "metadata.name"}]}
+    own = {"nodeSelectorTerms": [{"matchExpressions": [zone]}, name]}
+    node = {"preferredDuringSchedulingIgnoredDuringExecution": [], REQUIRED: own}
+    template = {"spec": {"affinity": {"podAffinity": {}, "nodeAffinity": node}}}
+    both = replace(parameters, driver_pod_template=template)
+    assert terms(both) == [{"matchExpressions": [zone, *spot]}, {**name, "matchExpressions": spot}]
+    assert own["nodeSelectorTerms"] == [{"matchExpressions": [zone]}, name]
+
+
+def terms(parameters: KubernetesParameters) -> list[dict[str, Any]]:
+    """Terms of the required node affinity of the driver."""
+    affinity = json.loads(parameters.driver_template() or "")["spec"]["affinity"]
+    found: list[dict[str, Any]] = affinity["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
+    return found
+
+
 def test_objects_of_the_kubernetes_client_are_accepted() -> None:
     parameters = KubernetesParameters(
         tolerations=[V1Toleration(key="a", operator="Exists", toleration_seconds=5)],
@@ -91,6 +117,7 @@ def test_objects_of_the_kubernetes_client_are_accepted() -> None:
         ({"labels": {"spark-role": "driver"}}, "labels: 'spark-role' is reserved: leave it out"),
         ({"labels": {"airflow-adaptive/job": "x"}}, "labels: 'airflow-adaptive/job' is reserved: leave it out"),
         ({"node_selector": {"-pool": "x"}}, "node_selector: '-pool' is not a valid key of Kubernetes"),
+        ({"spot_nodes": "spot"}, "spot_nodes must be a mapping, as {'name': 'value'}"),
         ({"annotations": {"Example.com/a": "x"}}, "annotations: 'Example.com/a' is not a valid key of Kubernetes"),
         ({"labels": ["x"]}, "labels must be a mapping, as {'name': 'value'}"),
         ({"tolerations": "x"}, "tolerations must be a list"),
