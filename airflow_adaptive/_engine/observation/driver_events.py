@@ -183,7 +183,8 @@ def _process_events(
     elapsed = _time_without_heartbeat(state, observation, heartbeat)
     if (move := _move(state, observation)) is not None:
         # Something may end each new driver of the job: without a batch, that counts as a failure, so that backoff and limit apply.
-        has_worked = state.driver is not None and state.driver.has_committed
+        has_reported = observation.status is not None and committed_batches(observation.status) > 0
+        has_worked = has_reported or (state.driver is not None and state.driver.has_committed)
         yield events.DriverEnded(
             at=now,
             epoch=epoch,

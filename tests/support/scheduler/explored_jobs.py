@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from airflow_adaptive._core.scheduler import events, machine
@@ -112,7 +112,7 @@ MODELS: Mapping[str, Model] = {
         slots=((0, 0), (2, 0), (2, 2)),
         bounds=((1, 2), (3, 4)),
         refusals=(TRANSIENT,),
-        redeployed=lambda: Scenario().given_deploying(2),
+        redeployed=partial(Scenario.given_deploying, Scenario(), 2),
     ),
     "one vertex": Model(),
     "one vertex, no restarts, keeps running": Model(

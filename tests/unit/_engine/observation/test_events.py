@@ -245,6 +245,11 @@ def test_driver_that_others_end_and_that_may_still_write_hands_over_with_its_end
     assert (end.is_move, end.is_confirmed) == (False, True), "something may end each driver before its first batch"
 
 
+def test_driver_that_reports_its_first_batch_and_its_move_at_once_has_moved(job: Scenario) -> None:
+    (end,) = ends(job, replace(MOVED, queries=(QueryReport(name="q", committed=1, active=False),)), RUNNING)
+    assert end.is_move
+
+
 def test_announcement_that_the_driver_will_have_to_leave_is_one_event(job: Scenario) -> None:
     cordoned = SubmissionStatus(state=SubmissionState.RUNNING, leaves="node a of the driver was cordoned")
     (event,) = (it for it in observed(job, report(job), cordoned) if isinstance(it, MoveAnnounced))
