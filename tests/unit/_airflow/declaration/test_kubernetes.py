@@ -78,7 +78,10 @@ def test_driver_and_not_the_executors_avoids_each_spot_node() -> None:
     ]
     assert terms(parameters) == [{"matchExpressions": spot}]
     assert parameters.executor_template() is None
-    zone, name = {"key": "zone", "operator": "In", "values": ["a"]}, {"matchFields": [{"key": "metadata.name"}]}
+    zone, name = (
+        {"key": "zone", "operator": "In", "values": ["a"]},
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]},
+    )
     own = {"nodeSelectorTerms": [{"matchExpressions": [zone]}, name]}
     node = {"preferredDuringSchedulingIgnoredDuringExecution": [], REQUIRED: own}
     template = {"spec": {"affinity": {"podAffinity": {}, "nodeAffinity": node}}}

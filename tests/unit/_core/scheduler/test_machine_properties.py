@@ -224,9 +224,7 @@ class Scheduler(RuleBasedStateMachine):
         self.take(events.MoveAnnounced(at=self.now, epoch=self.state.epoch + stale, reason="its node was cordoned"))
 
     @rule(end=st.sampled_from([None, None, None, events.DriverEnded, events.DriverHeartbeatTimedOut]))
-    def standby_prepared_or_failed(
-        self, end: type[events.DriverEnded | events.DriverHeartbeatTimedOut] | None
-    ) -> None:
+    def standby_prepared_or_failed(self, end: type[events.DriverEnded | events.DriverHeartbeatTimedOut] | None) -> None:
         """A standby whose heartbeat is missing may still be prepared, but is killed."""
         if self.state.standby.driver is not None:
             epoch = self.state.standby.driver.epoch

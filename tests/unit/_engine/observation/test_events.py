@@ -260,7 +260,7 @@ def test_announcement_that_the_driver_will_have_to_leave_is_one_event(job: Scena
 
 def test_end_of_the_machine_of_a_driver_that_has_to_stop_is_no_event() -> None:
     leaves = SubmissionStatus(state=SubmissionState.RUNNING, leaves="node a of the driver was cordoned")
-    job = Scenario().given_executing(1).when_canceled()
+    job = Scenario().given_executing(1).when_suspended()
     assert not [it for it in observed(job, report(job), leaves) if isinstance(it, MoveAnnounced)]
 
 

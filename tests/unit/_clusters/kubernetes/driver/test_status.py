@@ -132,7 +132,9 @@ def test_who_ends_a_driver_is_known_if_kubernetes_reports_it(object_: dict[str, 
 
 
 def test_pod_that_is_deleted_announces_the_end_of_its_driver_while_its_hook_runs():
-    hook = {"containers": [{"name": "proxy"}, {"name": CONTAINER, "lifecycle": {"preStop": {"sleep": {"seconds": 60}}}}]}
+    hook = {
+        "containers": [{"name": "proxy"}, {"name": CONTAINER, "lifecycle": {"preStop": {"sleep": {"seconds": 60}}}}]
+    }
     deleted = pod(RUNNING, metadata=DELETED, spec=hook)
     assert driver_status(deleted).leaves == "driver pod p is being deleted"
     assert driver_status(deleted, is_killed=True).leaves == ""
