@@ -207,7 +207,7 @@ def _worker(fields: Mapping[str, Any]) -> Worker:
 
 
 def _driver(fields: Mapping[str, Any], leaving: Mapping[str, str]) -> ActiveDriver:
-    state, host = STATES.get(str(fields["state"]), SubmissionState.UNKNOWN), leaving.get(fields.get("worker"), "")
+    state, host = STATES.get(str(fields["state"]), SubmissionState.UNKNOWN), leaving.get(str(fields.get("worker")), "")
     leaves = f"the worker of the driver on {host} was decommissioned" if host else ""
     return ActiveDriver(state=state, request=_resources(fields["cores"], fields["memory"]), leaves=leaves)
 

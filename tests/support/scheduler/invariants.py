@@ -1,6 +1,7 @@
 """What holds of every state and of every step, whatever happened."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from airflow_adaptive._core.failure_code import FailureCode
 from airflow_adaptive._core.scheduler import machine, rescale_tiers, resource_checks
@@ -253,7 +254,8 @@ def check_driver(before: SchedulerState, event: Event, step: Step) -> None:
             assert [(it.epoch, it.slots) for it in submitted] == [(step.state.epoch, step.state.current.plan.slots)]
         else:
             assert before.standby.is_prepared
-            assert step.state.driver == before.standby.driver
+            assert before.standby.driver is not None
+            assert step.state.driver == replace(before.standby.driver, took_over=True)
             assert standby is None
     elif submitted:
         assert [it.is_standby for it in submitted] == [True]

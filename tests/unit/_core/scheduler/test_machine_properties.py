@@ -109,7 +109,8 @@ class Scheduler(RuleBasedStateMachine):
     @invariant()
     def at_most_one_driver_may_run_queries(self) -> None:
         """Each submitted driver runs until an event reports its end. A standby runs no query before the journal names its epoch."""
-        if alive := getattr(self, "alive", set()):
+        alive: set[int] = getattr(self, "alive", set())
+        if alive:
             standby = self.state.standby.driver
             assert alive - {standby and standby.epoch} <= {self.state.epoch}
 
