@@ -18,14 +18,18 @@ DECLARATION: Final = "declaration"
 def error_code(error: BaseException) -> str:
     """Return the code of an error: `cluster-unreachable` for a `ClusterUnreachableError`."""
     name = type(error).__name__
-    is_own = type(error).__module__.startswith(__package__.partition(".")[0])
-    return re.sub(r"\B([A-Z])", r"-\1", name.removesuffix("Error")).lower() if is_own else DECLARATION
+    return re.sub(r"\B([A-Z])", r"-\1", name.removesuffix("Error")).lower() if _is_own(error) else DECLARATION
 
 
 def with_code(error: BaseException) -> str:
     """Return the text of an error with its code at the end. Some errors contain their code already."""
-    code = f" [{getattr(error, 'code', error_code(error))}]"
+    own = getattr(error, "code", None) if _is_own(error) else None
+    code = f" [{own or error_code(error)}]"
     return str(error).removesuffix(code) + code
+
+
+def _is_own(error: BaseException) -> bool:
+    return type(error).__module__.startswith(__package__.partition(".")[0])
 
 
 class FailureCode(StrEnum):

@@ -278,6 +278,7 @@ class ActiveDriver:
         can_start: False if the driver or all its executors wait for something that does not happen by itself, or if the driver ended because the
             cluster manager refused its requests, as `message` says.
         leaves: why the driver will have to leave its machine, such as a node that was cordoned; "" if it may stay.
+        worker_address: where the driver runs, or starts; "" before, and if the cluster manager does not say it here.
     """
 
     state: SubmissionState
@@ -285,6 +286,7 @@ class ActiveDriver:
     message: str = ""
     can_start: bool = True
     leaves: str = ""
+    worker_address: str = ""
 
 
 class LimitKind(StrEnum):

@@ -8,7 +8,8 @@ modules get a class from here by its simple name.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_adaptive._core.protocol.documents import Capability, SparkReport
@@ -160,6 +161,17 @@ def unused_archive(spark: SparkSession) -> str | None:
     archives = re.findall(r"-XX:SharedArchiveFile=(\S+)", options)
     is_used = "sharing" in java_class(spark, "java.lang.System").getProperty("java.vm.info")
     return archives[-1] if archives and not is_used else None
+
+
+@contextmanager
+def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    """Set a property of the session meanwhile."""
+    before = spark.conf.get(name, None)
+    spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        spark.conf.unset(name) if before is None else spark.conf.set(name, before)
 
 
 def describe_plan(spark: SparkSession, execution: Any) -> str:

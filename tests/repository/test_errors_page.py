@@ -274,8 +274,8 @@ def messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark_default: Non
 def test_page_shows_what_the_code_states(messages: dict[str, str]) -> None:
     if os.environ.get("WRITE_PAGE"):
         PAGE.write_text(ENTRY.sub(lambda entry: entry[1] + messages[entry["condition"]], PAGE.read_text()))
-    shown = {entry["condition"]: entry["message"] for entry in ENTRY.finditer(PAGE.read_text())}
-    assert shown == messages
+    present = {entry["condition"]: entry["message"] for entry in ENTRY.finditer(PAGE.read_text())}
+    assert present == messages
 
 
 def test_each_code_is_a_heading_with_its_meaning_and_its_messages() -> None:

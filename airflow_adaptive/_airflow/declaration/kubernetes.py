@@ -316,6 +316,8 @@ class KubernetesParameters:
             for key, value in (getattr(self, name) or {}).items():
                 if not _KEY.fullmatch(str(key)):
                     yield f"{name}: {key!r} is not a valid key of Kubernetes"
+                if name == "spot_nodes" and not isinstance(value, str):
+                    yield f"spot_nodes[{key!r}] must be text, such as 'true': no label has the value {value!r}"
                 if name != "annotations" and not _LABEL_VALUE.fullmatch(str(value)):
                     yield f"{name}: the value {value!r} of {key!r} is not valid: use at most 63 letters, digits, '-', '_' and '.'"
                 if name == "labels" and (key in RESERVED_LABELS or str(key).startswith(RESERVED_PREFIX)):

@@ -337,13 +337,15 @@ class KubernetesCluster:
             message, can_start = (refusal, False) if refusal else await self._executors(driver)
             status = replace(status, message=message, can_start=can_start)
         status = await self._events.explain(pod, status)
-        node = nodes.get(pod["spec"].get("nodeName") or "")
+        name = str(pod["spec"].get("nodeName") or "")
+        node = nodes.get(name)
         return ActiveDriver(
             state=status.state,
             request=pod_request(pod),
             message=status.message,
             can_start=status.can_start,
             leaves="" if node is None else departure(node, pod),
+            worker_address=name,
         )
 
     async def _executor_waits(self, driver: str) -> str:

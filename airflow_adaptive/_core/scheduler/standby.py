@@ -33,6 +33,7 @@ from airflow_adaptive._core.scheduler.events import (
 )
 from airflow_adaptive._core.scheduler.policies.failure_handling import Failure, is_outage
 from airflow_adaptive._core.scheduler.policies.rescaling import Tier
+from airflow_adaptive._core.scheduler.requirements import is_within
 from airflow_adaptive._core.scheduler.state import Driver, Executing, SchedulerState, Standby, Timer
 from airflow_adaptive._core.scheduler.steps import Step, SubmitDriver
 from airflow_adaptive._core.scheduler.timeline import Reason, ReasonCode
@@ -88,7 +89,7 @@ def timers(state: SchedulerState) -> Iterator[Timer]:
     if standby.driver is not None and standby.since is not None:
         if not standby.is_prepared:
             yield Timer(name=TimerName.STANDBY, due=standby.since + state.options.deploy_timeout)
-        elif isinstance(current, Executing) and _leaves(state) and state.replacement is not None:
+        elif isinstance(current, Executing) and state.replacement is not None and _can_move(state):
             yield Timer(name=TimerName.STANDBY, due=current.since)
     elif isinstance(current, Executing) and _is_needed(state):
         yield Timer(name=TimerName.STANDBY, due=standby.retry_at or current.since)
@@ -151,6 +152,18 @@ def _leaves(state: SchedulerState) -> str:
     return "" if state.driver is None else state.driver.leaves
 
 
+def _can_move(state: SchedulerState) -> bool:
+    """Return whether the driver will have to leave its machine, has worked, and the plan fits on slots that the job does not hold yet.
+
+    Which of the slots that the job holds are on the machine is unknown. Without room elsewhere, the driver stays until it gets SIGTERM.
+    """
+    driver, plan = state.driver, state.plan
+    if driver is None or plan is None or not driver.leaves or not driver.has_committed:
+        return False
+    free = state.available_slots - state.held_slots + (0 if state.standby.driver is None else state.standby.slots)
+    return plan.slots <= free and is_within(plan.parallelism, state.requirements)
+
+
 def _is_new(state: SchedulerState, driver: Driver) -> bool:
     """Return whether a standby has another deployment than the running driver."""
     return state.driver is not None and state.driver.deployment != driver.deployment
@@ -160,7 +173,7 @@ def _is_needed(state: SchedulerState) -> bool:
     driver = state.driver
     if driver is None or driver.deployment != state.deployment:
         return rescale_tiers.is_to_prepare(state)
-    return bool(driver.leaves) or (state.options.standby is not StandbyMode.NONE and driver.has_committed)
+    return _can_move(state) or (state.options.standby is not StandbyMode.NONE and driver.has_committed)
 
 
 def _submit(state: SchedulerState, event: Event) -> Step:
@@ -169,6 +182,7 @@ def _submit(state: SchedulerState, event: Event) -> Step:
     submitted = _with(state, driver=driver, since=event.at, is_prepared=False, epoch=driver.epoch)
     wanted = state.plan.slots if state.plan is not None and holds_executors(submitted) else 1
     slots = min(wanted, state.available_slots - state.held_slots)
+    submitted = _with(submitted, slots=slots)
     submit = SubmitDriver(epoch=driver.epoch, slots=slots, cause=type(event).__name__, is_standby=True)
     text = (
         "the driver of the new deployment is being prepared, while the job continues"

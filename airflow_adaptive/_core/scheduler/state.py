@@ -102,6 +102,7 @@ class Standby:
         settled: deployment that needs no further preparation, because its driver is prepared, or has no room beside the running one.
         refused: deployment whose driver could not be prepared, so that the running driver stays.
         epoch: highest epoch that a standby has had, because no two drivers have the same epoch.
+        slots: slots that the newest standby has asked for.
     """
 
     driver: Driver | None = None
@@ -112,6 +113,7 @@ class Standby:
     settled: str = ""
     refused: str = ""
     epoch: int = 0
+    slots: int = 0
 
     def tried_again(self) -> Standby:
         """Return the record without its failures, because their cause may be gone."""

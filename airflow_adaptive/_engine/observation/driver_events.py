@@ -88,7 +88,7 @@ def _why_useless(state: SchedulerState, observation: JobObservation, now: dateti
     status, submission, since = observation.standby_status, observation.standby_submission, state.standby.since or now
     if status is not None and status.state is DriverState.FAILED:
         return _failure(status.failure, status)
-    if submission is not None and submission.leaves:
+    if submission is not None and submission.leaves and not state.standby.is_prepared:
         return Failure(error_class=FailureCode.DRIVER_LOST, message=submission.leaves)
     if submission is not None and submission.state is SubmissionState.UNKNOWN:
         text = "the cluster cannot account for the standby"

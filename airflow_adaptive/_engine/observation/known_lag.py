@@ -159,12 +159,14 @@ class KnownLag:
     @property
     def oldest_at(self) -> datetime | None:
         """Time at which the oldest unread row or file arrived, None without one."""
-        return min((it.oldest_at for it in self.topics.values() if it.oldest_at is not None), default=None)
+        known = [topic.oldest_at for topic in self.topics.values() if topic.is_known and topic.oldest_at is not None]
+        return min(known, default=None)
 
     @property
     def is_minimum(self) -> bool:
-        """Whether the oldest unread row may be older."""
-        return not self.is_complete or any(it.is_minimum or not it.is_known for it in self.topics.values())
+        """Whether the oldest unread row may be older: that of a source counts which was behind when it last knew its backlog."""
+        unknown = [topic.oldest_at for topic in self.topics.values() if not topic.is_known]
+        return not self.is_complete or any(unknown) or any(topic.is_minimum for topic in self.topics.values())
 
     @property
     def expiry(self) -> Expiry | None:
@@ -262,8 +264,11 @@ def lag_in(status: DriverStatus, at: datetime, earlier: KnownLag | None) -> Know
     since = (before.unreported_since or at) if missing else None
     is_recent = since is not None and at - since <= MAX_AGE
     unknown = {
-        key: before.topics[key].kept() if is_recent and key in before.topics else TopicState(is_known=False)
+        key: last.kept()
+        if is_recent and key in before.topics
+        else replace(last, rows=None, is_minimum=False, is_known=False)
         for key in missing
+        for last in (before.topics.get(key, TopicState()),)
     }
     continued = {
         key: it.continued_from(before.topics[key], before.at) for key, it in found.items() if key in before.topics

@@ -196,7 +196,11 @@ class Observer:
         running = None if cluster is None else cluster.drivers.get(driver.submission_id)
         if running is not None and (status is None or status.state is not DriverState.FAILED):
             return SubmissionStatus(
-                state=running.state, message=running.message, can_start=running.can_start, leaves=running.leaves
+                state=running.state,
+                message=running.message,
+                worker_address=running.worker_address,
+                can_start=running.can_start,
+                leaves=running.leaves,
             )
         return await self._answer(self._cluster.status(driver.submission_id))
 

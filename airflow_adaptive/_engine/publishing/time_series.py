@@ -176,9 +176,9 @@ def _processed(query: QueryReport) -> float:
 
 
 def _waiting(queries: Sequence[QueryReport]) -> tuple[int | None, int | None]:
-    """Return the rows and the files that wait. Both are unknown while one source does not know its backlog, or has unread commits of a table."""
+    """Return the rows and the files that wait. Both are unknown while one source does not know its backlog."""
     sources = [source for query in queries for source in query.sources]
-    if any(source.is_backlog_unknown or source.unread_versions for source in sources):
+    if any(source.is_backlog_unknown for source in sources):
         return None, None
     rows = [query.backlog for query in queries if not query.sources] + [source.lag_rows for source in sources]
     return _sum(rows), _sum([source.unread_files for source in sources])

@@ -27,7 +27,7 @@ from airflow_adaptive._core.protocol.documents import PreparedQuery
 from airflow_adaptive.job.hadoop_directory import HadoopFiles
 from airflow_adaptive.job.queries.real_time_mode import is_named, source_relations
 from airflow_adaptive.job.queries.sources.source_report import kind_of
-from airflow_adaptive.job.spark_internals import from_scala, java_class
+from airflow_adaptive.job.spark_internals import from_scala, java_class, setting
 from airflow_adaptive.job.state.checkpoint import Checkpoint
 from airflow_adaptive.job.state.repartition import other_operators, state_operators
 
@@ -60,6 +60,7 @@ class OtherStateError(RuntimeError):
 
 
 VERIFY_EMPTY: Final = "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart"
+"""Set to false, the copy starts although its checkpoint has schemas. Each query has a copy of the properties of its session."""
 
 
 def warm_up(
@@ -90,7 +91,7 @@ def warm_up(
     folder, _, name = checkpoint.rpartition("/")
     found = _compare_state(spark, writer, checkpoint, name)
     scratch = f"{folder.rpartition('/')[0]}/standby/{spark.sparkContext.applicationId}/{name}"
-    with _checkpoint_of_copy(spark, checkpoint, scratch), _not_verified(spark):
+    with _checkpoint_of_copy(spark, checkpoint, scratch), setting(spark, VERIFY_EMPTY, "false"):
         copy = writer.format("noop").trigger(processingTime="0 seconds").option("checkpointLocation", scratch)
         query = copy.queryName(f"warm-up of {name}").start()
         try:
@@ -125,7 +126,7 @@ def _compare_state(spark: SparkSession, writer: DataStreamWriter, checkpoint: st
         kept = tuple(state_operators(state, head))
     except (Py4JError, PySparkException) as error:
         log.warning("the state of query %s cannot be compared: %s", name, error)
-        return PreparedQuery(name=name)
+        return PreparedQuery(name=name, unchecked="the state in its checkpoint cannot be read")
     if problem:
         raise OtherStateError(f"query {name!r}: {problem}")
     return PreparedQuery(name=name, state=kept)
@@ -179,14 +180,3 @@ def _delete(system: Any, folder: Any) -> None:
         system.delete(folder, True)
     except Py4JError as error:
         log.warning("the folder %s remains: %s", folder, error)
-
-
-@contextmanager
-def _not_verified(spark: SparkSession) -> Iterator[None]:
-    """Let the copy start although its checkpoint has schemas. Each query has a copy of the properties of its session."""
-    before = spark.conf.get(VERIFY_EMPTY, None)
-    spark.conf.set(VERIFY_EMPTY, "false")
-    try:
-        yield
-    finally:
-        spark.conf.unset(VERIFY_EMPTY) if before is None else spark.conf.set(VERIFY_EMPTY, before)

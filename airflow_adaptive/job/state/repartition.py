@@ -51,7 +51,7 @@ from airflow_adaptive._core.protocol.documents import Capability
 from airflow_adaptive._core.protocol.failures import CONDITION, report_exception
 from airflow_adaptive.job.control.interfaces import StateRepartitioner
 from airflow_adaptive.job.hadoop_directory import HadoopFiles
-from airflow_adaptive.job.spark_internals import describe_plan, report_spark, set_private_field, writer_field
+from airflow_adaptive.job.spark_internals import describe_plan, report_spark, set_private_field, setting, writer_field
 from airflow_adaptive.job.state.checkpoint import Checkpoint, CheckpointHead, StateStore
 from airflow_adaptive.job.state.checkpoint_files import CheckpointFiles, add_empty_batch
 from airflow_adaptive.job.state.damage import DamagedCheckpointError, find_damaged_state
@@ -338,7 +338,8 @@ KINDS: Final = {
 """Name of an operator in a plan -> name in a checkpoint (`StatefulOperator.shortName`). Other operators are not
 compared."""
 
-KNOWN: Final = frozenset(KINDS.values())
+WHOLE_PLAN: Final = "2147483632"
+"""Spark's default of the longest text of a plan. A shorter one lacks operators."""
 
 
 def planned_operators(spark: SparkSession, writer: DataStreamWriter) -> list[str] | None:
@@ -348,7 +349,8 @@ def planned_operators(spark: SparkSession, writer: DataStreamWriter) -> list[str
     depends on the output mode, which an explained plan does not contain.
     """
     try:
-        return operators_of(describe_plan(spark, writer._df._jdf.queryExecution()))
+        with setting(spark, "spark.sql.maxPlanStringLength", WHOLE_PLAN):
+            return operators_of(describe_plan(spark, writer._df._jdf.queryExecution()))
     except (Py4JJavaError, PySparkException):
         return None
 
@@ -368,8 +370,8 @@ def other_operators(
 ) -> str:
     """Return why Spark will refuse to start a query from the state in a checkpoint, "" if its operators are the same, or unknown."""
     planned = planned_operators(spark, writer)
-    kept = [kind for kind in state_operators(checkpoint, head) if kind != LIMIT]
-    if planned is None or not kept or planned == kept or not KNOWN.issuperset(kept):
+    kept = [MICRO_BATCH if kind == REAL_TIME else kind for kind in state_operators(checkpoint, head) if kind != LIMIT]
+    if planned is None or not kept or planned == kept:
         return ""
     return (
         f"the state belongs to another query, of {' and '.join(kept) or 'no operator'}, and "

@@ -79,7 +79,8 @@ def driver_status(
     error = start_error(pod) if state is SubmissionState.SUBMITTED else ""
     ended_by = "" if is_killed else _ended_by(pod)
     # The hook runs before the driver gets SIGTERM.
-    has_hook = any("preStop" in (each.get("lifecycle") or {}) for each in pod["spec"].get("containers") or ())
+    containers = [it for it in pod["spec"].get("containers") or () if it.get("name") == CONTAINER]
+    has_hook = any("preStop" in (it.get("lifecycle") or {}) for it in containers)
     return SubmissionStatus(
         state=state,
         message=error or message,

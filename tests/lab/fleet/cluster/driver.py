@@ -261,6 +261,7 @@ def installed(
         "LocalityBalancer": lambda placement, clock: SimulatedBalancer(),
         "Sigterm": lambda spark: SimpleNamespace(catch=list, let_pass=list, is_requested=lambda: False),
         "separate_task_ids": lambda spark, epoch: None,
+        "unused_archive": lambda spark: None,
         "OperationThread": partial(SimulatedOperation, kernel),
         "os": SimpleNamespace(environ=environ),
         "time": clock,

@@ -121,6 +121,10 @@ def test_objects_of_the_kubernetes_client_are_accepted() -> None:
         ({"labels": {"airflow-adaptive/job": "x"}}, "labels: 'airflow-adaptive/job' is reserved: leave it out"),
         ({"node_selector": {"-pool": "x"}}, "node_selector: '-pool' is not a valid key of Kubernetes"),
         ({"spot_nodes": "spot"}, "spot_nodes must be a mapping, as {'name': 'value'}"),
+        (
+            {"spot_nodes": {"spot": True}},
+            "spot_nodes['spot'] must be text, such as 'true': no label has the value True",
+        ),
         ({"annotations": {"Example.com/a": "x"}}, "annotations: 'Example.com/a' is not a valid key of Kubernetes"),
         ({"labels": ["x"]}, "labels must be a mapping, as {'name': 'value'}"),
         ({"tolerations": "x"}, "tolerations must be a list"),

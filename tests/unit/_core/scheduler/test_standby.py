@@ -362,11 +362,25 @@ def test_driver_that_will_have_to_leave_is_replaced_when_another_one_is_prepared
 
 
 def test_standby_that_is_prepared_takes_over_when_the_driver_will_have_to_leave() -> None:
-    expect(announced(executing(standby="driver").when_prepared()), "Restarting", CORDONED)
+    expect(announced(executing(free=2, standby="driver").when_prepared()), "Restarting", CORDONED)
+
+
+@pytest.mark.parametrize("standby", ["none", "driver"])
+def test_driver_that_will_have_to_leave_stays_without_room_for_its_plan(standby: str) -> None:
+    job = announced(executing(free=1, standby=standby))
+    before = len(submitted(job))
+    expect(job.after(1), "Executing", CORDONED)
+    assert len(submitted(job)) == before == (1 if standby == "none" else 2)
+
+
+def test_driver_that_will_have_to_leave_stays_before_its_first_batch() -> None:
+    job = announced(Scenario(upper=2, **AT_ONCE).given_executing(2).when_slots(held=2, free=2))
+    expect(job, "Executing", CORDONED)
+    assert len(submitted(job)) == 1
 
 
 def test_driver_that_will_have_to_leave_stays_while_no_other_one_can_be_prepared() -> None:
-    job = fails(announced(executing()), NO_ROOM)
+    job = fails(announced(executing(free=2)), NO_ROOM)
     expect(job, "Executing", NO_ROOM.message)
     expect(job.after(FIRST_RETRY.total_seconds()).when_prepared(), "Restarting", CORDONED)
 

@@ -243,9 +243,16 @@ async def test_source_that_never_knows_its_backlog_hides_the_lag_but_a_generator
     polled = source(4, 150.0, a=[6])
     custom = status(polled, SourceReport(kind="MyStream"))
     monitor = SourceLagMonitor(Brokers(a=[10]))
-    hidden = SourceLag(least_s=150.0, unknown_since=NOW, is_minimum=True)
+    hidden = SourceLag(least_s=150.0, unknown_since=NOW)
     assert monitor.update(custom, custom, NOW) == hidden
     assert await lag_after_poll(monitor, None, custom, after(50)) == replace(hidden, least_s=200.0)
+    alerts = RunningAlerts(timedelta(seconds=180))
+    assert [len(alerts.update(replace(hidden, least_s=age), NOW)) for age in (100.0, 200.0, 300.0, 10.0)] == [
+        0,
+        1,
+        0,
+        1,
+    ]
     generated = status(polled, SourceReport(kind="RateStreamV2"))
     assert SourceLagMonitor(None).update(generated, generated, NOW) == SourceLag(rows=4, seconds=150.0)
 

@@ -28,7 +28,7 @@ type Known = Pick<
   Partial<Pick<JobDetails, "policy">>;
 
 /** The health of a job, which the REST API determines, with its sentence. */
-export const healthOf = (job: Known): Health => SENTENCES[job.health](job);
+export const healthOf = (job: Known): Health => (SENTENCES[job.health] ?? SENTENCES.unknown)(job);
 
 const ended = ({ health: kind, outcome, cause }: Known): Health => {
   const { label, meaning } = styleOf("Finished", outcome);
