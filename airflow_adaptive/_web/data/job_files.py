@@ -78,8 +78,9 @@ async def _driver_log(job: Job, base: str) -> tuple[str, DriverLog, bool]:
     connections = await connections_of(directory)
     address = await resources.store_access.read_connection(connections.spark, connections.address)
     async with resources.cluster(connections, address) as (cluster, _):
-        log, status = await cluster.driver_log(drivers[-1]), await cluster.status(drivers[-1])
-        return drivers[-1], log, status.log_command != ""
+        log = await cluster.driver_log(drivers[-1])
+        has_output = bool(log.stdout or log.stderr or log.waits)
+        return drivers[-1], log, has_output or (await cluster.status(drivers[-1])).log_command != ""
 
 
 async def open_directory(base: str, job: str) -> FsspecJobDirectory:

@@ -79,8 +79,8 @@ def driver_status(
     error = start_error(pod) if state is SubmissionState.SUBMITTED else ""
     ended_by = "" if is_killed else _ended_by(pod)
     # The hook runs before the driver gets SIGTERM.
-    containers = [it for it in pod["spec"].get("containers") or () if it.get("name") == CONTAINER]
-    has_hook = any("preStop" in (it.get("lifecycle") or {}) for it in containers)
+    containers = pod["spec"].get("containers") or ()
+    has_hook = any("preStop" in (it.get("lifecycle") or {}) for it in containers if it.get("name") == CONTAINER)
     return SubmissionStatus(
         state=state,
         message=error or message,
