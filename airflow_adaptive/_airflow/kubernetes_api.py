@@ -189,35 +189,35 @@ async def _mask(configuration: Configuration) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Expiry:
+class CredentialExpiry:
     """The end of the lifetime of a credential."""
 
     credential: str
     at: datetime
 
 
-def expiry(configuration: Configuration) -> Expiry | None:
+def expiry(configuration: Configuration) -> CredentialExpiry | None:
     """Return which credential of a configuration expires, and when; None if it cannot be read from the credentials."""
     token = str(configuration.api_key.get("BearerToken") or "").removeprefix("Bearer ")
     return _of_token(token) if token else _of_certificate(configuration.cert_file)
 
 
-def _of_certificate(file: str | None) -> Expiry | None:
+def _of_certificate(file: str | None) -> CredentialExpiry | None:
     if not file:
         return None
     try:
         certificate = x509.load_pem_x509_certificate(Path(file).read_bytes())
     except (OSError, ValueError):
         return None
-    return Expiry("client certificate", certificate.not_valid_after_utc)
+    return CredentialExpiry("client certificate", certificate.not_valid_after_utc)
 
 
-def _of_token(token: str) -> Expiry | None:
+def _of_token(token: str) -> CredentialExpiry | None:
     """Return the expiry of a JSON web token. Other tokens do not tell."""
     _, _, rest = token.partition(".")
     payload = rest.partition(".")[0]
     try:
         claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
-        return Expiry("token", datetime.fromtimestamp(claims["exp"], UTC))
+        return CredentialExpiry("token", datetime.fromtimestamp(claims["exp"], UTC))
     except (ArithmeticError, LookupError, TypeError, ValueError, OSError):
         return None

@@ -54,7 +54,7 @@ from airflow_adaptive._engine.journal.journal import Journal, MayTakeOver
 from airflow_adaptive._engine.journal.step_document import LoopMemory
 from airflow_adaptive._engine.observation.driver_log_diagnosis import DriverLogDiagnosis
 from airflow_adaptive._engine.observation.driver_start import DriverStart
-from airflow_adaptive._engine.observation.events import (
+from airflow_adaptive._engine.observation.observed_events import (
     derive_events,
     first_events,
     outdated_requests,

@@ -79,7 +79,7 @@ class KafkaAdminHook(KafkaBaseHook):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class TopicsRequest:
     """The topics that a job needs of one source."""
 
     source: KafkaSource
@@ -109,13 +109,13 @@ class KafkaBrokers:
         self._client: list[AdminClient] = []
         """The client, if there is one."""
         self._connected_s = 0.0
-        self._wanted: set[Request] = set()
-        self._found: dict[Request, tuple[float, TopicEnds | SourceUnreachableError]] = {}
+        self._wanted: set[TopicsRequest] = set()
+        self._found: dict[TopicsRequest, tuple[float, TopicEnds | SourceUnreachableError]] = {}
         self._reading: asyncio.Task[None] | None = None
 
     async def end_offsets(self, source: KafkaSource, topics: frozenset[str]) -> TopicEnds:
         """Return the end offsets; see the port."""
-        requested_s, request = self._clock.elapsed, Request(source, topics)
+        requested_s, request = self._clock.elapsed, TopicsRequest(source, topics)
         while not self._is_newer(request, requested_s):
             self._wanted.add(request)
             if self._reading is None or self._reading.done():
@@ -140,7 +140,7 @@ class KafkaBrokers:
         client, self._client = self._client, []
         threading.Thread(target=client.clear, name="kafka-disconnect", daemon=True).start()
 
-    def _is_newer(self, request: Request, requested_s: float) -> bool:
+    def _is_newer(self, request: TopicsRequest, requested_s: float) -> bool:
         return request in self._found and self._found[request][0] >= requested_s
 
     async def _read_wanted(self) -> None:
@@ -170,7 +170,7 @@ class KafkaBrokers:
                 raise SourceUnreachableError(str(error)) from error
             self._connected_s = self._clock.elapsed
 
-    async def _read(self, wanted: Sequence[Request]) -> list[TopicEnds | SourceUnreachableError]:
+    async def _read(self, wanted: Sequence[TopicsRequest]) -> list[TopicEnds | SourceUnreachableError]:
         """Return the end offsets of each source. A source fails alone."""
         await asyncio.to_thread(
             self._client[0].poll, 0
@@ -219,7 +219,7 @@ class KafkaBrokers:
         return {partition.partition: end.offset for partition, end in zip(offsets, ends, strict=True)}
 
 
-def _topics_of(request: Request, cluster: str, names: Sequence[str]) -> frozenset[str] | SourceUnreachableError:
+def _topics_of(request: TopicsRequest, cluster: str, names: Sequence[str]) -> frozenset[str] | SourceUnreachableError:
     """Return the topics that the query reads: those that it has read, and those of the cluster that its pattern matches."""
     source, topics = request.source, request.topics
     if source.cluster != cluster:
@@ -246,7 +246,7 @@ def _compiled(pattern: str) -> re.Pattern[str] | None:
 
 
 def _assembled(
-    request: Request, topics: frozenset[str], ends: Mapping[tuple[str, bool], Ends | SourceUnreachableError]
+    request: TopicsRequest, topics: frozenset[str], ends: Mapping[tuple[str, bool], Ends | SourceUnreachableError]
 ) -> TopicEnds | SourceUnreachableError:
     """Return the end offsets of all topics of a source, or the first error."""
     found: dict[str, Ends] = {}

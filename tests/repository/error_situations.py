@@ -24,7 +24,7 @@ from airflow_adaptive._clusters.standalone.address import ClusterAddress, Master
 from airflow_adaptive._clusters.standalone.client import StandaloneCluster
 from airflow_adaptive._core.failure_code import error_code, with_code
 from airflow_adaptive._core.ports import ClusterUnreachableError, DriverLog, JobDirectoryError, OwnedJobError, PortError
-from airflow_adaptive._core.protocol.conf import NotSubmittedError
+from airflow_adaptive._core.protocol.conf import MissingSettingsError
 from airflow_adaptive._core.protocol.documents import Action, Directive, JournalDocument, encode_journal, journal_name
 from airflow_adaptive._core.scheduler.policies.failure_handling import Failure
 from airflow_adaptive._core.scheduler.policies.first_batch import gave_up
@@ -285,7 +285,7 @@ def hanging_storage() -> str:
 
 def text_of(act: Callable[[], object]) -> str:
     """The text of the failure of a job whose driver, or whose script, this call ends with an error."""
-    errors = (AdaptiveJobError, DamagedCheckpointError, NotSubmittedError, TopicRecreatedError)
+    errors = (AdaptiveJobError, DamagedCheckpointError, MissingSettingsError, TopicRecreatedError)
     with pytest.raises(errors) as raised:
         act()
     return f"{type(raised.value).__name__}: {raised.value}"

@@ -18,7 +18,7 @@ from airflow_adaptive._core.ports import DriverLog, DriverSubmission, PortError
 from airflow_adaptive._core.protocol.conf import read_settings
 from airflow_adaptive._core.protocol.documents import FORMATS
 from airflow_adaptive._engine.journal.journal import SupersededError
-from airflow_adaptive._web.data import control_requests
+from airflow_adaptive._web.data import user_requests
 from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
 from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
 from airflow_adaptive.job.entry import unmanaged_script
@@ -234,9 +234,9 @@ def at_the_end(desk: Desk) -> dict[str, str]:
 def without_a_loop() -> dict[str, str]:
     return {
         "The task has ended or was deleted, and nothing has published the end of the job: for example, a user marked the task while no triggerer ran": without_loop(
-            control_requests._require_loop
+            user_requests._require_loop
         ),
-        "A job without a control loop of which nothing is published": without_loop(control_requests.base_of),
+        "A job without a control loop of which nothing is published": without_loop(user_requests.base_of),
     }
 
 

@@ -1,4 +1,4 @@
-"""The packages that DAG authors and job scripts import, and the examples that must import no deeper module."""
+"""The packages that DAG authors and job scripts import, the examples that must import no deeper module, and names that occur once."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from importlib import import_module
 from pathlib import Path
 from typing import Final
@@ -74,3 +75,17 @@ def test_one_trigger_is_loaded_without_operators_and_without_the_other_triggers(
     assert "airflow_adaptive.triggers.job_state" in modules
     assert "airflow_adaptive.triggers.adaptive_job" not in modules
     assert not [module for module in modules if module.startswith("airflow_adaptive.operators")]
+
+
+AIRFLOW_FOLDERS: Final = {"decorators", "hooks", "links", "operators", "sensors", "timetables", "triggers"}
+"""Airflow names their modules after what they contain, as in `operators.adaptive_spark` and `hooks.adaptive_spark`."""
+
+
+def test_no_class_name_occurs_twice_and_no_module_name_three_times() -> None:
+    files = [file for file in (ROOT / "airflow_adaptive").rglob("*.py") if "node_modules" not in file.parts]
+    classes = Counter(
+        node.name for file in files for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ClassDef)
+    )
+    modules = Counter(file.stem for file in files if file.parent.name not in AIRFLOW_FOLDERS and file.stem[:2] != "__")
+    assert [name for name, count in classes.items() if count > 1] == []
+    assert [name for name, count in modules.items() if count > 2] == []

@@ -28,7 +28,7 @@ from airflow_adaptive._core.scheduler.snapshot import decode
 from airflow_adaptive._core.scheduler.state import Deploying, SchedulerState
 from airflow_adaptive._engine.clock import SystemClock
 from airflow_adaptive._engine.cluster.free_capacity import FreeCapacity, describe
-from airflow_adaptive._engine.observation.events import slot_offers
+from airflow_adaptive._engine.observation.observed_events import slot_offers
 from airflow_adaptive._engine.once_logger import OnceLogger
 from airflow_adaptive._engine.spec import DriverShape, ExecutorShape
 

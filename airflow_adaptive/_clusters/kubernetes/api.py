@@ -42,7 +42,7 @@ class UnauthorizedError(NotSentError):
     """The API server refused the credentials, also after they were loaded again, or they cannot be loaded."""
 
 
-class NoAnswerError(ApiError):
+class UnknownOutcomeError(ApiError):
     """The outcome of the request is unknown."""
 
 
@@ -109,7 +109,7 @@ class KubernetesApi:
         try:
             answer: Json = json.loads(text)
         except ValueError as error:
-            raise NoAnswerError(f"{method} {path}: the response is not JSON: {_one_line(text)}") from error
+            raise UnknownOutcomeError(f"{method} {path}: the response is not JSON: {_one_line(text)}") from error
         return answer
 
     async def text(self, path: str, query: Query) -> str:
@@ -180,9 +180,9 @@ def _translated(request: str) -> Iterator[None]:
     except RuntimeError as error:  # Another job has renewed the credentials twice, so the client is closed.
         raise NotSentError(f"{request}: {error}") from error
     except TimeoutError as error:
-        raise NoAnswerError(f"{request}: the API server did not answer in time") from error
+        raise UnknownOutcomeError(f"{request}: the API server did not answer in time") from error
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        raise NoAnswerError(f"{request}: {type(error).__name__}: {_one_line(str(error))}") from error
+        raise UnknownOutcomeError(f"{request}: {type(error).__name__}: {_one_line(str(error))}") from error
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
@@ -210,7 +210,7 @@ async def _check(response: aiohttp.ClientResponse) -> None:
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR and FAILED_ADMISSION.search(message):
         raise NotSentError(f"the API server cannot admit the request now: {detail}")
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        raise NoAnswerError(f"the API server failed: {detail}")
+        raise UnknownOutcomeError(f"the API server failed: {detail}")
     raise RefusedError(status, reason, message or detail)
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from airflow_adaptive._clusters.kubernetes.api import ApiError, KubernetesApi, NoAnswerError, RefusedError
+from airflow_adaptive._clusters.kubernetes.api import ApiError, KubernetesApi, RefusedError, UnknownOutcomeError
 from airflow_adaptive._clusters.kubernetes.driver.names import ROLE, Json
 from airflow_adaptive._clusters.kubernetes.job_pods import DRIVER, EXECUTOR, kept
 from airflow_adaptive._core.ports import Clock, ClusterUnreachableError
@@ -148,7 +148,7 @@ class PodWatch:
             async for line in lines:
                 self._apply(json.loads(line))
         if self._clock.elapsed - begun_s < SHORTEST_S:
-            raise NoAnswerError("the API server, or a proxy, ends watches at once")
+            raise UnknownOutcomeError("the API server, or a proxy, ends watches at once")
 
     def _apply(self, event: Json) -> None:
         kind, changed = event["type"], event["object"]

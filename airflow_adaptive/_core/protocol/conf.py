@@ -21,7 +21,7 @@ STANDBY_EXECUTORS = f"{PREFIX}standbyExecutors"
 """Property of a driver that waits until it replaces another one: the number of executors with which it starts."""
 
 
-class NotSubmittedError(RuntimeError):
+class MissingSettingsError(RuntimeError):
     """The adaptive scheduler did not submit the script, so no scheduler sends directives to it."""
 
 
@@ -70,13 +70,13 @@ def read_settings(get: Callable[[str], str | None]) -> DriverSettings:
         get: function that returns the value of a Spark property, or None if the property is not set.
 
     Raises:
-        NotSubmittedError: a property that identifies the job is missing.
+        MissingSettingsError: a property that identifies the job is missing.
         ValueError: a property has an invalid value.
     """
     identity = {name: get(PREFIX + name) for name in ("job", "directory", "epoch", "nonce")}
     missing = [PREFIX + name for name, value in identity.items() if not value]
     if missing:
-        raise NotSubmittedError(
+        raise MissingSettingsError(
             f"{', '.join(missing)} not set: run the script with AdaptiveSparkOperator "
             "(airflow-adaptive), which sets these properties; spark-submit and python cannot run a script with AdaptiveJob"
         )

@@ -14,7 +14,7 @@ from airflow_adaptive._core.scheduler.allocator import (
 )
 from airflow_adaptive._core.scheduler.config.parsing import load_scale_up_controller
 from airflow_adaptive._core.scheduler.policies.rescaling import parallelism_changed, should_rescale
-from airflow_adaptive._core.scheduler.policies.transition_manager import Resources
+from airflow_adaptive._core.scheduler.policies.transition_manager import ResourceLevel
 from airflow_adaptive._core.scheduler.requirements import Parallelism, is_within
 from airflow_adaptive._core.scheduler.state import Plan, SchedulerState
 
@@ -31,27 +31,27 @@ def possible_parallelism(state: SchedulerState, slots: int | None = None) -> Par
     return determine_parallelism(state.job, state.requirements, available)
 
 
-def waiting_resources(state: SchedulerState, target_parallelism: Parallelism | None = None) -> Resources:
+def waiting_resources(state: SchedulerState, target_parallelism: Parallelism | None = None) -> ResourceLevel:
     """Return how far the available slots suffice to start; reaching `target_parallelism` counts as desired."""
     possible = possible_parallelism(state)
     if possible is None:
-        return Resources.NONE
+        return ResourceLevel.NONE
     reached = target_parallelism is not None and all(
         possible[name] >= target_parallelism.get(name, 0) for name in possible
     )
-    return Resources.DESIRED if reached or _are_desired_slots_available(state) else Resources.SUFFICIENT
+    return ResourceLevel.DESIRED if reached or _are_desired_slots_available(state) else ResourceLevel.SUFFICIENT
 
 
-def executing_resources(state: SchedulerState, plan: Plan) -> Resources:
+def executing_resources(state: SchedulerState, plan: Plan) -> ResourceLevel:
     """Return how far the available slots suffice for a rescale of a job that runs on `plan`."""
     possible, options = possible_parallelism(state), state.options
     controller = load_scale_up_controller(options.scale_up_controller, options.min_parallelism_increase)
     if possible is None or not rescale_tiers.is_allowed(state, plan, possible):
-        return Resources.NONE
+        return ResourceLevel.NONE
     worth_it = should_rescale(plan.parallelism, possible, state.requirements, controller)
     if not worth_it and not rescale_tiers.is_redeployed(state, plan):
-        return Resources.NONE
-    return Resources.DESIRED if _are_desired_slots_available(state) else Resources.SUFFICIENT
+        return ResourceLevel.NONE
+    return ResourceLevel.DESIRED if _are_desired_slots_available(state) else ResourceLevel.SUFFICIENT
 
 
 def is_startable(state: SchedulerState, target_parallelism: Parallelism) -> bool:
@@ -75,7 +75,7 @@ def forced_rescale_at(
         now: time of the change.
     """
     interval, possible = state.options.scaling_interval_max, possible_parallelism(state)
-    if interval is None or executing_resources(state, plan) >= Resources.SUFFICIENT:
+    if interval is None or executing_resources(state, plan) >= ResourceLevel.SUFFICIENT:
         return None
     if planned is not None or possible is None or not parallelism_changed(plan.parallelism, possible):
         return planned

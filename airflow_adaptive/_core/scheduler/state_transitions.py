@@ -28,7 +28,7 @@ from airflow_adaptive._core.scheduler.policies.first_batch import gave_up, key_o
 from airflow_adaptive._core.scheduler.policies.known_causes import is_known_by_text, with_remedy
 from airflow_adaptive._core.scheduler.policies.rescaling import Tier
 from airflow_adaptive._core.scheduler.policies.restart_backoff import jitter
-from airflow_adaptive._core.scheduler.policies.transition_manager import NO_TIME, Resources, TransitionManager
+from airflow_adaptive._core.scheduler.policies.transition_manager import NO_TIME, ResourceLevel, TransitionManager
 from airflow_adaptive._core.scheduler.requirements import Parallelism
 from airflow_adaptive._core.scheduler.state import (
     Canceling,
@@ -58,7 +58,7 @@ def go_to_waiting_for_resources(
     manager = TransitionManager.begin(
         event.at,
         stabilization=state.options.resource_stabilization_timeout,
-        changed=resource_checks.waiting_resources(state, target_parallelism) >= Resources.SUFFICIENT,
+        changed=resource_checks.waiting_resources(state, target_parallelism) >= ResourceLevel.SUFFICIENT,
     )
     waiting = WaitingForResources(
         since=event.at, manager=manager, gives_up=not state.has_run, target_parallelism=target_parallelism
@@ -130,7 +130,7 @@ def go_to_executing(state: SchedulerState, event: Event, plan: Plan, reason: Rea
         max_trigger_delay=resource_checks.max_trigger_delay(state),
         extension=options.cooldown_extension,
         limit=options.scaling_interval_max,
-        changed=resource_checks.executing_resources(state, plan) >= Resources.SUFFICIENT,
+        changed=resource_checks.executing_resources(state, plan) >= ResourceLevel.SUFFICIENT,
     )
     forced_at = resource_checks.forced_rescale_at(state, plan, since=now, planned=None, now=now)
     executing = Executing(since=now, plan=plan, manager=manager, forced_at=forced_at)

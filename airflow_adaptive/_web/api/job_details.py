@@ -94,11 +94,11 @@ def details(job: Job, published: PublishedState, *, editable: bool | None = None
     )
 
 
-def plan(state: SchedulerState, published: PublishedState) -> schemas.Plan:
+def plan(state: SchedulerState, published: PublishedState) -> schemas.PlanDetails:
     """Return the placement of the subtasks of a job."""
     current, driver = state.plan, published.driver_status
     assignment = None if current is None else _assignment(state, current)
-    return schemas.Plan(
+    return schemas.PlanDetails(
         version=None if current is None else current.version,
         reported_at=None if driver is None else schemas.moment(driver.at),
         load_balance_mode=state.options.load_balance_mode.value,
@@ -118,9 +118,9 @@ def plan(state: SchedulerState, published: PublishedState) -> schemas.Plan:
     )
 
 
-def preview(result: Preview, state: SchedulerState) -> schemas.Preview:
+def preview(result: Preview, state: SchedulerState) -> schemas.RequirementsPreview:
     """Return the result of a dry run. `state` is the current state of the scheduler."""
-    return schemas.Preview(
+    return schemas.RequirementsPreview(
         consequence=result.consequence,
         reason=result.reason,
         requirements=encode_requirements(result.requirements),

@@ -80,7 +80,7 @@ for record in (
 # ---- jobs -----------------------------------------------------------------------------------------------------------
 
 
-class Step(IntEnum):
+class MetricsStep(IntEnum):
     """Resolution of metrics, in seconds."""
 
     TEN_SECONDS = 10
@@ -175,7 +175,7 @@ class JobDetails(JobItem):
     )
 
 
-class Timeline(Document):
+class TimelineDetails(Document):
     """Transitions and decisions of the scheduler with their reasons, newest first."""
 
     transitions: list[Transition]
@@ -271,7 +271,7 @@ def moment(text: str) -> datetime | None:
         return None
 
 
-class Plan(Document):
+class PlanDetails(Document):
     """Placement of the subtasks of a job."""
 
     version: int | None
@@ -312,7 +312,7 @@ VERTEX = "job"
 """Vertex of the examples: the name of the only vertex of a job without a graph."""
 
 
-class Bounds(BaseModel):
+class ParallelismBounds(BaseModel):
     """Bounds of the parallelism of a vertex. -1 resets a bound to its default."""
 
     model_config = ConfigDict(extra="forbid")
@@ -326,7 +326,7 @@ class VertexRequirements(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    parallelism: Bounds
+    parallelism: ParallelismBounds
 
 
 Requirements = dict[str, VertexRequirements]
@@ -344,7 +344,7 @@ class PreviewedSlots(Document):
     missing: int = Field(description="Number of slots that the job would wait for.")
 
 
-class Preview(Document):
+class RequirementsPreview(Document):
     """Consequence of new resource requirements at this moment."""
 
     consequence: Consequence

@@ -36,7 +36,7 @@ from airflow_adaptive._core.scheduler.state import Outcome, SchedulerState
 from airflow_adaptive._core.view import SchedulerStateName
 from airflow_adaptive._web.api import job_details
 from airflow_adaptive._web.cli import tables
-from airflow_adaptive._web.data import control_requests
+from airflow_adaptive._web.data import user_requests
 from airflow_adaptive._web.data.errors import RequestRefusedError, not_found
 from airflow_adaptive._web.data.metadata_database.jobs import Job, find_job, find_jobs, reading
 from airflow_adaptive._web.data.published_state import PublishedState, read_all_published, read_published
@@ -172,7 +172,7 @@ def get_requirements(args: Namespace) -> None:
     """Show the bounds of every vertex, as set by a user, the rescale policy, a calendar or the DAG, in this order."""
     job = _job(args.job)
     published = _published(job)
-    state = control_requests.known_state(job, published)
+    state = user_requests.known_state(job, published)
     _print_requirements(args, published.resolved_requirements(state, datetime.now(UTC)), state)
 
 
@@ -181,7 +181,7 @@ def preview_deployment(args: Namespace) -> None:
     """Show what a deployment of a job changes before it takes effect."""
     job = _job(args.job)
     published = _published(job)
-    state = control_requests.known_state(job, published)
+    state = user_requests.known_state(job, published)
     with reading() as session:
         found = job_details.deployments(state, published, session)
     _print(args, found, tables.deployments(found))
@@ -248,18 +248,18 @@ def set_requirements(args: Namespace) -> None:
     """Set the bounds of every vertex, or preview the consequence."""
     job = _job(args.job)
     published = _published(job)
-    state = control_requests.known_state(job, published)
+    state = user_requests.known_state(job, published)
     body = body_of(args.bounds, [vertex.name for vertex in state.job.vertices])
     if args.preview:
-        state = control_requests.check_rescalable(job, published)
+        state = user_requests.check_rescalable(job, published)
         result = job_details.preview(
-            preview(state, control_requests.resolved_override(body, state, published), datetime.now(UTC)), state
+            preview(state, user_requests.resolved_override(body, state, published), datetime.now(UTC)), state
         )
         _print(args, result, tables.preview(result))
         return
-    expires_at = control_requests.expiry_of(args.duration, args.until)
+    expires_at = user_requests.expiry_of(args.duration, args.until)
     with reading() as session:
-        requirements = control_requests.set_requirements(
+        requirements = user_requests.set_requirements(
             job, _requester(), session, body, lambda version: args.if_version in (None, version), expires_at
         )
     _print_requirements(args, requirements, state)
@@ -270,7 +270,7 @@ def clear_requirements(args: Namespace) -> None:
     """Clear the requirements override of a job."""
     job = _job(args.job)
     with reading() as session:
-        control_requests.clear_requirements(job, _requester(), session)
+        user_requests.clear_requirements(job, _requester(), session)
     _write(
         f"The requirements override of job {job.name!r} is cleared. Its policy, a calendar or its DAG sets the bounds."
     )
@@ -287,7 +287,7 @@ def cancel_job(args: Namespace) -> None:
             "not-confirmed",
         )
     with reading() as session:
-        control_requests.cancel(job, _requester(), session)
+        user_requests.cancel(job, _requester(), session)
     _write(f"Requested that job {job.name!r} stops permanently at a batch boundary.")
 
 
@@ -296,7 +296,7 @@ def suspend_job(args: Namespace) -> None:
     """Suspend a job with a savepoint."""
     job = _job(args.job)
     with reading() as session:
-        control_requests.suspend(job, _requester(), session)
+        user_requests.suspend(job, _requester(), session)
     _write(f"Requested that job {job.name!r} stops with a savepoint.")
 
 
@@ -305,7 +305,7 @@ def resume_job(args: Namespace) -> None:
     """Resume a suspended job."""
     job = _job(args.job)
     with reading() as session:
-        control_requests.resume(job, _requester(), session)
+        user_requests.resume(job, _requester(), session)
     _write(f"Requested that job {job.name!r} continues from its last checkpoint.")
 
 
@@ -323,7 +323,7 @@ def reset_job(args: Namespace) -> None:
             "not-confirmed",
         )
     with reading() as session:
-        published = control_requests.require_ended(job, _requester(), session, "adaptive_reset")
+        published = user_requests.require_ended(job, _requester(), session, "adaptive_reset")
     aside = job_files.set_checkpoints_aside(job, published)
     _write(
         f"The next start of job {job.name!r} reads from the beginning. Its checkpoints are in {aside}; delete them when you do not need them any "

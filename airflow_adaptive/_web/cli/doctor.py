@@ -20,11 +20,11 @@ from airflow_adaptive._clusters.standalone import connection_report
 from airflow_adaptive._core.ports import ClusterSnapshot, JobDirectoryError, PortError
 from airflow_adaptive._core.scheduler.snapshot import from_json
 from airflow_adaptive._engine.journal.storage import Storage
-from airflow_adaptive._web.data.control_requests import base_of
 from airflow_adaptive._web.data.errors import RequestRefusedError
 from airflow_adaptive._web.data.job_files import connections_of, open_directory
 from airflow_adaptive._web.data.metadata_database.jobs import Job, hosts_of_triggerers, reading
 from airflow_adaptive._web.data.published_state import PublishedState
+from airflow_adaptive._web.data.user_requests import base_of
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
 
 

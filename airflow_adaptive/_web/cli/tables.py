@@ -131,7 +131,7 @@ def requirements(bounds_of: Requirements, state: SchedulerState, version: str) -
     ]
 
 
-def preview(result: schemas.Preview) -> list[Row]:
+def preview(result: schemas.RequirementsPreview) -> list[Row]:
     """Return the result of a preview."""
     slots = result.slots
     rows = {

@@ -21,10 +21,10 @@ from airflow_adaptive._core.ports import DriverLog, PortError
 from airflow_adaptive._core.scheduler.snapshot import decode, from_json
 from airflow_adaptive._core.scheduler.state import Finished
 from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory
-from airflow_adaptive._web.data.control_requests import base_of
 from airflow_adaptive._web.data.errors import RequestRefusedError, conflict
 from airflow_adaptive._web.data.metadata_database.jobs import Job
 from airflow_adaptive._web.data.published_state import Document, PublishedState
+from airflow_adaptive._web.data.user_requests import base_of
 
 CHECKPOINTS: Final = "checkpoints"
 

@@ -28,7 +28,7 @@ _UNKNOWN = VertexLimits(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class ScheduledChange:
     """A change of the advised bounds.
 
     Attributes:
@@ -60,7 +60,7 @@ def upcoming_changes(
     *,
     limits: Mapping[str, VertexLimits] | None = None,
     lead: timedelta | None = None,
-) -> list[Change]:
+) -> list[ScheduledChange]:
     """Return the next changes after an instant; fewer than `n` if no more changes exist.
 
     Args:
@@ -126,7 +126,7 @@ def bounds_at(
 
 def _changes(
     policy: ScheduledPolicy, at: datetime, limits: Mapping[str, VertexLimits], lead: timedelta
-) -> Iterator[Change]:
+) -> Iterator[ScheduledChange]:
     now, reported, steps = policy.advise_at(at, limits, lead), at, 0
     while now.next_at is not None and steps < _MOST_STEPS:
         moment = now.next_at
@@ -134,7 +134,7 @@ def _changes(
         steps += 1
         if then.bounds != now.bounds:
             known = max(moment, then.ready_at or moment)
-            yield Change(
+            yield ScheduledChange(
                 at=moment,
                 local=policy.clock.zoned(moment).isoformat(),
                 before=now.bounds,
@@ -180,7 +180,7 @@ def _unknown(policy: ScheduledPolicy) -> Mapping[str, VertexLimits]:
     return dict.fromkeys(names, _UNKNOWN)
 
 
-def _as_declared(change: Change) -> Change:
+def _as_declared(change: ScheduledChange) -> ScheduledChange:
     return replace(change, before=_without_unknown(change.before), after=_without_unknown(change.after))
 
 

@@ -72,7 +72,7 @@ class StatusFile(Protocol):
         """Replace the status atomically. Raises `DirectoryError`."""
 
 
-class Journal(Protocol):
+class DirectiveSource(Protocol):
     """Source of directives; see `journal_reader.JournalReader`."""
 
     def newest(self) -> Directive | None:
@@ -315,7 +315,7 @@ class DriverInterfaces:
         warn: writes a warning to the driver's output.
     """
 
-    journal: Journal
+    journal: DirectiveSource
     reporter: StatusReporter
     workload: Workload
     executors: ExecutorPool

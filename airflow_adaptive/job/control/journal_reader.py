@@ -16,14 +16,14 @@ from airflow_adaptive._core.protocol.documents import (
     decode_journal,
 )
 from airflow_adaptive.job.control.fence import FencedError
-from airflow_adaptive.job.control.interfaces import Journal, JournalFiles
+from airflow_adaptive.job.control.interfaces import DirectiveSource, JournalFiles
 
 LISTING_INTERVAL_S: Final = 10.0
 """Interval between listings of the journal, in seconds. The reader polls the next document number more often, but a
 compaction may have deleted that document before the reader saw it."""
 
 
-class JournalReader(Journal):
+class JournalReader(DirectiveSource):
     """Follows the journal to its newest valid document.
 
     A loop that observes the job writes to the journal regularly. If no new document appears for `orphan_timeout_s`, no
@@ -52,7 +52,7 @@ class JournalReader(Journal):
         self._listed_at: float | None = None
 
     def newest(self) -> Directive | None:
-        """See `interfaces.Journal`. Raises `FencedError` if a newer version of airflow-adaptive wrote a document, which may name another driver."""
+        """See `interfaces.DirectiveSource`. Raises `FencedError` if a newer version of airflow-adaptive wrote a document, which may name another driver."""
         now = self._clock()
         if self._newest is None or self._listed_at is None or now - self._listed_at >= LISTING_INTERVAL_S:
             self._newest = self._from_listing()

@@ -25,7 +25,7 @@ EXECUTOR_TIMEOUT_S: Final = 60.0
 """Time in seconds for which the standby waits for its first executor before it prepares without one."""
 
 
-class Standby:
+class StandbyLoop:
     """Waits with a driver until the journal names it, and prepares it meanwhile if it is a standby."""
 
     def __init__(

@@ -10,7 +10,7 @@ from airflow_adaptive._core.protocol.conf import read_settings
 from airflow_adaptive._core.protocol.documents import DriverState
 from airflow_adaptive.job.control.driver_loop import EXIT_FAILED
 from airflow_adaptive.job.entry import unmanaged_script
-from airflow_adaptive.job.entry.driver import Driver
+from airflow_adaptive.job.entry.driver import DriverRuntime
 from airflow_adaptive.job.queries.batch_query import BatchQuery, JobWorkload
 from airflow_adaptive.job.queries.job_queries import JobQueries
 from airflow_adaptive.job.queries.writers import Build
@@ -49,14 +49,14 @@ class AdaptiveJob:
         """Run the queries as the scheduler directs; return when the job has finished or was stopped.
 
         Raises:
-            NotSubmittedError: the adaptive scheduler did not submit the script.
+            MissingSettingsError: the adaptive scheduler did not submit the script.
             AdaptiveJobError: the script has started a query before.
             SystemExit: this driver cannot run queries any more. The process of a fenced driver ends without an exception.
         """
         unmanaged_script.disable_hooks()
         spark = SparkSession.builder.getOrCreate()
         conf = spark.sparkContext.getConf()
-        driver = Driver(spark, read_settings(lambda name: conf.get(name, None)))
+        driver = DriverRuntime(spark, read_settings(lambda name: conf.get(name, None)))
         job = driver.settings.job
         queries = JobQueries(
             spark,

@@ -32,9 +32,15 @@ from airflow_adaptive._core.protocol.documents import FORMATS, SUBMISSION_ID_VAR
 from airflow_adaptive.job.control.driver_loop import EXIT_FENCED, run_driver
 from airflow_adaptive.job.control.driver_status import FileStatusReporter
 from airflow_adaptive.job.control.fence import boot_time
-from airflow_adaptive.job.control.interfaces import DriverInterfaces, ExecutorPool, Journal, Termination, Workload
+from airflow_adaptive.job.control.interfaces import (
+    DirectiveSource,
+    DriverInterfaces,
+    ExecutorPool,
+    Termination,
+    Workload,
+)
 from airflow_adaptive.job.control.journal_reader import JournalReader
-from airflow_adaptive.job.control.standby import Standby
+from airflow_adaptive.job.control.standby import StandbyLoop
 from airflow_adaptive.job.control.watchdog import WATCHDOG_GRACE_S, LeaseWatchdog
 from airflow_adaptive.job.executors import LocalityBalancer, SparkExecutorPool, SparkPlacement
 from airflow_adaptive.job.hadoop_directory import HadoopJobDirectory
@@ -54,7 +60,7 @@ STANDALONE_ID: Final = re.compile(r"driver-\d{14}-\d+")
 """Format of the ids that a standalone master assigns to drivers (`spark.deploy.driverIdPattern`), and a worker to their directories."""
 
 
-class Driver:
+class DriverRuntime:
     """A driver: a session, a job directory, and the driver loop between them."""
 
     def __init__(self, spark: SparkSession, settings: DriverSettings) -> None:
@@ -73,7 +79,7 @@ class Driver:
         self.termination = Sigterm(spark)
         self.directory = HadoopJobDirectory(spark, settings.directory)
         self.executors: ExecutorPool = SparkExecutorPool(spark, clock=time.monotonic, warn=log.warning)
-        self.journal: Journal = JournalReader(
+        self.journal: DirectiveSource = JournalReader(
             self.directory,
             job=settings.job,
             clock=boot_time,
@@ -105,7 +111,7 @@ class Driver:
             clock=clock,
             warn=log.warning,
         )
-        if (end := Standby(identity, interfaces, settings, reporter).wait()) is not None:
+        if (end := StandbyLoop(identity, interfaces, settings, reporter).wait()) is not None:
             self.process.exit(EXIT_FENCED, "this driver is not to take over")
             return end
         self.termination.catch()
@@ -123,7 +129,7 @@ def _pause(identity: DriverStatus) -> Callable[[float], None]:
     """
     if identity.submission_id is None or identity.submission_id != _standalone_id():
         return time.sleep
-    output = DriverOutput(Path.cwd(), clock=time.monotonic, warn=log.warning)
+    output = OutputFiles(Path.cwd(), clock=time.monotonic, warn=log.warning)
 
     def pause(seconds: float) -> None:
         output.truncate_if_due()
@@ -168,7 +174,7 @@ CHECK_INTERVAL_S: Final = 10.0
 """Interval between checks of the sizes, in seconds."""
 
 
-class DriverOutput:
+class OutputFiles:
     """The output files of one driver in its directory on the worker. `warn` is called once if a truncation fails."""
 
     def __init__(

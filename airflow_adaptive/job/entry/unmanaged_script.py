@@ -34,9 +34,9 @@ from airflow_adaptive._core.protocol.conf import read_settings
 from airflow_adaptive._core.protocol.documents import Action, Directive, DriverState, FailureReport
 from airflow_adaptive._core.protocol.failures import report_build_failure, report_exception
 from airflow_adaptive.job.control.driver_loop import EXIT_FAILED
-from airflow_adaptive.job.control.interfaces import ExecutorPool, Journal
+from airflow_adaptive.job.control.interfaces import DirectiveSource, ExecutorPool
 from airflow_adaptive.job.entry.checkpoint_location import QueryStart, TransientFolders
-from airflow_adaptive.job.entry.driver import Driver
+from airflow_adaptive.job.entry.driver import DriverRuntime
 from airflow_adaptive.job.entry.submitted_session import SubmittedSession, replace_methods, replace_properties
 from airflow_adaptive.job.queries.job_queries import require_startable
 from airflow_adaptive.job.queries.script_queries import ScriptQueries, ScriptStoppedError
@@ -180,7 +180,7 @@ class UnmanagedScript:
     def _start_control_loop(self, writer: DataStreamWriter, without: str) -> ScriptQueries:
         """Start the driver loop in a thread."""
         spark = writer._spark
-        driver = Driver(spark, read_settings(lambda name: spark.sparkContext.getConf().get(name, None)))
+        driver = DriverRuntime(spark, read_settings(lambda name: spark.sparkContext.getConf().get(name, None)))
         self._directory = driver.settings.directory
         queries = ScriptQueries(spark, job=driver.settings.job)
         driver.journal = _StopOnHold(driver.journal)
@@ -193,7 +193,7 @@ class UnmanagedScript:
         self._queries = queries
         return queries
 
-    def _run_control_loop(self, driver: Driver, queries: ScriptQueries, notice: str) -> None:
+    def _run_control_loop(self, driver: DriverRuntime, queries: ScriptQueries, notice: str) -> None:
         """Execute directives; after that, the script has a limited time to end by itself."""
         try:
             self._state = driver.run(queries, notice)
@@ -222,7 +222,7 @@ class UnmanagedScript:
 class _StopOnHold:
     """A journal in which HOLD means STOP, because the script continues when its queries end."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: DirectiveSource) -> None:
         self._journal = journal
 
     def newest(self) -> Directive | None:

@@ -16,7 +16,7 @@ class DemoEnvironmentError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class ClusterChange:
     """A change of the cluster while the job runs.
 
     Attributes:
@@ -53,7 +53,7 @@ class DemoCluster(AbstractContextManager[Any], Protocol):
     def generator_target(self, flights: Path) -> Sequence[str]:
         """Return the arguments that tell the generator where to publish the flights; see `parameters`."""
 
-    def changes(self) -> Sequence[Change]:
+    def changes(self) -> Sequence[ClusterChange]:
         """Return the changes in their order: the job waits, starts, grows, shrinks, and loses its driver."""
 
     def add_two_slots(self) -> None:
@@ -114,25 +114,25 @@ class StandaloneDemo:
         """Return the directory that the job reads."""
         return ("--directory", str(flights / "input"))
 
-    def changes(self) -> Sequence[Change]:
+    def changes(self) -> Sequence[ClusterChange]:
         """Return the changes in their order."""
         return (
-            Change(
+            ClusterChange(
                 title="The job waits for resources; a worker joins, with room for the driver and one slot",
                 apply=lambda: self._add_worker(2),
                 slots=1,
             ),
-            Change(
+            ClusterChange(
                 title="A second worker joins, with one slot: the job scales up",
                 apply=lambda: self._add_worker(1),
                 slots=2,
             ),
-            Change(
+            ClusterChange(
                 title="The second worker is killed with SIGKILL: the job continues with the remaining slot",
                 apply=lambda: self._cluster.kill_worker(self._workers.pop()),
                 slots=1,
             ),
-            Change(
+            ClusterChange(
                 title="The driver is killed with SIGKILL: the job restarts after a backoff",
                 apply=self._kill_driver,
                 slots=1,

@@ -14,7 +14,7 @@ import httpx
 from airflow_adaptive._core.scheduler.timeline import Transition
 from airflow_adaptive.local.airflow import USERNAME, LocalAirflowError
 from airflow_adaptive.local.demo.cluster import (
-    Change,
+    ClusterChange,
     DemoCluster,
     DemoEnvironmentError,
     KubernetesOptions,
@@ -23,7 +23,7 @@ from airflow_adaptive.local.demo.cluster import (
 from airflow_adaptive.local.demo.environment import DemoEnvironment
 from airflow_adaptive.local.demo.flights import differences, expected_rows, flights
 from airflow_adaptive.local.demo.job import (
-    Job,
+    DemoRun,
     JobEndedError,
     Reporter,
     seconds,
@@ -80,7 +80,7 @@ class Scenario:
         self._print_tables()
         return self._check_output()
 
-    def _run_step(self, change: Change, until: date) -> None:
+    def _run_step(self, change: ClusterChange, until: date) -> None:
         self._reporter.heading(change.title)
         self._environment.publish_flights(until)
         self._wait_for_commit()
@@ -259,7 +259,7 @@ def run_playground(environment: DemoEnvironment, reporter: Reporter) -> None:
             signal.pause()
 
 
-def _wait_until_executing(job: Job) -> None:
+def _wait_until_executing(job: DemoRun) -> None:
     def poll() -> bool:
         job.require_running()
         return job.state == EXECUTING

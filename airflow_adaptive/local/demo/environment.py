@@ -18,7 +18,7 @@ import airflow_adaptive
 from airflow_adaptive.local.airflow import USERNAME, LocalAirflow
 from airflow_adaptive.local.demo.cluster import DemoCluster, DemoEnvironmentError
 from airflow_adaptive.local.demo.flights import CarrierHour
-from airflow_adaptive.local.demo.job import Job, Reporter
+from airflow_adaptive.local.demo.job import DemoRun, Reporter
 from airflow_adaptive.local.demo.replay import Replay
 from airflow_adaptive.local.waiting import wait_until
 
@@ -68,10 +68,10 @@ class DemoEnvironment:
         """Address of the job's page."""
         return f"{self.airflow.url}/adaptive/ui/jobs/{self.cluster.dag}"
 
-    def trigger_job(self) -> Job:
+    def trigger_job(self) -> DemoRun:
         """Start a DAG run, which runs the job on the data of this environment."""
         dag, parameters = self.cluster.dag, self.cluster.parameters(self._flights)
-        return Job(self.airflow.api, dag, self.airflow.api.trigger(dag, parameters))
+        return DemoRun(self.airflow.api, dag, self.airflow.api.trigger(dag, parameters))
 
     def publish_flights(self, until: date) -> None:
         """Have the generator publish the flights before a day."""

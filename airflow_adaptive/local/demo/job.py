@@ -21,7 +21,7 @@ class JobEndedError(Exception):
     """The DAG run has ended unexpectedly. The message contains the logs of the tasks."""
 
 
-class Job:
+class DemoRun:
     """One DAG run and the streaming job that the DAG run executes."""
 
     def __init__(self, airflow: AirflowApi, dag: str, run_id: str) -> None:

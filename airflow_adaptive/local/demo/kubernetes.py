@@ -19,7 +19,7 @@ from kubernetes_asyncio import config
 from kubernetes_asyncio.client import ApiClient, ApiException
 from kubernetes_asyncio.config import ConfigException
 
-from airflow_adaptive.local.demo.cluster import Change, DemoEnvironmentError, KubernetesOptions
+from airflow_adaptive.local.demo.cluster import ClusterChange, DemoEnvironmentError, KubernetesOptions
 from airflow_adaptive.local.waiting import wait_until
 
 ACCOUNT: Final = "spark-driver"
@@ -65,7 +65,7 @@ class KubernetesDemo:
         """
         self._options = options
         self._directory = directory
-        self._api = KubernetesApi(options.kubeconfigs, options.context)
+        self._api = DemoKubernetesApi(options.kubeconfigs, options.context)
         self._namespace = f"airflow-adaptive-demo-{secrets.token_hex(3)}"
 
     def __enter__(self) -> Self:
@@ -122,25 +122,25 @@ class KubernetesDemo:
         """Return the directory that the job reads."""
         return ("--directory", str(flights / "input"))
 
-    def changes(self) -> Sequence[Change]:
+    def changes(self) -> Sequence[ClusterChange]:
         """Return the changes in their order."""
         return (
-            Change(
+            ClusterChange(
                 title="The job waits for resources; the quota allows the driver and one executor",
                 apply=lambda: self._set_quota(2),
                 slots=1,
             ),
-            Change(
+            ClusterChange(
                 title="The quota allows a second executor: the job scales up",
                 apply=lambda: self._set_quota(3),
                 slots=2,
             ),
-            Change(
+            ClusterChange(
                 title="The quota shrinks and an executor pod is deleted: the job continues with the remaining slot",
                 apply=self._take_executor,
                 slots=1,
             ),
-            Change(
+            ClusterChange(
                 title="The driver pod is deleted: the job restarts after a backoff",
                 apply=lambda: self._delete_pod("driver"),
                 slots=1,
@@ -205,7 +205,7 @@ TIMEOUT_S = 30.0
 NOT_FOUND = 404
 
 
-class KubernetesApi:
+class DemoKubernetesApi:
     """Sends one request at a time.
 
     Attributes:

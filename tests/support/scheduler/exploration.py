@@ -16,7 +16,7 @@ from time import monotonic
 
 from airflow_adaptive._core.scheduler import machine
 from airflow_adaptive._core.scheduler.events import Event
-from airflow_adaptive._core.scheduler.policies.transition_manager import Resources
+from airflow_adaptive._core.scheduler.policies.transition_manager import ResourceLevel
 from airflow_adaptive._core.scheduler.resource_checks import executing_resources
 from airflow_adaptive._core.scheduler.state import Executing, Finished, SchedulerState
 from airflow_adaptive._core.scheduler.steps import Step
@@ -147,7 +147,7 @@ def check_rest(state: SchedulerState) -> None:
     """Nothing is left to do: the job runs on all that is worth having, or has ended and its driver is gone."""
     match state.current:
         case Executing(plan=plan):
-            assert executing_resources(state, plan) is Resources.NONE
+            assert executing_resources(state, plan) is ResourceLevel.NONE
         case Finished():
             assert state.driver is None
         case current:

@@ -20,7 +20,13 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from kubernetes_asyncio.client import ApiClient, Configuration
 
-from airflow_adaptive._airflow.kubernetes_api import OPEN_CLIENTS, RENEW_INTERVAL, ConnectionApiSource, Expiry, expiry
+from airflow_adaptive._airflow.kubernetes_api import (
+    OPEN_CLIENTS,
+    RENEW_INTERVAL,
+    ConnectionApiSource,
+    CredentialExpiry,
+    expiry,
+)
 from airflow_adaptive._clusters.connection_fields import AddressError
 from airflow_adaptive._clusters.kubernetes.address import CredentialsError, KubernetesAddress
 from airflow_adaptive._core.ports import ClusterUnreachableError
@@ -301,7 +307,7 @@ def web_token(claims: object) -> str:
 
 
 def test_the_expiry_of_a_web_token_is_known() -> None:
-    assert expiry(configuration(web_token({"exp": AT.timestamp()}))) == Expiry("token", AT)
+    assert expiry(configuration(web_token({"exp": AT.timestamp()}))) == CredentialExpiry("token", AT)
 
 
 @pytest.mark.parametrize(
@@ -317,7 +323,7 @@ def test_the_expiry_of_a_client_certificate_is_known(tmp_path: Path) -> None:
     builder = x509.CertificateBuilder(name, name, key.public_key(), 1, AT - timedelta(days=1), AT)
     file = tmp_path / "me.crt"
     file.write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
-    assert expiry(configuration(certificate=file)) == Expiry("client certificate", AT)
+    assert expiry(configuration(certificate=file)) == CredentialExpiry("client certificate", AT)
 
 
 def test_a_file_without_a_certificate_has_no_expiry(tmp_path: Path) -> None:

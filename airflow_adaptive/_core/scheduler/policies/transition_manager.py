@@ -30,7 +30,7 @@ class Phase(StrEnum):
     TRANSITIONING = "Transitioning"
 
 
-class Resources(IntEnum):
+class ResourceLevel(IntEnum):
     """How far the available slots suffice."""
 
     NONE = 0
@@ -132,28 +132,28 @@ class TransitionManager:
             case _:
                 return None
 
-    def change(self, now: datetime, resources: Resources) -> TransitionManager:
+    def change(self, now: datetime, resources: ResourceLevel) -> TransitionManager:
         """Return the manager after a change of slots or requirements."""
         return self.advance(now, resources)._changed(now, resources).advance(now, resources)
 
-    def trigger(self, now: datetime, resources: Resources) -> TransitionManager:
+    def trigger(self, now: datetime, resources: ResourceLevel) -> TransitionManager:
         """Return the manager after a committed batch, which allows a transition."""
         manager = self.advance(now, resources)
         if manager.phase is Phase.STABILIZED:
             return manager._act(resources)
-        if manager.phase is Phase.STABILIZING and resources >= Resources.DESIRED:
+        if manager.phase is Phase.STABILIZING and resources >= ResourceLevel.DESIRED:
             return replace(manager, phase=Phase.TRANSITIONING)
         return manager
 
-    def advance(self, now: datetime, resources: Resources) -> TransitionManager:
+    def advance(self, now: datetime, resources: ResourceLevel) -> TransitionManager:
         """Return the manager after all deadlines until `now`, in order."""
         manager = self
         while (due := manager.due) is not None and due <= now:
             manager = manager._on_due(due, resources)
         return manager
 
-    def _changed(self, now: datetime, resources: Resources) -> TransitionManager:
-        usable = resources >= Resources.SUFFICIENT
+    def _changed(self, now: datetime, resources: ResourceLevel) -> TransitionManager:
+        usable = resources >= ResourceLevel.SUFFICIENT
         if self.phase is Phase.COOLDOWN and usable:
             return self._remember(now)
         if self.phase is Phase.IDLING and usable:
@@ -162,14 +162,14 @@ class TransitionManager:
             return replace(self, evaluation=now + self.max_trigger_delay)
         return self
 
-    def _on_due(self, due: datetime, resources: Resources) -> TransitionManager:
+    def _on_due(self, due: datetime, resources: ResourceLevel) -> TransitionManager:
         if self.phase is Phase.COOLDOWN:
             return self._leave_cooldown()
         if self.phase is Phase.STABILIZED:
             return self._act(resources)
         if due != self.evaluation:
             return replace(self, phase=Phase.STABILIZED, evaluation=None)
-        if resources >= Resources.DESIRED:
+        if resources >= ResourceLevel.DESIRED:
             return replace(self, phase=Phase.TRANSITIONING)
         return replace(self, evaluation=None)
 
@@ -186,8 +186,8 @@ class TransitionManager:
             evaluation=first_change + self.max_trigger_delay,
         )
 
-    def _act(self, resources: Resources) -> TransitionManager:
-        if resources >= Resources.SUFFICIENT:
+    def _act(self, resources: ResourceLevel) -> TransitionManager:
+        if resources >= ResourceLevel.SUFFICIENT:
             return replace(self, phase=Phase.TRANSITIONING)
         return replace(self, phase=Phase.IDLING, first_change=None)
 

@@ -27,7 +27,7 @@ from airflow_adaptive._core.scheduler.events import (
 )
 from airflow_adaptive._core.scheduler.policies.failure_handling import Failure
 from airflow_adaptive._core.scheduler.policies.rescaling import Tier
-from airflow_adaptive._core.scheduler.policies.transition_manager import Phase, Resources, TransitionManager
+from airflow_adaptive._core.scheduler.policies.transition_manager import Phase, ResourceLevel, TransitionManager
 from airflow_adaptive._core.scheduler.state import (
     Created,
     Outcome,
@@ -204,8 +204,8 @@ def _go_on(state: SchedulerState, restarting: Restarting, event: Event) -> Step:
         return state_transitions.go_to_deploying(state, event, target_parallelism, reason, restarting.previous_plan)
     is_recovery = restarting.failure is not None and state_transitions.is_first_failure(state)
     before = restarting.plan.parallelism if is_recovery else None
-    if possible is not None and resource_checks.waiting_resources(state, before) is Resources.DESIRED:
-        is_desired = resource_checks.waiting_resources(state) is Resources.DESIRED
+    if possible is not None and resource_checks.waiting_resources(state, before) is ResourceLevel.DESIRED:
+        is_desired = resource_checks.waiting_resources(state) is ResourceLevel.DESIRED
         text = "all desired slots are available" if is_desired else "as many slots as before are available"
         reason = _with_lost_driver(restarting, ReasonCode.SLOTS_AVAILABLE, text)
         return state_transitions.go_to_deploying(state, event, possible, reason, restarting.previous_plan)

@@ -25,7 +25,7 @@ from airflow_adaptive._core.view import TaskKey
 from airflow_adaptive._web.api import job_details
 from airflow_adaptive._web.api.feed import Feed, TooManySubscribersError, Update
 from airflow_adaptive._web.api.routes.common import visible
-from airflow_adaptive._web.api.schemas import JobDetails, Step
+from airflow_adaptive._web.api.schemas import JobDetails, MetricsStep
 from airflow_adaptive._web.api.security import Access, ReadableAccess, SessionDep, UserDep, is_editable
 from airflow_adaptive._web.data.errors import RequestRefusedError
 from airflow_adaptive._web.data.metadata_database import state_store
@@ -181,7 +181,9 @@ def poll(job: Job, last_revision: Hashable) -> Update | None:
             return Update(revision=None, content=None)
         documents = state_store.documents([job.store], job_details.KEYS, session)[job.store]
         published = PublishedState(documents=documents, revisions=written, task_state=task_state)
-        content = JobUpdate(job=job_details.details(found, published), metrics=published.metrics(Step.TEN_SECONDS))
+        content = JobUpdate(
+            job=job_details.details(found, published), metrics=published.metrics(MetricsStep.TEN_SECONDS)
+        )
         return Update(revision=revision, content=content)
 
 

@@ -29,7 +29,7 @@ from airflow_adaptive._web.api.security import (
     readable,
     rights_of,
 )
-from airflow_adaptive._web.data import control_requests
+from airflow_adaptive._web.data import user_requests
 from airflow_adaptive._web.data.metadata_database import state_store
 from airflow_adaptive._web.data.metadata_database.jobs import Job, find_jobs, release
 from airflow_adaptive._web.data.published_state import Health, PublishedState, read_all_published, read_published
@@ -95,21 +95,21 @@ def get_job(user: UserDep, access: ReadableAccess, session: SessionDep) -> JobDe
 @router.post("/jobs/{job}/cancel", operation_id="cancel_job", summary="Cancel", status_code=HTTPStatus.ACCEPTED)
 def cancel_job(user: UserDep, access: EditableAccess, session: SessionDep, _: BodyDep) -> JobDetails:
     """Request that the job stops permanently at a batch boundary. Repeating the request changes nothing."""
-    control_requests.cancel(access.job, requester(user), session)
+    user_requests.cancel(access.job, requester(user), session)
     return _details(access, session, editable=True)
 
 
 @router.post("/jobs/{job}/suspend", operation_id="suspend_job", summary="Suspend", status_code=HTTPStatus.ACCEPTED)
 def suspend_job(user: UserDep, access: EditableAccess, session: SessionDep, _: BodyDep) -> JobDetails:
     """Request that the job stops with a savepoint. You can resume the job later. Repeating the request changes nothing."""
-    control_requests.suspend(access.job, requester(user), session)
+    user_requests.suspend(access.job, requester(user), session)
     return _details(access, session, editable=True)
 
 
 @router.post("/jobs/{job}/resume", operation_id="resume_job", summary="Resume", status_code=HTTPStatus.ACCEPTED)
 def resume_job(user: UserDep, access: ResumableAccess, session: SessionDep, _: BodyDep) -> JobDetails:
     """Request that a suspended job continues: Airflow runs its task again. Repeating the request changes nothing."""
-    control_requests.resume(access.job, requester(user), session)
+    user_requests.resume(access.job, requester(user), session)
     return _details(access, session, editable=True)
 
 

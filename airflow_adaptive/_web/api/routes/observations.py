@@ -21,7 +21,7 @@ router = APIRouter(tags=["Observations"], prefix="/jobs/{job}")
 
 
 @router.get("/plan", operation_id="get_plan", summary="Get the placement of the subtasks")
-def get_plan(job: ReadableJob, session: SessionDep) -> schemas.Plan:
+def get_plan(job: ReadableJob, session: SessionDep) -> schemas.PlanDetails:
     """Get the planned and effective parallelism, the slots, the executors and the placement of the subtasks."""
     published = read_published(job, session, (SCHEDULER, DRIVER))
     return job_details.plan(published_state(job, published), published)
@@ -39,8 +39,8 @@ def get_metrics(
     job: ReadableJob,
     session: SessionDep,
     step: Annotated[
-        schemas.Step, Query(description="Resolution in seconds. The retention is 1 hour, 8 hours or 3 days.")
-    ] = (schemas.Step.TEN_SECONDS),
+        schemas.MetricsStep, Query(description="Resolution in seconds. The retention is 1 hour, 8 hours or 3 days.")
+    ] = (schemas.MetricsStep.TEN_SECONDS),
     since: Annotated[
         int,
         Query(ge=0, le=1 << 40, description="Only steps that began at or after this time, in seconds since the epoch."),
@@ -55,10 +55,10 @@ def get_metrics(
 
 
 @router.get("/transitions", operation_id="get_transitions", summary="Get transitions and decisions")
-def get_transitions(job: MessagesJob, session: SessionDep) -> schemas.Timeline:
+def get_transitions(job: MessagesJob, session: SessionDep) -> schemas.TimelineDetails:
     """Get the state transitions and the decisions of the scheduler with their reasons, newest first."""
     published = read_published(job, session, (HISTORY,))
-    return schemas.Timeline(transitions=published.transitions[::-1], decisions=published.decisions[::-1])
+    return schemas.TimelineDetails(transitions=published.transitions[::-1], decisions=published.decisions[::-1])
 
 
 @router.get("/failures", operation_id="get_failures", summary="Get failures")

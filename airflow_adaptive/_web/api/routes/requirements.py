@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
 
-from airflow_adaptive._core.requirements import control_requests as control_request_documents
-from airflow_adaptive._core.requirements import dry_run, request_bodies
+from airflow_adaptive._core.requirements import control_requests, dry_run, request_bodies
 from airflow_adaptive._core.requirements.request_bodies import encode_requirements, version_of
 from airflow_adaptive._core.scheduler.errors import RequirementsError
 from airflow_adaptive._core.scheduler.requirements import Requirements
@@ -18,12 +17,12 @@ from airflow_adaptive._core.view import POLICY, SCHEDULER, SUMMARY
 from airflow_adaptive._web.api import job_details, schemas
 from airflow_adaptive._web.api.routes.common import published_state, requester
 from airflow_adaptive._web.api.security import BodyDep, EditableJob, ReadableJob, SessionDep, UserDep
-from airflow_adaptive._web.data import control_requests
+from airflow_adaptive._web.data import user_requests
 from airflow_adaptive._web.data.published_state import read_published
 
 router = APIRouter(tags=["Resource requirements"])
 
-KEYS = (*control_request_documents.KEYS, SUMMARY, SCHEDULER, POLICY)
+KEYS = (*control_requests.KEYS, SUMMARY, SCHEDULER, POLICY)
 """Documents that decide which requirements are active."""
 
 BODY: dict[str, Any] = {
@@ -122,8 +121,8 @@ def put_requirements(
     nothing. The bounds apply until they expire, until a user sets other bounds, or until a user clears them with DELETE or with -1 for
     every bound.
     """
-    is_expected, expires_at = _expectation(if_match), control_requests.expiry_of(duration, until)
-    requirements = control_requests.set_requirements(
+    is_expected, expires_at = _expectation(if_match), user_requests.expiry_of(duration, until)
+    requirements = user_requests.set_requirements(
         job, requester(user), session, _decoded(body), is_expected, expires_at
     )
     return _with_etag(requirements, response)
@@ -137,7 +136,7 @@ def put_requirements(
 )
 def delete_requirements(user: UserDep, job: EditableJob, session: SessionDep, _: BodyDep) -> None:
     """Clear the bounds that a user set. The bounds of the rescale policy, a calendar or the DAG become active again."""
-    control_requests.clear_requirements(job, requester(user), session)
+    user_requests.clear_requirements(job, requester(user), session)
 
 
 @router.post(
@@ -146,14 +145,14 @@ def delete_requirements(user: UserDep, job: EditableJob, session: SessionDep, _:
     summary="Preview resource requirements",
     openapi_extra=BODY,
 )
-def preview_requirements(job: ReadableJob, session: SessionDep, body: BodyDep) -> schemas.Preview:
+def preview_requirements(job: ReadableJob, session: SessionDep, body: BodyDep) -> schemas.RequirementsPreview:
     """Get the consequence of these bounds at this moment, and the reason. A dry run of the scheduler changes nothing.
 
     The dry run uses the slots that the job holds or was offered. The cluster may have more slots.
     """
     published = read_published(job, session, KEYS)
-    state = control_requests.check_rescalable(job, published)
-    requirements = control_requests.resolved_override(_decoded(body), state, published)
+    state = user_requests.check_rescalable(job, published)
+    requirements = user_requests.resolved_override(_decoded(body), state, published)
     return job_details.preview(dry_run.preview(state, requirements, datetime.now(UTC)), state)
 
 
@@ -167,7 +166,7 @@ def _decoded(body: bytes) -> Any:
     try:
         return request_bodies.parse_json(body)
     except RequirementsError as error:
-        raise control_requests.invalid(error) from error
+        raise user_requests.invalid(error) from error
 
 
 def _expectation(if_match: str | None) -> Callable[[str], bool]:

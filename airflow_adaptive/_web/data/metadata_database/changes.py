@@ -52,7 +52,7 @@ CANCEL: Final = "airflow_adaptive._airflow.process.abandoned_jobs.cancel_abandon
 NOT_PERSISTED: Final = "The request could not be persisted and has not been applied. Please retry."
 
 
-class Change:
+class JobTransaction:
     """A change of one job in a transaction that locks the job."""
 
     def __init__(self, job: Job, requester: Requester, session: Session) -> None:
@@ -146,7 +146,7 @@ class Change:
 
 
 @contextmanager
-def change(job: Job, requester: Requester, session: Session) -> Iterator[Change]:
+def change(job: Job, requester: Requester, session: Session) -> Iterator[JobTransaction]:
     """Change a job in one transaction, which locks the job. The transaction is rolled back if the block raises an exception.
 
     The function commits the session at the beginning, because some isolation levels would otherwise return the data from the begin of
@@ -155,7 +155,7 @@ def change(job: Job, requester: Requester, session: Session) -> Iterator[Change]
     Raises:
         RequestRefusedError: the Asset of the job does not exist anymore (404), or the database did not persist the change (503).
     """
-    made = Change(job, requester, session)
+    made = JobTransaction(job, requester, session)
     try:
         session.commit()
         _lock(job, session)

@@ -172,7 +172,7 @@ TABLES: Final[Mapping[str, Callable[[SparkSession, Any], Table]]] = {
 
 
 @dataclass(slots=True)
-class _Poll:
+class _SourcePoll:
     """The polls of one source.
 
     Attributes:
@@ -206,7 +206,7 @@ class TableSources:
     clock: Callable[[], float] = time.time
     interval_s: float = POLL_INTERVAL_S
     _execution: Any = None
-    _polls: dict[int, _Poll] = field(default_factory=dict)
+    _polls: dict[int, _SourcePoll] = field(default_factory=dict)
     _end: threading.Event | None = None
 
     def begin(self, execution: Any) -> None:
@@ -238,13 +238,13 @@ class TableSources:
         offset, unknown = parse_offset(progress.endOffset), SourceReport(kind=kind, is_lag_unknown=True)
         if not isinstance(offset, dict):
             return unknown
-        poll = self._polls.setdefault(number, _Poll(offset))
+        poll = self._polls.setdefault(number, _SourcePoll(offset))
         poll.offset = offset
         report = self._known(poll, unknown)
         self._start()
         return report
 
-    def _known(self, poll: _Poll, unknown: SourceReport) -> SourceReport:
+    def _known(self, poll: _SourcePoll, unknown: SourceReport) -> SourceReport:
         # A clock that was set back makes the age negative.
         if poll.table is None or not 0 <= self.clock() - poll.polled_at <= MAX_POLL_AGE_S:
             return unknown
@@ -261,14 +261,14 @@ class TableSources:
                 target=self._run, args=(self._end, self._execution, self._polls), name="table-monitor", daemon=True
             ).start()
 
-    def _run(self, end: threading.Event, execution: Any, polls: Mapping[int, _Poll]) -> None:
+    def _run(self, end: threading.Event, execution: Any, polls: Mapping[int, _SourcePoll]) -> None:
         while not end.is_set():
             for number, poll in list(polls.items()):
                 if poll.failure is None:
                     self._poll(number, poll, execution)
             end.wait(self.interval_s)
 
-    def _poll(self, number: int, poll: _Poll, execution: Any) -> None:
+    def _poll(self, number: int, poll: _SourcePoll, execution: Any) -> None:
         try:
             if poll.table is None:
                 source = from_scala(self.spark, execution.sources())[number]

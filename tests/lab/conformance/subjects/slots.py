@@ -7,7 +7,7 @@ from operator import contains
 
 from airflow_adaptive._core.scheduler import resource_checks
 from airflow_adaptive._core.scheduler.allocator import determine_parallelism, required_slots
-from airflow_adaptive._core.scheduler.policies.transition_manager import Resources
+from airflow_adaptive._core.scheduler.policies.transition_manager import ResourceLevel
 from tests.lab.conformance.result import Comparison, Vector, compare, expect_only
 from tests.lab.conformance.subjects.job_graphs import graph
 from tests.lab.scenario import Scenario
@@ -33,5 +33,5 @@ def has_desired_resources(vector: Vector) -> Iterator[Comparison]:
     """`AdaptiveScheduler#hasDesiredResources`."""
     expect_only(vector, "expected")
     state = Scenario(lower=1, upper=vector["required_slots"]).when_slots(free=vector["available_slots"]).state
-    desired = resource_checks.waiting_resources(state) is Resources.DESIRED
+    desired = resource_checks.waiting_resources(state) is ResourceLevel.DESIRED
     yield from compare("desired resources", vector["expected"], desired)

@@ -12,7 +12,7 @@ from typing import Any
 
 from airflow_adaptive._core.scheduler import resource_checks
 from airflow_adaptive._core.scheduler.config.options import DEFAULTS
-from airflow_adaptive._core.scheduler.policies.transition_manager import Resources
+from airflow_adaptive._core.scheduler.policies.transition_manager import ResourceLevel
 from airflow_adaptive._core.scheduler.state import Deploying, Executing, Restarting, WaitingForResources
 from airflow_adaptive._core.scheduler.timeline import Amounts, Rescale
 from tests.lab.conformance.result import (
@@ -170,7 +170,7 @@ class _SimulatedJob:
         match state.current:
             case Deploying(plan=plan):
                 scenario.when_slots(held=plan.slots, free=self.slots - plan.slots).when_plan_activated()
-            case Executing(plan=plan) if resource_checks.executing_resources(state, plan) > Resources.NONE:
+            case Executing(plan=plan) if resource_checks.executing_resources(state, plan) > ResourceLevel.NONE:
                 scenario.after(_LONG_S)
             case Restarting(stopped_at=None):
                 scenario.when_driver_ended()

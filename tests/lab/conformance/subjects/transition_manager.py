@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from airflow_adaptive._core.scheduler.policies.restart_backoff import MILLISECOND
-from airflow_adaptive._core.scheduler.policies.transition_manager import Phase, Resources, TransitionManager
+from airflow_adaptive._core.scheduler.policies.transition_manager import Phase, ResourceLevel, TransitionManager
 from tests.lab.conformance.result import (
     Comparison,
     NotApplicableError,
@@ -17,7 +17,7 @@ from tests.lab.conformance.result import (
 )
 from tests.lab.scenario import START
 
-_RESOURCES = {"none": Resources.NONE, "sufficient": Resources.SUFFICIENT, "desired": Resources.DESIRED}
+_RESOURCES = {"none": ResourceLevel.NONE, "sufficient": ResourceLevel.SUFFICIENT, "desired": ResourceLevel.DESIRED}
 
 
 @may_fail
@@ -29,7 +29,7 @@ def transition_manager(vector: Vector) -> Iterator[Comparison]:
     yield from _events(manager, _RESOURCES[vector.get("initial_resources", "none")], vector.get("events", []))
 
 
-def _events(manager: TransitionManager, resources: Resources, events: list[dict[str, Any]]) -> Iterator[Comparison]:
+def _events(manager: TransitionManager, resources: ResourceLevel, events: list[dict[str, Any]]) -> Iterator[Comparison]:
     for number, event in enumerate(events, start=1):
         now = START + event["at_ms"] * MILLISECOND
         manager = manager.advance(now, resources)

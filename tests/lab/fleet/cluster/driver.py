@@ -18,9 +18,9 @@ from airflow_adaptive._core.protocol.conf import DriverSettings, read_settings
 from airflow_adaptive._core.protocol.documents import Directive, DriverState
 from airflow_adaptive.job.control.driver_loop import EXIT_FAILED
 from airflow_adaptive.job.control.fence import boot_time
-from airflow_adaptive.job.control.interfaces import Journal
+from airflow_adaptive.job.control.interfaces import DirectiveSource
 from airflow_adaptive.job.entry import driver as driver_module
-from airflow_adaptive.job.entry.driver import OUTPUT_TIMEOUT_S, Driver
+from airflow_adaptive.job.entry.driver import OUTPUT_TIMEOUT_S, DriverRuntime
 from tests.lab.fleet.cluster import host
 from tests.lab.fleet.cluster.checkpoint import SimulatedCheckpoint
 from tests.lab.fleet.cluster.cluster import SimulatedCluster
@@ -89,14 +89,14 @@ class JvmDirectory:
 class ObservedJournal:
     """A journal that records when its newest successful read began."""
 
-    def __init__(self, journal: Journal, driver: SimulatedDriver, kernel: Kernel) -> None:
+    def __init__(self, journal: DirectiveSource, driver: SimulatedDriver, kernel: Kernel) -> None:
         """Observe a journal for a driver."""
         self._journal = journal
         self._driver = driver
         self._kernel = kernel
 
     def newest(self) -> Directive | None:
-        """See `Journal`."""
+        """See `DirectiveSource`."""
         began_at = self._kernel.now
         directive = self._journal.newest()
         if directive is not None:
@@ -206,7 +206,7 @@ class SimulatedDriver:
             executors=self._executors,
         )
         try:
-            driver = Driver(session, self.settings)
+            driver = DriverRuntime(session, self.settings)
             driver.journal = ObservedJournal(driver.journal, self, self._kernel)
             self.end = driver.run(self._workload)
         except Exception as error:  # noqa: BLE001  The script ends with the exception.

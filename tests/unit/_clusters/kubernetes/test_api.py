@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from aiohttp import web
 
-from airflow_adaptive._clusters.kubernetes.api import KubernetesApi, NoAnswerError, NotSentError, RefusedError
+from airflow_adaptive._clusters.kubernetes.api import KubernetesApi, NotSentError, RefusedError, UnknownOutcomeError
 from tests.support.kubernetes.client.fake_api import FakeApi, failure
 
 PODS = "/api/v1/namespaces/team-a/pods"
@@ -43,19 +43,19 @@ async def test_a_refusal_has_a_kind(server: FakeApi, response: web.Response, pro
 )
 async def test_the_outcome_of_a_failed_request_is_unknown(server: FakeApi, response: web.Response) -> None:
     server.answer = lambda _: response
-    with pytest.raises(NoAnswerError, match="the API server failed: 50"):
+    with pytest.raises(UnknownOutcomeError, match="the API server failed: 50"):
         await KubernetesApi(server, 10).request("POST", PODS, body={})
 
 
 async def test_a_response_of_another_server_is_no_object(server: FakeApi) -> None:
     server.answer = lambda _: web.Response(text="<p>portal</p>")
-    with pytest.raises(NoAnswerError, match="the response is not JSON: <p>portal</p>"):
+    with pytest.raises(UnknownOutcomeError, match="the response is not JSON: <p>portal</p>"):
         await KubernetesApi(server, 10).request("GET", PODS)
 
 
 async def test_a_server_that_does_not_answer_is_noticed(server: FakeApi) -> None:
     server.hangs = True
-    with pytest.raises(NoAnswerError, match="did not answer in time"):
+    with pytest.raises(UnknownOutcomeError, match="did not answer in time"):
         await KubernetesApi(server, 0.05).request("POST", PODS, body={})
 
 
@@ -89,5 +89,5 @@ async def test_a_stream_that_hangs_is_noticed(server: FakeApi) -> None:
             async for _ in lines:
                 pass
 
-    with pytest.raises(NoAnswerError, match="did not answer in time"):
+    with pytest.raises(UnknownOutcomeError, match="did not answer in time"):
         await read()

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from airflow_adaptive._core.protocol.conf import PREFIX, NotSubmittedError, read_settings
+from airflow_adaptive._core.protocol.conf import PREFIX, MissingSettingsError, read_settings
 
 IDENTITY = {f"{PREFIX}job": "j", f"{PREFIX}directory": "file:///d", f"{PREFIX}epoch": "3", f"{PREFIX}nonce": "n"}
 
@@ -35,7 +35,7 @@ def test_all_missing_properties_are_named_and_the_fix():
     conf = {**IDENTITY, f"{PREFIX}nonce": ""}
     del conf[f"{PREFIX}job"]
     with pytest.raises(
-        NotSubmittedError, match=r"adaptive\.job, spark\.airflow\.adaptive\.nonce .*AdaptiveSparkOperator"
+        MissingSettingsError, match=r"adaptive\.job, spark\.airflow\.adaptive\.nonce .*AdaptiveSparkOperator"
     ):
         read_settings(conf.get)
 

@@ -20,7 +20,7 @@ from airflow_adaptive._core.protocol.documents import (
 )
 from airflow_adaptive.job.control.fence import FencedError
 from airflow_adaptive.job.control.interfaces import DirectoryError
-from airflow_adaptive.job.control.standby import EXECUTOR_TIMEOUT_S, Standby
+from airflow_adaptive.job.control.standby import EXECUTOR_TIMEOUT_S, StandbyLoop
 from airflow_adaptive.job.entry.driver import OperationThread
 from tests.support.driver.simulated_driver import EPOCH, LEASE_S, NONCE, SimulatedDriver, plan
 
@@ -56,7 +56,7 @@ class Waiting(SimulatedDriver):
         )
         identity = DriverStatus(job="j", epoch=EPOCH, nonce=NONCE, sequence=0, at="", state=DriverState.STARTING)
         interfaces = replace(self.interfaces(), start_operation=completed)
-        return Standby(identity, interfaces, settings, self).wait()
+        return StandbyLoop(identity, interfaces, settings, self).wait()
 
     @property
     def states(self) -> list[DriverState]:

@@ -22,7 +22,7 @@ from airflow_adaptive.job.control.driver_loop import EXIT_FAILED, EXIT_FENCED
 from airflow_adaptive.job.control.fence import Fence, FencedError
 from airflow_adaptive.job.control.interfaces import DriverInterfaces
 from airflow_adaptive.job.entry import driver as driver_module
-from airflow_adaptive.job.entry.driver import CHECK_INTERVAL_S, Driver, DriverOutput, DriverProcess, Sigterm
+from airflow_adaptive.job.entry.driver import CHECK_INTERVAL_S, DriverProcess, DriverRuntime, OutputFiles, Sigterm
 from airflow_adaptive.job.spark_internals import report_spark
 from tests.support.driver.simulated_driver import directive
 
@@ -51,7 +51,7 @@ class AssembledDriver:
         monkeypatch.setattr(driver_loop, "DriverLoop", self.driver_loop)
         context = SimpleNamespace(applicationId="app-1", uiWebUrl=None)
         spark: Any = SimpleNamespace(sparkContext=context, version=version)
-        self.driver = Driver(spark, DriverSettings(job="j", directory="file:///jobs/j", epoch=1, nonce="n"))
+        self.driver = DriverRuntime(spark, DriverSettings(job="j", directory="file:///jobs/j", epoch=1, nonce="n"))
         self.named = 1
         """Epoch that the journal names."""
         self.driver.journal = SimpleNamespace(newest=lambda: directive(Action.RUN, 1, epoch=self.named, nonce="n"))
@@ -236,7 +236,7 @@ class Output:
         self.directory = directory
         self.time = 0.0
         self.warnings: list[str] = []
-        self.output = DriverOutput(directory, clock=lambda: self.time, warn=self.warnings.append, max_bytes=LIMIT)
+        self.output = OutputFiles(directory, clock=lambda: self.time, warn=self.warnings.append, max_bytes=LIMIT)
 
     def check(self) -> None:
         self.time += CHECK_INTERVAL_S

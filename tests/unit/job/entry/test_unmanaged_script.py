@@ -14,7 +14,7 @@ from pyspark.sql.streaming.listener import JStreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from airflow_adaptive._core.protocol.conf import NotSubmittedError
+from airflow_adaptive._core.protocol.conf import MissingSettingsError
 from airflow_adaptive._core.protocol.documents import Action, DriverState, FailureReport
 from airflow_adaptive.job.control.driver_loop import EXIT_FENCED
 from airflow_adaptive.job.entry import unmanaged_script
@@ -264,7 +264,7 @@ def test_query_before_an_adaptive_job_is_refused(process):
 
 def test_script_that_was_not_submitted_starts_no_query(process):
     del process.spark.settings["spark.airflow.adaptive.nonce"]
-    with pytest.raises(NotSubmittedError):
+    with pytest.raises(MissingSettingsError):
         process.starts()
     assert not process.spark.queries
 

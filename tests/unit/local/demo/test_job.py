@@ -9,7 +9,7 @@ import pytest
 from airflow_adaptive._core.codec import decode
 from airflow_adaptive._core.scheduler.timeline import ReasonCode, Transition
 from airflow_adaptive.local.airflow import AirflowApi
-from airflow_adaptive.local.demo.job import Job, JobEndedError, transition_line, transitions_table
+from airflow_adaptive.local.demo.job import DemoRun, JobEndedError, transition_line, transitions_table
 
 
 class FakeApi(AirflowApi):
@@ -27,7 +27,7 @@ class FakeApi(AirflowApi):
 
 @pytest.mark.parametrize("state", ["queued", "running"])
 def test_unfinished_run_is_running(state: str) -> None:
-    job = Job(FakeApi(state), "flights", "run")
+    job = DemoRun(FakeApi(state), "flights", "run")
     job.require_running()
     assert not job.has_ended
     with pytest.raises(JobEndedError):
@@ -36,14 +36,14 @@ def test_unfinished_run_is_running(state: str) -> None:
 
 @pytest.mark.parametrize("state", ["success", "failed"])
 def test_error_about_an_ended_run_contains_the_logs(state: str) -> None:
-    job = Job(FakeApi(state), "flights", "run")
+    job = DemoRun(FakeApi(state), "flights", "run")
     assert job.has_ended
     with pytest.raises(JobEndedError, match=f"(?s){state}.*log of resources.*log of departures"):
         job.require_running()
 
 
 def test_success_is_a_success() -> None:
-    Job(FakeApi("success"), "flights", "run").require_success()
+    DemoRun(FakeApi("success"), "flights", "run").require_success()
 
 
 ITEM = {

@@ -9,11 +9,11 @@ import type {
   JobCollection,
   JobDetails,
   Metrics,
-  Plan,
+  PlanDetails,
   Requirements,
   Rescales,
   RescaleSummary,
-  Timeline,
+  TimelineDetails,
 } from "./types";
 
 /** Polling interval of lists, and of jobs without an event stream. */
@@ -74,8 +74,8 @@ const ofJob = <Body>(job: string, name: string, path: string) =>
   });
 
 export const jobQuery = (job: string) => ofJob<JobDetails>(job, "details", "");
-export const planQuery = (job: string) => ofJob<Plan>(job, "plan", "/plan");
-export const timelineQuery = (job: string) => ofJob<Timeline>(job, "transitions", "/transitions");
+export const planQuery = (job: string) => ofJob<PlanDetails>(job, "plan", "/plan");
+export const timelineQuery = (job: string) => ofJob<TimelineDetails>(job, "transitions", "/transitions");
 export const failuresQuery = (job: string) => ofJob<Failures>(job, "failures", "/failures");
 export const rescalesQuery = (job: string) => ofJob<Rescales>(job, "rescales", "/rescales");
 export const rescaleSummaryQuery = (job: string) =>

@@ -12,11 +12,6 @@ export interface Backoff {
   seconds: number;
 }
 
-export interface Bounds {
-  lowerBound: number;
-  upperBound: number;
-}
-
 export interface Change {
   after: unknown;
   before: unknown;
@@ -223,7 +218,14 @@ export interface Metrics {
   step: number;
 }
 
+export type MetricsStep = 10 | 60 | 600;
+
 export type Outcome = "FINISHED" | "CANCELED" | "FAILED" | "SUSPENDED";
+
+export interface ParallelismBounds {
+  lowerBound: number;
+  upperBound: number;
+}
 
 export interface ParallelismRange {
   lower: number;
@@ -236,7 +238,7 @@ export interface PartitionLag {
   seconds: number;
 }
 
-export interface Plan {
+export interface PlanDetails {
   executors: ExecutorReport[];
   imbalance: number | null;
   load_balance_mode: string;
@@ -274,19 +276,6 @@ export interface PlannedWorker {
   slot_count: number;
   slots: Subtask[][] | null;
   worker: string;
-}
-
-export interface Preview {
-  after: Record<string, number> | null;
-  at: string | null;
-  before: Record<string, number> | null;
-  consequence: Consequence;
-  cooldown_until: string | null;
-  decisions: Decision[];
-  reason: string;
-  requirements: Record<string, VertexRequirements>;
-  slots: PreviewedSlots;
-  tier: string | null;
 }
 
 export interface PreviewedSlots {
@@ -351,6 +340,19 @@ export interface RequestRecord {
 }
 
 export type RequirementsOrigin = "DAG" | "CALENDAR" | "POLICY" | "USER";
+
+export interface RequirementsPreview {
+  after: Record<string, number> | null;
+  at: string | null;
+  before: Record<string, number> | null;
+  consequence: Consequence;
+  cooldown_until: string | null;
+  decisions: Decision[];
+  reason: string;
+  requirements: Record<string, VertexRequirements>;
+  slots: PreviewedSlots;
+  tier: string | null;
+}
 
 export interface RequirementsSource {
   name: string;
@@ -422,8 +424,6 @@ export interface StateSpan {
   state: string;
 }
 
-export type Step = 10 | 60 | 600;
-
 export interface Subtask {
   index: number;
   vertex: string;
@@ -442,7 +442,7 @@ export type TerminatedReason = "SUCCEEDED" | "EXCEPTION_OCCURRED" | "RESOURCE_RE
 
 export type Tier = 0 | 1 | 2 | 3;
 
-export interface Timeline {
+export interface TimelineDetails {
   decisions: Decision[];
   transitions: Transition[];
 }
@@ -480,7 +480,7 @@ export interface Vertex {
 }
 
 export interface VertexRequirements {
-  parallelism: Bounds;
+  parallelism: ParallelismBounds;
 }
 
 export interface Waiting {

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from airflow_adaptive._core.scheduler.policies.transition_manager import (
     CooldownExtension,
     Phase,
-    Resources,
+    ResourceLevel,
     TransitionManager,
 )
 from tests.lab.scenario import START
@@ -27,39 +27,39 @@ def manager(**changes) -> TransitionManager:
 
 
 def test_late_call_handles_what_fell_due_in_between():
-    changed = manager().change(START + seconds(5), Resources.SUFFICIENT)
+    changed = manager().change(START + seconds(5), ResourceLevel.SUFFICIENT)
     assert changed.phase is Phase.COOLDOWN
-    assert changed.advance(START + seconds(1000), Resources.SUFFICIENT).phase is Phase.TRANSITIONING
-    assert changed.advance(START + seconds(1000), Resources.NONE).phase is Phase.IDLING
+    assert changed.advance(START + seconds(1000), ResourceLevel.SUFFICIENT).phase is Phase.TRANSITIONING
+    assert changed.advance(START + seconds(1000), ResourceLevel.NONE).phase is Phase.IDLING
 
 
 def test_extension_never_shortens_the_cooldown():
     extended = manager(extension=CooldownExtension.EVERY_CHANGE, limit=seconds(20))
-    assert extended.change(START + seconds(5), Resources.SUFFICIENT).cooldown_ends == START + seconds(30)
+    assert extended.change(START + seconds(5), ResourceLevel.SUFFICIENT).cooldown_ends == START + seconds(30)
 
 
 def test_unusable_change_does_not_extend_the_cooldown():
     extended = manager(extension=CooldownExtension.EVERY_CHANGE)
-    assert extended.change(START + seconds(5), Resources.NONE).cooldown_ends == START + seconds(30)
+    assert extended.change(START + seconds(5), ResourceLevel.NONE).cooldown_ends == START + seconds(30)
 
 
 def test_change_while_stabilizing_requests_another_evaluation():
-    stabilizing = manager(cooldown=seconds(0)).change(START + seconds(1), Resources.SUFFICIENT)
-    looked = stabilizing.advance(START + seconds(11), Resources.SUFFICIENT)
+    stabilizing = manager(cooldown=seconds(0)).change(START + seconds(1), ResourceLevel.SUFFICIENT)
+    looked = stabilizing.advance(START + seconds(11), ResourceLevel.SUFFICIENT)
     assert (looked.phase, looked.evaluation) == (Phase.STABILIZING, None)
-    again = looked.change(START + seconds(20), Resources.SUFFICIENT)
+    again = looked.change(START + seconds(20), ResourceLevel.SUFFICIENT)
     assert again.evaluation == START + seconds(30)
-    assert again.change(START + seconds(25), Resources.SUFFICIENT).evaluation == START + seconds(30)
+    assert again.change(START + seconds(25), ResourceLevel.SUFFICIENT).evaluation == START + seconds(30)
 
 
 CALLS = st.tuples(
-    st.sampled_from(["change", "trigger", "advance"]), st.integers(0, 50), st.sampled_from(list(Resources))
+    st.sampled_from(["change", "trigger", "advance"]), st.integers(0, 50), st.sampled_from(list(ResourceLevel))
 )
 
 
 @given(calls=st.lists(CALLS, max_size=30), extension=st.sampled_from(list(CooldownExtension)))
 def test_manager_never_rescales_without_sufficient_resources(
-    calls: list[tuple[str, int, Resources]], extension: CooldownExtension
+    calls: list[tuple[str, int, ResourceLevel]], extension: CooldownExtension
 ):
     current, now = manager(extension=extension, limit=seconds(120)), START
     for call, gap, resources in calls:
@@ -68,7 +68,7 @@ def test_manager_never_rescales_without_sufficient_resources(
         if before.phase is Phase.TRANSITIONING:
             assert current == before
         elif current.phase is Phase.TRANSITIONING:
-            assert resources >= Resources.SUFFICIENT
+            assert resources >= ResourceLevel.SUFFICIENT
             assert now >= START + seconds(30)
         else:
             assert current.due is None or current.due > now
@@ -102,7 +102,7 @@ def cooling(extension: CooldownExtension, limit: timedelta | None = None) -> Tra
 
 def changed(manager: TransitionManager, *seconds: int) -> TransitionManager:
     for second in seconds:
-        manager = manager.change(START + second * SECOND, Resources.SUFFICIENT)
+        manager = manager.change(START + second * SECOND, ResourceLevel.SUFFICIENT)
     return manager
 
 
@@ -119,12 +119,12 @@ def test_first_of_the_changes_within_the_cooldown_is_remembered(extension: Coold
 
 def test_manager_forgets_a_change_without_a_transition():
     manager = changed(cooling(CooldownExtension.NONE), 10)
-    stabilizing = manager.advance(START + 30 * SECOND, Resources.NONE)
+    stabilizing = manager.advance(START + 30 * SECOND, ResourceLevel.NONE)
     assert (stabilizing.phase, stabilizing.first_change) == (Phase.IDLING, None)
 
 
 def test_nothing_is_left_to_evaluate_when_resources_have_stabilized():
     manager = TransitionManager.begin(START, stabilization=SECOND, max_trigger_delay=10 * SECOND, changed=True)
-    assert manager.advance(START, Resources.SUFFICIENT).evaluation == START + 10 * SECOND
-    stabilized = manager.advance(START + SECOND, Resources.SUFFICIENT)
+    assert manager.advance(START, ResourceLevel.SUFFICIENT).evaluation == START + 10 * SECOND
+    stabilized = manager.advance(START + SECOND, ResourceLevel.SUFFICIENT)
     assert (stabilized.phase, stabilized.evaluation) == (Phase.STABILIZED, None)

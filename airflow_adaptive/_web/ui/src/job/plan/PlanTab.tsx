@@ -2,7 +2,7 @@ import { Badge, Stack, Table, Text } from "@chakra-ui/react";
 import { useQuery } from "@tanstack/react-query";
 import { LuLayoutGrid } from "react-icons/lu";
 import { planQuery } from "../../api/queries";
-import type { Plan, PlannedVertex } from "../../api/types";
+import type { PlanDetails, PlannedVertex } from "../../api/types";
 import { ColumnHeaders } from "../../components/layout/ColumnHeaders";
 import { Loaded } from "../../components/feedback/Loaded";
 import { Moment } from "../../components/values/Moment";
@@ -61,7 +61,7 @@ export const PlanTab = ({ job }: { job: string }) => {
   );
 };
 
-const Slots = ({ plan: { slots, imbalance, version, reported_at } }: { plan: Plan }) => (
+const Slots = ({ plan: { slots, imbalance, version, reported_at } }: { plan: PlanDetails }) => (
   <Section title="Slots">
     <StatList>
       <Stat hint="Version of the scheduler state that created the plan" label="Plan">
@@ -128,7 +128,7 @@ const Vertices = ({ vertices }: { vertices: PlannedVertex[] }) => (
 
 const EXECUTOR_COLUMNS = ["Executor", "Cores", "Worker"];
 
-const Executors = ({ plan: { executors } }: { plan: Plan }) => (
+const Executors = ({ plan: { executors } }: { plan: PlanDetails }) => (
   <Section title="Executors">
     {executors.length === 0 ? (
       <Text color="fg.muted" fontSize="sm">

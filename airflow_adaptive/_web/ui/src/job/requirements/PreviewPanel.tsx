@@ -3,7 +3,7 @@ import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { request } from "../../api/client";
 import { jobPath } from "../../api/queries";
-import type { Preview } from "../../api/types";
+import type { RequirementsPreview } from "../../api/types";
 import { ProblemAlert } from "../../components/feedback/ProblemAlert";
 import { exact, moment } from "../../lib/format/format";
 import { change } from "../../lib/format/parallelism";
@@ -27,7 +27,7 @@ export const PreviewPanel = ({ job, draft, isValid, isChanged }: Props) => {
   const query = useQuery({
     queryKey: ["preview", job, text],
     queryFn: ({ signal }) =>
-      request<Preview>(jobPath(job, "/resource-requirements:preview"), {
+      request<RequirementsPreview>(jobPath(job, "/resource-requirements:preview"), {
         method: "POST",
         body: bodyOf(JSON.parse(text) as Draft),
         signal,
@@ -52,7 +52,7 @@ const Outcome = ({
   isChanged,
   query,
 }: Pick<Props, "isValid" | "isChanged"> & {
-  query: { data: { body: Preview } | undefined; error: Error | null };
+  query: { data: { body: RequirementsPreview } | undefined; error: Error | null };
 }) => {
   if (!isValid) return <Text fontSize="sm">Correct the marked fields first.</Text>;
   if (!isChanged) return <Text fontSize="sm">The job already has these bounds.</Text>;
@@ -70,7 +70,7 @@ const CONSEQUENCES: Record<string, string> = {
   LATER: "The job applies the bounds after its current state transition.",
 };
 
-const PreviewResult = ({ preview }: { preview: Preview }) => {
+const PreviewResult = ({ preview }: { preview: RequirementsPreview }) => {
   const parallelism = change(preview.before, preview.after);
   const tier = tierText(preview.tier);
   const { available, minimum, maximum, missing } = preview.slots;

@@ -1,5 +1,5 @@
 /** Transitions and decisions as one list. */
-import type { Counts, Timeline } from "../../api/types";
+import type { Counts, TimelineDetails } from "../../api/types";
 
 interface Common {
   id: string;
@@ -20,7 +20,7 @@ export type Entry =
     });
 
 /** All entries, newest first. A decision that a transition repeats is omitted. */
-export const entriesOf = ({ transitions, decisions }: Timeline): Entry[] => {
+export const entriesOf = ({ transitions, decisions }: TimelineDetails): Entry[] => {
   const repeated = new Set(transitions.map(({ at, reason }) => `${at} ${reason}`));
   const changes = transitions.map((item): Entry => ({
     ...item,

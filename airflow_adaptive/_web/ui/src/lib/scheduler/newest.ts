@@ -1,4 +1,4 @@
-import type { Timeline } from "../../api/types";
+import type { TimelineDetails } from "../../api/types";
 
 interface Entry {
   at: string;
@@ -6,7 +6,7 @@ interface Entry {
 }
 
 /** The newest decision or transition, in any order; null without one, or without the permission to read them. */
-export const newest = (timeline: Timeline | undefined): Entry | null =>
+export const newest = (timeline: TimelineDetails | undefined): Entry | null =>
   [...(timeline?.decisions ?? []), ...(timeline?.transitions ?? [])].reduce<Entry | null>(
     (last, entry) => (last === null || Date.parse(entry.at) > Date.parse(last.at) ? entry : last),
     null,

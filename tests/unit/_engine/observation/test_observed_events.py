@@ -30,7 +30,7 @@ from airflow_adaptive._core.scheduler.events import (
 )
 from airflow_adaptive._engine.driver_heartbeat import DriverHeartbeat
 from airflow_adaptive._engine.observation.driver_events import KILLED_IN_BATCH, driver_events
-from airflow_adaptive._engine.observation.events import derive_events, slot_offers
+from airflow_adaptive._engine.observation.observed_events import derive_events, slot_offers
 from airflow_adaptive._engine.observation.observer import JobObservation
 from airflow_adaptive._engine.spec import ExecutorShape
 from tests.lab.scenario import UNENDED, Scenario

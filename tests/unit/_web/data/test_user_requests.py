@@ -14,7 +14,7 @@ from airflow.state.metastore import MetastoreBackend
 from sqlalchemy import event, select
 from sqlalchemy.orm import ORMExecuteState, Session, with_loader_criteria
 
-from airflow_adaptive._web.data.metadata_database.changes import Change
+from airflow_adaptive._web.data.metadata_database.changes import JobTransaction
 from tests.lab.scenario import HOPELESS, Scenario
 from tests.support.airflow.airflow_app import API, RUN, AirflowApp
 from tests.support.airflow.published_documents import canceled, executing, place, published, suspended
@@ -305,9 +305,9 @@ def test_job_that_ends_while_a_user_resumes_it_refuses_the_request(
 ) -> None:
     """The task has reported the end after the request was accepted, and before it was stored."""
     asset = place(airflow_app, executing(), desired_state={"value": "suspended"})
-    commit = Change.request
+    commit = JobTransaction.request
 
-    def late(change: Change, *arguments: Any) -> None:
+    def late(change: JobTransaction, *arguments: Any) -> None:
         commit(change, *arguments)
         handled = {"requests": [{"value": "suspended"}], "is_running": False, "end": {}}
         change._session.flush()
@@ -315,7 +315,7 @@ def test_job_that_ends_while_a_user_resumes_it_refuses_the_request(
             AssetScope(asset_id=asset), "handled_requests", json.dumps(handled), session=change._session
         )
 
-    monkeypatch.setattr(Change, "request", late)
+    monkeypatch.setattr(JobTransaction, "request", late)
     assert request(airflow_app, "resume") == (409, "suspending")
 
 

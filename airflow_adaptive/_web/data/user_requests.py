@@ -39,7 +39,7 @@ from airflow_adaptive._core.scheduler.requirements import Requirements
 from airflow_adaptive._core.scheduler.state import Outcome, SchedulerState
 from airflow_adaptive._core.view import POLICY, SCHEDULER, SUMMARY, TaskKey
 from airflow_adaptive._web.data.errors import RequestRefusedError, conflict
-from airflow_adaptive._web.data.metadata_database.changes import RETRY_AFTER_S, Change, change
+from airflow_adaptive._web.data.metadata_database.changes import RETRY_AFTER_S, JobTransaction, change
 from airflow_adaptive._web.data.metadata_database.jobs import Job
 from airflow_adaptive._web.data.published_state import PublishedState, with_task_states
 
@@ -231,7 +231,7 @@ def require_ended(job: Job, requester: Requester, session: Session, event: str) 
 
 
 @contextmanager
-def _change(job: Job, requester: Requester, session: Session) -> Iterator[tuple[Change, PublishedState]]:
+def _change(job: Job, requester: Requester, session: Session) -> Iterator[tuple[JobTransaction, PublishedState]]:
     """Lock a job, and yield the change and the published state of the locked job."""
     with change(job, requester, session) as made:
         published = PublishedState(documents=made.documents(KEYS), revisions={})
@@ -254,7 +254,7 @@ def _stop(job: Job, requester: Requester, session: Session, desired_state: Desir
         _request(made, published, desired_state)
 
 
-def _resume_running(job: Job, made: Change, published: PublishedState) -> None:
+def _resume_running(job: Job, made: JobTransaction, published: PublishedState) -> None:
     """Resume a job that has not ended. A job that is stopping must stop first."""
     _require_loop(job, published)
     _refuse_canceled(job, published)
@@ -264,7 +264,7 @@ def _resume_running(job: Job, made: Change, published: PublishedState) -> None:
     _request(made, published, DesiredState.RUNNING)
 
 
-def _resume_suspended(job: Job, made: Change, published: PublishedState) -> None:
+def _resume_suspended(job: Job, made: JobTransaction, published: PublishedState) -> None:
     task = published.summary.task
     instance = None if task is None or (task.dag_id, task.task_id) not in job.tasks else made.task_instance(task)
     if task is None or instance is None:
@@ -279,7 +279,7 @@ def _resume_suspended(job: Job, made: Change, published: PublishedState) -> None
     made.request(DESIRED_STATE, DesiredState.RUNNING.value, EVENTS[DesiredState.RUNNING], task)
 
 
-def _request(made: Change, published: PublishedState, desired_state: DesiredState) -> None:
+def _request(made: JobTransaction, published: PublishedState, desired_state: DesiredState) -> None:
     if published.desired_state is not desired_state:
         made.request(DESIRED_STATE, desired_state.value, EVENTS[desired_state], published.summary.task)
 
