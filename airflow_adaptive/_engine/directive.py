@@ -82,12 +82,12 @@ def _driver_plan(state: SchedulerState, plan: Plan, executor: ExecutorShape) -> 
         state_partitions={**(plan.state_partitions or state.job.state_partitions), **state.job.stateless_partitions},
         query_version=plan.query_version,
         repartition=rescale_tiers.may_repartition(state),
-        most_slots=_most_slots(state),
+        most_slots=most_slots(state),
         pool_weights={name: _slots(plan, vertices) for name, vertices in state.job.groups.items()},
     )
 
 
-def _most_slots(state: SchedulerState) -> int:
+def most_slots(state: SchedulerState) -> int:
     """Return the slots of a plan with all upper bounds: those of the declaration, or higher ones of an override."""
     declared = default_requirements(state.job, state.options)
     highest = {name: max(it.upper, state.requirements.get(name, it).upper) for name, it in declared.items()}

@@ -10,6 +10,8 @@ import shlex
 import subprocess
 import sys
 from argparse import ArgumentParser
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,10 @@ def blocks(*languages: str) -> dict[str, str]:
 
 
 PYTHON = blocks("python")
+PROVIDED = sorted(
+    {*re.findall(r"^from (airflow\.providers\.(\w+)\S+) import (\w+)", "\n".join(PYTHON.values()), re.MULTILINE)}
+)
+INSTALLED = [(module, name) for module, provider, name in PROVIDED if find_spec(f"airflow.providers.{provider}")]
 COMPLETE = {name: code for name, code in PYTHON.items() if "with DAG(" in code and "import DAG" in code}
 SHELL = blocks("bash")
 
@@ -61,6 +67,11 @@ def test_python_defines_the_names_that_it_uses(name: str, tmp_path: Path) -> Non
     ]
     done = subprocess.run([*ruff, "--no-cache", str(file)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(("module", "name"), INSTALLED)
+def test_classes_of_installed_providers_exist(module: str, name: str) -> None:
+    assert hasattr(import_module(module), name)
 
 
 @pytest.mark.parametrize("name", COMPLETE)

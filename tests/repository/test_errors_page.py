@@ -284,6 +284,7 @@ def test_each_code_is_a_heading_with_its_meaning_and_its_messages() -> None:
         code, _, text = part.partition("\n\n")
         codes.append(code)
         assert text.startswith(MEANINGS.get(code, "")), code
+        assert len(text.split()) > 15, f"{code}: say what to check, and what to do"
         assert {_code(entry["message"]) for entry in ENTRY.finditer(text)} <= {code}
     assert codes == sorted({*codes, *FailureCode}, key=str.lower)
 

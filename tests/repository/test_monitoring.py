@@ -10,6 +10,8 @@ import pytest
 import yaml
 
 from airflow_adaptive._airflow.store.airflow_metrics import PREFIX
+from airflow_adaptive._core.scheduler.timeline import ReasonCode
+from airflow_adaptive._core.view import STATE_NAMES
 from tests.support.repository import METRICS, ROOT
 
 FOLDER = ROOT / "docs" / "monitoring"
@@ -56,3 +58,11 @@ def test_alerts_and_dashboard_use_metrics_that_exist() -> None:
     used = {name for expression in expressions() for name in NAME.findall(expression)}
     assert len(expressions()) > 10
     assert used <= produced
+    values = re.findall(r'(state|reason_code)=~?"([^"]+)"', " ".join(expressions()))
+    assert {name for kind, names in values if kind == "state" for name in names.split("|")} <= {*STATE_NAMES}
+    assert {name for kind, names in values if kind == "reason_code" for name in names.split("|")} <= {*ReasonCode}
+
+
+def test_counters_outlive_the_windows_of_the_alerts() -> None:
+    mappings = yaml.safe_load((FOLDER / "statsd-mapping.yaml").read_text())["mappings"]
+    assert [it.get("ttl") for it in mappings if it["name"].endswith("_total")] == ["168h", "168h"]

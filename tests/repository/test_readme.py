@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from airflow_adaptive import __version__
 from tests.support.repository import ROOT
 
 REPOSITORY = re.compile(r"https://github\.com/airflow-adaptive/airflow-adaptive/(?:blob|tree)/main/([^#]+)")
@@ -19,6 +20,10 @@ def test_every_link_is_absolute() -> None:
 
 def test_every_reference_is_defined() -> None:
     assert set(re.findall(r"\]\[([^\]]+)\]", TEXT)) == DEFINITIONS.keys()
+
+
+def test_status_names_the_version() -> None:
+    assert f"**Status**: {__version__}," in TEXT
 
 
 def test_linked_files_of_the_repository_exist() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from weakref import WeakKeyDictionary
@@ -42,7 +41,7 @@ class _Poll:
 
     answered_s: float | None = None
     snapshot: ClusterSnapshot | None = None
-    error: ClusterUnreachableError = ClusterUnreachableError("the poll was canceled")
+    error: str = "the poll was canceled"
     task: asyncio.Task[None] = field(init=False)
 
     def is_current(self, now_s: float, max_age: timedelta) -> bool:
@@ -86,7 +85,7 @@ class SharedCluster:
     async def poll(self, client: ClusterClient, max_age: timedelta) -> ClusterSnapshot:
         """Return a state of the cluster whose response is at most `max_age` old. Otherwise, await the shared poll or an own one.
 
-        Raises the `ClusterUnreachableError` of the last poll of this client, for example if no master answered it.
+        Raises `ClusterUnreachableError` if no master answered the last poll of this client.
         """
         poll = self._shared
         if poll is None or not poll.is_current(self.clock.elapsed, max_age):
@@ -96,7 +95,7 @@ class SharedCluster:
             poll = self._own(client, max_age)
             await poll.wait()
         if poll.snapshot is None:
-            raise copy(poll.error)
+            raise ClusterUnreachableError(poll.error)
         return poll.snapshot
 
     async def unclaimed(self, client: ClusterClient, max_age: timedelta) -> ClusterSnapshot:
@@ -121,12 +120,10 @@ class SharedCluster:
             snapshot = await client.snapshot()
             self._calculate_shares(snapshot)
         except ClusterUnreachableError as error:
-            poll.error = error
+            poll.error = str(error)
         except Exception as error:
             log.warning("A poll of the cluster failed", exc_info=True)
-            poll.error = ClusterUnreachableError(
-                f"the poll failed with {type(error).__name__}; the log contains the traceback"
-            )
+            poll.error = f"the poll failed with {type(error).__name__}; the log contains the traceback"
         else:
             poll.snapshot = snapshot
             self._shared = poll

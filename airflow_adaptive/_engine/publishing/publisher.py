@@ -11,7 +11,7 @@ from typing import Any
 from airflow_adaptive._core.ports import JobStore
 from airflow_adaptive._core.protocol.documents import DriverStatus
 from airflow_adaptive._core.requirements.advice import PublishedPolicy
-from airflow_adaptive._core.requirements.resolution import RequirementsSource
+from airflow_adaptive._core.requirements.resolution import RequirementsOrigin, RequirementsSource
 from airflow_adaptive._core.requirements.resolver import RequirementsResolver
 from airflow_adaptive._core.scheduler.history.failures import root_cause
 from airflow_adaptive._core.scheduler.state import Finished, SchedulerState
@@ -66,7 +66,9 @@ class Publisher:
     def record_metrics(self, state: SchedulerState, status: DriverStatus | None, lag: SourceLag, now: datetime) -> None:
         """Add a point to the job metrics; see `JobMetrics.record`."""
         self._lag_unknown_since, self._source_problem = lag.unknown_since, lag.problem
-        self._metrics.record(state, status, lag, now)
+        source = self._journal.memory.resolver.source
+        is_override = source is not None and source.origin is RequirementsOrigin.USER
+        self._metrics.record(state, status, lag, now, is_override=is_override)
 
     def update_urls(self, observation: JobObservation, submission_id: str | None) -> None:
         """Update the URLs from an observation; `submission_id` identifies the newest driver."""

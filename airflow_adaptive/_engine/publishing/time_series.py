@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeVar, get_type_hints
 
-from airflow_adaptive._core.protocol.documents import DriverStatus, ExecutorLoad, QueryReport
+from airflow_adaptive._core.protocol.documents import DriverStatus, QueryReport
 from airflow_adaptive._core.scheduler.allocator import minimum_slots, required_slots
 from airflow_adaptive._core.scheduler.snapshot import decode
 from airflow_adaptive._core.scheduler.state import SchedulerState
 from airflow_adaptive._core.view import DRIVER, METRICS, driver_document
+from airflow_adaptive._engine.directive import most_slots
 from airflow_adaptive._engine.observation.source_lag import SourceLag
 
 Number = TypeVar("Number", int, float)
@@ -38,7 +39,7 @@ class Point(NamedTuple):
         at: start of the step, or time of the measurement, seconds since the Unix epoch.
         slots: slots of the newest plan, 0 without a plan.
         lower: slots for the lower bounds of the job.
-        upper: slots for the upper bounds of the job.
+        upper: slots for the upper bounds of the DAG, or of a user who has set others; the higher bounds of a calendar or a policy count, lower ones do not.
         input: rows read per second; None without a driver status.
         processed: rows processed per second during a batch; None without a batch.
         batch_ms: duration of the newest batch, ms; of several queries, the longest duration. None without a batch.
@@ -47,8 +48,6 @@ class Point(NamedTuple):
         lag_s: age of the oldest unread row or file at the sources in seconds, None if no source reports the age, and while a source does not
             know its backlog.
         unread_files: files that wait at the sources, None without a source of files, and while a source does not know its backlog.
-        gc: part of the time of the tasks in which the executors collected garbage, 0 to 1; None if no task has run since the last point.
-        heap_mb: largest heap that a registered executor has used since its start, MiB; None if unknown.
     """
 
     at: int
@@ -62,8 +61,6 @@ class Point(NamedTuple):
     state: str
     lag_s: float | None = None
     unread_files: int | None = None
-    gc: float | None = None
-    heap_mb: int | None = None
 
 
 COLUMNS: Final = Point._fields
@@ -85,7 +82,6 @@ class JobMetrics:
 
     def __init__(self) -> None:
         self._before: _Count | None = None
-        self._load = ExecutorLoad()
         self._series = Series()
         self._published_steps = dict.fromkeys(RESOLUTIONS, 0)
         self._newest = 0
@@ -96,15 +92,26 @@ class JobMetrics:
         """Continue the pages that another loop published."""
         self._series.restore(published)
 
-    def record(self, state: SchedulerState, status: DriverStatus | None, lag: SourceLag, now: datetime) -> None:
-        """Add the point of this moment. The lag is also known without a driver if the loop polls the brokers."""
+    def record(
+        self,
+        state: SchedulerState,
+        status: DriverStatus | None,
+        lag: SourceLag,
+        now: datetime,
+        *,
+        is_override: bool = False,
+    ) -> None:
+        """Add the point of this moment. The lag is also known without a driver if the loop polls the brokers.
+
+        `is_override` tells whether a user sets the requirements.
+        """
         queries = () if status is None else status.queries
         rows, files = _waiting(queries)
         point = Point(
             at=int(now.timestamp()),
             slots=0 if state.plan is None else state.plan.slots,
             lower=minimum_slots(state.job, state.requirements),
-            upper=required_slots(state.job, state.requirements),
+            upper=required_slots(state.job, state.requirements) if is_override else most_slots(state),
             input=self._input(status, now.timestamp()),
             processed=sum(_processed(query) for query in queries if query.batch_duration_ms) or None,
             batch_ms=max((query.batch_duration_ms for query in queries), default=0) or None,
@@ -112,8 +119,6 @@ class JobMetrics:
             state=state.name,
             lag_s=lag.seconds,
             unread_files=files,
-            gc=self._gc(status),
-            heap_mb=None if status is None or status.load is None else status.load.peak_heap_bytes >> 20 or None,
         )
         self._series.add(point)
         self._newest = point.at
@@ -128,13 +133,6 @@ class JobMetrics:
         if before is None or before.driver != status.nonce or at <= before.at or rows < before.rows:
             return None
         return round((rows - before.rows) / (at - before.at), 2)
-
-    def _gc(self, status: DriverStatus | None) -> float | None:
-        """Return the part of the time of the tasks since the last point. The totals decrease when an executor leaves."""
-        load = ExecutorLoad() if status is None or status.load is None else status.load
-        before, self._load = self._load, load
-        task_ms, gc_ms = load.task_ms - before.task_ms, load.gc_ms - before.gc_ms
-        return round(min(gc_ms / task_ms, 1.0), 3) if before.task_ms and task_ms > 0 and gc_ms >= 0 else None
 
     def changed_documents(self) -> Mapping[str, Any] | None:
         """Return the documents to publish, None without any: a page changes once in each of its steps."""
@@ -215,8 +213,6 @@ def _merged(step: Point, point: Point, points: int) -> Point:
         backlog=_worst(step.backlog, point.backlog),
         lag_s=_worst(step.lag_s, point.lag_s),
         unread_files=_worst(step.unread_files, point.unread_files),
-        gc=_worst(step.gc, point.gc),
-        heap_mb=_worst(step.heap_mb, point.heap_mb),
     )
 
 

@@ -120,7 +120,7 @@ def _simulate(arguments: argparse.Namespace) -> int:
         report.require_matplotlib()
     trace = _part(read_trace(arguments.trace), arguments)
     shape = simulation_shape(trace, arguments)
-    others = {} if arguments.alone else baselines(shape, trace)
+    others = {} if arguments.alone else _selected(baselines(shape, trace), arguments.beside)
     rows, runs = compare({name: policy, **others}, shape, trace)
     sys.stdout.write(table(rows) + "\n")
     if arguments.json is not None:
@@ -130,6 +130,12 @@ def _simulate(arguments: argparse.Namespace) -> int:
     if arguments.plot is not None:
         report.draw(arguments.plot, trace, shape.query, list(zip(rows, runs.values(), strict=True)))
     return 1 if arguments.strict and any(row.is_better_than(rows[0]) for row in rows[1:]) else 0
+
+
+def _selected(policies: Mapping[str, Policy], names: Sequence[str] | None) -> Mapping[str, Policy]:
+    if unknown := [name for name in names or () if name not in policies]:
+        raise RescalePolicyError("--beside", [f"{name!r} is none of {', '.join(policies)}" for name in unknown])
+    return policies if names is None else {name: policies[name] for name in names}
 
 
 def _part(trace: Trace, arguments: argparse.Namespace) -> Trace:
@@ -229,6 +235,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--begin", type=float, default=0.0, metavar="DAYS", help="skip the first days of the trace")
     parser.add_argument("--days", type=float, help="number of days to simulate")
     parser.add_argument("--alone", action="store_true", help="omit the baselines")
+    parser.add_argument(
+        "--beside", action="append", metavar="RULE", help="a baseline; without this option, all of them"
+    )
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a baseline is better")
     parser.add_argument("--json", type=Path, help="file for the metrics")
     parser.add_argument("--plot", type=Path, help="file for the plot (needs matplotlib)")

@@ -24,8 +24,12 @@ def test_pictures_of_the_documentation_are_those_of_the_page(
     airflow_app: AirflowApp, visitor: Visitor, tmp_path: Path, theme: str
 ) -> None:
     folder = ROOT / "docs" / "pictures" if os.environ.get("WRITE_PICTURES") else tmp_path
-    by = requirements_source("POLICY", "calendar and load", reason=REASON, until=soon(minutes=95))
-    place(airflow_app, by, policy())
+    # The bounds of the plan with 6 slots, in which the advice of 8 was set when the job had 2 slots.
+    bounds, since = {"read": (1, 8), "enrich": (1, 8), "aggregate": (1, 4)}, soon(minutes=-53)
+    set_by = {"reason": REASON.replace("-> 4", "-> 8"), "since": since}
+    by = requirements_source("POLICY", "calendar and load", until=soon(minutes=95), **set_by)
+    advised = {name: {"lower": lower, "upper": upper} for name, (lower, upper) in bounds.items()}
+    place(airflow_app, by, policy(advice=policy()["advice"] | set_by | {"bounds": advised}))
     for job in (stories.waiting("arrivals"), stories.backing_off("delays"), stories.suspended("tickets")):
         stories.place(airflow_app, job)
     page = visitor.open(theme=theme, color_scheme=theme, viewport={"width": WIDTH, "height": 200})
@@ -43,7 +47,7 @@ def test_pictures_of_the_documentation_are_those_of_the_page(
     expect(page.get_by_text("Transitions and decisions")).to_be_visible()
     page.screenshot(path=folder / f"timeline-{theme}.png")
     page.get_by_role("tab", name="Overview").click()
-    dialog = editor_of(page, upper="4")
+    dialog = editor_of(page)
     dialog.get_by_label("Upper bound").first.fill("2")
     expect(dialog.get_by_text("The job rescales.")).to_be_visible()
     page.screenshot(path=folder / f"requirements-{theme}.png")

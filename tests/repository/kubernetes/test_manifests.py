@@ -16,7 +16,7 @@ from airflow_adaptive._core.ports import DriverSubmission
 from airflow_adaptive.hooks.kubernetes import KubernetesConnectionHook
 from tests.support.repository import ROOT
 
-PAGES = [ROOT / "docs" / name for name in ("guides/kubernetes.md", "guides/standalone.md", "reference/kubernetes.md")]
+PAGES = [page for folder in ("guides", "reference") for page in (ROOT / "docs" / folder).rglob("*.md")]
 FILES = sorted((ROOT / "docs" / "kubernetes").glob("*.yaml"))
 VALUES = "airflow-values.yaml"
 TEMPLATE = "restricted-pod.yaml"
@@ -48,7 +48,7 @@ def test_all_objects_are_in_one_namespace_which_a_manifest_creates() -> None:
 
 
 def test_each_binding_names_a_role_and_accounts_that_exist() -> None:
-    accounts = {*named("ServiceAccount")} | {"airflow-triggerer", "airflow-worker"}
+    accounts = {*named("ServiceAccount")} | {"airflow-triggerer", "airflow-worker", "airflow-api-server"}
     for kind in ("Role", "ClusterRole"):
         for binding in named(f"{kind}Binding").values():
             assert binding["roleRef"] == {
@@ -107,6 +107,13 @@ def test_connections_of_the_helm_values_can_be_used(monkeypatch: pytest.MonkeyPa
     accounts = {values[component]["serviceAccount"]["name"] for component in ("triggerer", "workers")}
     binding = named("RoleBinding")["airflow-adaptive-in-cluster"]
     assert accounts == {subject["name"] for subject in binding["subjects"]}
+    (reader,) = named("RoleBinding")["airflow-adaptive-logs"]["subjects"]
+    assert values["apiServer"]["serviceAccount"]["name"] == reader["name"]
+    assert {verb for rule in named("Role")["airflow-adaptive-logs"]["rules"] for verb in rule["verbs"]} == {
+        "get",
+        "list",
+        "watch",
+    }
 
 
 def test_the_pod_template_is_valid_for_drivers_and_executors() -> None:

@@ -9,13 +9,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow_adaptive._core.protocol.documents import ExecutorReport
+from airflow_adaptive._core.protocol.sources import SourceReport
 from airflow_adaptive._core.scheduler.allocator import minimum_slots, required_slots
 from airflow_adaptive._core.scheduler.events import SlotOffer, SlotsChanged
 from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive._core.scheduler.policies.failure_handling import Failure
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.view import DRIVER, METRICS, driver_document
-from airflow_adaptive._engine.publishing.time_series import RESOLUTIONS, Point, Series
+from airflow_adaptive._engine.publishing.time_series import FINEST, RESOLUTIONS, Point, Series
 from tests.lab.scenario import Scenario
 from tests.support.airflow.airflow_app import AirflowApp
 from tests.support.airflow.published_documents import published, report
@@ -130,8 +131,23 @@ def reported(job: Scenario) -> Mapping[str, Any]:
     executors = tuple(
         ExecutorReport(executor_id=str(n), cores=1, worker=offer.address) for n, offer in enumerate(offers)
     )
+    page = time_series(job)[f"{METRICS}{FINEST}"]
+    newest = dict(zip(page["columns"], page["newest"], strict=False))  # without a point, nothing is known
+    source = SourceReport(
+        kind="KafkaV2",
+        partitions=8,
+        lag_rows=newest.get("backlog"),
+        skew=1.2,
+        worst_partition="flights-3",
+        lag_s=newest.get("lag_s"),
+        input_limit=8,
+    )
     status = replace(
-        report(), at=datetime.now(UTC).isoformat(), parallelism=dict(plan.parallelism), executors=executors
+        report(),
+        at=datetime.now(UTC).isoformat(),
+        parallelism=dict(plan.parallelism),
+        executors=executors,
+        queries=(replace(report().queries[0], sources=(source,)),),
     )
     return {DRIVER: driver_document(status)}
 

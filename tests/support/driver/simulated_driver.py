@@ -15,7 +15,6 @@ from airflow_adaptive._core.protocol.documents import (
     DriverPlan,
     DriverState,
     DriverStatus,
-    ExecutorLoad,
     ExecutorReport,
     FailureReport,
     PreparedQuery,
@@ -297,9 +296,6 @@ class SimulatedDriver:
 
     def exiting(self) -> list[str]:
         return ["9"] if self.executors_exit else []
-
-    def load(self) -> ExecutorLoad | None:
-        return None
 
     def decommission(self) -> Decommission:
         return self.decommissioned

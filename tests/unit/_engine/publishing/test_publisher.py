@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -18,10 +18,11 @@ from airflow_adaptive._core.protocol.documents import DriverState, DriverStatus
 from airflow_adaptive._core.requirements.advice import PublishedAdvice, PublishedPolicy
 from airflow_adaptive._core.requirements.control_requests import ControlRequests
 from airflow_adaptive._core.requirements.limits import ReportedLimits
-from airflow_adaptive._core.requirements.resolution import DECLARED
+from airflow_adaptive._core.requirements.resolution import DECLARED, RequirementsOrigin
 from airflow_adaptive._core.requirements.resolver import ResolverMemory
 from airflow_adaptive._core.scheduler.job_graph import JobType
 from airflow_adaptive._core.scheduler.policies.failure_handling import Failure
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.state import Outcome
 from airflow_adaptive._core.scheduler.timeline import ReasonCode
 from airflow_adaptive._core.view import (
@@ -112,6 +113,24 @@ def test_advice_is_published_with_the_metrics_if_more_than_its_time_has_changed(
 
     assert asyncio.run(publish()) == [False, True, False, True, False]
     assert len(store.views) == 1
+
+
+@pytest.mark.parametrize(("origin", "upper"), [("POLICY", 4), ("CALENDAR", 4), ("USER", 2)])
+def test_upper_bound_in_the_metrics_is_not_that_of_a_policy(origin: str, upper: int) -> None:
+    store, job, journal = FakeStore(), executing(), written(history(executing()))
+    source = replace(DECLARED, origin=RequirementsOrigin(origin))
+    journal.memory = replace(journal.memory, resolver=ResolverMemory(source=source))
+    state = replace(job.state, requirements={"job": ParallelismRange(1, 2)})
+
+    async def publish() -> None:
+        publisher = Publisher(store, journal, cast(Any, SimpleNamespace(policy=None)), "attempt")
+        await publisher.restore()
+        publisher.record_metrics(state, None, SourceLag(), START)
+        await publisher.publish(state)
+
+    asyncio.run(publish())
+    page = store.metrics["metrics/10"]
+    assert dict(zip(page["columns"], page["newest"], strict=True))["upper"] == upper
 
 
 def written(past: History) -> Any:

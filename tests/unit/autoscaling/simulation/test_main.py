@@ -102,6 +102,7 @@ def test_calendar_and_both_together_are_tried_in_the_same_way(small: Path, tmp_p
         (["--option", "cooldown"], "use name=value"),
         (["--option", "cooldown=3"], "unknown option 'cooldown'"),
         (["--days", "0.01"], "use a longer part"),
+        (["--beside", "DS3 rule"], "--beside: 'DS3 rule' is none of static maximum, static mean, DS2 rule"),
         (["--alone", "--json", "/nowhere/at/all.json"], "cannot be written"),
     ],
 )
@@ -161,9 +162,10 @@ def test_plotted_slots_are_those_that_were_held_at_the_times_of_the_trace(
     calendar = json.dumps(
         {"zone": "UTC", "windows": [{"name": "day", "parallelism": 9, "start": "08:00", "end": "20:00"}]}
     )
-    arguments = [str(small), "--alone", "--begin", "0.25", "--policy", "calendar", "--calendar", calendar]
+    arguments = [str(small), "--beside=static mean", "--begin", "0.25", "--policy", "calendar", "--calendar", calendar]
     assert main([*arguments, "--plot", str(tmp_path / "plot.svg")]) == 0
     (held,) = drawn[0].axes[0].lines
+    assert [axis.get_title("left").split(":")[0] for axis in drawn[0].axes[2::2]] == ["static mean"]
     hours = [num2date(at).hour + num2date(at).minute / 60 for at in held.get_xdata(orig=False)]
     by_day = [count for hour, count in zip(hours, held.get_ydata(), strict=True) if 8.1 < hour < 19.9]
     assert by_day
