@@ -35,7 +35,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from airflow_adaptive._core.protocol.documents import Capability, Decommission, ExecutorReport
+from airflow_adaptive._core.protocol.documents import Capability, Decommission, ExecutorLoad, ExecutorReport
 from airflow_adaptive.job.control.interfaces import ExecutorPool, StatefulRun, TaskBalancer
 from airflow_adaptive.job.spark_internals import empty_scala_map, from_scala, report_spark, scala_seq
 
@@ -52,6 +52,15 @@ RELEASE_TIMEOUT_S: Final = 1.0
 KILL_OPTIONS: Final = {"adjustTargetNumExecutors": False, "countFailures": False, "force": False}
 """The target was requested before; the exit is not a failure; and a busy executor is removed only once it is idle."""
 
+
+LOAD_INTERVAL_S: Final = 10.0
+"""Interval in seconds at which the totals of the executors are read; each executor takes some calls of the JVM, and sends a heartbeat as often."""
+
+LOADED_EXECUTORS: Final = 100
+"""Executors, the oldest first, whose totals are read."""
+
+HEAP: Final = "JVMHeapMemory"
+"""Spark's name of the heap in the peaks of an executor."""
 
 NODE_NAME: Final = "NODE_NAME"
 """Attribute of an executor on a cluster manager whose workers have no web UI."""
@@ -79,6 +88,8 @@ class SparkExecutorPool(ExecutorPool):
         self._can_be_held = not report_spark(spark.version).lack(Capability.HOLD)
         self._held = False
         self._hold_checked_at = -math.inf
+        self._load: ExecutorLoad | None = None
+        self._loaded_at = -math.inf
 
     def alive(self) -> bool:
         return not self._context.isStopped()
@@ -90,6 +101,16 @@ class SparkExecutorPool(ExecutorPool):
 
     def are_warm(self, executors: Sequence[ExecutorReport]) -> bool:
         return all(self._summary(each.executor_id).completedTasks() > each.cores for each in executors)
+
+    def load(self) -> ExecutorLoad | None:
+        if self._clock() - self._loaded_at >= LOAD_INTERVAL_S:
+            self._loaded_at = self._clock()
+            names = [executor.executor_id for executor in self.registered()[:LOADED_EXECUTORS]]
+            try:
+                self._load = _total_load([self._summary(name) for name in names])
+            except Py4JError:  # An executor is lost meanwhile.
+                self._load = None
+        return self._load
 
     def exiting(self) -> list[str]:
         return [name for name in self._ids() if not self._is_active(name) and not self._is_decommissioned(name)]
@@ -188,6 +209,21 @@ class SparkExecutorPool(ExecutorPool):
             from_scala(self._spark, summary.attributes()), from_scala(self._spark, summary.executorLogs())
         )
         return ExecutorReport(executor_id=name, cores=summary.totalCores(), worker=worker)
+
+
+def _total_load(summaries: Sequence[Any]) -> ExecutorLoad | None:
+    """Return the totals of executors, None without any."""
+    peaks = [summary.peakMemoryMetrics() for summary in summaries]
+    heaps = [int(peak.get().getMetricValue(HEAP)) for peak in peaks if peak.isDefined()]
+    return (
+        ExecutorLoad(
+            task_ms=sum(int(summary.totalDuration()) for summary in summaries),
+            gc_ms=sum(int(summary.totalGCTime()) for summary in summaries),
+            peak_heap_bytes=max(heaps, default=0),
+        )
+        if summaries
+        else None
+    )
 
 
 def surplus(executors: Sequence[ExecutorReport], total: int, keep: Mapping[str, int]) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fleet.reverts import PATCHES
+from tests.support.fleet.reverts import PATCHES, defects
 from tests.support.repository import ROOT
 
 
@@ -15,3 +15,8 @@ from tests.support.repository import ROOT
 def test_patch_of_a_defect_applies(patch: Path) -> None:
     applied = subprocess.run(["git", "apply", "--check", patch], cwd=ROOT, capture_output=True, text=True, check=False)
     assert applied.stderr == ""
+
+
+def test_each_defect_names_a_unit_test() -> None:
+    tests = [defect.test.partition("::") for defect in defects()]
+    assert [name for file, _, name in tests if f"def {name}(" not in (ROOT / file).read_text()] == []

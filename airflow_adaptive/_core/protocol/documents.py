@@ -233,6 +233,21 @@ class ExecutorReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorLoad:
+    """Totals of the registered executors, as Spark knows them from their heartbeats and tasks.
+
+    Attributes:
+        task_ms: time for which their tasks have run.
+        gc_ms: part of this time in which the JVM collected garbage.
+        peak_heap_bytes: largest heap that one of them has used since its start, 0 before the first heartbeat.
+    """
+
+    task_ms: int = 0
+    gc_ms: int = 0
+    peak_heap_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LatencyReport:
     """Latency of the rows of the newest batch with rows, in milliseconds, negative if the clocks of producers are ahead.
 
@@ -407,6 +422,7 @@ class DriverStatus:
         version: version of the active plan, 0 before the first plan.
         parallelism: effective parallelism of each vertex under that plan.
         executors: registered executors.
+        load: totals of these executors, None before they are known, and from a driver of an older version.
         queries: progress of each query.
         failure: the last failure of a query under the current directive, or None.
         submission_id: id of the driver on the master, or None if the driver cannot determine it.
@@ -440,6 +456,7 @@ class DriverStatus:
     version: Count = 0
     parallelism: Mapping[str, int] = field(default_factory=dict)
     executors: tuple[ExecutorReport, ...] = ()
+    load: ExecutorLoad | None = None
     queries: tuple[QueryReport, ...] = ()
     failure: FailureReport | None = None
     submission_id: str | None = None

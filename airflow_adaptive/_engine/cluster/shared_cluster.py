@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from weakref import WeakKeyDictionary
@@ -41,7 +42,7 @@ class _Poll:
 
     answered_s: float | None = None
     snapshot: ClusterSnapshot | None = None
-    error: str = "the poll was canceled"
+    error: ClusterUnreachableError = ClusterUnreachableError("the poll was canceled")
     task: asyncio.Task[None] = field(init=False)
 
     def is_current(self, now_s: float, max_age: timedelta) -> bool:
@@ -85,7 +86,7 @@ class SharedCluster:
     async def poll(self, client: ClusterClient, max_age: timedelta) -> ClusterSnapshot:
         """Return a state of the cluster whose response is at most `max_age` old. Otherwise, await the shared poll or an own one.
 
-        Raises `ClusterUnreachableError` if no master answered the last poll of this client.
+        Raises the `ClusterUnreachableError` of the last poll of this client, for example if no master answered it.
         """
         poll = self._shared
         if poll is None or not poll.is_current(self.clock.elapsed, max_age):
@@ -95,7 +96,7 @@ class SharedCluster:
             poll = self._own(client, max_age)
             await poll.wait()
         if poll.snapshot is None:
-            raise ClusterUnreachableError(poll.error)
+            raise copy(poll.error)
         return poll.snapshot
 
     async def unclaimed(self, client: ClusterClient, max_age: timedelta) -> ClusterSnapshot:
@@ -120,10 +121,12 @@ class SharedCluster:
             snapshot = await client.snapshot()
             self._calculate_shares(snapshot)
         except ClusterUnreachableError as error:
-            poll.error = str(error)
+            poll.error = error
         except Exception as error:
             log.warning("A poll of the cluster failed", exc_info=True)
-            poll.error = f"the poll failed with {type(error).__name__}; the log contains the traceback"
+            poll.error = ClusterUnreachableError(
+                f"the poll failed with {type(error).__name__}; the log contains the traceback"
+            )
         else:
             poll.snapshot = snapshot
             self._shared = poll

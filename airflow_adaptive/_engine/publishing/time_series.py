@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeVar, get_type_hints
 
-from airflow_adaptive._core.protocol.documents import DriverStatus, QueryReport
+from airflow_adaptive._core.protocol.documents import DriverStatus, ExecutorLoad, QueryReport
 from airflow_adaptive._core.scheduler.allocator import minimum_slots, required_slots
 from airflow_adaptive._core.scheduler.snapshot import decode
 from airflow_adaptive._core.scheduler.state import SchedulerState
@@ -48,6 +48,8 @@ class Point(NamedTuple):
         lag_s: age of the oldest unread row or file at the sources in seconds, None if no source reports the age, and while a source does not
             know its backlog.
         unread_files: files that wait at the sources, None without a source of files, and while a source does not know its backlog.
+        gc: part of the time of the tasks in which the executors collected garbage, 0 to 1; None if no task has run since the last point.
+        heap_mb: largest heap that a registered executor has used since its start, MiB; None if unknown.
     """
 
     at: int
@@ -61,6 +63,8 @@ class Point(NamedTuple):
     state: str
     lag_s: float | None = None
     unread_files: int | None = None
+    gc: float | None = None
+    heap_mb: int | None = None
 
 
 COLUMNS: Final = Point._fields
@@ -82,6 +86,7 @@ class JobMetrics:
 
     def __init__(self) -> None:
         self._before: _Count | None = None
+        self._load = ExecutorLoad()
         self._series = Series()
         self._published_steps = dict.fromkeys(RESOLUTIONS, 0)
         self._newest = 0
@@ -119,6 +124,8 @@ class JobMetrics:
             state=state.name,
             lag_s=lag.seconds,
             unread_files=files,
+            gc=self._gc(status),
+            heap_mb=None if status is None or status.load is None else status.load.peak_heap_bytes >> 20 or None,
         )
         self._series.add(point)
         self._newest = point.at
@@ -133,6 +140,13 @@ class JobMetrics:
         if before is None or before.driver != status.nonce or at <= before.at or rows < before.rows:
             return None
         return round((rows - before.rows) / (at - before.at), 2)
+
+    def _gc(self, status: DriverStatus | None) -> float | None:
+        """Return the part of the time of the tasks since the last point. The totals decrease when an executor leaves."""
+        load = ExecutorLoad() if status is None or status.load is None else status.load
+        before, self._load = self._load, load
+        task_ms, gc_ms = load.task_ms - before.task_ms, load.gc_ms - before.gc_ms
+        return round(min(gc_ms / task_ms, 1.0), 3) if before.task_ms and task_ms > 0 and gc_ms >= 0 else None
 
     def changed_documents(self) -> Mapping[str, Any] | None:
         """Return the documents to publish, None without any: a page changes once in each of its steps."""
@@ -213,6 +227,8 @@ def _merged(step: Point, point: Point, points: int) -> Point:
         backlog=_worst(step.backlog, point.backlog),
         lag_s=_worst(step.lag_s, point.lag_s),
         unread_files=_worst(step.unread_files, point.unread_files),
+        gc=_worst(step.gc, point.gc),
+        heap_mb=_worst(step.heap_mb, point.heap_mb),
     )
 
 

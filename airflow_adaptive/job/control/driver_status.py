@@ -59,6 +59,7 @@ class CurrentStatus:
             self.fields,
             parallelism=self._workload.parallelism(),
             executors=self._executors.registered(),
+            load=self._executors.load(),
             queries=queries,
             vertices_read=self._workload.vertices_read,
             downtime_ms=self._downtime.ms,

@@ -11,6 +11,7 @@ from airflow_adaptive._core.protocol.documents import (
     Directive,
     DriverPlan,
     DriverStatus,
+    ExecutorLoad,
     ExecutorReport,
     FailureReport,
     PreparedQuery,
@@ -224,6 +225,9 @@ class ExecutorPool(Protocol):
 
     def are_warm(self, executors: Sequence[ExecutorReport]) -> bool:
         """Return whether each executor has completed more tasks than it has slots, so that its JVM is warm."""
+
+    def load(self) -> ExecutorLoad | None:
+        """Return the totals of the registered executors, at most some seconds old; None if they are unknown."""
 
     def exiting(self) -> Sequence[str]:
         """Return the ids of executors that accept no tasks: they were released and have not exited yet."""

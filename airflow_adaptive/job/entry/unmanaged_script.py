@@ -240,7 +240,7 @@ class _ExecutorPoolOfScript:
         self._executors = executors
         self.registered, self.exiting, self.are_warm = executors.registered, executors.exiting, executors.are_warm
         self.request_total, self.release = executors.request_total, executors.release
-        self.decommission = executors.decommission
+        self.decommission, self.load = executors.decommission, executors.load
 
     def alive(self) -> bool:
         return self._executors.alive() and not self._queries.is_over

@@ -15,6 +15,7 @@ from airflow_adaptive._core.protocol.documents import (
     DriverPlan,
     DriverState,
     DriverStatus,
+    ExecutorLoad,
     ExecutorReport,
     FailureReport,
     PreparedQuery,
@@ -296,6 +297,9 @@ class SimulatedDriver:
 
     def exiting(self) -> list[str]:
         return ["9"] if self.executors_exit else []
+
+    def load(self) -> ExecutorLoad | None:
+        return None
 
     def decommission(self) -> Decommission:
         return self.decommissioned

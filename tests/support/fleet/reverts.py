@@ -139,7 +139,7 @@ def reverted(defect: Defect) -> Iterator[Path]:
     """Copy the package and the simulator to a temporary directory, and apply the patch of a defect to the copy."""
     with tempfile.TemporaryDirectory(prefix="airflow-adaptive-revert-") as directory:
         ignored = shutil.ignore_patterns("__pycache__", "node_modules", "ui")
-        for folder in (PACKAGE, "tests/lab"):
+        for folder in (PACKAGE, "tests/lab", "tests/support"):
             shutil.copytree(ROOT / folder, Path(directory, folder), ignore=ignored)
         environment = os.environ | {"GIT_CEILING_DIRECTORIES": str(Path(directory).parent)}
         command = ["git", "apply", str(PATCHES / defect.patch)]

@@ -9,10 +9,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JError
 
-from airflow_adaptive._core.protocol.documents import Decommission, ExecutorReport
+from airflow_adaptive._core.protocol.documents import Decommission, ExecutorLoad, ExecutorReport
 from airflow_adaptive.job import executors
-from airflow_adaptive.job.executors import HOLD_INTERVAL_S, SparkExecutorPool, executor_worker, surplus
+from airflow_adaptive.job.executors import (
+    HEAP,
+    HOLD_INTERVAL_S,
+    LOAD_INTERVAL_S,
+    SparkExecutorPool,
+    executor_worker,
+    surplus,
+)
 from tests.support.driver.fake_spark import Maybe
 
 
@@ -25,6 +33,7 @@ class Context:
         lost: ids of the executors that are lost, and whose removal is not confirmed yet.
         killed: ids of executors for which the driver requested a kill.
         ui: address of the driver's web UI.
+        summaries: metrics of the executors.
     """
 
     def __init__(self) -> None:
@@ -33,6 +42,7 @@ class Context:
         self.lost: set[str] = set()
         self.killed: list[str] = []
         self.ui: str | None = None
+        self.summaries: dict[str, Summary] = {}
         self.sparkContext = SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: self))
 
     def schedulerBackend(self) -> Context:
@@ -59,8 +69,25 @@ class Context:
     def uiWebUrl(self) -> Maybe:
         return Maybe(self.ui)
 
+    def statusStore(self) -> Context:
+        return self
+
+    def executorSummary(self, name: str) -> Any:
+        if name not in self.summaries:
+            raise Py4JError(f"NoSuchElementException: {name}")
+        return self.summaries[name]
+
     def applicationId(self) -> str:
         return "app-1"
+
+
+class Summary:
+    """Spark's metrics of an executor; without a heap, it has sent no heartbeat."""
+
+    def __init__(self, task_ms: int, gc_ms: int, heap: int | None) -> None:
+        peak = None if heap is None else SimpleNamespace(getMetricValue=lambda name: {HEAP: heap}[name])
+        self.totalDuration, self.totalGCTime = (lambda: task_ms), (lambda: gc_ms)
+        self.peakMemoryMetrics = lambda: Maybe(peak)
 
 
 class Server(http.server.BaseHTTPRequestHandler):
@@ -132,6 +159,22 @@ def test_application_without_active_executors_is_held_if_spark_reports_it(trial:
     assert len(trial.pages.paths) == 1
     trial.pages.body = b'{"supported": true, "held": false, "draining": 0}'
     assert not trial.later().held
+
+
+def test_load_is_the_total_of_all_executors_and_read_at_intervals(trial: Trial) -> None:
+    trial.context.summaries = {"0": Summary(400, 30, 1 << 20), "1": Summary(600, 20, None)}
+    first = ExecutorLoad(task_ms=1000, gc_ms=50, peak_heap_bytes=1 << 20)
+    assert trial.pool.load() == first
+    trial.context.summaries["1"] = Summary(700, 20, 3 << 20)
+    assert trial.pool.load() == first
+    trial.now += LOAD_INTERVAL_S
+    assert trial.pool.load() == ExecutorLoad(task_ms=1100, gc_ms=50, peak_heap_bytes=3 << 20)
+    trial.now += LOAD_INTERVAL_S
+    trial.context.summaries.clear()
+    assert trial.pool.load() is None
+    trial.context.active.clear()
+    trial.now += LOAD_INTERVAL_S
+    assert trial.pool.load() is None
 
 
 def test_unknown_answer_changes_nothing(trial: Trial) -> None:

@@ -210,6 +210,7 @@ def test_driver_reports_the_files_that_spark_has_listed_and_not_read(driver: Dri
     assert found.lag_s is not None
     assert found.lag_s > 0
     assert not found.is_lag_minimum
+    driver.wait_status("the load", lambda now: now.load is not None and now.load.task_ms > 0 < now.load.peak_heap_bytes)
 
     status = driver.wait_status(
         "no unread file", lambda now: (found := source(now)) is not None and found.unread_files == 0

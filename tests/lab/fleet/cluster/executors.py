@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from airflow_adaptive._core.protocol.documents import Decommission, ExecutorReport
+from airflow_adaptive._core.protocol.documents import Decommission, ExecutorLoad, ExecutorReport
 from airflow_adaptive.job.control.interfaces import StatefulRun
 from tests.lab.fleet.kernel.kernel import Kernel
 
@@ -79,6 +79,10 @@ class SimulatedExecutors:
     def are_warm(self, executors: Sequence[ExecutorReport]) -> bool:
         """Return True: executors need no tasks to become fast."""
         return True
+
+    def load(self) -> ExecutorLoad | None:
+        """Return None: the totals of simulated executors are unknown."""
+        return None
 
     def exiting(self) -> Sequence[str]:
         """Return no ids: released executors exit immediately."""

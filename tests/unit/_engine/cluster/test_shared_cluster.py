@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from airflow_adaptive._clusters.kubernetes.address import CredentialsError
 from airflow_adaptive._core.ports import ClusterSnapshot, ClusterUnreachableError
 from airflow_adaptive._core.protocol.documents import FailureReport
 from airflow_adaptive._engine.cluster.capacity_share import SlotDemand
@@ -100,6 +101,16 @@ async def test_cluster_is_polled_again_when_the_poll_is_older_than_a_participant
     assert scenario.polls == 3
     await participant.observe(wants("a"), timedelta(0))
     assert scenario.polls == 4
+
+
+@in_virtual_time
+async def test_shared_failure_keeps_its_class_and_code(scenario: ClusterScenario) -> None:
+    async def snapshot() -> ClusterSnapshot:
+        raise CredentialsError("the token has expired")
+
+    scenario.cluster.snapshot = snapshot  # type: ignore[method-assign]
+    with pytest.raises(CredentialsError, match="^the token has expired$"):
+        await scenario.participant().observe(wants("job"), SECOND)
 
 
 @in_virtual_time

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive._core.protocol.documents import DriverState, DriverStatus, QueryReport
+from airflow_adaptive._core.protocol.documents import DriverState, DriverStatus, ExecutorLoad, QueryReport
 from airflow_adaptive._core.protocol.sources import FILES, SourceReport
 from airflow_adaptive._core.scheduler.state import SchedulerState
 from airflow_adaptive._core.view import DRIVER, MAX_VALUE_BYTES
@@ -122,6 +122,21 @@ def test_backlog_is_known_if_each_source_knows_its_own(
     metrics.record(running, replace(report(0), queries=tuple(queries)), SourceLag(), START)
     (step,) = points(metrics.changed_documents())
     assert (step["unread_files"], step["backlog"]) == waiting
+
+
+def test_garbage_collection_is_a_part_of_the_time_of_the_tasks_since_the_last_point(running: SchedulerState) -> None:
+    metrics = JobMetrics()
+    loads = [
+        ExecutorLoad(task_ms=1000, gc_ms=10, peak_heap_bytes=5 << 20),
+        ExecutorLoad(task_ms=3000, gc_ms=210),
+        ExecutorLoad(task_ms=3000, gc_ms=210),
+        ExecutorLoad(task_ms=500, gc_ms=5),
+        None,
+    ]
+    for second, load in enumerate(loads):
+        metrics.record(running, replace(report(0), load=load), SourceLag(), START + timedelta(seconds=10 * second))
+    found = points(metrics.changed_documents())
+    assert [(point["gc"], point["heap_mb"]) for point in found] == [(None, 5), (0.1, None), *[(None, None)] * 3]
 
 
 def test_without_a_driver_the_lag_is_the_one_at_the_brokers(running: SchedulerState) -> None:

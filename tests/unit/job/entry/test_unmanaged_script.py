@@ -59,6 +59,7 @@ class Driver:
             are_warm=None,
             exiting=None,
             decommission=None,
+            load=None,
             request_total=None,
             release=None,
         )

@@ -52,6 +52,8 @@ def test_longest_point_remains(airflow_app: AirflowApp) -> None:
         "WaitingForResources",
         -sys.float_info.max,
         2**53,
+        -sys.float_info.max,
+        2**53,
     ]
     assert len(longest) == len(COLUMNS)
     assert read(airflow_app, {**series(9), "newest": longest, "points": [longest] * 9}, KEY)["newest"] == longest

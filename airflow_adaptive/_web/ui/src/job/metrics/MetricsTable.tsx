@@ -1,6 +1,15 @@
 import { Box, Table } from "@chakra-ui/react";
 import { ColumnHeaders } from "../../components/layout/ColumnHeaders";
-import { backlogText, count, duration, millis, moment, rate } from "../../lib/format/format";
+import {
+  backlogText,
+  count,
+  duration,
+  megabytes,
+  millis,
+  moment,
+  percent,
+  rate,
+} from "../../lib/format/format";
 import type { Point } from "../../lib/scheduler/timeSeries";
 import { styleOf } from "../../lib/scheduler/states";
 
@@ -14,6 +23,8 @@ const COLUMNS = [
   "Batch duration",
   "Backlog",
   "Lag",
+  "Executor heap",
+  "Garbage collection",
 ];
 
 /** Maximum number of rows. The table skips points at regular intervals. */
@@ -46,6 +57,8 @@ export const MetricsTable = ({ points }: { points: Point[] }) => {
                   <Table.Cell>{millis(point.batch_ms)}</Table.Cell>
                   <Table.Cell>{backlogText(point)}</Table.Cell>
                   <Table.Cell>{duration(point.lag_s)}</Table.Cell>
+                  <Table.Cell>{megabytes(point.heap_mb)}</Table.Cell>
+                  <Table.Cell>{percent(point.gc)}</Table.Cell>
                 </Table.Row>
               ))}
             </Table.Body>

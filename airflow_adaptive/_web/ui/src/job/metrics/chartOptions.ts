@@ -2,7 +2,7 @@
 import type { ChartDataset, ChartOptions, Plugin } from "chart.js";
 import type { AnnotationOptions } from "chartjs-plugin-annotation";
 import type { Rescale } from "../../api/types";
-import { count, duration, millis, rate, tick } from "../../lib/format/format";
+import { count, duration, megabytes, millis, percent, rate, tick } from "../../lib/format/format";
 import { type Point, timeTicks } from "../../lib/scheduler/timeSeries";
 import type { Cursor } from "./cursor";
 import type { ChartColors } from "./chartColors";
@@ -74,6 +74,26 @@ const KINDS: ChartKind[] = [
     text: duration,
     isWhole: false,
     lines: [{ label: "age of the oldest unread row or file", value: (point) => point.lag_s, color: "warm" }],
+  },
+  {
+    id: "heap",
+    title: "Executor heap",
+    text: megabytes,
+    isWhole: false,
+    lines: [
+      {
+        label: "peak of the largest executor since its start",
+        value: (point) => point.heap_mb,
+        color: "main",
+      },
+    ],
+  },
+  {
+    id: "gc",
+    title: "Garbage collection",
+    text: percent,
+    isWhole: false,
+    lines: [{ label: "part of the time of the tasks", value: (point) => point.gc, color: "warm" }],
   },
 ];
 

@@ -33,6 +33,16 @@ export const rate = (value: number | null | undefined): string => {
   return `${count(value)}/s`;
 };
 
+/** A part of a whole, 0 to 1. */
+export const percent = (value: number | null | undefined): string =>
+  value === null || value === undefined ? MISSING : `${Math.round(value * 1_000) / 10} %`;
+
+/** MiB, or GiB if they are many. */
+export const megabytes = (value: number | null | undefined): string => {
+  if (value === null || value === undefined) return MISSING;
+  return value < 1_024 ? `${Math.round(value)} MiB` : `${Math.round((value / 1_024) * 10) / 10} GiB`;
+};
+
 const UNITS: [string, number][] = [
   ["d", 86_400],
   ["h", 3_600],

@@ -12,6 +12,8 @@ export interface Point {
   backlog: number | null;
   lag_s: number | null;
   unread_files: number | null;
+  gc: number | null;
+  heap_mb: number | null;
   state: string | null;
 }
 
@@ -25,6 +27,8 @@ const NUMBERS = [
   "backlog",
   "lag_s",
   "unread_files",
+  "gc",
+  "heap_mb",
 ] as const;
 
 /** The points of a page, oldest first. The values of missing columns are null. */
