@@ -23,7 +23,7 @@ import aiohttp
 from kubernetes_asyncio.client import ApiClient
 
 from airflow_adaptive._clusters.kubernetes.address import ApiSource, CredentialsError
-from airflow_adaptive._clusters.kubernetes.driver.names import Json
+from airflow_adaptive._clusters.kubernetes.names import Json
 from airflow_adaptive._core.ports import ClusterUnreachableError
 
 ALREADY_EXISTS = "AlreadyExists"

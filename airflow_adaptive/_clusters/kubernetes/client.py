@@ -25,18 +25,6 @@ from airflow_adaptive._clusters.kubernetes.capacity.pod_requests import pod_requ
 from airflow_adaptive._clusters.kubernetes.capacity.reader import ApiLists, CapacityReader, ClusterReader
 from airflow_adaptive._clusters.kubernetes.capacity.workers import departure
 from airflow_adaptive._clusters.kubernetes.driver.manifests import driver_manifests, mount_code
-from airflow_adaptive._clusters.kubernetes.driver.names import (
-    APPLICATION,
-    JOB,
-    MANAGED_BY,
-    MANAGER,
-    ROLE,
-    DriverIdentity,
-    Json,
-    job_name,
-    read_submission_id,
-    submission_id,
-)
 from airflow_adaptive._clusters.kubernetes.driver.status import (
     CONTAINER,
     container_error,
@@ -55,6 +43,18 @@ from airflow_adaptive._clusters.kubernetes.driver_refusals import (
     spark_container,
 )
 from airflow_adaptive._clusters.kubernetes.job_pods import DriverPod, JobPods, job_pods, request_difference
+from airflow_adaptive._clusters.kubernetes.names import (
+    APPLICATION,
+    JOB,
+    MANAGED_BY,
+    MANAGER,
+    ROLE,
+    DriverIdentity,
+    Json,
+    job_name,
+    read_submission_id,
+    submission_id,
+)
 from airflow_adaptive._clusters.kubernetes.pod_watch import PodWatch
 from airflow_adaptive._clusters.kubernetes.prerequisites import Prerequisites
 from airflow_adaptive._clusters.properties import masked

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Final
 
 from airflow_adaptive._clusters.kubernetes.api import ApiError, KubernetesApi
-from airflow_adaptive._clusters.kubernetes.driver.names import Json
 from airflow_adaptive._clusters.kubernetes.driver.status import VOLUME_ADVICE
+from airflow_adaptive._clusters.kubernetes.names import Json
 from airflow_adaptive._core.ports import Clock, SubmissionState, SubmissionStatus
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,9 @@ from typing import Final
 
 from airflow_adaptive._clusters.kubernetes.api import ApiError, KubernetesApi, NotSentError, RefusedError
 from airflow_adaptive._clusters.kubernetes.driver.manifests import DriverManifests
-from airflow_adaptive._clusters.kubernetes.driver.names import (
+from airflow_adaptive._clusters.kubernetes.driver.status import driver_status
+from airflow_adaptive._clusters.kubernetes.job_pods import DRIVER, driver_identity
+from airflow_adaptive._clusters.kubernetes.names import (
     JOB,
     MANAGED_BY,
     MANAGER,
@@ -22,8 +24,6 @@ from airflow_adaptive._clusters.kubernetes.driver.names import (
     Json,
     job_name,
 )
-from airflow_adaptive._clusters.kubernetes.driver.status import driver_status
-from airflow_adaptive._clusters.kubernetes.job_pods import DRIVER, driver_identity
 from airflow_adaptive._core.ports import ClusterUnreachableError, NotSubmittedError, SubmissionRefusedError
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from airflow_adaptive._clusters.kubernetes.api import ApiError
-from airflow_adaptive._clusters.kubernetes.driver.names import Json
 from airflow_adaptive._clusters.kubernetes.driver.pod_template import EXECUTOR_CONTAINER
 from airflow_adaptive._clusters.kubernetes.driver.status import (
     CONTAINERS,
@@ -25,6 +24,7 @@ from airflow_adaptive._clusters.kubernetes.driver.status import (
     failed_containers,
 )
 from airflow_adaptive._clusters.kubernetes.job_pods import CORES_VARIABLE
+from airflow_adaptive._clusters.kubernetes.names import Json
 from airflow_adaptive._core.ports import Clock
 
 log = logging.getLogger(__name__)

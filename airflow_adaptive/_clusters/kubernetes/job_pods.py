@@ -10,13 +10,13 @@ requests of pods, and then the calculation is wrong.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from airflow_adaptive._clusters.kubernetes.capacity.pod_requests import is_terminal, pod_request
-from airflow_adaptive._clusters.kubernetes.driver.names import (
+from airflow_adaptive._clusters.kubernetes.driver.status import EXIT_EXCEPTION
+from airflow_adaptive._clusters.kubernetes.names import (
     EPOCH,
     EXECUTOR_REQUEST,
     JOB,
@@ -26,8 +26,8 @@ from airflow_adaptive._clusters.kubernetes.driver.names import (
     ROLE,
     DriverIdentity,
     Json,
+    annotated_request,
 )
-from airflow_adaptive._clusters.kubernetes.driver.status import EXIT_EXCEPTION
 from airflow_adaptive._core.ports import MIB, Resources
 
 DRIVER: Final = "driver"
@@ -188,7 +188,7 @@ def request_difference(driver: Json, executors: Iterable[Json]) -> str:
 
     A job requests executors for which it has calculated room. A LimitRange, an admission webhook or a version of Spark can change the requests.
     """
-    planned, executor = _planned(driver), next(iter(executors), None)
+    planned, executor = annotated_request(driver), next(iter(executors), None)
     if planned is None or executor is None:
         return ""
     found = pod_request(executor)
@@ -198,20 +198,6 @@ def request_difference(driver: Json, executors: Iterable[Json]) -> str:
         f"an executor requests {_text(found)}, but the job calculates with {_text(planned)}, so it may request executors that do not fit: a "
         "LimitRange, an admission webhook or a sidecar may have changed the request"
     )
-
-
-def to_annotation(request: Resources) -> str:
-    """Return the annotation of a driver with the request of its executors."""
-    return json.dumps([request.cpu_millicores, request.memory_bytes])
-
-
-def _planned(driver: Json) -> Resources | None:
-    text = (driver["metadata"].get("annotations") or {}).get(EXECUTOR_REQUEST)
-    try:
-        cpu_millicores, memory_bytes = json.loads(text or "")
-        return Resources(int(cpu_millicores), int(memory_bytes))
-    except (OverflowError, RecursionError, TypeError, ValueError):  # The annotation is missing, or was changed.
-        return None
 
 
 def _text(request: Resources) -> str:

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from airflow_adaptive._clusters.kubernetes.api import ApiError, KubernetesApi, RefusedError, UnknownOutcomeError
-from airflow_adaptive._clusters.kubernetes.driver.names import ROLE, Json
 from airflow_adaptive._clusters.kubernetes.job_pods import DRIVER, EXECUTOR, kept
+from airflow_adaptive._clusters.kubernetes.names import ROLE, Json
 from airflow_adaptive._core.ports import Clock, ClusterUnreachableError
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from typing import Final
 
 from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
 from airflow_adaptive._clusters.kubernetes.api import ApiError, KubernetesApi, RefusedError, UnauthorizedError
-from airflow_adaptive._clusters.kubernetes.driver.names import Json
+from airflow_adaptive._clusters.kubernetes.names import Json
 from airflow_adaptive._core.ports import ClusterRefusedError, ClusterUnreachableError
 
 OLDEST: Final = (1, 27)

@@ -22,7 +22,6 @@ from airflow_adaptive._core.scheduler.policies.rescaling import Tier
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange, Requirements
 from airflow_adaptive.autoscaling.calendar.period import (
     Period,
-    Repeated,
     Span,
     WallClock,
     days_of,
@@ -30,6 +29,8 @@ from airflow_adaptive.autoscaling.calendar.period import (
     read_dates,
     to_utc,
 )
+from airflow_adaptive.autoscaling.calendar.schedule import Schedule
+from airflow_adaptive.autoscaling.calendar.violations import violations
 from airflow_adaptive.autoscaling.policy import Bounds, RescalePolicyError, dry_run_violations
 
 CALENDAR = "calendar"
@@ -40,47 +41,6 @@ _INSTANT = timedelta(microseconds=1)
 _STRETCHES = (timedelta(hours=1), *(days * _DAY for days in (2, 9, 40, 400)))
 _LONGEST_STRETCH = 3300 * _DAY
 """Longer than eight years, the longest time between two 29ths of February."""
-_SHORTEST_LEAD = timedelta(seconds=1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
-    """Bounds and the times at which they apply.
-
-    Attributes:
-        when: times and name of the window.
-        bounds: bounds within the window.
-        priority: the window with the highest priority applies where windows overlap.
-    """
-
-    when: Period
-    bounds: Bounds
-    priority: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LookAhead:
-    """How early the policy advises a scale-up.
-
-    Attributes:
-        margin: share of the measured duration of rescales that is added to it.
-        unmeasured: assumed duration of a rescale before the first measurement.
-        at_most: longest lead time.
-    """
-
-    margin: float = 0.5
-    unmeasured: timedelta = timedelta(minutes=1)
-    at_most: timedelta = timedelta(minutes=15)
-
-    def lead(self, costs: Mapping[Tier, timedelta]) -> timedelta:
-        """Return the lead time for these measured durations of rescales.
-
-        A change of bounds never starts a new driver, so that duration counts only if no other was measured.
-        """
-        measured = {tier: cost for tier, cost in costs.items() if cost >= timedelta(0)}
-        likely = [cost for tier, cost in measured.items() if tier < Tier.DRIVER] or list(measured.values())
-        longest = min(max(likely, default=self.unmeasured), self.at_most)
-        return min(max(longest * (1 + self.margin), _SHORTEST_LEAD), self.at_most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,35 +76,14 @@ class CalendarAdvice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduledPolicy:
+class ScheduledPolicy(Schedule):
     """Bounds by the calendar. Use `scheduled_policy` to create a policy from user input.
-
-    Attributes:
-        zone: time zone of all times and dates, for example "Europe/Berlin".
-        windows: at least one window; windows with the same priority do not overlap.
-        default: bounds outside of all windows; None for the bounds that the DAG declares.
-        excluded: periods without changes: the bounds at the begin of such a period apply until its end.
-        holidays: dates in the format of `Period.dates`.
-        look_ahead: lead time of scale-ups; None for no lead time.
-        repeated: instant of a local time that occurs twice.
-        dry_run: whether the advice is reported only.
 
     Raises:
         RescalePolicyError: lists all violations.
     """
 
-    zone: str
-    windows: tuple[Window, ...]
-    default: Bounds | None = None
-    excluded: tuple[Period, ...] = ()
-    holidays: tuple[str, ...] = ()
-    look_ahead: LookAhead | None = LookAhead()
-    repeated: Repeated = Repeated.FIRST
-    dry_run: bool = False
-
     def __post_init__(self) -> None:
-        from airflow_adaptive.autoscaling.calendar.violations import violations  # noqa: PLC0415  imports this module
-
         wrong = [*violations(self), *dry_run_violations(self.dry_run)]
         if wrong:
             raise RescalePolicyError("scheduled policy", wrong)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from datetime import date, datetime, timedelta
 from enum import StrEnum
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_adaptive._core.scheduler.errors import did_you_mean
 from airflow_adaptive.autoscaling.calendar.period import (
@@ -29,10 +29,8 @@ from airflow_adaptive.autoscaling.calendar.period import (
     read_dates,
     read_time,
 )
+from airflow_adaptive.autoscaling.calendar.schedule import LookAhead, Schedule, Window
 from airflow_adaptive.autoscaling.policy import Bounds
-
-if TYPE_CHECKING:
-    from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPolicy, Window
 
 NO_WINDOW = "the policy has no window: declare at least one, or no policy"
 
@@ -48,20 +46,20 @@ _CYCLE = (date(1972, 1, 1), 10227)
 """28 years, after which dates have the same weekdays."""
 
 
-def violations(policy: ScheduledPolicy) -> list[str]:
+def violations(schedule: Schedule) -> list[str]:
     """Return all violations, each with the fix."""
-    wrong = _zone(policy.zone) + _dates("the holidays", policy.holidays) + _look_ahead(policy.look_ahead)
-    wrong += _member("repeated", policy.repeated, Repeated)
-    if not policy.windows:
+    wrong = _zone(schedule.zone) + _dates("the holidays", schedule.holidays) + _look_ahead(schedule.look_ahead)
+    wrong += _member("repeated", schedule.repeated, Repeated)
+    if not schedule.windows:
         wrong.append(NO_WINDOW)
-    if policy.default is not None:
-        wrong += _bounds("the default", policy.default)
-    wrong += [violation for window in policy.windows for violation in _window(window)]
+    if schedule.default is not None:
+        wrong += _bounds("the default", schedule.default)
+    wrong += [violation for window in schedule.windows for violation in _window(window)]
     wrong += [
-        violation for period in policy.excluded for violation in _period(f"excluded period {period.name!r}", period)
+        violation for period in schedule.excluded for violation in _period(f"excluded period {period.name!r}", period)
     ]
-    wrong += _names(policy)
-    return wrong if wrong else _together(policy)
+    wrong += _names(schedule)
+    return wrong if wrong else _together(schedule)
 
 
 def _zone(zone: Any) -> list[str]:
@@ -72,8 +70,8 @@ def _zone(zone: Any) -> list[str]:
     ]
 
 
-def _names(policy: ScheduledPolicy) -> list[str]:
-    names = [str(period.name) for period in _periods(policy)]  # A DAG file may contain values of any type.
+def _names(schedule: Schedule) -> list[str]:
+    names = [str(period.name) for period in _periods(schedule)]  # A DAG file may contain values of any type.
     return [
         f"{names.count(name)} windows or excluded periods have the name {name!r}: use a different name for each"
         for name in dict.fromkeys(names)
@@ -161,8 +159,6 @@ def _dates(label: str, dates: tuple[str, ...]) -> list[str]:
 
 
 def _look_ahead(look_ahead: Any) -> list[str]:
-    from airflow_adaptive.autoscaling.calendar.scheduled_policy import LookAhead  # noqa: PLC0415  imports this module
-
     if look_ahead is None:
         return []
     if not isinstance(look_ahead, LookAhead):
@@ -190,31 +186,33 @@ def _tried(read: Callable[[Any], object], text: Any) -> Iterator[str]:
         yield str(error) if repr(text) in str(error) else f"{text!r}: {error}"
 
 
-def _together(policy: ScheduledPolicy) -> list[str]:
+def _together(schedule: Schedule) -> list[str]:
     """Return the violations of the combination of valid periods."""
-    holidays, periods = days_of(policy.holidays), _periods(policy)
+    holidays, periods = days_of(schedule.holidays), _periods(schedule)
     reach = 1 + max((period.duration or _DAY).days for period in periods)
     days = _all_days(periods, holidays, reach)
     begins = {period.name: [day for day in days if period.begins_on(day, holidays)] for period in periods}
-    wrong = [f"{each.name!r} never begins: {_never(each, policy)}" for each in periods if not begins[each.name]]
+    wrong = [f"{each.name!r} never begins: {_never(each, schedule)}" for each in periods if not begins[each.name]]
     wrong += [
         f"windows {one.when.name!r} and {other.when.name!r} overlap and have the same priority ({_when(begin)}): assign one of them"
         " a higher priority"
-        for one, other in combinations(policy.windows, 2)
+        for one, other in combinations(schedule.windows, 2)
         if one.priority == other.priority
         for begin in _overlap(one.when, other.when, begins, reach)
     ]
     week = _around(_WEEK, reach)
-    excluded = joined([span for each in policy.excluded for span in _spans(each, week.intersection(begins[each.name]))])
+    excluded = joined(
+        [span for each in schedule.excluded for span in _spans(each, week.intersection(begins[each.name]))]
+    )
     if any(begin.date() <= _WEEK[0] and end.date() > _WEEK[-1] for begin, end in excluded):
         wrong.append("the excluded periods cover all of the time: shorten them")
     return wrong
 
 
-def _never(period: Period, policy: ScheduledPolicy) -> str:
+def _never(period: Period, schedule: Schedule) -> str:
     if period.cron is not None and not period.dates:
         return f"cron {period.cron!r} fires on no day"
-    if period.holidays is Holidays.ONLY and not policy.holidays:
+    if period.holidays is Holidays.ONLY and not schedule.holidays:
         return "the period begins on holidays only, and the policy has no holidays"
     return "none of its dates matches: check its weekdays, cron and holidays"
 
@@ -258,5 +256,5 @@ def _when(begin: datetime) -> str:
     return f"first on {repeated:%Y-%m-%d} at {repeated:%H:%M}"
 
 
-def _periods(policy: ScheduledPolicy) -> list[Period]:
-    return [*(window.when for window in policy.windows), *policy.excluded]
+def _periods(schedule: Schedule) -> list[Period]:
+    return [*(window.when for window in schedule.windows), *schedule.excluded]

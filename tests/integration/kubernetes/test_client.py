@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_adaptive._clusters.kubernetes.client import KubernetesCluster as Client
-from airflow_adaptive._clusters.kubernetes.driver.names import DriverIdentity
+from airflow_adaptive._clusters.kubernetes.names import DriverIdentity
 from airflow_adaptive._core.ports import (
     ClusterUnreachableError,
     DriverSubmission,

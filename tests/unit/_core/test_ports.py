@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from airflow_adaptive._clusters.kubernetes.driver.names import DriverIdentity
+from airflow_adaptive._clusters.kubernetes.names import DriverIdentity
 from airflow_adaptive._core.ports import JobKey, Resources
 
 REQUEST = Resources(500, 100)

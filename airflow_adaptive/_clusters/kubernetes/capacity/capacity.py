@@ -20,7 +20,7 @@ from airflow_adaptive._clusters.kubernetes.capacity.workers import (
     node_workers,
     on_demand_worker,
 )
-from airflow_adaptive._clusters.kubernetes.driver.names import Json
+from airflow_adaptive._clusters.kubernetes.names import Json
 from airflow_adaptive._core.ports import MIB, ClusterUnreachableError, Limit, Request, Resources, Worker
 
 

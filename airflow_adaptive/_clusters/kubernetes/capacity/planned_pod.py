@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from airflow_adaptive._clusters.kubernetes.capacity.pod_requests import millicores, pod_request
-from airflow_adaptive._clusters.kubernetes.driver.names import Json
+from airflow_adaptive._clusters.kubernetes.names import Json
 from airflow_adaptive._core.ports import MIB, Request, Resources
 
 PYTHON_OVERHEAD_FACTOR: Final = 0.4

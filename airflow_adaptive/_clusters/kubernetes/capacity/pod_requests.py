@@ -16,7 +16,7 @@ from typing import Final
 
 from kubernetes.utils.quantity import parse_quantity
 
-from airflow_adaptive._clusters.kubernetes.driver.names import Json
+from airflow_adaptive._clusters.kubernetes.names import Json
 from airflow_adaptive._core.ports import Resources
 
 MUCH: Final = 1 << 60

@@ -25,7 +25,7 @@ from airflow_adaptive._clusters.kubernetes.capacity.pod_requests import (
     pod_limit,
     pod_request,
 )
-from airflow_adaptive._clusters.kubernetes.driver.names import Json
+from airflow_adaptive._clusters.kubernetes.names import Json
 from airflow_adaptive._core.ports import Limit, LimitKind, Request, Resources
 
 Amounts = tuple[Decimal | None, Decimal | None]

@@ -19,7 +19,7 @@ from airflow_adaptive._clusters.kubernetes.api import ApiError, KubernetesApi, R
 from airflow_adaptive._clusters.kubernetes.capacity.capacity import Capacity, NamespaceObjects, capacity, never_fits
 from airflow_adaptive._clusters.kubernetes.capacity.quota import Cap
 from airflow_adaptive._clusters.kubernetes.capacity.workers import ClusterPods, Usage, sum_by_node, usage_by_node
-from airflow_adaptive._clusters.kubernetes.driver.names import MANAGED_BY, MANAGER, Json
+from airflow_adaptive._clusters.kubernetes.names import MANAGED_BY, MANAGER, Json
 from airflow_adaptive._core.ports import Clock, ClusterUnreachableError, Request
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from typing import Final
 
 from airflow_adaptive._clusters.kubernetes.capacity.planned_pod import spec_of
 from airflow_adaptive._clusters.kubernetes.capacity.pod_requests import MUCH, is_terminal, pod_request, resources, whole
-from airflow_adaptive._clusters.kubernetes.driver.names import Json
+from airflow_adaptive._clusters.kubernetes.names import Json
 from airflow_adaptive._core.ports import Limit, Request, Resources, Worker
 
 AUTOSCALED: Final = "node-autoscaling"

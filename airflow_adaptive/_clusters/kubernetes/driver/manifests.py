@@ -17,7 +17,6 @@ from typing import Any, Final
 
 from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
 from airflow_adaptive._clusters.kubernetes.capacity.planned_pod import driver_request, planned_executor
-from airflow_adaptive._clusters.kubernetes.driver.names import EXECUTOR_REQUEST, DriverIdentity, Json
 from airflow_adaptive._clusters.kubernetes.driver.pod import driver_pod
 from airflow_adaptive._clusters.kubernetes.driver.pod_template import executor_template
 from airflow_adaptive._clusters.kubernetes.driver.properties import (
@@ -28,7 +27,7 @@ from airflow_adaptive._clusters.kubernetes.driver.properties import (
     spark_properties,
     variables_of_template,
 )
-from airflow_adaptive._clusters.kubernetes.job_pods import to_annotation
+from airflow_adaptive._clusters.kubernetes.names import EXECUTOR_REQUEST, DriverIdentity, Json, to_annotation
 from airflow_adaptive._clusters.properties import secret_properties, to_file
 from airflow_adaptive._core.ports import DriverSubmission, SubmissionRefusedError
 from airflow_adaptive._core.protocol.documents import SECRET_CONF_VARIABLE, SECRET_ENV_VARIABLE

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from airflow_adaptive._clusters.kubernetes.capacity.planned_pod import node_selector, spark_resources
-from airflow_adaptive._clusters.kubernetes.driver.names import APPLICATION, ROLE, DriverIdentity, Json
 from airflow_adaptive._clusters.kubernetes.driver.pod_template import (
     RESTART_POLICY,
     literal,
@@ -23,6 +22,7 @@ from airflow_adaptive._clusters.kubernetes.driver.pod_template import (
 )
 from airflow_adaptive._clusters.kubernetes.driver.properties import FOLDER, PROPERTIES_FILE, TEMPLATE_FILE
 from airflow_adaptive._clusters.kubernetes.driver.status import CONTAINER
+from airflow_adaptive._clusters.kubernetes.names import APPLICATION, ROLE, DriverIdentity, Json
 from airflow_adaptive._core.ports import DriverSubmission, Resources, SubmissionRefusedError
 from airflow_adaptive._core.protocol.documents import SUBMISSION_ID_VARIABLE
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from airflow_adaptive._clusters.kubernetes.driver.names import Json
+from airflow_adaptive._clusters.kubernetes.names import Json
 from airflow_adaptive._core.ports import SubmissionRefusedError
 
 RESTART_POLICY: Final = "Never"

@@ -14,8 +14,8 @@ from typing import Final
 
 from airflow_adaptive._clusters.connection_fields import EXECUTOR_ENVIRONMENT, EXECUTOR_OPTIONS
 from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
-from airflow_adaptive._clusters.kubernetes.driver.names import DriverIdentity
 from airflow_adaptive._clusters.kubernetes.driver.pod_template import POD_PATTERN, literal
+from airflow_adaptive._clusters.kubernetes.names import DriverIdentity
 from airflow_adaptive._clusters.properties import REDACTION, common_properties, redaction_pattern, secret_properties
 from airflow_adaptive._core.ports import DriverSubmission
 

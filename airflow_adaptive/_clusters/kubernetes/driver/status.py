@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from airflow_adaptive._clusters.kubernetes.driver.names import Json
+from airflow_adaptive._clusters.kubernetes.names import Json
 from airflow_adaptive._core.ports import SubmissionState, SubmissionStatus
 
 CONTAINER: Final = "spark-kubernetes-driver"

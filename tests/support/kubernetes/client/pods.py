@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_adaptive._clusters.kubernetes.driver.names import EXECUTOR_REQUEST, ROLE, DriverIdentity
 from airflow_adaptive._clusters.kubernetes.driver.pod_template import EXECUTOR_CONTAINER
 from airflow_adaptive._clusters.kubernetes.driver.status import CONTAINER
-from airflow_adaptive._clusters.kubernetes.job_pods import CORES_VARIABLE, EXECUTOR_ID, to_annotation
+from airflow_adaptive._clusters.kubernetes.job_pods import CORES_VARIABLE, EXECUTOR_ID
+from airflow_adaptive._clusters.kubernetes.names import EXECUTOR_REQUEST, ROLE, DriverIdentity, to_annotation
 from airflow_adaptive._core.ports import Resources
 
 RUNNING: dict[str, Any] = {"running": {}}

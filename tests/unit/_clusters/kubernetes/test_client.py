@@ -11,7 +11,7 @@ from aiohttp import web
 
 from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
 from airflow_adaptive._clusters.kubernetes.client import KubernetesCluster
-from airflow_adaptive._clusters.kubernetes.driver.names import DriverIdentity, job_name
+from airflow_adaptive._clusters.kubernetes.names import DriverIdentity, job_name
 from airflow_adaptive._core.ports import (
     ClusterRefusedError,
     ClusterUnreachableError,

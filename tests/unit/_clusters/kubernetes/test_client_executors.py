@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from airflow_adaptive._clusters.kubernetes.driver.names import MANAGED_BY, MANAGER, DriverIdentity
+from airflow_adaptive._clusters.kubernetes.names import MANAGED_BY, MANAGER, DriverIdentity
 from airflow_adaptive._core.ports import ActiveDriver, ClusterRefusedError, ClusterUnreachableError, Request
 from airflow_adaptive.local.waiting import wait_until_async
 from tests.support.kubernetes.client.connected import client_of, submission

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from airflow_adaptive._clusters.kubernetes.driver.names import DriverIdentity
+from airflow_adaptive._clusters.kubernetes.names import DriverIdentity
 from airflow_adaptive._core.ports import ActiveDriver, LogPages, SubmissionState
 from airflow_adaptive.local.waiting import wait_until_async
 from tests.support.kubernetes.client.connected import client_of, submission

@@ -10,15 +10,14 @@ import pytest
 from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
 from airflow_adaptive._clusters.kubernetes.capacity.planned_pod import planned_executor
 from airflow_adaptive._clusters.kubernetes.driver.manifests import driver_manifests
-from airflow_adaptive._clusters.kubernetes.driver.names import EXECUTOR_REQUEST
 from airflow_adaptive._clusters.kubernetes.driver.status import driver_status
 from airflow_adaptive._clusters.kubernetes.job_pods import (
     driver_identity,
     job_pods,
     kept,
     request_difference,
-    to_annotation,
 )
+from airflow_adaptive._clusters.kubernetes.names import EXECUTOR_REQUEST, to_annotation
 from airflow_adaptive._core.ports import MIB, DriverSubmission, Resources
 from tests.support.kubernetes.client.pods import DRIVER, driver_pod, executor_pod
 

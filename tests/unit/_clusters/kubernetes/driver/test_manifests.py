@@ -18,7 +18,7 @@ from airflow_adaptive._clusters.kubernetes.driver.manifests import (
     driver_manifests,
     mount_code,
 )
-from airflow_adaptive._clusters.kubernetes.driver.names import DriverIdentity
+from airflow_adaptive._clusters.kubernetes.names import DriverIdentity
 from airflow_adaptive._core.ports import DriverSubmission, SubmissionRefusedError
 from airflow_adaptive._core.protocol.documents import SECRET_CONF_VARIABLE, SECRET_ENV_VARIABLE
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
-from airflow_adaptive._clusters.kubernetes.driver.names import DriverIdentity
 from airflow_adaptive._clusters.kubernetes.driver.properties import (
     launch_properties,
     spark_properties,
 )
+from airflow_adaptive._clusters.kubernetes.names import DriverIdentity
 from airflow_adaptive._clusters.properties import secret_properties
 from airflow_adaptive._core.ports import DriverSubmission
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_adaptive._clusters.kubernetes.driver.names import (
+from airflow_adaptive._clusters.kubernetes.names import (
     MAX_PREFIX,
     DriverIdentity,
     job_name,

@@ -8,10 +8,13 @@ repeated submission meets the pod of the first submission.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+
+from airflow_adaptive._core.ports import Resources
 
 Json = Mapping[str, Any]
 """An object, or a part of an object, as the Kubernetes API returns it."""
@@ -89,6 +92,21 @@ def read_submission_id(submission: str) -> tuple[str, str]:
     """Return name and uid of the pod of a driver. Both are empty for the id of another cluster manager."""
     name, separator, uid = submission.partition("@")
     return (name, uid) if separator else ("", "")
+
+
+def to_annotation(request: Resources) -> str:
+    """Return the annotation of a driver with the request of its executors."""
+    return json.dumps([request.cpu_millicores, request.memory_bytes])
+
+
+def annotated_request(driver: Json) -> Resources | None:
+    """Return the request of the executors of a driver, None if the annotation is missing or was changed."""
+    text = (driver["metadata"].get("annotations") or {}).get(EXECUTOR_REQUEST)
+    try:
+        cpu_millicores, memory_bytes = json.loads(text or "")
+        return Resources(int(cpu_millicores), int(memory_bytes))
+    except (OverflowError, RecursionError, TypeError, ValueError):
+        return None
 
 
 def _hash(text: str) -> str:
