@@ -10,7 +10,7 @@ import pytest
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
-TIMEOUT_MS = 120_000
+TIMEOUT_MS = 180_000
 """For what a page does and shows: other tests may have the processors, too."""
 
 FLAGS = (

@@ -1,4 +1,4 @@
-"""The check of the declarations of a DAG in CI."""
+"""The check of a DAG in CI lists all violations of its declarations."""
 
 from __future__ import annotations
 

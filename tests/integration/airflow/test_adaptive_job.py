@@ -1,4 +1,4 @@
-"""The operator on a real Airflow of four processes and a real Spark cluster."""
+"""The operator runs, watches, suspends and adopts a job on a real Airflow of four processes and a real Spark cluster."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ def is_stored(airflow: AirflowUnderTest, asset: str) -> bool:
         return False
 
 
-def test_job_that_ends_while_the_api_server_hangs_has_its_end_afterwards_and_others_continue(
+def test_job_that_ends_while_the_api_server_hangs_has_its_end_afterwards(
     airflow: AirflowUnderTest,
     begin: Begin,  # noqa: F811
     spark_cluster: LocalCluster,

@@ -1,4 +1,4 @@
-"""Every SQL statement of the plugin, on a real database."""
+"""Every SQL statement of the plugin runs on a real database."""
 
 from __future__ import annotations
 

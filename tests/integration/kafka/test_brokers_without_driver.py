@@ -64,7 +64,7 @@ def test_end_offsets_are_read_with_the_credentials_of_the_connection(
         asyncio.run(read(kafka, "no-such-topic"))
 
 
-def test_new_topics_of_a_pattern_are_read_and_open_transactions_only_for_sources_that_read_them(
+def test_new_topics_of_a_pattern_are_read_and_open_transactions_on_request(
     kafka: KafkaCluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kafka.clients.create_topic(topic, 1)

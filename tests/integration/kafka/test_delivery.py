@@ -23,7 +23,7 @@ START_S = 3 * TIMEOUT_S
 """For the start of a driver and its first batch, beside a broker."""
 
 
-def test_kafka_sink_repeats_the_records_of_an_interrupted_batch_and_an_idempotent_sink_does_not(
+def test_kafka_sink_repeats_an_interrupted_batch_and_an_idempotent_sink_does_not(
     spark_cluster: LocalCluster, kafka: KafkaCluster, topic: str, tmp_path: Path
 ) -> None:
     clients, sink = kafka.clients, f"{topic}-sink"

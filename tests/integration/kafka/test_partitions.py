@@ -35,7 +35,7 @@ def values(output: Path) -> list[str]:
 
 
 @pytest.mark.asyncio
-async def test_job_uses_more_slots_when_its_topic_gets_more_partitions_and_writes_each_record_once(
+async def test_job_whose_topic_gets_partitions_uses_more_slots_and_writes_records_once(
     spark_cluster: LocalCluster, kafka: KafkaCluster, topic: str, tmp_path: Path
 ) -> None:
     spark_cluster.add_worker(cores=3, memory_mb=3 * MEMORY_MB)  # one for the driver

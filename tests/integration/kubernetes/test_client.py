@@ -43,11 +43,11 @@ async def wait_for(client: Client, submission_id: str, state: SubmissionState, m
         status = await client.status(submission_id)
         return status.state is state and message in status.message
 
-    await wait_until_async(reached, 60, f"{state} {message}")
+    await wait_until_async(reached, 180, f"{state} {message}")
 
 
 async def wait_for_objects(team: Namespace, *names: str) -> None:
-    await asyncio.to_thread(wait_until, lambda: team.remaining_objects() == [*names], 60, f"objects {names}")
+    await asyncio.to_thread(wait_until, lambda: team.remaining_objects() == [*names], 180, f"objects {names}")
 
 
 async def test_a_waiting_driver_has_a_reason_and_leaves_nothing_after_its_kill(client: Client, team: Namespace):
@@ -107,7 +107,7 @@ async def test_missing_verbs_are_named_and_no_part_remains(
                 return False
             return False
 
-        await wait_until_async(refuses_part, 60, "refusal")
+        await wait_until_async(refuses_part, 180, "refusal")
     await wait_for_objects(team, "ResourceQuota quota", "Role airflow", "RoleBinding airflow")
 
 
@@ -136,4 +136,4 @@ async def test_a_hanging_api_server_is_noticed_and_the_watch_continues(
             except ClusterUnreachableError:
                 return False
 
-        await wait_until_async(killed, 60, "kill")
+        await wait_until_async(killed, 180, "kill")

@@ -82,7 +82,7 @@ def test_the_lowest_of_several_quotas_counts_with_the_pods_that_exist(team: Name
     check_creates_exactly(team, executor(), 4)
 
 
-def test_a_quota_of_cpu_limits_counts_the_limit_that_a_property_or_a_limit_range_sets(team: Namespace):
+def test_a_quota_of_cpu_limits_counts_limits_of_properties_and_of_limit_ranges(team: Namespace):
     set_quota(team, "quota", {"limits.cpu": "9"})
     check_creates_exactly(team, executor(conf={"spark.kubernetes.executor.limit.cores": "2"}), 4, "explicit")
     team.api.delete(team.path("resourcequotas", "quota"))

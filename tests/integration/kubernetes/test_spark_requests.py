@@ -118,7 +118,7 @@ def first_pod(team: Namespace, role: str) -> Json:
     def found() -> Json | None:
         return next(iter(team.pods(f"spark-role={role}")), None)
 
-    return wait_until(found, 100, f"{role} pod")
+    return wait_until(found, 180, f"{role} pod")
 
 
 def check(pod: Json, planned: Request) -> None:

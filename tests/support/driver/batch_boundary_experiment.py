@@ -20,7 +20,7 @@ from airflow_adaptive.job.queries.batch_boundary import BatchBoundary, act_betwe
 from airflow_adaptive.local.waiting import wait_until
 
 RESULT = "trials.json"
-TIMEOUT_S = 60.0
+TIMEOUT_S = 180.0
 HELD_S = 0.5
 
 TRIGGERS: Mapping[str, Mapping[str, Any]] = {

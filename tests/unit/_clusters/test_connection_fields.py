@@ -1,4 +1,4 @@
-"""Fields of connections that all cluster managers share."""
+"""Fields of connections are read the same for all cluster managers, and errors do not repeat their values."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def end_of(job: Simulation) -> Finished:
     return end
 
 
-def test_job_that_finishes_between_the_read_of_its_status_and_the_poll_does_not_run_again(job: Simulation) -> None:
+def test_job_that_finishes_between_status_and_poll_does_not_run_again(job: Simulation) -> None:
     """The loop reads RUNNING; the driver writes FINISHED and exits; the cluster reports that the driver process has ended."""
 
     def finish() -> None:
@@ -140,7 +140,7 @@ def unread_history(job: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("unread_history")
-def test_policy_is_not_consulted_in_each_cycle_while_the_costs_of_rescales_are_not_read_yet(
+def test_policy_is_not_consulted_in_each_cycle_while_costs_are_unread(
     job: Simulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     consulted: list[datetime] = []

@@ -103,7 +103,7 @@ def test_killing_the_task_of_a_job_that_ended_before_starts_nothing(small: Simul
     assert len(small.cluster.submissions) == 1
 
 
-def test_other_jobs_do_not_get_the_planned_slots_of_a_loop_that_has_just_taken_over(small: Simulation) -> None:
+def test_other_jobs_do_not_get_the_planned_slots_of_a_new_loop(small: Simulation) -> None:
     """An executor is lost, and the next loop waits for the control requests before its first poll of the cluster."""
     run_until(small, 30)
     (driver,) = small.cluster.submissions
@@ -123,7 +123,7 @@ def test_other_jobs_do_not_get_the_planned_slots_of_a_loop_that_has_just_taken_o
     assert free_cores[0] == 0
 
 
-def test_deadline_that_passed_between_two_loops_waits_for_the_slots_that_the_next_loop_gets() -> None:
+def test_deadline_that_passed_between_two_loops_waits_for_the_slots_of_the_next() -> None:
     """A job waits for a worker, its loop ends, the worker joins, and the next loop begins after the deadline of the wait."""
     job = Simulation(**QUICK, resource_wait_timeout="60 s")
     run_until(job, 30)
@@ -170,7 +170,7 @@ def test_loop_of_a_newer_version_writes_the_format_that_its_driver_reads(upgrade
     assert [parallelism["job"] for _, _, parallelism in upgraded.drivers.started][-1] > 1
 
 
-def test_loop_writes_the_newer_format_as_soon_as_a_driver_reports_that_it_reads_it(upgraded: Simulation) -> None:
+def test_loop_writes_the_newer_format_once_a_driver_reports_that_it_reads_it(upgraded: Simulation) -> None:
     """The driver of the old version is killed, so the next driver is of the new version."""
     upgraded.clock.at(40, lambda: kill_driver(upgraded))
     upgraded.clock.at(100, lambda: upgraded.cluster.add_worker(cores=2, memory_mb=1024))

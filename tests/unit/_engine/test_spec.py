@@ -1,4 +1,4 @@
-"""The sizes of memory of the processes of a job."""
+"""The sizes of memory are read in mebibytes, or refused."""
 
 from __future__ import annotations
 

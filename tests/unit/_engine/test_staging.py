@@ -305,7 +305,7 @@ async def test_unused_code_is_removed_from_an_object_store(s3: S3FileSystem, buc
     assert [Path(spec.script).parent.name in staged for spec in (first, second)] == [False, True]
 
 
-async def test_each_file_is_staged_in_a_call_of_its_own_whose_timeout_grows_with_the_file(
+async def test_each_file_is_staged_in_a_call_whose_timeout_grows_with_it(
     directory: FsspecJobDirectory, script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A slow storage takes longer than the timeout of one call for all files together."""

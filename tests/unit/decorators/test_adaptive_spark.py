@@ -109,7 +109,7 @@ def test_override_makes_another_task() -> None:
     assert second.options == {"stop_timeout": "3 s"}
 
 
-def test_default_args_of_the_dag_apply_to_the_operator_and_not_to_what_the_driver_passes() -> None:
+def test_default_args_apply_to_the_operator_and_not_to_what_the_driver_passes() -> None:
     with DAG("flights", schedule=None, default_args={"parallelism": (1, 7), "retries": 4, "path": "/default"}):
         function: Any = adaptive_spark_task(job="departures", job_directory="file:///jobs")(departures)
         it = operator(function())

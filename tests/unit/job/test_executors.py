@@ -239,7 +239,7 @@ def test_workers_that_keep_fewest_release_their_youngest_executors_first(workers
         ({"NODE_NAME": "node-1"}, "http://10.0.0.7:8081/logPage/", "node-1"),
     ],
 )
-def test_worker_of_an_executor_is_its_node_or_the_address_in_the_url_of_its_log(
+def test_worker_of_an_executor_is_its_node_or_the_host_of_its_log(
     attributes: dict[str, str], log_url: str | None, worker: str
 ) -> None:
     assert executor_worker(attributes, {} if log_url is None else {"stdout": log_url}) == worker

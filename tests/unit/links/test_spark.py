@@ -35,9 +35,7 @@ def test_link_is_empty_while_the_address_is_unknown(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("link", ALL_LINKS)
-def test_link_of_a_task_that_has_not_begun_is_not_read_because_airflow_logs_missing_ones(
-    monkeypatch: pytest.MonkeyPatch, link: BaseOperatorLink
-) -> None:
+def test_link_of_a_task_that_has_not_begun_is_not_read(monkeypatch: pytest.MonkeyPatch, link: BaseOperatorLink) -> None:
     FakeComms.install(monkeypatch).error = api_server_error()
     operator = AdaptiveSparkOperator(
         task_id="t", job="j", application="a.py", job_directory="file:///jobs", parallelism=1

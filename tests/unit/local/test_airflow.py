@@ -1,4 +1,4 @@
-"""The files of the local Airflow."""
+"""The files of the local Airflow bind it to this machine and hide its passwords."""
 
 from __future__ import annotations
 

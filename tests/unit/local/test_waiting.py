@@ -1,4 +1,4 @@
-"""Waiting with a deadline."""
+"""A wait returns the first true answer, and its error names the condition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job that is declared as a batch."""
+"""A job that is declared as a batch is left to spark-submit, with its lineage and its end."""
 
 import sys
 

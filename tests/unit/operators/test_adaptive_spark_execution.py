@@ -230,7 +230,7 @@ def test_running_job_stays_in_its_directory_when_the_dag_names_another_one(
     assert "A running job cannot move" in task_log()
 
 
-def test_new_run_does_not_begin_a_second_journal_while_the_job_runs_in_another_directory(make, airflow, tmp_path):
+def test_new_run_begins_no_second_journal_while_the_job_runs_in_another_directory(make, airflow, tmp_path):
     """The task of a running job fails, an author edits `job_directory`, and the DAG runs again."""
     first = deferral(make().execute, {"ti": FakeInstance()})
     begin_log(tmp_path, first._job.spec)
@@ -506,7 +506,7 @@ def test_job_whose_end_an_earlier_try_could_not_report_does_not_run_again(
 
 
 @pytest.mark.parametrize("outcome", ["FINISHED", "SUSPENDED"])
-def test_error_of_the_withdrawal_does_not_let_the_next_try_run_a_job_that_has_ended(make, airflow, task_log, outcome):
+def test_error_of_the_withdrawal_does_not_let_the_next_try_run_an_ended_job(make, airflow, task_log, outcome):
     """The report is stored, and the response is lost: the next try would not know that the job has ended."""
     airflow.error = api_server_error()
     event = {"status": "finished", "outcome": outcome, "restarts": 0, "rescales": 0}

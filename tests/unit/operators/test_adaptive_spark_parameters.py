@@ -128,7 +128,7 @@ def test_job_id_that_the_dag_file_does_not_determine_is_an_import_error(make, jo
         make(job=job)
 
 
-def test_result_of_a_task_as_job_id_is_an_import_error_that_names_the_mapped_task(make):
+def test_result_of_a_task_as_job_id_is_an_import_error_with_the_task(make):
     with (
         DAG("flights", schedule=None),
         pytest.raises(ValueError, match=r"map the task over the ids, expand\(job=...\)"),

@@ -82,7 +82,7 @@ def test_dag_can_be_serialized_and_has_one_task_for_the_job():
     assert run.start == run.end == pendulum.datetime(2026, 7, 1)
 
 
-def test_what_is_wrong_with_a_dag_of_a_policy_is_one_error_that_lists_everything():
+def test_one_error_lists_all_that_is_wrong_with_a_dag_of_a_policy():
     with pytest.raises(RescalePolicyError) as reported:
         rescale_policy_dag("calendar", job=" ", policy=LoadPolicy(), lead="soon", schedule="@daily")  # type: ignore[arg-type]
     for violation in (

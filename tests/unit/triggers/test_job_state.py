@@ -1,4 +1,4 @@
-"""Triggers that observe a job."""
+"""Triggers that observe a job miss no event, whatever happens to the triggerer and the state store."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_watcher_outlives_a_state_store_that_fails(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("operation", ["read", "write"])
-def test_watchers_leave_the_threads_of_the_event_loop_to_others_while_the_state_store_hangs(
+def test_watchers_leave_threads_to_others_while_the_state_store_hangs(
     monkeypatch: pytest.MonkeyPatch, operation: str
 ) -> None:
     """Two watchers wait for a state store that does not answer; the event loop has one thread and runs other blocking work."""

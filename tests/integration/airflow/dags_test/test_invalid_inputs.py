@@ -147,7 +147,7 @@ def driver(home: Path) -> str | None:
         return None
 
 
-def test_job_outlives_its_token_and_the_log_names_the_connection_when_a_driver_needs_the_token(home: Path) -> None:
+def test_job_outlives_its_token_and_the_log_names_the_connection_of_the_token(home: Path) -> None:
     with LocalCluster(properties=PROTECTED) as cluster:
         cluster.add_worker(cores=2, memory_mb=1536)
         connection = ConnectionFile(home / "connections.json", cluster)

@@ -31,7 +31,7 @@ SECRETS = dedent(
 
 
 @pytest.mark.parametrize("version", ["3.1.8", "3.2.2", NEWEST])
-def test_accepted_bounds_survive_a_cleaned_database_a_clear_a_new_run_and_a_new_fernet_key(
+def test_accepted_bounds_survive_a_cleaned_database_a_new_run_and_a_new_fernet_key(
     version: str, spark_cluster: LocalCluster, spark_connection: dict[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / "secrets_of_a_user.py").write_text(SECRETS)

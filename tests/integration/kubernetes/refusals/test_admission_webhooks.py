@@ -78,7 +78,7 @@ def webhook(team: Namespace, server: TlsServer) -> Iterator[None]:
     kind = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration"}
     team.api.create(WEBHOOKS, {**kind, "metadata": {"name": "costs"}, "webhooks": [hook]})
     try:
-        wait_until(lambda: not accepts_driver(team), 60, "the webhook")
+        wait_until(lambda: not accepts_driver(team), 180, "the webhook")
         yield
     finally:
         team.api.delete(f"{WEBHOOKS}/costs")

@@ -168,7 +168,7 @@ def admission_policy(team: Namespace) -> Iterator[None]:
         manifest = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": "no-drivers"}}
         team.api.create(collections[kind], {**manifest, "spec": spec})
     try:
-        wait_until(lambda: not accepts_driver(team), 60, "the admission policy")
+        wait_until(lambda: not accepts_driver(team), 180, "the admission policy")
         yield
     finally:
         for collection in collections.values():
@@ -238,7 +238,7 @@ async def test_a_token_that_the_api_server_rejects_is_replaced(
                 return "replace the credentials of connection 'kubernetes_default'" in str(error)
             return False
 
-        await wait_until_async(refuses, 60, "the rejection of the token")
+        await wait_until_async(refuses, 180, "the rejection of the token")
         team.create("ServiceAccount", AIRFLOW, {})
         connection.set(Credentials(token=team.token(AIRFLOW)))
 
@@ -249,4 +249,4 @@ async def test_a_token_that_the_api_server_rejects_is_replaced(
                 return False
             return True
 
-        await wait_until_async(accepts, 60, "new credentials")
+        await wait_until_async(accepts, 180, "new credentials")

@@ -1,4 +1,4 @@
-"""The latency of the rows of a query, as Spark measures it."""
+"""The latency of a query is the age of its rows, as Spark measures it."""
 
 from __future__ import annotations
 

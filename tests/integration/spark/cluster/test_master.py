@@ -28,7 +28,7 @@ from airflow_adaptive._core.protocol.documents import SECRET_CONF_VARIABLE
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 180.0
 
 KEY = b"a key of 256 bits, as HS256 asks"
 

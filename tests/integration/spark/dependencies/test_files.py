@@ -1,4 +1,4 @@
-"""Jars, packages, files, archives and Python modules on a real cluster."""
+"""Jars, packages, files, archives and Python modules reach the driver and the executors of a real cluster."""
 
 from __future__ import annotations
 

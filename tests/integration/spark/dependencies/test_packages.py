@@ -57,7 +57,7 @@ def _submit(folder: Path, packages: str, *conf: str) -> subprocess.CompletedProc
             *(argument for text in properties for argument in ("--conf", text)), str(program),
         ],
         env={**os.environ, "SPARK_HOME": str(spark), "JAVA_HOME": str(find_java()), "PYSPARK_PYTHON": sys.executable},
-        capture_output=True, text=True, timeout=150, check=False,
+        capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
 
 

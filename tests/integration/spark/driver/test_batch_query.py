@@ -1,4 +1,4 @@
-"""Batches in real drivers on a real cluster."""
+"""A batch in a real driver runs to its end, or is stopped and commits nothing."""
 
 from __future__ import annotations
 

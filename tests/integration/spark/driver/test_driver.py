@@ -1,4 +1,4 @@
-"""The runtime in real drivers on a real cluster."""
+"""A real driver rescales, fails, restarts and stops without losing or doubling a row."""
 
 from __future__ import annotations
 

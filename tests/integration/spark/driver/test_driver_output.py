@@ -1,4 +1,4 @@
-"""A driver that writes too much, on a real worker."""
+"""The output of a driver on a real worker keeps a limited size while the driver writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several queries of one job in real drivers on a real cluster."""
+"""The queries of one job in a real driver rescale together, continue together and fail together."""
 
 from __future__ import annotations
 

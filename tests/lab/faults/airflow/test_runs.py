@@ -33,7 +33,7 @@ ENDS: dict[str, Callable[[AirflowJob], None]] = {
 }
 
 
-END_S = 90.0
+END_S = 180.0
 """Longest time until a user's action has ended the driver: 30 s, and more on a busy machine."""
 
 

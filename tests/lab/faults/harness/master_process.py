@@ -46,7 +46,7 @@ def restart_master(cluster: LocalCluster) -> None:
     assert cluster._daemons.launch(MASTER, MASTER_CLASS, arguments, properties, cluster._master_answers)
 
 
-def wait_for_workers(cluster: LocalCluster, timeout_s: float = 60.0) -> None:
+def wait_for_workers(cluster: LocalCluster, timeout_s: float = 180.0) -> None:
     """Workers find out that the master is back when they try again, which they do every few seconds."""
     wait_until(lambda: len(cluster._alive_workers()) == len(cluster.workers), timeout_s, "the workers")
 

@@ -30,7 +30,7 @@ SCRIPT: Final = Path(__file__).with_name("job_script.py")
 DRIVERS: Final = "spark-role=driver"
 EXECUTORS: Final = "spark-role=executor"
 
-OBJECTS_TIMEOUT_S: Final = 120.0
+OBJECTS_TIMEOUT_S: Final = 180.0
 """The controllers delete the pods of a node that does not exist after a minute."""
 
 ACCOUNT: Final = ("Role spark", "RoleBinding spark", "ServiceAccount spark")

@@ -1,4 +1,4 @@
-"""Simulations of whole fleets."""
+"""Simulated fleets do their work, and the same seed has the same history."""
 
 from __future__ import annotations
 

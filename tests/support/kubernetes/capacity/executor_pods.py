@@ -83,7 +83,7 @@ def bound(team: Namespace) -> int:
         pods = team.pods()
         return pods if all(_is_decided(pod) for pod in pods) else None
 
-    return sum("nodeName" in pod["spec"] for pod in wait_until(decided, 60, "decisions of the scheduler"))
+    return sum("nodeName" in pod["spec"] for pod in wait_until(decided, 180, "decisions of the scheduler"))
 
 
 def _is_decided(pod: Json) -> bool:

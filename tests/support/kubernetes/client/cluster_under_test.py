@@ -109,7 +109,7 @@ class ClusterUnderTest:
                 pod for pod in api.list("/api/v1/pods", fieldSelector=f"spec.nodeName={name}") if not is_terminal(pod)
             ]
 
-        wait_until(lambda: not pods(), 60, f"end of all pods on {name}")
+        wait_until(lambda: not pods(), 180, f"end of all pods on {name}")
         return resources(api.get(f"/api/v1/nodes/{name}")["status"]["allocatable"])
 
     @staticmethod

@@ -120,7 +120,7 @@ def test_error_names_the_line_of_the_dag_file(load: Load, monkeypatch: pytest.Mo
     assert report_build_failure(raised.value).message.endswith("(dag_file.py:8)")
 
 
-def test_import_that_the_driver_does_not_have_fails_with_the_line_of_the_dag_file(
+def test_import_that_the_driver_lacks_fails_with_the_line_of_the_dag_file(
     load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "airports", ModuleType("airports"))
@@ -243,7 +243,7 @@ def test_name_of_the_file_is_ascii(load: Load) -> None:
     assert names == ["build_job.py", "function_job.py"]
 
 
-def test_name_of_a_library_in_the_name_of_the_file_does_not_hide_its_lines() -> None:
+def test_name_of_a_library_in_a_file_name_does_not_hide_its_lines() -> None:
     with pytest.raises(ZeroDivisionError) as raised:
         exec(compile("\n1 / 0", "pyspark_flights.py", "exec"))
     assert report_build_failure(raised.value).message.endswith("(pyspark_flights.py:2)")

@@ -1,4 +1,4 @@
-"""The Assets of the tasks that run jobs."""
+"""Each job and each fleet has an Asset of its own, whose events Airflow knows."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_name_of_the_asset_is_its_uri() -> None:
     assert own("departures").uri == own("departures").name
 
 
-def test_mapped_task_has_one_asset_of_its_fleet_and_names_the_jobs_of_a_literal_list() -> None:
+def test_mapped_task_has_one_asset_and_names_the_jobs_of_a_literal_list() -> None:
     with DAG("flights", schedule=None):
         mapped = fleet(outlets=Asset("out")).expand(job=["a", "b", "no id!"])
     assert mapped.inlets == [FLEET, own("flights:stream:a"), own("flights:stream:b")]
@@ -50,7 +50,7 @@ def test_items_of_expand_kwargs_name_their_jobs() -> None:
     assert mapped.unmap({"job": "a", "priority": 2}).priority == 2
 
 
-def test_job_emits_events_of_the_fleet_and_of_its_own_asset_if_airflow_knows_it() -> None:
+def test_job_emits_events_of_the_fleet_and_of_its_own_known_asset() -> None:
     with DAG("flights", schedule=None):
         mapped = fleet().expand(job=["a"])
     assert mapped.unmap({"job": "a"}).outlets == [FLEET, own("flights:stream:a")]

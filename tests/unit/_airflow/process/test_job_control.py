@@ -1,4 +1,4 @@
-"""The events of a job between two summaries."""
+"""The events of a job are the changes between two summaries."""
 
 from __future__ import annotations
 

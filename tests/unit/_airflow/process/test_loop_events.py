@@ -1,4 +1,4 @@
-"""The event of a loop, and the result of the task that it resumes."""
+"""The end of a loop decides the result of the task that it resumes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.lab.scenario import HOPELESS, TRANSIENT, Scenario
         (HOPELESS, {"recoverable_failures": "SyntaxError", "restart_strategy": "none"}, True),
     ],
 )
-def test_end_of_a_failed_job_reports_its_root_cause_and_whether_a_retry_may_help(
+def test_end_of_a_failed_job_reports_its_cause_and_whether_retries_help(
     failure: Failure, options: dict[str, Any], recoverable: bool
 ) -> None:
     job = Scenario(**options).given_executing(2).when_query_failed(failure)

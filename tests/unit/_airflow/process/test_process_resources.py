@@ -222,7 +222,7 @@ async def test_read_that_fails_is_read_again_by_the_next_caller() -> None:
 
 
 @pytest.mark.asyncio
-async def test_error_of_a_read_for_which_no_caller_waits_any_more_is_not_reported_as_unhandled() -> None:
+async def test_error_of_a_read_without_a_waiting_caller_is_not_reported_as_unhandled() -> None:
     unhandled: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
     shared, is_over = SharedReads(), asyncio.Event()

@@ -1,4 +1,4 @@
-"""The wait for the slots of a job on the cluster of a connection."""
+"""The wait for resources ends when a job would get its slots, at its deadline, or at an error that lasts."""
 
 from __future__ import annotations
 

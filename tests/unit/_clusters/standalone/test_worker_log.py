@@ -141,7 +141,7 @@ async def test_many_loops_that_read_logs_at_once_request_the_state_of_the_cluste
 
 
 @pytest.mark.asyncio
-async def test_error_of_a_state_for_which_no_loop_waits_any_more_is_not_reported_as_unhandled() -> None:
+async def test_error_of_a_state_without_a_waiting_loop_is_not_reported_as_unhandled() -> None:
     loop, is_over = asyncio.get_running_loop(), asyncio.Event()
     unhandled: list[dict[str, object]] = []
     loop.set_exception_handler(lambda _, context: unhandled.append(context))

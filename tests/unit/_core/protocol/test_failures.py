@@ -419,7 +419,7 @@ def test_parts_of_registered_secrets_are_redacted():
         "Offsets out of range with no configured reset policy for partitions: {r3-1=6041}",
     ],
 )
-def test_lost_records_in_real_time_mode_are_the_same_condition_with_the_remedy_that_works(message: str):
+def test_lost_records_in_real_time_mode_have_the_remedy_that_works_there(message: str):
     chain = [
         ChainedError(STREAM, "[STREAM_FAILED] ..."),
         ChainedError(

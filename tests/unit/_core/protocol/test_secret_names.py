@@ -1,4 +1,4 @@
-"""Names and values that are secret."""
+"""Names and values that are secret are found, and others are not."""
 
 from __future__ import annotations
 

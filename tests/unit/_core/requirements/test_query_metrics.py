@@ -124,7 +124,7 @@ def test_query_without_a_batch_has_no_metrics_yet():
     assert (metrics.input_rate, metrics.busy_rate, metrics.busy, metrics.batch_duration) == (None, None, None, None)
 
 
-def test_status_that_is_read_twice_has_no_changes_and_a_missing_status_has_no_metrics():
+def test_status_read_twice_has_no_changes_and_a_missing_status_no_metrics():
     driver = Driver()
     first = driver.metrics_of(BATCH)
     report = DriverStatus(

@@ -247,7 +247,7 @@ def test_reason_of_the_change_names_the_limit():
     assert event.by == "the DAG; the sources of vertex job feed 1 task: more than 1 slot would idle"
 
 
-def test_bounds_of_a_job_that_is_being_canceled_do_not_come_down_to_the_limit():
+def test_bounds_of_a_canceled_job_do_not_come_down_to_the_limit():
     canceling = Canceling(since=START, stop_deadline=START + timedelta(minutes=1))
     state = replace(executing(), current=canceling)
     assert resolve(RunningResolver(), state, 2).event(state, START) is None
@@ -296,7 +296,7 @@ def test_policy_that_raises_leaves_the_job_as_it_is_and_reports_it_once(
     assert policy_of(job)["problem"] == "ZeroDivisionError: a calendar of no days"
 
 
-def test_bounds_of_a_user_that_expire_leave_a_job_whose_policy_fails_to_its_dag():
+def test_bounds_that_expire_leave_a_job_whose_policy_fails_to_its_dag():
     job = roomy()
     job.spec = replace(job.spec, rescale_policy='{"type": "PolicyOfTheFuture"}')
     request_bounds(job, (1, 1), expires=10 * MINUTES)
@@ -305,7 +305,7 @@ def test_bounds_of_a_user_that_expire_leave_a_job_whose_policy_fails_to_its_dag(
     assert by(job) == ("DAG", "dag")
 
 
-def test_bounds_of_a_user_that_expire_before_the_load_policy_knows_anything_stay_until_it_does():
+def test_bounds_that_expire_stay_until_the_load_policy_knows_the_load():
     job = following(LoadPolicy(), (1, 8))
     request_bounds(job, (2, 2), expires=5 * MINUTES)
     assert running_on(until(job, 10 * MINUTES)) == 2
@@ -330,7 +330,7 @@ def test_policy_that_this_version_can_not_read_costs_the_job_nothing():
     assert "this version cannot read the policy" in policy_of(job)["problem"]
 
 
-def test_memory_that_can_not_be_read_is_begun_again_with_a_note_in_the_timeline():
+def test_unreadable_memory_is_begun_again_with_a_note_in_the_timeline():
     job, load = loaded(LoadPolicy(), (1, 8))
     load.rate = 300.0
     before = running_on(until(job, 10 * MINUTES))
@@ -377,7 +377,7 @@ def test_polls_that_change_nothing_write_nothing():
     assert len(job.directory.journal) - before <= 3, "the next loop's claim, and what keeps the memory young"
 
 
-def test_clock_that_was_set_back_or_forward_between_two_loops_leads_to_no_rescale_by_load():
+def test_clock_that_was_set_between_two_loops_leads_to_no_rescale_by_load():
     for hours in (-5, 5):
         job, load = loaded(LoadPolicy(down_delay=timedelta(minutes=5)), (1, 8))
         load.rate = 300.0

@@ -114,7 +114,7 @@ def test_state_partitions_are_those_of_the_widest_stateful_vertex():
     assert graph(vertex("a", stateful=False)).state_partitions == {"default": 1}
 
 
-def test_shuffles_of_a_group_without_state_have_as_many_partitions_as_the_group_can_use():
+def test_shuffles_without_state_have_the_partitions_that_their_group_can_use():
     wide, wider = vertex("a", upper=3, stateful=False), vertex("b", max_parallelism=6, stateful=False)
     assert graph(wide).stateless_partitions == {"default": 3}
     assert graph(wide, wider).stateless_partitions == {"default": 6}

@@ -1,4 +1,4 @@
-"""Limits while drivers and executors take from them."""
+"""Drivers and executors take from limits exactly what the limits allow."""
 
 from __future__ import annotations
 

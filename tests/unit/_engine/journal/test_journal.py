@@ -142,7 +142,7 @@ async def test_loop_is_a_duplicate_if_another_one_claims_the_end_of_an_earlier_a
 
 
 @pytest.mark.asyncio
-async def test_new_run_of_an_ended_job_forgets_the_gangs_of_its_script_and_the_alerts(
+async def test_new_run_of_an_ended_job_forgets_gangs_and_alerts(
     directory: FakeJobDirectory,
 ) -> None:
     earlier, alerts = journal(directory), LagAlerts(expiring=LagAlert(since=START, lag_s=5.0, expires_at=START))

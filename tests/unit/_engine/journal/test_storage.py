@@ -162,7 +162,7 @@ def test_file_system_without_hard_links_is_refused(tmp_path: Path, monkeypatch: 
     assert jobs.names("journal") == ["1"]
 
 
-def test_folder_that_may_not_be_written_is_not_mistaken_for_a_file_system_without_hard_links(
+def test_unwritable_folder_is_not_mistaken_for_a_file_system_without_hard_links(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def immutable(descriptor: int) -> None:

@@ -183,7 +183,7 @@ async def test_one_call_at_a_time_checks_whether_a_hanging_storage_answers_again
 
 
 @pytest.mark.asyncio
-async def test_check_in_a_job_directory_that_hangs_does_not_delay_a_check_in_another_one() -> None:
+async def test_check_in_a_job_directory_that_hangs_does_not_delay_other_checks() -> None:
     """The second call for the directory that hangs begins first: the storage must not look unreachable to other jobs until its timeout."""
     never = threading.Event()
     threads = StorageThreads(3)

@@ -384,7 +384,7 @@ REFUSED_FOLDER = (
         ("Permission denied", "let the user of the process on worker h1:7078"),
     ],
 )
-def test_an_error_of_the_disk_that_only_the_log_contains_is_part_of_the_reason(cause: str, advice: str) -> None:
+def test_an_error_of_the_disk_in_the_log_is_part_of_the_reason(cause: str, advice: str) -> None:
     """Spark reports only that it could not create a folder."""
     failure = explain(LOST, DriverLog(stderr=REFUSED_FOLDER.format(cause=cause)), WORKER, reported=False)
     assert failure.error_class == "java.io.IOException"

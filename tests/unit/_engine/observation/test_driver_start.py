@@ -138,7 +138,7 @@ def create_simulation(**options: Any) -> Simulation:
     return simulation
 
 
-def test_driver_that_cannot_start_fails_the_job_long_before_deploy_timeout_and_without_a_restart(
+def test_driver_that_cannot_start_fails_the_job_before_deploy_timeout_without_a_restart(
     simulation: Simulation, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):

@@ -44,5 +44,5 @@ def test_files_of_a_job_whose_rescale_waits_for_a_batch_are_read_at_once() -> No
     assert reads(Scenario().given_executing(2).when_slots(held=2, free=1))
 
 
-def test_files_of_a_job_that_waits_for_slots_without_a_driver_are_read_in_turn() -> None:
+def test_files_of_jobs_that_wait_for_slots_are_read_in_turn() -> None:
     assert not reads(Scenario().given_waiting())

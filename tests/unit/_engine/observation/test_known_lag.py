@@ -68,7 +68,7 @@ async def test_next_driver_does_not_shorten_the_age_that_it_cannot_know() -> Non
     assert len(alerts.update(lag, after(70))) == 2
 
 
-async def test_rows_that_arrived_after_the_last_driver_have_the_age_that_the_next_driver_reports() -> None:
+async def test_rows_after_the_last_driver_have_the_age_that_the_next_reports() -> None:
     monitor = SourceLagMonitor(None)
     last = status(source(0, 0.0, a=[6]))
     monitor.update(last, last, NOW)
@@ -104,7 +104,7 @@ async def test_first_row_after_hours_does_not_get_the_age_of_the_last_batch(
 @pytest.mark.parametrize(
     "again", [minimum(10_000, 20.0, a=[100]), minimum(10_000, 20.0, b=[1000])], ids=["earlier rows", "other topic"]
 )
-async def test_query_that_begins_again_does_not_keep_the_age_of_rows_that_it_had_read(again: SourceReport) -> None:
+async def test_query_that_begins_again_forgets_the_age_of_rows_that_it_read(again: SourceReport) -> None:
     """A user has deleted the checkpoint, so that the oldest unread row may be older than the earlier one."""
     monitor, last = SourceLagMonitor(None), status(source(5, 5.0, a=[1000]))
     monitor.update(last, last, NOW)
@@ -195,7 +195,7 @@ async def test_alert_remains_while_the_retention_of_a_topic_with_unread_rows_is_
     assert [it.code for it in alerts.update(monitor.update(read, read, NOW), NOW)] == [ReasonCode.LAG_RECOVERED]
 
 
-async def test_topic_of_another_cluster_does_not_keep_the_age_of_the_topic_with_the_same_name() -> None:
+async def test_topic_of_another_cluster_does_not_keep_the_age_of_its_namesake() -> None:
     """The script reads another cluster."""
     monitor, last = SourceLagMonitor(None), status(source(9, 500.0, a=[6]))
     monitor.update(last, last, NOW)
@@ -211,7 +211,7 @@ async def test_position_on_another_cluster_is_another_position() -> None:
     assert (lag.is_expiry_known, brokers.requests) == (False, [])
 
 
-async def test_rows_that_a_driver_has_read_without_polls_have_no_age_for_the_next_driver() -> None:
+async def test_rows_that_a_driver_read_without_polls_have_no_age_later() -> None:
     monitor, last = SourceLagMonitor(None), status(source(9, 500.0, a=[6]))
     monitor.update(last, last, NOW)
     failing = status(unknown(a=[99]), sequence=2)
@@ -238,7 +238,7 @@ async def test_lag_is_a_minimum_until_all_queries_have_reported() -> None:
     assert monitor.update(reported, reported, after(1)) == SourceLag(rows=9, seconds=500.0)
 
 
-async def test_query_that_had_no_lag_and_has_not_reported_since_makes_the_lag_a_minimum() -> None:
+async def test_query_without_lag_that_has_not_reported_makes_the_lag_a_minimum() -> None:
     """Rows arrived while no driver ran."""
     monitor, last = SourceLagMonitor(None), queries(CURRENT, replace(BEHIND, sources=(source(0, 0.0, b=[6]),)))
     monitor.update(last, last, NOW)
@@ -267,7 +267,7 @@ async def test_position_that_one_query_has_left_remains_known_for_another_query(
     assert monitor.update(polled, polled, after(20)) == SourceLag(rows=9, seconds=520.0)
 
 
-async def test_rows_that_a_query_has_read_without_a_report_do_not_count_for_the_next_driver() -> None:
+async def test_rows_that_a_query_read_without_a_report_do_not_count_later() -> None:
     monitor, last = SourceLagMonitor(None), queries(CURRENT, BEHIND)
     monitor.update(last, last, NOW)
     read = replace(BEHIND, sources=(unknown(b=[5000]),))

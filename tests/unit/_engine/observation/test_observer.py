@@ -164,7 +164,7 @@ async def test_driver_of_unknown_id_is_not_queried(scene: Scene) -> None:
     assert scene.queried == []
 
 
-async def test_cluster_without_an_answer_is_unknown_and_the_error_is_kept_until_the_next_answer(scene: Scene) -> None:
+async def test_cluster_without_an_answer_is_unknown_and_keeps_its_error_until_one(scene: Scene) -> None:
     driver = await scene.submit()
     scene.cluster.reachable = False
     observation = await scene.observe(driver)
@@ -175,7 +175,7 @@ async def test_cluster_without_an_answer_is_unknown_and_the_error_is_kept_until_
     assert scene.observer.last_error is None
 
 
-async def test_driver_on_a_cluster_without_an_answer_is_queried_only_when_file_polling_is_due(scene: Scene) -> None:
+async def test_driver_on_an_unreachable_cluster_is_queried_only_when_polling_is_due(scene: Scene) -> None:
     """Many idle jobs must not each wait for a master that does not answer."""
     driver = await scene.submit()
     scene.cluster.reachable = False

@@ -134,7 +134,7 @@ async def test_driver_that_cannot_poll_one_of_its_sources_has_no_lag() -> None:
     assert monitor.update(polled, polled, after(90)) == SourceLag(rows=1, seconds=3.0)
 
 
-async def test_polls_of_the_loop_replace_those_of_a_driver_that_cannot_poll_and_reads_nothing() -> None:
+async def test_polls_of_the_loop_replace_those_of_a_driver_that_reads_nothing() -> None:
     """A driver starts during an outage of the brokers, or cannot read their answers, and its queries stand still."""
     monitor = SourceLagMonitor(Brokers(a=[10]))
     last, failing = status(source(4, 0.0, a=[6])), status(unknown(a=[6]), nonce="next")

@@ -1,4 +1,4 @@
-"""A job's metrics over time."""
+"""The metrics of a job over time keep their resolution and their meaning over loops, drivers and years."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The app that renders errors, at its edges."""
+"""Each error of the REST API is a problem that names its kind and its request."""
 
 from __future__ import annotations
 

@@ -83,9 +83,7 @@ def test_right_to_read_a_consumer_is_no_right_to_read_the_job(airflow_app: Airfl
 
 @pytest.mark.parametrize("by", ["name", "uri"])
 @pytest.mark.usefixtures("secret_dag")
-def test_dag_that_is_scheduled_on_the_name_or_the_uri_of_a_job_is_one_of_its_dags(
-    airflow_app: AirflowApp, by: str
-) -> None:
+def test_dag_that_is_scheduled_on_a_job_is_one_of_its_dags(airflow_app: AirflowApp, by: str) -> None:
     from airflow.models.asset import (  # noqa: PLC0415
         AssetModel,
         DagScheduleAssetNameReference,
@@ -107,7 +105,7 @@ def test_dag_that_is_scheduled_on_the_name_or_the_uri_of_a_job_is_one_of_its_dag
 
 
 @pytest.mark.usefixtures("secret_dag")
-def test_task_of_another_team_that_reads_and_writes_the_asset_does_not_lock_the_owners_out(
+def test_task_of_another_team_on_the_asset_does_not_lock_the_owners_out(
     airflow_app: AirflowApp,
 ) -> None:
     """A job executes in DAG "flights". A task of DAG "secret" then declares the Asset as inlet and outlet, and runs no job."""
@@ -257,7 +255,7 @@ def test_exception_of_a_policy_is_hidden_from_a_user_who_may_not_read_logs(
 
 
 @pytest.mark.parametrize("entity", ["RUN", "TASK_INSTANCE"])
-def test_task_of_a_job_is_hidden_from_a_user_who_may_not_read_task_instances(
+def test_task_of_a_job_is_hidden_from_users_without_access_to_tasks(
     airflow_app: AirflowApp, refuse: Callable[[Rule], None], entity: str
 ) -> None:
     place(airflow_app, executing())

@@ -1,4 +1,4 @@
-"""Scheduled policies from user input."""
+"""Scheduled policies from text equal those from objects, and input that is not valid is reported."""
 
 from __future__ import annotations
 

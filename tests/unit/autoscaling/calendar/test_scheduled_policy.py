@@ -87,7 +87,7 @@ def test_cron_window_lasts_as_long_as_it_states():
     assert advice(policy, "2026-06-01T08:00Z")[1].next_at == at("2026-07-01T06:30Z")
 
 
-def test_hourly_cron_begins_in_both_passes_of_a_repeated_hour_and_not_in_a_gap():
+def test_hourly_cron_begins_twice_in_a_repeated_hour_and_not_in_a_gap():
     policy = office(
         zone="Europe/Berlin", windows=[window("tick", 7, cron="15 * * * *", duration="5 min")], look_ahead=None
     )

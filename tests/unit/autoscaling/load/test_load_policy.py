@@ -26,11 +26,11 @@ def test_job_within_the_band_is_left_alone():
     assert watched().watch(300, minutes=60).path == [4]
 
 
-def test_job_that_is_too_busy_gets_what_brings_it_to_the_target_in_one_step():
+def test_job_that_is_too_busy_gets_to_the_target_in_one_step():
     assert watched().watch(800, minutes=5).path == [4, 12]
 
 
-def test_job_keeps_its_slots_until_the_load_has_been_low_for_all_of_down_delay():
+def test_job_keeps_its_slots_until_the_load_was_low_for_down_delay():
     job = watched(slots=12).watch(200, minutes=10)
     assert job.path == [12]
     assert "shorter than down_delay" in job.reason
@@ -77,7 +77,7 @@ def test_batch_that_runs_for_long_is_noticed_before_it_has_ended():
     assert job.slots > 8
 
 
-def test_no_rows_for_all_of_idle_delay_lead_to_the_lower_bound_in_one_step():
+def test_idle_delay_without_rows_leads_to_the_lower_bound_in_one_step():
     job = watched(slots=8, idle_delay="5 min").watch(0, minutes=5, seen={"limits": bounds(2, 20)})
     assert job.path == [8]
     assert job.watch(0, minutes=1, seen={"limits": bounds(2, 20)}).path == [8, 2]
@@ -167,7 +167,7 @@ def test_rise_is_not_judged_by_slots_that_were_active_before_it():
     assert job.watch(400, minutes=5).upper == 6
 
 
-def test_batch_that_began_on_other_slots_does_not_count_as_a_cost_of_the_new_slots():
+def test_batch_that_began_on_other_slots_is_no_cost_of_the_new_ones():
     job = watched(slots=2).watch(140, minutes=3)
     cost = job.memory.queries[QUERY].cost
     job.follows = False

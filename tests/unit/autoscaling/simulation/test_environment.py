@@ -176,7 +176,7 @@ def test_cooldown_of_the_scheduler_holds_against_a_policy_that_changes_its_mind_
     assert patient.rescales <= 3 < eager.rescales
 
 
-def test_slots_that_a_smaller_plan_leaves_over_are_held_until_they_are_idle_for_long_enough():
+def test_slots_that_a_smaller_plan_leaves_over_are_held_until_the_idle_timeout():
     load = trace(*[800] * 2, *[100] * 8)
     run = SimulatedJob(shape(first=9), load, Rule(ds2)).run()
     given_back = [at for (at, slots), (_, before) in zip(run.held[1:], run.held, strict=False) if slots < before]

@@ -1,3 +1,5 @@
+"""The driver executes the newest directive: it starts, restarts, holds and ends the queries at batch boundaries, and reports each outcome."""
+
 from __future__ import annotations
 
 import math
@@ -24,7 +26,7 @@ def test_starts_the_queries_when_the_executors_are_registered():
     ]
 
 
-def test_restarts_at_a_boundary_when_the_new_executors_are_registered_and_the_new_queries_are_built():
+def test_restarts_at_a_boundary_when_the_executors_and_the_queries_are_ready():
     driver = running(1)
     driver.run(driver.rebuilds(2, 3), driver.has_executors(2), driver.has_executors(3), driver.nothing)
     assert driver.after("RUNNING 1") == [

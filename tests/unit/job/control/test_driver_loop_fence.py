@@ -84,7 +84,7 @@ def test_starts_when_the_build_outlasts_the_lease_and_the_journal_still_names_th
     assert "start 1" in driver.history
 
 
-def test_is_fenced_when_it_was_frozen_while_a_query_ran_although_the_journal_still_names_it():
+def test_is_fenced_after_a_freeze_during_a_query_although_the_journal_names_it():
     driver = running(1)
     assert driver.run(lambda: setattr(driver, "time", driver.time + 2 * LEASE_S)) is DriverState.FENCED
     assert driver.history[-3:] == ["RUNNING 1", "halt", "FENCED"]
@@ -128,7 +128,7 @@ def test_starts_no_query_when_the_build_outlasts_the_lease_and_the_journal_is_un
     assert driver.history[-3:] == ["build", "halt", "FENCED"]
 
 
-def test_is_fenced_when_it_prepares_the_state_and_no_status_is_written_for_the_lease():
+def test_is_fenced_when_no_status_is_written_while_it_prepares_the_state():
     driver = running(1)
 
     def take_long() -> None:
@@ -142,7 +142,7 @@ def test_is_fenced_when_it_prepares_the_state_and_no_status_is_written_for_the_l
     assert driver.guarded, "the watchdog must end the process if the driver loop hangs"
 
 
-def test_prepares_no_state_before_the_next_status_when_the_end_of_the_queries_outlasts_the_lease():
+def test_prepares_no_state_before_the_next_status_when_the_queries_outlast_the_lease():
     driver = running(1)
     driver.during_end = lambda: setattr(driver, "time", driver.time + 2 * LEASE_S)
     driver.run(driver.rebuilds(2), driver.nothing, driver.nothing)
@@ -163,7 +163,7 @@ def test_stops_the_queries_when_it_is_fenced_during_a_build():
     assert driver.after("RUNNING 1") == ["RESCALING 1", "build", "halt", "FENCED"]
 
 
-def test_watchdog_stays_on_until_the_exit_of_a_driver_that_is_fenced_during_a_repartition():
+def test_watchdog_stays_on_until_a_driver_that_is_fenced_while_repartitioning_exits():
     """Another epoch begins while the state is repartitioned, and the storage hangs when the last status is written.
 
     The thread of the repartition still runs, so the lease must end now, and the watchdog must end the process.

@@ -1,3 +1,5 @@
+"""A driver writes its status on each change and for each heartbeat, and measures the downtime of its queries."""
+
 from __future__ import annotations
 
 from dataclasses import replace

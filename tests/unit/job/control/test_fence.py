@@ -1,3 +1,5 @@
+"""A driver runs queries only while its lease of the journal is valid, and never again once it is fenced."""
+
 from __future__ import annotations
 
 import time
@@ -93,7 +95,7 @@ def test_a_fenced_driver_has_no_lease_from_now_on():
     assert fence.overdue_s() == 5.0
 
 
-def test_the_last_status_of_a_driver_that_has_to_stop_does_not_renew_its_lease():
+def test_the_last_status_of_a_stopping_driver_does_not_renew_its_lease():
     """The driver loop fails while an operation runs, and the driver then writes the failure into its status."""
     fence, clock = make_fence()
     fence.admit(directive(Action.RUN, 1), clock())

@@ -1,3 +1,5 @@
+"""A driver finds the newest valid directive of its journal, whatever a listing shows, and stops when no document appears any more."""
+
 from __future__ import annotations
 
 import math

@@ -147,7 +147,7 @@ def test_loop_that_takes_over_after_a_long_time_keeps_the_driver(gap_s: float, c
     assert fleet.driver.runs_query
 
 
-def test_loop_that_takes_over_while_the_driver_is_lost_waits_for_a_lease_from_then_on() -> None:
+def test_loop_that_takes_over_from_a_lost_driver_waits_for_a_lease() -> None:
     """The driver has renewed its lease until the new loop starts; the lease does not end when the loop finds the old heartbeat."""
     fleet = SafetyFleet()
     fleet.run_until_query()
@@ -188,7 +188,7 @@ def test_loop_that_takes_over_during_the_start_of_a_driver_waits_for_its_lease()
     assert len(fleet.drivers.started) == 1
 
 
-def test_status_of_a_driver_of_a_former_journal_is_not_the_status_of_the_new_driver() -> None:
+def test_status_of_a_driver_of_a_former_journal_is_not_the_new_one() -> None:
     """The journal is deleted, and the new one begins with the same epoch. The status of the old driver stays."""
     fleet = SafetyFleet(boot_s=5.0)
     fleet.run_until_query()

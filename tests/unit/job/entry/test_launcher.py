@@ -118,7 +118,7 @@ def test_script_that_has_started_a_query_ends_when_the_queries_end(tmp_path, mon
     assert (ended.value.code, ends) == (7, [error])
 
 
-def test_refused_session_is_the_cause_of_the_end_of_a_script_that_caught_the_error(tmp_path, monkeypatch, capsys):
+def test_refused_session_is_why_a_script_that_caught_the_error_ends(tmp_path, monkeypatch, capsys):
     refused = AdaptiveJobError("the script sets the master")
     watch = SimpleNamespace(has_started=False, refusal=refused)
     monkeypatch.setattr(unmanaged_script, "install_hooks", lambda *_: watch)

@@ -169,9 +169,7 @@ def test_package_that_no_repository_contains_is_final(jvm: FakeJvm) -> None:
 
 
 @pytest.mark.parametrize("repository", [CENTRAL, INTERNAL])
-def test_package_that_is_not_found_while_a_repository_does_not_answer_may_be_found_later(
-    jvm: FakeJvm, repository: str
-) -> None:
+def test_package_that_is_missing_while_a_repository_is_down_may_be_found_later(jvm: FakeJvm, repository: str) -> None:
     jvm.properties |= {"spark.airflow.adaptive.packages": "a:b:1", "spark.jars.repositories": INTERNAL}
     jvm.unreachable = {repository}
     assert error_of(PackagesError).endswith(f"; the driver cannot reach {repository} (UnknownHostException)")

@@ -125,7 +125,7 @@ def test_same_values_and_properties_of_the_script_are_accepted(driver):
     assert len(driver.created) == 3
 
 
-def test_refusal_is_no_cause_of_the_end_of_a_script_that_then_got_a_context(driver):
+def test_refusal_is_not_why_a_script_that_then_got_a_context_ends(driver):
     refusal(driver, spark_master="local")
     driver.builds()
     assert driver.session.refusal is None

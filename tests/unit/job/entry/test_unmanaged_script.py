@@ -210,7 +210,7 @@ def test_checkpoint_that_does_not_outlive_its_driver_fails_the_job(process, give
     assert process.driver.queries.failure() == failure
 
 
-def test_script_sees_the_end_of_a_query_with_the_last_end_but_not_in_a_batch(process, monkeypatch):
+def test_script_sees_the_end_of_queries_together_and_not_in_a_batch(process, monkeypatch):
     """A batch that waited for the ends of all queries would never end."""
     query = process.starts()
     seen: list[bool] = []
@@ -376,7 +376,7 @@ def test_driver_of_a_failed_script_is_not_alive(process):
     assert not process.driver.executors.alive()
 
 
-def test_script_that_fails_before_its_plan_is_active_ends_its_driver_with_its_own_error(process, monkeypatch):
+def test_script_that_fails_before_its_plan_ends_its_driver_with_its_error(process, monkeypatch):
     """The loop reports that the session has stopped if the executors are not alive before it has read the error."""
     monkeypatch.setattr(Driver, "permits", False)
     with pytest.raises(AdaptiveJobError):

@@ -192,9 +192,7 @@ def test_a_function_that_exits_is_rejected_and_the_queries_continue(running: Job
 
 
 @pytest.mark.parametrize("method", ["start", "toTable"])
-def test_a_function_that_starts_a_query_is_rejected_with_the_remedy_and_the_queries_continue(
-    running: Job, method: str
-) -> None:
+def test_a_function_that_starts_a_query_is_rejected_while_the_queries_continue(running: Job, method: str) -> None:
     original = getattr(DataStreamWriter, method)
 
     def starts(_: Mapping[str, int]) -> object:
@@ -456,7 +454,7 @@ def test_halt_cancels_all_jobs_and_stops_the_other_queries_when_one_does_not_sto
     assert running.queries.plan is None
 
 
-def test_start_that_fails_while_another_query_does_not_stop_is_an_error_of_the_driver(
+def test_start_that_fails_while_another_query_continues_is_an_error_of_the_driver(
     two: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second query of a job cannot be started, and the first one does not stop: it must not run without a lease."""

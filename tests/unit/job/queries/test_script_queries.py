@@ -301,7 +301,7 @@ def test_failure_after_the_end_of_the_script_is_reported(job):
     assert (failure.error_class, failure.query) == ("DIVIDE_BY_ZERO", "daily")
 
 
-def test_damaged_checkpoint_is_the_cause_of_the_error_of_a_script_that_waits_for_its_query(job):
+def test_damaged_checkpoint_is_the_cause_when_a_script_waits_for_its_query(job):
     job.permit()
     query = job.runs("daily")
     query.checkpoint = "at/daily"

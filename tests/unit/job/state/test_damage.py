@@ -344,7 +344,7 @@ def test_initial_offsets_of_other_sources_are_no_log_of_files(checkpoint: Checkp
     assert "sources/0/0 is cut or damaged" in (find_damage(checkpoint, "X") or "")
 
 
-def test_content_of_a_log_of_files_is_read_after_a_failure_unless_it_is_large(checkpoint: Checkpoint):
+def test_log_of_files_is_read_after_a_failure_unless_it_is_large(checkpoint: Checkpoint):
     checkpoint.write("sources/0/1", entry(1)[:-3])
     require_sound_logs(checkpoint)
     assert "sources/0/1 is cut or damaged" in (find_damage(checkpoint, "X") or "")

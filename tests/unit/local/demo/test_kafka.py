@@ -1,4 +1,4 @@
-"""The topic of the demo with Kafka."""
+"""The topic of the demo exists while the demo runs, and not longer."""
 
 from __future__ import annotations
 

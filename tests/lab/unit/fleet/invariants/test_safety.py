@@ -1,4 +1,4 @@
-"""The invariants that hold at every moment."""
+"""The invariants of a fleet find two drivers, and lost or duplicated records, and nothing else."""
 
 from __future__ import annotations
 

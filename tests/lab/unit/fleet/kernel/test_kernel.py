@@ -1,4 +1,4 @@
-"""Events, threads, queues and processes in virtual time."""
+"""Events, threads, queues and processes run in order in virtual time, freeze, die, and report errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def start(process, coroutine):
     return loop, tasks
 
 
-def test_events_run_by_time_and_events_of_one_time_in_the_order_of_their_planning(kernel):
+def test_events_run_by_time_and_then_in_the_order_of_their_planning(kernel):
     order = []
     for name, when in (("late", 2), ("first", 1), ("second", 1)):
         kernel.at(when, lambda name=name: order.append((kernel.now, name)))

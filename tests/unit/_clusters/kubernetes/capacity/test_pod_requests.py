@@ -62,7 +62,7 @@ def test_requests_of_the_pod_replace_the_sum_and_the_overhead_is_added():
 
 
 @pytest.mark.parametrize("field", ["resources", "allocatedResources"])
-def test_a_container_that_is_resized_keeps_its_old_request_until_the_kubelet_has_resized_it(field: str):
+def test_a_container_keeps_its_old_request_until_the_kubelet_has_resized_it(field: str):
     actual: Any = {"cpu": "2", "memory": "3"}
     status = {"name": "main", field: {"requests": actual} if field == "resources" else actual}
     assert pod_request(pod(container(), status={"containerStatuses": [status]})) == Resources(2000, 10)

@@ -1,4 +1,4 @@
-"""Nodes and namespaces as workers."""
+"""A worker has what the pods leave of its node, or what the limits of its namespace bound."""
 
 from __future__ import annotations
 

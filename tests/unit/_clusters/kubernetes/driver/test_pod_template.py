@@ -1,4 +1,4 @@
-"""Pod templates of drivers and executors."""
+"""Pods of drivers and executors keep what their templates declare, and add what the runtime needs."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_template_of_executors_keeps_everything_else():
     ]
 
 
-def test_the_status_of_an_executor_that_fails_contains_its_last_output_unless_its_template_differs():
+def test_the_status_of_a_failed_executor_contains_its_last_output_unless_its_template_differs():
     given = template("a", initContainers=[{"name": "i"}, {"name": "j", "terminationMessagePolicy": "File"}])
     merged = executor_template(json.dumps(given), {})
     policies = [each["terminationMessagePolicy"] for each in merged["spec"]["initContainers"]]

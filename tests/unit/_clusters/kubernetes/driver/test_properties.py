@@ -1,4 +1,4 @@
-"""The Spark properties of a driver."""
+"""The properties of a driver let it create exactly the executors that the scheduler requests, and protect its secrets."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_refused_executor_pods_do_not_end_the_driver():
     assert properties["spark.executor.failuresValidityInterval"] == "1h"
 
 
-def test_spark_writes_the_exception_that_ends_the_driver_into_the_annotation_that_its_status_reads():
+def test_spark_writes_the_final_exception_of_a_driver_into_the_annotation_that_is_read():
     assert spark_properties(SUBMISSION, ADDRESS)["spark.kubernetes.driver.annotateExitException"] == "true"
 
 

@@ -69,7 +69,7 @@ def test_the_end_of_a_driver_is_explained_by_its_last_exception_only() -> None:
     assert refusal_at_end(refused).startswith(f"the API server refused the driver: {RIGHTS}: bind the Role")
 
 
-def test_the_end_of_a_driver_that_never_got_an_executor_is_explained_by_their_refusal() -> None:
+def test_the_refusal_of_executors_explains_the_end_of_a_driver_without_one() -> None:
     ended = f"{logged(SECURITY)}\nTraceback (most recent call last):\nSpark context stopped while waiting for backend"
     assert refusal_at_end(ended) == refusal_of_executors(logged(SECURITY))
 

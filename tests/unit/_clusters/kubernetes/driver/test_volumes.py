@@ -1,4 +1,4 @@
-"""Volumes of a driver from Spark's properties."""
+"""A driver mounts the volumes that Spark's properties describe."""
 
 from __future__ import annotations
 

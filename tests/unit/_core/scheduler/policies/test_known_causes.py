@@ -125,7 +125,7 @@ def test_user_may_declare_a_known_cause_recoverable():
     job.when_query_failed(Failure(error_class="java.lang.AssertionError", message=SOURCES)).then("Restarting")
 
 
-def test_advice_to_force_a_query_on_the_state_of_another_one_does_not_reach_the_user():
+def test_advice_to_force_a_query_on_foreign_state_does_not_reach_the_user():
     message = with_remedy(Failure(error_class="STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE", message=SCHEMA)).message
     assert "force" not in message
     assert "stateSchemaCheck" not in message
@@ -202,9 +202,7 @@ def test_other_failures_stay_as_they_are():
         ),
     ],
 )
-def test_jar_that_is_missing_or_does_not_fit_is_named_for_the_spark_of_the_driver(
-    error_class: str, message: str, advice: str
-):
+def test_missing_or_unsuitable_jar_is_named_for_the_spark_of_the_driver(error_class: str, message: str, advice: str):
     named = name_artifact(Failure(error_class=error_class, message=message), "4.1.4").message
     assert named.startswith(message.rstrip("."))
     assert "the driver runs Spark 4.1.4: use" in named

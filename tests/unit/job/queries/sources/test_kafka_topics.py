@@ -316,7 +316,7 @@ def test_retention_that_is_unknown_is_read_with_the_next_poll(create: Create, br
     assert brokers.config_requests == [["a"], ["a"], ["b"]]
 
 
-def test_records_that_were_deleted_before_the_start_are_reported_if_the_source_accepts_their_loss(
+def test_records_deleted_before_the_start_are_reported_if_their_loss_is_accepted(
     create: Create, brokers: Brokers, warnings: list[str]
 ) -> None:
     brokers.first = {"a": {"0": 400, "1": 90, "2": 5}}

@@ -206,7 +206,7 @@ def test_age_of_files_is_unknown_while_the_next_run_begins(
     assert reports(sources, []) == (SourceReport(kind="FileStreamSource", is_lag_unknown=True),)
 
 
-def test_source_that_cannot_be_checked_hides_no_topic_of_another_source_that_was_created_again(
+def test_unchecked_source_hides_no_topic_of_another_source_that_was_created_again(
     monkeypatch: pytest.MonkeyPatch,
 ):
     errors: list[Exception] = [KafkaSourceError("no broker answers"), TopicRecreatedError("topic 'a' was deleted")]
@@ -366,7 +366,7 @@ def test_unread_files_have_a_number_and_the_time_of_the_oldest(sources: FileSour
     ("has_data", "trigger_interval_ms", "is_known"),
     [(False, None, True), (False, 60_000, True), (False, HOUR_MS, False), (True, 0, False)],
 )
-def test_source_without_a_list_has_no_unread_files_only_if_spark_has_just_found_none(
+def test_source_without_a_list_has_no_unread_files_only_if_spark_found_none(
     sources: FileSources, files: Files | None, has_data: bool, trigger_interval_ms: int | None, is_known: bool
 ) -> None:
     sources.begin(run(JvmSource(files), has_data=has_data))

@@ -443,7 +443,7 @@ def test_records_of_read_rows_are_forgotten():
     assert recorded.ages({A: 10}, 130.0) == {A: Age(seconds=20.0, is_minimum=True)}
 
 
-def test_rows_are_at_least_as_old_as_the_first_record_after_the_clock_was_set_back():
+def test_clock_that_was_set_back_leaves_rows_as_old_as_the_first_record():
     recorded = history((1000.0, 10), (1010.0, 20), (110.0, 30))
     assert recorded.ages({A: 15}, 120.0) == {A: Age(seconds=10.0, is_minimum=True)}
 

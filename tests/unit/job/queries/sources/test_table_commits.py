@@ -232,7 +232,7 @@ def wait_for(condition: Callable[[], object]) -> None:
     wait_until(condition, TIMEOUT_S, "the poll", 0.001)
 
 
-def test_lag_is_unknown_until_the_first_poll_and_then_the_age_of_the_oldest_commit(sources: TableSources):
+def test_lag_is_unknown_before_the_first_poll_then_the_age_of_a_commit(sources: TableSources):
     assert sources.report(0, progress(delta_offset(0))) == SourceReport(kind="DeltaSource", is_lag_unknown=True)
     wait_for(lambda: (found := sources.report(0, progress(delta_offset(0)))) and found.unread_versions)
     assert sources.report(0, progress(delta_offset(0))) == SourceReport(
