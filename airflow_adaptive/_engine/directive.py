@@ -13,12 +13,17 @@ from airflow_adaptive._core.scheduler.job_graph import JobVertex
 from airflow_adaptive._core.scheduler.machine import default_requirements
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.state import (
+    Canceling,
+    Created,
     Deploying,
     Executing,
+    Failing,
+    Finished,
     Plan,
     Restarting,
     RestartingLocally,
     SchedulerState,
+    StopWithSavepoint,
     WaitingForResources,
 )
 from airflow_adaptive._engine.spec import ExecutorShape
@@ -67,7 +72,15 @@ def action(state: SchedulerState) -> Action:
             return Action.RUN
         case Restarting(in_place=True) | WaitingForResources() if state.driver is not None:
             return Action.HOLD
-        case _:
+        case (
+            Created()
+            | WaitingForResources()
+            | Restarting()
+            | StopWithSavepoint()
+            | Canceling()
+            | Failing()
+            | Finished()
+        ):
             # A driver that starts late, after the scheduler gave it up, must stop too: it would occupy slots that the next driver needs.
             return Action.STOP
 

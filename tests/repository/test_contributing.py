@@ -1,9 +1,11 @@
-"""CONTRIBUTING.md names files that exist, and definitions that the files contain."""
+"""CONTRIBUTING.md names files that exist, and definitions that the files contain; what it names for a state knows every state."""
 
 from __future__ import annotations
 
 import re
 
+from airflow_adaptive._core.scheduler.state import TRAITS
+from airflow_adaptive._web.data.published_state import NOT_RUNNING
 from tests.support.repository import ROOT
 
 PAGE = (ROOT / "CONTRIBUTING.md").read_text()
@@ -22,3 +24,7 @@ def test_definitions_are_in_their_files() -> None:
     assert [
         (name, file) for name, file in definitions if not re.search(rf"\b{name}\b", (ROOT / file).read_text())
     ] == []
+
+
+def test_every_state_has_a_health() -> None:
+    assert {*NOT_RUNNING, "Executing", "RestartingLocally"} == {"unknown", *(state.__name__ for state in TRAITS)}

@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -11,10 +11,11 @@ import pytest
 from airflow.providers.smtp.notifications.smtp import SmtpNotifier
 from airflow.sdk import DAG, task_group
 
+from airflow_adaptive._airflow.declaration.kubernetes import KubernetesParameters
 from airflow_adaptive._airflow.declaration.validation import DeclarationError
 from airflow_adaptive._airflow.internals import AirflowException, AirflowFailException, AsyncCallback, mask_secret
 from airflow_adaptive._core.codec import encode
-from airflow_adaptive._core.deployment import digest
+from airflow_adaptive._core.deployment import Group, compare, declaration, digest
 from airflow_adaptive._core.protocol.conf import PACKAGES_PROPERTY
 from airflow_adaptive._core.protocol.documents import (
     FORMATS,
@@ -251,6 +252,16 @@ def test_task_declares_its_parameters_without_secrets_for_previews(make, tmp_pat
     assert declared.dag_file == digest("with DAG(...)")
     dag.fileloc = str(tmp_path / "dags.zip" / "dag.py")
     assert operator._declaration(spec).dag_file == ""
+
+
+def test_change_of_every_declared_parameter_has_its_group():
+    names = (*AdaptiveSparkOperator.template_fields, "job_graph", "options", "priority")
+    changes = compare(
+        declaration(dict.fromkeys(names, "a"), code="c"), declaration(dict.fromkeys(names, "b"), code="c")
+    ).changes
+    of_kubernetes = {it.name for it in changes if it.group is Group.KUBERNETES}
+    assert len(changes) == len(names)
+    assert of_kubernetes == {it.name for it in fields(KubernetesParameters)}
 
 
 def test_conf_takes_precedence_over_the_properties_file(make, tmp_path):

@@ -127,8 +127,11 @@ def test_secret_properties_travel_in_the_environment_only() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("spark.my.api-key", "hush"),
+        ("spark.my.credential", "hush"),
         ("spark.hadoop.fs.azure.sas.flights", "hush"),
+        ("spark.hadoop.fs.s3a.encryption.key", "hush"),
+        ("spark.my.sasl.jaas.config", "hush"),
+        ("spark.executorEnv.DB_PWD", "hush"),
         ("spark.my.url", "amqp://me:hush@h1"),
     ],
 )
