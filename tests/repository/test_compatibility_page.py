@@ -8,7 +8,6 @@ from typing import Any
 
 from airflow_adaptive._airflow.internals import INTERNALS
 from airflow_adaptive._core.protocol.documents import Capability
-from airflow_adaptive._core.python_version import OLDEST_PYTHON
 from airflow_adaptive.job.spark_internals import report_spark
 from tests.support.kafka.jars import BROKER, CONNECTORS
 from tests.support.page_sections import replace_section, section
@@ -97,27 +96,18 @@ def supported_airflow() -> str:
     return str(airflow.removeprefix("apache-airflow"))
 
 
-def facts() -> list[str]:
-    """Return what the sentences and the other tables of the page must contain."""
-    airflow = supported_airflow()
+def versions() -> list[str]:
+    """Return the versions that the other tables and the sentences of the page must name."""
     (kubernetes,) = re.findall(r"^\s*k8s.io/kubernetes v(\S+)", GO_MODULES.read_text(), re.MULTILINE)
     newest_iceberg = [found for version in spark_versions() if (found := connector("iceberg", _minor(version)))][-1]
-    return [
-        f"PySpark, Python {'.'.join(map(str, OLDEST_PYTHON))} or later",
-        f'`packages=["{newest_iceberg}"]`',
-        f"| Airflow | {airflow.replace(',', ', ')} | {_pinned('apache-airflow')};",
-        f"| Python of Airflow | {project()['requires-python'].replace(',', ', ')} |",
-        f"An Airflow before {airflow.partition(',')[0].removeprefix('>=')} is refused",
-        f"Airflow {airflow.rpartition('<')[2]} keeps its attempts",
-        f"tested with Kubernetes {kubernetes} and Spark",
-        f"brokers of Kafka {BROKER.names[0].rpartition(':')[2]}.",
-    ]
+    airflow, python = (it.replace(",", ", ") for it in (supported_airflow(), project()["requires-python"]))
+    return [newest_iceberg, kubernetes, airflow, python, _pinned("apache-airflow"), BROKER.names[0].rpartition(":")[2]]
 
 
 def test_page_has_the_versions_that_the_tests_run() -> None:
     for name, text in sections().items():
         assert section(PAGE, name) == text
-    assert [fact for fact in facts() if fact not in PAGE.read_text()] == []
+    assert [version for version in versions() if version not in PAGE.read_text()] == []
 
 
 if __name__ == "__main__":

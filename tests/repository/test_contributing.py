@@ -10,10 +10,11 @@ from tests.support.repository import ROOT
 
 PAGE = (ROOT / "CONTRIBUTING.md").read_text()
 FILE = r"`((?:airflow_adaptive|tests|docs)/[\w/.-]+)`"
+LINK = r"\]\((?!http)([^)]+)\)"
 
 
 def test_files_exist() -> None:
-    files = re.findall(FILE, PAGE)
+    files = [*re.findall(FILE, PAGE), *re.findall(LINK, PAGE)]
     assert len(files) > 20
     assert [file for file in files if not (ROOT / file).exists()] == []
 

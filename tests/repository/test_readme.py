@@ -1,4 +1,4 @@
-"""The README, which PyPI renders without the files of the repository, and the guide for contributors."""
+"""The README, which PyPI renders without the files of the repository."""
 
 from __future__ import annotations
 
@@ -30,10 +30,3 @@ def test_linked_files_of_the_repository_exist() -> None:
     linked = [match[1] for match in map(REPOSITORY.match, LINKS) if match]
     assert linked
     assert [path for path in linked if not (ROOT / path).exists()] == []
-
-
-def test_paths_in_the_guide_for_contributors_exist() -> None:
-    text = (ROOT / "CONTRIBUTING.md").read_text()
-    paths = re.findall(r"`((?:airflow_adaptive|docs|tests)/[\w/.-]+)`|\]\((?!http)([^)]+)\)", text)
-    assert paths
-    assert [path or link for path, link in paths if not (ROOT / (path or link)).exists()] == []

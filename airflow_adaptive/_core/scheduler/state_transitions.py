@@ -122,7 +122,7 @@ def go_to_executing(state: SchedulerState, event: Event, plan: Plan, reason: Rea
     """Enter Executing, which starts a new cooldown."""
     options, now = state.options, event.at
     running = None if state.driver is None else replace(state.driver, running=True)
-    state = replace(state, driver=running, has_run=True)
+    state = replace(state, driver=running, was_accepted=True, has_run=True)
     manager = TransitionManager.begin(
         now,
         cooldown=options.scaling_interval_min,
@@ -435,7 +435,6 @@ def can_recover(state: SchedulerState, failure: Failure) -> bool:
         failure,
         options.non_recoverable_failures,
         options.recoverable_failures,
-        was_accepted=state.was_accepted
-        or state.has_run,  # a snapshot of an earlier release knows only that the job has run
+        was_accepted=state.was_accepted,
         has_run=state.has_run,
     )

@@ -296,9 +296,7 @@ def check_restarts(before: SchedulerState, event: Event, step: Step) -> None:
 def may_recover(state: SchedulerState, failure: Failure) -> bool:
     """What the policy says under this job's options."""
     mends_not, mends = state.options.non_recoverable_failures, state.options.recoverable_failures
-    return is_recoverable(
-        failure, mends_not, mends, was_accepted=state.was_accepted or state.has_run, has_run=state.has_run
-    )
+    return is_recoverable(failure, mends_not, mends, was_accepted=state.was_accepted, has_run=state.has_run)
 
 
 def attempts_allowed(state: SchedulerState) -> int:

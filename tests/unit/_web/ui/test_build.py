@@ -9,16 +9,9 @@ import pytest
 
 from airflow_adaptive._core.scheduler.transition_table import STATES, TRANSITIONS
 from airflow_adaptive._web.api import ui_files
-from airflow_adaptive._web.api.app import create_app, schema
-from airflow_adaptive._web.ui import api_types
 from airflow_adaptive._web.ui import build as build_ui
 
 UI = Path(ui_files.__file__).parents[1] / "ui"
-
-
-def test_types_of_the_page_are_those_of_the_api() -> None:
-    written = api_types.types(schema(create_app(), ""))
-    assert api_types.TYPES.read_text() == written, "run `python -m airflow_adaptive._web.ui.api_types`"
 
 
 def test_table_of_transitions_is_the_schedulers() -> None:

@@ -1,4 +1,4 @@
-/** Written by `python -m airflow_adaptive._web.ui.api_types` from the OpenAPI document of the REST API. */
+/** Written by `python -m tests.unit._web.ui.test_api_types` from the OpenAPI document of the REST API. */
 
 export interface Amounts {
   after: Record<string, number> | null;

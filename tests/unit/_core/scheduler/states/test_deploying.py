@@ -203,12 +203,6 @@ def test_refused_driver_is_retried_if_the_cluster_has_accepted_one_before():
     job.when_driver_ended(REFUSED).then("Restarting")
 
 
-def test_running_job_of_an_older_snapshot_counts_as_accepted():
-    job = Scenario().given_executing(2)
-    job.state = replace(job.state, was_accepted=False)
-    job.when_driver_ended(REFUSED).then("Restarting")
-
-
 def test_failure_names_what_the_runtime_knows_about_a_missed_deadline():
     job = Scenario(deploy_timeout=10).given_deploying(2)
     job.now += timedelta(seconds=10)

@@ -1,19 +1,18 @@
-"""Writes the types of the response bodies for the page: TypeScript from the OpenAPI document of the REST API.
-
-python -m airflow_adaptive._web.ui.api_types
-"""
+"""The page has the types of the response bodies: TypeScript from the OpenAPI document; write them with `python -m tests.unit._web.ui.test_api_types`."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
-TYPES: Final = Path(__file__).parent / "src" / "api" / "schemas.ts"
+from airflow_adaptive._web.api.app import create_app, schema
+from tests.support.repository import ROOT
+
+TYPES: Final = ROOT / "airflow_adaptive" / "_web" / "ui" / "src" / "api" / "schemas.ts"
 
 HEAD: Final = (
-    "/** Written by `python -m airflow_adaptive._web.ui.api_types` from the OpenAPI document of the REST API. */\n"
+    "/** Written by `python -m tests.unit._web.ui.test_api_types` from the OpenAPI document of the REST API. */\n"
 )
 
 NAMES: Final = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean", "null": "null"}
@@ -51,12 +50,9 @@ def _type(schema: Mapping[str, Any]) -> str:
             return "unknown"
 
 
-def main() -> None:
-    """Write the file."""
-    from airflow_adaptive._web.api.app import create_app, schema  # noqa: PLC0415  importing Airflow takes seconds
-
-    TYPES.write_text(types(schema(create_app(), "")))
+def test_types_of_the_page_are_those_of_the_api() -> None:
+    assert TYPES.read_text() == types(schema(create_app(), "")), "run `python -m tests.unit._web.ui.test_api_types`"
 
 
 if __name__ == "__main__":
-    main()
+    TYPES.write_text(types(schema(create_app(), "")))
