@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from dataclasses import replace
 from typing import ClassVar
 
-from airflow.sdk import BaseHook, Connection
+from airflow.sdk import BaseHook
 
-from airflow_adaptive._airflow.internals import AirflowNotFoundException, AirflowSecretsBackendAccessDenied, mask_secret
-from airflow_adaptive._clusters.connection_fields import AddressError, UndefinedConnectionError
+from airflow_adaptive._airflow.connections import CLUSTER_TYPES, INSTALL, cluster_address
+from airflow_adaptive._clusters.connection_fields import AddressError
 from airflow_adaptive._clusters.connection_form import CONNECTION_TYPE, HOOK_NAME
-from airflow_adaptive._clusters.kubernetes.address import PREFIX, SCHEME, KubernetesAddress, parse_kubernetes_address
+from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
 from airflow_adaptive._clusters.properties import masked
 from airflow_adaptive._clusters.standalone import connection_report
-from airflow_adaptive._clusters.standalone.address import ClusterAddress, parse_address
+from airflow_adaptive._clusters.standalone.address import ClusterAddress
 from airflow_adaptive._core.ports import PortError
 from airflow_adaptive._engine.clock import SystemClock
-from airflow_adaptive.hooks.kubernetes import INSTALL, KubernetesConnectionHook
-
-URI_FORMS = "write adaptive-spark://host:7077 (a hyphen), spark://h1%3A7077%2Ch2%3A7077 for several masters, or k8s://https://host:6443 for Kubernetes"
-"""The URIs of connections that Airflow reads. The host of a URI with a second colon or a second scheme must be encoded."""
+from airflow_adaptive.hooks.kubernetes import KubernetesConnectionHook
 
 
 class AdaptiveSparkHook(BaseHook):
@@ -60,7 +56,7 @@ class AdaptiveSparkHook(BaseHook):
     default_conn_name: ClassVar[str] = "spark_default"
     conn_type: ClassVar[str] = CONNECTION_TYPE
     hook_name: ClassVar[str] = HOOK_NAME
-    conn_types: ClassVar[tuple[str, ...]] = (CONNECTION_TYPE, "spark", SCHEME)
+    conn_types: ClassVar[tuple[str, ...]] = CLUSTER_TYPES
 
     def __init__(self, spark_conn_id: str = default_conn_name) -> None:
         super().__init__()
@@ -73,39 +69,7 @@ class AdaptiveSparkHook(BaseHook):
             UndefinedConnectionError: Airflow does not find the connection.
             AddressError: Airflow refuses the connection, or the connection does not describe a cluster.
         """
-        try:
-            connection = self.get_connection(self.spark_conn_id)
-        except AirflowSecretsBackendAccessDenied as error:
-            raise AddressError(
-                f"connection {self.spark_conn_id!r}: a secrets backend denies access ({error}): give the task access to the connection"
-            ) from error
-        except AirflowNotFoundException as error:
-            if f"AIRFLOW_CONN_{self.spark_conn_id.upper()}" in os.environ:
-                raise AddressError(
-                    f"connection {self.spark_conn_id!r}: Airflow cannot read the URI in its environment variable: {URI_FORMS}"
-                ) from error
-            raise UndefinedConnectionError(
-                f"connection {self.spark_conn_id!r} is not defined: add it, for example `airflow connections add "
-                f"{self.spark_conn_id} --conn-type {CONNECTION_TYPE} --conn-host spark://host --conn-port 7077`"
-            ) from error
-        if not connection.conn_type:
-            raise AddressError(
-                f"connection {self.spark_conn_id!r} has no type, because its URI has no valid scheme: {URI_FORMS}"
-            )
-        if connection.conn_type not in self.conn_types:
-            types = " or ".join(map(repr, self.conn_types[:-1]))
-            raise AddressError(
-                f"connection {self.spark_conn_id!r} has type {connection.conn_type!r}: use a connection of type {types}"
-            )
-        try:
-            address = _parse(connection)
-        except AddressError as error:
-            raise AddressError(f"connection {self.spark_conn_id!r}: {error}") from error
-        except OSError as error:  # The file of certificate authorities cannot be read.
-            raise AddressError(f"connection {self.spark_conn_id!r}: extra verify: {error}") from error
-        for secret in address.secrets:  # Airflow masks the password, but not the single values of the extra field.
-            mask_secret(secret)
-        return address
+        return cluster_address(self.spark_conn_id)
 
     def test_connection(self) -> tuple[bool, str]:
         """Return whether the cluster accepts drivers, and what *Test connection* displays. Starts no driver."""
@@ -121,16 +85,6 @@ class AdaptiveSparkHook(BaseHook):
 def _without_id(address: ClusterAddress | KubernetesAddress) -> ClusterAddress | KubernetesAddress:
     """Return an address without the id of its connection, because Airflow tests a copy of the connection under a random id."""
     return replace(address, conn_id="") if isinstance(address, ClusterAddress) else address
-
-
-def _parse(connection: Connection) -> ClusterAddress | KubernetesAddress:
-    """Return the address. Raises `AddressError`, and `OSError` if the file of certificate authorities cannot be read."""
-    extra, host = connection.extra_dejson, (connection.host or "").strip()
-    if host.startswith(PREFIX) or connection.conn_type == SCHEME:
-        return parse_kubernetes_address(host, connection.port, extra)
-    address = parse_address(host, connection.port, connection.password, extra)
-    address.tls()
-    return replace(address, conn_id=connection.conn_id)
 
 
 async def report(address: ClusterAddress | KubernetesAddress) -> str:

@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import yaml
 from airflow.sdk import BaseHook
 
-from airflow_adaptive._airflow.internals import AirflowNotFoundException, AirflowSecretsBackendAccessDenied, mask_secret
-from airflow_adaptive._clusters.connection_fields import AddressError, UndefinedConnectionError
-
-CREDENTIALS = ("in_cluster", "kube_config_path", "kube_config")
-"""Fields that select the credentials, in the order of Airflow's hook. Each connection needs exactly one."""
-
-INSTALL = "install 'airflow-adaptive[kubernetes]' in all Airflow components"
-"""Remedy if the libraries of the extra are missing."""
-
-SECRETS_OF_USERS = ("token", "password", "client-key-data")
-"""Secret fields of the users of a kubeconfig."""
-
-_OLD_PREFIX = "extra__kubernetes__"
-_FALSE = ("", "false", "0", "no", "off")
+from airflow_adaptive._airflow.connections import CREDENTIALS_TYPE, kubernetes_credentials
 
 
 class KubernetesConnectionHook(BaseHook):
@@ -42,7 +27,7 @@ class KubernetesConnectionHook(BaseHook):
 
     conn_name_attr: ClassVar[str] = "kubernetes_conn_id"
     default_conn_name: ClassVar[str] = "kubernetes_default"
-    conn_type: ClassVar[str] = "kubernetes"
+    conn_type: ClassVar[str] = CREDENTIALS_TYPE
 
     def __init__(self, kubernetes_conn_id: str = default_conn_name) -> None:
         super().__init__()
@@ -55,64 +40,4 @@ class KubernetesConnectionHook(BaseHook):
             UndefinedConnectionError: Airflow does not find the connection.
             AddressError: Airflow refuses the connection, or the connection does not select credentials.
         """
-        conn_id = self.kubernetes_conn_id
-        try:
-            connection = self.get_connection(conn_id)
-        except AirflowSecretsBackendAccessDenied as error:
-            raise AddressError(
-                f"connection {conn_id!r}: a secrets backend denies access ({error}): give the task access to the connection"
-            ) from error
-        except AirflowNotFoundException as error:
-            extra = json.dumps({"kube_config_path": "/path/of/kubeconfig"})
-            raise UndefinedConnectionError(
-                f"connection {conn_id!r} is not defined: add it, for example `airflow connections add {conn_id} --conn-type kubernetes "
-                f"--conn-extra '{extra}'`. The default kubeconfig is never used"
-            ) from error
-        if connection.conn_type != self.conn_type:
-            raise AddressError(
-                f"connection {conn_id!r} has type {connection.conn_type!r}: use a connection of type {self.conn_type!r}"
-            )
-        try:
-            return _credentials(connection.extra_dejson)
-        except AddressError as error:
-            raise AddressError(f"connection {conn_id!r}: {error}") from error
-
-
-def _credentials(extra: Mapping[str, Any]) -> Mapping[str, Any]:
-    fields = {name.removeprefix(_OLD_PREFIX): value for name, value in extra.items()}
-    for flag in ("in_cluster", "disable_verify_ssl"):
-        fields[flag] = str(fields.get(flag) or "").strip().lower() not in _FALSE
-    selected = [name for name in CREDENTIALS if fields.get(name)]
-    if len(selected) != 1:
-        problem = f"{' and '.join(selected)} exclude each other" if selected else "selects no credentials"
-        raise AddressError(
-            f"{problem}: set exactly one of the extra fields {', '.join(CREDENTIALS)}. The default kubeconfig is never used"
-        )
-    if selected == ["kube_config"]:
-        fields["kube_config"] = _kubeconfig(fields["kube_config"])
-    return fields
-
-
-def _kubeconfig(value: object) -> Mapping[str, Any]:
-    """Return a kubeconfig as a mapping, and mask its secrets. No error repeats a part of the text, which contains secrets."""
-    try:
-        config = yaml.safe_load(value) if isinstance(value, str) else value
-    except (
-        yaml.YAMLError,
-        ValueError,
-        RecursionError,
-    ):  # ValueError: an impossible date or a number with too many digits.
-        config = None
-    if not isinstance(config, Mapping):
-        raise AddressError("extra kube_config is not a kubeconfig in JSON or YAML")
-    for secret in _secrets(config):
-        mask_secret(secret)
-    return config
-
-
-def _secrets(config: Mapping[str, Any]) -> Iterator[str]:
-    users = config.get("users")
-    for entry in users if isinstance(users, list) else ():
-        user = entry.get("user") if isinstance(entry, Mapping) else None
-        if isinstance(user, Mapping):
-            yield from (str(user[name]) for name in SECRETS_OF_USERS if user.get(name))
+        return kubernetes_credentials(self.kubernetes_conn_id)

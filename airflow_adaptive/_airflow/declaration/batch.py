@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
 
+from airflow_adaptive._airflow.connections import cluster_address
 from airflow_adaptive._airflow.declaration.declared_job import DeclaredJob
 from airflow_adaptive._clusters.properties import to_file
 from airflow_adaptive._core.protocol.secret_names import is_secret
 from airflow_adaptive._core.scheduler.allocator import required_slots
 from airflow_adaptive._engine.directive import executors
-from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
 from airflow_adaptive.local.distribution import find_spark
 from airflow_adaptive.local.waiting import LocalClusterError
 
@@ -54,7 +54,7 @@ class BatchSubmission:
             AddressError: the connection does not describe a standalone cluster.
             AirflowException: spark-submit failed. The message contains the end of the output.
         """
-        address = AdaptiveSparkHook(self._job.conn_id).address()
+        address = cluster_address(self._job.conn_id)
         properties, env = address.conf, {**address.secret_env, **self._job.environment}
         names = address.secret_names
         secret = {name: value for name, value in properties.items() if name in names or is_secret(name, value)}

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from airflow_adaptive._airflow.connections import INSTALL, kubernetes_credentials
 from airflow_adaptive._airflow.declaration.kubernetes import KubernetesParameters
 from airflow_adaptive._airflow.declaration.validation import DeclarationError, refused, refused_on_kubernetes
 from airflow_adaptive._airflow.process.process_resources import ConnectionIds
 from airflow_adaptive._clusters.connection_fields import AddressError, UndefinedConnectionError
 from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
 from airflow_adaptive._engine.spec import DriverShape, ExecutorShape
-from airflow_adaptive.hooks.kubernetes import INSTALL, KubernetesConnectionHook
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ def cluster(
         violations += [f"conf[{violation}" for violation in refused_on_kubernetes(properties)]
         violations += kubernetes.violations(properties, address.conf, with_image=with_image)
         try:
-            KubernetesConnectionHook(connections.kubernetes).fields()
+            kubernetes_credentials(connections.kubernetes)
         except AddressError as error:
             wrong_credentials = [error]
     if violations or wrong_credentials:

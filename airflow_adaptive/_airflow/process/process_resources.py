@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+from airflow_adaptive._airflow.connections import INSTALL, cluster_address, kubernetes_credentials
 from airflow_adaptive._airflow.store.store_access import StoreAccess
 from airflow_adaptive._clusters.connection_fields import AddressError
 from airflow_adaptive._clusters.kubernetes.address import ApiSource, KubernetesAddress, read_namespace
@@ -22,11 +23,9 @@ from airflow_adaptive._engine.clock import SystemClock
 from airflow_adaptive._engine.cluster.shared_cluster import SharedCluster
 from airflow_adaptive._engine.rate_limit import FILE_POLLS_PER_SECOND, RateLimiter
 from airflow_adaptive._engine.spec import JobSpec
-from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
-from airflow_adaptive.hooks.kubernetes import INSTALL, KubernetesConnectionHook
 
 if TYPE_CHECKING:
-    from airflow_adaptive.hooks.kafka import KafkaBrokers
+    from airflow_adaptive._airflow.process.kafka_brokers import KafkaBrokers
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +54,7 @@ class ConnectionIds:
         Raises:
             AddressError: the connection does not exist or does not describe a cluster, or the cluster has no namespaces.
         """
-        address = AdaptiveSparkHook(self.spark).address()
+        address = cluster_address(self.spark)
         if not self.namespace:
             return address
         if isinstance(address, KubernetesAddress):
@@ -119,10 +118,11 @@ def create_client(
         raise AddressError(
             f"connection {connections.spark!r} names a Kubernetes cluster: {INSTALL} ({error})"
         ) from error
-    hook = KubernetesConnectionHook(connections.kubernetes)
     key = (address.server, address.timeout_s, connections.kubernetes)
     source = sources.get(key) or ConnectionApiSource(
-        connections.kubernetes, lambda: read(connections.kubernetes, hook.fields), address
+        connections.kubernetes,
+        lambda: read(connections.kubernetes, partial(kubernetes_credentials, connections.kubernetes)),
+        address,
     )
     sources[key] = source
     return KubernetesCluster(address, source, SystemClock())
@@ -149,7 +149,7 @@ class MissingKafkaError(ValueError):
 def require_kafka(conn_id: str) -> None:
     """Raise `MissingKafkaError` if the extra `kafka` is not installed."""
     try:
-        import airflow_adaptive.hooks.kafka  # noqa: F401, PLC0415  optional libraries
+        import airflow_adaptive._airflow.process.kafka_brokers  # noqa: F401, PLC0415  optional libraries
     except ImportError as error:
         raise MissingKafkaError(f"kafka_conn_id={conn_id!r}: {INSTALL_KAFKA} ({error})") from error
 
@@ -157,7 +157,7 @@ def require_kafka(conn_id: str) -> None:
 def kafka_brokers(conn_id: str, access: StoreAccess, clock: Clock) -> KafkaBrokers:
     """Return the brokers of a connection, which are not connected yet. Raises `MissingKafkaError`: the extra `kafka` is not installed."""
     require_kafka(conn_id)
-    from airflow_adaptive.hooks.kafka import KafkaAdminHook, KafkaBrokers  # noqa: PLC0415  optional libraries
+    from airflow_adaptive._airflow.process.kafka_brokers import KafkaAdminHook, KafkaBrokers  # noqa: PLC0415  optional libraries
 
     return KafkaBrokers(lambda: KafkaAdminHook(conn_id).client(), partial(access.read_connection, conn_id), clock)
 

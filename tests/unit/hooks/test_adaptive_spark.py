@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
+from airflow.sdk import BaseHook
 from airflow.sdk._shared.secrets_masker import redact
 
 from airflow_adaptive._airflow.internals import AirflowSecretsBackendAccessDenied
@@ -129,7 +130,7 @@ def test_connection_that_a_secrets_backend_refuses_is_named(define: Any, monkeyp
         raise AirflowSecretsBackendAccessDenied("403")
 
     hook = define()
-    monkeypatch.setattr(hook, "get_connection", deny)
+    monkeypatch.setattr(BaseHook, "get_connection", deny)
     with pytest.raises(
         AddressError, match=r"connection 'spark_test': a secrets backend denies access \(403\)"
     ) as raised:

@@ -104,7 +104,7 @@ def test_job_graph_replaces_the_bounds(make):
 
 
 def test_connection_to_kafka_without_the_extra_names_the_remedy(make, monkeypatch):
-    monkeypatch.delitem(sys.modules, "airflow_adaptive.hooks.kafka", raising=False)
+    monkeypatch.delitem(sys.modules, "airflow_adaptive._airflow.process.kafka_brokers", raising=False)
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     with pytest.raises(AirflowFailException, match=r"departures.*: install 'airflow-adaptive\[kafka\]'"):
         make(kafka_conn_id="kafka_test")._spec("attempt", TASK)

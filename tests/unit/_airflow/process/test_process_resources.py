@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import pytest
 import pytest_asyncio
 
+from airflow_adaptive._airflow.process.kafka_brokers import KafkaBrokers
 from airflow_adaptive._airflow.process.process_resources import (
     ConnectionIds,
     MissingKafkaError,
@@ -33,7 +34,6 @@ from airflow_adaptive._core.ports import ClusterSnapshot, ClusterUnreachableErro
 from airflow_adaptive._core.protocol.sources import KafkaSource
 from airflow_adaptive._engine.cluster.capacity_share import SlotDemand
 from airflow_adaptive._engine.cluster.shared_cluster import Participant
-from airflow_adaptive.hooks.kafka import KafkaBrokers
 from tests.support.servers.fake_master import HOST, FakeMaster
 
 Define = Callable[..., ConnectionIds]
@@ -300,7 +300,7 @@ REMEDY = "kafka_conn_id='kafka_test': install 'airflow-adaptive[kafka]' in all A
 @pytest.fixture(params=["confluent_kafka", "airflow.providers.apache.kafka.hooks.base"])
 def missing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Hide one library of the extra."""
-    monkeypatch.delitem(sys.modules, "airflow_adaptive.hooks.kafka", raising=False)
+    monkeypatch.delitem(sys.modules, "airflow_adaptive._airflow.process.kafka_brokers", raising=False)
     monkeypatch.setitem(sys.modules, request.param, None)
     return str(request.param)
 

@@ -14,9 +14,9 @@ import pytest
 from airflow.sdk._shared.secrets_masker import redact
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException
 
+from airflow_adaptive._airflow.process.kafka_brokers import MAX_AGE_S, KafkaAdminHook, KafkaBrokers
 from airflow_adaptive._core.ports import SourceUnreachableError, StoreUnavailableError
 from airflow_adaptive._core.protocol.sources import KafkaSource
-from airflow_adaptive.hooks.kafka import MAX_AGE_S, KafkaAdminHook, KafkaBrokers
 from airflow_adaptive.local.waiting import wait_until
 
 Define = Callable[..., KafkaAdminHook]
