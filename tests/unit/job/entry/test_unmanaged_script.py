@@ -45,7 +45,7 @@ class Session(Spark):
 
 
 class Driver:
-    """In place of `job.entry.driver.Driver`: permits queries, and ends when the test requests the end."""
+    """In place of `job.entry.driver.DriverRuntime`: permits queries, and ends when the test requests the end."""
 
     permits = True
     exit: Callable[[int], None]
@@ -128,7 +128,7 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptProcess]:
         drivers[-1].exit = made.exit
         return drivers[-1]
 
-    monkeypatch.setattr(unmanaged_script, "Driver", driver)
+    monkeypatch.setattr(unmanaged_script, "DriverRuntime", driver)
     monkeypatch.setattr("airflow_adaptive.job.queries.script_queries.end_at_boundary", lambda *_: True)
     monkeypatch.setattr("airflow_adaptive.job.queries.job_query.JobQuery.boundary", lambda _: None)
     originals: list[tuple[Any, str, Any]] = [

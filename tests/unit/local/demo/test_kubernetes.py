@@ -50,7 +50,7 @@ class FakeApi:
 
 @pytest.fixture
 def demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> KubernetesDemo:
-    monkeypatch.setattr(kubernetes, "KubernetesApi", FakeApi)
+    monkeypatch.setattr(kubernetes, "DemoKubernetesApi", FakeApi)
     options = KubernetesOptions(
         kubeconfigs=[Path("/kubeconfig")], context="kind", image="spark:4", conf={"spark.a": "b"}
     )
