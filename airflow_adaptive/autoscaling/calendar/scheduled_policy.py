@@ -20,6 +20,7 @@ from datetime import date, datetime, timedelta
 from airflow_adaptive._core.requirements.advice import Advice, PolicyInput, VertexLimits
 from airflow_adaptive._core.scheduler.policies.rescaling import Tier
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange, Requirements
+from airflow_adaptive.autoscaling.calendar.declared_schedule import DeclaredSchedule
 from airflow_adaptive.autoscaling.calendar.period import (
     Period,
     Span,
@@ -29,7 +30,6 @@ from airflow_adaptive.autoscaling.calendar.period import (
     read_dates,
     to_utc,
 )
-from airflow_adaptive.autoscaling.calendar.schedule import Schedule
 from airflow_adaptive.autoscaling.calendar.violations import violations
 from airflow_adaptive.autoscaling.policy import Bounds, RescalePolicyError, dry_run_violations
 
@@ -76,7 +76,7 @@ class CalendarAdvice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduledPolicy(Schedule):
+class ScheduledPolicy(DeclaredSchedule):
     """Bounds by the calendar. Use `scheduled_policy` to create a policy from user input.
 
     Raises:

@@ -14,6 +14,7 @@ from itertools import combinations
 from typing import Any
 
 from airflow_adaptive._core.scheduler.errors import did_you_mean
+from airflow_adaptive.autoscaling.calendar.declared_schedule import DeclaredSchedule, LookAhead, Window
 from airflow_adaptive.autoscaling.calendar.period import (
     MIDNIGHT,
     NEXT_MIDNIGHT,
@@ -29,7 +30,6 @@ from airflow_adaptive.autoscaling.calendar.period import (
     read_dates,
     read_time,
 )
-from airflow_adaptive.autoscaling.calendar.schedule import LookAhead, Schedule, Window
 from airflow_adaptive.autoscaling.policy import Bounds
 
 NO_WINDOW = "the policy has no window: declare at least one, or no policy"
@@ -46,7 +46,7 @@ _CYCLE = (date(1972, 1, 1), 10227)
 """28 years, after which dates have the same weekdays."""
 
 
-def violations(schedule: Schedule) -> list[str]:
+def violations(schedule: DeclaredSchedule) -> list[str]:
     """Return all violations, each with the fix."""
     wrong = _zone(schedule.zone) + _dates("the holidays", schedule.holidays) + _look_ahead(schedule.look_ahead)
     wrong += _member("repeated", schedule.repeated, Repeated)
@@ -70,7 +70,7 @@ def _zone(zone: Any) -> list[str]:
     ]
 
 
-def _names(schedule: Schedule) -> list[str]:
+def _names(schedule: DeclaredSchedule) -> list[str]:
     names = [str(period.name) for period in _periods(schedule)]  # A DAG file may contain values of any type.
     return [
         f"{names.count(name)} windows or excluded periods have the name {name!r}: use a different name for each"
@@ -186,7 +186,7 @@ def _tried(read: Callable[[Any], object], text: Any) -> Iterator[str]:
         yield str(error) if repr(text) in str(error) else f"{text!r}: {error}"
 
 
-def _together(schedule: Schedule) -> list[str]:
+def _together(schedule: DeclaredSchedule) -> list[str]:
     """Return the violations of the combination of valid periods."""
     holidays, periods = days_of(schedule.holidays), _periods(schedule)
     reach = 1 + max((period.duration or _DAY).days for period in periods)
@@ -209,7 +209,7 @@ def _together(schedule: Schedule) -> list[str]:
     return wrong
 
 
-def _never(period: Period, schedule: Schedule) -> str:
+def _never(period: Period, schedule: DeclaredSchedule) -> str:
     if period.cron is not None and not period.dates:
         return f"cron {period.cron!r} fires on no day"
     if period.holidays is Holidays.ONLY and not schedule.holidays:
@@ -256,5 +256,5 @@ def _when(begin: datetime) -> str:
     return f"first on {repeated:%Y-%m-%d} at {repeated:%H:%M}"
 
 
-def _periods(schedule: Schedule) -> list[Period]:
+def _periods(schedule: DeclaredSchedule) -> list[Period]:
     return [*(window.when for window in schedule.windows), *schedule.excluded]

@@ -10,7 +10,7 @@ from airflow_adaptive._core.requirements.advice import PolicyInput, VertexLimits
 from airflow_adaptive._core.scheduler.policies.rescaling import Tier
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive.autoscaling.calendar import declaration
-from airflow_adaptive.autoscaling.calendar.schedule import LookAhead, Window
+from airflow_adaptive.autoscaling.calendar.declared_schedule import LookAhead, Window
 from airflow_adaptive.autoscaling.calendar.scheduled_policy import ScheduledPolicy
 
 window: Callable[..., Window] = declaration.window

@@ -54,7 +54,7 @@ class LookAhead:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
+class DeclaredSchedule:
     """A schedule of bounds, which may be invalid (`violations`).
 
     Attributes:
