@@ -161,7 +161,7 @@ class Summary:
         state: state of the scheduler.
         since: time at which the job entered the state, None for a state that does not record the time.
         outcome: how the job ended, None before its end.
-        cause: root cause of the failure of the job, None without a failure.
+        cause: root cause of the failure that ended the job, or that it handles while it restarts or stops; None without a failure.
         parallelism: parallelism of the newest plan by vertex, None without a plan.
         requirements: active bounds by vertex.
         requirements_source: source of the active bounds, None if it is unknown.
@@ -172,6 +172,7 @@ class Summary:
         lag_alert: alert about the lag, None without an alert.
         lag_unknown_since: time since which the lag is unknown; None while it is known, and for a job without a source whose lag can be known.
         source_problem: why the driver cannot read a source at the moment, None without a problem.
+        cluster_problem: why the cluster does not answer at the moment, None while it answers.
         last_transition: newest state transition, None before the first.
         urls: addresses of Spark's web pages.
         attempt: attempt of the task that runs the job.
@@ -193,6 +194,7 @@ class Summary:
     lag_alert: LagAlert | None = None
     lag_unknown_since: datetime | None = None
     source_problem: str | None = None
+    cluster_problem: str | None = None
     last_transition: Transition | None = None
     urls: Urls = Urls()
     attempt: str | None = None

@@ -46,6 +46,7 @@ class Publisher:
         self._urls = Urls()
         self._lag_unknown_since: datetime | None = None
         self._source_problem: str | None = None
+        self._cluster_problem: str | None = None
         self._published: tuple[object, ...] | None = None
         self._policy: PublishedPolicy | None = None
 
@@ -70,9 +71,11 @@ class Publisher:
         is_override = source is not None and source.origin is RequirementsOrigin.USER
         self._metrics.record(state, status, lag, now, is_override=is_override)
 
-    def update_urls(self, observation: JobObservation, submission_id: str | None) -> None:
-        """Update the URLs from an observation; `submission_id` identifies the newest driver."""
+    def update_cluster(self, observation: JobObservation, submission_id: str | None) -> None:
+        """Update the URLs, and whether the cluster answers, from an observation; `submission_id` identifies the newest driver."""
         self._urls = updated_urls(self._urls, observation, submission_id)
+        # The first error of an outage remains, because each poll may word its own, and each change is published.
+        self._cluster_problem = observation.cluster_error and (self._cluster_problem or observation.cluster_error)
 
     async def publish(self, state: SchedulerState) -> None:
         """Publish the job view and the job metrics, as far as they have changed.
@@ -83,8 +86,16 @@ class Publisher:
             await self._history.wait()
         memory = self._journal.memory
         requirements_source, limits = memory.resolver.source, memory.resolver.limits.lasting
-        lag = (memory.lag_alerts.current, self._lag_unknown_since, self._source_problem)
-        content = (state, self._urls, requirements_source, limits, self._history.revision, memory.preparation, *lag)
+        observed = (memory.lag_alerts.current, self._lag_unknown_since, self._source_problem, self._cluster_problem)
+        content = (
+            state,
+            self._urls,
+            requirements_source,
+            limits,
+            self._history.revision,
+            memory.preparation,
+            *observed,
+        )
         if content != self._published and not self._history.is_pending:
             self._published = content
             self._policy = self._resolver.policy
@@ -97,6 +108,7 @@ class Publisher:
                 lag_alert=memory.lag_alerts.current,
                 lag_unknown_since=self._lag_unknown_since,
                 source_problem=self._source_problem,
+                cluster_problem=self._cluster_problem,
                 declarations=memory.declarations,
                 preparation=memory.preparation,
             )

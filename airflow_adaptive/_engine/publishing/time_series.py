@@ -19,6 +19,7 @@ from airflow_adaptive._core.scheduler.state import SchedulerState
 from airflow_adaptive._core.view import DRIVER, METRICS, driver_document
 from airflow_adaptive._engine.directive import most_slots
 from airflow_adaptive._engine.observation.source_lag import SourceLag
+from airflow_adaptive._engine.publishing.lag_trend import lag_trend
 
 Number = TypeVar("Number", int, float)
 
@@ -90,6 +91,7 @@ class JobMetrics:
         self._series = Series()
         self._published_steps = dict.fromkeys(RESOLUTIONS, 0)
         self._newest = 0
+        self._trigger_s = 0.0
         self.status: DriverStatus | None = None
         """Status of the driver of the current epoch at the newest point, None without one."""
 
@@ -129,6 +131,7 @@ class JobMetrics:
         )
         self._series.add(point)
         self._newest = point.at
+        self._trigger_s = 0.0 if state.trigger_interval is None else state.trigger_interval.total_seconds()
         self.status = status
 
     def _input(self, status: DriverStatus | None, at: float) -> float | None:
@@ -156,7 +159,7 @@ class JobMetrics:
         if not changed:
             return None
         return {DRIVER: driver_document(self.status)} | {
-            f"{METRICS}{step}": self._series.page(step) for step in changed
+            f"{METRICS}{step}": self._series.page(step, self._trigger_s) for step in changed
         }
 
 
@@ -178,14 +181,22 @@ class Series:
                 self._merged[step] += point.input is not None
                 points[-1] = _merged(points[-1], begun, self._merged[step])
 
-    def page(self, step: int) -> dict[str, Any]:
+    def page(self, step: int, trigger_s: float = 0.0) -> dict[str, Any]:
         """Return the page of a resolution: its `step` in seconds, its `columns`, and its `points` with one value per column.
 
-        The `newest` point comes before the other points, so that a list of many jobs reads only the begin of each page.
+        The `newest` point, and the `lag_trend` of the finest resolution, come before the other points, so that a list of many jobs reads only the
+        begin of each page.
         """
         # Lists, because Airflow's state store does not accept a tuple as a JSON value.
         points = [[*point] for point in self._points[step]]
-        return {"step": step, "columns": [*COLUMNS], "newest": points[-1] if points else [], "points": points}
+        newest, trend = points[-1] if points else [], self._lag_trend(trigger_s) if step == FINEST else None
+        return {"step": step, "columns": [*COLUMNS], "newest": newest, "lag_trend": trend, "points": points}
+
+    def _lag_trend(self, trigger_s: float) -> str | None:
+        points = self._points[FINEST]
+        batch_ms = next((point.batch_ms for point in reversed(points) if point.batch_ms), 0)
+        trend = lag_trend([(point.at, _lag(point)) for point in points], trigger_s, batch_ms / 1000)
+        return None if trend is None else trend.value  # stores accept no other types than those of JSON
 
     def restore(self, pages: Mapping[str, Any]) -> None:
         """Continue published pages, also after new points were added; invalid pages are ignored."""
@@ -195,6 +206,12 @@ class Series:
             points.clear()
             points.extend(point for point in published if not added or point.at < added[0].at)
             points.extend(added)
+
+
+def _lag(point: Point) -> float | None:
+    """The lag in seconds: 0 if the sources report no age, and that nothing waits."""
+    counts = [count for count in (point.backlog, point.unread_files) if count is not None]
+    return 0.0 if point.lag_s is None and counts and not any(counts) else point.lag_s
 
 
 def _processed(query: QueryReport) -> float:

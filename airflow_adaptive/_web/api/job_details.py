@@ -234,7 +234,8 @@ def _backoff(state: SchedulerState) -> schemas.Backoff | None:
     if not isinstance(current, Restarting) or not current.backoff:
         return None
     ends: datetime | None = None if current.stopped_at is None else current.stopped_at + current.backoff
-    return schemas.Backoff(seconds=current.backoff.total_seconds(), ends=ends)
+    attempt = state.restarts.attempts or len(state.restarts.failures)
+    return schemas.Backoff(seconds=current.backoff.total_seconds(), ends=ends, attempt=attempt)
 
 
 def _planned_vertices(state: SchedulerState, effective: Mapping[str, int]) -> list[schemas.PlannedVertex]:

@@ -137,6 +137,7 @@ class Backoff(Document):
 
     seconds: float
     ends: datetime | None = Field(description="End of the delay; null until the driver has stopped.")
+    attempt: int = Field(description="Number of the restart since the restart strategy has counted from zero.")
 
 
 class Vertex(Document):

@@ -293,11 +293,11 @@ def cancel_job(args: Namespace) -> None:
 
 @_changes
 def suspend_job(args: Namespace) -> None:
-    """Suspend a job with a savepoint."""
+    """Suspend a job."""
     job = _job(args.job)
     with reading() as session:
         user_requests.suspend(job, _requester(), session)
-    _write(f"Requested that job {job.name!r} stops with a savepoint.")
+    _write(f"Requested that job {job.name!r} stops at a batch boundary, so that it can be resumed.")
 
 
 @_changes

@@ -94,7 +94,7 @@ def get_adaptive_cli_commands() -> list[CLICommand]:
                     *(JOB, ARG_OUTPUT),
                 ),
                 _command("cancel", "Stop a job permanently at a batch boundary", "cancel_job", JOB, ARG_YES),
-                _command("suspend", "Stop a job with a savepoint, so that it can be resumed", "suspend_job", JOB),
+                _command("suspend", "Stop a job at a batch boundary, so that it can be resumed", "suspend_job", JOB),
                 _command("resume", "Resume a suspended job from its last checkpoint", "resume_job", JOB),
                 _command("wait", "Wait until a job is in a state", "wait_for_job", JOB, WAIT_STATE, TIMEOUT),
                 _command("logs", "Show the end of the driver's log", "show_logs", JOB, LINES, ARG_OUTPUT),

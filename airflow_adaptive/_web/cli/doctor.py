@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import Final
 
 from airflow_adaptive import __version__
 from airflow_adaptive._airflow.internals import installed_airflow, unsupported_airflow, untested_airflow
@@ -23,7 +24,7 @@ from airflow_adaptive._engine.journal.storage import Storage
 from airflow_adaptive._web.data.errors import RequestRefusedError
 from airflow_adaptive._web.data.job_files import connections_of, open_directory
 from airflow_adaptive._web.data.metadata_database.jobs import Job, hosts_of_triggerers, reading
-from airflow_adaptive._web.data.published_state import PublishedState
+from airflow_adaptive._web.data.published_state import Health, PublishedState
 from airflow_adaptive._web.data.user_requests import base_of
 from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
 
@@ -96,24 +97,32 @@ def _triggerers() -> Iterator[Check]:
         )
 
 
+REMEDIES: Final = {
+    Health.NO_LOOP: "no control loop controls its driver: cancel the job, or run its DAG again",
+    Health.STALE: "its control loop has published nothing for minutes: check that a triggerer runs, and its log",
+    Health.CLUSTER_UNREACHABLE: "the check of the cluster shows whether it answers from here",
+    Health.SOURCE_UNREADABLE: "its driver cannot read a source",
+    Health.FALLS_BEHIND: "its lag grows, or exceeds lag_alert_threshold: raise its upper bound, or add workers",
+    Health.WAITS: "it waits for slots: add workers, or lower its bounds",
+    Health.RESTARTS: "it restarts",
+    Health.FAILS: "it fails",
+    Health.FAILED: "see its log: `airflow adaptive logs`",
+    Health.UNKNOWN: "it has published nothing yet: run its DAG",
+}
+"""Health of a job that does not do its work -> what to do."""
+
+
 def _job(job: Job, published: PublishedState) -> Check:
-    summary, now = published.summary, datetime.now(UTC)
-    state = f"job {job.name!r} is {summary.status}"
-    reason = "" if summary.last_transition is None else f": {summary.last_transition.reason}"
+    summary, health = published.summary, published.health(datetime.now(UTC))
+    last, remedy = summary.last_transition, REMEDIES.get(health)
+    why = summary.cause or summary.cluster_problem or summary.source_problem or (None if last is None else last.reason)
     if published.problem:
         return Check("job", Result.FAILED, published.problem)
-    if published.is_abandoned:
-        return Check(
-            "job",
-            Result.FAILED,
-            f"{state}, and no control loop controls its driver: cancel the job, or run its DAG again",
-        )
-    if published.is_stale(now):
-        text = f"{state}, published at {published.published_at:%Y-%m-%d %H:%M:%S %Z}, so its loop may not run: check the triggerer and its log"
-        return Check("job", Result.UNKNOWN, text)
-    if summary.outcome is not None and summary.cause:
-        return Check("job", Result.FAILED, f"{state}: {summary.cause}")
-    return Check("job", Result.OK, f"{state}{reason}")
+    # A rescale restarts a job, too.
+    is_ok = remedy is None or (health is Health.RESTARTS and summary.cause is None)
+    result = Result.UNKNOWN if health in (Health.STALE, Health.UNKNOWN) else Result.OK if is_ok else Result.FAILED
+    texts = [f"job {job.name!r} is {summary.status} ({health})", None if is_ok else remedy, why]
+    return Check("job", result, "; ".join(text for text in texts if text))
 
 
 async def _outside(connection: str | None, job: str | None, base: str | None) -> list[Check]:

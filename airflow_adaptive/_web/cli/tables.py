@@ -24,6 +24,7 @@ def job(item: schemas.JobItem) -> Row:
     metrics = item.metrics
     return {
         "job": item.job,
+        "health": item.health.value,
         "state": _state(item),
         "parallelism": _parallelism(item.parallelism),
         "bounds": _bounds(item.requirements),
@@ -43,12 +44,13 @@ def details(found: schemas.JobDetails) -> list[Row]:
 
 def _properties(found: schemas.JobDetails) -> Iterator[tuple[str, str]]:
     yield "job", found.job
+    yield "health", found.health.value
     yield "type", found.job_type
     yield "state", f"{_state(found)} since {_moment(found.since)}"
     if found.problem:
         yield "problem", found.problem
-    if found.cause:
-        yield "cause", found.cause
+    problems = {"cause": found.cause, "cluster problem": found.cluster_problem, "source problem": found.source_problem}
+    yield from ((name, text) for name, text in problems.items() if text)
     yield "desired state", _text(found.desired_state)
     for key, requester in found.requesters.items():
         until = "" if requester.until is None else f" until {_moment(requester.until)}"

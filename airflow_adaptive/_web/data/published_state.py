@@ -57,6 +57,7 @@ from airflow_adaptive._core.view import (
     is_published,
     summary_of,
 )
+from airflow_adaptive._engine.publishing.lag_trend import LagTrend
 from airflow_adaptive._engine.publishing.time_series import COLUMNS, FINEST
 from airflow_adaptive._web.data.metadata_database import state_store, variables_and_xcoms
 from airflow_adaptive._web.data.metadata_database.jobs import Job, release, task_states
@@ -102,31 +103,23 @@ class CurrentMetrics(Document):
     lag_s: float | None = Field(
         default=None, description="Age of the oldest unread row at the sources in seconds; null if it is unknown."
     )
-
-    @property
-    def is_saturated(self) -> bool:
-        """Whether more rows arrive than the job can process."""
-        return self.input is not None and self.processed is not None and 0 < SATURATED * self.processed < self.input
-
-    @property
-    def is_lag_known(self) -> bool:
-        """Whether the lag or the backlog is known."""
-        return any(value is not None for value in (self.lag_s, self.backlog, self.unread_files))
-
-
-SATURATED: Final = 1.05
-"""Input above this multiple of the rate during a batch is more than the job can process."""
+    lag_trend: LagTrend | None = Field(
+        default=None,
+        description="How the least lag of several batches has changed within minutes: short, steady, grows or shrinks; null if that is unknown.",
+    )
 
 
 class Health(StrEnum):
     """Whether a job keeps up with its input, the worst first. Unknown values are never reported as good."""
 
+    CLUSTER_UNREACHABLE = "cluster_unreachable"
     SOURCE_UNREADABLE = "source_unreadable"
     FAILED = "failed"
     FAILS = "fails"
     NO_LOOP = "no_loop"
     STALE = "stale"
     FALLS_BEHIND = "falls_behind"
+    CATCHES_UP = "catches_up"
     RECOVERS = "recovers"
     RESTARTS = "restarts"
     WAITS = "waits"
@@ -137,6 +130,15 @@ class Health(StrEnum):
     ENDED = "ended"
     KEEPS_UP = "keeps_up"
 
+
+OF_TREND: Final[Mapping[LagTrend | None, Health]] = {
+    LagTrend.GROWS: Health.FALLS_BEHIND,
+    LagTrend.SHRINKS: Health.CATCHES_UP,
+    LagTrend.SHORT: Health.KEEPS_UP,
+    LagTrend.STEADY: Health.RUNS,
+    None: Health.RUNS,
+}
+"""Trend of the lag -> health of a job whose queries run."""
 
 NOT_RUNNING: Final = {
     "unknown": Health.UNKNOWN,
@@ -201,21 +203,24 @@ class PublishedState:
     def health(self, now: datetime) -> Health:
         """Return whether the job keeps up with its input."""
         summary, metrics = self.summary, self.current_metrics
+        trend = None if metrics is None else metrics.lag_trend
         if summary.outcome is not None:
             return Health.FAILED if summary.outcome is Outcome.FAILED else Health.ENDED
         if self.is_abandoned:
             return Health.NO_LOOP
         if summary.state != "unknown" and self.is_stale(now):
             return Health.STALE
+        if summary.cluster_problem is not None:
+            return Health.CLUSTER_UNREACHABLE
         if summary.state in NOT_RUNNING:
             return NOT_RUNNING[summary.state]
         if summary.source_problem is not None:
             return Health.SOURCE_UNREADABLE
-        if summary.lag_alert is not None or (metrics is not None and metrics.is_saturated):
+        if trend is LagTrend.GROWS or (summary.lag_alert is not None and trend is not LagTrend.SHRINKS):
             return Health.FALLS_BEHIND
         if summary.state == "RestartingLocally":
             return Health.RECOVERS
-        return Health.KEEPS_UP if metrics is not None and metrics.is_lag_known else Health.RUNS
+        return OF_TREND[trend]
 
     @property
     def unfinished_task(self) -> TaskKey | None:
@@ -440,7 +445,10 @@ def _decoded_items(items: Any, decode_item: Callable[[Any], Value], key: str) ->
 
 def _last_point(document: Mapping[str, Any]) -> CurrentMetrics | None:
     newest = document.get("newest")
-    return CurrentMetrics.model_validate(dict(zip(document["columns"], newest, strict=True))) if newest else None
+    trend = {"lag_trend": document.get("lag_trend")}
+    return (
+        CurrentMetrics.model_validate(dict(zip(document["columns"], newest, strict=True)) | trend) if newest else None
+    )
 
 
 def _consistent(state: SchedulerState) -> SchedulerState:

@@ -178,7 +178,7 @@ def cancel(job: Job, requester: Requester, session: Session) -> None:
 
 
 def suspend(job: Job, requester: Requester, session: Session) -> None:
-    """Request that the job stops with a savepoint. Raises `RequestRefusedError`: the job has ended permanently, or is being canceled (409)."""
+    """Request that the job stops at a batch boundary. Raises `RequestRefusedError`: the job has ended permanently, or is being canceled (409)."""
     _stop(job, requester, session, DesiredState.SUSPENDED, Outcome.SUSPENDED)
 
 

@@ -167,7 +167,7 @@ def test_names_are_text_and_long_ones_have_room(airflow_app: AirflowApp, visitor
     page = visitor.open(viewport={"width": 390, "height": 800})
     page.get_by_role("link", name=XSS).click()
     expect(page.get_by_role("heading", level=1)).to_have_text(XSS)
-    expect(page.get_by_text("Root cause")).to_be_visible()
+    expect(page.get_by_role("region", name="Health")).to_be_visible()
     assert overflow(page) == 0
     page = visitor.open("jobs/" + "x" * 200, viewport={"width": 390, "height": 800})
     expect(page.get_by_role("heading", level=1)).to_be_visible()

@@ -47,8 +47,8 @@ def record_step(before: SchedulerState, event: Event, step: Step) -> Step:
 
 
 def root_cause(state: SchedulerState) -> str | None:
-    """Return why the job failed, with the number of concurrent failures; None if the job has not failed."""
-    cause = state.current.cause if isinstance(state.current, Finished) else None
+    """Return the failure that ended the job, or that it handles, with the number of concurrent failures; None without one."""
+    cause = _handled(state.current)
     if cause is None:
         return None
     others = len(state.failures[-1].concurrent) if state.failures else 0

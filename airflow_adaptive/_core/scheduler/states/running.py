@@ -75,10 +75,10 @@ def on_event_with_plan(
 # ---- Executing ------------------------------------------------------------------------------------------------------
 
 
-_WAITS_FOR = {
-    Phase.COOLDOWN: ReasonCode.COOLDOWN,
-    Phase.STABILIZING: ReasonCode.STABILIZATION,
-    Phase.STABILIZED: ReasonCode.BATCH_BOUNDARY,
+_WAITS = {
+    Phase.COOLDOWN: (ReasonCode.COOLDOWN, "waits until the end of the cooldown"),
+    Phase.STABILIZING: (ReasonCode.STABILIZATION, "waits until the number of slots is stable"),
+    Phase.STABILIZED: (ReasonCode.BATCH_BOUNDARY, "waits for the next committed batch"),
 }
 """What a rescale waits for in each phase of the transition manager that has seen a change."""
 
@@ -193,12 +193,10 @@ def _why_not(state: SchedulerState, event: Event, executing: Executing, possible
     if not parallelism_changed(plan.parallelism, possible):
         if isinstance(event, JobRedeployed) and (fixed := rescale_tiers.describe_fixed_partitions(state, plan)):
             return Reason(ReasonCode.TIER_NOT_ALLOWED, fixed)
-        waits = manager.first_change is not None and rescale_tiers.is_redeployed(state, plan)
-        return (
-            Reason(_WAITS_FOR[manager.phase], f"redeployed, but the rescale must wait: phase {manager.phase}")
-            if waits
-            else None
-        )
+        if manager.first_change is None or not rescale_tiers.is_redeployed(state, plan):
+            return None
+        code, text = _WAITS[manager.phase]
+        return Reason(code, f"redeployed, but the rescale {text}")
     change = resource_checks.describe_change(plan.parallelism, possible)
     if not rescale_tiers.is_allowed(state, plan, possible):
         code = ReasonCode.PLAN_REJECTED if rescale_tiers.is_rejected(state, possible) else ReasonCode.TIER_NOT_ALLOWED
@@ -208,7 +206,8 @@ def _why_not(state: SchedulerState, event: Event, executing: Executing, possible
         )
     if manager.first_change is None:
         return Reason(ReasonCode.BELOW_MINIMUM_INCREASE, f"{change} is possible, but is below the minimum increase")
-    return Reason(_WAITS_FOR[manager.phase], f"{change} is possible, but must wait: phase {manager.phase}")
+    code, text = _WAITS[manager.phase]
+    return Reason(code, f"{change} is possible, but {text}")
 
 
 # ---- RestartingLocally ----------------------------------------------------------------------------------------------

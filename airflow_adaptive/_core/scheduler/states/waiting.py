@@ -116,7 +116,8 @@ def _follow(state: SchedulerState, event: Event, manager: TransitionManager) -> 
         reason = Reason(ReasonCode.SLOTS_AVAILABLE, f"{state.available_slots} slot(s) are available")
         return state_transitions.go_to_deploying(state, event, possible, reason)
     code = ReasonCode.BELOW_LOWER_BOUND if possible is None else ReasonCode.STABILIZATION
-    reason = Reason(code, f"waiting: {resource_checks.describe_shortage(state)}; {manager.phase}")
+    until = "" if possible is None else "; the job waits until the number of slots is stable"
+    reason = Reason(code, f"waiting: {resource_checks.describe_shortage(state)}{until}")
     return steps.stay(steps.with_current(state, manager=manager), event, reason)
 
 

@@ -33,6 +33,7 @@ def visible(item: Item, rights: Collection[Right]) -> Item:
         hidden |= {"task": None, "attempt": None}
     if Right.LOGS not in rights:
         hidden |= {"cause": None, "urls": Urls(), "last_transition": None}
+        hidden |= {"cluster_problem": item.cluster_problem and IN_THE_LOG}
         if isinstance(item, JobDetails) and item.policy is not None and item.policy.problem is not None:
             hidden["policy"] = replace(item.policy, problem=IN_THE_LOG)
     if Right.HISTORY not in rights:

@@ -101,7 +101,7 @@ def cancel_job(user: UserDep, access: EditableAccess, session: SessionDep, _: Bo
 
 @router.post("/jobs/{job}/suspend", operation_id="suspend_job", summary="Suspend", status_code=HTTPStatus.ACCEPTED)
 def suspend_job(user: UserDep, access: EditableAccess, session: SessionDep, _: BodyDep) -> JobDetails:
-    """Request that the job stops with a savepoint. You can resume the job later. Repeating the request changes nothing."""
+    """Request that the job stops at a batch boundary, so that it can be resumed. Repeating the request changes nothing."""
     user_requests.suspend(access.job, requester(user), session)
     return _details(access, session, editable=True)
 

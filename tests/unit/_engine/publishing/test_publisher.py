@@ -149,7 +149,8 @@ def test_view_is_published_again_if_any_part_of_it_has_changed() -> None:
         journal.memory = replace(journal.memory, **changes)
 
     changes: list[Callable[[], object]] = [
-        lambda: publisher.update_urls(observation, None),
+        lambda: publisher.update_cluster(observation, None),
+        lambda: publisher.update_cluster(replace(observation, cluster_error="no answer"), None),
         lambda: remember(resolver=ResolverMemory(source=DECLARED)),
         lambda: remember(resolver=ResolverMemory(source=DECLARED, limits=ReportedLimits(gangs={"q": 2}))),
         lambda: past.report_outage("no answer", job.state, START),
@@ -169,8 +170,9 @@ def test_view_is_published_again_if_any_part_of_it_has_changed() -> None:
             views.append(len(store.views))
         return views
 
-    assert asyncio.run(publish()) == [2, 3, 4, 5, 6, 7, 8, 9, 9]
-    assert documents(store.views[-1], {})["summary"]["source_problem"] == "no broker"
+    assert asyncio.run(publish()) == [2, 3, 4, 5, 6, 7, 8, 9, 10, 10]
+    summary = documents(store.views[-1], {})["summary"]
+    assert (summary["source_problem"], summary["cluster_problem"]) == ("no broker", "no answer")
     assert documents(store.views[-1], {})["deployment"]["preparation"]["deployment"] == "new"
 
 

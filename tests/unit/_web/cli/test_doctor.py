@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from airflow_adaptive._core.protocol.documents import decode_status, encode_status
+from tests.lab.scenario import TRANSIENT
 from tests.support.airflow.airflow_app import AirflowApp
 from tests.support.airflow.job_files import master_with_log, place_with_files
-from tests.support.airflow.published_documents import JOB, executing
+from tests.support.airflow.published_documents import JOB, executing, published, scenario, time_series
 from tests.unit._web.cli.conftest import Ran, Run
 
 
@@ -64,7 +65,7 @@ def test_everything_that_a_job_needs_is_checked_without_a_trace(
         ran = run("doctor", "--job", JOB)
     checks = found(ran)
     assert checks["triggerer"] == ("ok", "1 alive: host-1")
-    assert checks["job"] == ("ok", "job 'departures' is Executing: the driver has activated the plan")
+    assert checks["job"] == ("ok", "job 'departures' is Executing (runs); the driver has activated the plan")
     assert checks["job directory"][1].endswith("can be written from here, and creates a file only if it is absent")
     assert checks["driver"][1].startswith(f"the driver writes to file://{tmp_path}/departures, at last at 2013-01-01T")
     assert checks["connection"] == ("ok", "'on_test' names spark://127.0.0.1:7077")
@@ -77,7 +78,12 @@ def test_everything_that_a_job_needs_is_checked_without_a_trace(
     [
         ("no status", "driver", "unknown", "no driver has written to"),
         ("no owner", "driver", "unknown", "does not name the connections of the job"),
-        ("stale", "job", "unknown", "so its loop may not run: check the triggerer and its log"),
+        ("stale", "job", "unknown", "its control loop has published nothing for minutes: check that a triggerer runs"),
+        ("waits", "job", "failed", "WaitingForResources (waits); it waits for slots: add workers, or lower its bounds"),
+        ("late", "job", "failed", "Executing (falls_behind); its lag grows, or exceeds lag_alert_threshold: raise"),
+        ("restarts", "job", "failed", "Restarting (restarts); it restarts; TASK_FAILED: an executor was lost"),
+        ("rescales", "job", "ok", "Restarting (restarts); "),
+        ("no cluster", "job", "failed", "shows whether it answers from here; the cluster does not answer"),
         ("abandoned", "job", "failed", "no control loop controls its driver: cancel the job, or run its DAG again"),
         ("no base", "job directory", "unknown", "The directory of job 'departures' is unknown. Run its DAG first."),
     ],
@@ -95,6 +101,15 @@ def test_job_with_a_problem(
     with master_with_log() as master:
         asset = place_with_files(airflow_app, monkeypatch, tmp_path, master, executing())
         match fault:
+            case "waits" | "restarts" | "rescales":
+                jobs = {"waits": scenario().given_waiting(), "restarts": executing().when_query_failed(TRANSIENT)}
+                airflow_app.show(asset, published(jobs.get(fault) or executing(2).when_requirements(1, 1)))
+            case "late":
+                page = time_series(executing())["metrics/10"]
+                airflow_app.show(asset, {"metrics/10": {**page, "lag_trend": "grows"}})
+            case "no cluster":
+                summary = published(executing())["summary"]
+                airflow_app.show(asset, {"summary": {**summary, "cluster_problem": "the cluster does not answer"}})
             case "no status":
                 status = decode_status((tmp_path / JOB / "status.json").read_bytes())
                 object.__setattr__(status, "epoch", 7)

@@ -72,30 +72,33 @@ def test_fields_that_a_later_version_has_changed_have_their_defaults() -> None:
     assert summary.last_transition is None
 
 
-LAG = {"lag_s": 4.0}
 ALERT = {"since": "2026-01-01T00:00:00Z", "lag_s": 400.0, "expires_at": None}
 
 
 @pytest.mark.parametrize(
     ("summary", "metrics", "health"),
     [
-        ({}, LAG, "keeps_up"),
-        ({}, {"unread_files": 0}, "keeps_up"),
-        ({}, {}, "runs"),
-        ({}, LAG | {"input": 100.0}, "falls_behind"),
-        ({"lag_alert": ALERT}, LAG, "falls_behind"),
-        ({"source_problem": "no broker answers"}, LAG, "source_unreadable"),
-        ({"state": "RestartingLocally"}, LAG, "recovers"),
-        ({"state": "WaitingForResources"}, LAG, "waits"),
-        ({"state": "Finished", "outcome": "FAILED"}, LAG, "failed"),
-        ({"state": "Finished", "outcome": "SUSPENDED"}, LAG, "ended"),
-        ({"state": "unknown"}, LAG, "unknown"),
+        ({}, "short", "keeps_up"),
+        ({}, None, "runs"),
+        ({}, "steady", "runs"),
+        ({}, "grows", "falls_behind"),
+        ({}, "shrinks", "catches_up"),
+        ({"lag_alert": ALERT}, None, "falls_behind"),
+        ({"lag_alert": ALERT}, "shrinks", "catches_up"),
+        ({"source_problem": "no broker answers"}, "short", "source_unreadable"),
+        ({"cluster_problem": "no answer"}, "short", "cluster_unreachable"),
+        ({"cluster_problem": "no answer", "state": "WaitingForResources"}, "short", "cluster_unreachable"),
+        ({"state": "RestartingLocally"}, "short", "recovers"),
+        ({"state": "WaitingForResources"}, "short", "waits"),
+        ({"state": "Finished", "outcome": "FAILED", "cluster_problem": "no answer"}, "short", "failed"),
+        ({"state": "Finished", "outcome": "SUSPENDED"}, "short", "ended"),
+        ({"state": "unknown"}, "short", "unknown"),
     ],
 )
-def test_health_is_good_only_if_the_lag_is_known(summary: Any, metrics: dict[str, Any], health: str) -> None:
+def test_health_is_good_only_if_the_lag_is_known_to_be_short(summary: Any, trend: str | None, health: str) -> None:
     found = state_of(executing())
-    point = dict.fromkeys(COLUMNS) | {"at": 0, "slots": 3, "lower": 1, "upper": 8, "input": 40.0, "processed": 90.0}
-    page = {"step": 10, "columns": [*COLUMNS], "newest": [*(point | metrics).values()], "points": []}
+    point = dict.fromkeys(COLUMNS) | {"at": 0, "slots": 3, "lower": 1, "upper": 8, "lag_s": 7200.0}
+    page = {"step": 10, "columns": [*COLUMNS], "newest": [*point.values()], "lag_trend": trend, "points": []}
     documents = {"summary": {**found.documents["summary"], **summary}, "metrics/10": page}
     assert PublishedState(documents=documents, revisions={}).health(NOW) == health
 

@@ -1,6 +1,5 @@
 /** The queries of the page: path, cache key and polling interval. */
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
-import { ORDER_BY } from "../lib/scheduler/order";
 import { request } from "./client";
 import type {
   Deployments,
@@ -20,6 +19,17 @@ import type {
 export const POLL_MS = 5_000;
 
 const DAY_S = 86_400;
+
+/** Column of a list by which the REST API sorts -> parameter `order_by`. */
+export const ORDER_BY: Record<string, string> = {
+  Health: "health",
+  Parallelism: "-parallelism",
+  Lag: "-lag_s",
+  "Rows in": "-input",
+  Processed: "-processed",
+  Backlog: "-backlog",
+  Failures: "-failures",
+};
 
 export interface JobsFilter {
   name: string;
@@ -48,16 +58,22 @@ const searchOf = (filter: JobsFilter): URLSearchParams => {
   const search = new URLSearchParams({ limit: String(filter.limit), offset: String(filter.offset) });
   if (filter.name !== "") search.set("name_pattern", filter.name);
   if (filter.state !== "") search.set("state", filter.state);
-  const order = ORDER_BY[filter.sort];
+  return sortedBy(filter.sort, search);
+};
+
+const sortedBy = (column: string, search: URLSearchParams): URLSearchParams => {
+  const order = ORDER_BY[column];
   if (order !== undefined) search.set("order_by", order);
   return search;
 };
 
 /** The jobs that a task runs; of a mapped task, the job of one task instance. */
-export const jobsOfTaskQuery = (dagId: string, taskId: string, mapIndex: string) =>
+export const jobsOfTaskQuery = (dagId: string, taskId: string, mapIndex: string, sort: string) =>
   queryOptions({
-    queryKey: ["jobs-of-task", dagId, taskId, mapIndex],
-    queryFn: ({ signal }) => get<JobCollection>(`jobs?${searchOfTask(dagId, taskId, mapIndex)}`, signal),
+    queryKey: ["jobs-of-task", dagId, taskId, mapIndex, sort],
+    queryFn: ({ signal }) =>
+      get<JobCollection>(`jobs?${sortedBy(sort, searchOfTask(dagId, taskId, mapIndex))}`, signal),
+    placeholderData: keepPreviousData,
     refetchInterval: POLL_MS,
   });
 

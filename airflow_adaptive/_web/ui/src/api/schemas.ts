@@ -8,6 +8,7 @@ export interface Amounts {
 }
 
 export interface Backoff {
+  attempt: number;
   ends: string | null;
   seconds: number;
 }
@@ -28,6 +29,7 @@ export interface CurrentMetrics {
   batch_ms: number | null;
   input: number | null;
   lag_s: number | null;
+  lag_trend: LagTrend | null;
   lower: number;
   processed: number | null;
   slots: number;
@@ -116,7 +118,7 @@ export interface Failures {
 
 export type Group = "code" | "arguments" | "conf" | "environment" | "dependencies" | "sizes" | "bounds" | "policy" | "options" | "place" | "kubernetes";
 
-export type Health = "source_unreadable" | "failed" | "fails" | "no_loop" | "stale" | "falls_behind" | "recovers" | "restarts" | "waits" | "starts" | "unknown" | "runs" | "stops" | "ended" | "keeps_up";
+export type Health = "cluster_unreachable" | "source_unreadable" | "failed" | "fails" | "no_loop" | "stale" | "falls_behind" | "catches_up" | "recovers" | "restarts" | "waits" | "starts" | "unknown" | "runs" | "stops" | "ended" | "keeps_up";
 
 export interface JobCollection {
   jobs: JobItem[];
@@ -129,6 +131,7 @@ export interface JobDetails {
   attempt: string | null;
   backoff: Backoff | null;
   cause: string | null;
+  cluster_problem: string | null;
   dag_ids: string[];
   deadlines: Deadline[];
   desired_state: DesiredState | null;
@@ -169,6 +172,7 @@ export interface JobItem {
   abandoned: boolean;
   attempt: string | null;
   cause: string | null;
+  cluster_problem: string | null;
   dag_ids: string[];
   desired_state: DesiredState | null;
   failures: number;
@@ -203,6 +207,8 @@ export interface LagAlert {
   lag_s: number;
   since: string;
 }
+
+export type LagTrend = "short" | "steady" | "grows" | "shrinks";
 
 export interface LatencyReport {
   max_ms: number;

@@ -1,6 +1,7 @@
 import { Badge, Box, Button, Link, Table, Text } from "@chakra-ui/react";
 import { LuArrowDown } from "react-icons/lu";
 import { Link as RouterLink, useSearchParams } from "react-router";
+import { ORDER_BY } from "../api/queries";
 import type { JobItem } from "../api/types";
 import { Moment } from "../components/values/Moment";
 import { StateBadge } from "../components/values/StateBadge";
@@ -11,8 +12,7 @@ import { readable } from "../lib/format/reasonText";
 import { sourceText } from "../lib/scheduler/requirementsSource";
 import { healthOf } from "../lib/scheduler/health";
 import { Sparkline } from "./Sparkline";
-import { SORTED, sortedBy } from "../lib/scheduler/order";
-import { styleOf } from "../lib/scheduler/states";
+import { isCurrent, styleOf } from "../lib/scheduler/states";
 
 /** Name, alignment, hint, and whether a narrow screen shows the column. */
 const COLUMNS = [
@@ -36,7 +36,7 @@ const COLUMNS = [
 
 const WIDE = { base: "none", md: "table-cell" };
 
-/** The jobs with their current values. */
+/** The jobs with their current values, in the order of the REST API. */
 export const JobsTable = ({ jobs }: { jobs: JobItem[] }) => {
   const [search, setSearch] = useSearchParams();
   const sorted = search.get("sort");
@@ -54,7 +54,7 @@ export const JobsTable = ({ jobs }: { jobs: JobItem[] }) => {
           <Table.Row bg="bg.muted">
             {COLUMNS.map(([name, align, hint, isNarrow]) => (
               <Table.ColumnHeader
-                aria-sort={name in SORTED ? (name === sorted ? "descending" : "none") : undefined}
+                aria-sort={name in ORDER_BY ? (name === sorted ? "descending" : "none") : undefined}
                 display={isNarrow ? "table-cell" : WIDE}
                 key={name}
                 scope="col"
@@ -62,7 +62,7 @@ export const JobsTable = ({ jobs }: { jobs: JobItem[] }) => {
                 title={hint}
                 whiteSpace="nowrap"
               >
-                {name in SORTED ? (
+                {name in ORDER_BY ? (
                   <Button
                     fontSize="inherit"
                     fontWeight="inherit"
@@ -84,7 +84,7 @@ export const JobsTable = ({ jobs }: { jobs: JobItem[] }) => {
           </Table.Row>
         </Table.Header>
         <Table.Body>
-          {sortedBy(jobs, sorted).map((job) => (
+          {jobs.map((job) => (
             <Row job={job} key={job.job} />
           ))}
         </Table.Body>
@@ -94,7 +94,7 @@ export const JobsTable = ({ jobs }: { jobs: JobItem[] }) => {
 };
 
 const Row = ({ job }: { job: JobItem }) => (
-  <Table.Row opacity={job.state === "Finished" ? 0.7 : 1}>
+  <Table.Row opacity={isCurrent(job) ? 1 : 0.7}>
     <Table.Cell maxWidth="xs" minWidth={{ base: "24", md: "40" }}>
       <Name job={job} />
     </Table.Cell>
@@ -156,14 +156,13 @@ const Name = ({ job }: { job: JobItem }) => (
   </>
 );
 
-/** Resources and throughput of a job; empty for a job that has ended. */
+/** Resources and throughput of a job; empty for a job whose values are not current. */
 const Throughput = ({ job }: { job: JobItem }) => {
-  const isOver = job.state === "Finished";
-  const metrics = isOver ? null : job.metrics;
+  const metrics = isCurrent(job) ? job.metrics : null;
   return (
     <>
       <Number title={boundsTitle(job)}>
-        {isOver ? "–" : count(total(job.parallelism))}
+        {isCurrent(job) ? count(total(job.parallelism)) : "–"}
         <Text as="span" color="fg.muted" display="block" fontSize="xs">
           {bounds(totalRange(job.requirements))}
           <BoundsSource job={job} />
@@ -179,14 +178,14 @@ const Throughput = ({ job }: { job: JobItem }) => {
 };
 
 /** The slots of a job, and those of the last day. */
-const Slots = ({ job: { job, slots, state } }: { job: JobItem }) =>
-  state === "Finished" ? (
-    <Number>–</Number>
-  ) : (
+const Slots = ({ job }: { job: JobItem }) =>
+  isCurrent(job) ? (
     <Number>
-      {slots === null ? "–" : `${count(slots.held)} / ${count(slots.available)}`}
-      <Sparkline job={job} />
+      {job.slots === null ? "–" : `${count(job.slots.held)} / ${count(job.slots.available)}`}
+      <Sparkline job={job.job} />
     </Number>
+  ) : (
+    <Number>–</Number>
   );
 
 const BoundsSource = ({ job: { requirements_source: by, state } }: { job: JobItem }) =>

@@ -1,6 +1,7 @@
 import { lazy, Suspense } from "react";
 import { useQuery } from "@tanstack/react-query";
 import { LuLayers } from "react-icons/lu";
+import { useSearchParams } from "react-router";
 import { jobsOfTaskQuery } from "../api/queries";
 import { Loaded } from "../components/feedback/Loaded";
 import { Loading, Placeholder } from "../components/feedback/Placeholder";
@@ -12,7 +13,8 @@ type Task = { dagId: string; taskId: string; mapIndex: string };
 
 /** The tab of a task instance: the job of the instance, or a list of jobs if the task is mapped and no instance is selected. */
 export const TaskPage = ({ dagId, taskId, mapIndex }: Task) => {
-  const query = useQuery(jobsOfTaskQuery(dagId, taskId, mapIndex));
+  const sort = useSearchParams()[0].get("sort") ?? "";
+  const query = useQuery(jobsOfTaskQuery(dagId, taskId, mapIndex, sort));
   return (
     <Loaded query={query}>
       {({ jobs }) => {
@@ -30,8 +32,8 @@ export const TaskPage = ({ dagId, taskId, mapIndex }: Task) => {
 };
 
 const NoJob = () => (
-  <Placeholder icon={LuLayers} title="This task does not run an adaptive job">
-    Only tasks of AdaptiveSparkOperator run adaptive jobs. The job appears here after the first run of the
-    task.
+  <Placeholder icon={LuLayers} title="No adaptive job has published anything for this task">
+    If the task failed, its log contains the cause. Only tasks of AdaptiveSparkOperator and of
+    @task.adaptive_spark run adaptive jobs.
   </Placeholder>
 );

@@ -201,7 +201,6 @@ def test_stopping_job_that_is_canceled_reports_it():
 
 def test_root_cause_counts_what_came_with_it():
     job = Scenario().given_executing(2).when_query_failed(HOPELESS)
-    assert root_cause(job.state) is None
     job.when_query_failed(other(1)).when_driver_ended()
     assert root_cause(job.state) == "SyntaxError: invalid syntax (and 1 concurrent failure)"
     job = Scenario().given_executing(2).when_query_failed(HOPELESS).when_query_failed(other(1))
@@ -209,10 +208,13 @@ def test_root_cause_counts_what_came_with_it():
     assert root_cause(job.state) == "SyntaxError: invalid syntax (and 2 concurrent failures)"
 
 
-def test_root_cause_alone_is_just_the_failure():
-    job = Scenario().given_executing(2).when_query_failed(HOPELESS).when_driver_ended()
-    assert root_cause(job.state) == HOPELESS.summary
-    assert root_cause(Scenario().when_canceled().state) is None
+@pytest.mark.parametrize(("failure", "last"), [(HOPELESS, HOPELESS.summary), (TRANSIENT, None)])
+def test_root_cause_is_known_from_the_failure_until_the_job_runs_again(failure: Failure, last: str | None):
+    job = Scenario().given_executing(2)
+    assert root_cause(job.state) is None
+    assert root_cause(job.when_query_failed(failure).state) == failure.summary
+    job = job.when_driver_ended() if last else job.after(100).when_plan_activated()
+    assert root_cause(job.state) == last
 
 
 def test_root_cause_of_a_job_whose_history_is_unknown():

@@ -22,7 +22,7 @@ def current(job: Scenario) -> Executing:
 
 def test_cooldown_remembers_a_change_and_acts_when_it_ends():
     job = Scenario().given_executing(2).after(10).when_slots(held=2, free=2)
-    job.then("Executing", reason="{'job': 2} -> {'job': 4} is possible, but must wait: phase Cooldown")
+    job.then("Executing", reason="{'job': 2} -> {'job': 4} is possible, but waits until the end of the cooldown")
     job.after(19.9).then("Executing").after(0.1).then("Deploying").then_parallelism(4)
 
 
@@ -40,7 +40,12 @@ def test_cooldown_begins_again_with_each_visit():
 
 
 def test_desired_slots_are_taken_with_the_next_commit():
-    job = Scenario(**NO_COOLDOWN).given_executing(2).when_slots(held=2, free=2).then("Executing", reason="Stabilizing")
+    job = (
+        Scenario(**NO_COOLDOWN)
+        .given_executing(2)
+        .when_slots(held=2, free=2)
+        .then("Executing", reason="waits until the number of slots is stable")
+    )
     job.after(3).when_committed().then("Deploying").then_parallelism(4)
 
 
@@ -51,7 +56,7 @@ def test_desired_slots_are_taken_when_no_batch_is_committed_in_time():
 
 def test_sufficient_slots_are_taken_with_the_first_commit_after_the_stabilisation():
     job = Scenario(upper=8, **NO_COOLDOWN, max_trigger_delay=600).given_executing(2).when_slots(held=2, free=2)
-    job.after(59).when_committed().then("Executing", reason="Stabilizing")
+    job.after(59).when_committed().then("Executing", reason="waits until the number of slots is stable")
     job.after(20).then("Executing").when_committed().then("Deploying").then_parallelism(4)
 
 

@@ -39,7 +39,9 @@ def test_deploys_at_once_when_all_desired_slots_are_there():
 
 def test_deploys_with_what_suffices_when_it_has_stabilised():
     job = Scenario(lower=1, upper=4).given_waiting().when_slots(free=2)
-    job.after(9.9).then("WaitingForResources", reason="have 2 slot(s), need at least 1")
+    job.after(9.9).then("WaitingForResources")
+    text = "waiting: have 2 slot(s), need at least 1 (vertex 'job' at least 1); the job waits until the number of slots is stable"
+    assert job.reason == text
     job.after(0.1).then("Deploying", SubmitDriver(epoch=1, slots=2, cause="TimerFired"))
 
 

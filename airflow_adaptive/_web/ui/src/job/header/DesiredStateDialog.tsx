@@ -35,8 +35,7 @@ const TEXTS: Record<StateAction, DialogText> = {
     verb: "Cancel this job",
     color: "red",
     text: [
-      "The job stops permanently at a batch boundary. You cannot undo this.",
-      "To stop the job temporarily, suspend it instead. A new DAG run starts the job again from its checkpoint.",
+      "The job stops at a batch boundary, its task fails, and its bounds are cleared. A new DAG run continues from the checkpoint.",
     ],
   },
 };

@@ -1,12 +1,12 @@
 import { Badge, Box, Flex, Text } from "@chakra-ui/react";
 import { useQuery } from "@tanstack/react-query";
-import { timelineQuery } from "../../api/queries";
+import { jobsQuery, timelineQuery } from "../../api/queries";
 import type { JobDetails } from "../../api/types";
 import { Moment } from "../../components/values/Moment";
 import { duration } from "../../lib/format/format";
 import { useNow } from "../../lib/format/now";
 import { readable } from "../../lib/format/reasonText";
-import { healthOf } from "../../lib/scheduler/health";
+import { healthOf, holdersOf, lacksSlots } from "../../lib/scheduler/health";
 import { newest } from "../../lib/scheduler/newest";
 
 /** The health of the job in one sentence, and the newest decision of the scheduler. */
@@ -22,7 +22,8 @@ export const HealthLine = ({ details }: { details: JobDetails }) => {
         </Badge>
         <Text fontSize="md" overflowWrap="anywhere">
           {text}
-          <Failure details={details} />
+          <Holders details={details} />
+          <Next details={details} />
         </Text>
       </Flex>
       {why !== null && (
@@ -34,10 +35,27 @@ export const HealthLine = ({ details }: { details: JobDetails }) => {
   );
 };
 
-/** When a job that waits for slots fails. */
-const Failure = ({ details: { deadlines, state } }: { details: JobDetails }) => {
+const MOST_SLOTS = { name: "", state: "", sort: "Parallelism", limit: 25, offset: 0 };
+
+/** The jobs that hold the slots that a job waits for. */
+const Holders = ({ details }: { details: JobDetails }) => {
+  const { data } = useQuery({ ...jobsQuery(MOST_SLOTS), enabled: lacksSlots(details) });
+  const holders = lacksSlots(details) ? holdersOf(details, data?.jobs ?? []) : "";
+  return holders === "" ? null : <>; held by {holders}</>;
+};
+
+/** When a job that lacks slots fails, or when a job restarts after a failure. */
+const Next = ({ details }: { details: JobDetails }) => {
   const now = useNow();
-  const due = deadlines.find(({ name }) => name === "RESOURCE_WAIT")?.due;
-  if (state !== "WaitingForResources" || due === undefined) return null;
-  return <>; fails in {duration(Math.max(0, (Date.parse(due) - now) / 1_000))}</>;
+  const { backoff, deadlines, health } = details;
+  const timeTo = (due: string) => duration(Math.max(0, (Date.parse(due) - now) / 1_000));
+  const failure = deadlines.find(({ name }) => name === "RESOURCE_WAIT")?.due;
+  if (lacksSlots(details) && failure !== undefined) return <>; fails in {timeTo(failure)}</>;
+  if (health !== "restarts" || backoff === null) return null;
+  const next = backoff.ends === null ? "once the driver has stopped" : `in ${timeTo(backoff.ends)}`;
+  return (
+    <>
+      ; attempt {backoff.attempt} {next}
+    </>
+  );
 };

@@ -21,11 +21,6 @@ export const JobMessages = ({ details }: { details: JobDetails }) => {
   const pending = Object.entries(details.pending_requirements ?? {});
   return (
     <Stack _empty={{ display: "none" }} gap={2}>
-      {details.cause !== null && (
-        <Message status="error" title="Root cause">
-          {details.cause}
-        </Message>
-      )}
       <LagMessages details={details} />
       {details.problem !== null && (
         <Message status="warning" title="The server cannot read the state of this job">
@@ -90,7 +85,7 @@ const RequestedBy = ({ requester }: { requester: RequestRecord | undefined }) =>
   );
 
 interface MessageProps {
-  status: "error" | "info" | "warning";
+  status: "info" | "warning";
   title: string;
   children: ReactNode;
 }

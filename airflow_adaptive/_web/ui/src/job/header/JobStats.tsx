@@ -2,11 +2,14 @@ import { Badge, Box, Text } from "@chakra-ui/react";
 import type { JobDetails } from "../../api/types";
 import { Moment } from "../../components/values/Moment";
 import { Stat, StatList } from "../../components/layout/Stat";
+import { Address } from "../../components/values/Address";
+import { airflowPages } from "../../lib/airflow/base";
 import { backlogText, count, duration, exact, millis, rate } from "../../lib/format/format";
 import { bounds, text, total, totalRange } from "../../lib/format/parallelism";
 import { CostStat } from "./CostStat";
 import { readable } from "../../lib/format/reasonText";
 import { sourceText } from "../../lib/scheduler/requirementsSource";
+import { isCurrent } from "../../lib/scheduler/states";
 
 /** Current values of a job. */
 export const JobStats = ({ details }: { details: JobDetails }) => (
@@ -21,13 +24,13 @@ export const JobStats = ({ details }: { details: JobDetails }) => (
 
 /** Parallelism and slots of the job, with their bounds. */
 const Resources = ({ details }: { details: JobDetails }) => {
-  const { parallelism, requirements, slots, state, requirements_source: by } = details;
-  const isOver = state === "Finished";
+  const { parallelism, requirements, slots, requirements_source: by } = details;
+  const isNow = isCurrent(details);
   return (
     <>
       <Stat hint="Current number of subtasks of all vertices, and their bounds" label="Parallelism">
         <Text as="span" fontWeight="bold" title={parallelism === null ? "" : text(parallelism)}>
-          {isOver ? "–" : count(total(parallelism))}
+          {isNow ? count(total(parallelism)) : "–"}
         </Text>{" "}
         <Text as="span" color="fg.muted">
           of {bounds(totalRange(requirements))}
@@ -45,7 +48,7 @@ const Resources = ({ details }: { details: JobDetails }) => {
       )}
       <CostStat job={details.job} />
       <Stat hint="Slots that the job holds, and slots that the job holds or was offered" label="Slots">
-        {slots === null || isOver ? "–" : `${exact(slots.held)} of ${exact(slots.available)}`}
+        {slots === null || !isNow ? "–" : `${exact(slots.held)} of ${exact(slots.available)}`}
       </Stat>
     </>
   );
@@ -53,7 +56,7 @@ const Resources = ({ details }: { details: JobDetails }) => {
 
 /** Current throughput of the job. */
 const Throughput = ({ details }: { details: JobDetails }) => {
-  const metrics = details.state === "Finished" ? null : details.metrics;
+  const metrics = isCurrent(details) ? details.metrics : null;
   return (
     <>
       <Stat hint="Age of the oldest unread row at the sources" label="Lag">
@@ -92,8 +95,16 @@ const Counters = ({ details }: { details: JobDetails }) => {
       </Stat>
       {task !== null && (
         <Stat hint={`run ${task.run_id}`} label="Task">
-          {task.dag_id} · {task.task_id}
-          {task.map_index >= 0 ? ` [${task.map_index}]` : ""}
+          <Address
+            label="Task"
+            text={`${task.task_id}${task.map_index >= 0 ? ` [${task.map_index}]` : ""}`}
+            url={airflowPages(task).task}
+          />
+        </Stat>
+      )}
+      {task !== null && (
+        <Stat label="DAG">
+          <Address label="DAG" text={task.dag_id} url={airflowPages(task).dag} />
         </Stat>
       )}
     </>

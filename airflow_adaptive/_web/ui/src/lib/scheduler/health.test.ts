@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { exampleJob } from "../../api/exampleJob";
 import type { JobDetails } from "../../api/types";
-import { healthOf } from "./health";
+import { healthOf, holdersOf, lacksSlots } from "./health";
 
 const METRICS = {
   at: 0,
@@ -9,6 +9,7 @@ const METRICS = {
   batch_ms: 500,
   input: 40,
   lag_s: 4,
+  lag_trend: "short" as const,
   unread_files: null,
   lower: 1,
   processed: 90,
@@ -19,6 +20,7 @@ const METRICS = {
 const job = (more: Partial<JobDetails> = {}): JobDetails =>
   exampleJob({
     cause: null,
+    cluster_problem: null,
     lag_alert: null,
     metrics: METRICS,
     policy: null,
@@ -61,16 +63,35 @@ describe("a running job", () => {
   });
 
   it.each([
-    [null, "Runs: 3 of 1–8 slots; no rates are known yet, so its lag is unknown"],
-    [40, "Runs: 3 of 1–8 slots; its sources report no unread rows, so its lag is unknown"],
-  ])("says why its lag is unknown: %s rows in", (input, text) =>
-    expect(sentence(job({ health: "runs", metrics: { ...METRICS, input, lag_s: null } }))).toBe(text),
+    [
+      "runs",
+      { input: null, lag_s: null },
+      "Runs: 3 of 1–8 slots; its lag is unknown, because no rates are known yet",
+    ],
+    [
+      "runs",
+      { lag_s: null },
+      "Runs: 3 of 1–8 slots; its lag is unknown, because its sources do not report it",
+    ],
+    ["runs", { lag_s: 90 }, "Runs: 3 of 1–8 slots, lag 1 m 30 s; whether the lag grows is not known yet"],
+    ["runs", { lag_trend: "steady" }, "Runs: 3 of 1–8 slots, lag 4 s, which neither grows nor shrinks"],
+    ["catches_up", { lag_trend: "shrinks" }, "Catches up: 3 of 1–8 slots, lag 4 s, which shrinks"],
+    [
+      "falls_behind",
+      { lag_trend: "grows" },
+      "Falls behind: 3 of 1–8 slots, lag 4 s, which grows; no slot is free",
+    ],
+  ] as const)("%s with %o: %s", (health, more, text) =>
+    expect(sentence(job({ health, metrics: { ...METRICS, lag_trend: null, ...more } }))).toBe(text),
   );
 
-  it("names a source that cannot be read", () =>
-    expect(sentence(job({ health: "source_unreadable", source_problem: "no broker answers" }))).toBe(
-      "Source unreadable: no broker answers",
-    ));
+  it.each([
+    [{ health: "source_unreadable", source_problem: "no broker" } as const, "Source unreadable: no broker"],
+    [
+      { health: "cluster_unreachable", cluster_problem: "no answer" } as const,
+      "Cluster unreachable: no answer",
+    ],
+  ])("names what does not answer: %o", (more, text) => expect(sentence(job(more))).toBe(text));
 });
 
 describe("a job that does not run", () => {
@@ -81,7 +102,12 @@ describe("a job that does not run", () => {
     ],
     [
       { health: "waits", state: "WaitingForResources", slots: { held: 0, available: 2 } } as const,
-      "Waits for slots: 2 slots available, waits whether more appear",
+      "Waits for slots: 2 slots available, waits until the number is stable",
+    ],
+    [{ health: "restarts", state: "Restarting", cause: "no broker" } as const, "Restarts: no broker"],
+    [
+      { health: "restarts", state: "Restarting" } as const,
+      "Restarts: The job is stopping its queries to restart, for a rescale or after a failure.",
     ],
     [
       { health: "failed", state: "Finished", outcome: "FAILED", cause: "no such table" } as const,
@@ -91,11 +117,37 @@ describe("a job that does not run", () => {
       { health: "ended", state: "Finished", outcome: "SUSPENDED" } as const,
       "Suspended: The job is suspended and can resume from its checkpoint.",
     ],
-    [{ health: "stale" } as const, "Unknown: its control loop has published nothing for minutes"],
+    [
+      { health: "stale" } as const,
+      "Unknown: its control loop has published nothing for minutes: check that a triggerer runs",
+    ],
     [{ health: "no_loop" } as const, "No control loop: nothing controls the driver of the job"],
     [
       { health: "unknown", state: "unknown", metrics: null, slots: null } as const,
       "Unknown: the job has published nothing yet",
     ],
   ])("%o is %s", (more, text) => expect(sentence(job(more))).toBe(text));
+});
+
+describe("a job that waits for slots", () => {
+  it.each([
+    [0, true],
+    [1, false],
+  ])("lacks slots with %i available: %s", (available, lacks) =>
+    expect(lacksSlots(job({ health: "waits", slots: { held: 0, available } }))).toBe(lacks),
+  );
+
+  it("names the jobs that hold the slots of its cluster", () => {
+    const on = (name: string, master: string | null, held: number, outcome: "FINISHED" | null = null) =>
+      job({ job: name, outcome, slots: { held, available: held }, urls: { master } as JobDetails["urls"] });
+    const others = [
+      on("b", "m", 1),
+      on("a", "m", 3),
+      on("c", "other", 9),
+      on("d", "m", 2, "FINISHED"),
+      on("e", "m", 0),
+    ];
+    expect(holdersOf(on("b2", "m", 5), others)).toBe("a 3, b 1");
+    expect(holdersOf(on("b2", null, 5), [on("f", null, 1)])).toBe("");
+  });
 });

@@ -16,6 +16,7 @@ export interface Health {
 type Known = Pick<
   JobItem,
   | "cause"
+  | "cluster_problem"
   | "health"
   | "metrics"
   | "outcome"
@@ -41,29 +42,47 @@ const SENTENCES: Record<Known["health"], (job: Known) => Health> = {
   ended,
   no_loop: () => health("No control loop", "orange", "nothing controls the driver of the job"),
   unknown: () => health("Unknown", "gray", "the job has published nothing yet"),
-  stale: () => health("Unknown", "orange", "its control loop has published nothing for minutes"),
+  stale: () =>
+    health(
+      "Unknown",
+      "orange",
+      "its control loop has published nothing for minutes: check that a triggerer runs",
+    ),
   waits: (job) => health("Waits for slots", "yellow", waits(job)),
   starts: (job) => health("Starts", "yellow", `${slotsText(job)}: the driver has not activated the plan yet`),
-  restarts: (job) => health("Restarts", "yellow", styleOf(job.state).meaning),
+  restarts: (job) => health("Restarts", "yellow", job.cause ?? styleOf(job.state).meaning),
   fails: (job) => health("Fails", "red", job.cause ?? styleOf(job.state).meaning),
   stops: (job) => health("Stops", "gray", styleOf(job.state).meaning),
+  cluster_unreachable: (job) => health("Cluster unreachable", "red", job.cluster_problem ?? ""),
   source_unreadable: (job) => health("Source unreadable", "red", job.source_problem ?? ""),
   falls_behind: (job) => health("Falls behind", "orange", `${slotsAndLag(job)}; ${missing(job)}`),
+  catches_up: (job) => health("Catches up", "yellow", slotsAndLag(job)),
   recovers: (job) =>
     health("Recovers", "yellow", `${slotsAndLag(job)}; executors were lost, and Spark replaces them`),
-  runs: (job) => health("Runs", "gray", `${slotsAndLag(job)}; ${whyUnknown(job)}, so its lag is unknown`),
+  runs: (job) => health("Runs", "gray", `${slotsAndLag(job)}${whyUnknown(job)}`),
   keeps_up: (job) => health("Keeps up", "green", slotsAndLag(job)),
 };
 
 const health = (label: string, color: Health["color"], text: string): Health => ({ label, color, text });
 
-const slotsAndLag = (job: Known): string => {
-  const lag = job.metrics?.lag_s;
-  return `${slotsText(job)}${isKnown(lag) ? `, lag ${duration(lag)}` : ""}`;
+const TRENDS: Record<string, string> = {
+  grows: ", which grows",
+  shrinks: ", which shrinks",
+  steady: ", which neither grows nor shrinks",
 };
 
-const whyUnknown = ({ metrics }: Known): string =>
-  isKnown(metrics?.input) ? "its sources report no unread rows" : "no rates are known yet";
+const slotsAndLag = (job: Known): string => {
+  const lag = job.metrics?.lag_s;
+  const trend = TRENDS[job.metrics?.lag_trend ?? ""] ?? "";
+  return `${slotsText(job)}${isKnown(lag) ? `, lag ${duration(lag)}${trend}` : ""}`;
+};
+
+const whyUnknown = ({ metrics }: Known): string => {
+  if (metrics?.lag_trend) return "";
+  if (isKnown(metrics?.lag_s)) return "; whether the lag grows is not known yet";
+  const why = isKnown(metrics?.input) ? "its sources do not report it" : "no rates are known yet";
+  return `; its lag is unknown, because ${why}`;
+};
 
 const isKnown = (value: number | null | undefined): value is number => value !== null && value !== undefined;
 
@@ -81,13 +100,33 @@ const advisedSlots = (policy: JobDetails["policy"] | undefined): number =>
   policy?.active ? (totalRange(policy.advice?.bounds ?? {})?.upper ?? 0) : 0;
 
 const waits = ({ metrics, requirements, slots }: Known): string => {
-  const least = metrics?.lower ?? totalRange(requirements)?.lower;
+  const least = leastSlots({ metrics, requirements });
   const available = slots?.available;
   if (!isKnown(least) || !isKnown(available)) return "its slots are not known";
   return available < least
     ? `needs at least ${plural(least, "slot")} beside the driver, ${count(available)} available`
-    : `${plural(available, "slot")} available, waits whether more appear`;
+    : `${plural(available, "slot")} available, waits until the number is stable`;
 };
+
+const leastSlots = ({ metrics, requirements }: Pick<Known, "metrics" | "requirements">): number | undefined =>
+  metrics?.lower ?? totalRange(requirements)?.lower;
+
+/** Whether a job waits for slots that it does not have. At the end of the wait, it fails. */
+export const lacksSlots = ({ health: kind, metrics, requirements, slots }: Known): boolean =>
+  kind === "waits" && (slots?.available ?? 0) < (leastSlots({ metrics, requirements }) ?? 0);
+
+const MAX_HOLDERS = 3;
+
+/** The jobs that hold most slots of a cluster: departures 3, arrivals 1; "" if the cluster or its other jobs are unknown. */
+export const holdersOf = ({ job: name, urls }: Pick<JobItem, "job" | "urls">, jobs: JobItem[]): string =>
+  jobs
+    .filter((it) => it.job !== name && it.outcome === null && it.urls.master === urls.master)
+    .map((it) => ({ name: it.job, held: it.slots?.held ?? 0 }))
+    .filter(({ held }) => held > 0 && urls.master !== null)
+    .sort((one, other) => other.held - one.held)
+    .slice(0, MAX_HOLDERS)
+    .map((it) => `${it.name} ${count(it.held)}`)
+    .join(", ");
 
 /** The slots that a job holds, and its bounds: 3 of 1–8 slots. */
 const slotsText = ({ metrics, requirements, slots }: Known): string => {

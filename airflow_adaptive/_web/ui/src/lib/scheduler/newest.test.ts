@@ -10,4 +10,8 @@ it("is the newest entry in any order", () => {
     newest({ decisions: [entry(3), entry(1)], transitions: [] } as unknown as TimelineDetails)?.reason,
   ).toBe("3");
   expect(newest(undefined)).toBeNull();
+  const ignored = { ...entry(9), reason_code: "EVENT_IGNORED" };
+  expect(newest({ decisions: [ignored, entry(1)], transitions: [] } as unknown as Timeline)?.reason).toBe(
+    "1",
+  );
 });

@@ -1,4 +1,5 @@
 /** Labels, Airflow's colors and meanings of the scheduler states. */
+import type { JobItem } from "../../api/types";
 
 export interface StateStyle {
   label: string;
@@ -70,6 +71,13 @@ export const styleOf = (state: string, outcome: string | null = null): StateStyl
   const ended = state === "Finished" && outcome !== null ? OUTCOMES[outcome] : undefined;
   return ended ?? STATES[state] ?? UNKNOWN;
 };
+
+/** Whether the values of a job are those of now: it has not ended, and its control loop publishes them. */
+export const isCurrent = ({
+  abandoned,
+  stale,
+  state,
+}: Pick<JobItem, "abandoned" | "stale" | "state">): boolean => state !== "Finished" && !stale && !abandoned;
 
 /** Names of all states, in the order of a job's life. */
 export const STATE_NAMES = Object.keys(STATES);
