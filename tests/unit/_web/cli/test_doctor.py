@@ -101,15 +101,16 @@ def test_job_with_a_problem(
     with master_with_log() as master:
         asset = place_with_files(airflow_app, monkeypatch, tmp_path, master, executing())
         match fault:
-            case "waits" | "restarts" | "rescales":
+            case "waits" | "restarts":
                 jobs = {"waits": scenario().given_waiting(), "restarts": executing().when_query_failed(TRANSIENT)}
-                airflow_app.show(asset, published(jobs.get(fault) or executing(2).when_requirements(1, 1)))
+                airflow_app.show(asset, published(jobs[fault]))
             case "late":
                 page = time_series(executing())["metrics/10"]
                 airflow_app.show(asset, {"metrics/10": {**page, "lag_trend": "grows"}})
-            case "no cluster":
-                summary = published(executing())["summary"]
-                airflow_app.show(asset, {"summary": {**summary, "cluster_problem": "the cluster does not answer"}})
+            case "rescales" | "no cluster":
+                problem = {"cluster_problem": "the cluster does not answer"}
+                changed = {"state": "Restarting"} if fault == "rescales" else problem
+                airflow_app.show(asset, {"summary": published(executing())["summary"] | changed})
             case "no status":
                 status = decode_status((tmp_path / JOB / "status.json").read_bytes())
                 object.__setattr__(status, "epoch", 7)

@@ -76,7 +76,7 @@ ALERT = {"since": "2026-01-01T00:00:00Z", "lag_s": 400.0, "expires_at": None}
 
 
 @pytest.mark.parametrize(
-    ("summary", "metrics", "health"),
+    ("summary", "trend", "health"),
     [
         ({}, "short", "keeps_up"),
         ({}, None, "runs"),
