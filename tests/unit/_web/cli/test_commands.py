@@ -202,7 +202,14 @@ def test_jobs_are_listed(airflow_app: AirflowApp, run: Run) -> None:
     ran = run("jobs")
     assert (ran.code, ran.err) == (0, "")
     head, _, *rows = ran.out.splitlines()
-    assert [cell.strip() for cell in head.split("|")][:6] == ["job", "health", "state", "parallelism", "bounds", "slots"]
+    assert [cell.strip() for cell in head.split("|")][:6] == [
+        "job",
+        "health",
+        "state",
+        "parallelism",
+        "bounds",
+        "slots",
+    ]
     assert [[cell.strip() for cell in row.split("|")][:6] for row in rows if "|" in row] == [
         ["arrivals", "runs", "Executing", "2", "1:4", "2/2"],
         ["departures", "runs", "Executing", "2", "1:4", "2/2"],

@@ -63,7 +63,13 @@ def test_list_is_sorted_over_all_its_pages(airflow_app: AirflowApp, order: str, 
     }
     for job, values in jobs.items():
         point = [0, 1, 1, 1, None, None, None, *values]
-        series: dict[str, Any] = {"step": 10, "columns": columns, "newest": point, "lag_trend": "short", "points": [point]}
+        series: dict[str, Any] = {
+            "step": 10,
+            "columns": columns,
+            "newest": point,
+            "lag_trend": "short",
+            "points": [point],
+        }
         place(airflow_app, job, "flights", **{"metrics/10": series})
     airflow_app.show(airflow_app.declare("unknown"), {"desired_state": {"value": "running"}})
     pages = [get(airflow_app, "/jobs", order_by=order, limit=3, offset=offset) for offset in (0, 3)]

@@ -11,7 +11,7 @@ it("is the newest entry in any order", () => {
   ).toBe("3");
   expect(newest(undefined)).toBeNull();
   const ignored = { ...entry(9), reason_code: "EVENT_IGNORED" };
-  expect(newest({ decisions: [ignored, entry(1)], transitions: [] } as unknown as Timeline)?.reason).toBe(
-    "1",
-  );
+  expect(
+    newest({ decisions: [ignored, entry(1)], transitions: [] } as unknown as TimelineDetails)?.reason,
+  ).toBe("1");
 });
