@@ -2,6 +2,10 @@
 
 All metrics come from the driver status. Each resolution is a page of bounded size in the store. A loop that takes over continues
 the published pages.
+
+Theory: the lag of a job that keeps up is a sawtooth, because a batch reads what arrived before it. Of at least two batches, the least lag tells
+whether the job reads what arrives. It grows if more arrives than the job processes, and if no batch is committed while rows wait. A rate tells
+neither: no job reads more rows than it processes.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Any, Final, NamedTuple, TypeVar, get_type_hints
 
 from airflow_adaptive._core.protocol.documents import DriverStatus, ExecutorLoad, QueryReport
@@ -19,7 +24,6 @@ from airflow_adaptive._core.scheduler.state import SchedulerState
 from airflow_adaptive._core.view import DRIVER, METRICS, driver_document
 from airflow_adaptive._engine.directive import most_slots
 from airflow_adaptive._engine.observation.source_lag import SourceLag
-from airflow_adaptive._engine.publishing.lag_trend import lag_trend
 
 Number = TypeVar("Number", int, float)
 
@@ -268,3 +272,61 @@ def _points(page: Any) -> list[Point]:
         return [Point(**{name: decode(_TYPES[name], value) for name, value in row.items()}) for row in rows]
     except (LookupError, TypeError, ValueError):
         return []
+
+
+# ---- the trend of the lag -------------------------------------------------------------------------------------------
+
+
+class LagTrend(StrEnum):
+    """How the least lag of a job changes."""
+
+    SHORT = "short"
+    """The newest batches have read what had arrived, but for what arrives during two batches or a minute."""
+    STEADY = "steady"
+    """The lag is longer, and neither grows nor shrinks."""
+    GROWS = "grows"
+    SHRINKS = "shrinks"
+
+
+SHORT_S: Final = 60.0
+"""A lag up to this one is short, seconds."""
+
+WINDOW_S: Final = 150
+"""Shortest window: two windows are five minutes."""
+
+LONG_WINDOW_S: Final = 1500
+"""Two of these windows are in the finest resolution of the metrics, which covers an hour."""
+
+FAST: Final = 0.1
+SLOW: Final = 0.03
+"""Growth of the lag in the window, and in the long window, per second: a job that processes 90 %, or 97 %, of what arrives."""
+
+
+def lag_trend(lags: Sequence[tuple[int, float | None]], trigger_s: float, batch_s: float) -> LagTrend | None:
+    """Return how the lag of a job changes, None if that is unknown.
+
+    Args:
+        lags: time in seconds, and lag in seconds or None while it is unknown; the oldest first.
+        trigger_s: trigger interval, 0 without one.
+        batch_s: duration of the newest batch.
+    """
+    if not lags or lags[-1][1] is None:
+        return None
+    now, period = lags[-1][0], max(trigger_s, batch_s)
+    window = max(WINDOW_S, 2 * period)
+    least = _least(lags, now - window, now)
+    if least is not None and least <= max(SHORT_S, 2 * trigger_s):
+        return LagTrend.SHORT
+    trend = None
+    for length, rate in ((window, FAST), (LONG_WINDOW_S, SLOW)):
+        before, after = _least(lags, now - 2 * length, now - length), _least(lags, now - length, now)
+        if length < window or lags[0][0] > now - 2 * length or before is None or after is None:
+            continue
+        if abs(after - before) >= rate * length:
+            return LagTrend.GROWS if after > before else LagTrend.SHRINKS
+        trend = LagTrend.STEADY if after > 2 * period else LagTrend.SHORT
+    return trend
+
+
+def _least(lags: Sequence[tuple[int, float | None]], begin: float, end: float) -> float | None:
+    return min((lag for at, lag in lags if begin < at <= end and lag is not None), default=None)

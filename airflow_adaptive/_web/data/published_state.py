@@ -57,8 +57,7 @@ from airflow_adaptive._core.view import (
     is_published,
     summary_of,
 )
-from airflow_adaptive._engine.publishing.lag_trend import LagTrend
-from airflow_adaptive._engine.publishing.time_series import COLUMNS, FINEST
+from airflow_adaptive._engine.publishing.time_series import COLUMNS, FINEST, LagTrend
 from airflow_adaptive._web.data.metadata_database import state_store, variables_and_xcoms
 from airflow_adaptive._web.data.metadata_database.jobs import Job, release, task_states
 
