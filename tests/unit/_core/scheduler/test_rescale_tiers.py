@@ -223,7 +223,7 @@ def test_new_code_waits_for_the_end_of_the_cooldown_and_for_a_batch() -> None:
         .when_redeployed("new")
         .then("Executing")
     )
-    job.after(30).then("Executing", reason="redeployed, but the rescale must wait").when_committed().then("Restarting")
+    job.after(30).then("Executing", reason="redeployed, but the rescale waits").when_committed().then("Restarting")
 
 
 def test_new_code_is_left_to_the_next_start_below_tier_3() -> None:

@@ -168,7 +168,7 @@ def test_job_rescales_while_new_code_is_prepared() -> None:
 
 def test_prepared_code_waits_for_the_end_of_the_cooldown() -> None:
     job = executing(scaling_interval_min=30).when_redeployed("new").when_prepared()
-    expect(job, "Executing", "the rescale must wait")
+    expect(job, "Executing", "the rescale waits")
     expect(job.after(30), "Restarting")
 
 
@@ -224,7 +224,7 @@ def test_newer_code_replaces_code_in_preparation() -> None:
 
 def test_running_driver_ends_first_if_the_cluster_has_no_room_for_one_more() -> None:
     job = fails(executing(max_trigger_delay=60).when_redeployed("new"), NO_ROOM)
-    expect(job, "Executing", "the rescale must wait")
+    expect(job, "Executing", "the rescale waits")
     expect(job.when_committed(), "Restarting", "redeployed")
 
 
