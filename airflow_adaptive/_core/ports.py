@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -494,6 +494,12 @@ class ClusterClient(Protocol):
 
     async def kill(self, submission_id: str) -> None:
         """Kill a driver. The call is idempotent. Raises `ClusterUnreachableError`."""
+
+    async def kill_epochs(self, job: str, nonce: str, epochs: Collection[int]) -> None:
+        """Kill the drivers of a job with these epochs of a journal, whose submission ids may be unknown, if the cluster manager knows the epochs.
+
+        The call is idempotent. Raises `ClusterUnreachableError`.
+        """
 
     async def clean_up(self, job: str) -> None:
         """Remove what the drivers of a job that has ended left on the cluster. The call is idempotent. Raises `ClusterUnreachableError`."""

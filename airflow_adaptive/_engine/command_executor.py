@@ -68,9 +68,10 @@ async def execute(
                 await cluster.kill(submission_id)
             case KillDriver():
                 log.warning(
-                    "The cluster does not know the driver of epoch %s. The driver ends when its lease expires.",
+                    "The submission of the driver of epoch %s has no answer. The driver ends when its lease expires, if not before.",
                     command.epoch,
                 )
+                await cluster.kill_epochs(spec.graph.job, nonce, {command.epoch})
     except ClusterUnreachableError as error:
         log.warning("The outcome of %s is unknown: %s", type(command).__name__, error)
         if isinstance(command, SubmitDriver):

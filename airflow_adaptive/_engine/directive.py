@@ -39,6 +39,7 @@ def directive(state: SchedulerState, nonce: str, executor: ExecutorShape) -> Dir
         action=action(state),
         plan=None if plan is None else _driver_plan(state, plan, executor),
         standby=_standby(state, executor),
+        is_move=isinstance(state.current, Restarting) and state.current.is_move,
     )
 
 

@@ -150,6 +150,7 @@ class Loop:
         self._ports = ports
         self._limits = limits or RunLimits()
         self._phase = LoopPhase.CLAIMING
+        self._has_killed_forgotten = False
         reports = OnceLogger(log, logging.INFO)
         self._refused_requests = OnceLogger(log)
         self._ongoing: dict[ReasonCode, str] = {}
@@ -335,7 +336,24 @@ class Loop:
         now = self._ports.clock.now()
         lag = self._source_lag.update(observation.status, self._observer.status, now)
         self._publisher.record_metrics(self.state, observation.status, lag, now)
+        await self._kill_forgotten()
         return observation
+
+    async def _kill_forgotten(self) -> None:
+        """Kill, once, the drivers that an earlier loop gave up, and may not have killed before its end.
+
+        The saved state names the drivers that may run. An epoch that was assigned before, and that it does not name, is never named again.
+        """
+        if self._has_killed_forgotten:
+            return
+        state, standby = self.state, self.state.standby.driver
+        named = {state.epoch, state.epoch if standby is None else standby.epoch}
+        forgotten = frozenset(range(1, state.last_epoch + 1)) - named
+        try:
+            await self._ports.cluster.kill_epochs(self._spec.graph.job, self._journal.nonce, forgotten)
+            self._has_killed_forgotten = True
+        except ClusterUnreachableError as error:
+            log.debug("Drivers of earlier epochs may remain, the next cycle tries again: %s", error)
 
     # (3) Resolve requirements
 

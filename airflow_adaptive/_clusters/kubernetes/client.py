@@ -14,7 +14,7 @@ import asyncio
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -243,6 +243,17 @@ class KubernetesCluster:
         driver = self._job_pods(self._watch.cache.pods).drivers.get(uid)
         if driver is not None:
             await self._delete_executors([driver])
+
+    async def kill_epochs(self, job: str, nonce: str, epochs: Collection[int]) -> None:
+        """Kill drivers by their epochs, see `ClusterClient`. A driver without a node neither starts nor ends by itself."""
+        self._objects.nonces[job] = nonce
+        label = job_name(job)
+        pods = [pod for pod in await self._watch.pods() if pod["metadata"]["labels"].get(JOB) == label]
+        for driver in job_pods(pods).drivers.values():
+            found = driver.identity
+            if (found.job, found.nonce) == (job, nonce) and found.epoch in epochs and not self._is_over(driver.pod):
+                log.info("Driver %s is deleted, because its epoch is not to run any more", found.pod)
+                await self.kill(_submission_id(driver.pod))
 
     async def driver_log(self, submission_id: str) -> DriverLog:
         """Return the end of a driver's output; see `ClusterClient.driver_log`."""

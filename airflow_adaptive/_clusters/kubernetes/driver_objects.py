@@ -41,8 +41,8 @@ class DriverObjects:
     def __init__(self, api: KubernetesApi, namespace: str) -> None:
         self._api = api
         self._root = f"/api/v1/namespaces/{namespace}"
-        self._nonces: dict[str, str] = {}
-        """Job -> nonce of the journal for which this process submitted a driver."""
+        self.nonces: dict[str, str] = {}
+        """Job -> nonce of its journal, for `clean_up`."""
 
     async def create(self, manifests: DriverManifests) -> Json:
         """Create the objects of a driver, or those of them that are missing, and return the pod.
@@ -50,7 +50,7 @@ class DriverObjects:
         Raises `NotSubmittedError`, `ClusterUnreachableError` (the pod may exist) or `SubmissionRefusedError`.
         """
         identity = manifests.identity
-        self._nonces[identity.job] = identity.nonce
+        self.nonces[identity.job] = identity.nonce
         pod, is_new = await self._create_pod(manifests)
         uid = str(pod["metadata"]["uid"])
         try:
@@ -93,7 +93,7 @@ class DriverObjects:
 
         Raises `ClusterUnreachableError`.
         """
-        nonce = self._nonces.pop(job, None)
+        nonce = self.nonces.pop(job, None)
         await self._delete_drivers(job, lambda found, pod: _is_over(pod) or found.nonce == nonce)
 
     async def _delete_drivers(self, job: str, selects: Callable[[DriverIdentity, Json], bool]) -> None:

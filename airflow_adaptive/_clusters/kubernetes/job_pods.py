@@ -87,25 +87,30 @@ class JobPods:
 def kept(pod: Json) -> Json:
     """Return the part of a pod that the client uses. The rest, such as `managedFields`, is ten times as large."""
     metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
+    # Only the end of a driver is announced (`driver_status`, `departure`), and most pods are executors.
+    is_driver = (metadata.get("labels") or {}).get(ROLE) == DRIVER
+    container_fields = ("name", "resources", "restartPolicy", *(("lifecycle",) if is_driver else ()))
     reduced: dict[str, Any] = {
         "metadata": {
             **_only(metadata, ("name", "uid", "deletionTimestamp", "ownerReferences")),
             "labels": _only(metadata.get("labels") or {}, LABELS),
             "annotations": _only(metadata.get("annotations") or {}, ANNOTATIONS),
         },
-        "spec": _only(spec, ("nodeName", "overhead", "readinessGates", "resources")),
+        "spec": _only(
+            spec, ("nodeName", "overhead", "readinessGates", "resources", *(("tolerations",) if is_driver else ()))
+        ),
         "status": _only(status, ("phase", "reason", "message", "conditions")),
     }
     for field_name in ("containers", "initContainers"):
-        reduced["spec"][field_name] = [_kept_container(each) for each in spec.get(field_name) or ()]
+        reduced["spec"][field_name] = [_kept_container(each, container_fields) for each in spec.get(field_name) or ()]
     for field_name in ("containerStatuses", "initContainerStatuses"):
         reduced["status"][field_name] = [_only(each, STATUS_FIELDS) for each in status.get(field_name) or ()]
     return reduced
 
 
-def _kept_container(container: Json) -> Json:
+def _kept_container(container: Json, names: Iterable[str]) -> Json:
     env = [each for each in container.get("env") or () if each.get("name") == CORES_VARIABLE]
-    return {**_only(container, ("name", "resources", "restartPolicy")), **({"env": env} if env else {})}
+    return {**_only(container, names), **({"env": env} if env else {})}
 
 
 def _only(fields: Json, names: Iterable[str]) -> dict[str, Any]:

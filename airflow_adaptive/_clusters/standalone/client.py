@@ -8,7 +8,7 @@ Workers and grants come from `/json/` of the web UI. The REST submission server,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 from typing import TypeVar
 from urllib.parse import quote
@@ -140,6 +140,9 @@ class StandaloneCluster:
         await self._request_leader(
             lambda master: self._http.request("POST", _submissions(master, "kill", submission_id), read_kill, REST_HINT)
         )
+
+    async def kill_epochs(self, job: str, nonce: str, epochs: Collection[int]) -> None:
+        """Kill no driver: the master knows no epochs."""
 
     async def driver_log(self, submission_id: str) -> DriverLog:
         """Return the end of a driver's output, as its worker publishes it; see `ClusterClient.driver_log`."""

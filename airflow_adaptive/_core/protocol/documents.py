@@ -156,6 +156,7 @@ class Directive:
         action: requested action.
         plan: plan of the queries; None before the first plan.
         standby: instruction for the standby, None without one.
+        is_move: whether the driver stops because it leaves its machine, so that its batch has no time limit.
     """
 
     epoch: Count
@@ -164,6 +165,7 @@ class Directive:
     action: Action
     plan: DriverPlan | None
     standby: StandbyDirective | None = None
+    is_move: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -224,10 +224,10 @@ def _with_facts(state: SchedulerState, event: Event) -> SchedulerState:
             return _with_activated_plan(state, event)
         case JobRedeployed(deployment=deployment):
             return replace(state, deployment=deployment, standby=state.standby.tried_again())
-        case BatchCommitted(is_idle=False):
-            committed = None if state.driver is None else replace(state.driver, has_committed=True)
-            return replace(state, driver=committed, proved=state.proved.progressed(has_committed=True))
-        case BatchCommitted() | JobCompleted():
+        case BatchCommitted(is_idle=is_idle):
+            worked = None if state.driver is None else replace(state.driver, has_worked=True)
+            return replace(state, driver=worked, proved=state.proved.progressed(has_committed=not is_idle))
+        case JobCompleted():
             return replace(state, proved=state.proved.progressed(has_committed=False))
         case _:
             return state

@@ -158,7 +158,7 @@ def _can_move(state: SchedulerState) -> bool:
     Which of the slots that the job holds are on the machine is unknown. Without room elsewhere, the driver stays until it gets SIGTERM.
     """
     driver, plan = state.driver, state.plan
-    if driver is None or plan is None or not driver.leaves or not driver.has_committed:
+    if driver is None or plan is None or not driver.leaves or not driver.has_worked:
         return False
     free = state.available_slots - state.held_slots + (0 if state.standby.driver is None else state.standby.slots)
     return plan.slots <= free and is_within(plan.parallelism, state.requirements)
@@ -173,7 +173,7 @@ def _is_needed(state: SchedulerState) -> bool:
     driver = state.driver
     if driver is None or driver.deployment != state.deployment:
         return rescale_tiers.is_to_prepare(state)
-    return _can_move(state) or (state.options.standby is not StandbyMode.NONE and driver.has_committed)
+    return _can_move(state) or (state.options.standby is not StandbyMode.NONE and driver.has_worked)
 
 
 def _submit(state: SchedulerState, event: Event) -> Step:

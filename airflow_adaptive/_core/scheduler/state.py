@@ -68,7 +68,7 @@ class Driver:
         rejected: parallelism that the driver could not reach; the scheduler does not try it again until another plan is active.
         cannot_repartition: why the number of state partitions cannot change; "" if it can, as far as the driver knows.
         unanswered: why the cluster did not answer the submission; "" if it answered.
-        has_committed: whether the driver has committed a batch.
+        has_worked: whether the driver has completed a trigger, which has committed a batch or found no data.
         failure: key of the newest failure after its first batch (`first_batch.key_of`), "" without one; without those that an outage may cause.
         took_over: whether it was the standby, which may have to wait for the slots of the driver before it.
         leaves: why the driver will have to leave its machine; "" if it may stay.
@@ -83,7 +83,7 @@ class Driver:
     rejected: Parallelism | None = None
     cannot_repartition: str = ""
     unanswered: str = ""
-    has_committed: bool = False
+    has_worked: bool = False
     failure: str = ""
     took_over: bool = False
     leaves: str = ""
@@ -253,6 +253,7 @@ class Restarting:
         previous_plan: plan that runs until the next plan is active, None if no plan runs.
         killed: whether the driver was killed, because it did not stop in time.
         lost: failure of a driver that ended by itself during a rescale, None otherwise.
+        is_move: whether the driver leaves its machine, and ends its batch however long that takes: nothing has a deadline while it writes its status.
     """
 
     since: datetime
@@ -266,6 +267,7 @@ class Restarting:
     previous_plan: Plan | None = None
     killed: bool = False
     lost: Failure | None = None
+    is_move: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -234,7 +234,8 @@ def stop_and_wait(state: SchedulerState, event: Event, plan: Plan, reason: Reaso
 def move(state: SchedulerState, event: Event, plan: Plan, why: str) -> Step:
     """Enter Restarting without a backoff, because the driver leaves its machine: the same parallelism starts elsewhere, if slots suffice."""
     where = "a new driver starts" if state.replacement is None else "the prepared driver takes over"
-    target = restarting(state, event, plan, in_place=False, target_parallelism=plan.parallelism)
+    stops = restarting(state, event, plan, in_place=False, target_parallelism=plan.parallelism)
+    target = replace(stops, is_move=state.driver is not None)
     return steps.enter(
         counted(state), event, target, Reason(ReasonCode.DRIVER_MOVED, f"{why}: {where}"), tier=Tier.DRIVER
     )
@@ -343,9 +344,9 @@ def handle_failure(state: SchedulerState, event: Event, plan: Plan, failure: Fai
     """Enter Restarting with the backoff of the restart strategy, or fail the job.
 
     The restart strategy counts recoverable failures only. Before the first batch of a deployment, the number of equal failures is
-    limited, too. A driver that ended because it could not stop a batch is replaced at once, and is not counted. A driver that has committed
-    batches and then fails twice in the same way is replaced, because it may contain the cause, such as cached metadata of a table that was
-    replaced. A new driver that fails in this way remains until it has committed a batch.
+    limited, too. A driver that ended because it could not stop a batch is replaced at once, and is not counted. A driver that has completed
+    triggers and then fails twice in the same way is replaced, because it may contain the cause, such as cached metadata of a table that was
+    replaced. A new driver that fails in this way remains until it has completed a trigger.
 
     Args:
         state: state whose driver is None if the driver has ended.
@@ -413,15 +414,13 @@ def _with_repetition(state: SchedulerState, event: Event, failure: Failure) -> S
 def _may_contain_cause(state: SchedulerState, failure: Failure) -> bool:
     """Return whether to replace the driver, because it has worked before, and a restart in it has not helped or cannot help."""
     driver = state.driver
-    return (
-        driver is not None and driver.has_committed and (is_stale_table(failure) or driver.failure == key_of(failure))
-    )
+    return driver is not None and driver.has_worked and (is_stale_table(failure) or driver.failure == key_of(failure))
 
 
 def _with_failure_of_driver(state: SchedulerState, failure: Failure) -> SchedulerState:
-    """Return the state with the failure in the record of the driver, if the driver has committed a batch, and may contain the cause."""
+    """Return the state with the failure in the record of the driver, if the driver has worked, and may contain the cause."""
     driver = state.driver
-    if driver is None or not driver.has_committed or is_outage(failure):
+    if driver is None or not driver.has_worked or is_outage(failure):
         return state
     return replace(state, driver=replace(driver, failure=key_of(failure)))
 

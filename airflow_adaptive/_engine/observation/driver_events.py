@@ -182,9 +182,9 @@ def _process_events(
     epoch, options = state.epoch, state.options
     elapsed = _time_without_heartbeat(state, observation, heartbeat)
     if (move := _move(state, observation)) is not None:
-        # Something may end each new driver of the job: without a batch, that counts as a failure, so that backoff and limit apply.
+        # Something may end each new driver of the job: without a complete trigger, that counts as a failure, so that backoff and limit apply.
         has_reported = observation.status is not None and committed_batches(observation.status) > 0
-        has_worked = has_reported or (state.driver is not None and state.driver.has_committed)
+        has_worked = has_reported or (state.driver is not None and state.driver.has_worked)
         yield events.DriverEnded(
             at=now,
             epoch=epoch,
@@ -209,12 +209,18 @@ def _process_events(
         # While the directive allows queries, a driver that starts late could still run one: the timeout stops the driver first.
         over = events.DriverHeartbeatTimedOut if action(state) is Action.RUN else events.DriverEnded
         yield over(at=now, epoch=epoch, failure=failure)
-    elif elapsed >= options.driver_heartbeat_timeout and isinstance(state.current, Executing | RestartingLocally):
+    elif elapsed >= options.driver_heartbeat_timeout and _must_write(state):
         message = (
             f"the driver has written no status for {elapsed.total_seconds():g} s{_known_cause(state, observation)}"
         )
         failure = Failure(error_class=FailureCode.DRIVER_HEARTBEAT_TIMEOUT, message=message)
         yield events.DriverHeartbeatTimedOut(at=now, epoch=epoch, failure=failure)
+
+
+def _must_write(state: SchedulerState) -> bool:
+    """Return whether a missing heartbeat ends the driver. Elsewhere, a deadline of the state does."""
+    current = state.current
+    return isinstance(current, Executing | RestartingLocally) or (isinstance(current, Restarting) and current.is_move)
 
 
 def may_be_dead(state: SchedulerState, observation: JobObservation, heartbeat: DriverHeartbeat) -> bool:

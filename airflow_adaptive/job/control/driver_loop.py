@@ -155,7 +155,10 @@ class DriverLoop:
         """Take one step towards the directive. Returns the state in which the driver ends, or None to continue."""
         if directive.action is Action.RUN:
             return self._reconcile_run(directive)
-        failure = self._end_queries()
+        try:
+            failure = self._end_queries(directive)
+        except SupersededDirectiveError:  # The move has a time limit now.
+            return None
         if self._workload.has_ended():
             return self._handle_end(directive)
         if directive.action is Action.HOLD:  # a batch that failed meanwhile is replayed later
@@ -210,7 +213,7 @@ class DriverLoop:
         """Handle queries that have ended without a request."""
         failure = self._workload.failure()
         if failure is not None:
-            self._end_queries()  # one of several queries has failed: the others end at their boundary
+            self._end_queries(directive)  # one of several queries has failed: the others end at their boundary
         self._workload.close()
         self._rescale.stop_balancing()
         self._link.set_guarded(False)
@@ -251,7 +254,7 @@ class DriverLoop:
     def _end_old_queries(self, directive: Directive) -> bool:
         """End the running queries. Returns whether new queries may start."""
         rescales = self._workload.plan is not None
-        failure = self._end_queries()
+        failure = self._end_queries(directive)
         if failure is not None:
             self._fail(directive, failure)
         if failure is not None or self._workload.has_ended():
@@ -283,16 +286,19 @@ class DriverLoop:
         if isinstance(error, FencedError | QueryStillRunsError) or self._link.is_operating:
             raise error
 
-    def _end_queries(self) -> FailureReport | None:
+    def _end_queries(self, directive: Directive) -> FailureReport | None:
         """End the running queries. Returns why the last batch failed, or None.
 
-        Those who end this driver also limit the time of its last batch, by killing its processes.
+        Those who end this driver also limit the time of its last batch, by killing its processes. Raises `SupersededDirectiveError` if the driver
+        leaves its machine before they do, and the directive changes, for example because a user cancels the job.
         """
         if self._workload.plan is None:
             return None
         self._rescale.stop_balancing()
-        timeout_s = math.inf if self._status.fields.is_moving else self._settings.stop_timeout_s
-        if not self._workload.end(timeout_s, self._link.pause):
+        is_moving = self._status.fields.is_moving
+        timeout_s = math.inf if is_moving or directive.is_move else self._settings.stop_timeout_s
+        pause = self._link.interruptible_pause() if directive.is_move and not is_moving else self._link.pause
+        if not self._workload.end(timeout_s, pause):
             self._warn(
                 f"no batch boundary within {self._settings.stop_timeout_s:g} s: a batch may be interrupted and replayed"
             )

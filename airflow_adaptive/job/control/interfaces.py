@@ -298,9 +298,6 @@ class Termination(Protocol):
     def is_requested(self) -> bool:
         """Return whether this driver has to end."""
 
-    def let_pass(self) -> None:
-        """Let the next request end the processes at once, because the scheduler has stopped this driver."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverInterfaces:

@@ -67,13 +67,12 @@ class SchedulerLink:
 
     def _unless_terminated(self, directive: Directive) -> Directive:
         """Return the directive, or STOP in its place if others end this driver."""
-        termination = self._interfaces.termination
-        if directive.action is Action.STOP:
-            termination.let_pass()
-        elif termination.is_requested():
+        if not self._interfaces.termination.is_requested():
+            return directive
+        # A driver that stops for another reason has not moved: the scheduler itself may end it because it does not stop in time.
+        if directive.is_move or directive.action is not Action.STOP:
             self._status.set_moving()
-            return replace(directive, action=Action.STOP)
-        return directive
+        return replace(directive, action=Action.STOP)
 
     def report(self) -> None:
         """Write the driver status, but not before the journal has named this driver: the file may belong to another one."""

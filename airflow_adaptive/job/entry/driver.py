@@ -291,6 +291,7 @@ class Sigterm(Termination):
         return self._is_requested
 
     def let_pass(self) -> None:
+        """Let the next signal end the processes at once, because no query runs any more."""
         restore, self._restore = self._restore, None
         with suppress(Py4JError, OSError):
             if restore is not None:

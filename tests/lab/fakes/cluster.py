@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from airflow_adaptive._clusters.properties import check_submission
@@ -176,6 +176,15 @@ class FakeCluster:
         self._receive()
         if submission_id in self._drivers:
             self._end(submission_id, SubmissionState.KILLED)
+        self._answer()
+
+    async def kill_epochs(self, job: str, nonce: str, epochs: Collection[int]) -> None:
+        """See `ClusterClient`."""
+        self._receive()
+        for name, driver in self._drivers.items():
+            it = driver.submission
+            if (it.name, it.nonce) == (job, nonce) and it.epoch in epochs:
+                self._end(name, SubmissionState.KILLED)
         self._answer()
 
     async def clean_up(self, job: str) -> None:

@@ -99,7 +99,6 @@ class SimulatedDriver:
     fence: Fence = field(init=False)
     plan: DriverPlan | None = None
     terminated: bool = False
-    lets_pass: bool = False
     steps: list[Callable[[], None]] = field(default_factory=list)
 
     def run(self, *steps: Callable[[], None]) -> DriverState:
@@ -187,9 +186,6 @@ class SimulatedDriver:
 
     def is_requested(self) -> bool:
         return self.terminated
-
-    def let_pass(self) -> None:
-        self.lets_pass = True
 
     # ---- query ----
 

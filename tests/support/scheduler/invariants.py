@@ -102,6 +102,8 @@ def check_way_out(state: SchedulerState) -> None:
     """Something will come."""
     names = {timer.name for timer in machine.timers(state)}
     match state.current:
+        case Restarting(stopped_at=None, is_move=True):  # The driver stops, or its heartbeat times out.
+            assert state.driver is not None
         case Restarting(stopped_at=stopped_at):
             assert (TimerName.STOP if stopped_at is None else TimerName.BACKOFF) in names
         case Finished():

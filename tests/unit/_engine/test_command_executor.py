@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 import pytest
 
 from airflow_adaptive._clusters.standalone.client import REST_HINT
-from airflow_adaptive._core.ports import ClusterUnreachableError, DriverSubmission
+from airflow_adaptive._core.ports import ClusterUnreachableError, DriverSubmission, SubmissionState
 from airflow_adaptive._core.requirements.control_requests import DesiredState
 from airflow_adaptive._core.scheduler.events import DriverHeartbeatTimedOut
 from airflow_adaptive._core.scheduler.state import Finished, Outcome
-from airflow_adaptive._core.scheduler.steps import SubmitDriver
+from airflow_adaptive._core.scheduler.steps import KillDriver, SubmitDriver
 from airflow_adaptive._engine.command_executor import execute, submission
 from tests.lab.fakes.cluster import FakeCluster
 from tests.lab.fakes.job_directory import FakeJobDirectory
@@ -127,6 +127,19 @@ def test_job_restarts_after_a_later_submission_that_fails_unexpectedly(small: Si
     assert outcome(state) is Outcome.SUSPENDED
     assert [record.failure.error_class for record in state.failures] == ["DRIVER_LOST", "SUBMISSION_REFUSED"]
     assert small.states[-3:] == ["Executing", "StopWithSavepoint", "Finished"]
+
+
+@pytest.mark.asyncio
+async def test_driver_whose_submission_has_no_answer_is_killed_by_its_epoch() -> None:
+    cluster, spec, now = FakeCluster(), Simulation().spec, datetime(2026, 1, 1, tzinfo=UTC)
+    submitted = [
+        await cluster.submit(submission(SubmitDriver(epoch=epoch, slots=1, cause="TimerFired"), spec, "nonce"))
+        for epoch in (1, 2)
+    ]
+    command = KillDriver(epoch=2, submission_id=None, cause="TimerFired")
+    assert await execute(command, spec, "nonce", cluster, FakeJobDirectory(), now) == []
+    states = [(await cluster.status(driver)).state for driver in submitted]
+    assert states == [SubmissionState.SUBMITTED, SubmissionState.KILLED]
 
 
 @pytest.mark.asyncio

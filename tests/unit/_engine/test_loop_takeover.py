@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
+from airflow_adaptive._core.ports import ClusterUnreachableError
 from airflow_adaptive._core.protocol import documents
 from airflow_adaptive._core.requirements.control_requests import ControlRequests, DesiredState, Requester
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
@@ -26,6 +28,22 @@ def test_next_loop_goes_on_with_the_same_driver(small: Simulation) -> None:
     second = small.run()
     assert outcome(second) is Outcome.SUSPENDED
     assert len(small.drivers.started) == 1
+
+
+def test_loop_kills_the_drivers_whose_epochs_are_not_named_any_more(small: Simulation) -> None:
+    """An earlier loop may have ended before it killed them. The second call has no answer."""
+    calls: list[Collection[int]] = []
+
+    async def kill_epochs(_job: str, _nonce: str, epochs: Collection[int]) -> None:
+        calls.append({*epochs})
+        if len(calls) == 2:
+            raise ClusterUnreachableError("no answer")
+
+    small.cluster.kill_epochs = kill_epochs  # type: ignore[method-assign, assignment]
+    small.clock.at(20, lambda: kill_driver(small))
+    run_until(small, 60)
+    run_until(small, 90)
+    assert calls == [set(), {1}, {1}]
 
 
 def test_bounds_that_were_edited_in_the_dag_are_followed(small: Simulation) -> None:

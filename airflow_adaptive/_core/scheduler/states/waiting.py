@@ -17,6 +17,7 @@ from airflow_adaptive._core.scheduler.events import (
     DriverHeartbeatTimedOut,
     Event,
     JobCompleted,
+    JobRedeployed,
     QueryFailed,
     RequirementsChanged,
     SchedulingStarted,
@@ -142,12 +143,15 @@ def on_event_restarting(state: SchedulerState, restarting: Restarting, event: Ev
     match event:
         case DriverEnded():
             return _without_driver(state, restarting, event)
-        case DriverHeartbeatTimedOut() if restarting.in_place:
+        case DriverHeartbeatTimedOut() if restarting.in_place or restarting.is_move:
             return _kill_silent_driver(state, event)
         case TimerFired(timer=TimerName.STOP):
             return state_transitions.kill_again(state, event, killed=True)
         case TimerFired():
             return _go_on(state, restarting, event)
+        case JobRedeployed() if restarting.is_move:  # The new code may be the remedy for a batch that does not end.
+            deadline = event.at + state.options.stop_timeout
+            return steps.stay(steps.with_current(state, stop_deadline=deadline, is_move=False), event)
         case JobCompleted():
             reason = Reason(ReasonCode.JOB_COMPLETED, "all queries have ended")
             return state_transitions.go_to_finished(state, event, Outcome.FINISHED, reason)
@@ -161,9 +165,9 @@ def on_event_restarting(state: SchedulerState, restarting: Restarting, event: Ev
 
 
 def timers_restarting(_: SchedulerState, restarting: Restarting) -> tuple[Timer, ...]:
-    """Return the end of the backoff; until the driver has stopped, the time when the driver is killed."""
+    """Return the end of the backoff; until the driver has stopped, the time when the driver is killed, unless it moves."""
     if restarting.stopped_at is None:
-        return (Timer(name=TimerName.STOP, due=restarting.stop_deadline),)
+        return () if restarting.is_move else (Timer(name=TimerName.STOP, due=restarting.stop_deadline),)
     return (Timer(name=TimerName.BACKOFF, due=restarting.stopped_at + restarting.backoff),)
 
 
@@ -172,7 +176,9 @@ def _without_driver(state: SchedulerState, restarting: Restarting, event: Driver
     is_expected = event.in_order or restarting.killed or restarting.failure is not None
     lost = None if is_expected else event.failure
     stopped_at = restarting.stopped_at or event.at
-    stopped = steps.with_current(state, in_place=False, previous_plan=None, stopped_at=stopped_at, lost=lost)
+    stopped = steps.with_current(
+        state, in_place=False, previous_plan=None, stopped_at=stopped_at, lost=lost, is_move=False
+    )
     text = "the driver has ended" if lost is None else f"the driver ended before it had stopped: {lost.summary}"
     return steps.stay(stopped, event, Reason(ReasonCode.DRIVER_ENDED, text))
 
@@ -180,7 +186,7 @@ def _without_driver(state: SchedulerState, restarting: Restarting, event: Driver
 def _kill_silent_driver(state: SchedulerState, event: DriverHeartbeatTimedOut) -> Step:
     deadline = event.at + state.options.stop_timeout
     stopping = steps.with_current(
-        state, in_place=False, previous_plan=None, stopped_at=None, stop_deadline=deadline, killed=True
+        state, in_place=False, previous_plan=None, stopped_at=None, stop_deadline=deadline, killed=True, is_move=False
     )
     reason = Reason(
         ReasonCode.DRIVER_HEARTBEAT_TIMED_OUT, "the heartbeat of the driver timed out: the driver is killed"

@@ -156,7 +156,7 @@ class ClusterJob:
         self.feed()
         self.wait_for(f"Executing with {parallelism} slots", lambda: self.is_executing(parallelism))
         self._portal.call(self._job.wait_rows)
-        self.wait_for("a committed batch", lambda: self.state.driver is not None and self.state.driver.has_committed)
+        self.wait_for("a committed batch", lambda: self.state.driver is not None and self.state.driver.has_worked)
 
     def strike(self, fault: Callable[[], Any], state: str = "Executing") -> None:
         """Apply a fault. The job must be in the state before and directly after the fault. More input comes."""

@@ -226,6 +226,27 @@ async def test_a_standby_leaves_the_driver_that_runs(server: FakeApi) -> None:
     assert [request for request in server.requests if request.startswith("DELETE")] == []
 
 
+@pytest.mark.parametrize("is_new_process", [False, True])
+async def test_drivers_are_killed_by_the_epochs_of_their_journal(server: FakeApi, is_new_process: bool) -> None:
+    async with client_of(server) as first, client_of(server) as second:
+        for epoch, nonce in ((1, "n"), (2, "n"), (3, "n"), (4, "n"), (2, "other")):
+            given = submission(epoch, nonce)
+            await first.submit(replace(given, conf={**given.conf, STANDBY_EXECUTORS: "0"}, executors=0))
+        end(server, DriverIdentity("departures", 3, "n").pod)
+        client = second if is_new_process else first
+        await client.kill_epochs("departures", "n", {2, 3, 5})
+        await client.kill_epochs("departures", "n", {2, 3, 5})
+        await client.kill_epochs("another job", "n", {1, 4})
+        deleted = [DriverIdentity("departures", 2, "n").pod]
+        assert [it for it in server.requests if it.startswith("DELETE")] == [
+            f"DELETE {ROOT}/pods/{it}" for it in deleted
+        ]
+        await client.clean_up("departures")
+    assert [it for it in created(server) if it.startswith("pods/")] == [
+        f"pods/{DriverIdentity('departures', 2, 'other').pod}"
+    ]
+
+
 async def test_a_partial_driver_does_not_keep_resources_from_the_next_epoch(server: FakeApi) -> None:
     async with client_of(server) as client:
         await client.submit(submission(1))

@@ -102,10 +102,16 @@ def test_the_kept_part_of_a_pod_has_the_same_meaning() -> None:
     ended["metadata"]["annotations"] |= {"spark.exit-exception": "no flights", "other": "x" * 10_000}
     ended["metadata"]["labels"]["other"] = "x"
     ended["spec"] |= {"initContainers": [{"name": "i", "image": "y" * 10_000}], "volumes": [{"name": "x" * 10_000}]}
+    ended["spec"]["tolerations"] = [{"key": "pool", "operator": "Exists"}]
+    ended["spec"]["containers"][0]["lifecycle"] = {"preStop": {"sleep": {"seconds": 60}}}
     assert driver_status(kept(ended)) == driver_status(ended)
+    assert driver_status(ended).leaves
     assert [*job_pods([kept(ended)]).drivers] == ["driver"]
     assert len(json.dumps(kept(ended))) < 1000
-    pods = [driver_pod(), executor_pod(1), executor_pod(2, node=None)]
+    executor = executor_pod(1)
+    executor["spec"]["tolerations"] = ended["spec"]["tolerations"]
+    assert "tolerations" not in kept(executor)["spec"]
+    pods = [driver_pod(), executor, executor_pod(2, node=None)]
     assert job_pods(map(kept, pods)).drivers["driver"].cores == {"1": 1, "2": 1}
 
 

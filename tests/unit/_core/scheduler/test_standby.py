@@ -10,6 +10,7 @@ import pytest
 from airflow_adaptive._core.failure_code import FailureCode
 from airflow_adaptive._core.scheduler import snapshot
 from airflow_adaptive._core.scheduler.events import (
+    BatchCommitted,
     DriverEnded,
     DriverHeartbeatTimedOut,
     DriverPrepared,
@@ -377,6 +378,39 @@ def test_driver_that_will_have_to_leave_stays_before_its_first_batch() -> None:
     job = announced(Scenario(upper=2, **AT_ONCE).given_executing(2).when_slots(held=2, free=2))
     expect(job, "Executing", CORDONED)
     assert len(submitted(job)) == 1
+
+
+@pytest.mark.parametrize("standby", ["none", "driver"])
+def test_driver_of_an_idle_job_has_a_standby_and_leaves_early(standby: str) -> None:
+    job = Scenario(upper=2, standby=standby, **AT_ONCE).given_executing(2).when_slots(held=2, free=2)
+    job.when(BatchCommitted(at=job.now, epoch=1, is_idle=True))
+    assert (job.state.standby.driver is not None) == (standby == "driver")
+    expect(announced(job).when_prepared(), "Restarting", CORDONED)
+
+
+def leaving() -> Scenario:
+    """A job whose driver leaves its machine, and has a batch that takes longer than `stop_timeout`."""
+    job = expect(announced(executing(2, free=2)).when_prepared().after(3600), "Restarting", CORDONED)
+    assert killed(job) == []
+    return job
+
+
+def test_batch_of_a_driver_that_leaves_has_no_time_limit_until_others_kill_it() -> None:
+    job = leaving().when_driver_ended()
+    expect(job.when_slots(free=2), "Deploying", "the driver ended before it had stopped")
+
+
+def test_driver_that_leaves_and_writes_no_status_is_killed() -> None:
+    job = leaving()
+    job.when(DriverHeartbeatTimedOut(at=job.now, epoch=1, failure=TRANSIENT))
+    assert killed(job.after(60)) == [1, 1]
+
+
+@pytest.mark.parametrize("request_", ["when_canceled", "when_redeployed"])
+def test_user_limits_the_batch_of_a_driver_that_leaves(request_: str) -> None:
+    job = leaving()
+    job.when_canceled() if request_ == "when_canceled" else job.when_redeployed("new")
+    assert 1 in killed(job.after(60))
 
 
 def test_driver_that_will_have_to_leave_stays_while_no_other_one_can_be_prepared() -> None:

@@ -28,6 +28,7 @@ from airflow_adaptive._core.scheduler.events import (
     QueryFailed,
     SlotOffer,
 )
+from airflow_adaptive._engine.directive import directive
 from airflow_adaptive._engine.driver_heartbeat import DriverHeartbeat
 from airflow_adaptive._engine.observation.driver_events import KILLED_IN_BATCH, driver_events
 from airflow_adaptive._engine.observation.observed_events import derive_events, slot_offers
@@ -248,6 +249,26 @@ def test_driver_that_others_end_and_that_may_still_write_hands_over_with_its_end
 def test_driver_that_reports_its_first_batch_and_its_move_at_once_has_moved(job: Scenario) -> None:
     (end,) = ends(job, replace(MOVED, queries=(QueryReport(name="q", committed=1, active=False),)), RUNNING)
     assert end.is_move
+
+
+def test_driver_that_has_found_no_data_has_moved(job: Scenario) -> None:
+    job.when_plan_activated()
+    idle = replace(report(job), queries=(QueryReport(name="q", active=True, idle=True),))
+    for event in observed(job, idle):
+        job.when(event)
+    (end,) = ends(job, MOVED, RUNNING)
+    assert end.is_move
+
+
+def test_driver_that_leaves_must_write_its_status() -> None:
+    job = Scenario(upper=1).given_executing(1).when_slots(held=1, free=1).when_committed()
+    job.when(MoveAnnounced(at=job.now, epoch=1, reason="its node was cordoned")).when_prepared()
+    assert directive(job.state, "n", ExecutorShape(cores=1)).is_move
+    now = job.now + timedelta(hours=1)
+    observation = JobObservation(status=report(job), status_read_at=now, submission=RUNNING)
+    heartbeat = DriverHeartbeat(epoch=1, received_at=job.now, sequence=1)
+    kinds = [type(it) for it in driver_events(job.state, observation, heartbeat, now)]
+    assert kinds == [DriverHeartbeatTimedOut]
 
 
 def test_announcement_that_the_driver_will_have_to_leave_is_one_event(job: Scenario) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -264,7 +265,7 @@ def test_stops_at_a_boundary_and_reports_the_move_when_others_end_the_driver():
     assert driver.run(driver.nothing, driver.terminates, driver.nothing) is DriverState.STOPPED
     assert driver.after("RUNNING 1") == ["end", "STOPPED 1"]
     assert [status.is_moving for status in driver.statuses][-2:] == [True, True]
-    assert (driver.lets_pass, driver.end_timeout_s) == (False, math.inf)
+    assert driver.end_timeout_s == math.inf
 
 
 def test_failure_of_a_query_is_reported_although_others_end_the_driver_next():
@@ -288,9 +289,18 @@ def test_driver_that_holds_ends_when_others_end_it():
     assert driver.after("HOLDING 1") == ["STOPPED 1"]
 
 
-def test_request_of_others_does_not_count_after_the_scheduler_has_stopped_the_driver():
+@pytest.mark.parametrize("is_move", [False, True])
+def test_ends_at_the_boundary_when_others_end_a_driver_that_has_to_stop(is_move):
     driver = running(1)
-    driver.during_end = driver.terminates
-    driver.run(driver.nothing)
-    assert driver.lets_pass
-    assert not driver.statuses[-1].is_moving
+    stop = replace(directive(Action.STOP, 1), is_move=is_move)
+    driver.run(driver.nothing, lambda: setattr(driver, "newest_directive", stop), driver.terminates)
+    assert driver.after("RUNNING 1") == ["end", "STOPPED 1"]
+    assert (driver.end_timeout_s == math.inf, driver.statuses[-1].is_moving) == (is_move, is_move)
+
+
+def test_batch_of_a_driver_that_leaves_has_a_time_limit_when_the_directive_changes():
+    driver = running(1)
+    stop = replace(directive(Action.STOP, 1), is_move=True)
+    driver.run(driver.nothing, lambda: setattr(driver, "newest_directive", stop), driver.directs(Action.STOP, 1))
+    assert driver.after("RUNNING 1") == ["end", "end", "STOPPED 1"]
+    assert driver.end_timeout_s < math.inf

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from airflow_adaptive._clusters.kubernetes.capacity.workers import admits, departure, is_ready
+from airflow_adaptive._clusters.kubernetes.job_pods import kept
+from tests.support.kubernetes.client.pods import driver_pod
 
 
 def node(**spec: Any) -> dict[str, Any]:
@@ -140,12 +142,21 @@ def test_a_node_is_ready_only_if_its_kubelet_reports_it(status: str, *, expected
         ({"taints": [{"key": "spot", "effect": "NoSchedule"}]}, ""),
         ({"taints": [{"key": "gone", "effect": "NoExecute"}]}, "has the taint gone"),
         ({"taints": [{"key": "tolerated", "effect": "NoExecute"}]}, ""),
+        ({"taints": [{"key": "pool", "value": "spark", "effect": "NoExecute"}]}, ""),
+        ({"taints": [{"key": "pool", "value": "other", "effect": "NoExecute"}]}, "has the taint pool"),
+        ({"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}, {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]}, ""),
         ({"unschedulable": True, "taints": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]}, "was cordoned"),
         ({"unschedulable": True, "taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]}, "was cordoned and has the taint karpenter.sh/disrupted"),
         ({"taints": [{"key": "aws-node-termination-handler/spot-itn", "effect": "NoSchedule"}]}, "has the taint aws-node-termination-handler/spot-itn"),
     ],
 )  # fmt: skip
 def test_node_that_is_drained_announces_the_end_of_its_pods(spec: dict[str, Any], reason: str):
-    tolerant = {"spec": {"tolerations": [{"key": "tolerated", "operator": "Exists", "tolerationSeconds": 300}]}}
-    why = departure(node(**spec), tolerant)
+    tolerant = driver_pod()
+    tolerant["spec"]["tolerations"] = [
+        {"key": "tolerated", "operator": "Exists", "tolerationSeconds": 300},
+        {"key": "pool", "operator": "Equal", "value": "spark", "effect": "NoExecute"},
+        # what Kubernetes adds to each pod
+        {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
+    ]
+    why = departure(node(**spec), kept(tolerant))
     assert why == (f"node {node()['metadata']['name']} of the driver {reason}" if reason else "")
