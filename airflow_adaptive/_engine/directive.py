@@ -29,8 +29,10 @@ from airflow_adaptive._core.scheduler.state import (
 from airflow_adaptive._engine.spec import ExecutorShape
 
 
-def directive(state: SchedulerState, nonce: str, executor: ExecutorShape) -> Directive:
-    """Return the directive that follows from the state."""
+def directive(
+    state: SchedulerState, nonce: str, executor: ExecutorShape, of_standby: ExecutorShape | None = None
+) -> Directive:
+    """Return the directive that follows from the state, for executors of the driver, and of the standby if those differ."""
     plan = state.plan
     return Directive(
         epoch=state.epoch,
@@ -38,7 +40,7 @@ def directive(state: SchedulerState, nonce: str, executor: ExecutorShape) -> Dir
         version=0 if plan is None else plan.version,
         action=action(state),
         plan=None if plan is None else _driver_plan(state, plan, executor),
-        standby=_standby(state, executor),
+        standby=_standby(state, of_standby or executor),
         is_move=isinstance(state.current, Restarting) and state.current.is_move,
     )
 

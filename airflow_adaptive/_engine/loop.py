@@ -277,7 +277,7 @@ class Loop:
         """Claim the journal and adopt the state that it contains; `start` follows."""
         self._steps.adopt(await self._journal.open(self._ports.clock.now()))
         self._open_question.close()
-        self._participant.set_demand(slot_demand(self._spec, self.state, self._now()))
+        self._participant.set_demand(slot_demand(self._current_spec, self.state, self._now()))
         await self._publisher.restore()
         self._phase = LoopPhase.STARTING
         self._remember(resolver=self._resolver.recall(self._memory.resolver))
@@ -327,7 +327,7 @@ class Loop:
         """Poll the cluster, with the slot demand of the resolved requirements; read the last status of a driver that has ended."""
         self._probe = self._probe.advance(self.state, self._now())
         wanted = replace(self.state, requirements=requirements.requirements)
-        demand = slot_demand(self._spec, wanted, self._now(), may_probe=self._probe.offered)
+        demand = slot_demand(self._current_spec, wanted, self._now(), may_probe=self._probe.offered)
         max_age = self._poll_interval
         observation = await self._observer.observe_cluster(reported, demand, self.state, max_age, self._now())
         if observation.is_driver_over:
@@ -379,7 +379,7 @@ class Loop:
 
     def _derive_events(self, observation: JobObservation, requirements: Resolution) -> list[Event]:
         """The events that the observation implies; a run limit comes first, so that the job starts no driver before its end."""
-        spec, heartbeat = self._spec, self._memory.heartbeat
+        spec, heartbeat = self._current_spec, self._memory.heartbeat
         derived = derive_events(self.state, observation, requirements, heartbeat, self._now(), spec.executor)
         if self._is_reached(self._limits.cancel_at) and not isinstance(self.state.current, Canceling | Finished):
             return [CancelRequested(at=self._now()), *derived]
@@ -502,6 +502,11 @@ class Loop:
         if self._limits.recycle_at is None:
             return interval
         return min(interval, max(self._limits.recycle_at - self._ports.clock.now(), timedelta(0)))
+
+    @property
+    def _current_spec(self) -> JobSpec:
+        """The job with drivers like the newest one, or like the next one if there is none."""
+        return self._memory.spec_of(self.state.current_deployment, self._spec)
 
     @property
     def _memory(self) -> LoopMemory:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 from hashlib import sha256
 
 from airflow_adaptive._core.deployment import Declaration
@@ -78,13 +78,10 @@ class DriverShape(_Shape):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobSpec:
-    """A job as deployed.
+class DriverSpec:
+    """What a driver is started with. Secrets are not part of it: the cluster client adds those of the connection.
 
     Attributes:
-        graph: vertices of the job and their bounds.
-        options: options of the scheduler.
-        directory: URI of the job directory as Spark reads it.
         script: URI of the staged PySpark script.
         py_files: URIs of the staged zip with the driver's runtime, which is first, and of the author's zips and modules.
         args: arguments of the script.
@@ -95,15 +92,8 @@ class JobSpec:
         driver_template: description of the driver beyond its size, for the cluster manager (Kubernetes: a pod template, in JSON); the
             runtime does not decode the text. None without one.
         executor_template: likewise, of an executor.
-        attempt: token of the attempt that deploys the job; the same attempt never starts a finished job again.
-        priority: jobs with a higher priority take precedence when jobs compete for slots.
-        rescale_policy: encoded rescale policy (`autoscaling.advisor`), which the runtime does not decode; None without one.
-        declaration: what the task declares, for previews of deployments.
     """
 
-    graph: JobGraph
-    options: Options
-    directory: str
     script: str
     py_files: tuple[str, ...]
     args: tuple[str, ...] = ()
@@ -113,10 +103,38 @@ class JobSpec:
     executor: ExecutorShape = ExecutorShape()
     driver_template: str | None = None
     executor_template: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec(DriverSpec):
+    """A job as deployed.
+
+    Attributes:
+        graph: vertices of the job and their bounds.
+        options: options of the scheduler.
+        directory: URI of the job directory as Spark reads it.
+        attempt: token of the attempt that deploys the job; the same attempt never starts a finished job again.
+        priority: jobs with a higher priority take precedence when jobs compete for slots.
+        rescale_policy: encoded rescale policy (`autoscaling.advisor`), which the runtime does not decode; None without one.
+        declaration: what the task declares, for previews of deployments.
+    """
+
+    graph: JobGraph
+    options: Options
+    directory: str
     attempt: str = ""
     priority: int = 1
     rescale_policy: str | None = None
     declaration: Declaration = Declaration()
+
+    @property
+    def of_driver(self) -> DriverSpec:
+        """What its drivers are started with."""
+        return DriverSpec(**{it.name: getattr(self, it.name) for it in fields(DriverSpec)})
+
+    def with_driver(self, spec: DriverSpec) -> JobSpec:
+        """Return the job with drivers of another deployment."""
+        return replace(self, **{it.name: getattr(spec, it.name) for it in fields(DriverSpec)})
 
     @property
     def application_name(self) -> str:

@@ -5,7 +5,7 @@ into the folder `code/<sha256>/`. The name of the folder is the digest of its co
 same code again writes none of its files, and a running driver keeps the code with which it was started.
 
 Each deployment also writes the empty file `<date>.<fingerprint of the deployment>` into the folder that it uses. A folder that no
-deployment has used for `RETENTION`, and from which neither the current deployment nor the running driver was started, is removed.
+deployment has used for `RETENTION`, and from which neither the current deployment nor the newest driver was started, is removed.
 """
 
 from __future__ import annotations
@@ -151,8 +151,7 @@ async def _remove_if_unused(directory: FsspecJobDirectory, folder: str, kept: Co
 def _deployments(state: SchedulerState | None) -> Iterator[str]:
     if state is not None:
         yield state.deployment
-        if state.driver is not None:
-            yield state.driver.deployment
+        yield state.proved.deployment  # The next driver may be of it, too.
 
 
 def _marker(folder: str, day: date, deployment: str) -> str:

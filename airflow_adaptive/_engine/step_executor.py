@@ -20,7 +20,7 @@ from airflow_adaptive._core.scheduler.errors import ScaleUpControllerError
 from airflow_adaptive._core.scheduler.events import Event, TimerFired
 from airflow_adaptive._core.scheduler.policies.restart_backoff import jitter
 from airflow_adaptive._core.scheduler.state import Deploying, Executing, Restarting, SchedulerState, Timer
-from airflow_adaptive._core.scheduler.steps import Step
+from airflow_adaptive._core.scheduler.steps import Command, Step, SubmitDriver
 from airflow_adaptive._core.scheduler.timeline import Reason, ReasonCode
 from airflow_adaptive._engine.cluster.capacity_share import slot_demand
 from airflow_adaptive._engine.cluster.shared_cluster import Participant
@@ -106,10 +106,14 @@ class StepExecutor:
         waiting = deque(events)
         while waiting:
             step = self._step(waiting.popleft())
-            if step.state is self._state or self._participant.admits(slot_demand(self._spec, step.state, self._now())):
+            if step.state is self._state or self._admits(step.state):
                 waiting.extend(await self._persist_and_execute(step))
             else:
                 self._is_deferred = True
+
+    def _admits(self, state: SchedulerState) -> bool:
+        spec = self._journal.memory.spec_of(state.current_deployment, self._spec)
+        return self._participant.admits(slot_demand(spec, state, self._now()))
 
     def _step(self, event: Event) -> Step:
         """Step on an event. If the job's own scale-up controller fails, the default controller decides."""
@@ -157,10 +161,17 @@ class StepExecutor:
 
     async def _execute(self, step: Step) -> list[Event]:
         outcomes = [
-            await execute(command, self._spec, self._journal.nonce, self._cluster, self._directory, self._now())
+            await execute(
+                command, self._spec_of(command), self._journal.nonce, self._cluster, self._directory, self._now()
+            )
             for command in step.commands
         ]
         return [event for events in outcomes for event in events]
+
+    def _spec_of(self, command: Command) -> JobSpec:
+        if isinstance(command, SubmitDriver):
+            return self._journal.memory.spec_of(command.deployment, self._spec)
+        return self._spec
 
     def _settle_contention(self, source: str) -> None:
         """Delay larger plans after a conflict with another process, which leaves a plan without its slots."""

@@ -114,6 +114,11 @@ def has_other_deployment(state: SchedulerState) -> bool:
     return _runs_other_deployment(state) and not is_refused and not is_to_prepare(state)
 
 
+def is_outdated(state: SchedulerState) -> bool:
+    """Return whether the driver has failed for good, because a restart would have another deployment, which needs another driver."""
+    return _runs_other_deployment(state) and state.current_deployment != state.next_deployment
+
+
 def _runs_other_deployment(state: SchedulerState) -> bool:
     allowed = state.options.highest_rescale_tier >= Tier.DRIVER
     return allowed and state.driver is not None and state.driver.deployment != state.deployment

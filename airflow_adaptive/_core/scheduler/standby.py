@@ -31,7 +31,8 @@ from airflow_adaptive._core.scheduler.events import (
     TimerFired,
     TimerName,
 )
-from airflow_adaptive._core.scheduler.policies.failure_handling import Failure, is_outage
+from airflow_adaptive._core.scheduler.policies.failure_handling import Failure, is_outage, is_outage_for_all
+from airflow_adaptive._core.scheduler.policies.first_batch import MAX_FAILURES
 from airflow_adaptive._core.scheduler.policies.rescaling import Tier
 from airflow_adaptive._core.scheduler.requirements import is_within
 from airflow_adaptive._core.scheduler.state import Driver, Executing, SchedulerState, Standby, Timer
@@ -43,9 +44,6 @@ FIRST_RETRY: Final = timedelta(seconds=10)
 
 LAST_RETRY: Final = timedelta(minutes=5)
 """Longest time between two attempts."""
-
-MAX_FAILURES: Final = 3
-"""Number of failures after which a deployment is refused. A failure against which no restart helps refuses it at once, and one that may be an outage never."""
 
 
 class DeploymentStage(StrEnum):
@@ -64,17 +62,16 @@ class DeploymentStage(StrEnum):
 
 
 def deployment_stage(state: SchedulerState) -> DeploymentStage | None:
-    """Return the stage of the newest deployment, None if no driver of an earlier one runs."""
-    driver = state.driver
-    if driver is None or driver.deployment == state.deployment:
+    """Return the stage of the newest deployment, None if the driver, or the next one if there is none, has it."""
+    if state.current_deployment == state.deployment:
         return None
     if state.options.highest_rescale_tier < Tier.DRIVER:
         return DeploymentStage.NEXT_START
-    if rescale_tiers.is_to_prepare(state):
+    if state.options.prepare_deployments and state.deployment == state.standby.refused:
+        return DeploymentStage.REFUSED
+    if state.driver is None or rescale_tiers.is_to_prepare(state):
         return DeploymentStage.PREPARING
-    if state.replacement is not None:
-        return DeploymentStage.PREPARED
-    return DeploymentStage.ENDS_FIRST if rescale_tiers.has_other_deployment(state) else DeploymentStage.REFUSED
+    return DeploymentStage.ENDS_FIRST if state.replacement is None else DeploymentStage.PREPARED
 
 
 def is_about_standby(state: SchedulerState, event: Event) -> bool:
@@ -119,7 +116,7 @@ def on_event(state: SchedulerState, event: Event) -> Step:
             return steps.stay(state, event, Reason(ReasonCode.SUBMISSION_UNANSWERED, text))
         case DriverPrepared() if driver is not None and not standby.is_prepared:
             text = f"the driver of epoch {driver.epoch} is prepared, and can replace the running one at once"
-            prepared = _with(state, is_prepared=True, failures=0, retry_at=None, settled=driver.deployment)
+            prepared = _with(state, is_prepared=True, failures=0, counted=0, retry_at=None, settled=driver.deployment)
             return steps.stay(prepared, event, Reason(ReasonCode.DRIVER_PREPARED, text))
         case DriverEnded(failure=failure) if driver is not None:
             return _failed(state, event, driver, failure, is_over=True)
@@ -130,13 +127,14 @@ def on_event(state: SchedulerState, event: Event) -> Step:
 
 
 def without_useless(step: Step, event: Event) -> Step:
-    """Return the step without a standby that cannot take over any more: the job ends, or it has a newer deployment or a newer driver."""
+    """Return the step without a standby that cannot take over any more: the job ends, or needs one of another deployment, or has a newer driver."""
     state, driver = step.state, step.state.standby.driver
     if driver is None:
         return step
-    if not state.traits.ends and driver.deployment == state.deployment and driver.epoch > state.epoch:
+    if not state.traits.ends and driver.deployment == _wanted(state) and driver.epoch > state.epoch:
         return step
-    ended = _with(state, driver=None, is_prepared=False)
+    settled = "" if state.standby.is_prepared else state.standby.settled
+    ended = _with(state, driver=None, is_prepared=False, settled=settled)
     return replace(step, state=ended, commands=(*step.commands, state_transitions.kill(driver, event)))
 
 
@@ -165,25 +163,32 @@ def _can_move(state: SchedulerState) -> bool:
 
 
 def _is_new(state: SchedulerState, driver: Driver) -> bool:
-    """Return whether a standby has another deployment than the running driver."""
-    return state.driver is not None and state.driver.deployment != driver.deployment
+    """Return whether a standby has another deployment than the newest driver."""
+    return state.proved.deployment != driver.deployment
+
+
+def _wanted(state: SchedulerState) -> str:
+    """Return the deployment of which the job may need a standby: the newest one, unless it is refused."""
+    return state.next_deployment if state.deployment == state.standby.refused else state.deployment
 
 
 def _is_needed(state: SchedulerState) -> bool:
     driver = state.driver
-    if driver is None or driver.deployment != state.deployment:
+    if driver is None or driver.deployment != state.next_deployment or rescale_tiers.is_to_prepare(state):
         return rescale_tiers.is_to_prepare(state)
     return _can_move(state) or (state.options.standby is not StandbyMode.NONE and driver.has_worked)
 
 
 def _submit(state: SchedulerState, event: Event) -> Step:
     """Submit a standby, with executors on free slots only: at most those of the plan, or one to warm up."""
-    driver = Driver(epoch=state.last_epoch + 1, deployment=state.deployment)
+    driver = Driver(epoch=state.last_epoch + 1, deployment=_wanted(state))
     submitted = _with(state, driver=driver, since=event.at, is_prepared=False, epoch=driver.epoch)
     wanted = state.plan.slots if state.plan is not None and holds_executors(submitted) else 1
     slots = min(wanted, state.available_slots - state.held_slots)
     submitted = _with(submitted, slots=slots)
-    submit = SubmitDriver(epoch=driver.epoch, slots=slots, cause=type(event).__name__, is_standby=True)
+    submit = SubmitDriver(
+        epoch=driver.epoch, slots=slots, cause=type(event).__name__, is_standby=True, deployment=driver.deployment
+    )
     text = (
         "the driver of the new deployment is being prepared, while the job continues"
         if _is_new(state, driver)
@@ -205,9 +210,12 @@ def _failed(state: SchedulerState, event: Event, driver: Driver, failure: Failur
         text = f"{failure.message}: the running driver ends before the driver of the new deployment starts"
     elif is_new:
         text = f"the driver of the new deployment could not be prepared: {failure.summary}; the job continues with the running driver"
-        is_hopeless = not state_transitions.can_recover(state, failure)
-        if is_hopeless or (failures >= MAX_FAILURES and not is_outage(failure)):
-            after = _with(after, refused=driver.deployment, failures=0, retry_at=None)
+        # While the job runs, no outage prevents the start of another driver again and again.
+        is_outside = is_outage_for_all(failure) if isinstance(state.current, Executing) else is_outage(failure)
+        counted = state.standby.counted + (not is_outside)
+        after = _with(after, counted=counted)
+        if counted >= MAX_FAILURES or not state_transitions.can_recover(state, failure):
+            after = _with(after, refused=driver.deployment, failures=0, counted=0, retry_at=None)
             text = f"{text}: correct the deployment, and clear the task"
     step = steps.stay(after, event, Reason(ReasonCode.PREPARATION_FAILED, text))
     return step if is_over else replace(step, commands=(state_transitions.kill(driver, event),))

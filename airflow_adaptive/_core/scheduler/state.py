@@ -101,6 +101,7 @@ class Standby:
         retry_at: time of the next attempt, None without a failure.
         settled: deployment that needs no further preparation, because its driver is prepared, or has no room beside the running one.
         refused: deployment whose driver could not be prepared, so that the running driver stays.
+        counted: number of the failures that count against a new deployment.
         epoch: highest epoch that a standby has had, because no two drivers have the same epoch.
         slots: slots that the newest standby has asked for.
     """
@@ -112,12 +113,13 @@ class Standby:
     retry_at: datetime | None = None
     settled: str = ""
     refused: str = ""
+    counted: int = 0
     epoch: int = 0
     slots: int = 0
 
     def tried_again(self) -> Standby:
         """Return the record without its failures, because their cause may be gone."""
-        return replace(self, failures=0, retry_at=None, refused="")
+        return replace(self, failures=0, counted=0, retry_at=None, refused="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -427,7 +429,7 @@ class SchedulerState:
         requirements: current bounds of every vertex.
         pending_requirements: requirements that take effect next, None if there are none.
         current: position in the state diagram, with its data.
-        deployment: fingerprint of the code, arguments, properties and sizes that a new driver is started with.
+        deployment: fingerprint of the code, arguments, properties and sizes of the newest deployment.
         version: number of transitions.
         epoch: epoch of the newest driver, 0 before the first driver.
         driver: newest driver, None if no driver can be running.
@@ -491,11 +493,29 @@ class SchedulerState:
         return max(self.epoch, self.standby.epoch)
 
     @property
+    def is_withheld(self) -> bool:
+        """Whether no driver starts with the newest deployment, because it has to be prepared first, or is refused, and the one before it works."""
+        options, proved, standby = self.options, self.proved, self.standby
+        may_wait = options.prepare_deployments and options.highest_rescale_tier >= Tier.DRIVER
+        is_unproven = self.deployment not in (proved.deployment, standby.settled)
+        return may_wait and is_unproven and (proved.works or self.deployment == standby.refused)
+
+    @property
+    def next_deployment(self) -> str:
+        """The deployment with which the next driver starts: the newest one, unless it is withheld."""
+        return self.proved.deployment if self.is_withheld else self.deployment
+
+    @property
+    def current_deployment(self) -> str:
+        """The deployment of the newest driver, or of the next one if there is none."""
+        return self.next_deployment if self.driver is None else self.driver.deployment
+
+    @property
     def replacement(self) -> Driver | None:
-        """The prepared driver of the current deployment, which can replace the newest driver at once; None without one."""
+        """The prepared driver that can replace the newest driver at once; None without one."""
         driver = self.standby.driver
-        is_current = driver is not None and driver.deployment == self.deployment
-        return driver if is_current and self.standby.is_prepared else None
+        is_next = driver is not None and driver.deployment == self.next_deployment
+        return driver if is_next and self.standby.is_prepared else None
 
     @property
     def plan(self) -> Plan | None:

@@ -96,9 +96,12 @@ def go_to_deploying(
     if driver is not None:
         driver = replace(driver, took_over=True)
     else:
-        driver, standby = Driver(epoch=state.last_epoch + 1, deployment=state.deployment), state.standby
-        commands = (SubmitDriver(epoch=driver.epoch, slots=plan.slots, cause=type(event).__name__),)
-    proved = state.proved.started(state.deployment)
+        driver, standby = Driver(epoch=state.last_epoch + 1, deployment=state.next_deployment), state.standby
+        cause = type(event).__name__
+        commands = (SubmitDriver(epoch=driver.epoch, slots=plan.slots, cause=cause, deployment=driver.deployment),)
+    # What was known about the preparation of a deployment does not hold for the next time that it is deployed.
+    standby = replace(standby, settled="" if driver.deployment == state.deployment else standby.settled)
+    proved = state.proved.started(driver.deployment)
     started = replace(state, epoch=driver.epoch, driver=driver, standby=standby, proved=proved)
     deploying = Deploying(since=event.at, plan=plan)
     return steps.enter(started, event, deploying, reason, tier=Tier.DRIVER, commands=commands)
@@ -375,14 +378,16 @@ def handle_failure(state: SchedulerState, event: Event, plan: Plan, failure: Fai
         text = f"recovery is suppressed by {describe_strategy(strategy)}: {failure.summary}"
         return go_to_failing(state, event, failure, Reason(ReasonCode.RESTARTS_EXHAUSTED, text))
     # A prepared driver costs nothing to try once. If that did not help, the backoff protects what the job uses.
-    is_replaced = _may_contain_cause(state, failure)
+    is_outdated = rescale_tiers.is_outdated(state)
+    is_replaced = is_outdated or _may_contain_cause(state, failure)
     is_gone = state.driver is None or kill or is_replaced
     takes_over = is_gone and is_first_failure(state) and state.replacement is not None
     backoff = NO_TIME if takes_over else restart_backoff.backoff(strategy, record, event.at)
     state, in_place = _with_failure_of_driver(state, failure), not (kill or is_replaced)
     target = restarting(state, event, plan, in_place=in_place, failure=failure, backoff=backoff)
     commands = kill_driver(state, event) if kill else ()
-    where = " in a new driver, because the driver may contain the cause" if is_replaced else ""
+    why = "of the new deployment" if is_outdated else "because the driver may contain the cause"
+    where = f" in a new driver, {why}" if is_replaced else ""
     reason = Reason(_failure_code(event), f"{failure.summary}; restarting in {backoff.total_seconds():g} s{where}")
     return steps.enter(counted(state), event, target, reason, commands=commands)
 

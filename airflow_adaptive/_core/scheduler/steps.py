@@ -33,12 +33,14 @@ class SubmitDriver:
         slots: number of executor cores that the driver starts with; a standby may start without any.
         cause: name of the event that led to the command.
         is_standby: whether the driver waits until the journal names its epoch.
+        deployment: fingerprint of the deployment to start.
     """
 
     epoch: int
     slots: int
     cause: str
     is_standby: bool = False
+    deployment: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

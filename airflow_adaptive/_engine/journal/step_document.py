@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_adaptive._core.codec import encode
 from airflow_adaptive._core.deployment import Declaration, Preparation
-from airflow_adaptive._core.protocol.documents import FORMATS, JournalDocument, newest_common_format
+from airflow_adaptive._core.protocol.documents import FORMATS, Directive, JournalDocument, newest_common_format
 from airflow_adaptive._core.requirements.resolver import ResolverMemory
 from airflow_adaptive._core.scheduler import machine, snapshot
 from airflow_adaptive._core.scheduler.errors import SnapshotError
@@ -27,7 +27,7 @@ from airflow_adaptive._core.scheduler.timeline import Timeline
 from airflow_adaptive._engine.directive import directive
 from airflow_adaptive._engine.driver_heartbeat import NO_HEARTBEAT, DriverHeartbeat
 from airflow_adaptive._engine.observation.source_lag import LagAlerts
-from airflow_adaptive._engine.spec import JobSpec
+from airflow_adaptive._engine.spec import DriverSpec, JobSpec
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ def step_document(step: Step, spec: JobSpec, nonce: str, memory: LoopMemory) -> 
         number=0,
         at="",
         owner="",
-        directive=directive(step.state, nonce, spec.executor),
+        directive=_directive(step.state, spec, nonce, memory),
         scheduler=snapshot.to_json(_saved(step.state)),
         commands=[_tagged(command) for command in step.commands],
         transitions=[_tagged(step.transition)] if step.transition else [],
@@ -48,6 +48,12 @@ def step_document(step: Step, spec: JobSpec, nonce: str, memory: LoopMemory) -> 
         memory=dict(memory.document()),
         format=_format(step.state, memory.heartbeat),
     )
+
+
+def _directive(state: SchedulerState, spec: JobSpec, nonce: str, memory: LoopMemory) -> Directive:
+    standby, current = state.standby.driver, memory.spec_of(state.current_deployment, spec)
+    prepared = current if standby is None else memory.spec_of(standby.deployment, spec)
+    return directive(state, nonce, current.executor, prepared.executor)
 
 
 def is_durable(step: Step, before: SchedulerState) -> bool:
@@ -86,7 +92,7 @@ def created(spec: JobSpec, epoch: int = 0) -> SchedulerState:
 
 
 def started_again(spec: JobSpec, ended: SchedulerState) -> SchedulerState:
-    """Return the state of a new run of a job that has ended.
+    """Return the state of a new run of a job that has ended, with the newest deployment. A suspended job continues instead of one that was refused.
 
     Epochs continue to count. Requirements that a user or a policy has set survive a suspension, and no other end.
     """
@@ -95,6 +101,8 @@ def started_again(spec: JobSpec, ended: SchedulerState) -> SchedulerState:
     requirements = ended.requirements if is_suspended else new.requirements
     timeline = Timeline(number=ended.timeline.number, requirements=ended.timeline.requirements)
     proved = ended.proved.forgiven()
+    if not (is_suspended and ended.standby.refused == spec.deployment):
+        proved = proved.started(spec.deployment)
     return replace(new, requirements=requirements, version=ended.version + 1, proved=proved, timeline=timeline)
 
 
@@ -112,7 +120,7 @@ def adopted(
     stay = is_overridden and not options.reactive and not violations(requirements, graph.max_parallelism)
     if requirements.keys() != declared.keys():
         requirements = declared
-    standby = state.standby.tried_again()
+    standby = state.standby if state.traits.ends else state.standby.tried_again()
     new = replace(
         state, job=graph, options=options, requirements=requirements, pending_requirements=None, standby=standby
     )
@@ -127,7 +135,8 @@ class LoopMemory:
         resolver: sources, control requests, reported limits and the memory of the rescale policy.
         heartbeat: newest driver status, and when the loop read it first.
         lag_alerts: alerts about the lag.
-        declarations: fingerprint of a deployment -> what it declares, of the newest deployment and that of the running driver.
+        declarations: fingerprint of a deployment -> what it declares, of the newest deployment and that of the newest driver.
+        specs: fingerprint of a deployment -> what its drivers are started with, of the same deployments.
         preparation: what the newest standby that was prepared, or could not be prepared, has reported; None without one.
     """
 
@@ -135,6 +144,7 @@ class LoopMemory:
     heartbeat: DriverHeartbeat = NO_HEARTBEAT
     lag_alerts: LagAlerts = LagAlerts()
     declarations: Mapping[str, Declaration] = field(default_factory=dict)
+    specs: Mapping[str, DriverSpec] = field(default_factory=dict)
     preparation: Preparation | None = None
 
     def of_new_run(self) -> LoopMemory:
@@ -143,14 +153,23 @@ class LoopMemory:
         return replace(self, resolver=replace(self.resolver, limits=limits), lag_alerts=LagAlerts())
 
     def deployed(self, spec: JobSpec, state: SchedulerState) -> LoopMemory:
-        """Return the memory with the declaration of the newest deployment, of which only the rest waits for a new driver."""
-        running = "" if state.driver is None else state.driver.deployment
+        """Return the memory with the newest deployment, of which all that needs no new driver takes effect at once."""
+        running = state.proved.deployment
         earlier = (
             {running: self.declarations[running].with_effective(spec.declaration)}
             if running in self.declarations
             else {}
         )
-        return replace(self, declarations={**earlier, spec.deployment: spec.declaration})
+        newest, kept = spec.deployment, {name: it for name, it in self.specs.items() if name == running}
+        return replace(
+            self,
+            declarations={**earlier, newest: spec.declaration},
+            specs={**kept, newest: spec.of_driver},
+        )
+
+    def spec_of(self, deployment: str, newest: JobSpec) -> JobSpec:
+        """Return the job with the drivers of a deployment; those of the newest one if the deployment is unknown."""
+        return newest.with_driver(self.specs[deployment]) if deployment in self.specs else newest
 
     def document(self) -> Mapping[str, Any]:
         """Return the memory for a journal document, without what the next loop observes again."""

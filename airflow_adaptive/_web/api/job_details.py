@@ -144,9 +144,9 @@ def deployments(state: SchedulerState, published: PublishedState, session: Sessi
     task = published.summary.task
     newest, stage = published.declaration(state.deployment), deployment_stage(state)
     pending = declared = None
-    if stage is not None and state.driver is not None:
+    if stage is not None:
         texts = [it.reason for it in published.decisions if it.reason_code in ABOUT_DEPLOYMENTS]
-        comparison = compare(published.declaration(state.driver.deployment), newest)
+        comparison = compare(published.declaration(state.current_deployment), newest)
         pending = _deployment(
             stage,
             "; ".join([STAGES[stage], *texts[-1:]]),

@@ -16,6 +16,7 @@ from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.state import Executing, Finished, Outcome
 from airflow_adaptive._engine.cluster.shared_cluster import SharedCluster
 from airflow_adaptive._engine.loop import RunLimits
+from airflow_adaptive._engine.spec import ExecutorShape
 from tests.lab.fakes.manual_clock import START
 from tests.lab.simulation.one_job import Simulation
 from tests.support.runtime.loop_simulation import QUICK, outcome, request
@@ -230,3 +231,21 @@ def test_job_that_ended_under_a_newer_version_starts_again_under_the_old_version
     upgraded.spec = replace(upgraded.spec, attempt="attempt-2")
     run_until(upgraded, 250)
     assert [epoch for epoch, _, _ in upgraded.drivers.started][-1] == 3
+
+
+def test_driver_that_is_lost_during_a_preparation_is_replaced_by_one_of_the_code_that_works(small: Simulation) -> None:
+    """The next loop gets the new deployment only: the journal has the old one. Executors of another size wait for the new driver, too."""
+    small.cluster.add_worker(cores=8, memory_mb=8192)
+    run_until(small, 30)
+    old = small.spec
+    new, executor = "file:///jobs/job/code/new.py", ExecutorShape(cores=2, memory_mb=512)
+    small.spec = replace(old, attempt="attempt-2", script=new, executor=executor)
+    small.clock.at(50, lambda: small.cluster.kill_driver(next(iter(small.cluster.submissions))))
+    run_until(small, 90)
+    first, prepared, again, restarted, *_ = small.cluster.submissions.values()
+    assert [it.script for it in (first, prepared, again, restarted)] == [old.script, new, new, old.script]
+    assert (restarted.executor_cores, prepared.executor_cores) == (1, 2)
+    newest = asyncio.run(small.directory.newest())
+    assert newest is not None
+    assert newest.directive.plan is not None
+    assert newest.directive.plan.executors == newest.directive.plan.parallelism["job"]

@@ -17,7 +17,8 @@ import pytest
 import airflow_adaptive
 from airflow_adaptive._core.ports import JobDirectoryError, UnavailableError
 from airflow_adaptive._core.scheduler import machine
-from airflow_adaptive._core.scheduler.state import Driver, SchedulerState
+from airflow_adaptive._core.scheduler.policies.first_batch import DeploymentRecord
+from airflow_adaptive._core.scheduler.state import SchedulerState
 from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive._engine.journal.storage import Storage
 from airflow_adaptive._engine.journal.storage_threads import StorageThreads
@@ -263,7 +264,7 @@ async def test_code_of_the_running_driver_and_of_the_current_deployment_stays(
     other = await deploy(directory, script, "3\n", TODAY)
     state = replace(
         machine.create(first.graph, first.options, deployment=second.deployment),
-        driver=Driver(epoch=1, deployment=first.deployment),
+        proved=DeploymentRecord(deployment=first.deployment),
     )
     newest = await deploy(directory, script, "4\n", TODAY + timedelta(days=60), state)
     assert [is_staged(spec) for spec in (first, second, other, newest)] == [True, True, False, True]

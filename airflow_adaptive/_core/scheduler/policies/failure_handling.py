@@ -187,11 +187,14 @@ OUTAGES = (
 )
 """Patterns of exception classes and of error conditions that an outage of the cluster, of a storage or of brokers causes."""
 
+OF_ONE_DRIVER = (FailureCode.DRIVER_LOST, FailureCode.DEPLOY_TIMEOUT, FailureCode.SUBMISSION_REFUSED)
+"""Error classes of an outage that a deployment may cause, too: its code never returns, its memory is too small, or its declaration is invalid."""
+
 _OUTAGE_WORDS = re.compile(
     r"connection (?:refused|reset|closed|aborted|timed out|was)|connect(?:ion)? to .* failed|timed?[ -]?out|no route to host|unknown ?host|"
     r"name or service not known|name resolution|network is unreachable|service unavailable|slow ?down|too many requests|"
     r"\b(?:429|500|502|503|504)\b|not available|disconnected|broken pipe|lost executor|executor ?lost|executor .* (?:lost|exited)|"
-    r"worker lost|node (?:lost|not ready)|no leader|standby|safe ?mode|input/output error|no space left|stale file handle|"
+    r"worker lost|node (?:lost|not ready)|no leader|state standby|standbyexception|safe ?mode|input/output error|no space left|stale file handle|"
     r"deadline exceeded|java\.net\.\w+Exception",
     re.IGNORECASE,
 )
@@ -280,6 +283,11 @@ def is_recoverable(
 def is_outage(failure: Failure) -> bool:
     """Return whether an outage of the cluster, of a storage or of brokers may have caused a failure."""
     return matches(failure, OUTAGES) or _OUTAGE_WORDS.search(failure.message) is not None
+
+
+def is_outage_for_all(failure: Failure) -> bool:
+    """Return whether an outage may have caused a failure that a driver does not cause alone (`OF_ONE_DRIVER`)."""
+    return failure.error_class not in OF_ONE_DRIVER and is_outage(failure)
 
 
 def is_stale_table(failure: Failure) -> bool:

@@ -21,10 +21,18 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from hashlib import blake2s
 
-from airflow_adaptive._core.scheduler.policies.failure_handling import UNSUBMITTED, Failure, is_outage
+from airflow_adaptive._core.scheduler.policies.failure_handling import (
+    UNSUBMITTED,
+    Failure,
+    is_outage,
+    is_outage_for_all,
+)
 
 MAX_KINDS = 16
 """Number of different failures that are counted; the newest ones are kept, because every snapshot contains them."""
+
+MAX_FAILURES = 3
+"""Number of failures in a row after which a deployment does not work any more, or cannot be prepared."""
 
 OUTAGE_TIME = timedelta(minutes=1)
 """Shortest time from the first to the last of equal submissions that the cluster has not accepted."""
@@ -58,38 +66,47 @@ class DeploymentRecord:
         has_committed: whether the deployment has ever committed a batch.
         has_reached: whether the job has completed a trigger, with this deployment or an earlier one.
         failures: equal failures of the deployment, by their key.
+        in_a_row: failures since the newest trigger that the deployment has completed, without outages; None before the first trigger.
     """
 
     deployment: str = ""
     has_committed: bool = False
     has_reached: bool = False
     failures: Mapping[str, EqualFailures] = field(default_factory=dict)
+    in_a_row: int | None = None
+
+    @property
+    def works(self) -> bool:
+        """Whether the deployment has completed a trigger, and has not failed again and again since."""
+        return self.in_a_row is not None and self.in_a_row < MAX_FAILURES
 
     def started(self, deployment: str) -> DeploymentRecord:
         """Return the record after the start of a driver; another deployment has proved nothing yet."""
         return (
             self
             if deployment == self.deployment
-            else replace(self.forgiven(), deployment=deployment, has_committed=False)
+            else replace(self.forgiven(), deployment=deployment, has_committed=False, in_a_row=None)
         )
 
     def forgiven(self) -> DeploymentRecord:
         """Return the record for a new run of the job, which a user or a schedule has started: failures count again from zero."""
-        return replace(self, failures={})
+        return replace(self, failures={}, in_a_row=None if self.in_a_row is None else 0)
 
     def progressed(self, *, has_committed: bool) -> DeploymentRecord:
         """Return the record after a trigger of the queries, which has committed a batch or has found no data."""
-        return replace(self, has_committed=self.has_committed or has_committed, has_reached=True)
+        return replace(self, has_committed=self.has_committed or has_committed, has_reached=True, in_a_row=0)
 
     def failed(self, failure: Failure, at: datetime) -> DeploymentRecord:
         """Return the record with one more failure, unless the failure does not count."""
+        in_a_row = None if self.in_a_row is None else self.in_a_row + (not is_outage_for_all(failure))
         if self.has_committed or (self.has_reached and is_outage(failure)):
-            return self
+            return replace(self, in_a_row=in_a_row)
         key = key_of(failure)
         before = self.failures.get(key, EqualFailures(count=0, since=at))
         others = [(other, equal) for other, equal in self.failures.items() if other != key]
         kept = dict(others[-(MAX_KINDS - 1) :])
-        return replace(self, failures={**kept, key: replace(before, count=before.count + 1)})
+        counted = {**kept, key: replace(before, count=before.count + 1)}
+        return replace(self, failures=counted, in_a_row=in_a_row)
 
     def repetitions(self, failure: Failure, at: datetime) -> int:
         """Return how often the deployment has failed in the same way; 0 while the cluster may still accept a driver."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from airflow_adaptive._core.failure_code import FailureCode
-from airflow_adaptive._core.scheduler import resource_checks, state_transitions, steps
+from airflow_adaptive._core.scheduler import rescale_tiers, resource_checks, state_transitions, steps
 from airflow_adaptive._core.scheduler.events import (
     CancelRequested,
     DriverEnded,
@@ -143,6 +143,9 @@ def on_event_restarting(state: SchedulerState, restarting: Restarting, event: Ev
     match event:
         case DriverEnded():
             return _without_driver(state, restarting, event)
+        case JobRedeployed() if restarting.in_place and restarting.failure and rescale_tiers.is_outdated(state):
+            text = "redeployed: a driver of the new deployment starts, because the old one has not worked"
+            return steps.stay(_with_stop(state, event), event, Reason(ReasonCode.JOB_REDEPLOYED, text))
         case DriverHeartbeatTimedOut() if restarting.in_place or restarting.is_move:
             return _kill_silent_driver(state, event)
         case TimerFired(timer=TimerName.STOP):
@@ -183,15 +186,25 @@ def _without_driver(state: SchedulerState, restarting: Restarting, event: Driver
     return steps.stay(stopped, event, Reason(ReasonCode.DRIVER_ENDED, text))
 
 
-def _kill_silent_driver(state: SchedulerState, event: DriverHeartbeatTimedOut) -> Step:
+def _with_stop(state: SchedulerState, event: Event, *, killed: bool = False) -> SchedulerState:
+    """Return the state in which the driver has to stop before the restart."""
     deadline = event.at + state.options.stop_timeout
-    stopping = steps.with_current(
-        state, in_place=False, previous_plan=None, stopped_at=None, stop_deadline=deadline, killed=True, is_move=False
+    return steps.with_current(
+        state,
+        in_place=False,
+        previous_plan=None,
+        stopped_at=None,
+        stop_deadline=deadline,
+        killed=killed,
+        is_move=False,
     )
+
+
+def _kill_silent_driver(state: SchedulerState, event: DriverHeartbeatTimedOut) -> Step:
     reason = Reason(
         ReasonCode.DRIVER_HEARTBEAT_TIMED_OUT, "the heartbeat of the driver timed out: the driver is killed"
     )
-    step = steps.stay(stopping, event, reason)
+    step = steps.stay(_with_stop(state, event, killed=True), event, reason)
     return replace(step, commands=state_transitions.kill_driver(state, event))
 
 

@@ -212,7 +212,7 @@ def test_new_code_is_taken_up_by_a_new_driver_after_a_graceful_stop() -> None:
     job = running(2, prepare_deployments=False).when_redeployed("new").then("Restarting", reason="redeployed")
     assert tier_of(job) is Tier.DRIVER
     job.when_slots().when_driver_ended().when_slots(free=2)
-    job.then("Deploying", SubmitDriver(epoch=2, slots=2, cause="SlotsChanged"))
+    job.then("Deploying", SubmitDriver(epoch=2, slots=2, cause="SlotsChanged", deployment="new"))
     assert job.state.driver is not None
     assert job.state.driver.deployment == "new"
 

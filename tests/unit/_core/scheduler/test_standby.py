@@ -19,18 +19,20 @@ from airflow_adaptive._core.scheduler.events import (
     MoveAnnounced,
     SubmissionUnanswered,
 )
-from airflow_adaptive._core.scheduler.policies.failure_handling import Failure
+from airflow_adaptive._core.scheduler.policies.failure_handling import Failure, is_outage
+from airflow_adaptive._core.scheduler.policies.first_batch import MAX_FAILURES
 from airflow_adaptive._core.scheduler.standby import (
     FIRST_RETRY,
     LAST_RETRY,
-    MAX_FAILURES,
     DeploymentStage,
     deployment_stage,
 )
 from airflow_adaptive._core.scheduler.states.deploying import TAKEOVER_GRACE
 from airflow_adaptive._core.scheduler.steps import KillDriver, SubmitDriver
 from airflow_adaptive._core.scheduler.timeline import ReasonCode, TriggerCause
+from airflow_adaptive._engine.journal.step_document import adopted, started_again
 from tests.lab.scenario import HOPELESS, TRANSIENT, Scenario
+from tests.lab.simulation.one_job import small_job
 
 AT_ONCE: dict[str, Any] = {"scaling_interval_min": 0, "executing_stabilization_timeout": 0, "max_trigger_delay": 0}
 UNPREPARED = Failure(error_class="DepartureError", message="no gate")
@@ -211,9 +213,12 @@ def test_code_against_whose_failure_no_restart_helps_is_refused_at_once() -> Non
     expect(fails(executing().when_redeployed("bad"), HOPELESS), "Executing", "correct the deployment")
 
 
-def test_refused_code_gets_no_standby() -> None:
-    job = fails(executing(standby="driver").when_prepared().when_redeployed("bad"), HOPELESS).after(3600)
-    assert [it.epoch for it in submitted(job)] == [1, 2, 3]
+def test_job_whose_new_code_is_refused_keeps_a_standby_of_the_running_code() -> None:
+    job = fails(executing(standby="driver").when_prepared().when_redeployed("bad"), HOPELESS)
+    assert [(it.epoch, it.deployment) for it in submitted(job)] == [(1, ""), (2, ""), (3, "bad"), (4, "")]
+    expect(job.when_prepared().when_driver_ended().when_slots(free=2), "Deploying")
+    assert (job.state.epoch, job.state.current_deployment) == (4, "")
+    expect(job.when_slots(held=2).when_plan_activated().when_redeployed("good").when_prepared(), "Restarting")
 
 
 def test_newer_code_replaces_code_in_preparation() -> None:
@@ -229,10 +234,91 @@ def test_running_driver_ends_first_if_the_cluster_has_no_room_for_one_more() -> 
     expect(job.when_committed(), "Restarting", "redeployed")
 
 
-def test_driver_that_is_lost_is_replaced_by_new_code() -> None:
-    job = expect(executing().when_redeployed("new").when_driver_ended().after(2).when_slots(free=2), "Deploying")
-    assert job.state.driver is not None
-    assert job.state.driver.deployment == "new"
+@pytest.mark.parametrize("moved", [False, True])
+@pytest.mark.parametrize(("failure", "deployment"), [(None, ""), (UNPREPARED, ""), (HOPELESS, ""), (NO_ROOM, "new")])
+def test_driver_that_ends_is_replaced_by_code_that_works(failure: Failure | None, deployment: str, moved: bool) -> None:
+    job = executing(scaling_interval_min=600).when_redeployed("new")
+    job = job if failure is None else fails(job, failure)
+    stage = deployment_stage(job.state)
+    (moves(job) if moved else job.when_driver_ended()).when_slots()
+    assert deployment_stage(job.state) is (None if failure is NO_ROOM else stage)
+    expect(job.after(2).when_slots(free=2), "Deploying")
+    assert (job.state.current_deployment, submitted(job)[-1].deployment) == (deployment, deployment)
+    if failure is not HOPELESS:
+        job.when_slots(held=2, free=1).when_plan_activated().after(60)
+        assert [it.deployment for it in submitted(job)][-1] == "new"
+
+
+def test_standby_of_new_code_outlives_the_backoff_and_takes_over() -> None:
+    job = executing().when_redeployed("new").when_query_failed().when_prepared().when_driver_ended()
+    expect(job.after(2).when_slots(free=2), "Deploying")
+    assert (job.state.epoch, job.state.current_deployment) == (2, "new")
+
+
+def test_new_code_replaces_code_that_fails_again_and_again_unless_it_is_refused() -> None:
+    for refused, last in ((False, "new"), (True, "")):
+        job, started = executing().when_redeployed("new"), []
+        job = fails(job, HOPELESS) if refused else job
+        for _ in range(MAX_FAILURES):
+            job.when_driver_ended(UNPREPARED).after(120).when_slots(free=2)
+            started.append(job.state.current_deployment)
+            job.when_slots(held=2).when_plan_activated()
+        assert started == [""] * (MAX_FAILURES - 1) + [last]
+
+
+def test_outages_never_let_a_driver_start_with_new_code() -> None:
+    job, lost = executing().when_redeployed("new"), Failure(error_class="NOT_SUBMITTED", message="no master")
+    for _ in range(2 * MAX_FAILURES):
+        job.when_driver_ended(lost).after(120).when_slots(free=2)
+        assert job.state.current_deployment == ""
+
+
+def test_code_that_has_never_worked_is_corrected_without_a_preparation() -> None:
+    job = Scenario().given_executing(2).when_query_failed().when_redeployed("fixed")
+    expect(job, "Restarting", "because the old one has not worked").when_driver_ended()
+    assert submitted(job.after(60).when_slots(free=2))[-1].deployment == "fixed"
+    job = Scenario().given_executing(2).when_redeployed("fixed").when_query_failed(UNPREPARED)
+    expect(job.when_driver_ended().after(60).when_slots(free=2), "Deploying", "of the new deployment")
+    assert job.state.current_deployment == "fixed"
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_resumed_job_starts_the_newest_code_unless_it_is_refused(is_refused: bool) -> None:
+    job, spec = executing(), small_job("job", (1, 2), {})
+    job = fails(job.when_redeployed(spec.deployment), HOPELESS if is_refused else UNPREPARED)
+    job.when_suspended().when_savepoint_completed().when_driver_ended()
+    new = started_again(spec, adopted(spec, job.state, is_policy_active=False)[0])
+    assert new.next_deployment == ("" if is_refused else spec.deployment)
+    assert new.standby.refused == ""
+
+
+def test_code_is_prepared_again_after_its_prepared_driver_has_ended() -> None:
+    job = executing(scaling_interval_min=600).when_redeployed("b").when_prepared()
+    assert deployment_stage(job.when_redeployed("c").when_redeployed("b").state) is DeploymentStage.PREPARING
+    job.when_prepared().when_suspended().when_savepoint_failed()
+    assert deployment_stage(job.state) is DeploymentStage.PREPARING
+
+
+@pytest.mark.parametrize("code", ["DRIVER_LOST", "DEPLOY_TIMEOUT", "SUBMISSION_REFUSED"])
+def test_code_whose_driver_never_starts_is_refused_beside_a_driver_that_runs(code: str) -> None:
+    job, outage = executing().when_redeployed("bad"), Failure(error_class="NOT_SUBMITTED", message="no master")
+    for _ in range(MAX_FAILURES):
+        fails(job, outage).after(LAST_RETRY.total_seconds())
+    for _ in range(MAX_FAILURES):
+        assert deployment_stage(job.state) is DeploymentStage.PREPARING
+        fails(job, Failure(error_class=code, message="timed out")).after(LAST_RETRY.total_seconds())
+    assert deployment_stage(job.state) is DeploymentStage.REFUSED
+
+
+def test_lost_standby_does_not_count_against_new_code_while_the_job_is_not_running() -> None:
+    job = executing().when_redeployed("new").when_query_failed()
+    fails(job, Failure(error_class="DRIVER_LOST", message="killed"))
+    assert (job.state.standby.failures, job.state.standby.counted) == (1, 0)
+
+
+def test_path_of_a_standby_is_no_word_of_an_outage() -> None:
+    assert not is_outage(Failure(error_class="X", message="no such file: /jobs/standby/app-1"))
+    assert is_outage(Failure(error_class="X", message="Operation READ is not supported in state standby"))
 
 
 def test_deployment_of_a_running_driver_is_prepared_first() -> None:

@@ -166,7 +166,7 @@ async def test_memory_that_cannot_be_read_is_reported_and_begun_again(
     directory.journal[1] = encode_journal(replace(documents(directory)[-1], memory={"heartbeat": 7}))
     opened = journal(directory)
     await opened.open(START)
-    assert replace(opened.memory, declarations={}) == LoopMemory(heartbeat=NO_HEARTBEAT.continued(0, START))
+    assert replace(opened.memory, declarations={}, specs={}) == LoopMemory(heartbeat=NO_HEARTBEAT.continued(0, START))
     assert "The memory of the earlier loop in the journal is invalid, and is begun again" in caplog.text
 
 

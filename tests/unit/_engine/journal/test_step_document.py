@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from airflow_adaptive._core.deployment import Declaration, declaration
+from airflow_adaptive._core.scheduler.policies.first_batch import DeploymentRecord
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
-from airflow_adaptive._core.scheduler.state import Driver, Finished, Outcome
+from airflow_adaptive._core.scheduler.state import Finished, Outcome
 from airflow_adaptive._engine.journal.step_document import LoopMemory, clock_offset, created, recalled, started_again
 from tests.lab.fakes.manual_clock import START
 from tests.lab.simulation.one_job import small_job
@@ -46,16 +47,23 @@ def test_requirements_that_a_user_has_set_survive_a_suspension_and_no_other_end(
     assert again.epoch == 3
 
 
-def test_memory_keeps_the_declarations_of_the_running_driver_and_the_newest_deployment() -> None:
+def test_memory_keeps_what_the_newest_driver_and_the_newest_deployment_are_started_with() -> None:
     first = replace(small_job("job", (1, 4), {}), declaration=declared(parallelism=[1, 4], image="a"))
     later = [replace(first, args=(it,), declaration=declared(parallelism=[1, 8], image=it)) for it in "bc"]
     memory = LoopMemory().deployed(first, created(first))
     assert memory.declarations == {first.deployment: first.declaration}
-    state = replace(created(first), driver=Driver(epoch=1, deployment=first.deployment))
+    state = replace(created(first), proved=DeploymentRecord(deployment=first.deployment))
     for spec in later:
         memory = recalled(memory.deployed(spec, state).document(), 1, NOW)
     running = declared(parallelism=[1, 8], image="a")
     assert memory.declarations == {first.deployment: running, later[1].deployment: later[1].declaration}
+    newest = replace(later[1], conf={"a": "b"}, attempt="2")
+    assert {it: memory.spec_of(it, newest).args for it in memory.specs} == {
+        first.deployment: (),
+        later[1].deployment: ("c",),
+    }
+    assert memory.spec_of(later[0].deployment, newest) is newest
+    assert memory.spec_of(first.deployment, newest).attempt == "2"
 
 
 def declared(**parameters: Any) -> Declaration:
