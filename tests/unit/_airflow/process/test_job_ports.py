@@ -12,8 +12,10 @@ from airflow.sdk import ObjectStoragePath
 from airflow.sdk.io import fs
 from fsspec.implementations.memory import MemoryFileSystem
 
+from airflow_adaptive._airflow.connections import cluster_address
 from airflow_adaptive._airflow.internals import AirflowNotFoundException, AirflowSecretsBackendAccessDenied
 from airflow_adaptive._airflow.process import job_ports as composition
+from airflow_adaptive._airflow.process import process_resources
 from airflow_adaptive._airflow.process.job_ports import job_directory, job_ports, object_storage_path
 from airflow_adaptive._airflow.process.process_resources import ConnectionIds, DeployedJob
 from airflow_adaptive._clusters.connection_fields import UndefinedConnectionError
@@ -21,7 +23,6 @@ from airflow_adaptive._clusters.kubernetes.address import KubernetesAddress
 from airflow_adaptive._clusters.standalone.address import ClusterAddress
 from airflow_adaptive._core.ports import StoreUnavailableError, UnavailableError
 from airflow_adaptive._core.view import TaskKey
-from airflow_adaptive.hooks.adaptive_spark import AdaptiveSparkHook
 from tests.lab.simulation.one_job import small_job
 
 
@@ -47,13 +48,12 @@ def test_loops_that_start_at_the_same_time_read_their_connection_once(
 ) -> None:
     """After a restart of 1,000 jobs, Airflow answered one read of the connection after the other, before any loop could claim its journal."""
     reads: list[str] = []
-    address = AdaptiveSparkHook.address
 
-    def counted(hook: AdaptiveSparkHook) -> ClusterAddress | KubernetesAddress:
-        reads.append(hook.spark_conn_id)
-        return address(hook)
+    def counted(conn_id: str) -> ClusterAddress | KubernetesAddress:
+        reads.append(conn_id)
+        return cluster_address(conn_id)
 
-    monkeypatch.setattr(AdaptiveSparkHook, "address", counted)
+    monkeypatch.setattr(process_resources, "cluster_address", counted)
 
     async def directory_of(job: str) -> str:
         async with job_ports(deployed(job, tmp_path), allow, timedelta(0)) as ports:
@@ -73,14 +73,13 @@ def test_a_loop_that_starts_while_airflow_does_not_answer_reads_its_connection_a
 ) -> None:
     """The task of a new job failed after one slow read. Found by the fleet simulator: slow Airflow, many jobs that start."""
     errors: list[Exception] = [StoreUnavailableError("the store of Airflow's connections did not answer within 30 s")]
-    address = AdaptiveSparkHook.address
 
-    def failing_once(hook: AdaptiveSparkHook) -> ClusterAddress | KubernetesAddress:
+    def failing_once(conn_id: str) -> ClusterAddress | KubernetesAddress:
         if errors:
             raise errors.pop()
-        return address(hook)
+        return cluster_address(conn_id)
 
-    monkeypatch.setattr(AdaptiveSparkHook, "address", failing_once)
+    monkeypatch.setattr(process_resources, "cluster_address", failing_once)
     monkeypatch.setattr(composition, "RETRY_INTERVAL", timedelta(0))
 
     async def start() -> None:
