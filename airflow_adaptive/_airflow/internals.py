@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, requires, version
 from inspect import signature
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from asgiref.sync import SyncToAsync
@@ -70,6 +72,8 @@ if TYPE_CHECKING:  # the names of `INTERNALS`, where the newest version has them
     from airflow.models.serialized_dag import SerializedDagModel
     from airflow.models.taskinstance import TaskInstance, clear_task_instances
     from airflow.models.variable import Variable as VariableModel
+
+    variable_text = VariableModel._val
     from airflow.models.xcom import XComModel
     from airflow.sdk._shared.observability.metrics import stats as stats_of_task_sdk
     from airflow.sdk._shared.secrets_masker import redact
@@ -90,7 +94,7 @@ if TYPE_CHECKING:  # the names of `INTERNALS`, where the newest version has them
         AirflowTaskTimeout,
     )
     from airflow.sdk.execution_time import task_runner
-    from airflow.sdk.execution_time.comms import DeleteVariable, ErrorResponse, GetVariable, PutVariable
+    from airflow.sdk.execution_time.comms import CommsDecoder, DeleteVariable, ErrorResponse, GetVariable, PutVariable
     from airflow.sdk.execution_time.context import AssetStateStoreAccessor
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
     from airflow.sdk.execution_time.xcom import XCom
@@ -129,11 +133,6 @@ class Internal:
     instead: str = "nothing"
 
 
-def is_mapped_item(operator: object) -> bool:
-    """Return whether Airflow constructs an operator as an item of a mapped task, when it runs the item (`MappedOperator.unmap`, since 3.0)."""
-    return bool(getattr(operator, "_BaseOperator__from_mapped", False))
-
-
 def _same(use: str, module: str, *names: str, since: str = "3.1", instead: str = "nothing") -> dict[str, Internal]:
     """Return names of one module that serve the same use."""
     return {name: Internal((f"{module}:{name}",), use, since, instead) for name in names}
@@ -150,6 +149,7 @@ _PAGE: Final = "the REST API and the page"
 _CLI: Final = "the command line"
 _STORE: Final = "the documents of jobs in the state store of Assets"
 _VARIABLES: Final = "Variables and XComs of tasks"
+_CHANNELS: Final = "calls of the Task SDK in threads of a task"
 _METRICS: Final = "the configuration of Airflow's metrics"
 _OWN_METRICS: Final = "nothing, because Airflow 3.1 configures its metrics itself"
 
@@ -184,6 +184,8 @@ INTERNALS: Final[dict[str, Internal]] = {
     **_same(
         _VARIABLES, "airflow.sdk.execution_time.comms", "DeleteVariable", "ErrorResponse", "GetVariable", "PutVariable"
     ),
+    **_same(_CHANNELS, "airflow.sdk.execution_time.comms", "CommsDecoder"),
+    **_same(_CHANNELS, "airflow.sdk.execution_time.supervisor", "InProcessSupervisorComms"),
     **_same("the states of other tasks", "airflow.sdk.execution_time.task_runner", "RuntimeTaskInstance"),
     **_same("masked secrets", "airflow.sdk.log", "mask_secret"),
     **_same("masked secrets", "airflow.sdk._shared.secrets_masker", "redact"),
@@ -201,6 +203,8 @@ INTERNALS: Final[dict[str, Internal]] = {
     **_same(_DECORATOR, "airflow.sdk.definitions._internal.expandinput", "ExpandInput"),
     **_same(_DECORATOR, "airflow.sdk.definitions.context", "KNOWN_CONTEXT_KEYS"),
     **_same("fleets", "airflow.sdk.definitions.mappedoperator", "MappedOperator", "OperatorPartial"),
+    "expand_called": Internal(("airflow.sdk.definitions.mappedoperator:OperatorPartial._expand_called",), "fleets"),
+    "from_mapped": Internal(("airflow.sdk:BaseOperator._BaseOperator__from_mapped",), "fleets"),
     **_same("timetables of rescale policies", "airflow.exceptions", "AirflowTimetableInvalid"),
     # The API server
     **_same(_PAGE, "airflow.api_fastapi.app", "get_auth_manager"),
@@ -238,6 +242,7 @@ INTERNALS: Final[dict[str, Internal]] = {
     **_same(_VARIABLES, "airflow.models.crypto", "get_fernet"),
     "JobModel": Internal(("airflow.jobs.job:Job",), _CLI),
     "VariableModel": Internal(("airflow.models.variable:Variable",), _PAGE),
+    "variable_text": Internal(("airflow.models.variable:Variable._val",), _VARIABLES),
     **_same(_PAGE, "airflow.models.xcom", "XComModel"),
     **_same(_PAGE, "airflow.utils.session", "create_session"),
     **_same(_PAGE, "airflow.utils.state", "DagRunState", "State"),
@@ -253,7 +258,31 @@ INTERNALS: Final[dict[str, Internal]] = {
     **_same(_CLI, "airflow.utils.platform", "getuser"),
     **_same(_CLI, "airflow.utils.providers_configuration_loader", "providers_configuration_loaded"),
 }
-"""Name in this module -> the name in Airflow."""
+"""Name in this module -> the name in Airflow. A function below uses what has no name: `SUPERVISOR_COMMS`, and the layout of a serialized DAG."""
+
+
+def is_mapped_item(operator: object) -> bool:
+    """Return whether Airflow constructs an operator as an item of a mapped task, when it runs the item (`MappedOperator.unmap`, since 3.0)."""
+    return bool(getattr(operator, "_BaseOperator__from_mapped", False))
+
+
+def mark_expanded(partial_task: OperatorPartial) -> None:
+    """Let Airflow not warn that a partial task is never expanded: another one is expanded in its place, or an error is the only report."""
+    partial_task._expand_called = True
+
+
+def serialized_task(data: Any, task_id: str) -> Mapping[str, Any] | None:
+    """Return the serialized fields of a task, None for a task that the DAG does not have or that another version of Airflow has serialized.
+
+    Args:
+        data: `SerializedDagModel.data`. A field `_is_mapped` marks a mapped task.
+        task_id: id of the task.
+    """
+    try:
+        tasks = [task["__var"] for task in data["dag"]["tasks"]]
+        return next((it for it in tasks if it["task_id"] == task_id), None)
+    except (LookupError, TypeError):
+        return None
 
 
 class UnsupportedAirflowError(ImportError):
@@ -353,17 +382,62 @@ def on_this_loop(work: Callable[[], Result]) -> Callable[[], Result]:
     From 3.2 on, the Task SDK does this itself. In 3.1 it calls `async_to_sync`, which would start an event loop of its own in the thread, where the
     channel to the supervisor cannot be used: the triggerer ends, because it reads responses of other requests. The name of the loop is what
     `sync_to_async` leaves in its threads.
+
+    A task has no such loop, and its threads share the channel, see `_lock_channel` and `_is_in_process`.
     """
     loop = asyncio.get_running_loop()
+    _lock_channel()
 
     def work_on_loop() -> Result:
         local = SyncToAsync.threadlocal
         local.main_event_loop, local.main_event_loop_pid = loop, os.getpid()
-        if has("_current_trigger_ti"):
-            return copy_context().run(_without_task, work)
-        return work()
+        run = partial(copy_context().run, _without_task, work) if has("_current_trigger_ti") else work
+        with _IN_PROCESS:
+            if _is_in_process():
+                return run()
+        return run()
 
     return work_on_loop
+
+
+def supervisor() -> Any:
+    """Return the channel to the supervisor of this process, whose `send` returns the answer to a message."""
+    return _find("task_runner").SUPERVISOR_COMMS
+
+
+_CHANNEL: Final = RLock()
+"""Held by the thread that waits for an answer of the supervisor of a task, in Airflow 3.1. A signal handler may send within a call."""
+
+_IN_PROCESS: Final = RLock()
+"""Held by the thread whose work calls the supervisor in its own process."""
+
+
+@cache
+def _lock_channel() -> None:
+    """Let only one thread of a task wait for the supervisor, as Airflow does from 3.2 on. Airflow 3.1 gives an answer to the thread that reads first."""
+    decoder = _first(INTERNALS["CommsDecoder"].places)
+    if hasattr(decoder, "_thread_lock"):
+        return
+    send = decoder.send
+
+    def send_alone(channel: Any, message: Any) -> Any:
+        with _CHANNEL:
+            return send(channel, message)
+
+    decoder.send = send_alone
+
+
+def _is_in_process() -> bool:
+    """Return whether the supervisor is in this process, as for `airflow dags test`.
+
+    Such a supervisor removes `SUPERVISOR_COMMS` during each call, and returns the oldest answer (3.1 to 3.4). Calls that overlap find no supervisor,
+    swap their answers, or remove it for good.
+    """
+    module, _, name = INTERNALS["InProcessSupervisorComms"].places[0].partition(":")
+    kind = getattr(sys.modules.get(module), name, None)
+    return kind is not None and isinstance(
+        getattr(_first(INTERNALS["task_runner"].places), "SUPERVISOR_COMMS", None), kind
+    )
 
 
 def _without_task(work: Callable[[], Result]) -> Result:
@@ -424,7 +498,10 @@ def _first(places: tuple[str, ...]) -> Any:
         module, _, attribute = place.partition(":")
         try:
             found = import_module(module)
-            return getattr(found, attribute) if hasattr(found, attribute) else import_module(f"{module}.{attribute}")
+            *owner, name = attribute.split(".")
+            for one in owner:
+                found = getattr(found, one)
+            return getattr(found, name) if hasattr(found, name) else import_module(f"{module}.{name}")
         except ImportError:
             continue
     raise ImportError

@@ -64,7 +64,6 @@ from airflow_adaptive._core.requirements.control_requests import (
     decode_desired_state,
     is_job_running,
     retried_task,
-    without_open,
 )
 from airflow_adaptive._core.scheduler.config.options import OPTIONS
 from airflow_adaptive._core.scheduler.config.parsing import format_duration
@@ -468,7 +467,7 @@ class AdaptiveSparkOperator(BaseOperator):
         request to suspend or cancel stays in effect, and a job that has finished does not run again. If the earlier try reported a failure, a request
         since then applies to the job that this try starts.
         """
-        documents, job = read_desired_state(self._name), self._declared
+        read_at, documents, job = datetime.now(UTC), read_desired_state(self._name), self._declared
         if is_job_running(documents):
             with validation.airflow_errors(self._name):
                 is_to_run = decode_desired_state(documents) is DesiredState.RUNNING
@@ -477,7 +476,7 @@ class AdaptiveSparkOperator(BaseOperator):
             if earlier and is_continued and TaskKey.of_attempt(earlier) == TaskKey.of_attempt(spec.attempt):
                 return replace(spec, attempt=earlier)
         is_retry = retried_task(documents) == str(TaskKey.of_attempt(spec.attempt))
-        begin_job(self._name, without_open(documents) if is_retry else documents)
+        begin_job(self._name, documents, read_at, is_retry=is_retry)
         return spec
 
     def _report_takeover(self, task: TaskKey) -> None:

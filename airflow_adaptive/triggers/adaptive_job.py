@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
@@ -34,6 +34,9 @@ STANDBY_DELAY = timedelta(seconds=30)
 
 HANDOVER_POLL_INTERVAL = timedelta(seconds=5)
 """Interval between two checks of the task while a loop waits for the loop of the next trigger."""
+
+MAX_POLL_INTERVAL: Final = timedelta(minutes=1)
+"""Longest interval between two checks of a task that was cleared and has not begun to run, because its DAG is paused, for example."""
 
 
 class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
@@ -138,7 +141,12 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
             finish_in_background(self._cancel_if_over())
 
     async def _cancel_if_over(self) -> None:
-        """Cancel the job if no task runs it any more. Try again until Airflow knows, because no loop monitors the driver any more."""
+        """Cancel the job if no task runs it any more. Try again until Airflow knows, because no loop monitors the driver any more.
+
+        A driver without a loop stops by itself after `orphan_timeout`, so the checks end soon after it.
+        """
+        clock = ProcessResources.current().clock
+        began_s = clock.elapsed
         while True:
             try:
                 match await self._fate():
@@ -149,7 +157,9 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
                         await self._cancel()
                         return
                     case Fate.UNKNOWN:
-                        pass
+                        limit = self._job.spec.options.orphan_timeout
+                        if limit is not None and clock.elapsed - began_s > 2 * limit.total_seconds():
+                            return
             except SnapshotError as error:
                 log.error(  # noqa: TRY400  The traceback contains nothing that helps the reader.
                     "The job cannot be canceled, and its driver may still run. Kill the driver in the web UI of its master. %s",
@@ -158,7 +168,8 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
                 return
             except Exception as error:  # noqa: BLE001  Airflow's API server is down, for example.
                 log.warning("The state of the task cannot be read: %s: %s", type(error).__name__, error)
-            await asyncio.sleep(HANDOVER_POLL_INTERVAL.total_seconds())
+            longest_s = min((clock.elapsed - began_s) / 10, MAX_POLL_INTERVAL.total_seconds())
+            await asyncio.sleep(max(HANDOVER_POLL_INTERVAL.total_seconds(), longest_s))
 
     async def _cancel(self) -> None:
         log.info("The task has ended. Canceling job %s.", self._job.name)
@@ -166,7 +177,7 @@ class AdaptiveJobTrigger(SerializedByAttributes, BaseTrigger):
 
     async def _fate(self) -> Fate:
         job, access = self._job, ProcessResources.current().store_access
-        return await access.read(lambda: fate_of(job.name, job.task, job.spec.attempt))
+        return await access.read(lambda: fate_of(job.name, job.task, job.spec.attempt, was_deferred=True))
 
     @property
     def _job(self) -> DeployedJob:

@@ -9,7 +9,13 @@ from typing import Any, Final
 
 from airflow.triggers.base import BaseEventTrigger, BaseTrigger, TriggerEvent
 
-from airflow_adaptive._airflow.process.deferral import SerializedByAttributes, event_of, with_minimum_deferral
+from airflow_adaptive._airflow.process.abandoned_jobs import cancel_abandoned_jobs, canceling_abandoned_jobs
+from airflow_adaptive._airflow.process.deferral import (
+    SerializedByAttributes,
+    event_of,
+    finish_in_background,
+    with_minimum_deferral,
+)
 from airflow_adaptive._airflow.process.job_control import (
     POLL_INTERVAL,
     JobControl,
@@ -50,7 +56,9 @@ class JobStateTrigger(SerializedByAttributes, BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Fire once, when the job reaches a state or at the deadline (see `wait_for_state`)."""
         until = datetime.fromisoformat(self.until)
-        yield event_of(await with_minimum_deferral(wait_for_state(self.job, self.states, until)))
+        async with canceling_abandoned_jobs(self.job):
+            event = event_of(await with_minimum_deferral(wait_for_state(self.job, self.states, until)))
+        yield event
 
 
 class AdaptiveJobEventTrigger(SerializedByAttributes, BaseEventTrigger):
@@ -78,6 +86,7 @@ class AdaptiveJobEventTrigger(SerializedByAttributes, BaseEventTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Poll the job without end, and fire for each new event."""
         control, clock, position = JobControl(self.job), SystemClock(), await self._restore()
+        finish_in_background(cancel_abandoned_jobs(self.job, None))
         while True:
             summary = await read_summary(control)
             if summary is not None:
@@ -88,6 +97,12 @@ class AdaptiveJobEventTrigger(SerializedByAttributes, BaseEventTrigger):
                     position = newest
                     await self._save(newest)
             await clock.sleep(POLL_INTERVAL.total_seconds())
+
+    def _position(self) -> Any:
+        """Return the stored position, which an earlier version of Airflow may have stored; blocks."""
+        if self._store.get(self._key) is None:
+            job_asset(self.job).move_into_state_store(self._key)
+        return self._store.get(self._key, {})
 
     @property
     def _key(self) -> str:
@@ -101,7 +116,7 @@ class AdaptiveJobEventTrigger(SerializedByAttributes, BaseEventTrigger):
         """Return the stored position, empty without one. Wait until Airflow's store answers, because events would be lost otherwise."""
         while True:
             try:
-                position = await self._access.read(lambda: self._store.get(self._key, {}))
+                position = await self._access.read(self._position)
             except Exception as error:  # noqa: BLE001  backends of state stores raise exceptions of any class
                 log.warning("The position of job %s cannot be read. The read is repeated: %s", self.job, error)
                 await SystemClock().sleep(POLL_INTERVAL.total_seconds())

@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from airflow_adaptive._airflow.process.abandoned_jobs import canceling_abandoned_jobs
 from airflow_adaptive._airflow.process.deferral import SerializedByAttributes, event_of, with_minimum_deferral
 from airflow_adaptive._airflow.process.process_resources import ConnectionIds
 from airflow_adaptive._airflow.process.resource_wait import wait_for_slots
@@ -31,4 +32,6 @@ class SparkResourcesTrigger(SerializedByAttributes, BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Fire once: with the slots, at the deadline, or with an error (see `wait_for_slots`)."""
         connections: ConnectionIds = decode(ConnectionIds, self.connections)
-        yield event_of(await with_minimum_deferral(wait_for_slots(self.wanted, connections, self.until)))
+        async with canceling_abandoned_jobs(str(self.wanted.get("graph", {}).get("job", ""))):
+            event = event_of(await with_minimum_deferral(wait_for_slots(self.wanted, connections, self.until)))
+        yield event

@@ -11,7 +11,7 @@ from airflow.sdk import DAG, Asset, BaseOperator
 
 from airflow_adaptive._airflow.declaration.operator_arguments import REQUIRED, as_list, is_batch
 from airflow_adaptive._airflow.declaration.validation import DeclarationError
-from airflow_adaptive._airflow.internals import MappedOperator, OperatorPartial
+from airflow_adaptive._airflow.internals import MappedOperator, OperatorPartial, mark_expanded
 from airflow_adaptive._airflow.store.job_asset import FLEETS, event_asset, fleet_asset
 from airflow_adaptive._core.ports import JOB_ID, JobKey
 
@@ -53,9 +53,7 @@ class FleetPartial(OperatorPartial):
     @classmethod
     def of(cls, shared: OperatorPartial) -> FleetPartial:
         """Return the arguments of a partial task as those of a fleet."""
-        shared._expand_called = (
-            True  # Airflow warns of a partial task that is never expanded; only the fleet is expanded.
-        )
+        mark_expanded(shared)
         return cls(operator_class=shared.operator_class, kwargs=shared.kwargs, params=shared.params)
 
     def expand(self, **mapped_kwargs: Any) -> MappedOperator:
@@ -71,7 +69,7 @@ class FleetPartial(OperatorPartial):
         return expanded
 
     def _name_assets(self, mapped: Iterable[str], jobs: Any) -> None:
-        self._expand_called = True  # An error below is the only report.
+        mark_expanded(self)
         name_fleet(self.kwargs["task_id"], self.kwargs["dag"], self.kwargs, mapped, jobs)
 
 

@@ -1,7 +1,8 @@
 """Cancels jobs that no task runs any more, and that no loop has noticed.
 
 Theory: the trigger of a job cancels the job when its task ends, is deleted, or runs another item of a list. A trigger cannot do so if its triggerer
-was down at that moment. Each loop therefore examines the directories of the other jobs below its folder when it starts. The journal names the last
+was down at that moment, or ends before the cancellation. Each loop therefore examines the directories of the other jobs below its folder when it
+starts, and each trigger that observes a job does so with the folder of this job. The journal names the last
 attempt of a job, the owner of the directory names the connections, and Airflow knows whether a task continues this attempt. A job of which this
 Airflow does not know the attempt may belong to another Airflow, so it is left alone.
 """
@@ -19,7 +20,7 @@ from airflow_adaptive._airflow.process.job_loop import cancel_until_ended
 from airflow_adaptive._airflow.process.job_ports import all_jobs, job_directory
 from airflow_adaptive._airflow.process.process_resources import ConnectionIds, DeployedJob, ProcessResources
 from airflow_adaptive._airflow.process.task_state import Fate, fate_of
-from airflow_adaptive._airflow.store.job_owner import recorded_attempt
+from airflow_adaptive._airflow.store.job_owner import deployed_base, recorded_attempt
 from airflow_adaptive._airflow.store.task_xcoms import XCOM_ATTEMPT, XCOM_STATE, pull, push
 from airflow_adaptive._core.ports import JobKey
 from airflow_adaptive._core.scheduler.snapshot import decode, from_json
@@ -50,7 +51,7 @@ class NotExaminedError(LookupError):
 
 
 @asynccontextmanager
-async def canceling_abandoned_jobs(job: str, base: str) -> AsyncIterator[None]:
+async def canceling_abandoned_jobs(job: str, base: str | None = None) -> AsyncIterator[None]:
     """Cancel abandoned jobs in the background, see `cancel_abandoned_jobs`."""
     others = asyncio.create_task(cancel_abandoned_jobs(job, base))
     try:
@@ -59,19 +60,31 @@ async def canceling_abandoned_jobs(job: str, base: str) -> AsyncIterator[None]:
         others.cancel()
 
 
-async def cancel_abandoned_jobs(job: str, base: str, cancel: Cancel = cancel_until_ended) -> None:
-    """Cancel the other jobs in a folder that no task runs any more. A job that cannot be examined is skipped."""
-    process = ProcessResources.current()
-    if process.clock.elapsed < process.next_sweeps.get(base, 0.0):
-        return
-    process.next_sweeps[base] = process.clock.elapsed + SWEEP_INTERVAL_S
+async def cancel_abandoned_jobs(job: str, base: str | None, cancel: Cancel = cancel_until_ended) -> None:
+    """Cancel the jobs in a folder that no task runs any more. A job that cannot be examined is skipped.
+
+    Args:
+        job: name of a job in the folder.
+        base: URI of the folder, if the caller runs the job, which is then left alone; None for the folder in which the job was deployed last.
+        cancel: cancels one job.
+    """
+    process, folder = ProcessResources.current(), base
     try:
-        others = [other for other in await all_jobs(base, JobKey.parse(job)) if other != job]
+        if (
+            folder is None
+            and (folder := await process.store_access.read(lambda: deployed_base(job), urgent=False)) is None
+        ):
+            return
+        if process.clock.elapsed < process.next_sweeps.get(folder, 0.0):
+            return
+        process.next_sweeps[folder] = process.clock.elapsed + SWEEP_INTERVAL_S
+        found = await all_jobs(folder, JobKey.parse(job))
     except Exception as error:  # noqa: BLE001  The libraries of storages raise exceptions of any class.
-        log.info("The jobs in %s cannot be listed now: %s", base, error)
+        log.info("The jobs in the folder of job %s cannot be listed now: %s", job, error)
         return
+    others = [other for other in found if base is None or other != job]
     reads = asyncio.Semaphore(READS_AT_ONCE)
-    await asyncio.gather(*(_examine(other, base, reads, cancel) for other in others))
+    await asyncio.gather(*(_examine(other, folder, reads, cancel) for other in others))
 
 
 async def cancel_abandoned_job(
@@ -133,7 +146,8 @@ async def _cancel_if_abandoned(
         if found is None:
             return True
         access = ProcessResources.current().store_access
-        match await access.read(lambda: fate_of(job, found.task, found.spec.attempt)):  # noqa: B023  The call ends before the next one.
+        fate = partial(fate_of, job, found.task, found.spec.attempt)
+        match await access.read(fate, urgent=is_requested):
             case Fate.CONTINUES:
                 return False
             case Fate.OVER:
@@ -159,7 +173,7 @@ async def _abandoned(job: str, base: str, *, is_requested: bool) -> DeployedJob 
         return None
     attempt = attempt_of(newest.owner)
     task, connections = TaskKey.of_attempt(attempt), await directory.connections()
-    if task is None or not await access.read(lambda: _is_known(job, task, attempt)):
+    if task is None or not await access.read(lambda: _is_known(job, task, attempt), urgent=is_requested):
         if not is_requested:
             return None
         raise NotExaminedError(f"this Airflow did not record the attempt {attempt!r}: run its DAG again")

@@ -20,6 +20,10 @@ NOT_IDENTIFIED = frozenset({None, "none", "scheduled", "queued", "restarting", "
 """States of a task instance of which it is not known which job it runs. A task that begins to run has the XComs of its previous attempt for a moment."""
 
 
+MAY_END_BEFORE_A_LOOP = NOT_IDENTIFIED | {"up_for_retry"}
+"""States in which a task instance has no loop, and may end before it has one."""
+
+
 class Fate(StrEnum):
     """What happens to the job of an attempt whose loop does not run."""
 
@@ -31,18 +35,37 @@ class Fate(StrEnum):
     """A task instance that has not started yet may run the job."""
 
 
-def fate_of(job: str, task: TaskKey, attempt: str) -> Fate:
+def fate_of(job: str, task: TaskKey, attempt: str, *, was_deferred: bool = False) -> Fate:
     """Return what happens to a job. Blocks.
+
+    A task that was cleared may fail before it begins to run the job, for example because its DAG file is broken.
 
     The job of a mapped task belongs to the task instance that runs its id. The list of the task may change, and the DAG run is cleared: then the task
     instance with the map index of this attempt runs another job, and another one may run this job.
+
+    Args:
+        job: name of the job.
+        task: task instance of the attempt.
+        attempt: token of the attempt.
+        was_deferred: whether the attempt ran in a trigger, so that a task that runs now is a later attempt, unless the trigger fired.
     """
-    if task.map_index < 0:
-        return Fate.OVER if is_task_over(task) and owns(task, attempt) else Fate.CONTINUES
-    fate = _fate_by_indexes(task, attempt)
+    fate = _fate_by_state(task, attempt, was_deferred) if task.map_index < 0 else _fate_by_indexes(task, attempt)
     # An attempt records itself before it sets its XComs, so this read comes last.
     is_continued = fate is not Fate.CONTINUES and recorded_attempt(job) not in (None, attempt)
     return Fate.CONTINUES if is_continued else fate
+
+
+def _fate_by_state(task: TaskKey, attempt: str, was_deferred: bool) -> Fate:
+    """Return what happens to the job of a task that is not mapped."""
+    states = _states(task, task.map_index)
+    if task.task_id not in states:  # `airflow db clean` deletes task instances, and Airflow creates them again.
+        return Fate.UNKNOWN if _is_run_active(task) else Fate.OVER
+    state = states[task.task_id]
+    if state in END_STATES:
+        return Fate.OVER if owns(task, attempt) else Fate.CONTINUES
+    if state == "running" and not was_deferred and pull(task, XCOM_ATTEMPT) == attempt:
+        return Fate.CONTINUES  # The attempt itself, whose loop is in its worker.
+    return Fate.UNKNOWN if state in MAY_END_BEFORE_A_LOOP else Fate.CONTINUES
 
 
 def _fate_by_indexes(task: TaskKey, attempt: str) -> Fate:
@@ -51,7 +74,7 @@ def _fate_by_indexes(task: TaskKey, attempt: str) -> Fate:
     if not states:
         return Fate.UNKNOWN if _is_run_active(task) else Fate.OVER
     own = states.pop(f"{task.task_id}_{task.map_index}", "removed")
-    if own in NOT_IDENTIFIED:
+    if own in MAY_END_BEFORE_A_LOOP:
         return Fate.UNKNOWN
     if own not in LEFT_THE_LIST:
         owner = pull(task, XCOM_ATTEMPT)

@@ -14,7 +14,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import uuid4
 
@@ -33,6 +33,7 @@ from airflow_adaptive._core.requirements.control_requests import (
     KEYS,
     REQUIREMENTS,
     RESTORED,
+    STATES,
     ControlRequest,
     ControlRequests,
     DesiredState,
@@ -209,9 +210,22 @@ def read_desired_state(job: str) -> Mapping[str, Any]:
     return with_restored({key: store.get(key) for key in DESIRED_STATE_KEYS})
 
 
-def begin_job(job: str, documents: Mapping[str, Any]) -> None:
-    """Record that the task of the job starts the job, so the requests in these documents have no effect any more."""
-    job_asset(job).store.set(HANDLED, encode_handled(documents, None))
+def begin_job(job: str, documents: Mapping[str, Any], read_at: datetime, *, is_retry: bool = False) -> None:
+    """Record that the task of the job starts the job.
+
+    Args:
+        job: name of the job.
+        documents: the documents that determine the desired state. The requests in them have no effect any more.
+        read_at: time before they were read.
+        is_retry: whether the task continues an earlier try, so that open requests apply to it.
+    """
+    handled = without_open(documents) if is_retry else documents
+    job_asset(job).store.set(HANDLED, encode_handled(handled, None, missing=_missing(documents, read_at)))
+
+
+def _missing(documents: Mapping[str, Any], read_at: datetime) -> dict[str, str]:
+    """Return the keys of requests for a desired state that were not found, with the time of the read."""
+    return {key: read_at.isoformat() for key in STATES if documents.get(key) is None}
 
 
 def end_job(job: str, end: Mapping[str, Any], retried: str | None = None) -> bool:
@@ -228,9 +242,10 @@ def end_job(job: str, end: Mapping[str, Any], retried: str | None = None) -> boo
     Returns:
         Whether a user or the task of another DAG has resumed the job.
     """
-    documents = read_desired_state(job)
+    read_at, documents = SystemClock().now(), read_desired_state(job)
     handled = documents if retried is None else without_open(documents)
-    job_asset(job).store.set(HANDLED, encode_handled(handled, storable(end), retried))
+    missing = _missing(documents, read_at)
+    job_asset(job).store.set(HANDLED, encode_handled(handled, storable(end), retried, missing))
     later = open_requests(read_desired_state(job))
     newest = [*open_requests(documents), *later][-1:]
     return any(document["value"] == DesiredState.RUNNING for document in newest)

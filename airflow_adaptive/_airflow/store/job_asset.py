@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 from airflow_adaptive._airflow import internals as airflow_internals
 from airflow_adaptive._airflow.store.task_xcoms import ATTEMPT, BASE, OWNER
-from airflow_adaptive._airflow.store.variables_and_xcoms import VariablesAndXComs
+from airflow_adaptive._airflow.store.variables_and_xcoms import VariablesAndXComs, has_room
 from airflow_adaptive._core.ports import SEPARATOR, JobKey
 from airflow_adaptive._core.requirements.control_requests import KEYS
 from airflow_adaptive._core.view import TaskKey
@@ -52,12 +52,20 @@ class JobAsset:
         is_in_asset = airflow_internals.has("AssetStateStoreAccessor")
         return _AssetStore(self) if is_in_asset else VariablesAndXComs(self.name, self.prefix, task)
 
-    def move_into_state_store(self) -> None:
-        """Move the documents that an earlier version of Airflow kept in Variables; blocks. Documents in the state store take precedence."""
-        earlier = VariablesAndXComs(self.name, self.prefix)
-        if not airflow_internals.has("AssetStateStoreAccessor") or earlier.get(ATTEMPT) is None:
+    def move_into_state_store(self, *keys: str) -> None:
+        """Move documents that an earlier version of Airflow kept in Variables; blocks. Documents in the state store take precedence.
+
+        Args:
+            keys: keys of the documents; without any, those that the task and the loop of the job need.
+        """
+        earlier, wanted = VariablesAndXComs(self.name, self.prefix), keys or (*KEYS, BASE, OWNER, ATTEMPT)
+        if not airflow_internals.has("AssetStateStoreAccessor"):
             return
-        for key, document in earlier.take((*KEYS, BASE, OWNER, ATTEMPT)):
+        if not all(has_room(self.name, f"{self.prefix}{key}") for key in wanted):
+            return  # Earlier versions of Airflow cannot run a job whose keys are too long for Variables.
+        if not keys and earlier.get(ATTEMPT) is None:
+            return
+        for key, document in earlier.take(wanted):
             if self.store.get(key) is None:
                 self.store.set(key, document)
 

@@ -26,7 +26,7 @@ from airflow_adaptive._airflow.internals import (
     ErrorResponse,
     GetVariable,
     PutVariable,
-    task_runner,
+    supervisor,
 )
 from airflow_adaptive._airflow.store.task_xcoms import ATTEMPT, unless_deleted
 from airflow_adaptive._core.ports import SEPARATOR, StoreUnavailableError
@@ -51,13 +51,23 @@ def variable_key(asset: str, key: str) -> str:
     Raises:
         ValueError: the ids of the job are too long for a Variable.
     """
-    found = SEPARATOR.join((PREFIX, *asset.partition("://")[2].split("/"), key))
+    found = begin_of_keys(asset, key)
     if len(found) > MAX_KEY:
         raise ValueError(
             f"Variable {found!r} would have {len(found)} characters, and Airflow accepts {MAX_KEY}: use shorter ids of the DAG, the task and the job, "
             "or Airflow 3.3"
         )
     return found
+
+
+def has_room(asset: str, key: str) -> bool:
+    """Return whether a Variable can have the key for a document. Arguments as for `variable_key`."""
+    return len(begin_of_keys(asset, key)) <= MAX_KEY
+
+
+def begin_of_keys(asset: str, prefix: str = "") -> str:
+    """Return the begin of the keys of all Variables with documents of an Asset, or of the job with this prefix; it may be longer than Airflow accepts."""
+    return SEPARATOR.join((PREFIX, *asset.partition("://")[2].split("/"), prefix))
 
 
 def xcom_key(key: str) -> str:
@@ -98,7 +108,7 @@ class VariablesAndXComs:
         self._task = task
 
     def __repr__(self) -> str:
-        return f"Variables {variable_key(self._asset, self._prefix)}*"
+        return f"Variables {begin_of_keys(self._asset, self._prefix)}*"
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return the document of a key, or the default if it does not exist."""
@@ -143,7 +153,7 @@ def _send(message: Any) -> Any:
         AirflowRuntimeError: Airflow does not answer.
     """
     try:
-        answer = task_runner.SUPERVISOR_COMMS.send(message)
+        answer = supervisor().send(message)
     except AirflowRuntimeError as error:
         answer = error.error
     if isinstance(answer, ErrorResponse) and answer.error is not ErrorType.VARIABLE_NOT_FOUND:

@@ -14,7 +14,8 @@ writer can lose. A request for resource requirements has the form of FLIP-291's 
 
 Theory: the task of the job cannot change a request on condition that the request is still the one that it has read, because the Task SDK has
 no conditional write. So it changes no request. It writes a document of its own, `HANDLED`, which contains the requests that have no effect any
-more. A request that is accepted in the meantime is not among them, and stays open.
+more. A request that is accepted in the meantime is not among them, and stays open. It also contains when a request was missing: Airflow cannot read a
+Variable after its Fernet key was replaced, and a request that can be read again was handled before.
 """
 
 from __future__ import annotations
@@ -104,6 +105,9 @@ DESIRED_STATE_KEYS: Final = (*STATES, HANDLED, RESTORED)
 
 KEYS: Final = (*DESIRED_STATE_KEYS, REQUIREMENTS, CALENDAR)
 
+MAX_DELAY: Final = timedelta(minutes=1)
+"""Longest time between the time of a request and its write, with the difference between the clocks of two machines."""
+
 Decoded = TypeVar("Decoded")
 
 
@@ -132,7 +136,10 @@ class ControlRequest:
 
 
 def encode_handled(
-    documents: Mapping[str, Any], end: Mapping[str, Any] | None, retried: str | None = None
+    documents: Mapping[str, Any],
+    end: Mapping[str, Any] | None,
+    retried: str | None = None,
+    missing: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return the document `HANDLED` of a task that has handled the requests in these documents.
 
@@ -140,8 +147,10 @@ def encode_handled(
         documents: the documents that the task has read, by key.
         end: the end of the job that the task reports: fields of the summary of the job; None while the task runs the job.
         retried: the task instance that runs the job again after this end, because Airflow retries it; None if it does not.
+        missing: key of a request that the task has not found -> time before it was read (ISO 8601).
     """
-    found = {"requests": _desired_state_documents(documents), "is_running": end is None, "end": dict(end or {})}
+    found = {"requests": [*_desired_state_documents(documents).values()], "is_running": end is None}
+    found |= {"end": dict(end or {}), "missing": dict(missing or {})}
     return found if retried is None else {**found, "retried": retried}
 
 
@@ -198,10 +207,20 @@ def decode_desired_state(documents: Mapping[str, Any]) -> DesiredState | None:
 
 def open_requests(documents: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the valid requests for a desired state that the task of the job has not handled, oldest first."""
-    handled = _handled(documents).get("requests")
-    known = handled if isinstance(handled, list) else []
-    found = [document for document in _desired_state_documents(documents) if document not in known]
+    handled, missing = (_handled(documents).get(name) for name in ("requests", "missing"))
+    known, times = handled if isinstance(handled, list) else [], missing if isinstance(missing, Mapping) else {}
+    found = [
+        document
+        for key, document in _desired_state_documents(documents).items()
+        if document not in known and not _is_handled_before(document, times.get(key))
+    ]
     return sorted(found, key=_time)
+
+
+def _is_handled_before(document: Mapping[str, Any], missing_at: Any) -> bool:
+    """Return whether a request is older than a time at which it could not be read."""
+    made, missing = (_valid(_aware_time, at) for at in (document.get("at"), missing_at))
+    return made is not None and missing is not None and made < missing - MAX_DELAY
 
 
 def without_open(documents: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -234,7 +253,7 @@ def reported_end(documents: Mapping[str, Any]) -> Mapping[str, Any] | None:
 def newest_requests(documents: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Return the newest request of each kind, whether it is open or not: key of the user's request -> document."""
     stored = with_restored(documents)
-    states = sorted(_desired_state_documents(documents), key=_time)
+    states = sorted(_desired_state_documents(documents).values(), key=_time)
     found = {DESIRED_STATE: states[-1] if states else None} | {key: stored.get(key) for key in (REQUIREMENTS, CALENDAR)}
     return {key: document for key, document in found.items() if isinstance(document, Mapping)}
 
@@ -248,11 +267,11 @@ def _handled(documents: Mapping[str, Any]) -> Mapping[str, Any]:
     return document if isinstance(document, Mapping) else {}
 
 
-def _desired_state_documents(documents: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the documents that request a desired state, whether they are open or not."""
+def _desired_state_documents(documents: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the documents that request a desired state by key, whether they are open or not."""
     stored = with_restored(documents)
-    found = (stored.get(key) for key in STATES)
-    return [it for it in found if isinstance(it, Mapping) and it.get("value") in [*DesiredState]]
+    found = {key: stored.get(key) for key in STATES}
+    return {key: it for key, it in found.items() if isinstance(it, Mapping) and it.get("value") in [*DesiredState]}
 
 
 def decode_requester(document: Any) -> Requester:

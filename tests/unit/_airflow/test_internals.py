@@ -5,14 +5,22 @@ from __future__ import annotations
 import ast
 import asyncio
 import logging
+import socket
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
+from airflow.sdk.execution_time import task_runner
+from airflow.sdk.execution_time.comms import CommsDecoder, GetVariable, VariableResult, _ResponseFrame
+from airflow.sdk.execution_time.supervisor import InProcessSupervisorComms
 from asgiref.sync import async_to_sync
 
 import airflow_adaptive
@@ -90,6 +98,58 @@ def test_calls_in_a_thread_are_not_refused_with_the_task_of_their_trigger(monkey
         return await asyncio.to_thread(airflow_internals.on_this_loop(TASK.get)), TASK.get()
 
     assert asyncio.run(task_of_call()) == (None, "the task of the trigger")
+
+
+def answers(channel: Any, names: list[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the keys of the answers to messages of as many threads at once."""
+    monkeypatch.setattr(task_runner, "SUPERVISOR_COMMS", channel, raising=False)
+
+    def ask(name: str) -> str:
+        return str(airflow_internals.supervisor().send(GetVariable(key=name)).key)
+
+    async def ask_all() -> list[str]:
+        works = [airflow_internals.on_this_loop(partial(ask, name)) for name in names]
+        with ThreadPoolExecutor(len(names)) as threads:
+            loop = asyncio.get_running_loop()
+            return await asyncio.gather(*(loop.run_in_executor(threads, work) for work in works))
+
+    found = asyncio.run(ask_all())
+    assert task_runner.SUPERVISOR_COMMS is channel
+    return found
+
+
+def test_threads_of_a_task_get_their_own_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The supervisor answers a message late; Airflow 3.1 has no lock."""
+    own, other = socket.socketpair()
+    names, late = [f"v{number}" for number in range(40)], threading.Event()
+
+    def serve() -> None:
+        with other.makefile("rb") as messages:
+            for _ in names:
+                number, body, *_ = msgspec.msgpack.decode(messages.read(int.from_bytes(messages.read(4), "big")))
+                late.wait(0.002)
+                result = VariableResult(key=body["key"], value="x").model_dump()
+                other.sendall(_ResponseFrame(id=number, body=result).as_bytes())
+
+    with own, other:
+        server = threading.Thread(target=serve, daemon=True)
+        server.start()
+        assert answers(CommsDecoder(socket=own), names, monkeypatch) == names
+        server.join(60)
+
+
+def test_threads_get_their_own_answers_of_a_supervisor_in_the_same_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`airflow dags test`: the supervisor is removed while it answers."""
+    names, late = [f"v{number}" for number in range(40)], threading.Event()
+
+    class Supervisor:
+        def _handle_request(self, message: Any, *_: Any) -> None:
+            assert not hasattr(task_runner, "SUPERVISOR_COMMS")
+            late.wait(0.002)
+            channel.messages.append(VariableResult(key=message.key, value="x"))
+
+    channel = InProcessSupervisorComms(supervisor=cast(Any, Supervisor()))
+    assert answers(channel, names, monkeypatch) == names
 
 
 def test_missing_name_is_reported_with_its_use_and_its_version(monkeypatch: pytest.MonkeyPatch) -> None:

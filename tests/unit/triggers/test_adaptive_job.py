@@ -104,24 +104,76 @@ def test_job_of_an_ended_task_is_canceled(
 
 
 @pytest.mark.parametrize(
-    ("state", "owner"),
+    ("state", "owner", "recorded"),
     [
-        ("deferred", MINE),
-        ("scheduled", MINE),
-        ("running", MINE),
-        ("deferred", "r/2"),
-        ("running", None),
-        (None, None),
-        ("up_for_retry", MINE),
-        ("failed", "r/2"),
+        ("deferred", MINE, MINE),
+        ("deferred", "r/2", "r/2"),
+        ("running", None, "r/2"),
+        ("running", MINE, "r/2"),
+        (None, None, "r/2"),
+        ("up_for_retry", None, "r/2"),
+        ("failed", None, "r/2"),
+        ("failed", "r/2", None),
     ],
 )
 def test_job_of_a_task_that_goes_on_is_left_alone(
-    airflow: FakeComms, make: Callable[..., AdaptiveJobTrigger], tmp_path: Path, state: str | None, owner: str | None
+    airflow: FakeComms,
+    make: Callable[..., AdaptiveJobTrigger],
+    tmp_path: Path,
+    state: str | None,
+    owner: str | None,
+    recorded: str | None,
 ) -> None:
     airflow.task_states, airflow.xcoms = {"r": {"t": state}}, {"attempt": owner}
+    airflow.asset_states = {} if recorded is None else {"attempt": recorded}
     asyncio.run(cleaned_up(make()))
     assert not (tmp_path / "job" / "journal").exists()
+
+
+@pytest.mark.parametrize("state", [None, "scheduled", "queued", "restarting", "running", "up_for_retry"])
+@pytest.mark.parametrize("begins", [False, True], ids=["fails first", "begins to run the job"])
+def test_job_of_a_cleared_task_is_watched_until_the_task_has_begun_to_run_it(
+    airflow: FakeComms,
+    make: Callable[..., AdaptiveJobTrigger],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    state: str | None,
+    begins: bool,
+) -> None:
+    """A task with a broken declaration fails before it records its attempt. A user marks a cleared task as failed while its DAG is paused."""
+    monkeypatch.setattr(adaptive_job, "HANDOVER_POLL_INTERVAL", timedelta(milliseconds=20))
+    airflow.task_states, airflow.xcoms, airflow.asset_states = {"r": {"t": state}}, {"attempt": MINE}, {"attempt": MINE}
+
+    async def clear() -> None:
+        watch = asyncio.create_task(cleaned_up(make()))
+        await asyncio.wait({watch}, timeout=0.2)
+        assert not watch.done()
+        if begins:
+            airflow.asset_states = {"attempt": "r/2"}
+        else:
+            airflow.task_states = {"r": {"t": "failed"}}
+        await watch
+
+    asyncio.run(clear())
+    assert ended(tmp_path) is (None if begins else Outcome.CANCELED)
+
+
+@pytest.mark.parametrize("state", [None, "running"])
+def test_watch_of_a_cleared_task_ends_when_its_driver_has_stopped_by_itself(
+    airflow: FakeComms,
+    make: Callable[..., AdaptiveJobTrigger],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    state: str | None,
+) -> None:
+    monkeypatch.setattr(adaptive_job, "HANDOVER_POLL_INTERVAL", timedelta(milliseconds=20))
+    airflow.task_states, airflow.asset_states = {"r": {"t": state}}, {"attempt": MINE}
+    trigger = make()
+    moment = timedelta(milliseconds=10)
+    options = replace(trigger._job.spec.options, trigger_lifetime=moment, orphan_timeout=5 * moment)
+    trigger.spec = encode(replace(trigger._job.spec, options=options))
+    asyncio.run(asyncio.wait_for(cleaned_up(trigger), timeout=60))
+    assert ended(tmp_path) is None
 
 
 def test_job_is_left_alone_when_no_one_knows_the_task(

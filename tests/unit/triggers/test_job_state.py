@@ -12,10 +12,13 @@ import pytest
 from airflow.sdk import Asset
 
 from airflow_adaptive._airflow.process.job_control import event_position
+from airflow_adaptive._airflow.process.process_resources import ProcessResources
 from airflow_adaptive._core.view import decode_summary
 from airflow_adaptive._engine.clock import SystemClock
 from airflow_adaptive.local.waiting import wait_until_async
+from airflow_adaptive.triggers import spark_resources
 from airflow_adaptive.triggers.job_state import AdaptiveJobEventTrigger, JobStateTrigger
+from airflow_adaptive.triggers.spark_resources import SparkResourcesTrigger
 from tests.support.airflow.airflow_versions import needs_state_store
 from tests.support.airflow.fake_supervisor import Document, FakeComms, api_server_error
 from tests.support.airflow.published_job import SUMMARY, ended, fire, publish_job
@@ -175,3 +178,35 @@ def test_watchers_leave_threads_to_others_while_the_state_store_hangs(
 def test_unknown_event_is_refused_when_the_dag_is_parsed() -> None:
     with pytest.raises(ValueError, match="SCALED"):
         AdaptiveJobEventTrigger(job="departures", events=["SCALED"])
+
+
+@pytest.mark.parametrize("observer", ["state", "events", "slots"])
+def test_trigger_that_observes_a_job_examines_the_other_jobs_of_its_folder(
+    airflow: FakeComms, monkeypatch: pytest.MonkeyPatch, observer: str
+) -> None:
+    """A trigger that was canceled with its triggerer leaves a job whose cancellation nothing else repeats."""
+
+    async def wait(*_: Any) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(spark_resources, "wait_for_slots", wait)
+    airflow.asset_states["job_directory"] = "file:///jobs"
+    until = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    triggers: dict[str, Any] = {
+        "state": JobStateTrigger(job="departures", states=["Finished"], until=until),
+        "events": watch(["FAILED"]),
+        "slots": SparkResourcesTrigger({"graph": {"job": "departures"}}, {"spark": "missing"}, until),
+    }
+
+    async def examined() -> None:
+        sweeps = ProcessResources.current().next_sweeps
+
+        async def is_examined() -> bool:
+            return "file:///jobs" in sweeps
+
+        running = asyncio.ensure_future(anext(aiter(triggers[observer].run())))
+        await wait_until_async(is_examined, 60, "the examination of the folder")
+        running.cancel()
+        await asyncio.wait({running})
+
+    asyncio.run(examined())

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from airflow_adaptive._airflow.internals import DagCode, SerializedDagModel
+from airflow_adaptive._airflow.internals import DagCode, SerializedDagModel, serialized_task
 from airflow_adaptive._core.deployment import Declaration, declaration, digest
 from airflow_adaptive._core.view import TaskKey
 
@@ -22,7 +19,7 @@ def declared_by_dag(task: TaskKey, deployed: Declaration, session: Session) -> D
     from airflow_adaptive._airflow.declaration.declared_job import rendered  # noqa: PLC0415  Other requests and commands need no client of a cluster.
 
     stored = SerializedDagModel.get(task.dag_id, session=session)
-    fields = None if stored is None else _fields(stored.data, task.task_id)
+    fields = None if stored is None else serialized_task(stored.data, task.task_id)
     if fields is None:
         return None
     query = select(DagCode.source_code).where(DagCode.dag_id == task.dag_id).order_by(DagCode.last_updated.desc())
@@ -31,12 +28,3 @@ def declared_by_dag(task: TaskKey, deployed: Declaration, session: Session) -> D
     values = {} if fields.get("_is_mapped") else {name: fields.get(name) for name in names}
     is_same_function = "op_kwargs" in names and dag_file == deployed.dag_file != ""
     return declaration(rendered(values), code=deployed.code if is_same_function else "", dag_file=dag_file)
-
-
-def _fields(data: Any, task_id: str) -> Mapping[str, Any] | None:
-    """Return the serialized fields of a task, None for a task that the DAG does not have or that another version of Airflow has serialized."""
-    try:
-        tasks = [task["__var"] for task in data["dag"]["tasks"]]
-        return next((it for it in tasks if it["task_id"] == task_id), None)
-    except (LookupError, TypeError):
-        return None

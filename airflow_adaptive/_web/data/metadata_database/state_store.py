@@ -1,4 +1,8 @@
-"""Documents of jobs: in the state store of Assets, or before Airflow 3.3 in Variables and XComs (`variables_and_xcoms`)."""
+"""Documents of jobs: in the state store of Assets, or before Airflow 3.3 in Variables and XComs (`variables_and_xcoms`).
+
+After an upgrade to Airflow 3.3, a job that does not run has its documents in Variables and XComs until its task moves them (`_airflow.store.job_asset`),
+the attempt last. Until then both places are read; a document in the state store is newer, because all programs write there.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import logging
 import re
 from collections.abc import Collection, Iterable
 from datetime import datetime
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, Text, and_, case, func, or_, select
@@ -15,6 +20,7 @@ from sqlalchemy.orm import Session
 from airflow_adaptive._airflow import internals as airflow_internals
 from airflow_adaptive._airflow.internals import AssetModel, conf
 from airflow_adaptive._airflow.store.storable import storable
+from airflow_adaptive._airflow.store.task_xcoms import ATTEMPT
 from airflow_adaptive._core.ports import SEPARATOR
 from airflow_adaptive._core.view import TaskKey
 from airflow_adaptive._web.data.metadata_database import deleted_tasks, variables_and_xcoms
@@ -92,16 +98,18 @@ def read(
         return found
     found |= {store: Stored({}, {}) for store in of_assets}
     if not has_state_store():
-        for document in variables_and_xcoms.read(of_assets, keys, session, time_series):
-            stored = found[StoreKey(*document.place)]
-            stored.documents[document.key], stored.revisions[document.key] = document.document, document.at
-        return found
+        return _with_earlier(found, of_assets, keys, session, time_series)
+    names = None if keys is None else {*keys}
     model, cut = airflow_internals.AssetStateStoreModel, _full_keys(of_assets, time_series)
+    is_moved = set()
     begin = case((model.key.in_(cut), func.substr(model.value, 1, BEGIN_CHARACTERS, type_=Text)), else_=model.value)
     query = select(model.asset_id, model.key, begin if cut else model.value, model.updated_at)
-    for asset_id, full_key, value, updated_at in session.execute(query.where(_is_in(of_assets, keys))):
+    of_jobs = _is_in(of_assets, None if names is None else {*names, ATTEMPT})
+    for asset_id, full_key, value, updated_at in session.execute(query.where(of_jobs)):
         store, key = _split(asset_id, full_key)
-        if store not in found:
+        if key == ATTEMPT:
+            is_moved.add(store)
+        if store not in found or (names is not None and key not in names):
             continue
         found[store].revisions[key] = updated_at
         text = _POINTS.sub("}", value, 1) if full_key in cut else value
@@ -109,6 +117,21 @@ def read(
             found[store].documents[key] = storable(json.loads(text, parse_constant=lambda _: None))
         except (ValueError, RecursionError):
             log.warning("The document %r of Asset %s is ignored because it is not valid JSON", full_key, asset_id)
+    return _with_earlier(found, [store for store in of_assets if store not in is_moved], names, session, time_series)
+
+
+def _with_earlier(
+    found: dict[Store, Stored],
+    stores: Collection[StoreKey],
+    keys: Iterable[str] | None,
+    session: Session,
+    time_series: Collection[str],
+) -> dict[Store, Stored]:
+    """Return what was found, and the other documents of some jobs in Variables and XComs."""
+    for document in variables_and_xcoms.read(stores, keys, session, time_series) if stores else ():
+        stored = found[StoreKey(*document.place)]
+        if document.key not in stored.revisions:
+            stored.documents[document.key], stored.revisions[document.key] = document.document, document.at
     return found
 
 
@@ -138,15 +161,17 @@ def keys(
     assets: Select[int, str], prefix: str | None, names: Collection[str], session: Session
 ) -> Iterable[tuple[int, str, str]]:
     """Return the Asset, its name and the full key of each document with one of these names. `prefix` selects one job, None selects all jobs."""
+    earlier = variables_and_xcoms.keys(assets, prefix, names, session)  # Nothing is read yet.
     if not has_state_store():
-        found = {row.id: row.name for row in session.execute(assets)}
-        return variables_and_xcoms.keys(found, prefix, names, session)
+        return earlier
     model = airflow_internals.AssetStateStoreModel
     key, of_assets = model.key, model.asset_id == AssetModel.id
     is_one: ColumnElement[bool] = key.in_([f"{prefix}{name}" for name in names])
     if prefix is None:
         is_one = or_(key.in_(names), *(key.endswith(f"{SEPARATOR}{name}", autoescape=True) for name in names))
-    return session.execute(assets.add_columns(key).join(model, of_assets).where(is_one))
+    found = [tuple(row) for row in session.execute(assets.add_columns(key).join(model, of_assets).where(is_one))]
+    is_moved = prefix is not None and f"{prefix}{ATTEMPT}" in {full_key for _, _, full_key in found}
+    return found if is_moved else chain(found, earlier)
 
 
 def write(store: StoreKey, key: str, document: Any, session: Session) -> None:
@@ -172,4 +197,5 @@ def revisions(store: Store, session: Session) -> dict[str, datetime]:
     model = airflow_internals.AssetStateStoreModel
     rows = session.execute(select(model.asset_id, model.key, model.updated_at).where(_is_in([store], None)))
     written = [(_split(row.asset_id, row.key), row.updated_at) for row in rows]
-    return {key: at for (found, key), at in written if found == store}
+    found = {key: at for (of, key), at in written if of == store}
+    return found if ATTEMPT in found else variables_and_xcoms.revisions(store, session) | found

@@ -8,15 +8,16 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from cryptography.fernet import InvalidToken
-from sqlalchemy import ColumnElement, Row, or_, select
+from sqlalchemy import ColumnElement, Row, Select, or_, select
 from sqlalchemy.orm import Session
 
-from airflow_adaptive._airflow.internals import AssetModel, VariableModel, XComModel, get_fernet
+from airflow_adaptive._airflow.internals import AssetModel, VariableModel, XComModel, get_fernet, variable_text
 from airflow_adaptive._airflow.store.storable import storable
 from airflow_adaptive._airflow.store.task_xcoms import ATTEMPT
 from airflow_adaptive._airflow.store.variables_and_xcoms import (
     DESCRIPTION,
     PREFIX,
+    begin_of_keys,
     decode,
     encode,
     variable_key,
@@ -66,21 +67,28 @@ class Found(NamedTuple):
 
 
 def keys(
-    assets: Mapping[int, str], prefix: str | None, names: Collection[str], session: Session
+    assets: Select[int, str], prefix: str | None, names: Collection[str], session: Session
 ) -> Iterator[tuple[int, str, str]]:
     """Yield the Asset, its name and the full key of each Variable with one of these keys (arguments as `state_store.keys`)."""
-    ids = {variable_key(name, ""): asset_id for asset_id, name in assets.items()}
-    model = VariableModel
-    if prefix is None:
-        where = model.key.startswith(ANY, autoescape=True)
-    else:
-        where = model.key.in_([f"{base}{prefix}{name}" for base in ids for name in names])
-    for (full_key,) in session.execute(select(model.key).where(where)):
+    query = select(VariableModel.key)
+    full_keys = (
+        []
+        if prefix is not None
+        else [*session.scalars(query.where(VariableModel.key.startswith(ANY, autoescape=True)))]
+    )
+    if prefix is None and not full_keys:
+        return
+    named = {row.id: row.name for row in session.execute(assets)}
+    ids = {begin_of_keys(name): asset_id for asset_id, name in named.items()}
+    if prefix is not None:
+        wanted = [f"{base}{prefix}{name}" for base in ids for name in names]
+        full_keys = [*session.scalars(query.where(VariableModel.key.in_(wanted)))]
+    for full_key in full_keys:
         base, _, name = full_key.rpartition(SEPARATOR)
         of_fleet, _, job = base.rpartition(SEPARATOR)
         for own, job_prefix in ((f"{base}{SEPARATOR}", ""), (f"{of_fleet}{SEPARATOR}", f"{job}{SEPARATOR}")):
             if name in names and own in ids:
-                yield ids[own], assets[ids[own]], f"{job_prefix}{name}"
+                yield ids[own], named[ids[own]], f"{job_prefix}{name}"
 
 
 def read(
@@ -142,14 +150,16 @@ def _names(places: Collection[Place], session: Session) -> dict[int, str]:
 def _variables(places: Collection[Place], keys: set[str] | None, session: Session) -> Iterator[Found]:
     """Yield the documents in Variables."""
     names, model = _names(places, session), VariableModel
-    bases = {variable_key(names[id_], prefix): (id_, prefix) for id_, prefix in places if id_ in names}
+    bases = {begin_of_keys(names[id_], prefix): (id_, prefix) for id_, prefix in places if id_ in names}
     if not bases:
         return
     if keys is None:
         where = or_(*(model.key.startswith(base, autoescape=True) for base in bases))
     else:
         where = model.key.in_([f"{base}{key}" for base in bases for key in keys if not is_published(key)])
-    for full_key, text, is_encrypted in session.execute(select(model.key, model._val, model.is_encrypted).where(where)):
+    for full_key, text, is_encrypted in session.execute(
+        select(model.key, variable_text, model.is_encrypted).where(where)
+    ):
         base, separator, key = full_key.rpartition(SEPARATOR)
         if (place := bases.get(f"{base}{separator}")) is None:
             continue

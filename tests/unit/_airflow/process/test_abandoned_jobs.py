@@ -65,14 +65,14 @@ def _journal(base: Path, job: str, attempt: str, state: SchedulerState = RUNS, c
         (folder / journal_name(1)).write_bytes(content)
 
 
-async def _canceled(base: Path, job: str = "d:t:fa") -> list[str]:
+async def _canceled(base: Path, job: str = "d:t:fa", *, is_observer: bool = False) -> list[str]:
     canceled = []
 
     async def cancel(job: DeployedJob) -> None:
         canceled.append(f"{job.spec.attempt} of {job.task} with {job.connections.spark}")
 
     ProcessResources.current().next_sweeps.clear()
-    await cancel_abandoned_jobs(job, f"file://{base}", cancel)
+    await cancel_abandoned_jobs(job, None if is_observer else f"file://{base}", cancel)
     return sorted(canceled)
 
 
@@ -97,6 +97,15 @@ async def test_job_whose_item_has_left_the_list_is_canceled_through_its_own_conn
     for job in ("d:t:fa", "other", "e:u:fa"):
         assert await _canceled(tmp_path, job) == ["d/t[2]/r/old of d/t[2]/r with own"]
     assert await _canceled(tmp_path, "d:t:fc") == []
+
+
+async def test_trigger_that_observes_a_job_examines_its_folder_and_the_job_itself(
+    airflow: Supervisor, tmp_path: Path
+) -> None:
+    """The triggerer ended while it canceled the job, so its trigger does not exist any more."""
+    assert await _canceled(tmp_path, "d:t:fc", is_observer=True) == [], "the job was never deployed"
+    airflow.asset_states = {"fc:job_directory": f"file://{tmp_path}"}
+    assert await _canceled(tmp_path, "d:t:fc", is_observer=True) == ["d/t[2]/r/old of d/t[2]/r with own"]
 
 
 async def test_list_that_is_empty_leaves_no_job(airflow: Supervisor, tmp_path: Path) -> None:

@@ -52,10 +52,28 @@ def test_attempt_is_over_when_its_task_has_ended_unless_another_attempt_owns_the
     assert (fate_of("job", TASK, "r/1") is Fate.OVER) is over
 
 
-@pytest.mark.parametrize("state", ["deferred", "running", "up_for_retry", None])
-def test_attempt_of_a_task_that_continues_is_not_over(airflow: Supervisor, state: str | None) -> None:
-    airflow.task_states, airflow.xcoms = {"r": {"t": state}}, {"attempt": "r/1"}
-    assert fate_of("job", TASK, "r/1") is Fate.CONTINUES
+@pytest.mark.parametrize(
+    ("state", "owner", "recorded", "was_deferred", "fate"),
+    [
+        ("deferred", "r/1", "r/1", True, Fate.CONTINUES),
+        # The loop of the attempt runs in its worker, or the task was cleared, and its XComs are not deleted yet.
+        ("running", "r/1", "r/1", False, Fate.CONTINUES),
+        ("running", "r/1", "r/1", True, Fate.UNKNOWN),
+        ("running", None, "r/1", False, Fate.UNKNOWN),
+        # A cleared task may fail before it records an attempt.
+        *((state, "r/1", "r/1", True, Fate.UNKNOWN) for state in (None, "scheduled", "queued", "up_for_retry")),
+        *(
+            (state, None, "r/2", True, Fate.CONTINUES)
+            for state in (None, "queued", "running", "up_for_retry", "failed")
+        ),
+    ],
+)
+def test_cleared_task_decides_about_the_job_when_it_has_begun_to_run_it(
+    airflow: Supervisor, state: str | None, owner: str | None, recorded: str, was_deferred: bool, fate: Fate
+) -> None:
+    airflow.task_states, airflow.xcoms = {"r": {"t": state}}, {"attempt": owner}
+    airflow.asset_states = {"attempt": recorded}
+    assert fate_of("job", TASK, "r/1", was_deferred=was_deferred) is fate
 
 
 @pytest.mark.parametrize(("active_runs", "over"), [(set(), True), ({"r"}, False)])
@@ -63,8 +81,8 @@ def test_task_that_was_deleted_is_over_unless_airflow_creates_it_again(
     airflow: Supervisor, active_runs: set[str], over: bool
 ) -> None:
     airflow.active_runs = active_runs
-    assert (fate_of("job", TASK, "r/1") is Fate.OVER) is over
-    assert fate_of(JOB, MOVED, "r/1") is (Fate.OVER if over else Fate.UNKNOWN)
+    for job, task in (("job", TASK), (JOB, MOVED)):
+        assert fate_of(job, task, "r/1") is (Fate.OVER if over else Fate.UNKNOWN)
 
 
 @pytest.mark.parametrize("states", [("failed", "running"), ("running", "failed")])
@@ -87,6 +105,7 @@ def test_mapped_task_is_found_by_its_index(airflow: Supervisor, states: tuple[st
         (["scheduled", "deferred"], {1: "a/2"}, "b/1", Fate.UNKNOWN),
         (["running", "deferred"], {1: "a/2"}, "b/1", Fate.UNKNOWN),
         (["queued", "removed"], {}, "b/1", Fate.UNKNOWN),
+        (["deferred", "up_for_retry"], {0: "a/2", 1: "b/1"}, "b/1", Fate.UNKNOWN),
         # No task instance runs the job: its item left the list.
         (["deferred", "deferred", "removed"], {0: "c/2", 1: "a/2"}, "b/1", Fate.OVER),
         (["deferred", "deferred"], {0: "c/2", 1: "a/2"}, None, Fate.OVER),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -125,10 +125,34 @@ def test_handled_request_has_no_effect_and_the_next_one_has(monkeypatch: pytest.
     reader.accept(documents)
     assert not is_emptied
     assert (reader.requests.desired_state, airflow.desired_state) == (DesiredState.RUNNING, None)
-    begin_job("departures", read_desired_state("departures"))
+    begin_job("departures", read_desired_state("departures"), datetime.now(UTC))
     assert airflow.desired_state == DesiredState.RUNNING.value
     by_user("suspended")
     assert airflow.desired_state == "suspended"
+
+
+@pytest.mark.parametrize("is_later_ended", [False, True], ids=["", "and a later attempt ended"])
+@pytest.mark.parametrize("value", ["suspended", "canceled"])
+def test_request_handled_before_a_fernet_key_was_replaced_has_no_effect_when_it_can_be_read_again(
+    monkeypatch: pytest.MonkeyPatch, value: str, is_later_ended: bool
+) -> None:
+    """Airflow cannot decrypt the Variables while the task begins the job. Then a user appends the earlier key."""
+    airflow = FakeComms.install(monkeypatch)
+    by_user(value)
+    airflow.asset_states[DESIRED_STATE]["at"] = "2026-01-31T17:00:00+00:00"
+    end_job("departures", END)
+    encrypted, airflow.asset_states = airflow.asset_states, {}
+    begin_job("departures", read_desired_state("departures"), datetime.now(UTC))
+    if is_later_ended:
+        end_job("departures", END, retried="flights/stream/r")
+    airflow.asset_states = encrypted | airflow.asset_states
+    if is_later_ended:
+        begin_job("departures", read_desired_state("departures"), datetime.now(UTC), is_retry=True)
+    reader = ControlRequestReader(job_asset("departures").store)
+    reader.accept(reader.read()[0])
+    assert (reader.requests.desired_state, airflow.desired_state) == (DesiredState.RUNNING, "running")
+    by_user(value)
+    assert airflow.desired_state == value
 
 
 def test_handled_request_still_names_its_requester(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,9 +172,9 @@ def test_request_that_is_accepted_while_the_next_try_starts_stays_open(
     airflow = FakeComms.install(monkeypatch)
     if before is not None:
         by_user(before)
-    documents = read_desired_state("departures")
+    read_at, documents = datetime.now(UTC), read_desired_state("departures")
     by_user(value)
-    begin_job("departures", documents)
+    begin_job("departures", documents, read_at)
     assert airflow.desired_state == value
 
 
@@ -216,7 +240,7 @@ def test_newest_request_of_a_user_and_a_task_counts(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(("value", "is_resumed"), [("running", True), ("suspended", False), ("canceled", False)])
 def test_open_request_to_run_resumes_a_job_once(monkeypatch: pytest.MonkeyPatch, value: str, is_resumed: bool) -> None:
     FakeComms.install(monkeypatch)
-    begin_job("departures", {})
+    begin_job("departures", {}, datetime.now(UTC))
     by_user(value)
     assert end_job("departures", END) is is_resumed
     assert not end_job("departures", END)
@@ -235,9 +259,10 @@ def test_invalid_documents_do_not_keep_the_task_from_reporting_the_end(
     airflow = FakeComms.install(monkeypatch)
     airflow.asset_states = {DESIRED_STATE: document, HANDLED: document, RESTORED: document}
     assert not end_job("departures", END)
-    assert airflow.asset_states[HANDLED] == {"requests": [], "is_running": False, "end": END}
+    handled = airflow.asset_states[HANDLED]
+    assert {**handled, "missing": {}} == {"requests": [], "is_running": False, "end": END, "missing": {}}
     assert reported_end(airflow.asset_states) == END
-    begin_job("departures", {})
+    begin_job("departures", {}, datetime.now(UTC))
     assert reported_end(airflow.asset_states) is None
 
 
@@ -286,7 +311,7 @@ def test_store_is_emptied_although_it_contains_a_newer_request(monkeypatch: pyte
     """Airflow empties the store, and a user suspends the job before its loop reads again: the override of the user is restored."""
     airflow = FakeComms.install(monkeypatch)
     reader = ControlRequestReader(job_asset("departures").store)
-    begin_job("departures", {})
+    begin_job("departures", {}, datetime.now(UTC))
     by_alice()
     reader.accept(reader.read()[0])
     airflow.asset_states.clear()

@@ -11,10 +11,10 @@ from cryptography.fernet import Fernet
 from sqlalchemy import select
 
 from airflow_adaptive._airflow.store.variables_and_xcoms import variable_key
-from airflow_adaptive._core.requirements.control_requests import HANDLED
+from airflow_adaptive._core.requirements.control_requests import DESIRED_STATE, HANDLED
 from tests.support.airflow.airflow_app import API, AirflowApp
-from tests.support.airflow.airflow_versions import remove_state_store
-from tests.support.airflow.published_documents import executing, place
+from tests.support.airflow.airflow_versions import needs_state_store, remove_state_store
+from tests.support.airflow.published_documents import executing, place, suspended
 from tests.support.airflow.rest_api import get
 
 FIRST, SECOND = (Fernet.generate_key().decode() for _ in range(2))
@@ -80,3 +80,26 @@ def test_edited_variable_is_named(airflow_app: AirflowApp) -> None:
         key = variable_key("adaptive://job/departures", HANDLED)
         session.scalar(select(Variable).where(Variable.key == key)).set_val("42")
     assert f"Variable '{key}' has another value" in get(airflow_app, "/jobs/departures")["problem"]
+
+
+@needs_state_store
+def test_suspended_job_is_found_and_resumed_after_an_upgrade_to_airflow_3_3(
+    airflow_app: AirflowApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No task and no loop has moved its documents. They have the time of the upgrade."""
+    asset = place(airflow_app, suspended(), desired_state={"value": "suspended"})
+    airflow_app.run(state="success")
+    before = [get(airflow_app, path) for path in ("/jobs", "/jobs/departures")]
+    monkeypatch.undo()
+    use_keys(monkeypatch, FIRST)
+    assert [get(airflow_app, path) for path in ("/jobs", "/jobs/departures")] == before
+    answer = airflow_app.client().post(f"{API}/jobs/departures/resume", json={})
+    assert answer.status_code == 202, answer.text
+    assert airflow_app.requested(asset, DESIRED_STATE) == "running"
+    assert get(airflow_app, "/jobs/departures")["desired_state"] == "running"
+
+
+def test_long_ids_of_another_job_do_not_hide_the_list(airflow_app: AirflowApp) -> None:
+    airflow_app.declare_asset(f"adaptive://fleet/{'d' * 200}/{'t' * 60}", dag_id="d" * 200, task_id="t" * 60)
+    place(airflow_app, executing())
+    assert [job["job"] for job in get(airflow_app, "/jobs")["jobs"]] == ["departures"]
