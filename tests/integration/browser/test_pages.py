@@ -422,7 +422,7 @@ def test_tab_of_a_task_instance_shows_its_job(airflow_app: AirflowApp, visitor: 
     page = visitor.open("?dag_id=flights&run_id=r&task_id=stream&map_index=-1")
     expect(page.get_by_role("heading", level=1)).to_have_text("departures")
     other = visitor.open("?dag_id=flights&run_id=r&task_id=other&map_index=-1")
-    expect(other.get_by_text("This task does not run an adaptive job")).to_be_visible()
+    expect(other.get_by_text("No adaptive job has published anything for this task")).to_be_visible()
 
 
 def test_airflow_shows_the_page_in_its_frame(airflow_app: AirflowApp, visitor: Visitor) -> None:
