@@ -159,7 +159,7 @@ def test_long_values_are_searched_in_linear_time(word: str) -> None:
 
 def test_runbook_lists_all_terms() -> None:
     terms = {term.rstrip("$") for term in AIRFLOW_TERMS + SPARK_TERMS + HADOOP_TERMS + MORE_TERMS}
-    page = (ROOT / "docs" / "guides" / "secrets.md").read_text()
+    page = (ROOT / "docs" / "reference" / "secrets.md").read_text()
     assert {term for term in terms if f"`{term}`" not in page} == set()
 
 

@@ -87,7 +87,7 @@ def test_poll_of_an_unchanged_job_costs_one_query_and_one_for_its_task(
     from airflow_adaptive._web.api.routes.events import poll  # noqa: PLC0415
     from airflow_adaptive._web.data.metadata_database.state_store import has_state_store  # noqa: PLC0415
 
-    place(airflow_app, make())
+    place(airflow_app, make(), attempt="a")
     job = watched()
     first = poll(job, None)
     assert first is not None
