@@ -72,6 +72,7 @@ from airflow_adaptive._core.scheduler.job_graph import JobGraph
 from airflow_adaptive._core.scheduler.snapshot import decode
 from airflow_adaptive._core.scheduler.state import Finished, Outcome
 from airflow_adaptive._core.view import TaskKey
+from airflow_adaptive._engine.clock import SystemClock
 from airflow_adaptive._engine.journal.journal import SupersededError
 from airflow_adaptive._engine.loop import RunLimits
 from airflow_adaptive._engine.spec import JobSpec
@@ -467,7 +468,7 @@ class AdaptiveSparkOperator(BaseOperator):
         request to suspend or cancel stays in effect, and a job that has finished does not run again. If the earlier try reported a failure, a request
         since then applies to the job that this try starts.
         """
-        read_at, documents, job = datetime.now(UTC), read_desired_state(self._name), self._declared
+        read_at, documents, job = SystemClock().now(), read_desired_state(self._name), self._declared
         if is_job_running(documents):
             with validation.airflow_errors(self._name):
                 is_to_run = decode_desired_state(documents) is DesiredState.RUNNING
