@@ -49,11 +49,7 @@ def cluster_address(conn_id: str) -> ClusterAddress | KubernetesAddress:
         AddressError: Airflow refuses the connection, or the connection does not describe a cluster.
     """
     try:
-        connection = BaseHook.get_connection(conn_id)
-    except AirflowSecretsBackendAccessDenied as error:
-        raise AddressError(
-            f"connection {conn_id!r}: a secrets backend denies access ({error}): give the task access to the connection"
-        ) from error
+        connection = _read(conn_id)
     except AirflowNotFoundException as error:
         if f"AIRFLOW_CONN_{conn_id.upper()}" in os.environ:
             raise AddressError(
@@ -81,6 +77,16 @@ def cluster_address(conn_id: str) -> ClusterAddress | KubernetesAddress:
     return address
 
 
+def _read(conn_id: str) -> Connection:
+    """Return a connection. Raises `AddressError` if a secrets backend denies access, and `AirflowNotFoundException` if Airflow does not find it."""
+    try:
+        return BaseHook.get_connection(conn_id)
+    except AirflowSecretsBackendAccessDenied as error:
+        raise AddressError(
+            f"connection {conn_id!r}: a secrets backend denies access ({error}): give the task access to the connection"
+        ) from error
+
+
 def _parse(connection: Connection) -> ClusterAddress | KubernetesAddress:
     """Return the address. Raises `AddressError`, and `OSError` if the file of certificate authorities cannot be read."""
     extra, host = connection.extra_dejson, (connection.host or "").strip()
@@ -99,11 +105,7 @@ def kubernetes_credentials(conn_id: str) -> Mapping[str, Any]:
         AddressError: Airflow refuses the connection, or the connection does not select credentials.
     """
     try:
-        connection = BaseHook.get_connection(conn_id)
-    except AirflowSecretsBackendAccessDenied as error:
-        raise AddressError(
-            f"connection {conn_id!r}: a secrets backend denies access ({error}): give the task access to the connection"
-        ) from error
+        connection = _read(conn_id)
     except AirflowNotFoundException as error:
         extra = json.dumps({"kube_config_path": "/path/of/kubeconfig"})
         raise UndefinedConnectionError(

@@ -86,16 +86,9 @@ class Publisher:
             await self._history.wait()
         memory = self._journal.memory
         requirements_source, limits = memory.resolver.source, memory.resolver.limits.lasting
-        observed = (memory.lag_alerts.current, self._lag_unknown_since, self._source_problem, self._cluster_problem)
-        content = (
-            state,
-            self._urls,
-            requirements_source,
-            limits,
-            self._history.revision,
-            memory.preparation,
-            *observed,
-        )
+        problems = (self._lag_unknown_since, self._source_problem, self._cluster_problem)
+        observed = (memory.lag_alerts.current, memory.preparation, *problems)
+        content = (state, self._urls, requirements_source, limits, self._history.revision, *observed)
         if content != self._published and not self._history.is_pending:
             self._published = content
             self._policy = self._resolver.policy
