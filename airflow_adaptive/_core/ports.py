@@ -277,7 +277,7 @@ class ActiveDriver:
             nothing is unusual.
         can_start: False if the driver or all its executors wait for something that does not happen by itself, or if the driver ended because the
             cluster manager refused its requests, as `message` says.
-        leaves: why the driver will have to leave its machine, such as a node that was cordoned; "" if it may stay.
+        leaves: why the driver will have to leave its machine, such as a node that was cordoned; "" if it may stay, None if this is unknown.
         worker_address: where the driver runs, or starts; "" before, and if the cluster manager does not say it here.
     """
 
@@ -285,7 +285,7 @@ class ActiveDriver:
     request: Resources
     message: str = ""
     can_start: bool = True
-    leaves: str = ""
+    leaves: str | None = ""
     worker_address: str = ""
 
 
@@ -373,7 +373,7 @@ class SubmissionStatus:
     worker_address: str = ""
     can_start: bool = True
     ended_by: str = ""
-    leaves: str = ""
+    leaves: str | None = None
     log_command: str | None = None
 
 

@@ -155,13 +155,14 @@ class Scenario:
             self.apply_without_timers(TimerFired(at=self.now, timer=due[0].name, version=self.state.version))
         raise AssertionError(f"the timers of {self.state.name} fire without end: {machine.timers(self.state)}")
 
-    def when_slots(self, held: int = 0, free: int = 0) -> Scenario:
-        """The job holds `held` slots and may take `free` more."""
-        return self.when(self.slots(held, free))
+    def when_slots(self, held: int = 0, free: int = 0, standby: tuple[int, int] = (0, 0)) -> Scenario:
+        """The job holds `held` slots and may take `free` more; `standby` are the slots that a standby holds, and those that it may take."""
+        return self.when(self.slots(held, free, standby))
 
-    def slots(self, held: int = 0, free: int = 0) -> SlotsChanged:
+    def slots(self, held: int = 0, free: int = 0, standby: tuple[int, int] = (0, 0)) -> SlotsChanged:
         """Return the event without applying it."""
-        return SlotsChanged(at=self.now, offers=(SlotOffer(worker="worker-1", held=held, free=free),))
+        offer = SlotOffer(worker="", held=standby[0], free=standby[1])
+        return SlotsChanged(at=self.now, offers=(SlotOffer(worker="worker-1", held=held, free=free),), standby=offer)
 
     def when_requirements(self, lower: int, upper: int) -> Scenario:
         """A user sets the same bounds for every vertex."""

@@ -355,7 +355,7 @@ class KubernetesCluster:
             request=pod_request(pod),
             message=status.message,
             can_start=status.can_start,
-            leaves="" if node is None else departure(node, pod),
+            leaves=None if node is None else departure(node, pod),
             worker_address=name,
         )
 

@@ -193,7 +193,9 @@ def _with_slots(state: SchedulerState, missing: int, now: datetime) -> Preview:
     """Return the consequence of the arrival of the missing slots."""
     result = Preview(consequence=Consequence.NOTHING, reason="", requirements=state.requirements)
     offers = (*state.offers, SlotOffer(worker="", free=missing))
-    return _after_transition(result, [*_steps(state, SlotsChanged(at=now, offers=offers))][-1])
+    return _after_transition(
+        result, [*_steps(state, SlotsChanged(at=now, offers=offers, standby=state.standby_offer))][-1]
+    )
 
 
 def _cooldown(state: SchedulerState, now: datetime) -> datetime | None:

@@ -80,9 +80,15 @@ class SchedulingStarted(TimedEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotsChanged(TimedEvent):
-    """The slots that this job holds or may take have changed."""
+    """The slots that this job holds or may take have changed.
+
+    Attributes:
+        offers: slots of the workers.
+        standby: slots that the standby holds, and those that only a standby may take; None if the job needs no standby.
+    """
 
     offers: tuple[SlotOffer, ...]
+    standby: SlotOffer | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

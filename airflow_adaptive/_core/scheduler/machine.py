@@ -176,7 +176,8 @@ def _react(state: SchedulerState, event: Event) -> Step:
             text = f"whether the cluster accepted the driver is unknown: {reason}"
             return steps.stay(known, event, Reason(ReasonCode.SUBMISSION_UNANSWERED, text))
         case MoveAnnounced(reason=reason):
-            return steps.stay(known, event, Reason(ReasonCode.MOVE_ANNOUNCED, reason))
+            text = reason or "the driver may stay: nothing announces the end of its machine any more"
+            return steps.stay(known, event, Reason(ReasonCode.MOVE_ANNOUNCED, text))
         case SlotsChanged() if known == state:
             return steps.stay(state, event)
         case RequirementsChanged():
@@ -209,8 +210,8 @@ def _outdated(state: SchedulerState, event: Event) -> Reason | None:
 
 def _with_facts(state: SchedulerState, event: Event) -> SchedulerState:
     match event:
-        case SlotsChanged(offers=offers):
-            return replace(state, offers=offers)
+        case SlotsChanged(offers=offers, standby=offer):
+            return replace(state, offers=offers, standby_offer=offer)
         case DriverSubmitted(submission_id=submission, application_id=application) if state.driver is not None:
             driver = replace(state.driver, submission_id=submission, application_id=application, unanswered="")
             return replace(state, driver=driver, was_accepted=True)

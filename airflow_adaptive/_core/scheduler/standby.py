@@ -35,15 +35,23 @@ from airflow_adaptive._core.scheduler.policies.failure_handling import Failure, 
 from airflow_adaptive._core.scheduler.policies.first_batch import MAX_FAILURES
 from airflow_adaptive._core.scheduler.policies.rescaling import Tier
 from airflow_adaptive._core.scheduler.requirements import is_within
-from airflow_adaptive._core.scheduler.state import Driver, Executing, SchedulerState, Standby, Timer
+from airflow_adaptive._core.scheduler.state import (
+    Deploying,
+    Driver,
+    Executing,
+    RestartingLocally,
+    SchedulerState,
+    Standby,
+    Timer,
+)
 from airflow_adaptive._core.scheduler.steps import Step, SubmitDriver
 from airflow_adaptive._core.scheduler.timeline import Reason, ReasonCode
 
 FIRST_RETRY: Final = timedelta(seconds=10)
-"""Time from the first failure of a standby to the next attempt. The time doubles with each further failure."""
+"""Time from the first failure of a standby to the next attempt. It doubles with each further failure, until a standby takes over or has lived long."""
 
 LAST_RETRY: Final = timedelta(minutes=5)
-"""Longest time between two attempts."""
+"""Longest time between two attempts, and the life of a prepared standby after which its failure is the first one again."""
 
 
 class DeploymentStage(StrEnum):
@@ -88,7 +96,7 @@ def timers(state: SchedulerState) -> Iterator[Timer]:
             yield Timer(name=TimerName.STANDBY, due=standby.since + state.options.deploy_timeout)
         elif isinstance(current, Executing) and state.replacement is not None and _can_move(state):
             yield Timer(name=TimerName.STANDBY, due=current.since)
-    elif isinstance(current, Executing) and _is_needed(state):
+    elif isinstance(current, Executing) and _is_due(state):
         yield Timer(name=TimerName.STANDBY, due=standby.retry_at or current.since)
 
 
@@ -116,7 +124,7 @@ def on_event(state: SchedulerState, event: Event) -> Step:
             return steps.stay(state, event, Reason(ReasonCode.SUBMISSION_UNANSWERED, text))
         case DriverPrepared() if driver is not None and not standby.is_prepared:
             text = f"the driver of epoch {driver.epoch} is prepared, and can replace the running one at once"
-            prepared = _with(state, is_prepared=True, failures=0, counted=0, retry_at=None, settled=driver.deployment)
+            prepared = _with(state, is_prepared=True, counted=0, retry_at=None, settled=driver.deployment)
             return steps.stay(prepared, event, Reason(ReasonCode.DRIVER_PREPARED, text))
         case DriverEnded(failure=failure) if driver is not None:
             return _failed(state, event, driver, failure, is_over=True)
@@ -127,12 +135,16 @@ def on_event(state: SchedulerState, event: Event) -> Step:
 
 
 def without_useless(step: Step, event: Event) -> Step:
-    """Return the step without a standby that cannot take over any more: the job ends, or needs one of another deployment, or has a newer driver."""
+    """Return the step without a standby that is of no use any more, and without slots of the standby that the job needs.
+
+    It is of no use if the job ends, needs one of another deployment, has a newer driver, or if the driver for which it was prepared may stay.
+    """
     state, driver = step.state, step.state.standby.driver
     if driver is None:
         return step
-    if not state.traits.ends and driver.deployment == _wanted(state) and driver.epoch > state.epoch:
-        return step
+    can_take_over = not state.traits.ends and driver.deployment == _wanted(state) and driver.epoch > state.epoch
+    if can_take_over and (state.options.standby is not StandbyMode.NONE or _is_short_lived(state, driver.deployment)):
+        return replace(step, state=_with(state, slots=0)) if _must_release(state) else step
     settled = "" if state.standby.is_prepared else state.standby.settled
     ended = _with(state, driver=None, is_prepared=False, settled=settled)
     return replace(step, state=ended, commands=(*step.commands, state_transitions.kill(driver, event)))
@@ -140,9 +152,19 @@ def without_useless(step: Step, event: Event) -> Step:
 
 def holds_executors(state: SchedulerState) -> bool:
     """Return whether the standby keeps executors while it waits."""
-    driver = state.standby.driver
-    is_short = driver is not None and (_is_new(state, driver) or bool(_leaves(state)))
-    return is_short or state.options.standby is StandbyMode.DRIVER_AND_EXECUTORS
+    standby = state.standby
+    return standby.driver is not None and standby.slots > 0 and _keeps_executors(state, standby.driver.deployment)
+
+
+def demanded_slots(state: SchedulerState) -> tuple[int, int, int] | None:
+    """Return the slots that the standby has requested, and the fewest and the most with which one can replace the driver; None if none is needed."""
+    plan, standby = state.plan, state.standby
+    if plan is None or state.driver is None or state.traits.ends or not (standby.driver or _is_needed(state)):
+        return None
+    requested = standby.slots if standby.driver and (not standby.is_prepared or holds_executors(state)) else 0
+    if _has_to_move(state):
+        return requested, plan.slots, plan.slots
+    return requested, 0, 0 if standby.driver else _wanted_slots(state)
 
 
 def _leaves(state: SchedulerState) -> str:
@@ -150,21 +172,41 @@ def _leaves(state: SchedulerState) -> str:
     return "" if state.driver is None else state.driver.leaves
 
 
+def _has_to_move(state: SchedulerState) -> bool:
+    """Return whether the driver has worked, will have to leave its machine, and has a plan with which another one can continue."""
+    driver, plan = state.driver, state.plan
+    is_leaving = driver is not None and bool(driver.leaves) and driver.has_worked
+    return is_leaving and plan is not None and is_within(plan.parallelism, state.requirements)
+
+
 def _can_move(state: SchedulerState) -> bool:
-    """Return whether the driver will have to leave its machine, has worked, and the plan fits on slots that the job does not hold yet.
+    """Return whether the driver has to move, and its plan fits on slots of the standby and on slots that the job does not hold yet.
 
     Which of the slots that the job holds are on the machine is unknown. Without room elsewhere, the driver stays until it gets SIGTERM.
     """
-    driver, plan = state.driver, state.plan
-    if driver is None or plan is None or not driver.leaves or not driver.has_worked:
+    held = 0 if state.standby.driver is None or state.standby_offer is None else state.standby_offer.held
+    elsewhere = _free_slots(state) + held
+    return _has_to_move(state) and state.plan is not None and state.plan.slots <= elsewhere
+
+
+def _free_slots(state: SchedulerState) -> int:
+    """Return the slots that a standby may take. Only the one of a driver that has to move takes what the job may grow by."""
+    of_job = sum(offer.free for offer in state.offers) if _leaves(state) else 0
+    return of_job + (0 if state.standby_offer is None else state.standby_offer.free)
+
+
+def _must_release(state: SchedulerState) -> bool:
+    """Return whether the job needs the slots of the standby, or others have taken slots that a prepared standby still requests."""
+    standby, plan, offer = state.standby, state.plan, state.standby_offer
+    if plan is None or not standby.slots or not isinstance(state.current, Deploying | Executing | RestartingLocally):
         return False
-    free = state.available_slots - state.held_slots + (0 if state.standby.driver is None else state.standby.slots)
-    return plan.slots <= free and is_within(plan.parallelism, state.requirements)
+    is_missing = not _leaves(state) and plan.slots > sum(it.total for it in state.offers)
+    return is_missing or (standby.is_prepared and offer is not None and offer.total < standby.slots)
 
 
-def _is_new(state: SchedulerState, driver: Driver) -> bool:
-    """Return whether a standby has another deployment than the newest driver."""
-    return state.proved.deployment != driver.deployment
+def _is_new(state: SchedulerState, deployment: str) -> bool:
+    """Return whether a standby of a deployment has another one than the newest driver."""
+    return state.proved.deployment != deployment
 
 
 def _wanted(state: SchedulerState) -> str:
@@ -176,22 +218,40 @@ def _is_needed(state: SchedulerState) -> bool:
     driver = state.driver
     if driver is None or driver.deployment != state.next_deployment or rescale_tiers.is_to_prepare(state):
         return rescale_tiers.is_to_prepare(state)
-    return _can_move(state) or (state.options.standby is not StandbyMode.NONE and driver.has_worked)
+    return _has_to_move(state) or (state.options.standby is not StandbyMode.NONE and driver.has_worked)
+
+
+def _is_due(state: SchedulerState) -> bool:
+    """Return whether to submit a standby: one is needed, its slots are known, and they suffice if it is for a move alone."""
+    is_for_move = state.options.standby is StandbyMode.NONE and not rescale_tiers.is_to_prepare(state)
+    return state.standby_offer is not None and _is_needed(state) and (not is_for_move or _can_move(state))
+
+
+def _is_short_lived(state: SchedulerState, deployment: str) -> bool:
+    """Return whether a standby of a deployment is to take over now or soon."""
+    return state.driver is None or _is_new(state, deployment) or bool(_leaves(state))
+
+
+def _keeps_executors(state: SchedulerState, deployment: str) -> bool:
+    return _is_short_lived(state, deployment) or state.options.standby is StandbyMode.DRIVER_AND_EXECUTORS
+
+
+def _wanted_slots(state: SchedulerState) -> int:
+    """Return the slots for a standby that is to be submitted: those of the plan if it keeps them, or one to warm up."""
+    return state.plan.slots if state.plan is not None and _keeps_executors(state, _wanted(state)) else 1
 
 
 def _submit(state: SchedulerState, event: Event) -> Step:
     """Submit a standby, with executors on free slots only: at most those of the plan, or one to warm up."""
     driver = Driver(epoch=state.last_epoch + 1, deployment=_wanted(state))
-    submitted = _with(state, driver=driver, since=event.at, is_prepared=False, epoch=driver.epoch)
-    wanted = state.plan.slots if state.plan is not None and holds_executors(submitted) else 1
-    slots = min(wanted, state.available_slots - state.held_slots)
-    submitted = _with(submitted, slots=slots)
+    slots = min(_wanted_slots(state), _free_slots(state))
+    submitted = _with(state, driver=driver, since=event.at, is_prepared=False, epoch=driver.epoch, slots=slots)
     submit = SubmitDriver(
         epoch=driver.epoch, slots=slots, cause=type(event).__name__, is_standby=True, deployment=driver.deployment
     )
     text = (
         "the driver of the new deployment is being prepared, while the job continues"
-        if _is_new(state, driver)
+        if _is_new(state, driver.deployment)
         else "a standby is being prepared, which can replace the driver"
     )
     return replace(steps.stay(submitted, event, Reason(ReasonCode.STANDBY_SUBMITTED, text)), commands=(submit,))
@@ -199,7 +259,9 @@ def _submit(state: SchedulerState, event: Event) -> Step:
 
 def _failed(state: SchedulerState, event: Event, driver: Driver, failure: Failure, *, is_over: bool) -> Step:
     """Record a failure: the next attempt follows later, unless no attempt can help, or the cluster has no room."""
-    failures, is_new = state.standby.failures + 1, _is_new(state, driver)
+    standby, is_new = state.standby, _is_new(state, driver.deployment)
+    has_lived = standby.is_prepared and standby.since is not None and event.at - standby.since >= LAST_RETRY
+    failures = 1 if has_lived else standby.failures + 1
     wait = min(FIRST_RETRY * 2 ** min(failures - 1, 5), LAST_RETRY)
     after = _with(state, driver=None, is_prepared=False, settled="", failures=failures, retry_at=event.at + wait)
     text = (

@@ -97,13 +97,13 @@ class Standby:
         driver: the driver, None without one.
         since: time of its submission; the driver has had `deploy_timeout` to prepare.
         is_prepared: whether it can take over at once.
-        failures: number of failures since a standby was prepared last; each makes the wait until the next attempt longer.
+        failures: number of failures since a standby took over, or lived for long; each makes the wait until the next attempt longer.
         retry_at: time of the next attempt, None without a failure.
         settled: deployment that needs no further preparation, because its driver is prepared, or has no room beside the running one.
         refused: deployment whose driver could not be prepared, so that the running driver stays.
         counted: number of the failures that count against a new deployment.
         epoch: highest epoch that a standby has had, because no two drivers have the same epoch.
-        slots: slots that the newest standby has asked for.
+        slots: slots that the newest standby requests; 0 after it has released them for the job.
     """
 
     driver: Driver | None = None
@@ -435,6 +435,7 @@ class SchedulerState:
         driver: newest driver, None if no driver can be running.
         standby: driver that is to replace the newest one.
         offers: slots of the last observation.
+        standby_offer: slots of the standby in the last observation (`SlotsChanged.standby`).
         restarts: record of the restart strategy.
         was_accepted: whether the cluster manager has ever accepted a driver.
         has_run: whether any plan was active.
@@ -466,6 +467,7 @@ class SchedulerState:
     failures: tuple[FailureRecord, ...] = ()
     timeline: Timeline = field(default_factory=Timeline)
     standby: Standby = field(default_factory=Standby)
+    standby_offer: SlotOffer | None = None
 
     @property
     def name(self) -> str:
@@ -484,8 +486,11 @@ class SchedulerState:
 
     @property
     def available_slots(self) -> int:
-        """Number of slots that the job holds or is offered."""
-        return sum(offer.total for offer in self.offers)
+        """Number of slots that the job holds, is offered, or gets from its standby, unless the driver has to move to them."""
+        own = sum(offer.total for offer in self.offers)
+        if self.standby_offer is None or self.driver is None or self.driver.leaves:
+            return own
+        return own + self.standby_offer.held
 
     @property
     def last_epoch(self) -> int:

@@ -92,7 +92,7 @@ def go_to_deploying(
             tier=tier,
         )
     commands: tuple[Command, ...] = ()
-    driver, standby = state.replacement, replace(state.standby, driver=None, is_prepared=False)
+    driver, standby = state.replacement, replace(state.standby, driver=None, is_prepared=False, failures=0)
     if driver is not None:
         driver = replace(driver, took_over=True)
     else:
@@ -102,7 +102,7 @@ def go_to_deploying(
     # What was known about the preparation of a deployment does not hold for the next time that it is deployed.
     standby = replace(standby, settled="" if driver.deployment == state.deployment else standby.settled)
     proved = state.proved.started(driver.deployment)
-    started = replace(state, epoch=driver.epoch, driver=driver, standby=standby, proved=proved)
+    started = replace(state, epoch=driver.epoch, driver=driver, standby=standby, standby_offer=None, proved=proved)
     deploying = Deploying(since=event.at, plan=plan)
     return steps.enter(started, event, deploying, reason, tier=Tier.DRIVER, commands=commands)
 

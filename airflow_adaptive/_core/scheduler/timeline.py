@@ -87,7 +87,7 @@ class ReasonCode(StrEnum):
     DRIVER_MOVED = "DRIVER_MOVED"
     """Others end the driver, for example to drain its node: its queries have ended at a batch boundary, and another driver continues at once."""
     MOVE_ANNOUNCED = "MOVE_ANNOUNCED"
-    """The driver will have to leave its machine, so another driver is prepared elsewhere."""
+    """The driver will have to leave its machine, and moves if its plan has room elsewhere; or it may stay after all."""
     STANDBY_SUBMITTED = "STANDBY_SUBMITTED"
     """A driver is being prepared that can replace the running one."""
     DRIVER_PREPARED = "DRIVER_PREPARED"

@@ -3,15 +3,17 @@
 Theory: free cores are not available to every job. Another job may have planned on the cores before its executors have started, and
 two jobs that observe the same free cores would both plan on them. So each job states its slot demand: the executors of its plan, the
 executors without which it cannot run, and the executors that it can use. Each poll of the cluster shares all free capacity again, in
-three rounds:
+four rounds:
 
 1. The executors that are planned and not granted yet, oldest plan first, because the master serves applications in that order. Drivers
-   that wait for a worker get their cores, foreign drivers too.
+   that wait for a worker get their cores, foreign drivers too. The executors that a standby has requested count as planned.
 2. The minimum of each job below its minimum, with a worker for its driver: the whole minimum or nothing.
 3. The rest, for the jobs that can use more executors. No job grows while another job waits for its minimum, because slots that become
    free one by one would never suffice for the minimum. The wait is limited by `SlotDemand.growth_block_timeout`.
+4. What is left, for standbys: a driver with the executors that the standby can use. For a driver that has to leave its machine, all
+   executors of the plan or none, so that many jobs on one machine move one after the other. What the job may grow by counts for that.
 
-In the second and third round, jobs with a higher priority come first, and the name decides between equal priorities. No job has to
+In the rounds after the first, jobs with a higher priority come first, and the name decides between equal priorities. No job has to
 return what it holds. Flink's session clusters do not require that either.
 """
 
@@ -25,10 +27,9 @@ from typing import TypeVar
 
 from airflow_adaptive._core.ports import ClusterSnapshot, Request, SubmissionState
 from airflow_adaptive._core.protocol.documents import Action
+from airflow_adaptive._core.scheduler import standby
 from airflow_adaptive._core.scheduler.allocator import minimum_slots, required_slots
-from airflow_adaptive._core.scheduler.state import (
-    SchedulerState,
-)
+from airflow_adaptive._core.scheduler.state import SchedulerState
 from airflow_adaptive._engine.cluster.free_capacity import Executors, FreeCapacity, Shortage
 from airflow_adaptive._engine.directive import action, executors
 from airflow_adaptive._engine.spec import DriverShape, ExecutorShape, JobSpec
@@ -36,6 +37,9 @@ from airflow_adaptive._engine.spec import DriverShape, ExecutorShape, JobSpec
 Key = TypeVar("Key", bound=Hashable)
 
 FOREVER = timedelta(days=36_500)
+
+UNREGISTERED = "unregistered"
+"""Id of no application."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +61,7 @@ class SlotDemand:
         age: time for which the job has had its plan, or has waited; a duration, because the clocks of two jobs may differ.
         growth_block_timeout: longest time for which other jobs must not grow while this job waits for its minimum.
         may_probe: whether the job is offered slots that may not exist (`_engine.cluster.probe`).
+        standby: demand of the standby, None if the job needs none.
     """
 
     job: str
@@ -73,6 +78,7 @@ class SlotDemand:
     age: timedelta = FOREVER
     growth_block_timeout: timedelta = timedelta(0)
     may_probe: bool = False
+    standby: SlotDemand | None = None
 
     @property
     def executor_request(self) -> Request:
@@ -88,13 +94,19 @@ class SlotDemand:
         """Return whether this demand plans a driver or executors that the other demand does not plan."""
         return (self.has_driver and not other.has_driver) or self.planned > other.planned
 
+    def standby_exceeds(self, other: SlotDemand) -> bool:
+        """Return whether the standby plans a driver or executors that the standby of the other demand does not plan."""
+        return self.standby is not None and self.standby.exceeds(other.standby or SlotDemand(job=""))
+
     def aged(self, seconds: float) -> SlotDemand:
         """Return the demand after some seconds."""
-        return replace(self, age=self.age + timedelta(seconds=seconds))
+        aged = None if self.standby is None else self.standby.aged(seconds)
+        return replace(self, age=self.age + timedelta(seconds=seconds), standby=aged)
 
     def as_planned(self) -> SlotDemand:
-        """Return the demand without the executors beyond the plan."""
-        return replace(self, minimum=0, maximum=0)
+        """Return the demand without the executors beyond the plan, and without a standby that has not been submitted."""
+        submitted = self.standby if self.standby is not None and self.standby.has_driver else None
+        return replace(self, minimum=0, maximum=0, standby=None if submitted is None else submitted.as_planned())
 
 
 def slot_demand(spec: JobSpec, state: SchedulerState, now: datetime, *, may_probe: bool = False) -> SlotDemand:
@@ -104,7 +116,7 @@ def slot_demand(spec: JobSpec, state: SchedulerState, now: datetime, *, may_prob
     has_demand = not stops and state.traits.demands_slots
     has_driver = driver is not None and not stops
     minimum, maximum = minimum_slots(state.job, state.requirements), required_slots(state.job, state.requirements)
-    return SlotDemand(
+    demand = SlotDemand(
         job=spec.graph.job,
         application_name=spec.application_name,
         executor=spec.executor,
@@ -120,6 +132,26 @@ def slot_demand(spec: JobSpec, state: SchedulerState, now: datetime, *, may_prob
         growth_block_timeout=options.resource_wait_timeout or options.deploy_timeout,
         may_probe=may_probe,
     )
+    return replace(demand, standby=_standby_demand(demand, state, now))
+
+
+def _standby_demand(of_job: SlotDemand, state: SchedulerState, now: datetime) -> SlotDemand | None:
+    demanded, driver = standby.demanded_slots(state), state.standby.driver
+    if demanded is None:
+        return None
+    requested, fewest, most = (executors(slots, of_job.executor) for slots in demanded)
+    return replace(
+        of_job,
+        has_driver=driver is not None,
+        submission_id=None if driver is None else driver.submission_id,
+        # Never known by its name, which is that of the application of the running driver.
+        application_id=UNREGISTERED if driver is None else driver.application_id or UNREGISTERED,
+        planned=requested,
+        minimum=fewest,
+        maximum=most,
+        age=now - (state.standby.since or now),
+        may_probe=False,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +162,12 @@ class CapacityShare:
         executors: executors by worker.
         shortage: why the job gets fewer executors than it can use; None if it gets them all, if it must not grow because another job
             waits, or if the cluster has no limits.
+        standby: executors of the standby in addition to those that it holds, None if the job has demanded no standby.
     """
 
     executors: Executors = field(default_factory=dict)
     shortage: Shortage | None = None
+    standby: int | None = None
 
 
 def capacity_shares(demands: Mapping[Key, SlotDemand], cluster: ClusterSnapshot) -> dict[Key, CapacityShare]:
@@ -148,7 +182,12 @@ def capacity_shares(demands: Mapping[Key, SlotDemand], cluster: ClusterSnapshot)
         for claim in ranked:
             if not claim.waits:
                 _take(capacity, claim, claim.growth)
-    return {key: CapacityShare(claim.share, claim.shortage) for key, claim in claims.items()}
+        for claim in ranked:
+            _serve_standby(capacity, claim)
+    return {
+        key: CapacityShare(claim.share, claim.shortage, None if claim.standby is None else claim.standby.share.total())
+        for key, claim in claims.items()
+    }
 
 
 def unclaimed(demands: Mapping[Key, SlotDemand], cluster: ClusterSnapshot) -> ClusterSnapshot:
@@ -169,6 +208,7 @@ class _Claim:
         ungranted: executors that are planned and not granted yet, of which the limits count the `charged` ones already.
         missing: executors that are missing to the minimum, beyond the plan; `growth` are those that the job could use in addition.
         waits: whether the minimum was not available. The share of a job that waits is all free executors.
+        standby: claim of the standby.
     """
 
     demand: SlotDemand
@@ -182,6 +222,7 @@ class _Claim:
     waits: bool = False
     share: Counter[str] = field(default_factory=Counter)
     shortage: Shortage | None = None
+    standby: _Claim | None = None
 
     @property
     def blocks_growth(self) -> bool:
@@ -221,6 +262,7 @@ def _claim(demand: SlotDemand, cluster: ClusterSnapshot, applications: Mapping[s
         charged=cluster.pending.get(application, 0) // demand.executor.cores,
         missing=missing,
         growth=max(demand.maximum - base - missing, 0),
+        standby=None if demand.standby is None else _claim(demand.standby, cluster, applications),
     )
 
 
@@ -236,8 +278,9 @@ def _serve_plans_and_minimums(
     capacity: FreeCapacity, claims: Collection[_Claim], cluster: ClusterSnapshot
 ) -> list[_Claim]:
     """Serve the first two rounds; return the claims by rank."""
-    _place_foreign_drivers(capacity, cluster, {claim.demand.submission_id for claim in claims})
-    for claim in sorted(claims, key=_by_age):
+    planned = [*claims, *(claim.standby for claim in claims if claim.standby is not None)]
+    _place_foreign_drivers(capacity, cluster, {claim.demand.submission_id for claim in planned})
+    for claim in sorted(planned, key=_by_age):
         _serve_plan(capacity, claim)
     ranked = sorted(claims, key=_by_rank)
     for claim in ranked:
@@ -273,6 +316,20 @@ def _serve_minimum(capacity: FreeCapacity, claim: _Claim) -> None:
     if driver is not None:
         capacity.place(driver, executor)
     _take(capacity, claim, claim.missing)
+
+
+def _serve_standby(capacity: FreeCapacity, job: _Claim) -> None:
+    """Let the standby of a job take its driver and its executors, nothing without room for the driver and all executors that it needs."""
+    claim = job.standby
+    if claim is None:
+        return
+    missing = max(claim.missing - (0 if job.waits else job.share.total()), 0)
+    executor = claim.demand.executor_request
+    driver = claim.demand.driver_request if claim.lacks_driver else None
+    if capacity.fits(missing, executor, driver):
+        if driver is not None:
+            capacity.place(driver, executor)
+        _take(capacity, claim, missing + claim.growth)
 
 
 def _take(capacity: FreeCapacity, claim: _Claim, count: int, charged: int = 0) -> None:

@@ -191,10 +191,10 @@ class Participant:
         does not change whether the job may probe; the next observation decides.
         """
         demand = replace(demand, may_probe=self.demand.may_probe)
-        if demand.exceeds(self.demand):
-            is_backing_off = self._shared.clock.elapsed < self._not_before_s
-            if self._shares_version != self._shared.shares_version or is_backing_off:
-                return False
+        is_backing_off = self._shared.clock.elapsed < self._not_before_s
+        grows, is_outdated = demand.exceeds(self.demand), self._shares_version != self._shared.shares_version
+        if (grows and (is_outdated or is_backing_off)) or (is_outdated and demand.standby_exceeds(self.demand)):
+            return False
         self.set_demand(demand)
         return True
 

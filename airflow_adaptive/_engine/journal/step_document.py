@@ -58,7 +58,8 @@ def _directive(state: SchedulerState, spec: JobSpec, nonce: str, memory: LoopMem
 
 def is_durable(step: Step, before: SchedulerState) -> bool:
     """Whether a step changes something that must survive the process: slots are observed again."""
-    return bool(step.commands) or replace(step.state, offers=()) != replace(before, offers=())
+    after, earlier = (replace(state, offers=(), standby_offer=None) for state in (step.state, before))
+    return bool(step.commands) or after != earlier
 
 
 def clock_offset(document: JournalDocument, clock: datetime) -> timedelta:
@@ -77,7 +78,7 @@ def _format(state: SchedulerState, heartbeat: DriverHeartbeat) -> int:
 
 def _saved(state: SchedulerState) -> SchedulerState:
     """Return the state without slot offers per worker: thousands of workers would not fit, and the next loop observes them again."""
-    totals = SlotOffer(worker="", held=state.held_slots, free=state.available_slots - state.held_slots)
+    totals = SlotOffer(worker="", held=state.held_slots, free=sum(offer.free for offer in state.offers))
     return replace(state, offers=(totals,) if state.offers else ())
 
 

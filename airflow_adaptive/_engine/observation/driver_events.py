@@ -52,8 +52,9 @@ def driver_events(
     """Yield all events about the driver of the current epoch; none without a driver."""
     if state.driver is not None:
         yield from _identified(state, observation, now)
-        leaves = "" if observation.submission is None else observation.submission.leaves
-        if leaves and not state.driver.leaves and action(state) is not Action.STOP:
+        leaves = None if observation.submission is None else observation.submission.leaves
+        counts = action(state) is not Action.STOP if leaves else isinstance(state.current, Executing)
+        if leaves is not None and bool(leaves) != bool(state.driver.leaves) and counts:
             yield events.MoveAnnounced(at=now, epoch=state.epoch, reason=leaves)
         yield from _status_events(state, observation, heartbeat, now)
         yield from _process_events(state, observation, heartbeat, now)
@@ -88,7 +89,8 @@ def _why_useless(state: SchedulerState, observation: JobObservation, now: dateti
     status, submission, since = observation.standby_status, observation.standby_submission, state.standby.since or now
     if status is not None and status.state is DriverState.FAILED:
         return _failure(status.failure, status)
-    if submission is not None and submission.leaves and not state.standby.is_prepared:
+    takes_over = state.standby.is_prepared and (state.driver is None or action(state) is Action.STOP)
+    if submission is not None and submission.leaves and not takes_over:
         return Failure(error_class=FailureCode.DRIVER_LOST, message=submission.leaves)
     if submission is not None and submission.state is SubmissionState.UNKNOWN:
         text = "the cluster cannot account for the standby"

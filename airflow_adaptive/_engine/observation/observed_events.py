@@ -90,8 +90,20 @@ def _slot_events(
     # Without a driver, the job has the executors of the standby.
     status = observation.status if has_driver else observation.standby_status
     offers = slot_offers(observation.cluster, observation.share.executors, status, executor)
-    if offers != state.offers:
-        yield events.SlotsChanged(at=now, offers=offers)
+    standby = _standby_offer(state, observation, observation.cluster, executor) if has_driver else None
+    if (offers, standby) != (state.offers, state.standby_offer):
+        yield events.SlotsChanged(at=now, offers=offers, standby=standby)
+
+
+def _standby_offer(
+    state: SchedulerState, observation: JobObservation, cluster: ClusterSnapshot, executor: ExecutorShape
+) -> SlotOffer | None:
+    """Return the slots that the cluster has granted to the standby, and those that only a standby may take."""
+    free, status = observation.share.standby, observation.standby_status
+    if free is None and state.standby.driver is None:
+        return None
+    application = "" if status is None else status.application_id or ""
+    return SlotOffer(worker="", held=cluster.granted.get(application, 0), free=(free or 0) * executor.cores)
 
 
 def _desired_state_events(state: SchedulerState, control_requests: ControlRequests, now: datetime) -> Iterator[Event]:

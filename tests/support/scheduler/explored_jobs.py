@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime, timedelta
 from functools import cache, partial
+from itertools import product
 from typing import Any
 
 from airflow_adaptive._core.scheduler import events, machine
@@ -75,6 +76,7 @@ class Model:
         vertices: of the job.
         options: beside `DEADLINES`; no deadline is longer than two seconds.
         slots: that there may be, as (held by the job, free).
+        standby: slots of a standby that there may be, as (held by it, free for one).
         bounds: that may be required, of all vertices alike.
         vertices_read: vertices that the script builds its queries for, None if drivers do not tell.
         deployments: that may follow each other.
@@ -85,6 +87,7 @@ class Model:
     vertices: tuple[JobVertex, ...] = (vertex("job", 1, 2),)
     options: Mapping[str, object] = field(default_factory=dict)
     slots: tuple[tuple[int, int], ...] = ((0, 0), (0, 1), (1, 0), (0, 2), (1, 1), (2, 0))
+    standby: tuple[tuple[int, int], ...] = ((0, 0),)
     bounds: tuple[tuple[int, int], ...] = ((1, 1), (1, 2), (2, 2))
     vertices_read: tuple[str, ...] | None = None
     deployments: tuple[str, ...] = ()
@@ -143,14 +146,16 @@ MODELS: Mapping[str, Model] = {
         refusals=(UNREPARTITIONABLE,),
     ),
     "standby": Model(
-        options={**NO_WAIT, "max_trigger_delay": 0, "standby": "driver"},
+        options={**NO_WAIT, "max_trigger_delay": 0, "standby": "driver+executors"},
         slots=((0, 0), (0, 1), (1, 0)),
+        standby=((0, 1), (1, 0)),
         bounds=((1, 1),),
         deployments=("", "new"),
     ),
     "driver moves": Model(
         options={**NO_WAIT, "max_trigger_delay": 0, "scaling_interval_min": 1},
         slots=((0, 0), (0, 1), (1, 0)),
+        standby=((0, 0), (0, 1), (1, 0)),
         bounds=((1, 1),),
     ),
     "only executors": Model(
@@ -190,7 +195,9 @@ class Place:
         """The same for places that no future can tell apart."""
         state = self.state
         if isinstance(state.current, Canceling | Failing | Finished):
-            state = replace(state, offers=(), restarts=RestartRecord(), was_accepted=False, has_run=False)
+            state = replace(
+                state, offers=(), standby_offer=None, restarts=RestartRecord(), was_accepted=False, has_run=False
+            )
         return hash(_canonical(state, self.now))
 
 
@@ -243,15 +250,15 @@ def external_events(model: Model, place: Place) -> Iterator[Event]:
     state, now, epoch = place.state, place.now, place.state.epoch
     if isinstance(state.current, Created):
         yield events.SchedulingStarted(at=now)
-    for held, free in model.slots:
-        yield events.SlotsChanged(at=now, offers=offered(held, free))
+    yield from _slots_changed(model, place)
     for bounds in model.bounds:
         yield events.RequirementsChanged(
             at=now, requirements=dict.fromkeys(state.requirements, ParallelismRange(*bounds))
         )
     yield events.DriverSubmitted(at=now, epoch=epoch, submission_id="driver")
     yield events.SubmissionUnanswered(at=now, epoch=epoch, reason="no answer")
-    yield events.MoveAnnounced(at=now, epoch=epoch, reason="its node was cordoned")
+    for reason in ("its node was cordoned", ""):
+        yield events.MoveAnnounced(at=now, epoch=epoch, reason=reason)
     for failure in (TRANSIENT, HOPELESS):
         yield events.DriverEnded(at=now, epoch=epoch, failure=failure)
         yield events.DriverHeartbeatTimedOut(at=now, epoch=epoch, failure=failure)
@@ -279,6 +286,12 @@ def external_events(model: Model, place: Place) -> Iterator[Event]:
     yield events.SuspendRequested(at=now)
 
 
+def _slots_changed(model: Model, place: Place) -> Iterator[Event]:
+    for slots, standby in product(model.slots, model.standby):
+        if not standby[0] or place.state.standby.driver is not None:
+            yield events.SlotsChanged(at=place.now, offers=offered(*slots), standby=offered(*standby)[0])
+
+
 def offered(held: int, free: int) -> tuple[events.SlotOffer, ...]:
     return (events.SlotOffer(worker="worker", held=held, free=free),)
 
@@ -290,6 +303,7 @@ def helped(model: Model, place: Place) -> tuple[datetime, Event] | None:
     """What comes next where slots are there, drivers obey and timers are punctual; None when all is at rest."""
     state, now = place.state, place.now
     timers, slots = machine.timers(state), _all_slots(model, state)
+    of_standby = offered(0, max(free for _, free in model.standby))[0]
     event = _obeyed(state, now)
     if timers and timers[0].due <= now:
         return fired(place)
@@ -297,8 +311,8 @@ def helped(model: Model, place: Place) -> tuple[datetime, Event] | None:
         return now, event
     if state.standby.driver is not None and not state.standby.is_prepared:
         return now, events.DriverPrepared(at=now, epoch=state.standby.driver.epoch)
-    if slots != state.offers:
-        return now, events.SlotsChanged(at=now, offers=slots)
+    if (slots, of_standby) != (state.offers, state.standby_offer):
+        return now, events.SlotsChanged(at=now, offers=slots, standby=of_standby)
     if isinstance(state.current, Deploying):
         return now, events.PlanActivated(
             at=now, epoch=state.epoch, version=state.version, vertices_read=model.vertices_read

@@ -87,7 +87,7 @@ def driver_status(
         worker_address=node,
         can_start=not error,
         ended_by=ended_by,
-        leaves=ended_by if has_hook else "",
+        leaves=ended_by if ended_by and has_hook else None,
     )
 
 

@@ -250,5 +250,5 @@ def test_long_reasons_are_remembered_by_their_ends():
 
 def test_step_that_changes_nothing_costs_nothing():
     state = idle().state
-    same = machine.step(state, SlotsChanged(at=state.current.since, offers=state.offers))  # type: ignore[union-attr]
+    same = machine.step(state, SlotsChanged(at=state.current.since, offers=state.offers, standby=state.standby_offer))  # type: ignore[union-attr]
     assert same.state is state

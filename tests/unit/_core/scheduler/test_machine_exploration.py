@@ -75,7 +75,7 @@ def twofold(state: SchedulerState, event: Event) -> Step:
 def sleepy(state: SchedulerState, event: Event) -> Step:
     """A scheduler that does nothing when slots arrive while it waits."""
     if isinstance(state.current, WaitingForResources) and isinstance(event, SlotsChanged):
-        return steps.stay(replace(state, offers=event.offers), event)
+        return steps.stay(replace(state, offers=event.offers, standby_offer=event.standby), event)
     return machine.step(state, event)
 
 

@@ -40,9 +40,9 @@ NO_ROOM = Failure(error_class=FailureCode.NO_ROOM_FOR_STANDBY, message="the clus
 
 
 def executing(slots: int = 2, free: int = 0, **options: Any) -> Scenario:
-    """A job that runs on so many slots of more, and has committed a batch."""
+    """A job that runs on the slots of its upper bounds, and has committed a batch. So many slots are free for a standby."""
     job = Scenario(upper=slots, **{**AT_ONCE, **options}).given_executing(slots)
-    return job.when_slots(held=slots, free=free).when_committed()
+    return job.when_slots(held=slots, standby=(0, free)).when_committed()
 
 
 def submitted(job: Scenario) -> list[SubmitDriver]:
@@ -120,6 +120,8 @@ def test_standby_that_fails_is_replaced_later_and_later() -> None:
         expect(job.after(waits[-1].total_seconds()), "Executing")
     assert (waits[:2], waits[-1]) == ([FIRST_RETRY, 2 * FIRST_RETRY], LAST_RETRY)
     fails(job.when_prepared())
+    assert job.state.standby.retry_at == job.now + LAST_RETRY
+    fails(job.after(LAST_RETRY.total_seconds()).when_prepared().after(LAST_RETRY.total_seconds()))
     assert job.state.standby.retry_at == job.now + FIRST_RETRY
 
 
@@ -461,7 +463,7 @@ def test_driver_that_will_have_to_leave_stays_without_room_for_its_plan(standby:
 
 
 def test_driver_that_will_have_to_leave_stays_before_its_first_batch() -> None:
-    job = announced(Scenario(upper=2, **AT_ONCE).given_executing(2).when_slots(held=2, free=2))
+    job = announced(Scenario(upper=2, **AT_ONCE).given_executing(2).when_slots(held=2, standby=(0, 2)))
     expect(job, "Executing", CORDONED)
     assert len(submitted(job)) == 1
 
@@ -503,6 +505,20 @@ def test_driver_that_will_have_to_leave_stays_while_no_other_one_can_be_prepared
     job = fails(announced(executing(free=2)), NO_ROOM)
     expect(job, "Executing", NO_ROOM.message)
     expect(job.after(FIRST_RETRY.total_seconds()).when_prepared(), "Restarting", CORDONED)
+
+
+@pytest.mark.parametrize(("mode", "epochs"), [("none", [2]), ("driver", [])])
+def test_driver_that_may_stay_after_all_needs_no_other_one_to_move(mode: str, epochs: list[int]) -> None:
+    job = announced(executing(free=2, standby=mode))
+    job.when(MoveAnnounced(at=job.now, epoch=1, reason=""))
+    expect(job, "Executing", "the driver may stay")
+    assert killed(job) == epochs
+
+
+def test_standby_that_has_taken_over_ends_the_backoff() -> None:
+    job = fails(executing(standby="driver")).after(FIRST_RETRY.total_seconds()).when_prepared()
+    job.when_driver_ended().when_slots(free=2).when_slots(held=2).when_plan_activated().when_committed()
+    assert fails(job).state.standby.retry_at == job.now + FIRST_RETRY
 
 
 def test_announcement_about_a_driver_that_has_ended_is_no_event() -> None:

@@ -175,6 +175,23 @@ def test_observers_see_the_slots_that_no_job_needs():
     assert FreeCapacity(unclaimed(demands, cluster(8)).workers).executors(EXECUTOR.request) == {"worker-0": 3}
 
 
+def test_standbys_get_what_no_job_can_use_and_move_one_after_the_other():
+    """Of three drivers on one machine, the first and the last one can move now: the second one needs more executors than are left."""
+    jobs = [runs(name, planned, planned) for name, planned in (("a", 2), ("b", 3), ("c", 1))]
+    moving = [replace(it, standby=wants(it.job, it.planned, it.planned)) for it in jobs]
+    growing = runs("d", planned=1, maximum=3)
+    snapshot = cluster(4, 4, granted={f"app-{it.job}": it.planned for it in (*jobs, growing)})
+    shares = capacity_shares({it.job: it for it in (*moving, growing)}, snapshot)
+    assert {name: share.standby for name, share in shares.items()} == {"a": 2, "b": 0, "c": 1, "d": None}
+    assert executors_by_job(snapshot, *moving, growing) == {"a": 0, "b": 0, "c": 0, "d": 2}
+
+
+def test_executors_that_a_standby_has_requested_are_planned():
+    requested = wants("a", 0, 0, has_driver=True, planned=2, submission_id="driver-2", application_id="app-2")
+    snapshot = cluster(4, granted={"app-a": 2, "app-2": 1})
+    assert executors_by_job(snapshot, replace(runs("a", 2, 2), standby=requested), wants("b", 1, 8)) == {"a": 0, "b": 2}
+
+
 # ---- always ---------------------------------------------------------------------------------------------------------
 
 

@@ -195,6 +195,20 @@ async def test_plan_on_a_share_that_was_allocated_again_is_not(scenario: Cluster
 
 
 @in_virtual_time
+async def test_standby_on_a_share_that_was_allocated_again_is_not_admitted(scenario: ClusterScenario) -> None:
+    participant, running = scenario.participant(), wants("a", has_driver=True, planned=4)
+    needed, submitted = (
+        replace(running, standby=replace(running, has_driver=it, planned=2 * it)) for it in (False, True)
+    )
+    await scenario.later((participant, needed))
+    participant.back_off(0.9)
+    await scenario.later((scenario.participant(), wants("b")))
+    assert (participant.admits(submitted), participant.admits(needed)) == (False, True)
+    await participant.observe(needed, SECOND)
+    assert participant.admits(submitted)
+
+
+@in_virtual_time
 async def test_plan_without_more_executors_is_always_admitted(scenario: ClusterScenario) -> None:
     participant, running = scenario.participant(), wants("a", has_driver=True, planned=4)
     await scenario.later((participant, running))

@@ -276,7 +276,18 @@ def test_announcement_that_the_driver_will_have_to_leave_is_one_event(job: Scena
     (event,) = (it for it in observed(job, report(job), cordoned) if isinstance(it, MoveAnnounced))
     assert event.reason == "node a of the driver was cordoned"
     job.when(event)
-    assert not [it for it in observed(job, report(job), cordoned) if isinstance(it, MoveAnnounced)]
+    for leaves in (cordoned.leaves, None, ""):
+        known = replace(cordoned, leaves=leaves)
+        assert not [it for it in observed(job, report(job), known) if isinstance(it, MoveAnnounced)]
+
+
+def test_announcement_is_withdrawn_while_the_job_runs_as_soon_as_the_driver_is_known_to_stay() -> None:
+    job = Scenario().given_executing(1)
+    job.when(MoveAnnounced(at=job.now, epoch=1, reason="node a of the driver was cordoned"))
+    for leaves, reasons in ((None, []), ("", [""])):
+        known = SubmissionStatus(state=SubmissionState.RUNNING, leaves=leaves)
+        found = [it.reason for it in observed(job, report(job), known) if isinstance(it, MoveAnnounced)]
+        assert found == reasons
 
 
 def test_end_of_the_machine_of_a_driver_that_has_to_stop_is_no_event() -> None:

@@ -145,7 +145,7 @@ async def test_silence_of_a_standby_begins_with_its_newest_status(scene: Scene) 
 
 async def test_running_driver_is_found_in_the_snapshot_without_a_query(scene: Scene) -> None:
     observation = await scene.observe(await scene.submit())
-    assert observation.submission == SubmissionStatus(state=SubmissionState.RUNNING)
+    assert observation.submission == SubmissionStatus(state=SubmissionState.RUNNING, leaves="")
     assert scene.queried == []
 
 

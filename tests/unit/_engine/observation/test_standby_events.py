@@ -27,6 +27,7 @@ from tests.lab.scenario import Scenario
 
 AT_ONCE: dict[str, Any] = {"scaling_interval_min": 0, "executing_stabilization_timeout": 0, "max_trigger_delay": 0}
 RUNNING = SubmissionStatus(state=SubmissionState.RUNNING)
+CORDONED = replace(RUNNING, leaves="node a of the driver was cordoned")
 PREPARED = DriverStatus(
     job="job",
     epoch=2,
@@ -42,7 +43,8 @@ PREPARED = DriverStatus(
 @pytest.fixture
 def job() -> Scenario:
     """A job with a standby in preparation."""
-    return Scenario(upper=2, **AT_ONCE, standby="driver+executors").given_executing(2).when_committed()
+    running = Scenario(upper=2, **AT_ONCE, standby="driver+executors").given_executing(2)
+    return running.when_slots(held=2, standby=(0, 2)).when_committed()
 
 
 def observed(job: Scenario, status: DriverStatus | None, submission: SubmissionStatus | None = RUNNING) -> list[Any]:
@@ -150,6 +152,14 @@ def test_standby_gets_a_plan_for_all_vertices_and_counts_as_the_driver_when_that
 
 
 def test_standby_whose_machine_is_drained_is_replaced(job: Scenario) -> None:
-    (event,) = observed(job, PREPARED, replace(RUNNING, leaves="node a of the driver was cordoned"))
-    assert isinstance(event, DriverHeartbeatTimedOut)
-    assert event.failure.message == "node a of the driver was cordoned"
+    for _ in range(2):
+        (event,) = observed(job, PREPARED, CORDONED)
+        assert isinstance(event, DriverHeartbeatTimedOut)
+        assert event.failure.message == CORDONED.leaves
+        job.when_prepared()
+
+
+@pytest.mark.parametrize("end", ["when_driver_ended", "when_driver_silent"])
+def test_standby_whose_machine_is_drained_completes_its_takeover(job: Scenario, end: str) -> None:
+    getattr(job.when_prepared(), end)()
+    assert not [it for it in observed(job, PREPARED, CORDONED) if isinstance(it, DriverHeartbeatTimedOut)]

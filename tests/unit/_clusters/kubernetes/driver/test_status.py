@@ -137,9 +137,9 @@ def test_pod_that_is_deleted_announces_the_end_of_its_driver_while_its_hook_runs
     }
     deleted = pod(RUNNING, metadata=DELETED, spec=hook)
     assert driver_status(deleted).leaves == "driver pod p is being deleted"
-    assert driver_status(deleted, is_killed=True).leaves == ""
-    assert driver_status(pod(RUNNING, spec=hook)).leaves == ""
-    assert driver_status(pod(RUNNING, metadata=DELETED)).leaves == ""
+    assert driver_status(deleted, is_killed=True).leaves is None
+    assert driver_status(pod(RUNNING, spec=hook)).leaves is None
+    assert driver_status(pod(RUNNING, metadata=DELETED)).leaves is None
 
 
 def with_init(init: dict[str, Any], state: dict[str, Any], phase: str = "Failed", **spec: Any) -> dict[str, Any]:
