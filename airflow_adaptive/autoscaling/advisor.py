@@ -72,7 +72,8 @@ def require(policy: object, graph: JobGraph, *, reactive: bool = False) -> None:
     """
     if not isinstance(policy, Policy):
         kinds = " or a ".join(kind.__name__ for kind in MEMORIES)
-        raise RescalePolicyError("job", [f"rescale_policy must be a {kinds}, not a {type(policy).__name__}"])
+        found = f"the class: write {policy.__name__}()" if isinstance(policy, type) else f"a {type(policy).__name__}"
+        raise RescalePolicyError("job", [f"rescale_policy must be a {kinds}, not {found}"])
     if reactive:
         violation = "rescale_policy has no effect on a job in reactive mode, which takes all available slots: remove one of the two"
         raise RescalePolicyError("job", [violation])

@@ -26,9 +26,10 @@ from airflow_adaptive._core.failure_code import error_code, with_code
 from airflow_adaptive._core.ports import ClusterUnreachableError, DriverLog, JobDirectoryError, OwnedJobError, PortError
 from airflow_adaptive._core.protocol.conf import MissingSettingsError
 from airflow_adaptive._core.protocol.documents import Action, Directive, JournalDocument, encode_journal, journal_name
+from airflow_adaptive._core.python_version import UnsupportedVersionError
 from airflow_adaptive._core.scheduler.policies.failure_handling import Failure
 from airflow_adaptive._core.scheduler.policies.first_batch import gave_up
-from airflow_adaptive._core.scheduler.policies.known_causes import with_remedy
+from airflow_adaptive._core.scheduler.policies.known_causes import name_artifact, with_remedy
 from airflow_adaptive._core.scheduler.state import Finished
 from airflow_adaptive._engine.directory_outage import DirectoryOutage
 from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory
@@ -285,7 +286,13 @@ def hanging_storage() -> str:
 
 def text_of(act: Callable[[], object]) -> str:
     """The text of the failure of a job whose driver, or whose script, this call ends with an error."""
-    errors = (AdaptiveJobError, DamagedCheckpointError, MissingSettingsError, TopicRecreatedError)
+    errors = (
+        AdaptiveJobError,
+        DamagedCheckpointError,
+        MissingSettingsError,
+        TopicRecreatedError,
+        UnsupportedVersionError,
+    )
     with pytest.raises(errors) as raised:
         act()
     return f"{type(raised.value).__name__}: {raised.value}"
@@ -294,6 +301,51 @@ def text_of(act: Callable[[], object]) -> str:
 def remedied(error_class: str, message: str) -> str:
     """The text of a failure for which the scheduler knows the remedy."""
     return with_remedy(Failure(error_class=error_class, message=message)).summary
+
+
+OF_BEGINNERS = {
+    "Complete or update mode, and a sink of files": (
+        "STREAMING_OUTPUT_MODE.UNSUPPORTED_DATASOURCE",
+        "[STREAMING_OUTPUT_MODE.UNSUPPORTED_DATASOURCE] Invalid streaming output mode: complete. This output mode is not supported in Data Source parquet.",
+    ),
+    "Aggregation without a watermark in append mode": (
+        "STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION",
+        "[STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION] Invalid streaming output mode: append. This output mode is not supported for streaming aggregations "
+        "without watermark on streaming DataFrames/DataSets.",
+    ),
+    "Call of `count()`, `collect()` or `show()` on a stream": (
+        "org.apache.spark.sql.catalyst.ExtendedAnalysisException",
+        "Queries with streaming sources must be executed with writeStream.start(), or from a streaming table or flow definition.",
+    ),
+    "Function that waits for its query": (
+        "AttributeError",
+        "'DataStreamWriter' object has no attribute 'awaitTermination' (departures.py:9)",
+    ),
+    "Two queries of a script with one name": (
+        "java.lang.IllegalArgumentException",
+        "Cannot start query with name departures as a query with that name is already active in this SparkSession",
+    ),
+    "Source of files without a schema": (
+        "org.apache.spark.SparkIllegalArgumentException",
+        "Schema must be specified when creating a streaming source DataFrame.",
+    ),
+    "Source or sink without a path": ("org.apache.spark.SparkIllegalArgumentException", "'path' is not specified."),
+    "Misspelled column": (
+        "UNRESOLVED_COLUMN.WITH_SUGGESTION",
+        "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column, variable, or function parameter with name `carier` cannot be resolved. Did you mean one of the "
+        "following? [`carrier`, `time`]. SQLSTATE: 42703",
+    ),
+    "`writeStream` of a batch": (
+        "WRITE_STREAM_NOT_ALLOWED",
+        "[WRITE_STREAM_NOT_ALLOWED] `writeStream` can be called only on streaming Dataset/DataFrame.",
+    ),
+}
+"""Condition -> error class and message, as Spark 4.3 reports it."""
+
+
+def without_connector(error_class: str, message: str) -> str:
+    """The text of a failure of a driver with Spark 4.2.1 that lacks a jar."""
+    return name_artifact(Failure(error_class=error_class, message=f"[{error_class}] {message}"), "4.2.1").summary
 
 
 def topic_created_again() -> str:
@@ -327,9 +379,9 @@ def equal_failures() -> str:
     return gave_up(Failure(error_class="FAILED_READ_FILE.NO_HINT", message=text), 3).summary
 
 
-def starts_a_query() -> None:
+def starts_a_query(method: str) -> None:
     with starts_rejected("departures"):
-        DataStreamWriter.__new__(DataStreamWriter).start()
+        getattr(DataStreamWriter.__new__(DataStreamWriter), method)()
 
 
 def session_of(**submitted: str) -> SubmittedSession:

@@ -17,16 +17,20 @@ from airflow_adaptive._core.failure_code import FailureCode, error_code
 from airflow_adaptive._core.ports import DriverLog, DriverSubmission, PortError
 from airflow_adaptive._core.protocol.conf import read_settings
 from airflow_adaptive._core.protocol.documents import FORMATS
+from airflow_adaptive._core.python_version import require_python
 from airflow_adaptive._engine.journal.journal import SupersededError
 from airflow_adaptive._web.data import user_requests
 from airflow_adaptive.autoscaling.calendar.declaration import scheduled_policy, window
 from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
 from airflow_adaptive.job.entry import unmanaged_script
+from airflow_adaptive.job.queries.script_queries import NEVER_STARTED
 from airflow_adaptive.job.queries.writers import require_same_queries, require_writers
+from airflow_adaptive.job.spark_internals import require_supported
 from airflow_adaptive.operators.job_control import SetResourceRequirementsOperator, StopAdaptiveJobOperator
 from airflow_adaptive.sensors.adaptive_job import AdaptiveJobSensor
 from tests.lab.simulation.one_job import Simulation
 from tests.repository.error_situations import (
+    OF_BEGINNERS,
     Desk,
     answer,
     damaged_checkpoint,
@@ -53,10 +57,12 @@ from tests.repository.error_situations import (
     too_small,
     topic_created_again,
     with_driver,
+    without_connector,
     without_loop,
 )
 from tests.support.airflow.fake_supervisor import FakeComms
 from tests.support.airflow.published_documents import batch
+from tests.support.driver.fake_spark import Stream
 from tests.support.repository import ROOT
 from tests.unit._engine.observation.test_driver_log_diagnosis import (
     IMPORT_ERROR,
@@ -85,6 +91,9 @@ NAMED_PROBLEM: Final = re.compile(
 )
 """How the sources name the codes of problems."""
 
+OPERATOR: Final = "from airflow_adaptive.operators import AdaptiveSparkOperator"
+SCRIPT_BESIDE: Final = "AdaptiveSparkOperator(task_id='a', job='departures', application='{}/gone.py', job_directory='file:///jobs', parallelism=1)"
+
 TOO_MUCH = scheduled_policy(zone="UTC", windows=[window("day", (2, 9), start="08:00", end="20:00")])
 
 
@@ -96,12 +105,24 @@ def in_the_dag_file(desk: Desk) -> dict[str, str]:
         "Function that starts its query": desk.import_error(
             "return spark.readStream.text('/data').writeStream.start()"
         ),
+        "Function that writes to a table": desk.import_error(
+            "return spark.readStream.text('/data').writeStream.toTable('departures')"
+        ),
+        "Function that sets a checkpoint": desk.import_error(
+            "return spark.readStream.text('/data').writeStream.option('checkpointLocation', '/checkpoint')"
+        ),
         "Positional arguments": desk.import_error(
             "return spark", parameters="spark, parallelism, path", call="departures('/data')"
         ),
         "Airflow's context as a parameter": desk.import_error("return spark", parameters="spark, parallelism, ds"),
         "Other first parameters": desk.import_error("return spark", parameters="session"),
         "Id with other characters": desk.refusal(job="départs"),
+        "Id with a space": desk.refusal(job="my job"),
+        "Template as an id": desk.refusal(job="{{ ds }}"),
+        "Script missing beside the DAG file": desk.import_error(
+            "return spark", call=SCRIPT_BESIDE.format(desk.folder), before=OPERATOR
+        ),
+        "Class of a policy instead of a policy": desk.refusal(rescale_policy=LoadPolicy),
         "One job in two tasks of a DAG": desk.import_error("return spark", call="[departures() for _ in range(2)]"),
         "Job without bounds": desk.refusal(parallelism=None),
         "Mapped function without the parameter `job`": desk.import_error(
@@ -116,6 +137,7 @@ def declared(desk: Desk) -> dict[str, str]:
     return {
         "Unknown connection": desk.refusal(conn_id="spark_test"),
         "Connection of another cluster manager": desk.refusal(conn_id="yarn"),
+        "Connection of another type": desk.refusal(conn_id="http"),
         "Script missing": desk.refusal(application=f"{desk.folder}/gone.py"),
         "Script with a syntax error": desk.refusal(application=f"{desk.folder}/broken.py"),
         "Lower bound above the upper": desk.refusal(parallelism=(4, 1)),
@@ -133,6 +155,10 @@ def declared(desk: Desk) -> dict[str, str]:
         "Object that is not a rescale policy": desk.refusal(rescale_policy="daily"),
         "Rescale policy beyond the job's maximum": desk.refusal(rescale_policy=TOO_MUCH),
         "Memory below the minimum of Spark": desk.refusal(executor_memory="100m"),
+        "Memory size without a unit": desk.refusal(executor_memory="2"),
+        "Arguments as one text": desk.refusal(application_args="--days 7"),
+        "Parameter of Kubernetes, and a standalone cluster": desk.refusal(image="apache/spark:4.3.0"),
+        "Value that an option does not have": desk.refusal(standby="yes"),
         "Spark property that a parameter determines": desk.refusal(conf={"spark.executor.memory": "4g"}),
         "Secret in the DAG": desk.refusal(conf={"spark.hadoop.fs.s3a.secret.key": "..."}),
         "Several violations": desk.refusal(executor_memory="100m", stop_timeout="soon"),
@@ -191,7 +217,25 @@ def in_the_driver() -> dict[str, str]:
         "Script whose input is missing": missing_input(),
         "Script that starts a query itself, and then calls `run`": text_of(starts_a_query_before_the_job),
         "Script without `AdaptiveJob` that ends itself": f"{exited.error_class}: {exited.message}",
-        "Script whose function starts its query": text_of(starts_a_query),
+        "Script whose function starts its query": text_of(lambda: starts_a_query("start")),
+        "Script whose function writes to a table": text_of(lambda: starts_a_query("toTable")),
+        "Script whose function returns queries without names": text_of(
+            lambda: require_writers([Stream(), Stream()], "departures", "departures")
+        ),
+        "Script whose function returns queries with one name": text_of(
+            lambda: require_writers([Stream("daily"), Stream("daily")], "departures", "departures")
+        ),
+        "Script that ends before its first query has begun": f"{NEVER_STARTED.error_class}: {NEVER_STARTED.message}",
+        "Spark that is too old": text_of(lambda: require_supported("3.5.6")),
+        "Python on the cluster that is too old": text_of(lambda: require_python((3, 9, 2))),
+        "Connector missing, here that of Delta Lake": without_connector(
+            "DATA_SOURCE_NOT_FOUND", "Failed to find the data source: delta. Make sure the provider name is correct"
+        ),
+        "Connector of Kafka missing": without_connector(
+            "KAFKA_DATA_SOURCE_NOT_ENABLED",
+            "Failed to find data source: kafka. Please deploy the application as per the guide",
+        ),
+        **{condition: remedied(*failure) for condition, failure in OF_BEGINNERS.items()},
         "Script whose function returns nothing": text_of(lambda: require_writers(None, "departures", "departures")),
         "Script whose function returns other queries for another plan": text_of(
             lambda: require_same_queries(["hourly", "weekly"], ["hourly", "daily"], "departures")
@@ -258,6 +302,7 @@ def in_other_dags(desk: Desk) -> dict[str, str]:
 @pytest.fixture
 def messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark_default: None) -> dict[str, str]:
     """Condition -> what the code states."""
+    monkeypatch.setenv("AIRFLOW_CONN_HTTP", json.dumps({"conn_type": "http", "host": "master"}))
     monkeypatch.setenv("AIRFLOW_CONN_YARN", json.dumps({"conn_type": "spark", "host": "yarn"}))
     desk = Desk(tmp_path, FakeComms.install(monkeypatch))
     return (

@@ -27,6 +27,9 @@ PRESENT_ON_DRIVERS: Final = "airflow_adaptive.job"
 STARTS: Final = ("start", "toTable")
 """Methods of a `DataStreamWriter` that start its query."""
 
+CHECKPOINT: Final = "checkpointLocation"
+"""Option of a `DataStreamWriter` that the runtime determines."""
+
 SCRIPT: Final = '''"""The function {name} of the DAG file {file}. @task.adaptive_spark has written this script."""
 import functools
 import linecache
@@ -72,7 +75,7 @@ class FunctionScript:
         imports = [(imported, name) for name, found in outside.imports.items() for imported in found]
         _require(
             f"function {node.name!r} {violation}"
-            for violation in (*outside.violations, *_foreign_imports(imports, node), *_started_queries(node))
+            for violation in (*outside.violations, *_foreign_imports(imports, node), *_misused_writers(node))
         )
         return cls(
             name=node.name,
@@ -193,22 +196,26 @@ def _foreign_imports(imports: Iterable[tuple[ImportedName, str]], node: ast.Func
             yield f"imports {module} (line {line}), and drivers do not have it: pass the value as an argument of the function"
 
 
-def _started_queries(node: ast.FunctionDef) -> Iterator[str]:
-    """Yield a violation for each call that starts a query of a `writeStream`."""
+def _misused_writers(node: ast.FunctionDef) -> Iterator[str]:
+    """Yield a violation for each call of a `writeStream` that starts its query, or sets the location of its checkpoint."""
     writers: set[str] = set()
     for statement in ast.walk(node):
         if isinstance(statement, ast.Assign) and _is_writer(statement.value, writers):
             writers |= {target.id for target in statement.targets if isinstance(target, ast.Name)}
     for call in ast.walk(node):
-        if (
-            isinstance(call, ast.Call)
-            and isinstance(call.func, ast.Attribute)
-            and call.func.attr in STARTS
-            and _is_writer(call.func.value, writers)
-        ):
+        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)):
+            continue
+        if not _is_writer(call.func.value, writers):
+            continue
+        method, line = call.func.attr, call.func.end_lineno
+        if method in STARTS:
+            yield f"calls {method}() (line {line}): return the writer, do not call {method}(), because the runtime starts the query"
+        named: list[object] = [it.value for it in call.args[:1] if isinstance(it, ast.Constant)]
+        named += [it.arg for it in call.keywords]
+        if method in ("option", "options") and CHECKPOINT in named:
             yield (
-                f"calls {call.func.attr}() (line {call.func.end_lineno}): return the writer, do not call {call.func.attr}(), because the runtime starts the "
-                "query"
+                f"sets {CHECKPOINT} (line {line}): leave it out, because the runtime keeps the checkpoint in the job directory. To continue "
+                "from another checkpoint, copy it there"
             )
 
 

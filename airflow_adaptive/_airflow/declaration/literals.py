@@ -9,11 +9,14 @@ from typing import Any
 from airflow.sdk import BaseOperator, get_parsing_context
 
 from airflow_adaptive._airflow.declaration import validation
+from airflow_adaptive._airflow.declaration.declared_job import rendered
 from airflow_adaptive._airflow.declaration.validation import DeclarationError
 from airflow_adaptive._airflow.internals import is_mapped_item
 from airflow_adaptive._airflow.process.job_ports import require_absolute
+from airflow_adaptive._core.ports import JobKey
 from airflow_adaptive._core.scheduler.job_graph import JobGraph
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
+from airflow_adaptive.autoscaling.advisor import require as require_policy
 
 
 def is_parsed(operator: BaseOperator) -> bool:
@@ -34,7 +37,9 @@ def require_possible(operator: Any) -> None:
     try:
         validation.require(
             [
-                lambda: _bounds(operator.job, operator.parallelism, operator.max_parallelism, operator.job_graph),
+                lambda: JobKey(operator.job).folder,
+                lambda: _bounds(operator),
+                lambda: _policy(operator),
                 lambda: require_absolute(str(directory)) if _is_literal(operator, directory) else None,
                 lambda: _script_beside_the_dag_file(operator, operator.application),
             ]
@@ -53,14 +58,26 @@ def _is_literal(operator: BaseOperator, value: object) -> bool:
     return isinstance(value, str | PurePath) and text != "" and "{{" not in text and "{%" not in text
 
 
-def _bounds(job: str, parallelism: Any, max_parallelism: Any, job_graph: JobGraph | None) -> None:
-    if job_graph is not None:
-        validation.graph(lambda: job_graph)
-    elif type(parallelism) is int or (
-        isinstance(parallelism, tuple) and all(type(bound) is int for bound in parallelism)
-    ):
-        maximum = max_parallelism if isinstance(max_parallelism, int) else None
-        validation.graph(lambda: JobGraph.single(job, ParallelismRange.of(parallelism), maximum))
+def _is_fixed(operator: BaseOperator, value: object) -> bool:
+    """Return whether no template can change a value, or an item of a list."""
+    items = value if isinstance(value, list | tuple) else [value]
+    return all(isinstance(item, int | float) or _is_literal(operator, item) for item in items)
+
+
+def _bounds(operator: Any) -> None:
+    if operator.job_graph is not None:
+        validation.graph(lambda: operator.job_graph)
+    elif _is_fixed(operator, operator.parallelism):
+        bounds = rendered({name: getattr(operator, name) for name in ("parallelism", "max_parallelism")})
+        maximum = bounds["max_parallelism"] if _is_fixed(operator, operator.max_parallelism) else None
+        validation.graph(lambda: JobGraph.single(operator.job, ParallelismRange.of(bounds["parallelism"]), maximum))
+
+
+def _policy(operator: Any) -> None:
+    """Reject what is no policy: its class, which Airflow would call as a template, and text, unless a template renders the JSON text of a policy."""
+    policy = operator.rescale_policy
+    if isinstance(policy, type) or (_is_literal(operator, policy) and not policy.startswith("{")):
+        require_policy(policy, JobGraph.single(operator.job, ParallelismRange.of(1)))
 
 
 def _script_beside_the_dag_file(operator: BaseOperator, application: object) -> None:

@@ -121,6 +121,7 @@ STREAMING_PARAMETERS: Final = {
 
 MANAGED_PARAMETERS: Final = {
     "spark.sql.shuffle.partitions": "max_parallelism",
+    "spark.sql.streaming.checkpointLocation": "job_directory",
     "spark.sql.streaming.stopTimeout": "stop_timeout",
 }
 """The same for properties that the runtime in the driver determines for scripts with `AdaptiveJob`. An unmanaged script sets them itself."""

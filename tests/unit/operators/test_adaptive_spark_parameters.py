@@ -145,7 +145,6 @@ def test_job_id_that_airflow_cannot_store_is_an_import_error_of_the_dag_file(mak
 
 def test_one_error_reports_all_violations(make):
     wrong = make(
-        job="no/path",
         job_type="eternal",
         conn_id="nowhere",
         application="/nowhere/job.py",
@@ -165,9 +164,8 @@ def test_one_error_reports_all_violations(make):
     with pytest.raises(AirflowFailException) as raised:
         wrong._spec("attempt", TASK)
     message = str(raised.value)
-    assert message.startswith("job 'no/path': job_type 'eternal' is not one of streaming, batch; ")
+    assert message.startswith("job 'departures': job_type 'eternal' is not one of streaming, batch; ")
     for thing in (
-        "job id 'no/path'",
         "connection 'nowhere' is not defined",
         "/nowhere/job.py",
         "/nowhere/more.py",

@@ -255,7 +255,7 @@ def one_of(choices: type[Choice]) -> Callable[[object], Choice]:
         try:
             return choices(str(value).lower())
         except ValueError:
-            raise ValueError(f"{value!r} is none of {', '.join(choices)}") from None
+            raise ValueError(f"{value!r} is not one of {', '.join(choices)}") from None
 
     return parse
 
@@ -266,7 +266,7 @@ def rescale_tier(value: object) -> Tier:
     for tier in Tier:
         if text in (str(tier.value), tier.name.lower()):
             return tier
-    raise ValueError(f"{value!r} is none of {', '.join(f'{tier.value} ({tier.name.lower()})' for tier in Tier)}")
+    raise ValueError(f"{value!r} is not one of {', '.join(f'{tier.value} ({tier.name.lower()})' for tier in Tier)}")
 
 
 def load_balance_mode(value: object) -> LoadBalanceMode:

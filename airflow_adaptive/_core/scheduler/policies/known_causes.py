@@ -147,6 +147,34 @@ _BY_NAME = (
         ("SESSION_OR_CONTEXT_NOT_EXISTS",),
         "create the session before this line (SparkSession.builder.getOrCreate()), or move the line into the build function",
     ),
+    KnownCause(
+        "",
+        ("STREAMING_OUTPUT_MODE.UNSUPPORTED_DATASOURCE",),
+        "files are only appended: call withWatermark(...) before the aggregation and leave outputMode out, or write each batch in a function of foreachBatch",
+    ),
+    KnownCause(
+        "append.*without watermark",
+        ("STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION",),
+        "call withWatermark(...) before the aggregation and group by a window of time, or set outputMode('update') if the sink has it",
+    ),
+    KnownCause(
+        "Queries with streaming sources must be executed",
+        (),
+        "rows of a stream have no count(), collect() or show(): return the writer, not started, and read rows in a function of foreachBatch",
+    ),
+    KnownCause(
+        "'DataStreamWriter' object has no attribute",
+        ("AttributeError",),
+        "return the writer: the runtime starts its query, and waits for it",
+    ),
+    KnownCause(
+        "Cannot start query with name", ("IllegalArgumentException",), "give each query a .queryName(...) of its own"
+    ),
+    KnownCause(
+        "",
+        ("WRITE_STREAM_NOT_ALLOWED",),
+        "read the source with spark.readStream; a batch is df.write..., not saved",
+    ),
 )
 
 ACCESS_ADVICE = (

@@ -147,6 +147,14 @@ def test_started_query_is_refused_with_the_remedy(load: Load, text: str) -> None
     assert f"function 'build' calls {method}() (line 3): return the writer, do not call {method}()" in found
 
 
+@pytest.mark.parametrize(
+    "option", ["option('checkpointLocation', '/c')", "options(path='/a', checkpointLocation='/c')"]
+)
+def test_location_of_a_checkpoint_is_refused_with_the_remedy(load: Load, option: str) -> None:
+    text = f"def build(spark, parallelism):\n    w = spark.a.writeStream\n    return w.format('noop').{option}"
+    assert "function 'build' sets checkpointLocation (line 3): leave it out" in violations(load(text))
+
+
 def test_writer_in_a_variable_must_not_be_started(load: Load) -> None:
     text = "def build(spark, parallelism):\n    w = spark.a.writeStream\n    x = w.format('noop')\n    return x.start()"
     assert "calls start() (line 4)" in violations(load(text))

@@ -105,7 +105,9 @@ def test_loop_that_could_not_go_on_reports_why() -> None:
 
 
 def test_job_whose_declaration_is_refused_is_reported_without_bounds() -> None:
-    assert facets(job(parallelism="1-4"), TaskInstanceState.FAILED)[FACET] == STARTED | {"bounds": {}}
+    operator = job(parallelism="{{ bounds }}")
+    operator.parallelism = "1-4"  # as a template renders it
+    assert facets(operator, TaskInstanceState.FAILED)[FACET] == STARTED | {"bounds": {}}
 
 
 def test_batch_is_reported_as_such() -> None:

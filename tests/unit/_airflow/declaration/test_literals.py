@@ -11,6 +11,8 @@ from airflow.sdk import DAG
 
 from airflow_adaptive._airflow.declaration import literals
 from airflow_adaptive._airflow.declaration.validation import DeclarationError
+from airflow_adaptive.autoscaling import LoadPolicy
+from airflow_adaptive.autoscaling.advisor import policy_to_text
 from airflow_adaptive.graph import JobGraph, JobVertex, ParallelismRange
 from airflow_adaptive.operators.adaptive_spark import AdaptiveSparkOperator
 
@@ -19,15 +21,28 @@ REVERSED = JobGraph(job="j", vertices=(JobVertex(name="read", parallelism=Parall
 
 
 def make(**changes: Any) -> AdaptiveSparkOperator:
-    declared = {"application": "/job.py", "job_directory": "file:///jobs", "parallelism": (1, 4)} | changes
+    declared = {"job": "j", "application": "/job.py", "job_directory": "file:///jobs", "parallelism": (1, 4)} | changes
     with DAG("flights", schedule=None):
-        return AdaptiveSparkOperator(task_id="t", job="j", **declared)
+        return AdaptiveSparkOperator(task_id="t", **declared)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"parallelism": (4, 1)}, "job 'j': lower bound 4 of vertex 'job' is higher than its upper bound 1"),
+        ({"parallelism": [4, 1]}, "lower bound 4 of vertex 'job' is higher than its upper bound 1"),
+        ({"parallelism": "1-4"}, "parallelism '1-4' must be a whole number, or a pair of them (lower, upper)"),
+        ({"parallelism": (1, 4.5)}, "parallelism (1, 4.5) must be a whole number, or a pair of them"),
+        (
+            {"parallelism": "4", "max_parallelism": "2"},
+            "upper bound 4 of vertex 'job' exceeds its maximum parallelism 2",
+        ),
+        ({"job": "my job"}, "job id 'my job' must match [A-Za-z0-9][A-Za-z0-9._-]{0,127}"),
+        ({"rescale_policy": LoadPolicy}, "CombinedPolicy, not the class: write LoadPolicy()"),
+        (
+            {"rescale_policy": "load"},
+            "rescale_policy must be a ScheduledPolicy or a LoadPolicy or a CombinedPolicy, not a str",
+        ),
         ({"parallelism": 0}, "bounds [0, 0] of vertex 'job' must be greater than zero"),
         (
             {"max_parallelism": 2},
@@ -67,6 +82,10 @@ def test_job_without_bounds_is_refused(changes: dict[str, Any]) -> None:
     [
         {"parallelism": "{{ params.bounds }}"},
         {"parallelism": ("{{ 1 }}", "{{ 4 }}")},
+        {"parallelism": [4, "{{ 1 }}"]},
+        {"parallelism": (1, 8), "max_parallelism": "{{ 32 }}"},
+        {"rescale_policy": "{{ params.policy }}"},
+        {"rescale_policy": policy_to_text(LoadPolicy())},
         {"job_directory": "{{ params.directory }}/jobs"},
         {"application": f"{FOLDER}/{{{{ ds }}}}.py"},
         {"application": "/opt/jobs/on_the_workers_only.py"},

@@ -86,6 +86,7 @@ def test_both_parts_of_a_size_are_checked(cores: object, memory: str, expected: 
         ("spark.executor.memory", "conf['spark.executor.memory'] would have no effect: use the parameter 'executor_memory' of the operator"),
         ("spark.cores.max", "conf['spark.cores.max'] would have no effect: use the parameter 'parallelism' of the operator"),
         ("spark.sql.shuffle.partitions", "conf['spark.sql.shuffle.partitions'] would have no effect: use the parameter 'max_parallelism' of the operator"),
+        ("spark.sql.streaming.checkpointLocation", "conf['spark.sql.streaming.checkpointLocation'] would have no effect: use the parameter 'job_directory' of the operator"),
         ("spark.airflow.adaptive.epoch", "conf['spark.airflow.adaptive.epoch'] is reserved for the runtime: leave it out"),
         ("spark.driver.supervise", "conf['spark.driver.supervise'] must be off, because the scheduler restarts the driver"),
     ],

@@ -52,7 +52,7 @@ def test_all_violations_are_reported_at_once():
     assert "unknown option 'waiting_time': the options are resource_wait_timeout, " in message
     assert "max_failed_batches should have a value of 1 or higher, not 0" in message
     assert "stop_timeout 'soon' is not a duration" in message
-    assert "below_lower_bound 'panic' is none of wait, keep_running" in message
+    assert "below_lower_bound 'panic' is not one of wait, keep_running" in message
 
 
 @pytest.mark.parametrize("value", ["two", 2.5, True, None])

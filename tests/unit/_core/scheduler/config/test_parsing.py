@@ -90,7 +90,7 @@ def test_no_patterns_is_an_empty_list():
     ("option", "value", "complaint"),
     [
         ("reactive", "perhaps", "reactive 'perhaps' is neither true nor false"),
-        ("load_balance_mode", "workers", "load_balance_mode 'workers' is none of none, slots, tasks"),
+        ("load_balance_mode", "workers", "load_balance_mode 'workers' is not one of none, slots, tasks"),
         ("non_recoverable_failures", [1], "non_recoverable_failures \\[1\\] is not a list of patterns"),
         ("recoverable_failures", 7, "recoverable_failures 7 is not a list of patterns"),
         ("scale_up_controller", "maximal", "'maximal' is neither minimal-increase nor an importable 'module:Class'"),
@@ -122,7 +122,7 @@ def test_rescale_tier_is_read_by_number_or_name(given: object, tier: Tier) -> No
 
 @pytest.mark.parametrize("given", [4, -1, "", "fast", None, True])
 def test_rescale_tier_that_is_none_is_refused_with_those_that_there_are(given: object) -> None:
-    with pytest.raises(ValueError, match=r"is none of 0 \(executors\), 1 \(query\), 2 \(state\), 3 \(driver\)"):
+    with pytest.raises(ValueError, match=r"is not one of 0 \(executors\), 1 \(query\), 2 \(state\), 3 \(driver\)"):
         rescale_tier(given)
 
 

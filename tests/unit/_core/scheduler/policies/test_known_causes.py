@@ -160,6 +160,43 @@ def test_table_that_spark_does_not_find_is_reported_with_the_place_of_its_catalo
     assert isinstance(job.state.current, Failing)
 
 
+@pytest.mark.parametrize(
+    ("error_class", "message", "advice"),
+    [
+        (
+            "STREAMING_OUTPUT_MODE.UNSUPPORTED_DATASOURCE",
+            "Invalid streaming output mode: complete. This output mode is not supported in Data Source parquet.",
+            "files are only appended: call withWatermark(...)",
+        ),
+        (
+            "STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION",
+            "Invalid streaming output mode: append. This output mode is not supported for streaming aggregations without watermark on streaming DataFrames/DataSets.",
+            "call withWatermark(...) before the aggregation",
+        ),
+        (
+            "org.apache.spark.sql.catalyst.ExtendedAnalysisException",
+            "Queries with streaming sources must be executed with writeStream.start(), or from a streaming table.",
+            "read rows in a function of foreachBatch",
+        ),
+        ("AttributeError", "'DataStreamWriter' object has no attribute 'awaitTermination'", "return the writer"),
+        (
+            "java.lang.IllegalArgumentException",
+            "Cannot start query with name a as a query with that name is already active in this SparkSession",
+            "give each query a .queryName(...)",
+        ),
+        (
+            "WRITE_STREAM_NOT_ALLOWED",
+            "`writeStream` can be called only on streaming Dataset/DataFrame.",
+            "read the source with spark.readStream",
+        ),
+    ],
+)
+def test_mistake_of_a_beginner_is_reported_with_the_remedy(error_class: str, message: str, advice: str):
+    found = with_remedy(Failure(error_class=error_class, message=message)).message
+    assert found.startswith(message.rstrip("."))
+    assert advice in found
+
+
 def test_other_failures_stay_as_they_are():
     failure = Failure(error_class="SyntaxError", message="invalid syntax (job.py:3)")
     assert with_remedy(failure) == failure
