@@ -52,6 +52,14 @@ COMPLETE = {name: code for name, code in PYTHON.items() if "with DAG(" in code a
 SHELL = blocks("bash")
 
 
+def test_a_guide_has_at_most_40_lines_beside_its_dag_file() -> None:
+    guides = [page for page in (ROOT / "docs" / "guides").rglob("*.md") if page.name != "index.md"]
+    texts = {
+        page.name: re.sub(r"^```python\n# dags/.*?^```$", "", page.read_text(), flags=re.M | re.S) for page in guides
+    }
+    assert [name for name, text in texts.items() if len(text.splitlines()) > 40] == []
+
+
 @pytest.mark.parametrize("name", PYTHON)
 def test_python_defines_the_names_that_it_uses(name: str, tmp_path: Path) -> None:
     file = tmp_path / "block.py"
