@@ -292,7 +292,7 @@ class UnsupportedAirflowError(ImportError):
 def require_airflow() -> None:
     """Raise `UnsupportedAirflowError` if Airflow is too old. The packages that DAG files and Airflow import call this before they import Airflow."""
     if problem := unsupported_airflow():
-        raise UnsupportedAirflowError(problem)
+        raise UnsupportedAirflowError(f"{problem} [unsupported-airflow]")
 
 
 def unsupported_airflow() -> str:
@@ -488,7 +488,7 @@ def _find(name: str) -> Any:
     except ImportError as error:
         raise ImportError(
             f"Airflow {installed_airflow()} has no {name}, which {internal.use} needs (Airflow has it since {internal.since}; without it, "
-            f"the feature uses {internal.instead})"
+            f"the feature uses {internal.instead}) [unsupported-airflow]"
         ) from error
 
 

@@ -109,10 +109,14 @@ class SlotCounts:
     Attributes:
         held: slots of registered executors.
         available: slots that the job holds or can have.
+        total: slots of all workers of the cluster; None while they are unknown.
+        driver_cores: cores that the next driver needs beside the slots; 0 while the job has a driver.
     """
 
     held: int
     available: int
+    total: int | None = None
+    driver_cores: float = 0
 
 
 _ATTEMPT: Final = re.compile(r"([^/]+)/([^/\[]+)(?:\[(\d+)\])?/(.+)/[^/]+", re.DOTALL)
@@ -161,12 +165,13 @@ class Summary:
         state: state of the scheduler.
         since: time at which the job entered the state, None for a state that does not record the time.
         outcome: how the job ended, None before its end.
-        cause: root cause of the failure that ended the job, or that it handles while it restarts or stops; None without a failure.
+        cause: root cause of the failure that ended the job, or that it handles until a driver completes a trigger; None without a failure.
         parallelism: parallelism of the newest plan by vertex, None without a plan.
         requirements: active bounds by vertex.
         requirements_source: source of the active bounds, None if it is unknown.
         slots: slots of the job.
         restarts: number of restarts.
+        restart_attempts: number of the restarts because of failures, since the restart strategy has counted from zero; 0 without a cause.
         rescales: number of rescales.
         failures: number of recent failures.
         lag_alert: alert about the lag, None without an alert.
@@ -189,6 +194,7 @@ class Summary:
     requirements_source: RequirementsSource | None = None
     slots: SlotCounts | None = None
     restarts: int = 0
+    restart_attempts: int = 0
     rescales: int = 0
     failures: int = 0
     lag_alert: LagAlert | None = None

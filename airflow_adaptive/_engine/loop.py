@@ -393,7 +393,7 @@ class Loop:
         for event in events:
             await self._steps.take([await self._explained(event, observation)])
         self._remember(heartbeat=self._memory.heartbeat.updated(self.state, observation.status, self._now()))
-        self._publisher.update_cluster(observation, self.driver)
+        self._publisher.update_cluster(observation, self.driver, self._current_spec)
         threshold, now = self._spec.options.lag_alert_threshold, self._ports.clock.now()
         alerts, reasons = self._memory.lag_alerts.updated(self._source_lag.lag, threshold, now)
         self._remember(lag_alerts=alerts)

@@ -19,6 +19,7 @@ from airflow.sdk.exceptions import AirflowException
 from fsspec.implementations.local import LocalFileSystem
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from airflow_adaptive._airflow import internals
 from airflow_adaptive._airflow.process.loop_events import finished_event, task_result
 from airflow_adaptive._clusters.standalone.address import ClusterAddress, MasterAddress
 from airflow_adaptive._clusters.standalone.client import StandaloneCluster
@@ -296,6 +297,15 @@ def text_of(act: Callable[[], object]) -> str:
     with pytest.raises(errors) as raised:
         act()
     return f"{type(raised.value).__name__}: {raised.value}"
+
+
+def older_airflow() -> str:
+    """The text of the import of this package with an Airflow that it does not support."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(internals, "installed_airflow", lambda: "3.0.6")
+        with pytest.raises(internals.UnsupportedAirflowError) as raised:
+            internals.require_airflow()
+    return str(raised.value)
 
 
 def remedied(error_class: str, message: str) -> str:

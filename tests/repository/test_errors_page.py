@@ -45,6 +45,7 @@ from tests.repository.error_situations import (
     missing_input,
     no_answer,
     not_writable,
+    older_airflow,
     refused,
     refused_executors,
     remedied,
@@ -129,6 +130,7 @@ def in_the_dag_file(desk: Desk) -> dict[str, str]:
             "return spark", call="departures.expand(job=['a', 'b'])"
         ),
         "Invalid rescale policy": desk.invalid(lambda: LoadPolicy(target=2)),
+        "Airflow older than this package supports": older_airflow(),
     }
 
 

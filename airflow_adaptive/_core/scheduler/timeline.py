@@ -185,6 +185,9 @@ class Decision:
 
 # ---- rescales -------------------------------------------------------------------------------------------------------
 
+MAX_FAILURE_CHARACTERS = 300
+"""Longest summary of the failure of a rescale."""
+
 
 class TriggerCause(StrEnum):
     """The cause of a rescale (Flink: TriggerCause)."""

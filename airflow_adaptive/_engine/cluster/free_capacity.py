@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from airflow_adaptive._core.ports import MIB, Limit, LimitKind, Request, Resources, Worker
+from airflow_adaptive._core.ports import MIB, ClusterSnapshot, Limit, LimitKind, Request, Resources, Worker
 from airflow_adaptive._core.scheduler.timeline import Reason, ReasonCode
 
 UNBOUNDED: Final = 1 << 60
@@ -314,6 +314,14 @@ def _at_most(allowed: int, fitting: Mapping[str, int]) -> Executors:
             taken[name] = min(count, allowed)
             allowed -= taken[name]
     return taken
+
+
+def all_slots(cluster: ClusterSnapshot, executor: Request, cores: int) -> int | None:
+    """Return the slots that all workers of a cluster have together; None if it does not show all workers. An executor has `cores` slots."""
+    if any(worker.is_on_demand for worker in cluster.workers) or (cluster.limits and not cluster.workers):
+        return None
+    accepting = [worker for worker in cluster.workers if worker.accepts(executor.placement)]
+    return sum(executor.count_in(worker.total) for worker in accepting) * cores
 
 
 REMEDIES: Final[Mapping[LimitKind, str]] = {

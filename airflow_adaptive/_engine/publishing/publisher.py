@@ -24,11 +24,13 @@ from airflow_adaptive._core.view import (
     Urls,
     policy_document,
 )
+from airflow_adaptive._engine.cluster.free_capacity import CORE, all_slots
 from airflow_adaptive._engine.journal.history import History
 from airflow_adaptive._engine.journal.journal import Journal
 from airflow_adaptive._engine.observation.observer import JobObservation
 from airflow_adaptive._engine.observation.source_lag import SourceLag
 from airflow_adaptive._engine.publishing.time_series import JobMetrics
+from airflow_adaptive._engine.spec import DriverSpec
 
 
 class Publisher:
@@ -47,6 +49,8 @@ class Publisher:
         self._lag_unknown_since: datetime | None = None
         self._source_problem: str | None = None
         self._cluster_problem: str | None = None
+        self._total_slots: int | None = None
+        self._driver_cores = 0.0
         self._published: tuple[object, ...] | None = None
         self._policy: PublishedPolicy | None = None
 
@@ -71,8 +75,11 @@ class Publisher:
         is_override = source is not None and source.origin is RequirementsOrigin.USER
         self._metrics.record(state, status, lag, now, is_override=is_override)
 
-    def update_cluster(self, observation: JobObservation, submission_id: str | None) -> None:
-        """Update the URLs, and whether the cluster answers, from an observation; `submission_id` identifies the newest driver."""
+    def update_cluster(self, observation: JobObservation, submission_id: str | None, spec: DriverSpec) -> None:
+        """Update the URLs, the slots of the cluster, and whether it answers; `submission_id` identifies the newest driver."""
+        self._driver_cores = spec.driver.request.cpu_millicores / CORE
+        if observation.cluster is not None:
+            self._total_slots = all_slots(observation.cluster, spec.executor.request, spec.executor.cores)
         self._urls = updated_urls(self._urls, observation, submission_id)
         # The first error of an outage remains, because each poll may word its own, and each change is published.
         self._cluster_problem = observation.cluster_error and (self._cluster_problem or observation.cluster_error)
@@ -87,13 +94,17 @@ class Publisher:
         memory = self._journal.memory
         requirements_source, limits = memory.resolver.source, memory.resolver.limits.lasting
         problems = (self._lag_unknown_since, self._source_problem, self._cluster_problem)
+        driver_cores = self._driver_cores if state.driver is None else 0
         observed = (memory.lag_alerts.current, memory.preparation, *problems)
-        content = (state, self._urls, requirements_source, limits, self._history.revision, *observed)
+        slots = (self._total_slots, driver_cores)
+        content = (state, self._urls, requirements_source, limits, self._history.revision, *observed, *slots)
         if content != self._published and not self._history.is_pending:
             self._published = content
             self._policy = self._resolver.policy
+            view = job_view(state, self._history, self._urls, self._attempt)
             view = replace(
-                job_view(state, self._history, self._urls, self._attempt),
+                view,
+                slots=replace(view.slots, total=self._total_slots, driver_cores=driver_cores),
                 driver=self._metrics.status,
                 requirements_source=requirements_source,
                 policy=self._policy,
@@ -120,7 +131,8 @@ class Publisher:
 
 def job_view(state: SchedulerState, history: History, urls: Urls, attempt: str) -> JobView:
     """Return the view of a job in this state, without what the loop observes beside the state."""
-    past = history.at(state)
+    past, counted = history.at(state), state.restarts
+    cause = root_cause(state, past.rescales[-1] if past.rescales else None)
     return JobView(
         job=state.job.job,
         job_type=state.job.job_type,
@@ -128,13 +140,14 @@ def job_view(state: SchedulerState, history: History, urls: Urls, attempt: str) 
         state=SchedulerStateName(state.name),
         since=getattr(state.current, "since", None),
         outcome=state.current.outcome if isinstance(state.current, Finished) else None,
-        cause=root_cause(state),
+        cause=cause,
         parallelism=None if state.plan is None else state.plan.parallelism,
         requirements=state.requirements,
         slots=SlotCounts(held=state.held_slots, available=state.available_slots),
         epoch=state.epoch,
         submission_id=None if state.driver is None else state.driver.submission_id,
         restarts=state.num_restarts,
+        restart_attempts=0 if cause is None else counted.attempts or len(counted.failures),
         rescales=state.num_rescales,
         urls=urls,
         failures=len(state.failures[-MAX_FAILURES:]),

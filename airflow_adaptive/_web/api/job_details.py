@@ -211,6 +211,7 @@ def _item(job: Job, published: PublishedState) -> dict[str, Any]:
         "published_at": published.published_at,
         "stale": published.is_stale(now),
         "health": published.health(now),
+        "wait": published.wait,
         "abandoned": published.is_abandoned,
         "metrics": published.current_metrics,
         "problem": published.problem,
@@ -234,8 +235,7 @@ def _backoff(state: SchedulerState) -> schemas.Backoff | None:
     if not isinstance(current, Restarting) or not current.backoff:
         return None
     ends: datetime | None = None if current.stopped_at is None else current.stopped_at + current.backoff
-    attempt = state.restarts.attempts or len(state.restarts.failures)
-    return schemas.Backoff(seconds=current.backoff.total_seconds(), ends=ends, attempt=attempt)
+    return schemas.Backoff(seconds=current.backoff.total_seconds(), ends=ends)
 
 
 def _planned_vertices(state: SchedulerState, effective: Mapping[str, int]) -> list[schemas.PlannedVertex]:

@@ -105,6 +105,9 @@ class JobItem(Summary):
         description="Whether the task has ended or was removed without the end of the job: no control loop controls the driver, which may run.",
     )
     health: Health = Health.UNKNOWN
+    wait: str | None = Field(
+        default=None, description="What a job waits for until it starts; null for a job that does not wait for slots."
+    )
     metrics: CurrentMetrics | None = None
     problem: str | None = Field(default=None, description="Reason why the server cannot read the published state.")
 
@@ -137,7 +140,6 @@ class Backoff(Document):
 
     seconds: float
     ends: datetime | None = Field(description="End of the delay; null until the driver has stopped.")
-    attempt: int = Field(description="Number of the restart since the restart strategy has counted from zero.")
 
 
 class Vertex(Document):

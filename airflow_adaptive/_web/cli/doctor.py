@@ -22,7 +22,7 @@ from airflow_adaptive._core.ports import ClusterSnapshot, JobDirectoryError, Por
 from airflow_adaptive._core.scheduler.snapshot import from_json
 from airflow_adaptive._engine.journal.storage import Storage
 from airflow_adaptive._web.data.errors import RequestRefusedError
-from airflow_adaptive._web.data.job_files import connections_of, open_directory
+from airflow_adaptive._web.data.job_files import CHECKPOINTS, connections_of, open_directory
 from airflow_adaptive._web.data.metadata_database.jobs import Job, hosts_of_triggerers, reading
 from airflow_adaptive._web.data.published_state import Health, PublishedState
 from airflow_adaptive._web.data.user_requests import base_of
@@ -115,13 +115,19 @@ REMEDIES: Final = {
 def _job(job: Job, published: PublishedState) -> Check:
     summary, health = published.summary, published.health(datetime.now(UTC))
     last, remedy = summary.last_transition, REMEDIES.get(health)
-    why = summary.cause or summary.cluster_problem or summary.source_problem or (None if last is None else last.reason)
+    why = (
+        summary.cause
+        or summary.cluster_problem
+        or summary.source_problem
+        or (None if last is None or published.wait else last.reason)
+    )
     if published.problem:
         return Check("job", Result.FAILED, published.problem)
     # A rescale restarts a job, too.
     is_ok = remedy is None or (health is Health.RESTARTS and summary.cause is None)
     result = Result.UNKNOWN if health in (Health.STALE, Health.UNKNOWN) else Result.OK if is_ok else Result.FAILED
-    texts = [f"job {job.name!r} is {summary.status} ({health})", None if is_ok else remedy, why]
+    attempt, wait = f"attempt {summary.restart_attempts}" if summary.restart_attempts else None, published.wait
+    texts = [f"job {job.name!r} is {summary.status} ({health})", None if is_ok else remedy, wait, attempt, why]
     return Check("job", result, "; ".join(text for text in texts if text))
 
 
@@ -180,7 +186,14 @@ async def _driver(base: str, job: str) -> tuple[ConnectionIds | None, Check]:
     if state is None or state.driver is None or status is None or status.epoch != state.epoch:
         text = f"no driver has written to {directory.uri} since its start, so whether the cluster reaches it is unknown. Run the job"
         return connections, Check("driver", Result.UNKNOWN, text)
-    return connections, Check("driver", Result.OK, f"the driver writes to {directory.uri}, at last at {status.at}")
+    has_committed = any(query.committed for query in status.queries) and await directory.names(CHECKPOINTS)
+    proof = (
+        "it has committed batches to checkpoints there, in files that Spark creates only if they are absent"
+        if has_committed
+        else "it has committed no batch there yet, so whether it creates a file only if it is absent is unknown"
+    )
+    text = f"the driver writes to {directory.uri}, at last at {status.at}; {proof}"
+    return connections, Check("driver", Result.OK, text)
 
 
 async def _cluster(connections: ConnectionIds, *, needs_slots: bool) -> AsyncIterator[Check]:

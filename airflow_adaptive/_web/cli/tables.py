@@ -50,7 +50,8 @@ def _properties(found: schemas.JobDetails) -> Iterator[tuple[str, str]]:
     if found.problem:
         yield "problem", found.problem
     problems = {"cause": found.cause, "cluster problem": found.cluster_problem, "source problem": found.source_problem}
-    yield from ((name, text) for name, text in problems.items() if text)
+    found_problems = {"wait": found.wait, **problems, "restart attempt": str(found.restart_attempts or "")}
+    yield from ((name, text) for name, text in found_problems.items() if text)
     yield "desired state", _text(found.desired_state)
     for key, requester in found.requesters.items():
         until = "" if requester.until is None else f" until {_moment(requester.until)}"

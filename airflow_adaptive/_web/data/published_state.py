@@ -211,15 +211,39 @@ class PublishedState:
             return Health.STALE
         if summary.cluster_problem is not None:
             return Health.CLUSTER_UNREACHABLE
-        if summary.state in NOT_RUNNING:
-            return NOT_RUNNING[summary.state]
+        if (kind := NOT_RUNNING.get(summary.state)) is not None:
+            kind = Health.STARTS if kind is Health.WAITS and self._missing_slots == 0 else kind
+            return Health.RESTARTS if kind is Health.STARTS and summary.cause is not None else kind
         if summary.source_problem is not None:
             return Health.SOURCE_UNREADABLE
+        if summary.cause is not None:
+            return Health.RESTARTS
         if trend is LagTrend.GROWS or (summary.lag_alert is not None and trend is not LagTrend.SHRINKS):
             return Health.FALLS_BEHIND
         if summary.state == "RestartingLocally":
             return Health.RECOVERS
         return OF_TREND[trend]
+
+    @property
+    def wait(self) -> str | None:
+        """What a job waits for until it starts, in one sentence; None for a job that does not wait for slots, or whose slots are unknown."""
+        summary, missing = self.summary, self._missing_slots
+        slots, cores = summary.slots, 0 if summary.slots is None else summary.slots.driver_cores
+        if summary.state != "WaitingForResources" or slots is None:
+            return None
+        if not missing:
+            return f"{_plural(slots.available, 'slot')} available, waits until the number is stable"
+        driver = f" and {_plural(cores, 'core')} for the driver" if cores else ""
+        total = "" if slots.total is None else f" of {slots.total}"
+        needed = f"needs at least {_plural(slots.available + missing, 'slot')}{driver}"
+        return f"{needed}; {slots.available}{total} available{' beside it' if cores else ''}"
+
+    @property
+    def _missing_slots(self) -> int:
+        """Slots that the job lacks for its lower bounds; 1 while its slots are unknown."""
+        summary, metrics = self.summary, self.current_metrics
+        least = sum(it.lower for it in summary.requirements.values()) if metrics is None else metrics.lower
+        return 1 if summary.slots is None else max(least - summary.slots.available, 0)
 
     @property
     def unfinished_task(self) -> TaskKey | None:
@@ -488,3 +512,7 @@ def _advice(policy: PublishedPolicy | None, max_parallelism: Mapping[str, int]) 
         return None
     is_valid = policy.advice is not None and are_accepted(policy.advice.bounds, max_parallelism)
     return policy if is_valid else replace(policy, advice=None)
+
+
+def _plural(number: float, what: str) -> str:
+    return f"{number:g} {what}{'' if number == 1 else 's'}"

@@ -39,6 +39,10 @@ def test_list_shows_jobs_and_leads_to_them(airflow_app: AirflowApp, visitor: Vis
     stories.place(airflow_app, stories.waiting("arrivals"))
     page = visitor.open()
     row = page.get_by_role("row").filter(has_text="departures")
+    expect(row.get_by_role("link", name="flights")).to_have_attribute("href", re.compile("/dags/flights$"))
+    expect(row.get_by_role("link", name="stream")).to_have_attribute(
+        "href", re.compile("/dags/flights/runs/.*/tasks/stream$")
+    )
     expect(row).to_contain_text("Executing")
     expect(row).to_contain_text(re.compile("3.20"))
     expect(row).to_contain_text("6 / 7")
@@ -429,10 +433,15 @@ def test_airflow_shows_the_page_in_its_frame(airflow_app: AirflowApp, visitor: V
     stories.place(airflow_app, stories.rescaled_twice())
     page = visitor.open("/plugin/adaptive-jobs")
     frame = page.frame_locator("iframe")
+    with page.expect_popup() as opened:
+        frame.get_by_role("link", name="flights").click()
+    assert opened.value.url.endswith("/dags/flights")
     frame.get_by_role("link", name="departures").click()
     expect(frame.get_by_role("heading", level=1)).to_have_text("departures")
     if has("AssetStateStoreAccessor"):  # Before 3.3, Airflow's address does not follow its frames.
         page.wait_for_url("**/plugin/adaptive-jobs/adaptive/ui/jobs/departures")
         page.reload()
     frame.get_by_role("tab", name="Configuration").click()
-    expect(frame.get_by_role("button", name="Copy the address: Spark master")).to_be_visible()
+    with page.expect_popup() as opened:
+        frame.get_by_role("link", name="http://10.0.0.20:8080").click()
+    assert opened.value.url in ("about:blank", "http://10.0.0.20:8080/")

@@ -82,7 +82,7 @@ def rescaled_twice(name: str = "departures") -> Scenario:
     have(job.after(700), 2, 4)
     job.when_query_failed(LOST).when_query_failed(replace(LOST, message="task 7 was cut off")).after(20)
     if job.state.name == "Deploying":
-        have(job, 2, 4).after(3).when_plan_activated()
+        have(job, 2, 4).after(3).when_plan_activated().when_committed()
     left = (datetime.now(UTC) - job.now).total_seconds()
     have(job.after(max(left - 12, 0)), 2, 4, 0, free=1)
     return job

@@ -14,6 +14,7 @@ from airflow_adaptive._core.scheduler.policies.failure_handling import Failure, 
 from airflow_adaptive._core.scheduler.state import (
     Canceling,
     Current,
+    Executing,
     Failing,
     Finished,
     Restarting,
@@ -21,6 +22,7 @@ from airflow_adaptive._core.scheduler.state import (
     StopWithSavepoint,
 )
 from airflow_adaptive._core.scheduler.steps import Step
+from airflow_adaptive._core.scheduler.timeline import MAX_FAILURE_CHARACTERS, Rescale
 
 MAX_CONCURRENT = 16
 """Number of concurrent failures that a record keeps at most; the first ones are kept."""
@@ -46,13 +48,26 @@ def record_step(before: SchedulerState, event: Event, step: Step) -> Step:
     return step if records == before.failures else replace(step, state=replace(step.state, failures=records))
 
 
-def root_cause(state: SchedulerState) -> str | None:
-    """Return the failure that ended the job, or that it handles, with the number of concurrent failures; None without one."""
-    cause = _handled(state.current)
+def root_cause(state: SchedulerState, newest: Rescale | None = None) -> str | None:
+    """Return the failure that ended the job, or that it handles, with the number of concurrent failures; None without one.
+
+    With the newest rescale, a failure counts until a driver has completed a trigger after the restart.
+    """
+    cause = _handled(state.current) or _unproved(state, newest)
     if cause is None:
         return None
     others = len(state.failures[-1].concurrent) if state.failures else 0
     return f"{cause.summary} (and {others} concurrent failure{'s' if others > 1 else ''})" if others else cause.summary
+
+
+def _unproved(state: SchedulerState, newest: Rescale | None) -> Failure | None:
+    """Return the failure after which the job has restarted, as long as nothing proves that the restart has helped."""
+    last = state.failures[-1].failure if state.failures else None
+    if newest is None or last is None or newest.failure != last.summary[:MAX_FAILURE_CHARACTERS]:
+        return None
+    has_worked = state.driver is not None and state.driver.has_worked and not state.proved.in_a_row
+    is_over = newest.end is not None and (has_worked or not isinstance(state.current, Executing))
+    return None if is_over else last
 
 
 def _recorded(before: SchedulerState, event: Event, step: Step) -> tuple[FailureRecord, ...]:

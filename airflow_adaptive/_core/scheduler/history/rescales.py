@@ -41,6 +41,7 @@ from airflow_adaptive._core.scheduler.state import (
 )
 from airflow_adaptive._core.scheduler.steps import Step
 from airflow_adaptive._core.scheduler.timeline import (
+    MAX_FAILURE_CHARACTERS,
     Amounts,
     ReasonCode,
     Rescale,
@@ -54,8 +55,6 @@ from airflow_adaptive._core.scheduler.timeline import (
 
 MAX_STATES = 32
 """Number of states that a record keeps at most; the newest states are kept."""
-
-MAX_FAILURE_CHARACTERS = 300
 
 _Closed = tuple[Timeline, Rescale | None]
 """A timeline, and the record that was closed, if any."""

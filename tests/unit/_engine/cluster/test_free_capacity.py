@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_adaptive._core.ports import Limit, LimitKind, Request, Resources, Worker
-from airflow_adaptive._engine.cluster.free_capacity import FreeCapacity, Shortage
+from airflow_adaptive._core.ports import ClusterSnapshot, Limit, LimitKind, Request, Resources, Worker
+from airflow_adaptive._engine.cluster.free_capacity import FreeCapacity, Shortage, all_slots
 
 EXECUTOR = Request(1000, 100)
 DRIVER = Request(1000, 100)
@@ -115,6 +115,21 @@ def test_what_fits_can_be_taken(first: int, second: int, allowed: int, wanted: i
 def shortage(capacity: FreeCapacity, driver: Request | None = None, executor: Request = EXECUTOR) -> str | None:
     found = capacity.shortage(executor, driver)
     return None if found is None else found.text
+
+
+@pytest.mark.parametrize(
+    ("workers", "limits", "slots"),
+    [
+        ([worker("w1", 4), worker("w2", 3, **only("other"))], [], 4),
+        ([worker("w1", 4)], [quota(1)], 4),
+        ([], [], 0),
+        ([], [quota(1)], None),
+        ([worker("w1", 4), worker("more", 9, is_on_demand=True)], [], None),
+    ],
+)
+def test_all_slots_of_a_cluster_are_known_if_it_shows_its_workers(workers, limits, slots):
+    cluster = ClusterSnapshot(workers=tuple(workers), limits=tuple(limits), ui_url="")
+    assert all_slots(cluster, Request(2000, 1), cores=2) == slots
 
 
 def test_without_limits_no_reason_is_needed():

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from airflow_adaptive._core.deployment import Preparation
-from airflow_adaptive._core.ports import ClusterSnapshot, LogPages
+from airflow_adaptive._core.ports import ClusterSnapshot, LogPages, Resources, Worker
 from airflow_adaptive._core.protocol.documents import DriverState, DriverStatus
 from airflow_adaptive._core.requirements.advice import PublishedAdvice, PublishedPolicy
 from airflow_adaptive._core.requirements.control_requests import ControlRequests
@@ -42,6 +42,7 @@ from airflow_adaptive._engine.loop import RunLimits
 from airflow_adaptive._engine.observation.observer import JobObservation
 from airflow_adaptive._engine.observation.source_lag import LagAlerts, SourceLag
 from airflow_adaptive._engine.publishing.publisher import Publisher, job_view, updated_urls
+from airflow_adaptive._engine.spec import DriverSpec
 from tests.lab.fakes.job_store import FakeStore
 from tests.lab.fakes.manual_clock import START
 from tests.lab.scenario import HOPELESS, TRANSIENT, Scenario
@@ -140,7 +141,10 @@ def written(past: History) -> Any:
 
 def test_view_is_published_again_if_any_part_of_it_has_changed() -> None:
     store, job = FakeStore(), executing()
-    past, observation = history(job), JobObservation(cluster=ClusterSnapshot(workers=(), ui_url="http://master:8080"))
+    past, cluster = history(job), ClusterSnapshot(workers=(), ui_url="http://master:8080")
+    room = Resources(4000, 8 << 30)
+    larger = replace(cluster, workers=(Worker(worker_id="w1", address="w1:8081", total=room, free=Resources()),))
+    observation, spec = JobObservation(cluster=cluster), DriverSpec(script="s", py_files=())
     resolver: Any = SimpleNamespace(policy=None)
     journal = written(past)
     publisher = Publisher(store, journal, resolver, "attempt")
@@ -149,8 +153,9 @@ def test_view_is_published_again_if_any_part_of_it_has_changed() -> None:
         journal.memory = replace(journal.memory, **changes)
 
     changes: list[Callable[[], object]] = [
-        lambda: publisher.update_cluster(observation, None),
-        lambda: publisher.update_cluster(replace(observation, cluster_error="no answer"), None),
+        lambda: publisher.update_cluster(observation, None, spec),
+        lambda: publisher.update_cluster(replace(observation, cluster=larger), None, spec),
+        lambda: publisher.update_cluster(JobObservation(cluster_error="no answer"), None, spec),
         lambda: remember(resolver=ResolverMemory(source=DECLARED)),
         lambda: remember(resolver=ResolverMemory(source=DECLARED, limits=ReportedLimits(gangs={"q": 2}))),
         lambda: past.report_outage("no answer", job.state, START),
@@ -168,9 +173,12 @@ def test_view_is_published_again_if_any_part_of_it_has_changed() -> None:
             change()
             await publisher.publish(job.state)
             views.append(len(store.views))
+        await publisher.publish(replace(job.state, driver=None))
         return views
 
-    assert asyncio.run(publish()) == [2, 3, 4, 5, 6, 7, 8, 9, 10, 10]
+    assert asyncio.run(publish()) == [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 11]
+    assert [view.slots.total for view in store.views[:4]] == [None, 0, 4, 4]
+    assert [view.slots.driver_cores for view in store.views[-2:]] == [0, 1]
     summary = documents(store.views[-1], {})["summary"]
     assert (summary["source_problem"], summary["cluster_problem"]) == ("no broker", "no answer")
     assert documents(store.views[-1], {})["deployment"]["preparation"]["deployment"] == "new"

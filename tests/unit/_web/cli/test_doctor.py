@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -68,6 +69,9 @@ def test_everything_that_a_job_needs_is_checked_without_a_trace(
     assert checks["job"] == ("ok", "job 'departures' is Executing (runs); the driver has activated the plan")
     assert checks["job directory"][1].endswith("can be written from here, and creates a file only if it is absent")
     assert checks["driver"][1].startswith(f"the driver writes to file://{tmp_path}/departures, at last at 2013-01-01T")
+    assert checks["driver"][1].endswith(
+        "; it has committed batches to checkpoints there, in files that Spark creates only if they are absent"
+    )
     assert checks["connection"] == ("ok", "'on_test' names spark://127.0.0.1:7077")
     assert checks["cluster"][0] == "failed"  # The fake master creates the driver without a main class.
     assert [path.name for path in tmp_path.iterdir()] == [JOB]
@@ -79,9 +83,15 @@ def test_everything_that_a_job_needs_is_checked_without_a_trace(
         ("no status", "driver", "unknown", "no driver has written to"),
         ("no owner", "driver", "unknown", "does not name the connections of the job"),
         ("stale", "job", "unknown", "its control loop has published nothing for minutes: check that a triggerer runs"),
-        ("waits", "job", "failed", "WaitingForResources (waits); it waits for slots: add workers, or lower its bounds"),
+        ("no checkpoint", "driver", "ok", "so whether it creates a file only if it is absent is unknown"),
+        ("waits", "job", "failed", "add workers, or lower its bounds; needs at least 1 slot; 0 available"),
         ("late", "job", "failed", "Executing (falls_behind); its lag grows, or exceeds lag_alert_threshold: raise"),
-        ("restarts", "job", "failed", "Restarting (restarts); it restarts; TASK_FAILED: an executor was lost"),
+        (
+            "restarts",
+            "job",
+            "failed",
+            "Restarting (restarts); it restarts; attempt 1; TASK_FAILED: an executor was lost",
+        ),
         ("rescales", "job", "ok", "Restarting (restarts); "),
         ("no cluster", "job", "failed", "shows whether it answers from here; the cluster does not answer"),
         ("abandoned", "job", "failed", "no control loop controls its driver: cancel the job, or run its DAG again"),
@@ -115,6 +125,8 @@ def test_job_with_a_problem(
                 status = decode_status((tmp_path / JOB / "status.json").read_bytes())
                 object.__setattr__(status, "epoch", 7)
                 (tmp_path / JOB / "status.json").write_bytes(encode_status(status))
+            case "no checkpoint":
+                shutil.rmtree(tmp_path / JOB / "checkpoints")
             case "no owner":
                 (tmp_path / JOB / "owners" / "0000000001.json").unlink()
             case "stale" | "abandoned":

@@ -89,7 +89,14 @@ ALERT = {"since": "2026-01-01T00:00:00Z", "lag_s": 400.0, "expires_at": None}
         ({"cluster_problem": "no answer"}, "short", "cluster_unreachable"),
         ({"cluster_problem": "no answer", "state": "WaitingForResources"}, "short", "cluster_unreachable"),
         ({"state": "RestartingLocally"}, "short", "recovers"),
-        ({"state": "WaitingForResources"}, "short", "waits"),
+        ({"state": "WaitingForResources"}, "short", "starts"),
+        ({"state": "WaitingForResources", "slots": {"held": 0, "available": 0}}, "short", "waits"),
+        ({"state": "WaitingForResources", "slots": {"held": 0, "available": 0}, "cause": "X: y"}, "short", "waits"),
+        ({"state": "WaitingForResources", "slots": None}, "short", "waits"),
+        ({"state": "WaitingForResources", "cause": "X: y"}, "short", "restarts"),
+        ({"state": "Deploying"}, "short", "starts"),
+        ({"state": "Deploying", "cause": "X: y"}, "short", "restarts"),
+        ({"cause": "X: y"}, "short", "restarts"),
         ({"state": "Finished", "outcome": "FAILED", "cluster_problem": "no answer"}, "short", "failed"),
         ({"state": "Finished", "outcome": "SUSPENDED"}, "short", "ended"),
         ({"state": "unknown"}, "short", "unknown"),
@@ -101,6 +108,31 @@ def test_health_is_good_only_if_the_lag_is_known_to_be_short(summary: Any, trend
     page = {"step": 10, "columns": [*COLUMNS], "newest": [*point.values()], "lag_trend": trend, "points": []}
     documents = {"summary": {**found.documents["summary"], **summary}, "metrics/10": page}
     assert PublishedState(documents=documents, revisions={}).health(NOW) == health
+
+
+@pytest.mark.parametrize(
+    ("summary", "slots", "wait"),
+    [
+        ({"state": "Executing"}, {}, None),
+        ({}, None, None),
+        ({}, {"available": 2}, "2 slots available, waits until the number is stable"),
+        ({}, {"available": 0}, "needs at least 1 slot; 0 available"),
+        (
+            {},
+            {"driver_cores": 1.0, "total": 4},
+            "needs at least 1 slot and 1 core for the driver; 0 of 4 available beside it",
+        ),
+        (
+            {"requirements": {"job": {"lower": 6, "upper": 8}}},
+            {"available": 2, "driver_cores": 0.5, "total": 9},
+            "needs at least 6 slots and 0.5 cores for the driver; 2 of 9 available beside it",
+        ),
+    ],
+)
+def test_job_that_waits_says_what_it_needs_and_what_is_there(summary: Any, slots: Any, wait: str | None) -> None:
+    counts = None if slots is None else {"held": 0, "available": 0, **slots}
+    changed = {"state": "WaitingForResources", "slots": counts, **summary}
+    assert state_of(summary={**published(executing())["summary"], **changed}).wait == wait
 
 
 def test_health_of_a_job_that_nothing_publishes_is_not_the_published_one() -> None:

@@ -14,6 +14,8 @@ export const exampleJob = (more: Partial<JobDetails>): JobDetails =>
     deadlines: [],
     waiting: null,
     backoff: null,
+    restart_attempts: 0,
+    wait: null,
     problem: null,
     abandoned: false,
     health: "keeps_up",

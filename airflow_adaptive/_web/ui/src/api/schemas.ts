@@ -8,7 +8,6 @@ export interface Amounts {
 }
 
 export interface Backoff {
-  attempt: number;
   ends: string | null;
   seconds: number;
 }
@@ -156,6 +155,7 @@ export interface JobDetails {
   requirements: Record<string, ParallelismRange>;
   requirements_source: RequirementsSource | null;
   rescales: number;
+  restart_attempts: number;
   restarts: number;
   since: string | null;
   slots: SlotCounts | null;
@@ -165,6 +165,7 @@ export interface JobDetails {
   task: TaskKey | null;
   urls: Urls;
   vertices: Vertex[];
+  wait: string | null;
   waiting: Waiting | null;
 }
 
@@ -190,6 +191,7 @@ export interface JobItem {
   requirements: Record<string, ParallelismRange>;
   requirements_source: RequirementsSource | null;
   rescales: number;
+  restart_attempts: number;
   restarts: number;
   since: string | null;
   slots: SlotCounts | null;
@@ -198,6 +200,7 @@ export interface JobItem {
   state: SchedulerStateName;
   task: TaskKey | null;
   urls: Urls;
+  wait: string | null;
 }
 
 export type JobType = "STREAMING" | "BATCH";
@@ -407,7 +410,9 @@ export type SchedulerStateName = "Created" | "WaitingForResources" | "Deploying"
 
 export interface SlotCounts {
   available: number;
+  driver_cores: number;
   held: number;
+  total: number | null;
 }
 
 export interface Source {

@@ -1,10 +1,12 @@
 import { Badge, Box, Button, Link, Table, Text } from "@chakra-ui/react";
+import { Fragment } from "react";
 import { LuArrowDown } from "react-icons/lu";
 import { Link as RouterLink, useSearchParams } from "react-router";
 import { ORDER_BY } from "../api/queries";
 import type { JobItem } from "../api/types";
 import { Moment } from "../components/values/Moment";
 import { StateBadge } from "../components/values/StateBadge";
+import { dagPage, outside, taskPage } from "../lib/airflow/base";
 import { backlogText, count, duration, exact, moment, rate, secondsBetween } from "../lib/format/format";
 import { useNow } from "../lib/format/now";
 import { bounds, total, totalRange } from "../lib/format/parallelism";
@@ -151,7 +153,18 @@ const Name = ({ job }: { job: JobItem }) => (
       <RouterLink to={`/jobs/${encodeURIComponent(job.job)}`}>{job.job}</RouterLink>
     </Link>
     <Text color="fg.muted" fontSize="xs" title={job.dag_ids.join(", ")} truncate>
-      {job.task === null ? job.dag_ids.join(", ") : `${job.task.dag_id} · ${job.task.task_id}`}
+      {(job.task === null ? job.dag_ids : [job.task.dag_id]).map((dag, index) => (
+        <Fragment key={dag}>
+          {index > 0 && ", "}
+          <Link {...outside(dagPage(dag))}>{dag}</Link>
+        </Fragment>
+      ))}
+      {job.task !== null && (
+        <>
+          {" · "}
+          <Link {...outside(taskPage(job.task))}>{job.task.task_id}</Link>
+        </>
+      )}
     </Text>
   </>
 );

@@ -12,6 +12,8 @@ from airflow_adaptive._core.scheduler.history.failures import (
     root_cause,
 )
 from airflow_adaptive._core.scheduler.policies.failure_handling import Failure, FailureRecord
+from airflow_adaptive._core.scheduler.state import Created
+from airflow_adaptive._core.scheduler.timeline import Rescale
 from tests.lab.scenario import HOPELESS, START, TRANSIENT, Scenario
 from tests.support.scheduler.scenarios_by_state import rescaling
 
@@ -215,6 +217,37 @@ def test_root_cause_is_known_from_the_failure_until_the_job_runs_again(failure: 
     assert root_cause(job.when_query_failed(failure).state) == failure.summary
     job = job.when_driver_ended() if last else job.after(100).when_plan_activated()
     assert root_cause(job.state) == last
+
+
+def test_root_cause_of_a_restart_is_known_until_a_driver_has_completed_a_trigger():
+    job = Scenario().given_executing(2).when_committed().when_driver_ended()
+    assert root_cause(job.state, newest_rescale(job)) == TRANSIENT.summary
+    job.after(100)
+    assert (job.state.name, root_cause(job.state, newest_rescale(job))) == ("Deploying", TRANSIENT.summary)
+    job.when_plan_activated()
+    assert (job.state.name, root_cause(job.state, newest_rescale(job))) == ("Executing", TRANSIENT.summary)
+    job.when_committed()
+    assert root_cause(job.state, newest_rescale(job)) is None
+    assert root_cause(replace(job.state, current=Created(), driver=None), newest_rescale(job)) is None
+
+
+def test_driver_that_has_worked_and_fails_again_and_again_has_a_root_cause():
+    job = Scenario().given_executing(2).when_committed().when_query_failed(other(1)).after(100).when_plan_activated()
+    assert (job.state.name, root_cause(job.state, newest_rescale(job))) == ("Executing", other(1).summary)
+    assert root_cause(job.when_committed().state, newest_rescale(job)) is None
+
+
+def test_rescale_after_a_failure_has_no_root_cause():
+    job = Scenario(highest_rescale_tier=3).given_executing(2).when_driver_ended().after(100).when_plan_activated()
+    job.when_committed().when_slots(held=1).after(100)
+    assert job.state.failures
+    assert root_cause(job.state, newest_rescale(job)) is None
+
+
+def newest_rescale(job: Scenario) -> Rescale | None:
+    """The rescale in progress, or else the one that ended last."""
+    ended = [step.rescale for step in job.steps if step.rescale is not None]
+    return job.state.timeline.rescale or (ended[-1] if ended else None)
 
 
 def test_root_cause_of_a_job_whose_history_is_unknown():

@@ -14,7 +14,6 @@ from airflow_adaptive._core.codec import encode
 from airflow_adaptive._core.scheduler import machine
 from airflow_adaptive._core.scheduler.events import CancelRequested, PlanActivated
 from airflow_adaptive._core.scheduler.history.rescales import (
-    MAX_FAILURE_CHARACTERS,
     MAX_STATES,
     Durations,
     RescaleSummary,
@@ -26,6 +25,7 @@ from airflow_adaptive._core.scheduler.policies.rescaling import Tier
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.snapshot import decode
 from airflow_adaptive._core.scheduler.timeline import (
+    MAX_FAILURE_CHARACTERS,
     Amounts,
     Rescale,
     TerminalState,

@@ -108,7 +108,8 @@ def test_job_in_a_list_shows_what_matters(airflow_app: AirflowApp) -> None:
         {"job": 2},
         {"job": {"lower": 1, "upper": 4}},
     )
-    assert (job["slots"], job["desired_state"]) == ({"held": 2, "available": 2}, "running")
+    slots = {"held": 2, "available": 2, "total": None, "driver_cores": 0}
+    assert (job["slots"], job["desired_state"]) == (slots, "running")
     assert job["last_transition"]["target"] == "Executing"
     assert job["metrics"]["lower"] == 1
     assert job["metrics"]["input"] == 40.0

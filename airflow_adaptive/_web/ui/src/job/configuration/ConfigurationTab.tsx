@@ -22,10 +22,7 @@ export const ConfigurationTab = ({ details }: { details: JobDetails }) => {
       <Section title="Spark web pages">
         <Rows
           label="Spark web pages"
-          rows={pages.map(([name, label]) => [
-            label,
-            <Address key={name} label={label} url={details.urls[name] ?? ""} />,
-          ])}
+          rows={pages.map(([name, label]) => [label, <Address key={name} url={details.urls[name] ?? ""} />])}
         />
       </Section>
       <Section title="Job">

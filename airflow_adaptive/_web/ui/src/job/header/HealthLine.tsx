@@ -6,7 +6,7 @@ import { Moment } from "../../components/values/Moment";
 import { duration } from "../../lib/format/format";
 import { useNow } from "../../lib/format/now";
 import { readable } from "../../lib/format/reasonText";
-import { healthOf, holdersOf, lacksSlots } from "../../lib/scheduler/health";
+import { healthOf, holdersOf } from "../../lib/scheduler/health";
 import { newest } from "../../lib/scheduler/newest";
 
 /** The health of the job in one sentence, and the newest decision of the scheduler. */
@@ -39,8 +39,8 @@ const MOST_SLOTS = { name: "", state: "", sort: "Parallelism", limit: 25, offset
 
 /** The jobs that hold the slots that a job waits for. */
 const Holders = ({ details }: { details: JobDetails }) => {
-  const { data } = useQuery({ ...jobsQuery(MOST_SLOTS), enabled: lacksSlots(details) });
-  const holders = lacksSlots(details) ? holdersOf(details, data?.jobs ?? []) : "";
+  const { data } = useQuery({ ...jobsQuery(MOST_SLOTS), enabled: details.health === "waits" });
+  const holders = details.health === "waits" ? holdersOf(details, data?.jobs ?? []) : "";
   return holders === "" ? null : <>; held by {holders}</>;
 };
 
@@ -50,12 +50,8 @@ const Next = ({ details }: { details: JobDetails }) => {
   const { backoff, deadlines, health } = details;
   const timeTo = (due: string) => duration(Math.max(0, (Date.parse(due) - now) / 1_000));
   const failure = deadlines.find(({ name }) => name === "RESOURCE_WAIT")?.due;
-  if (lacksSlots(details) && failure !== undefined) return <>; fails in {timeTo(failure)}</>;
+  if (health === "waits" && failure !== undefined) return <>; fails in {timeTo(failure)}</>;
   if (health !== "restarts" || backoff === null) return null;
   const next = backoff.ends === null ? "once the driver has stopped" : `in ${timeTo(backoff.ends)}`;
-  return (
-    <>
-      ; attempt {backoff.attempt} {next}
-    </>
-  );
+  return <>; next try {next}</>;
 };

@@ -3,7 +3,7 @@ import type { JobDetails } from "../../api/types";
 import { Moment } from "../../components/values/Moment";
 import { Stat, StatList } from "../../components/layout/Stat";
 import { Address } from "../../components/values/Address";
-import { airflowPages } from "../../lib/airflow/base";
+import { dagPage, taskPage } from "../../lib/airflow/base";
 import { backlogText, count, duration, exact, millis, rate } from "../../lib/format/format";
 import { bounds, text, total, totalRange } from "../../lib/format/parallelism";
 import { CostStat } from "./CostStat";
@@ -96,15 +96,14 @@ const Counters = ({ details }: { details: JobDetails }) => {
       {task !== null && (
         <Stat hint={`run ${task.run_id}`} label="Task">
           <Address
-            label="Task"
             text={`${task.task_id}${task.map_index >= 0 ? ` [${task.map_index}]` : ""}`}
-            url={airflowPages(task).task}
+            url={taskPage(task)}
           />
         </Stat>
       )}
       {task !== null && (
         <Stat label="DAG">
-          <Address label="DAG" text={task.dag_id} url={airflowPages(task).dag} />
+          <Address text={task.dag_id} url={dagPage(task.dag_id)} />
         </Stat>
       )}
     </>

@@ -22,7 +22,7 @@ describe("countdowns", () => {
     const details = exampleJob({
       deadlines: [{ name: "BACKOFF", due: "2013-01-01T00:00:09Z" }],
       waiting: { phase: "Cooldown", cooldown_ends: "2013-01-01T00:00:30Z", first_change: null },
-      backoff: { seconds: 9, attempt: 1, ends: "2013-01-01T00:00:09Z" },
+      backoff: { seconds: 9, ends: "2013-01-01T00:00:09Z" },
     });
     expect(countdowns(details, NOW).map(({ id }) => id)).toEqual(["BACKOFF", "cooldown"]);
   });

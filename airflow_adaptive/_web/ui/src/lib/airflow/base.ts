@@ -1,3 +1,4 @@
+import type { MouseEvent } from "react";
 import type { TaskKey } from "../../api/types";
 
 /**
@@ -20,16 +21,28 @@ const airflow = (...path: (string | number)[]): string =>
   new URL(`../../${path.map(encodeURIComponent).join("/")}`, BASE).href;
 
 /** Addresses of Airflow's pages of a DAG and of a task instance. */
-export const airflowPages = ({ dag_id, map_index, run_id, task_id }: TaskKey) => ({
-  dag: airflow("dags", dag_id),
-  task: airflow(
+export const dagPage = (dag_id: string): string => airflow("dags", dag_id);
+export const taskPage = ({ dag_id, map_index, run_id, task_id }: TaskKey): string =>
+  airflow(
     ...["dags", dag_id, "runs", run_id, "tasks", task_id],
     ...(map_index < 0 ? [] : ["mapped", map_index]),
-  ),
-});
+  );
 
-/** Whether the page is inside Airflow's frame, whose sandbox cannot open windows. */
-export const IN_FRAME = window.self !== window.top;
+const NEW_WINDOW = { rel: "noopener noreferrer", target: "_blank" };
+
+/** A link of Airflow's page, which has the same origin, because the sandbox of its frame cannot open windows. */
+const openFromAirflow = (event: MouseEvent<HTMLAnchorElement>): void => {
+  event.preventDefault();
+  const link = window.parent.document.createElement("a");
+  Object.assign(link, { href: event.currentTarget.href, ...NEW_WINDOW }).click();
+};
+
+/** Properties of a link that opens another page in a new window. */
+export const outside = (url: string) => ({
+  href: url,
+  onClick: window.self === window.top ? undefined : openFromAirflow,
+  ...NEW_WINDOW,
+});
 
 /**
  * Notify Airflow's page that the address of the frame has changed. Airflow's page follows only load events, not router changes, and

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { exampleJob } from "../../api/exampleJob";
 import type { JobDetails } from "../../api/types";
-import { healthOf, holdersOf, lacksSlots } from "./health";
+import { healthOf, holdersOf } from "./health";
 
 const METRICS = {
   at: 0,
@@ -17,6 +17,8 @@ const METRICS = {
   upper: 8,
 };
 
+const slots = (held: number, available: number) => ({ held, available, total: null, driver_cores: 0 });
+
 const job = (more: Partial<JobDetails> = {}): JobDetails =>
   exampleJob({
     cause: null,
@@ -25,7 +27,7 @@ const job = (more: Partial<JobDetails> = {}): JobDetails =>
     metrics: METRICS,
     policy: null,
     requirements: { job: { lower: 1, upper: 8 } },
-    slots: { held: 3, available: 3 },
+    slots: slots(3, 3),
     source_problem: null,
     stale: false,
     ...more,
@@ -41,8 +43,8 @@ describe("a running job", () => {
 
   it.each([
     [{}, "no slot is free"],
-    [{ slots: { held: 3, available: 4 } }, "1 slot free"],
-    [{ slots: { held: 8, available: 9 } }, "all 8 slots of its upper bound"],
+    [{ slots: slots(3, 4) }, "1 slot free"],
+    [{ slots: slots(8, 9) }, "all 8 slots of its upper bound"],
   ])("falls behind with %o: %s", (more, why) => {
     const behind = job({ health: "falls_behind", ...more });
     expect(healthOf(behind).label).toBe("Falls behind");
@@ -97,14 +99,29 @@ describe("a running job", () => {
 describe("a job that does not run", () => {
   it.each([
     [
-      { health: "waits", state: "WaitingForResources", slots: { held: 0, available: 0 } } as const,
-      "Waits for slots: needs at least 1 slot beside the driver, 0 available",
+      { health: "waits", state: "WaitingForResources", wait: "needs at least 1 slot" } as const,
+      "Waits for slots: needs at least 1 slot",
     ],
+    [{ health: "waits", state: "WaitingForResources" } as const, "Waits for slots: its slots are not known"],
     [
-      { health: "waits", state: "WaitingForResources", slots: { held: 0, available: 2 } } as const,
-      "Waits for slots: 2 slots available, waits until the number is stable",
+      { health: "waits", wait: "needs 1 slot", cause: "no broker", restart_attempts: 2 } as const,
+      "Waits for slots: needs 1 slot; attempt 2, no broker",
     ],
     [{ health: "restarts", state: "Restarting", cause: "no broker" } as const, "Restarts: no broker"],
+    [{ health: "restarts", state: "Deploying", restart_attempts: 3 } as const, "Restarts: attempt 3"],
+    [{ health: "starts", state: "WaitingForResources", wait: "2 slots" } as const, "Starts: 2 slots"],
+    [
+      { health: "starts", state: "Deploying" } as const,
+      "Starts: 3 of 1–8 slots: the driver has not activated the plan yet",
+    ],
+    [
+      { health: "restarts", state: "Deploying", cause: "no broker", restart_attempts: 3 } as const,
+      "Restarts: attempt 3, no broker",
+    ],
+    [
+      { health: "restarts", state: "Executing", cause: "no broker", restart_attempts: 3 } as const,
+      "Restarts: attempt 3, no broker; the driver runs, and has completed no batch yet",
+    ],
     [
       { health: "restarts", state: "Restarting" } as const,
       "Restarts: The job is stopping its queries to restart, for a rescale or after a failure.",
@@ -130,16 +147,9 @@ describe("a job that does not run", () => {
 });
 
 describe("a job that waits for slots", () => {
-  it.each([
-    [0, true],
-    [1, false],
-  ])("lacks slots with %i available: %s", (available, lacks) =>
-    expect(lacksSlots(job({ health: "waits", slots: { held: 0, available } }))).toBe(lacks),
-  );
-
   it("names the jobs that hold the slots of its cluster", () => {
     const on = (name: string, master: string | null, held: number, outcome: "FINISHED" | null = null) =>
-      job({ job: name, outcome, slots: { held, available: held }, urls: { master } as JobDetails["urls"] });
+      job({ job: name, outcome, slots: slots(held, held), urls: { master } as JobDetails["urls"] });
     const others = [
       on("b", "m", 1),
       on("a", "m", 3),

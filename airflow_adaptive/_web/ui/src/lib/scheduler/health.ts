@@ -22,9 +22,11 @@ type Known = Pick<
   | "outcome"
   | "parallelism"
   | "requirements"
+  | "restart_attempts"
   | "slots"
   | "source_problem"
   | "state"
+  | "wait"
 > &
   Partial<Pick<JobDetails, "policy">>;
 
@@ -48,9 +50,10 @@ const SENTENCES: Record<Known["health"], (job: Known) => Health> = {
       "orange",
       "its control loop has published nothing for minutes: check that a triggerer runs",
     ),
-  waits: (job) => health("Waits for slots", "yellow", waits(job)),
-  starts: (job) => health("Starts", "yellow", `${slotsText(job)}: the driver has not activated the plan yet`),
-  restarts: (job) => health("Restarts", "yellow", job.cause ?? styleOf(job.state).meaning),
+  waits: (job) =>
+    health("Waits for slots", "yellow", `${job.wait ?? "its slots are not known"}${afterFailure(job)}`),
+  starts: (job) => health("Starts", "yellow", job.wait ?? `${slotsText(job)}: ${NOT_ACTIVE}`),
+  restarts: (job) => health("Restarts", "yellow", restarts(job)),
   fails: (job) => health("Fails", "red", job.cause ?? styleOf(job.state).meaning),
   stops: (job) => health("Stops", "gray", styleOf(job.state).meaning),
   cluster_unreachable: (job) => health("Cluster unreachable", "red", job.cluster_problem ?? ""),
@@ -61,6 +64,17 @@ const SENTENCES: Record<Known["health"], (job: Known) => Health> = {
     health("Recovers", "yellow", `${slotsAndLag(job)}; executors were lost, and Spark replaces them`),
   runs: (job) => health("Runs", "gray", `${slotsAndLag(job)}${whyUnknown(job)}`),
   keeps_up: (job) => health("Keeps up", "green", slotsAndLag(job)),
+};
+
+const NOT_ACTIVE = "the driver has not activated the plan yet";
+
+const afterFailure = ({ cause, restart_attempts }: Known): string =>
+  cause === null ? "" : `; attempt ${count(restart_attempts)}, ${cause}`;
+
+const restarts = ({ cause, restart_attempts, state }: Known): string => {
+  if (restart_attempts === 0) return cause ?? styleOf(state).meaning;
+  const isActive = state === "Executing" ? "; the driver runs, and has completed no batch yet" : "";
+  return `attempt ${count(restart_attempts)}${cause === null ? "" : `, ${cause}`}${isActive}`;
 };
 
 const health = (label: string, color: Health["color"], text: string): Health => ({ label, color, text });
@@ -98,22 +112,6 @@ const missing = ({ metrics, policy, slots }: Known): string => {
 
 const advisedSlots = (policy: JobDetails["policy"] | undefined): number =>
   policy?.active ? (totalRange(policy.advice?.bounds ?? {})?.upper ?? 0) : 0;
-
-const waits = ({ metrics, requirements, slots }: Known): string => {
-  const least = leastSlots({ metrics, requirements });
-  const available = slots?.available;
-  if (!isKnown(least) || !isKnown(available)) return "its slots are not known";
-  return available < least
-    ? `needs at least ${plural(least, "slot")} beside the driver, ${count(available)} available`
-    : `${plural(available, "slot")} available, waits until the number is stable`;
-};
-
-const leastSlots = ({ metrics, requirements }: Pick<Known, "metrics" | "requirements">): number | undefined =>
-  metrics?.lower ?? totalRange(requirements)?.lower;
-
-/** Whether a job waits for slots that it does not have. At the end of the wait, it fails. */
-export const lacksSlots = ({ health: kind, metrics, requirements, slots }: Known): boolean =>
-  kind === "waits" && (slots?.available ?? 0) < (leastSlots({ metrics, requirements }) ?? 0);
 
 const MAX_HOLDERS = 3;
 
