@@ -105,8 +105,8 @@ DESIRED_STATE_KEYS: Final = (*STATES, HANDLED, RESTORED)
 
 KEYS: Final = (*DESIRED_STATE_KEYS, REQUIREMENTS, CALENDAR)
 
-MAX_DELAY: Final = timedelta(minutes=1)
-"""Longest time between the time of a request and its write, with the difference between the clocks of two machines."""
+MAX_DELAY: Final = timedelta(minutes=5)
+"""Longest time between the time of a request and its write, with the difference between the clocks of two machines. Kerberos allows as much."""
 
 Decoded = TypeVar("Decoded")
 

@@ -118,6 +118,15 @@ DAGS = dedent(
         with DAG(f"short_{{size}}", schedule=None):
             SparkResourcesSensor.partial(task_id="wait", deferrable=True, **SMALL).expand_kwargs([{{"parallelism": 1}}] * size)
 
+    with DAG("instant", schedule=None):
+        AdaptiveSparkOperator.partial(
+            task_id="job",
+            application="{directory}/script.py",
+            job_directory="file://{directory}/jobs",
+            parallelism=50,
+            **(QUICK | {{"resource_wait_timeout": "100 ms", "resource_stabilization_timeout": "0 s"}}),
+        ).expand_kwargs([{{"job": f"i{{index}}", "application_args": ["{directory}/instant", "endless"]}} for index in range(100)])
+
     with DAG("endless", schedule=None):
         job(
             "endless",

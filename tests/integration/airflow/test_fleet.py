@@ -14,7 +14,7 @@ from airflow_adaptive.local.waiting import wait_until
 from tests.integration.airflow.test_adaptive_job import TIMEOUT_S, page
 from tests.support.airflow.airflow_under_test import AirflowUnderTest
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1500)]
 
 JOBS = "/adaptive/api/v1/jobs"
 DAG = TASKS = "fleet"
@@ -108,27 +108,33 @@ def test_clear_with_another_list_adopts_jobs_that_move_and_cancels_those_that_le
     airflow: AirflowUnderTest, spark_cluster: LocalCluster, playground: Path
 ) -> None:
     names = playground / "names.json"
-    names.write_text(json.dumps(["fa", "fb", "fc"]))
+    items = ["fa", "fb", "fc"]
+    names.write_text(json.dumps(items))
     spark_cluster.add_worker(cores=6, memory_mb=4096)
     fleet = Fleet(airflow, "changing")
-    for name in ("fa", "fb", "fc"):
-        wait_until(partial(fleet.executes, name), 3 * TIMEOUT_S, f"job {name} executes")
-    drivers = {
-        name: (fleet.published(name)["restarts"], fleet.published(name)["urls"]["driver"]) for name in ("fa", "fc")
-    }
 
-    names.write_text(json.dumps(["fd", "fc", "fa"]))
-    clear = {"dry_run": False, "dag_run_id": fleet.run, "only_failed": False, "reset_dag_runs": True}
-    fleet.api._request("POST", "/api/v2/dags/changing/clearTaskInstances", clear)
-    wait_until(
-        lambda: fleet.published("fb")["outcome"] == "CANCELED", 3 * TIMEOUT_S, "the end of the job without an item"
-    )
-    for index, name in enumerate(("fd", "fc", "fa")):
-        wait_until(partial(fleet.has_xcom, index, "state", "Executing"), 3 * TIMEOUT_S, f"job {name} executes again")
-        wait_until(partial(fleet.executes_at, index, name), TIMEOUT_S, f"only job {name} executes at index {index}")
-    for name, driver in drivers.items():
-        assert (fleet.published(name)["restarts"], fleet.published(name)["urls"]["driver"]) == driver, fleet.story(name)
-    for name in ("fa", "fc", "fd"):
+    def driver(name: str) -> Any:
+        return (fleet.published(name)["restarts"], fleet.published(name)["urls"]["driver"])
+
+    def is_canceled(name: str) -> bool:
+        return bool(fleet.published(name)["outcome"] == "CANCELED")
+
+    for name in items:
+        wait_until(partial(fleet.executes, name), 3 * TIMEOUT_S, f"job {name} executes")
+    for changed in (["fd", "fc", "fa"], ["fa"], ["fe", "fa"]):  # reordered, shortened, extended
+        drivers = {name: driver(name) for name in items if name in changed}
+        names.write_text(json.dumps(changed))
+        clear = {"dry_run": False, "dag_run_id": fleet.run, "only_failed": False, "reset_dag_runs": True}
+        fleet.api._request("POST", "/api/v2/dags/changing/clearTaskInstances", clear)
+        for name in set(items) - set(changed):
+            wait_until(partial(is_canceled, name), 3 * TIMEOUT_S, f"the end of job {name}, which has no item")
+        for index, name in enumerate(changed):
+            wait_until(partial(fleet.has_xcom, index, "state", "Executing"), 3 * TIMEOUT_S, f"job {name} executes")
+            wait_until(partial(fleet.executes_at, index, name), TIMEOUT_S, f"only job {name} executes at index {index}")
+        for name, known in drivers.items():
+            assert driver(name) == known, fleet.story(name)
+        items = changed
+    for name in items:
         fleet.request(name, "cancel")
-    for index in range(3):
+    for index in range(len(items)):
         wait_until(partial(fleet.is_in, index, "failed"), TIMEOUT_S, f"the end of job {index}")

@@ -1,4 +1,4 @@
-"""The version of Spark that the tests of drivers run on, see `make test-versions`."""
+"""The version of Spark that the tests of drivers run on, see `make test-spark-versions`."""
 
 from __future__ import annotations
 

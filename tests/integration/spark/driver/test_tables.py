@@ -1,4 +1,4 @@
-"""Jobs that write to Delta Lake and to Iceberg, on real Spark. `make test-versions` runs the tests on the versions that have these formats."""
+"""Jobs that write to Delta Lake and to Iceberg, on real Spark. `make test-spark-versions` runs the tests on the versions that have these formats."""
 
 from __future__ import annotations
 
