@@ -101,14 +101,17 @@ class AirflowJob(JobUnderFault):
         """Start a run of a DAG as soon as Airflow knows it.
 
         Airflow's scheduler and DAG processor end if a DAG or a run is deleted while they read it (`ObjectDeletedError`,
-        `StaleDataError`), so they may not run after a test that deletes one.
+        `StaleDataError`), so they may end after a test that deletes one.
         """
-        for component in (Component.SCHEDULER, Component.DAG_PROCESSOR):
-            self.airflow.restart_if_ended(component)
         self.dag = dag or self.dag
-        self.wait_for(f"DAG {self.dag}", lambda: self.airflow.api.has_dag(self.dag))
+        self.wait_for(f"DAG {self.dag}", self._knows_dag)
         self.run_id = self.airflow.api.trigger(self.dag)
         return self.run_id
+
+    def _knows_dag(self) -> bool:
+        for component in (Component.SCHEDULER, Component.DAG_PROCESSOR):
+            self.airflow.restart_if_ended(component)
+        return self.airflow.api.has_dag(self.dag)
 
     def begin(self, **options: Any) -> None:
         """Deploy the job, run it, and wait until it has taken in what there is."""
