@@ -56,6 +56,6 @@ def test_jobs_that_fail_in_under_a_second_report_their_own_end(
         job = f"instant:job:i{index}"
         asset = job_asset(job)
         reported = airflow.api.asset_state(asset.name, f"{asset.prefix}handled_requests")["end"]
-        assert (reported["outcome"], "resource_wait_timeout" in reported["cause"]) == ("FAILED", True), (job, reported)
+        assert (reported["outcome"], "NOT_ENOUGH_RESOURCES" in reported["cause"]) == ("FAILED", True), (job, reported)
         listed = airflow.api._find(f"{JOBS}?dag_id=instant&task_id=job&map_index={index}")["jobs"]
         assert [(it["job"], it["outcome"]) for it in listed] == [(job, "FAILED")]
