@@ -223,7 +223,9 @@ class AirflowJobStore:
         if self._has_late_write():
             self._late_write = self._access.late_writes.get(self._job)
             self._pushed, self._stored = {}, {}
-        is_written = await self._attempt(self._access.write(partial(self._push, view, self._pushed, self._stored)))
+        write = partial(self._push, view, self._pushed, self._stored)
+        # If many jobs end at once, the states of those that run come first, and the metrics last.
+        is_written = await self._attempt(self._access.write(write, urgent=view.outcome is None))
         if is_written is None:  # The write may continue in its thread, with the previous records of what is written.
             self._pushed, self._stored = dict(self._pushed), dict(self._stored)
         return is_written is not None
@@ -276,7 +278,9 @@ class AirflowJobStore:
             log.warning("%s may show old values until they change: %s: %s", self._task, type(error).__name__, error)
 
     async def _write_metrics(self, metrics: Mapping[str, Any]) -> bool:
-        is_written = await self._attempt(self._access.write(partial(self._store_metrics, metrics))) is not None
+        is_written = (
+            await self._attempt(self._access.write(partial(self._store_metrics, metrics), urgent=False)) is not None
+        )
         if is_written:
             pending = self._pending_metrics.items()
             self._pending_metrics = {key: value for key, value in pending if metrics.get(key) is not value}

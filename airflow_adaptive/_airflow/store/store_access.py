@@ -95,9 +95,9 @@ class StoreAccess:
         """
         return await self._connections.call(on_this_loop(work), READ_TIMEOUT.total_seconds(), part=name)
 
-    async def write(self, work: Callable[[], Result]) -> Result:
-        """Run a blocking write in a thread for writes. Raises `StoreUnavailableError`, and the exceptions of the write."""
-        return await self._writes.call(on_this_loop(work), WRITE_TIMEOUT.total_seconds())
+    async def write(self, work: Callable[[], Result], *, urgent: bool = True) -> Result:
+        """Run a blocking write in a thread for writes; writes that are not urgent wait for the others. Raises as `read`."""
+        return await self._writes.call(on_this_loop(work), WRITE_TIMEOUT.total_seconds(), urgent=urgent)
 
 
 class BackgroundWriter(Generic[Content]):

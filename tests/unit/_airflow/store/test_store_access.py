@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -16,25 +17,30 @@ from airflow_adaptive._airflow.store.job_asset import JOBS
 from airflow_adaptive._airflow.store.store_access import THREADS, BackgroundWriter, StoreAccess
 from airflow_adaptive._core.ports import StoreUnavailableError
 from airflow_adaptive._core.requirements.control_requests import ControlRequests, DesiredState
+from airflow_adaptive._core.scheduler.state import Outcome
 from airflow_adaptive._core.view import TaskKey
 from airflow_adaptive.local.waiting import wait_until_async
 from tests.lab.fakes.manual_clock import ManualClock
 from tests.support.airflow.fake_supervisor import Document, FakeComms
+from tests.unit._airflow.store.test_asset_store import VIEW
 
 TIMEOUT_S = 60.0
 
 
 class HangingComms(FakeComms):
-    """A supervisor that does not answer messages about documents of some jobs until `release` is set."""
+    """A supervisor that does not answer messages about documents of some jobs until `release` is set, and lists the jobs whose documents are set."""
 
     def __init__(self) -> None:
         super().__init__()
         self.hanging: set[str] = set()
+        self.writers: list[str] = []
         self.release = threading.Event()
 
     def send(self, message: Any) -> Any:
         answer = super().send(message)
         document = Document.of(message)
+        if document is not None and document.is_set:
+            self.writers.append(document.asset.removeprefix(JOBS) or message.task_id)
         if document is not None and {document.asset.removeprefix(JOBS), getattr(message, "task_id", "")} & self.hanging:
             self.release.wait(2 * TIMEOUT_S)
         return answer
@@ -173,6 +179,33 @@ def test_connections_that_hang_do_not_delay_control_requests(airflow: HangingCom
         assert found.desired_state is DesiredState.CANCELED
         airflow.release.set()
         await asyncio.wait(hung)
+
+    run(story())
+
+
+def test_states_of_running_jobs_are_written_before_those_of_ended_jobs_and_metrics(
+    airflow: HangingComms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred jobs of a fleet end at once, and each has twenty documents."""
+    monkeypatch.setattr(store_access, "THREADS", 1)
+
+    async def story() -> None:
+        jobs = Jobs()
+        asyncio.create_task(jobs.access.write(airflow.release.wait))  # noqa: RUF006
+        await asyncio.sleep(0)
+        stores = [jobs.store(job) for job in ("ends", "measures", "runs")]
+        await stores[0].publish(replace(VIEW, outcome=Outcome.FINISHED))
+        await stores[1].publish_metrics({"metrics/10": {"step": 10, "columns": [], "points": []}})
+        await asyncio.sleep(0)
+        await stores[2].publish(VIEW)
+        await asyncio.sleep(0)
+        airflow.release.set()
+
+        async def are_written() -> bool:
+            return len(set(airflow.writers)) == len(stores)
+
+        await wait_until_async(are_written, TIMEOUT_S, "all writes")
+        assert airflow.writers[0] == "runs"
 
     run(story())
 
