@@ -240,6 +240,7 @@ class Restarting:
         WaitingForResources: TimerFired
         Deploying: TimerFired
         Executing: TimerFired
+        StopWithSavepoint: SuspendRequested
         Canceling: CancelRequested
         Finished: JobCompleted, CancelRequested, SuspendRequested
 

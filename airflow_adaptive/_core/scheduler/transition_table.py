@@ -106,7 +106,7 @@ _LEADS_TO: Mapping[type, Mapping[type, States]] = {
         TimerFired: frozenset({WaitingForResources, Deploying, Executing}),
         JobCompleted: _DONE,
         CancelRequested: _CANCEL | _DONE,
-        SuspendRequested: _DONE,
+        SuspendRequested: _DONE | {StopWithSavepoint},
     },
     StopWithSavepoint: {
         **_RUNNING,

@@ -29,7 +29,7 @@ from airflow_adaptive._core.scheduler.state import (
 )
 from tests.lab.scenario import HOPELESS, START, TRANSIENT, Scenario
 from tests.support.scheduler.rescale_scenarios import ScenarioBuilder
-from tests.support.scheduler.scenarios_by_state import rescaling
+from tests.support.scheduler.scenarios_by_state import leaving_soon, rescaling
 
 SECOND = timedelta(seconds=1)
 LONG_AGO = timedelta(seconds=-4)
@@ -157,6 +157,7 @@ MODELS: Mapping[str, Model] = {
         slots=((0, 0), (0, 1), (1, 0)),
         standby=((0, 0), (0, 1), (1, 0)),
         bounds=((1, 1),),
+        redeployed=leaving_soon,
     ),
     "only executors": Model(
         options={**NO_WAIT, "highest_rescale_tier": 0}, vertices_read=("job",), refusals=(TRANSIENT,)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from airflow_adaptive._core.scheduler.events import MoveAnnounced
 from airflow_adaptive._core.scheduler.policies.rescaling import Tier
 from tests.lab.scenario import HOPELESS, Scenario
 
@@ -113,6 +114,12 @@ def too_few_slots_beside_the_query() -> Scenario:
     return scenario.apply_without_timers(scenario.slots(held=2, free=1))
 
 
+def leaving_soon() -> Scenario:
+    """The driver will have to leave its machine, and another one is being prepared."""
+    job = Scenario(upper=1, **NO_WAIT).given_executing(1).when_slots(held=1, standby=(0, 1)).when_committed()
+    return job.when(MoveAnnounced(at=job.now, epoch=1, reason="its node was cordoned"))
+
+
 SCENARIOS: Mapping[str, Callable[[], Scenario]] = {
     "created": Scenario,
     "waiting for anything": lambda: Scenario().given_waiting(),
@@ -142,6 +149,7 @@ SCENARIOS: Mapping[str, Callable[[], Scenario]] = {
     "restarting after a failure": lambda: Scenario().given_executing(2).when_query_failed(),
     "restarting, driver gone": lambda: Scenario().given_executing(2).when_driver_ended(),
     "restarting, heartbeat timed out": lambda: Scenario().given_executing(2).when_driver_silent(),
+    "restarting, driver leaves": lambda: leaving_soon().when_prepared(),
     "rescaling": rescaling,
     "rescaling above the highest tier": rescaling_above_the_highest_tier,
     "waiting for the target": waiting_for_the_target,

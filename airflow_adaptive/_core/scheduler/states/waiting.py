@@ -161,8 +161,7 @@ def on_event_restarting(state: SchedulerState, restarting: Restarting, event: Ev
         case CancelRequested():
             return state_transitions.go_to_canceling(state, event)
         case SuspendRequested():
-            reason = Reason(ReasonCode.SUSPEND_REQUESTED, "suspended as requested; the job was not running")
-            return state_transitions.go_to_finished(state, event, Outcome.SUSPENDED, reason)
+            return _suspend(state, restarting, event)
         case _:
             return steps.ignore(state, event)
 
@@ -172,6 +171,14 @@ def timers_restarting(_: SchedulerState, restarting: Restarting) -> tuple[Timer,
     if restarting.stopped_at is None:
         return () if restarting.is_move else (Timer(name=TimerName.STOP, due=restarting.stop_deadline),)
     return (Timer(name=TimerName.BACKOFF, due=restarting.stopped_at + restarting.backoff),)
+
+
+def _suspend(state: SchedulerState, restarting: Restarting, event: SuspendRequested) -> Step:
+    """Suspend the job at once, or at the end of the batch of a driver that leaves its machine."""
+    if restarting.is_move:
+        return state_transitions.go_to_stop_with_savepoint(state, event, restarting.plan)
+    reason = Reason(ReasonCode.SUSPEND_REQUESTED, "suspended as requested; the job was not running")
+    return state_transitions.go_to_finished(state, event, Outcome.SUSPENDED, reason)
 
 
 def _without_driver(state: SchedulerState, restarting: Restarting, event: DriverEnded) -> Step:

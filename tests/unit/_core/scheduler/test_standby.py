@@ -494,11 +494,18 @@ def test_driver_that_leaves_and_writes_no_status_is_killed() -> None:
     assert killed(job.after(60)) == [1, 1]
 
 
-@pytest.mark.parametrize("request_", ["when_canceled", "when_redeployed"])
+@pytest.mark.parametrize("request_", ["when_canceled", "when_redeployed", "when_suspended"])
 def test_user_limits_the_batch_of_a_driver_that_leaves(request_: str) -> None:
     job = leaving()
-    job.when_canceled() if request_ == "when_canceled" else job.when_redeployed("new")
+    getattr(job, request_)()
+    assert 1 not in killed(job)
     assert 1 in killed(job.after(60))
+
+
+def test_suspension_ends_no_batch_of_a_driver_that_leaves() -> None:
+    job = leaving().when_suspended().when_savepoint_completed().when_driver_ended()
+    expect(job, "Finished", "the driver has ended: stopped at a batch boundary")
+    assert 1 not in killed(job)
 
 
 def test_driver_that_will_have_to_leave_stays_while_no_other_one_can_be_prepared() -> None:
