@@ -90,7 +90,7 @@ def test_prepared_driver_reports_its_queries_and_whether_they_keep_the_state(
     hours = PreparedQuery(name="hours", sources=("KafkaV2",), operators=("dedupe",), state=("dedupe",))
     documents = deployed(running, running)
     documents["deployment"]["preparation"] = encode_plain(Preparation(deployment="new", queries=(hours,)))
-    job = executing(scaling_interval_min=600).when_redeployed("new")
+    job = executing(scaling_interval_min=600).when_slots(held=2, standby=(0, 1)).when_redeployed("new")
     place(airflow_app, job.when_committed().when_prepared(), **documents)
     pending = get(airflow_app, PATH)["pending"]
     assert (pending["stage"], pending["keeps_state"]) == ("PREPARED", True)
@@ -117,9 +117,8 @@ def test_preparation_of_another_deployment_does_not_count(airflow_app: AirflowAp
 
 def test_refused_deployment_has_the_error_of_its_preparation(airflow_app: AirflowApp, tmp_path: Path) -> None:
     running = store_dag(airflow_app, tmp_path)
-    job = executing(scaling_interval_min=0, executing_stabilization_timeout=0, max_trigger_delay=0).when_redeployed(
-        "new"
-    )
+    job = executing(scaling_interval_min=0, executing_stabilization_timeout=0, max_trigger_delay=0)
+    job.when_slots(held=2, standby=(0, 1)).when_redeployed("new")
     job.when(DriverEnded(at=job.now, epoch=job.standby_epoch, failure=HOPELESS))
     place(airflow_app, job, **deployed(running, running))
     pending = get(airflow_app, PATH)["pending"]
