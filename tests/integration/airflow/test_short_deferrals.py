@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -43,6 +44,12 @@ def test_no_task_fails_whose_trigger_has_nothing_to_wait_for(
     assert [(task["state"], task["try_number"]) for task in found] == [("success", 1)] * size
 
 
+def is_listed(airflow: AirflowUnderTest, index: int, job: str) -> bool:
+    """Whether the list has this failed job alone at an index of the fleet. Jobs are published after their tasks have ended."""
+    listed = airflow.api._find(f"{JOBS}?dag_id=instant&task_id=job&map_index={index}")["jobs"]
+    return [(it["job"], it["outcome"]) for it in listed] == [(job, "FAILED")]
+
+
 @pytest.mark.long
 @pytest.mark.timeout(1500)
 def test_jobs_that_fail_in_under_a_second_report_their_own_end(
@@ -57,5 +64,4 @@ def test_jobs_that_fail_in_under_a_second_report_their_own_end(
         asset = job_asset(job)
         reported = airflow.api.asset_state(asset.name, f"{asset.prefix}handled_requests")["end"]
         assert (reported["outcome"], "NOT_ENOUGH_RESOURCES" in reported["cause"]) == ("FAILED", True), (job, reported)
-        listed = airflow.api._find(f"{JOBS}?dag_id=instant&task_id=job&map_index={index}")["jobs"]
-        assert [(it["job"], it["outcome"]) for it in listed] == [(job, "FAILED")]
+        wait_until(partial(is_listed, airflow, index, job), TIMEOUT_S, f"the end of {job} in the list")
