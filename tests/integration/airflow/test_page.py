@@ -44,7 +44,7 @@ def test_user_gives_a_job_more_suspends_and_resumes_it(
     page.get_by_role("button", name="Browse").click()
     page.get_by_role("menuitem", name="Adaptive jobs").click()
     frame = page.frame_locator("iframe")
-    frame.get_by_role("link", name="watched").click()
+    frame.get_by_role("link", name="watched").first.click()  # the second one leads to the DAG, which has the same name
     expect(frame.get_by_role("region", name="State")).to_contain_text("The job is running with its plan.")
     bounds = frame.get_by_role("region", name="Bounds")
     expect(bounds).to_contain_text("Set by calendar")
