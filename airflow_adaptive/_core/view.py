@@ -109,7 +109,7 @@ class SlotCounts:
     Attributes:
         held: slots of registered executors.
         available: slots that the job holds or can have.
-        total: slots of all workers of the cluster; None while they are unknown.
+        total: slots of all workers of the cluster; None while the job has a driver, or while they are unknown.
         driver_cores: cores that the next driver needs beside the slots; 0 while the job has a driver.
     """
 

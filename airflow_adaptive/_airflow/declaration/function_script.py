@@ -212,7 +212,7 @@ def _misused_writers(node: ast.FunctionDef) -> Iterator[str]:
             yield f"calls {method}() (line {line}): return the writer, do not call {method}(), because the runtime starts the query"
         named: list[object] = [it.value for it in call.args[:1] if isinstance(it, ast.Constant)]
         named += [it.arg for it in call.keywords]
-        if method in ("option", "options") and CHECKPOINT in named:
+        if method in ("option", "options") and CHECKPOINT.lower() in {str(it).lower() for it in named}:
             yield (
                 f"sets {CHECKPOINT} (line {line}): leave it out, because the runtime keeps the checkpoint in the job directory. To continue "
                 "from another checkpoint, copy it there"

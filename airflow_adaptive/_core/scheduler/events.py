@@ -19,12 +19,14 @@ class SlotOffer:
         held: number of slots of the job's own executors on the worker.
         free: number of free slots on the worker that fit an executor of this job.
         address: address of the worker as the driver knows it; "" for executors that are not yet placed.
+        accepts: whether the worker takes further executors of this job, unlike one that was cordoned or decommissioned.
     """
 
     worker: str
     held: int = 0
     free: int = 0
     address: str = ""
+    accepts: bool = True
 
     @property
     def total(self) -> int:

@@ -162,8 +162,8 @@ def demanded_slots(state: SchedulerState) -> tuple[int, int, int] | None:
     if plan is None or state.driver is None or state.traits.ends or not (standby.driver or _is_needed(state)):
         return None
     requested = standby.slots if standby.driver and (not standby.is_prepared or holds_executors(state)) else 0
-    if _has_to_move(state):
-        return requested, plan.slots, plan.slots
+    if has_to_move(state):
+        return requested, max(plan.slots - _kept_slots(state), 0), plan.slots
     return requested, 0, 0 if standby.driver else _wanted_slots(state)
 
 
@@ -172,7 +172,7 @@ def _leaves(state: SchedulerState) -> str:
     return "" if state.driver is None else state.driver.leaves
 
 
-def _has_to_move(state: SchedulerState) -> bool:
+def has_to_move(state: SchedulerState) -> bool:
     """Return whether the driver has worked, will have to leave its machine, and has a plan with which another one can continue."""
     driver, plan = state.driver, state.plan
     is_leaving = driver is not None and bool(driver.leaves) and driver.has_worked
@@ -180,13 +180,18 @@ def _has_to_move(state: SchedulerState) -> bool:
 
 
 def _can_move(state: SchedulerState) -> bool:
-    """Return whether the driver has to move, and its plan fits on slots of the standby and on slots that the job does not hold yet.
+    """Return whether the driver has to move, and its plan fits on free slots, on those of the standby, and on those that the driver gives back.
 
-    Which of the slots that the job holds are on the machine is unknown. Without room elsewhere, the driver stays until it gets SIGTERM.
+    Without room elsewhere, the driver stays until it gets SIGTERM.
     """
     held = 0 if state.standby.driver is None or state.standby_offer is None else state.standby_offer.held
-    elsewhere = _free_slots(state) + held
-    return _has_to_move(state) and state.plan is not None and state.plan.slots <= elsewhere
+    elsewhere = _free_slots(state) + held + _kept_slots(state)
+    return has_to_move(state) and state.plan is not None and state.plan.slots <= elsewhere
+
+
+def _kept_slots(state: SchedulerState) -> int:
+    """Return the slots of the executors that are on other machines than those that end, so that another driver can have them."""
+    return sum(offer.held for offer in state.offers if offer.accepts)
 
 
 def _free_slots(state: SchedulerState) -> int:
@@ -218,13 +223,16 @@ def _is_needed(state: SchedulerState) -> bool:
     driver = state.driver
     if driver is None or driver.deployment != state.next_deployment or rescale_tiers.is_to_prepare(state):
         return rescale_tiers.is_to_prepare(state)
-    return _has_to_move(state) or (state.options.standby is not StandbyMode.NONE and driver.has_worked)
+    return has_to_move(state) or (state.options.standby is not StandbyMode.NONE and driver.has_worked)
 
 
 def _is_due(state: SchedulerState) -> bool:
-    """Return whether to submit a standby: one is needed, its slots are known, and they suffice if it is for a move alone."""
-    is_for_move = state.options.standby is StandbyMode.NONE and not rescale_tiers.is_to_prepare(state)
-    return state.standby_offer is not None and _is_needed(state) and (not is_for_move or _can_move(state))
+    """Return whether to submit a standby: one is needed, its slots are known, and they and a worker suffice if it is for a move alone."""
+    offer, is_for_move = (
+        state.standby_offer,
+        state.options.standby is StandbyMode.NONE and not rescale_tiers.is_to_prepare(state),
+    )
+    return offer is not None and _is_needed(state) and (not is_for_move or (offer.accepts and _can_move(state)))
 
 
 def _is_short_lived(state: SchedulerState, deployment: str) -> bool:

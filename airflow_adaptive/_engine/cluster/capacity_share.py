@@ -3,15 +3,17 @@
 Theory: free cores are not available to every job. Another job may have planned on the cores before its executors have started, and
 two jobs that observe the same free cores would both plan on them. So each job states its slot demand: the executors of its plan, the
 executors without which it cannot run, and the executors that it can use. Each poll of the cluster shares all free capacity again, in
-four rounds:
+five rounds:
 
 1. The executors that are planned and not granted yet, oldest plan first, because the master serves applications in that order. Drivers
    that wait for a worker get their cores, foreign drivers too. The executors that a standby has requested count as planned.
 2. The minimum of each job below its minimum, with a worker for its driver: the whole minimum or nothing.
-3. The rest, for the jobs that can use more executors. No job grows while another job waits for its minimum, because slots that become
-   free one by one would never suffice for the minimum. The wait is limited by `SlotDemand.growth_block_timeout`.
-4. What is left, for standbys: a driver with the executors that the standby can use. For a driver that has to leave its machine, all
-   executors of the plan or none, so that many jobs on one machine move one after the other. What the job may grow by counts for that.
+3. Standbys of drivers that have to leave their machine: a driver with all executors that the plan lacks on other machines, or nothing, so
+   that many jobs on one machine move one after the other.
+4. The rest, for the jobs that can use more executors. No job grows while another job waits for its minimum, because slots that become
+   free one by one would never suffice for the minimum. The wait is limited by `SlotDemand.growth_block_timeout`. The third and the
+   last round wait with it.
+5. What is left, for other standbys: a driver with the executors that the standby can use.
 
 In the rounds after the first, jobs with a higher priority come first, and the name decides between equal priorities. No job has to
 return what it holds. Flink's session clusters do not require that either.
@@ -61,6 +63,7 @@ class SlotDemand:
         age: time for which the job has had its plan, or has waited; a duration, because the clocks of two jobs may differ.
         growth_block_timeout: longest time for which other jobs must not grow while this job waits for its minimum.
         may_probe: whether the job is offered slots that may not exist (`_engine.cluster.probe`).
+        moves: whether this is the demand of a standby whose job has a driver that has to leave its machine.
         standby: demand of the standby, None if the job needs none.
     """
 
@@ -78,6 +81,7 @@ class SlotDemand:
     age: timedelta = FOREVER
     growth_block_timeout: timedelta = timedelta(0)
     may_probe: bool = False
+    moves: bool = False
     standby: SlotDemand | None = None
 
     @property
@@ -151,6 +155,7 @@ def _standby_demand(of_job: SlotDemand, state: SchedulerState, now: datetime) ->
         maximum=most,
         age=now - (state.standby.since or now),
         may_probe=False,
+        moves=standby.has_to_move(state),
     )
 
 
@@ -163,11 +168,13 @@ class CapacityShare:
         shortage: why the job gets fewer executors than it can use; None if it gets them all, if it must not grow because another job
             waits, or if the cluster has no limits.
         standby: executors of the standby in addition to those that it holds, None if the job has demanded no standby.
+        fits_standby: whether a worker has the driver of the standby, or has room for it.
     """
 
     executors: Executors = field(default_factory=dict)
     shortage: Shortage | None = None
     standby: int | None = None
+    fits_standby: bool = True
 
 
 def capacity_shares(demands: Mapping[Key, SlotDemand], cluster: ClusterSnapshot) -> dict[Key, CapacityShare]:
@@ -179,15 +186,22 @@ def capacity_shares(demands: Mapping[Key, SlotDemand], cluster: ClusterSnapshot)
     capacity, claims = FreeCapacity(cluster.workers, cluster.limits), _claims(demands, cluster)
     ranked = _serve_plans_and_minimums(capacity, claims.values(), cluster)
     if not any(claim.blocks_growth for claim in ranked):
+        standbys = [claim.standby for claim in ranked if claim.standby is not None]
+        for standby in standbys:
+            if standby.demand.moves:
+                _serve_standby(capacity, standby)
         for claim in ranked:
             if not claim.waits:
                 _take(capacity, claim, claim.growth)
-        for claim in ranked:
-            _serve_standby(capacity, claim)
-    return {
-        key: CapacityShare(claim.share, claim.shortage, None if claim.standby is None else claim.standby.share.total())
-        for key, claim in claims.items()
-    }
+        for standby in standbys:
+            if not standby.demand.moves:
+                _serve_standby(capacity, standby)
+    return {key: _share(claim, claim.standby) for key, claim in claims.items()}
+
+
+def _share(claim: _Claim, standby: _Claim | None) -> CapacityShare:
+    of_standby = None if standby is None else standby.share.total()
+    return CapacityShare(claim.share, claim.shortage, of_standby, standby is None or not standby.lacks_driver)
 
 
 def unclaimed(demands: Mapping[Key, SlotDemand], cluster: ClusterSnapshot) -> ClusterSnapshot:
@@ -318,18 +332,15 @@ def _serve_minimum(capacity: FreeCapacity, claim: _Claim) -> None:
     _take(capacity, claim, claim.missing)
 
 
-def _serve_standby(capacity: FreeCapacity, job: _Claim) -> None:
-    """Let the standby of a job take its driver and its executors, nothing without room for the driver and all executors that it needs."""
-    claim = job.standby
-    if claim is None:
-        return
-    missing = max(claim.missing - (0 if job.waits else job.share.total()), 0)
+def _serve_standby(capacity: FreeCapacity, claim: _Claim) -> None:
+    """Let a standby take its driver and its executors, nothing without room for the driver and all executors that it needs."""
     executor = claim.demand.executor_request
     driver = claim.demand.driver_request if claim.lacks_driver else None
-    if capacity.fits(missing, executor, driver):
+    if capacity.fits(claim.missing, executor, driver):
         if driver is not None:
             capacity.place(driver, executor)
-        _take(capacity, claim, missing + claim.growth)
+            claim.lacks_driver = False
+        _take(capacity, claim, claim.missing + claim.growth)
 
 
 def _take(capacity: FreeCapacity, claim: _Claim, count: int, charged: int = 0) -> None:

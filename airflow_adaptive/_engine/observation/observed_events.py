@@ -90,20 +90,19 @@ def _slot_events(
     # Without a driver, the job has the executors of the standby.
     status = observation.status if has_driver else observation.standby_status
     offers = slot_offers(observation.cluster, observation.share.executors, status, executor)
-    standby = _standby_offer(state, observation, observation.cluster, executor) if has_driver else None
+    standby = _standby_offer(state, observation, executor) if has_driver else None
     if (offers, standby) != (state.offers, state.standby_offer):
         yield events.SlotsChanged(at=now, offers=offers, standby=standby)
 
 
-def _standby_offer(
-    state: SchedulerState, observation: JobObservation, cluster: ClusterSnapshot, executor: ExecutorShape
-) -> SlotOffer | None:
+def _standby_offer(state: SchedulerState, observation: JobObservation, executor: ExecutorShape) -> SlotOffer | None:
     """Return the slots that the cluster has granted to the standby, and those that only a standby may take."""
-    free, status = observation.share.standby, observation.standby_status
-    if free is None and state.standby.driver is None:
+    share, status, cluster = observation.share, observation.standby_status, observation.cluster
+    if share.standby is None and state.standby.driver is None:
         return None
     application = "" if status is None else status.application_id or ""
-    return SlotOffer(worker="", held=cluster.granted.get(application, 0), free=(free or 0) * executor.cores)
+    held = 0 if cluster is None else cluster.granted.get(application, 0)
+    return SlotOffer(worker="", held=held, free=(share.standby or 0) * executor.cores, accepts=share.fits_standby)
 
 
 def _desired_state_events(state: SchedulerState, control_requests: ControlRequests, now: datetime) -> Iterator[Event]:
@@ -141,8 +140,15 @@ def slot_offers(
     held = _held(cluster, status, executor)
     addresses = {worker.worker_id: worker.address for worker in cluster.workers}
     unlisted = {name: name for name in sorted(held) if name not in addresses}
+    accepting = {worker.worker_id for worker in cluster.workers if worker.accepts(executor.request.placement)}
     offers = [
-        SlotOffer(worker=name, held=held.get(name, 0), free=share.get(name, 0) * executor.cores, address=address)
+        SlotOffer(
+            worker=name,
+            held=held.get(name, 0),
+            free=share.get(name, 0) * executor.cores,
+            address=address,
+            accepts=name in accepting,
+        )
         for name, address in (addresses | unlisted).items()
         if name in held or name in share
     ]

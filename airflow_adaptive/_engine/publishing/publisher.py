@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from airflow_adaptive._core.ports import JobStore
+from airflow_adaptive._core.ports import ClusterSnapshot, JobStore
 from airflow_adaptive._core.protocol.documents import DriverStatus
 from airflow_adaptive._core.requirements.advice import PublishedPolicy
 from airflow_adaptive._core.requirements.resolution import RequirementsOrigin, RequirementsSource
@@ -49,8 +49,8 @@ class Publisher:
         self._lag_unknown_since: datetime | None = None
         self._source_problem: str | None = None
         self._cluster_problem: str | None = None
-        self._total_slots: int | None = None
-        self._driver_cores = 0.0
+        self._cluster: ClusterSnapshot | None = None
+        self._spec: DriverSpec | None = None
         self._published: tuple[object, ...] | None = None
         self._policy: PublishedPolicy | None = None
 
@@ -77,9 +77,7 @@ class Publisher:
 
     def update_cluster(self, observation: JobObservation, submission_id: str | None, spec: DriverSpec) -> None:
         """Update the URLs, the slots of the cluster, and whether it answers; `submission_id` identifies the newest driver."""
-        self._driver_cores = spec.driver.request.cpu_millicores / CORE
-        if observation.cluster is not None:
-            self._total_slots = all_slots(observation.cluster, spec.executor.request, spec.executor.cores)
+        self._cluster, self._spec = observation.cluster or self._cluster, spec
         self._urls = updated_urls(self._urls, observation, submission_id)
         # The first error of an outage remains, because each poll may word its own, and each change is published.
         self._cluster_problem = observation.cluster_error and (self._cluster_problem or observation.cluster_error)
@@ -94,17 +92,16 @@ class Publisher:
         memory = self._journal.memory
         requirements_source, limits = memory.resolver.source, memory.resolver.limits.lasting
         problems = (self._lag_unknown_since, self._source_problem, self._cluster_problem)
-        driver_cores = self._driver_cores if state.driver is None else 0
         observed = (memory.lag_alerts.current, memory.preparation, *problems)
-        slots = (self._total_slots, driver_cores)
-        content = (state, self._urls, requirements_source, limits, self._history.revision, *observed, *slots)
+        slots = self._slots(state)
+        content = (state, self._urls, requirements_source, limits, self._history.revision, *observed, slots)
         if content != self._published and not self._history.is_pending:
             self._published = content
             self._policy = self._resolver.policy
             view = job_view(state, self._history, self._urls, self._attempt)
             view = replace(
                 view,
-                slots=replace(view.slots, total=self._total_slots, driver_cores=driver_cores),
+                slots=slots,
                 driver=self._metrics.status,
                 requirements_source=requirements_source,
                 policy=self._policy,
@@ -120,6 +117,14 @@ class Publisher:
         if self._is_restored and (changed := self._metrics.changed_documents()) is not None:
             await self._store.publish_metrics({**changed, **self._changed_advice(requirements_source)})
 
+    def _slots(self, state: SchedulerState) -> SlotCounts:
+        """Return the slots of the job, and those of the cluster while the job has no driver: each worker that joins changes them."""
+        slots, cluster, spec = slot_counts(state), self._cluster, self._spec
+        if state.driver is not None or spec is None:
+            return slots
+        total = None if cluster is None else all_slots(cluster, spec.executor.request, spec.executor.cores)
+        return replace(slots, total=total, driver_cores=spec.driver.request.cpu_millicores / CORE)
+
     def _changed_advice(self, source: RequirementsSource | None) -> Mapping[str, Any]:
         """The document of the rescale policy if its content has changed; a new time alone is no change."""
         policy = self._resolver.policy
@@ -127,6 +132,11 @@ class Publisher:
             return {}
         self._policy = policy
         return {POLICY: policy_document(policy, source)}
+
+
+def slot_counts(state: SchedulerState) -> SlotCounts:
+    """Return the slots of a job, without those of the cluster."""
+    return SlotCounts(held=state.held_slots, available=state.available_slots)
 
 
 def job_view(state: SchedulerState, history: History, urls: Urls, attempt: str) -> JobView:
@@ -143,7 +153,7 @@ def job_view(state: SchedulerState, history: History, urls: Urls, attempt: str) 
         cause=cause,
         parallelism=None if state.plan is None else state.plan.parallelism,
         requirements=state.requirements,
-        slots=SlotCounts(held=state.held_slots, available=state.available_slots),
+        slots=slot_counts(state),
         epoch=state.epoch,
         submission_id=None if state.driver is None else state.driver.submission_id,
         restarts=state.num_restarts,

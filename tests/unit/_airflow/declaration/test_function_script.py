@@ -148,7 +148,7 @@ def test_started_query_is_refused_with_the_remedy(load: Load, text: str) -> None
 
 
 @pytest.mark.parametrize(
-    "option", ["option('checkpointLocation', '/c')", "options(path='/a', checkpointLocation='/c')"]
+    "option", ["option('checkpointLocation', '/c')", "options(path='/a', checkpointlocation='/c')"]
 )
 def test_location_of_a_checkpoint_is_refused_with_the_remedy(load: Load, option: str) -> None:
     text = f"def build(spark, parallelism):\n    w = spark.a.writeStream\n    return w.format('noop').{option}"

@@ -456,7 +456,10 @@ def test_standby_that_is_prepared_takes_over_when_the_driver_will_have_to_leave(
 
 @pytest.mark.parametrize("standby", ["none", "driver"])
 def test_driver_that_will_have_to_leave_stays_without_room_for_its_plan(standby: str) -> None:
-    job = announced(executing(free=1, standby=standby))
+    job = executing(free=1, standby=standby)
+    slots = job.slots(held=2, standby=(0, 1))
+    on_its_machine = tuple(replace(offer, accepts=False) for offer in slots.offers)
+    announced(job.when(replace(slots, offers=on_its_machine)))
     before = len(submitted(job))
     expect(job.after(1), "Executing", CORDONED)
     assert len(submitted(job)) == before == (1 if standby == "none" else 2)

@@ -26,11 +26,16 @@ PLENTY = 65536 * MIB
 
 
 class Cluster:
-    """A cluster of one worker with a job on two slots, which has committed a batch. Each driver has a core, and each executor, too."""
+    """A cluster with a job on two slots, which has committed a batch. Each driver has a core, and each executor, too.
 
-    def __init__(self, cores: int, upper: int = 2, **options: Any) -> None:
+    The driver is on a full worker, and so are its executors but for `elsewhere`. All other cores are those of another worker.
+    """
+
+    def __init__(self, cores: int, upper: int = 2, elsewhere: int = 0, **options: Any) -> None:
         self.job = Scenario(upper=upper, **{**AT_ONCE, **options}).given_executing(2)
         self.cores = cores
+        self.places = {str(it): "other" if it < elsewhere else "full" for it in range(9)}
+        self.is_leaving = False
         self.granted = {1: 2}
         self.others: list[SlotDemand] = []
         self.register(1).observe().job.when_committed()
@@ -62,10 +67,14 @@ class Cluster:
             driver=DRIVER,
         )
         free = Resources(1000 * (self.cores - len(self.granted) - sum(self.granted.values())), PLENTY)
+        total, leaves = Resources(1000 * self.cores, PLENTY), self.is_leaving
+        full = Worker(
+            worker_id="full", address="full", total=total, free=Resources(), accepts=lambda placement: not leaves
+        )
         cluster = ClusterSnapshot(
-            workers=(Worker(worker_id="w", address="w", total=Resources(1000 * self.cores, PLENTY), free=free),),
+            workers=(full, Worker(worker_id="other", address="other", total=total, free=free)),
             granted={f"app-{epoch}": number for epoch, number in self.granted.items()},
-            executor_workers={f"app-{epoch}": dict.fromkeys(map(str, range(9)), "w") for epoch in self.granted},
+            executor_workers={"app-1": self.places, "app-2": dict.fromkeys("01", "other")},
         )
         demands = {it.job: it for it in (slot_demand(spec, state, job.now), *self.others)}
         observation = JobObservation(
@@ -101,6 +110,7 @@ class Cluster:
 
     def announce(self) -> Cluster:
         """The driver will have to leave its machine."""
+        self.is_leaving = True
         self.job.when(MoveAnnounced(at=self.job.now, epoch=1, reason="its node was cordoned"))
         return self.observe()
 
@@ -139,9 +149,21 @@ def test_driver_of_a_job_at_its_upper_bounds_moves() -> None:
     cluster.expect("Restarting", "the prepared driver takes over")
 
 
-@pytest.mark.parametrize(("cores", "upper"), [(5, 2), (5, 3)])
-def test_driver_stays_where_the_plan_has_no_room_beside_it(cores: int, upper: int) -> None:
-    assert Cluster(cores, upper, scaling_interval_min=600).announce().requested == []
+@pytest.mark.parametrize(("cores", "upper", "elsewhere"), [(5, 2, 0), (5, 3, 0), (4, 2, 1), (3, 2, 2), (3, 9, 2)])
+def test_driver_stays_where_the_plan_has_no_room_beside_it(cores: int, upper: int, elsewhere: int) -> None:
+    assert Cluster(cores, upper, elsewhere, scaling_interval_min=600).announce().requested == []
+
+
+@pytest.mark.parametrize(
+    ("cores", "upper", "elsewhere", "slots"), [(4, 2, 2, 0), (5, 2, 2, 1), (5, 2, 1, 1), (4, 9, 2, 0), (6, 9, 2, 2)]
+)
+def test_driver_moves_where_one_more_driver_fits_and_gives_its_executors_back(
+    cores: int, upper: int, elsewhere: int, slots: int
+) -> None:
+    cluster = Cluster(cores, upper, elsewhere, scaling_interval_min=600).announce()
+    assert cluster.requested == [slots]
+    cluster.register(2, granted=slots).observe().job.when_prepared()
+    cluster.expect("Restarting", "the prepared driver takes over")
 
 
 def test_driver_moves_to_slots_that_the_job_may_grow_by() -> None:

@@ -175,15 +175,26 @@ def test_observers_see_the_slots_that_no_job_needs():
     assert FreeCapacity(unclaimed(demands, cluster(8)).workers).executors(EXECUTOR.request) == {"worker-0": 3}
 
 
-def test_standbys_get_what_no_job_can_use_and_move_one_after_the_other():
+def test_drivers_that_have_to_leave_their_machine_come_before_the_growth_of_jobs_and_one_after_the_other():
     """Of three drivers on one machine, the first and the last one can move now: the second one needs more executors than are left."""
     jobs = [runs(name, planned, planned) for name, planned in (("a", 2), ("b", 3), ("c", 1))]
-    moving = [replace(it, standby=wants(it.job, it.planned, it.planned)) for it in jobs]
-    growing = runs("d", planned=1, maximum=3)
-    snapshot = cluster(4, 4, granted={f"app-{it.job}": it.planned for it in (*jobs, growing)})
+    moving = [replace(it, standby=wants(it.job, it.planned, it.planned, moves=True)) for it in jobs]
+    growing = runs("0", planned=1, maximum=3)
+    snapshot = cluster(3, 3, granted={f"app-{it.job}": it.planned for it in (*jobs, growing)})
     shares = capacity_shares({it.job: it for it in (*moving, growing)}, snapshot)
-    assert {name: share.standby for name, share in shares.items()} == {"a": 2, "b": 0, "c": 1, "d": None}
-    assert executors_by_job(snapshot, *moving, growing) == {"a": 0, "b": 0, "c": 0, "d": 2}
+    standbys = {name: (share.standby, share.fits_standby) for name, share in shares.items()}
+    assert standbys == {"a": (2, True), "b": (0, False), "c": (1, True), "0": (None, True)}
+    assert executors_by_job(snapshot, *moving, growing) == {"a": 0, "b": 0, "c": 0, "0": 1}
+
+
+def test_other_standbys_get_what_no_job_can_use():
+    jobs = [replace(runs(name, 1, 2), standby=wants(name, 0, 2)) for name in "ab"]
+    snapshot = cluster(6, granted={f"app-{it.job}": it.planned for it in jobs})
+    shares = capacity_shares({it.job: it for it in jobs}, snapshot)
+    assert [(share.executors, share.standby, share.fits_standby) for share in shares.values()] == [
+        ({"worker-0": 1}, 2, True),
+        ({"worker-0": 1}, 0, True),
+    ]
 
 
 def test_executors_that_a_standby_has_requested_are_planned():

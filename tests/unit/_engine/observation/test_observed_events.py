@@ -372,7 +372,7 @@ def test_executors_on_a_worker_that_is_not_listed_hold_slots() -> None:
     """The node was cordoned, or does not report; its executors run."""
     assert known_offers({"0": "w1", "1": "w2"}, status(2)) == (
         SlotOffer(worker="w1", held=1, free=0, address=ADDRESS),
-        SlotOffer(worker="w2", held=1, free=0, address="w2"),
+        SlotOffer(worker="w2", held=1, free=0, address="w2", accepts=False),
     )
 
 
