@@ -111,6 +111,16 @@ DAGS = dedent(
             **(QUICK | {{"application": "{directory}/script.py", "parallelism": (1, 2)}} | changes),
         )
 
+    def fleet(items, **changes):
+        AdaptiveSparkOperator.partial(
+            task_id="job",
+            job_directory="file://{directory}/jobs",
+            **(QUICK | {{"application": "{directory}/script.py", "parallelism": 1}} | changes),
+        ).expand_kwargs(items)
+
+    def item(name, directory=None):
+        return {{"job": name, "application_args": ["{directory}/" + (directory or name), "endless"]}}
+
     with DAG("bounded", schedule=None):
         SparkResourcesSensor(task_id="resources", parallelism=(1, 2), **SMALL) >> job("bounded", "bounded")
 
@@ -119,13 +129,12 @@ DAGS = dedent(
             SparkResourcesSensor.partial(task_id="wait", deferrable=True, **SMALL).expand_kwargs([{{"parallelism": 1}}] * size)
 
     with DAG("instant", schedule=None):
-        AdaptiveSparkOperator.partial(
-            task_id="job",
-            application="{directory}/script.py",
-            job_directory="file://{directory}/jobs",
+        fleet(
+            [item(f"i{{index}}", "instant") for index in range(100)],
             parallelism=50,
-            **(QUICK | {{"resource_wait_timeout": "100 ms", "resource_stabilization_timeout": "0 s"}}),
-        ).expand_kwargs([{{"job": f"i{{index}}", "application_args": ["{directory}/instant", "endless"]}} for index in range(100)])
+            resource_wait_timeout="100 ms",
+            resource_stabilization_timeout="0 s",
+        )
 
     with DAG("endless", schedule=None):
         job(
@@ -178,30 +187,15 @@ DAGS = dedent(
         EmptyOperator(task_id="noticed")
 
     with DAG("fleet", schedule=None):
-        AdaptiveSparkOperator.partial(
-            task_id="job",
-            application="{directory}/script.py",
-            job_directory="file://{directory}/jobs",
-            parallelism=1,
-            **QUICK,
-        ).expand_kwargs([
-            {{"job": name, "application_args": [f"{directory}/{{name}}", "endless"]}} for name in ("fleet_a", "fleet_b", "no id!")
-        ])
+        fleet([item(name) for name in ("fleet_a", "fleet_b", "no id!")])
 
     with DAG("changing", schedule=None):
 
         @task
         def items():
-            names = json.load(open("{directory}/names.json"))
-            return [{{"job": name, "application_args": ["{directory}/changing", "endless"]}} for name in names]
+            return [item(name, "changing") for name in json.load(open("{directory}/names.json"))]
 
-        AdaptiveSparkOperator.partial(
-            task_id="job",
-            application="{directory}/stream.py",
-            job_directory="file://{directory}/jobs",
-            parallelism=(1, 1),
-            **QUICK,
-        ).expand_kwargs(items())
+        fleet(items(), application="{directory}/stream.py")
 
     with DAG("after_fleet", schedule=Asset("adaptive://fleet/fleet/job")):
         EmptyOperator(task_id="noticed")
