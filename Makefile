@@ -19,6 +19,9 @@ ifeq ($(SOURCE),kafka)
 DEMO := tests.support.kafka_demo
 endif
 
+SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+UNIT_TESTS := tests/unit tests/repository tests/lab/unit tests/lab/faults/unit
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install ui demo playground check lint unit test test-airflow test-spark test-jobs test-servers test-spark-versions test-airflow-versions local postgresql kubernetes kafka lab docs format clean
@@ -41,11 +44,12 @@ demo: install ## run a real job on a real Airflow and a real Spark cluster (at m
 playground: install ui ## run the demo, then keep Airflow, Spark and the job running until Ctrl-C
 	$(BIN)/python -m airflow_adaptive.local demo --stay
 
-test: check ui ## run `check`, 50 fleets, and the tests on real Spark, on real Airflow and in a browser (about 15 minutes)
+test: check ui ## run `check`, the slow unit tests, 50 fleets, and the tests on real Spark, on real Airflow and in a browser (about 40 minutes)
+	$(BIN)/python -m pytest -m "slow and not long" $(PARALLEL) $(UNIT_TESTS)
 	$(BIN)/python -m tests.lab fleet 1-50
 	$(BIN)/python airflow_adaptive/_web/ui/build.py check
 	.ci/ensure_chromium.sh
-	$(MAKE) --jobs=2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) test-airflow test-spark
+	$(MAKE) --jobs=2 $(SYNC) test-airflow test-spark
 
 # `test` runs both targets at the same time.
 test-airflow: install ui
@@ -114,7 +118,8 @@ test-airflow-versions: install ui ## run the tests of all that uses Airflow, als
 	.ci/check_requirements.sh
 	$(BIN)/python -m pytest tests/integration/airflow/versions
 
-check: lint unit ## run `lint` and `unit` (a few minutes)
+check: install ## run `lint` and `unit` at the same time (at most 5 minutes on two cores)
+	$(MAKE) --jobs=2 $(SYNC) lint unit
 
 lint: install ## check style, types and layers
 	$(BIN)/ruff check
@@ -122,11 +127,10 @@ lint: install ## check style, types and layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# The tests of the scheduler are distributed by file, so that only one process explores each model.
-unit: install ## run the unit tests, and require full branch coverage of the scheduler
-	$(BIN)/python -m pytest -m "not long" $(PARALLEL) tests/unit tests/repository tests/lab/unit tests/lab/faults/unit --ignore tests/unit/_core/scheduler
-	$(BIN)/python -m pytest -m "not long" tests/unit/_core/scheduler --numprocesses auto --dist loadfile --cov --cov-report=
+unit: install ## run the unit tests that are not slow, and require full branch coverage of the scheduler
+	$(BIN)/python -m pytest -m "not slow and not long" $(PARALLEL) tests/unit/_core/scheduler --cov --cov-report=
 	$(BIN)/coverage report --include='airflow_adaptive/_core/scheduler/*' --fail-under=100
+	$(BIN)/python -m pytest -m "not slow and not long" $(PARALLEL) $(UNIT_TESTS) --ignore tests/unit/_core/scheduler
 
 lab: install ## run a task of the laboratory (benchmarks, faults, fleets, mutants): TASK='chaos --minutes 1'; without TASK, list the tasks
 	@$(BIN)/python -m tests.lab $(TASK)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import threading
@@ -50,6 +51,13 @@ def pytest_configure(config: pytest.Config) -> None:
     register_profiles()
     use_short_lived_jvms()
     os.environ["AIRFLOW_HOME"] = str(config.cache.mkdir("airflow"))
+    gc.disable()  # The imports of the tests make no garbage.
+
+
+def pytest_collection_finish() -> None:
+    """Keep all modules out of later collections of garbage."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

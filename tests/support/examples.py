@@ -1,9 +1,11 @@
-"""How much the tests try: a part of it in `make check`, and all of it in the nightly run (`make lab TASK=unit`)."""
+"""How much the tests try: a part of it in `make check`, more in `make test`, and all of it in the nightly run (`make lab TASK=unit`)."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 CHECK: Final = "check"
@@ -31,3 +33,12 @@ def is_nightly() -> bool:
 def examples(number: int) -> int:
     """Return how many of a number of examples this run tries."""
     return number * settings().max_examples // ALL
+
+
+def slow_except(values: Iterable[Any], *kept: object) -> list[Any]:
+    """Return the values of a parameter. `make check` tries those that are kept, and `make test` the others, too."""
+    return [value if value in kept else _slow(value) for value in values]
+
+
+def _slow(value: Any) -> Any:
+    return pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.slow)

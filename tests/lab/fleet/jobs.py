@@ -257,7 +257,10 @@ class JobFleet:
     def run(self, seconds: float) -> None:
         """Run for a virtual time."""
         with self.installed():
-            self.kernel.run(self.kernel.now + seconds, self._check)
+            self._run(seconds)
+
+    def _run(self, seconds: float) -> None:
+        self.kernel.run(self.kernel.now + seconds, self._check)
         alive = [triggerer for triggerer in self.triggerers if triggerer.is_alive]
         assert [failure for triggerer in alive for failure in triggerer.event_loop.failures] == []
         assert self.drivers.violations == []
@@ -265,10 +268,11 @@ class JobFleet:
 
     def run_until(self, is_reached: Callable[[], object], limit_s: float = 300) -> None:
         """Run until a condition holds."""
-        for _ in range(round(limit_s)):
-            if is_reached():
-                return
-            self.run(1)
+        with self.installed():
+            for _ in range(round(limit_s)):
+                if is_reached():
+                    return
+                self._run(1)
         raise AssertionError(f"not reached within {limit_s} s: {self.history[-20:]}")
 
     def has(self, text: str) -> bool:

@@ -80,10 +80,7 @@ def _run(kernel: Kernel, main: Coroutine[Any, Any, Any]) -> Any:
 
 @contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """Collect no garbage, because the moment of a collection differs between runs, and finalizers have effects.
-
-    Everything that exists already is kept out of later collections, which would examine all modules after each simulation.
-    """
+    """Collect no garbage, as the moment of a collection differs between runs, and finalizers have effects; and keep all modules out of later ones."""
     gc.collect()
     gc.freeze()
     gc.disable()

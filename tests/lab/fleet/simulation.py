@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -69,7 +68,6 @@ class Simulated:
 def simulate(scenario: Scenario) -> Simulated:
     """Simulate a scenario until its end, or until an invariant does not hold."""
     environment = Environment(scenario)
-    logging.disable(logging.CRITICAL)
     try:
         with environment.installed():
             _run(environment)
@@ -78,8 +76,6 @@ def simulate(scenario: Scenario) -> Simulated:
         violation = error
     except Exception as error:  # noqa: BLE001  a violation of this seed, so that the other seeds of a long run continue
         violation = ViolationError("exceptions", f"{type(error).__name__}: {error}")
-    finally:
-        logging.disable(logging.NOTSET)
     return Simulated(outcome=_outcome(environment, violation), history=environment.history.lines)
 
 

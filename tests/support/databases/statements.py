@@ -6,6 +6,8 @@ A place is a call in the source code. A statement belongs to the innermost place
 from __future__ import annotations
 
 import ast
+import linecache
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -145,10 +147,9 @@ def _root(node: ast.expr) -> str | None:
 def _innermost(frame: FrameType | None) -> tuple[str, int] | None:
     """Return the module and the line of the innermost frame of `DATA`. A commit, which flushes objects, counts as no place."""
     while frame is not None:
-        module = Path(frame.f_code.co_filename)
-        if module.is_relative_to(DATA):
-            name = str(module.relative_to(ROOT))
-            is_commit = "session.commit()" in module.read_text().splitlines()[frame.f_lineno - 1]
-            return None if is_commit else (name, frame.f_lineno)
+        file, line = frame.f_code.co_filename, frame.f_lineno
+        if file.startswith(f"{DATA}{os.sep}"):
+            is_commit = "session.commit()" in linecache.getline(file, line)
+            return None if is_commit else (str(Path(file).relative_to(ROOT)), line)
         frame = frame.f_back
     return None

@@ -170,9 +170,9 @@ def _text_of(event: Event | None) -> str:
     return "a second without event" if event is None else str(event)
 
 
-def explored(name: str, seconds: float) -> Exploration:
+def explored(name: str, seconds: float, depth: int = sys.maxsize) -> Exploration:
     """What there is of a model, without what the walk had to remember."""
-    walked = Exploration(model=MODELS[name]).run(seconds=seconds)
+    walked = Exploration(model=MODELS[name]).run(depth, seconds)
     return Exploration(
         model=walked.model,
         layers=walked.layers,

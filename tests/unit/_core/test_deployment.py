@@ -22,7 +22,7 @@ from airflow_adaptive._core.protocol.documents import FailureReport, PreparedQue
 
 TRUNCATED = f"Truncated. You can change this behaviour in [core]max_templated_field_length. {'a' * 4096}..."
 LONG_CONF = {f"spark.a{number}": "1" for number in range(80)}
-HUGE = [str(number) for number in range(100_000)]
+HUGE = [str(number) for number in range(20_000)]
 
 DEPLOYED = {
     "application": "/dags/departures.py",

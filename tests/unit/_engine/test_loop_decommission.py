@@ -28,11 +28,11 @@ def test_held_job_waits_for_its_executors_and_follows_new_bounds_afterwards() ->
     at = simulation.clock.at
     at(30, lambda: set_decommission(simulation, Decommission(held=True)))
     at(60, lambda: setattr(simulation.store, "requests", ControlRequests(requirements={"job": ParallelismRange(1, 2)})))
-    at(3600, lambda: states_after.update({3600: list(simulation.states)}))
-    at(3600, lambda: set_decommission(simulation, Decommission()))
-    at(3700, request(simulation, DesiredState.SUSPENDED))
+    at(300, lambda: states_after.update({300: list(simulation.states)}))
+    at(300, lambda: set_decommission(simulation, Decommission()))
+    at(400, request(simulation, DesiredState.SUSPENDED))
     simulation.run()
-    assert states_after[3600] == ["WaitingForResources", "Deploying", "Executing"]
+    assert states_after[300] == ["WaitingForResources", "Deploying", "Executing"]
     assert [parallelism for _, _, parallelism in simulation.drivers.started] == [{"job": 4}, {"job": 2}]
     held, resumed = reports(simulation)
     assert held.startswith("an administrator holds the Spark application")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from tests.support.repository import ROOT
 
 PROGRAM = """
@@ -16,6 +18,7 @@ print("imported")
 """
 
 
+@pytest.mark.slow
 def test_airflow_classes_need_no_kubernetes_library() -> None:
     command = [sys.executable, "-W", "ignore", "-c", PROGRAM]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

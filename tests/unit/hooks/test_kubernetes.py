@@ -78,7 +78,7 @@ def test_fields_of_airflow_are_read(define: Define, extra: dict[str, object], na
     assert define(**extra).fields()[name] == value
 
 
-@pytest.mark.parametrize("text", ["hush: [", "hush", "- hush", "2013-02-30", "9" * 5000, "[" * 5000])
+@pytest.mark.parametrize("text", ["hush: [", "hush", "- hush", "2013-02-30", "9" * 5000, "[" * 2000])
 def test_text_that_is_no_kubeconfig_is_refused_and_not_repeated(define: Define, text: str) -> None:
     with pytest.raises(AddressError, match="extra kube_config is not a kubeconfig in JSON or YAML") as caught:
         define(kube_config=text).fields()

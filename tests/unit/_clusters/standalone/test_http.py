@@ -55,13 +55,14 @@ async def test_requests_of_many_loops_do_not_exceed_the_connections_that_a_serve
     with FakeMaster() as master:
         master.delay_s = 0.5
         client = StandaloneCluster(master.address)
-        submissions = await asyncio.gather(*(client.submit(submission) for submission in of_jobs(150)))
+        submissions = await asyncio.gather(*(client.submit(submission) for submission in of_jobs(60)))
         await client.close()
-    assert len(set(submissions)) == 150
+    assert len(set(submissions)) == 60
     assert master.most_at_once <= MAX_CONNECTIONS
 
 
 @pytest.mark.asyncio
+@pytest.mark.slow
 async def test_submission_waits_for_a_connection_longer_than_for_a_response(monkeypatch: pytest.MonkeyPatch) -> None:
     """A master answers slowly, and so many jobs submit their drivers over one connection that the last one waits for three timeouts."""
     monkeypatch.setattr(http, "MAX_CONNECTIONS", 1)

@@ -154,7 +154,7 @@ def test_value_that_only_resembles_a_token_or_a_key_is_not_secret(value: str) ->
 @pytest.mark.parametrize("word", ["://a:", "://a:b/", "ey-", "a.ey", "-----BEGIN ", "A_KEY", "https://a", "://1:2,"])
 @pytest.mark.timeout(60)
 def test_long_values_are_searched_in_linear_time(word: str) -> None:
-    assert not is_secret("X", word * 100_000)
+    assert not is_secret("X", word * 30_000)
 
 
 def test_runbook_lists_all_terms() -> None:

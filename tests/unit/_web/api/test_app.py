@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import jsonschema
@@ -18,26 +17,6 @@ from airflow_adaptive._web.api.security import MAX_NAME_CHARACTERS
 from tests.support.airflow.airflow_app import API, AirflowApp
 from tests.support.airflow.published_documents import executing, place
 from tests.support.repository import ROOT
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # schemathesis has deprecated friends
-    import schemathesis
-    from schemathesis.checks import not_a_server_error
-    from schemathesis.python import asgi
-    from schemathesis.specs.openapi.checks import (
-        content_type_conformance,
-        response_headers_conformance,
-        response_schema_conformance,
-        status_code_conformance,
-    )
-
-CHECKS = [
-    not_a_server_error,
-    status_code_conformance,
-    content_type_conformance,
-    response_headers_conformance,
-    response_schema_conformance,
-]
 
 OPERATIONS = 19
 
@@ -123,31 +102,44 @@ def test_documentation_page_needs_nothing_from_elsewhere(airflow_app: AirflowApp
         assert f"<code>{name}</code>" in page
 
 
-@pytest.fixture
-def authorization(airflow_app: AirflowApp) -> Iterator[dict[str, str]]:
-    """Header of a user who may change jobs; the app is left alone afterwards."""
-    yield {"Authorization": f"Bearer {airflow_app.token('editor')}"}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        asgi.shutdown_lifespans()
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(OPERATIONS))
 def test_requests_made_from_the_document_get_answers_that_it_foretells(
-    airflow_app: AirflowApp, authorization: dict[str, str], monkeypatch: pytest.MonkeyPatch, number: int
+    airflow_app: AirflowApp, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     from airflow_adaptive._web.api.routes import events  # noqa: PLC0415
 
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # schemathesis has deprecated friends
+        import schemathesis  # noqa: PLC0415  takes seconds
+        from schemathesis.python import asgi  # noqa: PLC0415
+
     monkeypatch.setattr(events, "FEED", Feed(poll_interval_s=0.001, lifetime_s=0.05))
     place(airflow_app, executing())
+    authorization = {"Authorization": f"Bearer {airflow_app.token('editor')}"}
     schema = schemathesis.openapi.from_asgi(f"{API}/openapi.json", airflow_app.app, headers=authorization)
     found: list[Any] = list(schema.get_all_operations())
     assert len(found) == OPERATIONS
-    _try(found[number].ok(), authorization)
+    try:
+        _try(found[number].ok(), authorization)
+    finally:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            asgi.shutdown_lifespans()
 
 
 def _try(operation: Any, authorization: dict[str, str]) -> None:
     """Make requests; half of them about a job that there is."""
+    from schemathesis.checks import not_a_server_error  # noqa: PLC0415
+    from schemathesis.specs.openapi import checks  # noqa: PLC0415
+
+    required = [
+        not_a_server_error,
+        checks.status_code_conformance,
+        checks.content_type_conformance,
+        checks.response_headers_conformance,
+        checks.response_schema_conformance,
+    ]
 
     @settings(
         derandomize=True,
@@ -159,7 +151,7 @@ def _try(operation: Any, authorization: dict[str, str]) -> None:
     def requests(case: Any, known: bool) -> None:
         if known and "job" in case.path_parameters:
             case.path_parameters["job"] = "departures"
-        case.call_and_validate(headers=authorization, checks=CHECKS)
+        case.call_and_validate(headers=authorization, checks=required)
 
     requests()
 

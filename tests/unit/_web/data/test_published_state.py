@@ -55,7 +55,7 @@ def test_invalid_document_counts_as_absent(garbage: Any) -> None:
     assert (found.transitions, found.rescales, found.driver_status, found.current_metrics) == ([], [], None, None)
 
 
-@pytest.mark.parametrize(("items", "invalid"), [("x" * 5000, 1), ([1] * 5000, 5000), ({"a": 1}, 1), (7, 1), ([], 0)])
+@pytest.mark.parametrize(("items", "invalid"), [("x" * 5000, 1), ([1] * 500, 500), ({"a": 1}, 1), (7, 1), ([], 0)])
 def test_invalid_items_are_reported_in_one_line(items: Any, invalid: int, caplog: pytest.LogCaptureFixture) -> None:
     job = executing()
     history = {**published(job)["history"], "decisions": items}

@@ -135,6 +135,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return simulation_metrics
 
 
+@pytest.mark.slow
 def test_plot_has_slots_and_lag_of_every_rule_on_comparable_axes(small: Path, tmp_path: Path, drawn: list[Any]):
     out = tmp_path / "plot.png"
     assert main([str(small), "--every", "60", "--plot", str(out), "--json", str(tmp_path / "out.json")]) == 0
@@ -156,6 +157,7 @@ def test_plot_has_slots_and_lag_of_every_rule_on_comparable_axes(small: Path, tm
     assert {text.get_text() for text in legend.get_texts()} == {report.HELD, report.NEEDED, report.SHORT, report.LAG}
 
 
+@pytest.mark.slow
 def test_plotted_slots_are_those_that_were_held_at_the_times_of_the_trace(
     small: Path, tmp_path: Path, drawn: list[Any]
 ):

@@ -24,6 +24,9 @@ from airflow_adaptive.local.demo.replay import (
     year,
 )
 
+pytestmark = pytest.mark.slow
+"""Each test reads all flights of the year."""
+
 FAST = 1e6
 
 
