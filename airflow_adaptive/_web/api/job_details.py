@@ -110,6 +110,8 @@ def plan(state: SchedulerState, published: PublishedState) -> schemas.PlanDetail
             available=state.available_slots,
             minimum=minimum_slots(state.job, state.requirements),
             maximum=required_slots(state.job, state.requirements),
+            standby=None if state.standby.driver is None else state.standby.slots,
+            standby_prepared=state.standby.is_prepared,
         ),
         executors=[] if driver is None else [*driver.executors],
         queries=[] if driver is None else [schemas.Query.model_validate(query) for query in driver.queries],

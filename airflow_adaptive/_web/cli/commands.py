@@ -18,6 +18,7 @@ from functools import wraps
 from typing import Any, Final, NoReturn
 
 from pydantic_core import to_jsonable_python
+from sqlalchemy.orm import Session
 
 from airflow_adaptive._airflow.internals import (
     AirflowConsole,
@@ -280,33 +281,20 @@ def clear_requirements(args: Namespace) -> None:
 def cancel_job(args: Namespace) -> None:
     """Cancel a job permanently."""
     job = _job(args.job)
-    if not (args.yes or _is_confirmed(f"Cancel job {job.name!r} permanently? [y/N] ")):
-        _fail(
-            [f"Job {job.name!r} was not canceled, because the cancellation was not confirmed. Use --yes to confirm."],
-            1,
-            "not-confirmed",
-        )
-    with reading() as session:
-        user_requests.cancel(job, _requester(), session)
-    _write(f"Requested that job {job.name!r} stops permanently at a batch boundary.")
+    _require_confirmation(args, f"Cancel job {job.name!r} permanently?", f"Job {job.name!r} was not canceled")
+    _request(user_requests.cancel, job, "stops permanently at a batch boundary")
 
 
 @_changes
 def suspend_job(args: Namespace) -> None:
     """Suspend a job."""
-    job = _job(args.job)
-    with reading() as session:
-        user_requests.suspend(job, _requester(), session)
-    _write(f"Requested that job {job.name!r} stops at a batch boundary, so that it can be resumed.")
+    _request(user_requests.suspend, _job(args.job), "stops at a batch boundary, so that it can be resumed")
 
 
 @_changes
 def resume_job(args: Namespace) -> None:
     """Resume a suspended job."""
-    job = _job(args.job)
-    with reading() as session:
-        user_requests.resume(job, _requester(), session)
-    _write(f"Requested that job {job.name!r} continues from its last checkpoint.")
+    _request(user_requests.resume, _job(args.job), "continues from its last checkpoint")
 
 
 @_changes
@@ -315,13 +303,10 @@ def reset_job(args: Namespace) -> None:
     from airflow_adaptive._web.data import job_files  # noqa: PLC0415  as for `show_logs`
 
     job = _job(args.job)
-    question = f"Read the sources of job {job.name!r} from the beginning at its next start? Its sinks receive the data again. [y/N] "
-    if not (args.yes or _is_confirmed(question)):
-        _fail(
-            [f"Job {job.name!r} was not reset, because the reset was not confirmed. Use --yes to confirm."],
-            1,
-            "not-confirmed",
-        )
+    question = (
+        f"Read the sources of job {job.name!r} from the beginning at its next start? Its sinks receive the data again."
+    )
+    _require_confirmation(args, question, f"Job {job.name!r} was not reset")
     with reading() as session:
         published = user_requests.require_ended(job, _requester(), session, "adaptive_reset")
     aside = job_files.set_checkpoints_aside(job, published)
@@ -368,11 +353,19 @@ def _requester() -> Requester:
     return Requester(requested_by=getuser(), via=VIA)
 
 
-def _is_confirmed(question: str) -> bool:
+def _request(request: Callable[[Job, Requester, Session], None], job: Job, what: str) -> None:
+    with reading() as session:
+        request(job, _requester(), session)
+    _write(f"Requested that job {job.name!r} {what}.")
+
+
+def _require_confirmation(args: Namespace, question: str, refusal: str) -> None:
     try:
-        return input(question).strip().lower() in ("y", "yes")
+        is_confirmed = args.yes or input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
     except EOFError:
-        return False
+        is_confirmed = False
+    if not is_confirmed:
+        _fail([f"{refusal}, because this was not confirmed. Use --yes to confirm."], 1, "not-confirmed")
 
 
 def _print_requirements(args: Namespace, requirements: Requirements, state: SchedulerState) -> None:

@@ -64,6 +64,13 @@ def test_plan_of_a_job_without_a_plan_has_bounds_only() -> None:
     assert (plan.version, plan.executors, plan.workers, plan.vertices[0].upper) == (None, [], [], 4)
 
 
+def test_plan_shows_the_slots_of_the_standby() -> None:
+    job = executing(standby="driver+executors").when_slots(held=2, standby=(0, 2)).when_committed()
+    states = (job.state, job.when_prepared().state)
+    found = [job_details.plan(state, state_of(job)).slots for state in states]
+    assert [(it.standby, it.standby_prepared) for it in found] == [(2, False), (2, True)]
+
+
 def test_preview_has_the_decisions_of_the_dry_run() -> None:
     job = executing(scaling_interval_min=0)
     result = dry_run.preview(job.state, {"job": ParallelismRange(1, 1)}, job.now)

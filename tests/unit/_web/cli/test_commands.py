@@ -73,7 +73,7 @@ def test_cancel_without_a_terminal_for_its_confirmation_is_refused(
     asset = place(airflow_app, executing())
     monkeypatch.setattr("builtins.input", no_input)
     assert run("cancel", "departures").err == (
-        "Job 'departures' was not canceled, because the cancellation was not confirmed. Use --yes to confirm. [not-confirmed]\n"
+        "Job 'departures' was not canceled, because this was not confirmed. Use --yes to confirm. [not-confirmed]\n"
     )
     assert airflow_app.requested(asset, "desired_state") == "running"
 

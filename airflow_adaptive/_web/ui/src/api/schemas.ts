@@ -266,6 +266,8 @@ export interface PlannedSlots {
   maximum: number;
   minimum: number;
   planned: number | null;
+  standby: number | null;
+  standby_prepared: boolean;
 }
 
 export interface PlannedVertex {

@@ -122,7 +122,8 @@ def test_plan_shows_where_the_subtasks_lie(airflow_app: AirflowApp) -> None:
     place(airflow_app, job, **reported(3))
     plan = get(airflow_app, "/jobs/departures/plan")
     assert plan["vertices"][0] | {"planned": 3, "effective": 3} == plan["vertices"][0]
-    assert plan["slots"] == {"planned": 3, "kept": 3, "held": 3, "available": 4, "minimum": 1, "maximum": 4}
+    slots = {"planned": 3, "kept": 3, "held": 3, "available": 4, "minimum": 1, "maximum": 4}
+    assert plan["slots"] == slots | {"standby": None, "standby_prepared": False}
     assert [len(plan["executors"]), plan["executors"][0]["worker"]] == [3, "w1:8081"]
     assert [(worker["worker"], worker["slot_count"], worker["load"]) for worker in plan["workers"]] == [
         ("w1", 2, 2.0),

@@ -80,6 +80,15 @@ const Slots = ({ plan: { slots, imbalance, version, reported_at } }: { plan: Pla
       <Stat hint="Slots that the job holds or was offered" label="Available">
         {exact(slots.available)}
       </Stat>
+      {slots.standby !== null && (
+        <Stat
+          hint="The driver that can replace the running one, and the slots of its executors"
+          label="Standby"
+        >
+          {slots.standby_prepared ? "prepared" : "preparing"} with {exact(slots.standby)} slot
+          {slots.standby === 1 ? "" : "s"}
+        </Stat>
+      )}
       <Stat hint="Minimum number of slots to run, and maximum number of slots in use" label="Bounds">
         {bounds({ lower: slots.minimum, upper: slots.maximum })}
       </Stat>
