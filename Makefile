@@ -118,7 +118,7 @@ test-airflow-versions: install ui ## run the tests of all that uses Airflow, als
 	.ci/check_requirements.sh
 	$(BIN)/python -m pytest tests/integration/airflow/versions
 
-check: install ## run `lint` and `unit` at the same time (at most 5 minutes on two cores)
+check: install ## run `lint` and `unit` at the same time (about 5 minutes on two cores)
 	$(MAKE) --jobs=2 $(SYNC) lint unit
 
 lint: install ## check style, types and layers

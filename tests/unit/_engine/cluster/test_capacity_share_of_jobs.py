@@ -14,6 +14,8 @@ from tests.lab.fleet.jobs import FleetJob, JobFleet
 from tests.support.examples import examples, is_nightly
 from tests.support.runtime.quick_jobs import QUICK
 
+pytestmark = pytest.mark.slow
+
 SEEDS = range(5 if is_nightly() else 1)
 
 
@@ -83,7 +85,6 @@ def test_job_that_waits_gets_the_slots_that_come_one_by_one() -> None:
     assert fleet.slots_after(240) == {"greedy": 3, "large": 3}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("storage_s", [0.0, 2.0])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_one_capacity_share_gives_no_slot_twice_while_workers_come(seed: int, storage_s: float) -> None:
@@ -104,7 +105,6 @@ def test_one_capacity_share_gives_no_slot_twice_while_workers_come(seed: int, st
 # ---- two triggerers -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("triggerers", [1, 2])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_all_settle_when_workers_have_come_and_gone(triggerers: int, seed: int) -> None:

@@ -26,6 +26,7 @@ def small(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_policy_is_compared_with_every_rival_and_none_is_better(small: Path, tmp_path: Path, capsys):
     assert main([str(small), "--strict", "--every", "30", "--json", str(tmp_path / "out.json")]) == 0
     printed = capsys.readouterr().out
@@ -61,6 +62,7 @@ CALENDAR = json.dumps(
 )
 
 
+@pytest.mark.slow
 def test_calendar_and_both_together_are_tried_in_the_same_way(small: Path, tmp_path: Path, capsys):
     hours = {}
     for policy in ("calendar", "combined"):
