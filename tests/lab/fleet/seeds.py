@@ -72,6 +72,9 @@ STORAGE_KINDS: Final = (("s3", "s3-compatible"), ("gs",), ("hdfs", "disk"))
 OVERSIZED_SHARE: Final = 0.25
 """Part of the scenarios in which one job requires more slots than the cluster can have."""
 
+GROWING_SHARE: Final = 0.05
+"""Part of the scenarios in which a job may use all slots, and a worker joins while the job's scale-up controller fails."""
+
 POLICY_SHARE: Final = 0.25
 """Part of the scenarios in which about half of the jobs have a rescale policy."""
 
@@ -97,7 +100,9 @@ def scenario_of(seed: int, jobs: int | None = None) -> Scenario:
         events=_events(random, count),
         poll_interval_s=pace.choice((1.0, 2.0)),
     )
-    return _with_policies(_with_oversized_job(scenario, Random(f"{seed} oversized job")), Random(f"{seed} policy"))
+    scenario = _with_oversized_job(scenario, Random(f"{seed} oversized job"))
+    scenario = _with_growing_job(scenario, Random(f"{seed} growth"))
+    return _with_policies(scenario, Random(f"{seed} policy"))
 
 
 def _with_oversized_job(scenario: Scenario, random: Random) -> Scenario:
@@ -116,6 +121,19 @@ def _with_oversized_job(scenario: Scenario, random: Random) -> Scenario:
     )
     events = tuple(sorted((*scenario.events, step), key=lambda event: event.at))
     return replace(scenario, jobs=(*others, oversized), events=events)
+
+
+def _with_growing_job(scenario: Scenario, random: Random) -> Scenario:
+    """Let the first job of some scenarios use all slots: its controller decides about each growth, because no growth reaches the upper bound."""
+    if random.random() >= GROWING_SHARE:
+        return scenario
+    first, *others = scenario.jobs
+    growing = replace(first, bounds=(first.bounds[0], 2 * sum(scenario.workers)))
+    fails, joins = (_event(random, name) for name in ("controller_fails", "worker_joins"))
+    at = round(fails.at + random.uniform(0, fails.duration / 2), 1)
+    joins = replace(joins, at=at, duration=min(joins.duration, round(FAULTS_END_S - at, 1)))
+    events = tuple(sorted((*scenario.events, fails, joins), key=lambda event: event.at))
+    return replace(scenario, jobs=(growing, *others), events=events)
 
 
 def _with_policies(scenario: Scenario, random: Random) -> Scenario:
