@@ -447,6 +447,7 @@ class DriverStatus:
         is_moving: whether others end this driver (SIGTERM), so that another one has to continue the job. Its queries end at a batch boundary
             (state STOPPED), if the driver is not killed before.
         prepared: what a prepared standby knows of its queries; empty for a script that starts its queries itself.
+        is_managed: whether only the runtime starts queries, so that a driver that has stopped starts no more; not known from an older one.
     """
 
     job: str
@@ -475,6 +476,7 @@ class DriverStatus:
     decommission: Decommission = Decommission()
     is_moving: bool = False
     prepared: tuple[PreparedQuery, ...] = ()
+    is_managed: bool = False
 
 
 MAX_DOCUMENT_BYTES = 1 << 20

@@ -244,7 +244,7 @@ def _never_writes_again(status: DriverStatus | None) -> bool:
     if status is None or status.state is not DriverState.STOPPED:
         return False
     # A batch that cannot be interrupted may still run, and a script of its own may still start a query.
-    return status.notice is None and not any(query.active for query in status.queries)
+    return status.is_managed and not any(query.active for query in status.queries)
 
 
 def _move(state: SchedulerState, observation: JobObservation) -> Failure | None:

@@ -140,6 +140,7 @@ def _pause(identity: DriverStatus) -> Callable[[float], None]:
 
 def _identity(spark: SparkSession, settings: DriverSettings, notice: str | None) -> DriverStatus:
     """Return the fields that all statuses of this driver share."""
+    ignored = IGNORES_SIGTERM if os.environ.get("KUBERNETES_SERVICE_HOST") and ignores_sigterm() else ""
     return DriverStatus(
         job=settings.job,
         epoch=settings.epoch,
@@ -150,10 +151,25 @@ def _identity(spark: SparkSession, settings: DriverSettings, notice: str | None)
         submission_id=os.environ.get(SUBMISSION_ID_VARIABLE) or _standalone_id(),
         application_id=spark.sparkContext.applicationId,
         ui_url=spark.sparkContext.uiWebUrl,
-        notice=notice,
+        notice="; ".join(filter(None, (notice, ignored))) or None,
         formats=FORMATS,
         spark=report_spark(spark.version),
+        is_managed=notice is None,
     )
+
+
+IGNORES_SIGTERM: Final = (
+    "process 1 of the container ignores SIGTERM, as a shell without a trap does, so a drain kills the driver in the middle of a batch: "
+    "let the entry point of the image start its command by `exec`"
+)
+
+
+def ignores_sigterm(status: Path = Path("/proc/1/status")) -> bool:
+    """Return whether the kernel discards SIGTERM to process 1 of a container, because the process neither handles nor blocks it; False if unknown."""
+    with suppress(OSError, ValueError, KeyError):
+        fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
+        return not (int(fields["SigCgt"], 16) | int(fields["SigBlk"], 16)) >> (signal.SIGTERM - 1) & 1
+    return False
 
 
 def _standalone_id() -> str | None:

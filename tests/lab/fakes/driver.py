@@ -258,6 +258,7 @@ class FakeDrivers:
                 formats=session.formats,
                 gangs=self.gangs,
                 decommission=self.decommission,
+                is_managed=True,
             )
         )
         session.fence.renew()

@@ -128,7 +128,7 @@ def test_driver_that_could_not_stop_a_batch_reports_no_failed_query_but_its_end(
 
 
 RUNNING = SubmissionStatus(state=SubmissionState.RUNNING)
-STOPPED = DriverStatus(job="job", epoch=1, nonce="n", sequence=1, at="", state=DriverState.STOPPED)
+STOPPED = DriverStatus(job="job", epoch=1, nonce="n", sequence=1, at="", state=DriverState.STOPPED, is_managed=True)
 
 
 def failures(
@@ -234,7 +234,7 @@ def test_driver_that_others_end_hands_over_before_its_process_ends(
 @pytest.mark.parametrize(
     "status",
     [
-        replace(MOVED, notice="the script starts its queries itself"),
+        replace(MOVED, is_managed=False),
         replace(MOVED, queries=(QueryReport(name="q", active=True),)),
     ],
 )

@@ -121,7 +121,7 @@ def test_standby_that_is_silent_is_given_up(job: Scenario) -> None:
 
 def stopped(job: Scenario, submission: SubmissionStatus | None) -> list[Any]:
     """The events of a driver that has stopped its queries."""
-    status = DriverStatus(job="job", epoch=1, nonce="n", sequence=9, at="", state=DriverState.STOPPED)
+    status = DriverStatus(job="job", epoch=1, nonce="n", sequence=9, at="", state=DriverState.STOPPED, is_managed=True)
     heartbeat = DriverHeartbeat(epoch=1, received_at=job.now)
     return list(driver_events(job.state, JobObservation(status=status, submission=submission), heartbeat, job.now))
 

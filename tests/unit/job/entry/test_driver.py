@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -22,7 +23,15 @@ from airflow_adaptive.job.control.driver_loop import EXIT_FAILED, EXIT_FENCED
 from airflow_adaptive.job.control.fence import Fence, FencedError
 from airflow_adaptive.job.control.interfaces import DriverInterfaces
 from airflow_adaptive.job.entry import driver as driver_module
-from airflow_adaptive.job.entry.driver import CHECK_INTERVAL_S, DriverProcess, DriverRuntime, OutputFiles, Sigterm
+from airflow_adaptive.job.entry.driver import (
+    CHECK_INTERVAL_S,
+    IGNORES_SIGTERM,
+    DriverProcess,
+    DriverRuntime,
+    OutputFiles,
+    Sigterm,
+    ignores_sigterm,
+)
 from airflow_adaptive.job.spark_internals import report_spark
 from tests.support.driver.simulated_driver import directive
 
@@ -174,6 +183,39 @@ def test_status_reports_the_spark_of_the_driver(monkeypatch: pytest.MonkeyPatch,
     assembled = AssembledDriver(monkeypatch, version)
     assembled.run()
     assert assembled.identity.spark == report_spark(version)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="containers of Kubernetes run Linux")
+@pytest.mark.parametrize(
+    ("program", "ignores"),
+    [
+        ("import time", True),
+        ("import signal, time; signal.signal(signal.SIGTERM, print)", False),
+        ("import signal, time; signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})", False),
+    ],
+    ids=["as a shell", "as a JVM", "as tini"],
+)
+def test_first_process_of_a_container_that_neither_handles_nor_blocks_sigterm_ignores_it(
+    program: str, ignores: bool
+) -> None:
+    code = f"{program}; print(flush=True); time.sleep(600)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        found = ignores_sigterm(Path(f"/proc/{process.pid}/status"))
+        process.kill()
+    assert found is ignores
+    assert not ignores_sigterm(Path("/proc/none/status")), "unknown"
+
+
+@pytest.mark.parametrize(("variable", "notice"), [("KUBERNETES_SERVICE_HOST", IGNORES_SIGTERM), ("OTHER", None)])
+def test_status_in_a_container_whose_first_process_ignores_sigterm_says_so(
+    monkeypatch: pytest.MonkeyPatch, assembled: AssembledDriver, variable: str, notice: str | None
+) -> None:
+    monkeypatch.setenv(variable, "10.0.0.1")
+    monkeypatch.setattr(driver_module, "ignores_sigterm", lambda: True)
+    assembled.run()
+    assert (assembled.identity.notice, assembled.identity.is_managed) == (notice, True)
 
 
 # ---- a driver ends with its JVM, whatever its threads do ------------------------------------------------------------
