@@ -12,13 +12,11 @@ import base64
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from airflow.providers.cncf.kubernetes.hooks.kubernetes import AsyncKubernetesHook
 from cryptography import x509
 from kubernetes_asyncio import config as kubernetes_config
 from kubernetes_asyncio.client import ApiClient, Configuration
@@ -51,39 +49,29 @@ OPEN_CLIENTS: Final = 3
 _BEARER: Final = "Bearer "
 
 
-class ConnectionApiHook(AsyncKubernetesHook):
-    """Builds an API client from the fields of a connection, and knows when its token expires.
+async def _credentials(fields: Mapping[str, Any]) -> tuple[Configuration, datetime | None]:
+    """Load exactly the credentials that a connection selects, and return when the token of an exec credential expires, None for all others.
 
-    Attributes:
-        expires_at: when the token of an exec credential expires, None for all other credentials.
+    Airflow's `AsyncKubernetesHook` falls back to the default kubeconfig.
     """
-
-    def __init__(self, conn_id: str, fields: Mapping[str, Any]) -> None:
-        super().__init__(conn_id=conn_id, connection_extras=dict(fields))
-        self.expires_at: datetime | None = None
-
-    async def _load_config(self) -> None:
-        """Load exactly the credentials that the connection selects. Airflow's method falls back to the default kubeconfig."""
-        fields = await self.get_conn_extras()
-        self.client_configuration = configuration = Configuration()
-        configuration.verify_ssl = not fields["disable_verify_ssl"]
-        if fields["in_cluster"]:
-            kubernetes_config.load_incluster_config(client_configuration=configuration)
-            return
-        context = fields.get("cluster_context") or None
-        if fields.get("kube_config"):
-            loader = await kubernetes_config.load_kube_config_from_dict(fields["kube_config"], context, configuration)
-        else:
-            # The library only logs a warning if the file does not exist.
-            await asyncio.to_thread(lambda: Path(fields["kube_config_path"]).expanduser().stat())
-            loader = await kubernetes_config.load_kube_config(fields["kube_config_path"], context, configuration)
-        self.expires_at = getattr(loader, "exec_plugin_expiry", None)
+    configuration = Configuration()
+    configuration.verify_ssl = not fields["disable_verify_ssl"]
+    if fields["in_cluster"]:
+        kubernetes_config.load_incluster_config(client_configuration=configuration)
+        return configuration, None
+    context = fields.get("cluster_context") or None
+    if fields.get("kube_config"):
+        loader = await kubernetes_config.load_kube_config_from_dict(fields["kube_config"], context, configuration)
+    else:
+        # The library only logs a warning if the file does not exist.
+        await asyncio.to_thread(lambda: Path(fields["kube_config_path"]).expanduser().stat())
+        loader = await kubernetes_config.load_kube_config(fields["kube_config_path"], context, configuration)
+    return configuration, getattr(loader, "exec_plugin_expiry", None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OpenClient:
     client: ApiClient
-    stack: AsyncExitStack
     loaded_at: datetime
     expires_at: datetime | None
 
@@ -141,7 +129,7 @@ class ConnectionApiSource:
     async def close(self) -> None:
         """Close all clients."""
         while self._open:
-            await self._open.pop().stack.aclose()
+            await self._open.pop().client.close()
 
     async def _replace(self) -> None:
         """Replace the client. If the credentials cannot be loaded now, the current client stays, because it may still be valid."""
@@ -152,15 +140,12 @@ class ConnectionApiSource:
 
     async def _load(self) -> None:
         self._tried_at = loaded_at = self._now()
-        stack = AsyncExitStack()
         try:
             async with asyncio.timeout(LOAD_TIMEOUT.total_seconds()):
-                hook = ConnectionApiHook(self._conn_id, await self._read())
-                client = await stack.enter_async_context(hook.get_conn())
-                await _mask(client.configuration)
-                self._require_server(str(client.configuration.host))
+                configuration, expires_at = await _credentials(await self._read())
+                await _mask(configuration)
+                self._require_server(str(configuration.host))
         except Exception as error:
-            await stack.aclose()
             if isinstance(error, PortError):  # The message names the connection.
                 raise ClusterUnreachableError(str(error)) from error
             if isinstance(error, AddressError):
@@ -169,9 +154,10 @@ class ConnectionApiSource:
             raise CredentialsError(
                 f"connection {self._conn_id!r}: the credentials cannot be loaded: {type(error).__name__}: {detail}"
             ) from None
-        self._open.append(_OpenClient(client=client, stack=stack, loaded_at=loaded_at, expires_at=hook.expires_at))
+        client = ApiClient(configuration=configuration)
+        self._open.append(_OpenClient(client=client, loaded_at=loaded_at, expires_at=expires_at))
         while len(self._open) > OPEN_CLIENTS:
-            await self._open.pop(0).stack.aclose()
+            await self._open.pop(0).client.close()
 
     def _require_server(self, server: str) -> None:
         """Refuse the credentials of another cluster. Raises `AddressError`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import inspect
 import json
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import certifi
+import kubernetes_asyncio
 import pytest
 import pytest_asyncio
 import yaml
@@ -71,8 +73,16 @@ async def scene() -> AsyncIterator[Scene]:
     await scene.source.close()
 
 
+raises_errors_of_programs = pytest.mark.skipif(
+    int(kubernetes_asyncio.__version__.partition(".")[0]) < 34,
+    reason="kubernetes_asyncio logs the error of a program, and the API server refuses the request without credentials",
+)
+
+
 async def token_of(client: ApiClient) -> str:
-    return str((await client.configuration.auth_settings())["BearerToken"]["value"])
+    settings: Any = client.configuration.auth_settings()  # a coroutine since kubernetes_asyncio 33
+    found = await settings if inspect.isawaitable(settings) else settings
+    return str(found["BearerToken"]["value"])
 
 
 def is_open(client: ApiClient) -> bool:
@@ -142,21 +152,11 @@ async def test_credentials_that_cannot_be_loaded_are_named(
 
 
 @pytest.mark.asyncio
-async def test_client_with_the_credentials_of_another_cluster_is_closed(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened: list[ApiClient] = []
-    create = ApiClient.__init__
-
-    def record(client: ApiClient, *args: Any, **kwargs: Any) -> None:
-        create(client, *args, **kwargs)
-        opened.append(client)
-
-    monkeypatch.setattr(ApiClient, "__init__", record)
+async def test_no_client_gets_the_credentials_of_another_cluster(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ApiClient, "__init__", lambda *_, **__: pytest.fail("a client was created"))
     scene.fields = FLAGS | {"kube_config": kubeconfig("https://production")}
     with pytest.raises(CredentialsError, match="https://production"):
         await scene.source.client()
-    assert [is_open(client) for client in opened] == [False]
 
 
 @pytest.mark.asyncio
@@ -174,6 +174,7 @@ async def test_refused_credentials_that_have_expired_are_named(scene: Scene) -> 
     )
 
 
+@raises_errors_of_programs
 @pytest.mark.asyncio
 async def test_error_does_not_repeat_the_content_of_a_kubeconfig(scene: Scene, tmp_path: Path) -> None:
     config = kubeconfig(exec={"apiVersion": "client.authentication.k8s.io/v1", "command": None}, token="hush")
@@ -282,6 +283,7 @@ async def test_program_that_returns_an_expired_token_is_not_run_for_each_request
     assert scene.reads == 1
 
 
+@raises_errors_of_programs
 @pytest.mark.asyncio
 async def test_program_that_fails_is_named_with_its_output(scene: Scene) -> None:
     command = {"command": sys.executable, "args": ["-c", "raise SystemExit('log in first')"]}
