@@ -138,18 +138,17 @@ def slot_offers(
         not registered yet.
     """
     held = _held(cluster, status, executor)
-    addresses = {worker.worker_id: worker.address for worker in cluster.workers}
-    unlisted = {name: name for name in sorted(held) if name not in addresses}
-    accepting = {worker.worker_id for worker in cluster.workers if worker.accepts(executor.request.placement)}
+    workers = {worker.worker_id: worker for worker in cluster.workers}
+    names = (*workers, *sorted(name for name in held if name not in workers))
     offers = [
         SlotOffer(
             worker=name,
             held=held.get(name, 0),
             free=share.get(name, 0) * executor.cores,
-            address=address,
-            accepts=name in accepting,
+            address=workers[name].address if name in workers else name,
+            accepts=name in workers and workers[name].accepts(executor.request.placement),
         )
-        for name, address in (addresses | unlisted).items()
+        for name in names
         if name in held or name in share
     ]
     granted = 0 if status is None else cluster.granted.get(status.application_id or "", 0)

@@ -213,7 +213,7 @@ class PlannedSlots(Document):
     minimum: int
     maximum: int
     standby: int | None = Field(
-        default=None, description="Slots that the standby holds beside those of the job; null without a standby."
+        default=None, description="Slots that the standby requests beside those of the job; null without a standby."
     )
     standby_prepared: bool = Field(default=False, description="Whether the standby can replace the driver at once.")
 
