@@ -145,6 +145,7 @@ class ConnectionApiSource:
                 configuration, expires_at = await _credentials(await self._read())
                 await _mask(configuration)
                 self._require_server(str(configuration.host))
+                client = ApiClient(configuration=configuration)  # reads the certificates
         except Exception as error:
             if isinstance(error, PortError):  # The message names the connection.
                 raise ClusterUnreachableError(str(error)) from error
@@ -154,7 +155,6 @@ class ConnectionApiSource:
             raise CredentialsError(
                 f"connection {self._conn_id!r}: the credentials cannot be loaded: {type(error).__name__}: {detail}"
             ) from None
-        client = ApiClient(configuration=configuration)
         self._open.append(_OpenClient(client=client, loaded_at=loaded_at, expires_at=expires_at))
         while len(self._open) > OPEN_CLIENTS:
             await self._open.pop(0).client.close()

@@ -38,10 +38,11 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 FLAGS = {"in_cluster": False, "disable_verify_ssl": False}
 
 
-def kubeconfig(server: str = "https://api:6443", **user: Any) -> dict[str, Any]:
+def kubeconfig(server: str = "https://api:6443", authority: str = "", **user: Any) -> dict[str, Any]:
     contexts = [{"name": name, "context": {"cluster": "c", "user": name}} for name in ("first", "second")]
     users = [{"name": "first", "user": user}, {"name": "second", "user": {"token": "second-token"}}]
-    clusters = [{"name": "c", "cluster": {"server": server}}]
+    trusted = {"certificate-authority-data": base64.b64encode(authority.encode()).decode()} if authority else {}
+    clusters = [{"name": "c", "cluster": {"server": server, **trusted}}]
     return {"current-context": "first", "contexts": contexts, "users": users, "clusters": clusters}
 
 
@@ -134,6 +135,10 @@ async def test_account_of_the_pod_is_used(scene: Scene, tmp_path: Path, monkeypa
         ({"kube_config_path": "/no/such/config"}, "'kubernetes_test': the credentials .*No such file.*/no/such/config"),
         ({"kube_config": kubeconfig(), "cluster_context": "third"}, "'kubernetes_test': the credentials .*third"),
         ({"kube_config": {}}, "'kubernetes_test': the credentials cannot be loaded"),
+        (
+            {"kube_config": kubeconfig(authority="none")},
+            "'kubernetes_test': the credentials cannot be loaded: SSLError",
+        ),
         ({"in_cluster": True}, "'kubernetes_test': the credentials .*Service host/port is not set"),
         (
             {"kube_config": kubeconfig("https://production")},
