@@ -228,10 +228,8 @@ def _is_needed(state: SchedulerState) -> bool:
 
 def _is_due(state: SchedulerState) -> bool:
     """Return whether to submit a standby: one is needed, its slots are known, and they and a worker suffice if it is for a move alone."""
-    offer, is_for_move = (
-        state.standby_offer,
-        state.options.standby is StandbyMode.NONE and not rescale_tiers.is_to_prepare(state),
-    )
+    offer = state.standby_offer
+    is_for_move = state.options.standby is StandbyMode.NONE and not rescale_tiers.is_to_prepare(state)
     return offer is not None and _is_needed(state) and (not is_for_move or (offer.accepts and _can_move(state)))
 
 

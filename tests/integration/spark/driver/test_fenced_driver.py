@@ -97,10 +97,11 @@ def test_driver_that_is_frozen_longer_than_its_lease_ends_with_its_jvm(
             if frozen == "both" or is_part(process, frozen):
                 process.suspend()
                 stopped.append(process)
-    assert any(is_part(process, name) for process in stopped for name in ("java", "python"))
+    parts = ("java", "python") if frozen == "both" else (frozen,)
+    assert all(any(is_part(process, part) for process in stopped) for part in parts)
     if frozen == "both":
         with pytest.raises(psutil.TimeoutExpired):
-            stopped[-1].wait(LEASE_S + 5)
+            processes[-1].wait(LEASE_S + 5)
         for process in stopped:
             with suppress(psutil.NoSuchProcess):  # The watchdog process, which thaws first, may have ended it.
                 process.resume()
