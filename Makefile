@@ -20,11 +20,12 @@ DEMO := tests.support.kafka_demo
 endif
 
 SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+UNIT := not slow and not long
 UNIT_TESTS := tests/unit tests/repository tests/lab/unit tests/lab/faults/unit
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install ui demo playground check lint unit test test-airflow test-spark test-jobs test-servers test-spark-versions test-airflow-versions local postgresql kubernetes kafka lab docs format clean
+.PHONY: help install ui demo playground check lint unit test test-page test-fleets test-airflow test-spark test-jobs test-servers test-spark-versions test-airflow-versions local postgresql kubernetes kafka lab docs format clean
 
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,14 +45,18 @@ demo: install ## run a real job on a real Airflow and a real Spark cluster (at m
 playground: install ui ## run the demo, then keep Airflow, Spark and the job running until Ctrl-C
 	$(BIN)/python -m airflow_adaptive.local demo --stay
 
-test: check ui ## run `check`, the slow unit tests, 50 fleets, and the tests on real Spark, on real Airflow and in a browser (about 40 minutes)
-	$(BIN)/python -m pytest -m "slow and not long" $(PARALLEL) $(UNIT_TESTS)
-	$(BIN)/python -m tests.lab fleet 1-50
-	$(BIN)/python airflow_adaptive/_web/ui/build.py check
+test: install ui ## run what `check` runs, the slow unit tests, 12 fleets, and the main tests on real Spark, on real Airflow and in a browser (about 15 minutes on two cores)
+	$(MAKE) --jobs=2 $(SYNC) UNIT="not long" lint unit test-page test-fleets
 	.ci/ensure_chromium.sh
 	$(MAKE) --jobs=2 $(SYNC) test-airflow test-spark
 
-# `test` runs both targets at the same time.
+# `test` runs two of these targets at the same time.
+test-page: ui
+	$(BIN)/python airflow_adaptive/_web/ui/build.py check
+
+test-fleets: install
+	$(BIN)/python -m tests.lab fleet 1-12
+
 test-airflow: install ui
 	$(BIN)/python -m pytest -m "not long" tests/integration/airflow tests/integration/browser
 
@@ -128,9 +133,9 @@ lint: install ## check style, types and layers
 	$(BIN)/lint-imports
 
 unit: install ## run the unit tests that are not slow, and require full branch coverage of the scheduler
-	$(BIN)/python -m pytest -m "not slow and not long" $(PARALLEL) tests/unit/_core/scheduler --cov --cov-report=
+	$(BIN)/python -m pytest -m "$(UNIT)" $(PARALLEL) tests/unit/_core/scheduler --cov --cov-report=
 	$(BIN)/coverage report --include='airflow_adaptive/_core/scheduler/*' --fail-under=100
-	$(BIN)/python -m pytest -m "not slow and not long" $(PARALLEL) $(UNIT_TESTS) --ignore tests/unit/_core/scheduler
+	$(BIN)/python -m pytest -m "$(UNIT)" $(PARALLEL) $(UNIT_TESTS) --ignore tests/unit/_core/scheduler
 
 lab: install ## run a task of the laboratory (benchmarks, faults, fleets, mutants): TASK='chaos --minutes 1'; without TASK, list the tasks
 	@$(BIN)/python -m tests.lab $(TASK)

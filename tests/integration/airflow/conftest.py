@@ -147,9 +147,6 @@ DAGS = dedent(
     with DAG("cleared", schedule=None):
         job("cleared")
 
-    with DAG("marked", schedule=None):
-        job("marked")
-
     with DAG("in_worker", schedule=None):
         job("in_worker", deferrable=False)
 

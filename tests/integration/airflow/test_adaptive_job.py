@@ -212,13 +212,6 @@ def test_job_grows_is_watched_and_is_suspended(
     assert no_driver_runs(spark_cluster)
 
 
-def test_marking_the_task_failed_stops_the_job(begin: Begin, spark_cluster: LocalCluster) -> None:
-    run = begin("marked")
-    run.fail()
-    wait_until(lambda: no_driver_runs(spark_cluster), TIMEOUT_S, "the driver to be gone")
-    assert run.task_state == "failed"
-
-
 @pytest.mark.long
 def test_recycled_trigger_leaves_the_driver_alone(begin: Begin) -> None:
     run = begin("recycled")
@@ -231,14 +224,18 @@ def test_recycled_trigger_leaves_the_driver_alone(begin: Begin) -> None:
     assert run.status().epoch == first.epoch
 
 
-def test_cleared_task_adopts_the_running_driver(begin: Begin) -> None:
+def test_cleared_task_adopts_the_running_driver_and_a_failed_task_ends_it(
+    begin: Begin, spark_cluster: LocalCluster
+) -> None:
     run = begin("cleared")
     before, owner = run.status(), run.owner()
     run.clear()
     wait_until(lambda: run.owner() != owner, TIMEOUT_S, "the second attempt to claim the log")
-    run.request("suspended")
-    run.until_task("success")
+    run.until_task("deferred")
     assert (run.status().epoch, run.status().submission_id) == (before.epoch, before.submission_id)
+    run.fail()
+    wait_until(lambda: no_driver_runs(spark_cluster), TIMEOUT_S, "the driver to be gone")
+    assert run.task_state == "failed"
 
 
 @pytest.mark.long

@@ -24,6 +24,8 @@ from tests.lab.scenario import Scenario
 from tests.support.airflow.airflow_under_test import AirflowObserver, AirflowUnderTest
 from tests.support.repository import ROOT
 
+pytestmark = pytest.mark.long
+
 TIMEOUT_S = 240.0
 ZONE = "Asia/Kathmandu"
 """Far from UTC, and not by full hours."""

@@ -12,6 +12,8 @@ from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 from tests.support.airflow.airflow_under_test import AirflowUnderTest
 
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1500)]
+
 TIMEOUT_S = 180.0
 
 JOBS = "/adaptive/api/v1/jobs"
@@ -35,7 +37,7 @@ def run_tasks(airflow: AirflowUnderTest, dag: str, size: int) -> list[Any]:
     return tasks(airflow, dag, run)
 
 
-@pytest.mark.parametrize("size", [10, pytest.param(100, marks=[pytest.mark.long, pytest.mark.timeout(1500)])])
+@pytest.mark.parametrize("size", [10, 100])
 def test_no_task_fails_whose_trigger_has_nothing_to_wait_for(
     airflow: AirflowUnderTest, spark_cluster: LocalCluster, size: int
 ) -> None:
@@ -50,8 +52,6 @@ def is_listed(airflow: AirflowUnderTest, index: int, job: str) -> bool:
     return [(it["job"], it["outcome"]) for it in listed] == [(job, "FAILED")]
 
 
-@pytest.mark.long
-@pytest.mark.timeout(1500)
 def test_jobs_that_fail_in_under_a_second_report_their_own_end(
     airflow: AirflowUnderTest, spark_cluster: LocalCluster
 ) -> None:

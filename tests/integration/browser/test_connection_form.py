@@ -15,6 +15,8 @@ from airflow_adaptive.local.cluster import LocalCluster
 from tests.integration.browser.conftest import Visitor
 from tests.support.airflow.airflow_app import AirflowApp
 
+pytestmark = pytest.mark.long
+
 SECRET = "hush-hush-4711"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -56,6 +55,7 @@ def test_list_shows_jobs_and_leads_to_them(airflow_app: AirflowApp, visitor: Vis
     expect(row).to_be_visible()
 
 
+@pytest.mark.long
 def test_list_is_sorted_by_a_column_until_the_column_is_chosen_again(airflow_app: AirflowApp, visitor: Visitor) -> None:
     stories.place(airflow_app, stories.waiting("arrivals"))
     stories.place(airflow_app, stories.rescaled_twice())
@@ -69,6 +69,7 @@ def test_list_is_sorted_by_a_column_until_the_column_is_chosen_again(airflow_app
     expect(first).to_contain_text("arrivals")
 
 
+@pytest.mark.long
 def test_log_of_the_driver_is_read_from_the_cluster_or_unknown_for_a_reason(
     airflow_app: AirflowApp, visitor: Visitor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -96,6 +97,7 @@ def test_list_is_filtered_and_keeps_its_filter_in_the_address(airflow_app: Airfl
     expect(page.get_by_text("No job matches")).to_be_visible()
 
 
+@pytest.mark.long
 def test_filter_is_cleared_and_gone_back_to(airflow_app: AirflowApp, visitor: Visitor) -> None:
     stories.place(airflow_app, stories.waiting("arrivals"))
     stories.place(airflow_app, stories.suspended("tickets"))
@@ -117,6 +119,7 @@ def test_filter_is_cleared_and_gone_back_to(airflow_app: AirflowApp, visitor: Vi
     expect(tickets).to_have_count(0)
 
 
+@pytest.mark.long
 def test_many_jobs_come_in_pages(airflow_app: AirflowApp, visitor: Visitor) -> None:
     for number in range(60):
         airflow_app.show(airflow_app.declare(f"job_{number:03}"), {"desired_state": {"value": "running"}})
@@ -127,10 +130,12 @@ def test_many_jobs_come_in_pages(airflow_app: AirflowApp, visitor: Visitor) -> N
     expect(page.get_by_role("button", name="Next")).to_be_disabled()
 
 
+@pytest.mark.long
 def test_empty_list_explains_when_jobs_appear(visitor: Visitor) -> None:
     expect(visitor.open().get_by_text("There are no adaptive jobs yet")).to_be_visible()
 
 
+@pytest.mark.long
 def test_jobs_that_no_control_loop_confirms_are_marked(airflow_app: AirflowApp, visitor: Visitor) -> None:
     """The task of two jobs has ended without the end of the job, and the store of one of them is empty. The task of the third one runs."""
     place_deleted(airflow_app, executing("deleted"))
@@ -150,6 +155,7 @@ def test_jobs_that_no_control_loop_confirms_are_marked(airflow_app: AirflowApp, 
         expect(page.get_by_role("status").filter(has_text="Stale")).to_have_count(0 if name == "deleted" else 1)
 
 
+@pytest.mark.long
 def test_job_without_a_control_loop_is_canceled_and_vanishes(airflow_app: AirflowApp, visitor: Visitor) -> None:
     place_deleted(airflow_app, executing())
     page = visitor.open("jobs/departures")
@@ -193,6 +199,7 @@ def test_job_that_changes_is_followed_without_a_reload(airflow_app: AirflowApp, 
     expect(page.get_by_role("img", name="State diagram: Executing now")).to_be_visible()
 
 
+@pytest.mark.long
 def test_job_whose_loop_sends_no_heartbeat_is_reported_as_stale(airflow_app: AirflowApp, visitor: Visitor) -> None:
     stories.place(airflow_app, stories.rescaled_twice())
     page = visitor.open("jobs/departures")
@@ -203,27 +210,26 @@ def test_job_whose_loop_sends_no_heartbeat_is_reported_as_stale(airflow_app: Air
     expect(page.get_by_text("Stale: 5 m")).to_be_visible()
 
 
-@pytest.mark.parametrize(
-    ("tab", "text"),
-    [
-        ("Timeline", "the driver has activated the plan"),
-        ("Rescales", "the query restarted on the running driver"),
-        ("Plan", "worker-20131-10.0.0.22:35002"),
-        ("Failures", "java.net.SocketTimeoutException"),
-        ("Configuration", "executing_stabilization_timeout"),
-    ],
-)
-def test_tab_shows_its_part_and_can_be_linked_to(
-    airflow_app: AirflowApp, visitor: Visitor, tab: str, text: str
-) -> None:
+TABS = {
+    "Timeline": "the driver has activated the plan",
+    "Rescales": "the query restarted on the running driver",
+    "Plan": "worker-20131-10.0.0.22:35002",
+    "Failures": "java.net.SocketTimeoutException",
+    "Configuration": "executing_stabilization_timeout",
+}
+
+
+def test_tabs_show_their_parts_and_the_address_names_the_tab(airflow_app: AirflowApp, visitor: Visitor) -> None:
     stories.place(airflow_app, stories.rescaled_twice())
     page = visitor.open("jobs/departures")
-    page.get_by_role("tab", name=tab).click()
-    expect(page.get_by_text(text).first).to_be_visible()
+    for tab, text in TABS.items():
+        page.get_by_role("tab", name=tab).click()
+        expect(page.get_by_text(text).first).to_be_visible()
     page.reload()
-    expect(page.get_by_role("tab", name=tab)).to_have_attribute("aria-selected", "true")
+    expect(page.get_by_role("tab", name="Configuration")).to_have_attribute("aria-selected", "true")
 
 
+@pytest.mark.long
 def test_deployment_is_previewed_while_it_has_not_taken_effect(
     airflow_app: AirflowApp, visitor: Visitor, tmp_path: Path
 ) -> None:
@@ -236,6 +242,7 @@ def test_deployment_is_previewed_while_it_has_not_taken_effect(
     expect(page.get_by_text("The DAG declares another deployment")).to_have_count(0)
 
 
+@pytest.mark.long
 def test_timeline_is_filtered_by_reason(airflow_app: AirflowApp, visitor: Visitor) -> None:
     stories.place(airflow_app, stories.rescaled_twice())
     page = visitor.open("jobs/departures?tab=timeline")
@@ -246,6 +253,7 @@ def test_timeline_is_filtered_by_reason(airflow_app: AirflowApp, visitor: Visito
     expect(entries.filter(has_text="Plan activated").first).to_be_visible()
 
 
+@pytest.mark.long
 def test_charts_are_read_with_the_keyboard_and_as_a_table(airflow_app: AirflowApp, visitor: Visitor) -> None:
     stories.place(airflow_app, stories.rescaled_twice())
     page = visitor.open("jobs/departures")
@@ -262,6 +270,7 @@ def test_charts_are_read_with_the_keyboard_and_as_a_table(airflow_app: AirflowAp
     expect(page.get_by_role("table", name="Metrics over time")).to_be_visible()
 
 
+@pytest.mark.long
 def test_charts_are_zoomed_together_by_dragging_until_the_zoom_is_reset(
     airflow_app: AirflowApp, visitor: Visitor
 ) -> None:
@@ -294,25 +303,7 @@ def test_charts_are_zoomed_together_by_dragging_until_the_zoom_is_reset(
     expect(charts).to_have_attribute("aria-valuemin", begin)
 
 
-@pytest.mark.parametrize(
-    ("place", "health"),
-    [
-        (stories.rescaled_twice, "Keeps up6 of 1"),
-        (stories.waiting, "Waits for slotsneeds at least"),
-        (stories.suspended, "Suspended"),
-        (stories.failed, "Failed"),
-    ],
-)
-def test_health_is_the_first_sentence(
-    airflow_app: AirflowApp, visitor: Visitor, place: Callable[..., Scenario], health: str
-) -> None:
-    stories.place(airflow_app, place("departures"))
-    page = visitor.open("jobs/departures")
-    expect(page.get_by_role("region", name="Health")).to_contain_text(health)
-    ended = health in ("Suspended", "Failed")
-    expect(page.get_by_text("Live", exact=True)).to_have_count(0 if ended else 1)
-
-
+@pytest.mark.long
 def test_backoff_counts_down(airflow_app: AirflowApp, visitor: Visitor) -> None:
     stories.place(airflow_app, stories.backing_off("delays"))
     page = visitor.open("jobs/delays")
@@ -348,6 +339,7 @@ def test_requirements_are_checked_tried_and_applied(airflow_app: AirflowApp, vis
     assert airflow_app.requested(asset, "requirements")["read"] == {"parallelism": {"lowerBound": 1, "upperBound": 3}}
 
 
+@pytest.mark.long
 def test_requirements_that_another_user_has_changed_are_read_again(airflow_app: AirflowApp, visitor: Visitor) -> None:
     asset = stories.place(airflow_app, stories.rescaled_twice())
     dialog = editor_of(visitor.open("jobs/departures"))
@@ -361,6 +353,7 @@ def test_requirements_that_another_user_has_changed_are_read_again(airflow_app: 
     assert airflow_app.requested(asset, "requirements") == body
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("button", "desired_state"), [("Suspend", "suspended"), ("Cancel job", "canceled")])
 def test_stopping_a_job_is_confirmed_first(
     airflow_app: AirflowApp, visitor: Visitor, button: str, desired_state: str
@@ -380,6 +373,7 @@ def test_stopping_a_job_is_confirmed_first(
     assert airflow_app.requested(asset, "desired_state") == desired_state
 
 
+@pytest.mark.long
 def test_resuming_that_is_refused_gives_the_reason(airflow_app: AirflowApp, visitor: Visitor) -> None:
     stories.place(airflow_app, stories.suspended("tickets"))
     page = visitor.open("jobs/tickets")
@@ -404,6 +398,7 @@ def test_user_who_is_logged_out_sees_a_message(visitor: Visitor) -> None:
     expect(visitor.open(user=None).get_by_text("You are logged out")).to_be_visible()
 
 
+@pytest.mark.long
 def test_request_for_an_unknown_job_is_reported(visitor: Visitor) -> None:
     page = visitor.open("jobs/nothing")
     expect(page.get_by_text("There is no adaptive job 'nothing'")).to_be_visible()
@@ -414,6 +409,7 @@ def test_request_for_an_unknown_job_is_reported(visitor: Visitor) -> None:
 # ---- inside Airflow -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_theme_is_that_of_airflow(visitor: Visitor) -> None:
     page = visitor.open(theme="dark")
     expect(page.locator("html")).to_have_class("dark")
@@ -421,6 +417,7 @@ def test_theme_is_that_of_airflow(visitor: Visitor) -> None:
     expect(page.locator("html")).to_have_class("light")
 
 
+@pytest.mark.long
 def test_tab_of_a_task_instance_shows_its_job(airflow_app: AirflowApp, visitor: Visitor) -> None:
     stories.place(airflow_app, stories.rescaled_twice(), "flights", "stream")
     page = visitor.open("?dag_id=flights&run_id=r&task_id=stream&map_index=-1")
@@ -429,6 +426,7 @@ def test_tab_of_a_task_instance_shows_its_job(airflow_app: AirflowApp, visitor: 
     expect(other.get_by_text("No adaptive job has published anything for this task")).to_be_visible()
 
 
+@pytest.mark.long
 def test_airflow_shows_the_page_in_its_frame(airflow_app: AirflowApp, visitor: Visitor) -> None:
     stories.place(airflow_app, stories.rescaled_twice())
     page = visitor.open("/plugin/adaptive-jobs")

@@ -19,7 +19,7 @@ from tests.support.repository import ROOT
 WIDTH = 1280
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.long)])
 def test_pictures_of_the_documentation_are_those_of_the_page(
     airflow_app: AirflowApp, visitor: Visitor, tmp_path: Path, theme: str
 ) -> None:

@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from playwright.sync_api import expect
 
 from airflow_adaptive._core.requirements.control_requests import REQUIREMENTS
@@ -15,6 +16,8 @@ from tests.integration.browser.test_pages import editor_of, overflow
 from tests.support.airflow import published_jobs as stories
 from tests.support.airflow.airflow_app import AirflowApp
 from tests.support.airflow.published_documents import published
+
+pytestmark = pytest.mark.long
 
 RESET = {"parallelism": {"lowerBound": -1, "upperBound": -1}}
 REASON = "window 'rush'; query 'q': it is busy for 91% of the time on 2 slot(s): 2 -> 4"

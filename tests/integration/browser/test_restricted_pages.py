@@ -34,6 +34,7 @@ def test_tabs_that_a_user_may_not_read_name_the_missing_permission(airflow_app: 
         expect(page.get_by_text("permission to read the task logs").first).to_be_visible()
 
 
+@pytest.mark.long
 def test_page_explains_that_the_server_cannot_read_the_state_of_jobs(airflow_app: AirflowApp, visitor: Visitor) -> None:
     """With `[workers] state_store_backend`, the database contains references instead of the documents of a job."""
     asset = airflow_app.declare("departures")

@@ -13,6 +13,8 @@ from airflow_adaptive.local.airflow import as_text, default_config
 from airflow_adaptive.local.cluster import LocalCluster
 from tests.integration.airflow.dags_test.test_dags_test import airflow
 
+pytestmark = pytest.mark.long
+
 FLEET = """
     import os.path
 

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 HOUR_MS = 3_600_000
 
 # Rows whose ages are 1 to 100 hours, and a row without a time. Ages of hours let a slow machine change nothing.
@@ -28,6 +30,7 @@ spark.stop()
 """
 
 
+@pytest.mark.long
 def test_latency_is_the_age_of_the_rows_and_adds_no_column(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     lines = [json.dumps({"hours": hours}) for hours in (*range(1, 101), None)]

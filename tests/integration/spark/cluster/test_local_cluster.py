@@ -46,13 +46,7 @@ def test_workers_come_and_go(spark_cluster: LocalCluster) -> None:
         spark_cluster.kill_worker(large)
 
 
-def test_reset_leaves_the_master_alone(spark_cluster: LocalCluster) -> None:
-    spark_cluster.add_worker()
-    spark_cluster.reset()
-    assert alive(spark_cluster) == set()
-    assert spark_cluster.workers == ()
-
-
+@pytest.mark.long
 def test_everything_listens_on_this_machine_only(spark_cluster: LocalCluster) -> None:
     worker = spark_cluster.add_worker()
     parent = psutil.Process(worker.pid).parent()
@@ -78,6 +72,7 @@ def test_cluster_that_is_not_running_reports_it(tmp_path: Path) -> None:
     cluster.stop()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_guardian_killed", [False, True])
 def test_stopped_cluster_leaves_logs_only_and_can_start_again(tmp_path: Path, is_guardian_killed: bool) -> None:
     directory = tmp_path / "my cluster"
@@ -98,6 +93,7 @@ def test_stopped_cluster_leaves_logs_only_and_can_start_again(tmp_path: Path, is
     assert (directory / "scratch").exists() == is_guardian_killed  # The guardian deletes it.
 
 
+@pytest.mark.long
 def test_temporary_directory_goes_with_an_exception() -> None:
     cluster = LocalCluster()
     with pytest.raises(KeyboardInterrupt), cluster:
@@ -105,6 +101,7 @@ def test_temporary_directory_goes_with_an_exception() -> None:
     assert not cluster.directory.exists()
 
 
+@pytest.mark.long
 def test_port_that_stays_taken_is_an_error() -> None:
     with socket.socket() as taken:
         taken.bind((HOST, 0))
@@ -115,6 +112,7 @@ def test_port_that_stays_taken_is_an_error() -> None:
     assert not cluster.directory.exists()
 
 
+@pytest.mark.long
 def test_master_that_does_not_start_shows_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The timeout of the start begins after the master has written its error, however long the JVM takes until then."""
     log = tmp_path / "logs" / "master.log"
@@ -164,6 +162,7 @@ def command(directory: Path, workers: int) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("sign", "workers"), [(signal.SIGINT, 1), (signal.SIGTERM, 0)])
 def test_command_ends_in_order_and_leaves_nothing(tmp_path: Path, sign: signal.Signals, workers: int) -> None:
     with command(tmp_path, workers) as process:

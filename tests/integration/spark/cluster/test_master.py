@@ -114,6 +114,7 @@ async def test_protected_rest_server_requests_the_token(protected: LocalCluster)
 SUBMISSION = DriverSubmission(name="departures", epoch=1, nonce="n", script="departures.py")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "value"),
     [("spark.master.rest.allowedAppResourcePatterns", "file:.*"), ("spark.master.rest.maxRequestBodySize", "1k")],
@@ -129,6 +130,7 @@ async def test_setting_of_the_master_that_refuses_submissions_is_named_with_its_
             await report(address(local))
 
 
+@pytest.mark.long
 @pytest.mark.asyncio
 async def test_settings_of_the_master_that_accept_submissions_pass() -> None:
     accepted = {

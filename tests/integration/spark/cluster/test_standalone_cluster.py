@@ -72,6 +72,7 @@ def _client(port: int | None, ui_port: int | None, rest_port: int | None) -> Sta
     return StandaloneCluster(ClusterAddress(masters=(master,)))
 
 
+@pytest.mark.long
 class TestStandaloneCluster(StandaloneClusterContract):
     @pytest_asyncio.fixture
     async def cluster(self, spark_cluster: LocalCluster, tmp_path: Path) -> AsyncIterator[StandaloneUnderTest]:

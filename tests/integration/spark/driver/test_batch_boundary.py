@@ -9,6 +9,8 @@ import pytest
 from tests.support.driver import batch_boundary_experiment
 from tests.support.driver.experiment import run_experiment
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def trials(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:

@@ -82,9 +82,8 @@ def test_driver_that_is_fenced_during_an_operation_ends_with_its_jvm(
     assert jobs(tmp_path) == ended_at
 
 
-@pytest.mark.parametrize(
-    "frozen", ["both", pytest.param("java", marks=pytest.mark.long), pytest.param("python", marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("frozen", ["both", "java", "python"])
 def test_driver_that_is_frozen_longer_than_its_lease_ends_with_its_jvm(
     driver: DriverOnCluster, rows: Input, frozen: str
 ) -> None:

@@ -40,7 +40,7 @@ def test_invariants_hold_in_every_state_that_two_events_reach(model: str):
     assert exploration.layers[-1].states > 30
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_invariants_hold_in_every_reachable_state_and_every_transition_is_met():
     """Each process explores one model. Equivalent states have equivalent successors in each."""
