@@ -327,7 +327,8 @@ class Loop:
         """Poll the cluster, with the slot demand of the resolved requirements; read the last status of a driver that has ended."""
         self._probe = self._probe.advance(self.state, self._now())
         wanted = replace(self.state, requirements=requirements.requirements)
-        demand = slot_demand(self._current_spec, wanted, self._now(), may_probe=self._probe.offered)
+        prepared, probed = self._memory.prepared_spec(wanted, self._spec), self._probe.offered
+        demand = slot_demand(self._current_spec, wanted, self._now(), prepared=prepared, may_probe=probed)
         max_age = self._poll_interval
         observation = await self._observer.observe_cluster(reported, demand, self.state, max_age, self._now())
         if observation.is_driver_over:

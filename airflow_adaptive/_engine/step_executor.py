@@ -113,7 +113,8 @@ class StepExecutor:
 
     def _admits(self, state: SchedulerState) -> bool:
         spec = self._journal.memory.spec_of(state.current_deployment, self._spec)
-        return self._participant.admits(slot_demand(spec, state, self._now()))
+        prepared = self._journal.memory.prepared_spec(state, self._spec)
+        return self._participant.admits(slot_demand(spec, state, self._now(), prepared=prepared))
 
     def _step(self, event: Event) -> Step:
         """Step on an event. If the job's own scale-up controller fails, the default controller decides."""

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from heapq import heapify, heappop, heapreplace, nsmallest
 
@@ -245,14 +245,14 @@ def _merged(offers: Iterable[SlotOffer]) -> tuple[SlotOffer, ...]:
     for offer in offers:
         known = merged.get(offer.worker)
         held, free = (0, 0) if known is None else (known.held, known.free)
-        merged[offer.worker] = SlotOffer(worker=offer.worker, held=held + offer.held, free=free + offer.free)
+        merged[offer.worker] = replace(offer, held=held + offer.held, free=free + offer.free)
     return tuple(merged.values())
 
 
 def _keep(workers: Iterable[SlotOffer], wanted: int) -> tuple[SlotOffer, ...]:
-    """Return held slots on the fewest workers (Flink: `prefer-minimal-taskmanagers`)."""
+    """Return held slots on the fewest workers (Flink: `prefer-minimal-taskmanagers`), those of workers that end soon last."""
     kept: list[SlotOffer] = []
-    for worker in sorted(workers, key=lambda worker: (-worker.held, worker.worker)):
+    for worker in sorted(workers, key=lambda worker: (not worker.accepts, -worker.held, worker.worker)):
         if wanted <= 0:
             break
         kept.append(SlotOffer(worker=worker.worker, held=min(worker.held, wanted)))

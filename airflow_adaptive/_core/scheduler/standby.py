@@ -156,6 +156,11 @@ def holds_executors(state: SchedulerState) -> bool:
     return standby.driver is not None and standby.slots > 0 and _keeps_executors(state, standby.driver.deployment)
 
 
+def prepared_deployment(state: SchedulerState) -> str:
+    """Return the deployment of the standby, or of the next one if there is none."""
+    return _wanted(state) if state.standby.driver is None else state.standby.driver.deployment
+
+
 def demanded_slots(state: SchedulerState) -> tuple[int, int, int] | None:
     """Return the slots that the standby has requested, and the fewest and the most with which one can replace the driver; None if none is needed."""
     plan, standby = state.plan, state.standby

@@ -113,8 +113,18 @@ class SlotDemand:
         return replace(self, minimum=0, maximum=0, standby=None if submitted is None else submitted.as_planned())
 
 
-def slot_demand(spec: JobSpec, state: SchedulerState, now: datetime, *, may_probe: bool = False) -> SlotDemand:
-    """Return the demand of a job in a scheduler state; `now` is the time of its journal."""
+def slot_demand(
+    spec: JobSpec, state: SchedulerState, now: datetime, *, prepared: JobSpec | None = None, may_probe: bool = False
+) -> SlotDemand:
+    """Return the demand of a job in a scheduler state.
+
+    Args:
+        spec: the job with drivers like the running one.
+        state: the state.
+        now: the time of its journal.
+        prepared: the job with drivers like the standby, None if they are the same.
+        may_probe: see `SlotDemand`.
+    """
     driver, plan, options = state.driver or state.replacement, state.plan, state.options
     stops = state.driver is not None and action(state) is Action.STOP
     has_demand = not stops and state.traits.demands_slots
@@ -136,16 +146,18 @@ def slot_demand(spec: JobSpec, state: SchedulerState, now: datetime, *, may_prob
         growth_block_timeout=options.resource_wait_timeout or options.deploy_timeout,
         may_probe=may_probe,
     )
-    return replace(demand, standby=_standby_demand(demand, state, now))
+    return replace(demand, standby=_standby_demand(demand, prepared or spec, state, now))
 
 
-def _standby_demand(of_job: SlotDemand, state: SchedulerState, now: datetime) -> SlotDemand | None:
+def _standby_demand(of_job: SlotDemand, spec: JobSpec, state: SchedulerState, now: datetime) -> SlotDemand | None:
     demanded, driver = standby.demanded_slots(state), state.standby.driver
     if demanded is None:
         return None
-    requested, fewest, most = (executors(slots, of_job.executor) for slots in demanded)
+    requested, fewest, most = (executors(slots, spec.executor) for slots in demanded)
     return replace(
         of_job,
+        executor=spec.executor,
+        driver=spec.driver,
         has_driver=driver is not None,
         submission_id=None if driver is None else driver.submission_id,
         # Never known by its name, which is that of the application of the running driver.
@@ -167,7 +179,7 @@ class CapacityShare:
         executors: executors by worker.
         shortage: why the job gets fewer executors than it can use; None if it gets them all, if it must not grow because another job
             waits, or if the cluster has no limits.
-        standby: executors of the standby in addition to those that it holds, None if the job has demanded no standby.
+        standby: slots of the standby in addition to those that it holds, None if the job has demanded no standby.
         fits_standby: whether a worker has the driver of the standby, or has room for it.
     """
 
@@ -200,7 +212,7 @@ def capacity_shares(demands: Mapping[Key, SlotDemand], cluster: ClusterSnapshot)
 
 
 def _share(claim: _Claim, standby: _Claim | None) -> CapacityShare:
-    of_standby = None if standby is None else standby.share.total()
+    of_standby = None if standby is None else standby.share.total() * standby.demand.executor.cores
     return CapacityShare(claim.share, claim.shortage, of_standby, standby is None or not standby.lacks_driver)
 
 

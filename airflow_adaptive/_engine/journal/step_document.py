@@ -17,6 +17,7 @@ from airflow_adaptive._core.scheduler.errors import SnapshotError
 from airflow_adaptive._core.scheduler.events import SlotOffer
 from airflow_adaptive._core.scheduler.requirements import Requirements, violations
 from airflow_adaptive._core.scheduler.snapshot import decode
+from airflow_adaptive._core.scheduler.standby import prepared_deployment
 from airflow_adaptive._core.scheduler.state import (
     Finished,
     Outcome,
@@ -51,8 +52,7 @@ def step_document(step: Step, spec: JobSpec, nonce: str, memory: LoopMemory) -> 
 
 
 def _directive(state: SchedulerState, spec: JobSpec, nonce: str, memory: LoopMemory) -> Directive:
-    standby, current = state.standby.driver, memory.spec_of(state.current_deployment, spec)
-    prepared = current if standby is None else memory.spec_of(standby.deployment, spec)
+    current, prepared = memory.spec_of(state.current_deployment, spec), memory.prepared_spec(state, spec)
     return directive(state, nonce, current.executor, prepared.executor)
 
 
@@ -171,6 +171,10 @@ class LoopMemory:
     def spec_of(self, deployment: str, newest: JobSpec) -> JobSpec:
         """Return the job with the drivers of a deployment; those of the newest one if the deployment is unknown."""
         return newest.with_driver(self.specs[deployment]) if deployment in self.specs else newest
+
+    def prepared_spec(self, state: SchedulerState, newest: JobSpec) -> JobSpec:
+        """Return the job with drivers like the standby, or like the next standby."""
+        return self.spec_of(prepared_deployment(state), newest)
 
     def document(self) -> Mapping[str, Any]:
         """Return the memory for a journal document, without what the next loop observes again."""

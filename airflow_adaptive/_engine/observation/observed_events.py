@@ -90,19 +90,19 @@ def _slot_events(
     # Without a driver, the job has the executors of the standby.
     status = observation.status if has_driver else observation.standby_status
     offers = slot_offers(observation.cluster, observation.share.executors, status, executor)
-    standby = _standby_offer(state, observation, executor) if has_driver else None
+    standby = _standby_offer(state, observation) if has_driver else None
     if (offers, standby) != (state.offers, state.standby_offer):
         yield events.SlotsChanged(at=now, offers=offers, standby=standby)
 
 
-def _standby_offer(state: SchedulerState, observation: JobObservation, executor: ExecutorShape) -> SlotOffer | None:
+def _standby_offer(state: SchedulerState, observation: JobObservation) -> SlotOffer | None:
     """Return the slots that the cluster has granted to the standby, and those that only a standby may take."""
     share, status, cluster = observation.share, observation.standby_status, observation.cluster
     if share.standby is None and state.standby.driver is None:
         return None
     application = "" if status is None else status.application_id or ""
     held = 0 if cluster is None else cluster.granted.get(application, 0)
-    return SlotOffer(worker="", held=held, free=(share.standby or 0) * executor.cores, accepts=share.fits_standby)
+    return SlotOffer(worker="", held=held, free=share.standby or 0, accepts=share.fits_standby)
 
 
 def _desired_state_events(state: SchedulerState, control_requests: ControlRequests, now: datetime) -> Iterator[Event]:

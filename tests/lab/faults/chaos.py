@@ -1,6 +1,6 @@
 """Breaks one stateful job at random for some minutes, then compares what came out with what went in.
 
-    python -m tests.lab.faults.chaos [--seed SEED] [--minutes MINUTES] [--sink delta]
+    python -m tests.lab.faults.chaos [--seed SEED] [--minutes MINUTES] [--sink delta] [--standby driver+executors]
 
 A seed gives what is done, in which order and when; what it meets depends on the machine. Nothing waits for the job to
 recover, so faults meet the consequences of others. Exit code 0 if no row was lost or duplicated and no two drivers wrote.
@@ -15,24 +15,26 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from airflow_adaptive._core.scheduler.config.options import StandbyMode
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 from tests.lab.faults.harness.disk import BusyError, NoMountError, small_disk
 from tests.lab.faults.harness.master_process import recovering
 from tests.lab.faults.harness.outcome import Outcome
-from tests.lab.faults.matrix.faults import FAULTS, FULL, READ_ONLY, Fault
+from tests.lab.faults.matrix.faults import BESIDE_STANDBY, FAULTS, FULL, READ_ONLY, Fault
 from tests.lab.faults.matrix.matrix_job import FEW_PARTITIONS, WORKER, WORKERS, MatrixJob, where
 from tests.lab.faults.matrix.table_job import SINKS, TableJob
 from tests.support.java_options import use_short_lived_jvms
 
 JOB = "chaos"
 STRICT = "strict"
+NONE = "none"
 DISK_MB = 256
 DRAIN_S = 600.0
 TURN_S = 0.2
@@ -63,10 +65,10 @@ class Deed:
     draw: int
 
 
-def sequence(seed: int, minutes: float) -> Iterator[Deed]:
+def sequence(seed: int, minutes: float, faults: Iterable[str]) -> Iterator[Deed]:
     """What is done, in which order and when; a longer one begins like a shorter one."""
     chance, at_s = random.Random(seed), 0.0
-    names = [*(fault.name for fault in FAULTS), *USER_REQUESTS]
+    names = [*faults, *USER_REQUESTS]
     while True:
         at_s += chance.uniform(*chance.choice(WAITS_S))
         deed = Deed(at_s=at_s, name=chance.choice(names), draw=chance.randrange(len(BOUNDS)))
@@ -113,7 +115,7 @@ USER_REQUESTS: Mapping[str, Callable[[MatrixJob, int], None]] = {
     "a row that fails its batch": bad_row,
 }
 
-BREAKS: Mapping[str, Fault] = {fault.name: fault for fault in FAULTS}
+BREAKS: Mapping[str, Fault] = {fault.name: fault for fault in (*FAULTS, *BESIDE_STANDBY)}
 
 
 class Chaos:
@@ -191,37 +193,37 @@ def write_line(line: str) -> None:
 def table(chaos: Chaos) -> str:
     """What was done, and how often."""
     head = f"{'What':<28} {'done':>5} {'in vain':>8}\n"
-    names = [*BREAKS, *USER_REQUESTS]
+    names = [name for name in (*BREAKS, *USER_REQUESTS) if chaos.done[name] or chaos.in_vain[name]]
     return head + "\n".join(f"{name:<28} {chaos.done[name]:>5} {chaos.in_vain[name]:>8}" for name in names)
 
 
-def run(seed: int, minutes: float, sink: str, folder: Path) -> bool:
+def run(seed: int, minutes: float, sink: str, standby: str, folder: Path) -> bool:
     """Whether all went well."""
-    deeds = list(sequence(seed, minutes))
+    deeds = list(sequence(seed, minutes, [fault.name for fault in FAULTS] if standby == NONE else BREAKS))
     write_line(f"seed {seed}: {len(deeds)} deeds in {minutes:g} minutes")
     with ExitStack() as stack:
         (folder / "jobs").mkdir()
         has_disk = mounted(stack, folder / "jobs")
-        cluster = stack.enter_context(LocalCluster(properties=recovering(folder / "master")))
+        cluster = stack.enter_context(LocalCluster(properties=recovering(folder / "master"), start_timeout_s=300))
         for _ in range(WORKERS):
             cluster.add_worker(**WORKER)
-        job = _job(sink, cluster, folder)
+        job = _job(sink, standby, cluster, folder)
         stack.callback(job.close)
         chaos = Chaos(job, has_disk=has_disk)
         try:
             outcome = chaos.run(deeds)
         except AssertionError as error:
-            again = f"make lab TASK='chaos --seed {seed} --minutes {minutes:g} --sink {sink}'"
+            again = f"make lab TASK='chaos --seed {seed} --minutes {minutes:g} --sink {sink} --standby {standby}'"
             write_line(f"{table(chaos)}\n\n{error}\n\nFAILED; once more: {again}")
             return False
         write_line(f"\n{table(chaos)}\n\n{sentence(outcome)}")
         return True
 
 
-def _job(sink: str, cluster: LocalCluster, folder: Path) -> MatrixJob:
+def _job(sink: str, standby: str, cluster: LocalCluster, folder: Path) -> MatrixJob:
     if sink == STRICT:
-        return MatrixJob(cluster, folder / JOB, folder / "jobs", JOB)
-    return TableJob(cluster, folder / JOB, folder / "jobs", JOB, sink=sink)
+        return MatrixJob(cluster, folder / JOB, folder / "jobs", JOB, standby=standby)
+    return TableJob(cluster, folder / JOB, folder / "jobs", JOB, standby=standby, sink=sink)
 
 
 def sentence(outcome: Outcome) -> str:
@@ -249,11 +251,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--sink", choices=(STRICT, *SINKS), default=STRICT)
+    parser.add_argument("--standby", choices=[*StandbyMode], default=NONE)
     arguments = parser.parse_args()
     use_short_lived_jvms()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory(prefix="airflow-adaptive-chaos-") as folder:
-        return 0 if run(arguments.seed, arguments.minutes, arguments.sink, Path(folder)) else 1
+        return 0 if run(arguments.seed, arguments.minutes, arguments.sink, arguments.standby, Path(folder)) else 1
 
 
 if __name__ == "__main__":

@@ -188,7 +188,9 @@ class Environment:
     def _spec(self, job: PlannedJob) -> JobSpec:
         _, folder = BASES[self.storage(job.name).protocol]
         poll_interval_s = self.scenario.poll_interval_s
-        spec = small_job(job.name, job.bounds, {**OPTIONS, "poll_interval": f"{poll_interval_s:g} s"})
+        spec = small_job(
+            job.name, job.bounds, {**OPTIONS, "poll_interval": f"{poll_interval_s:g} s", "standby": job.standby}
+        )
         return replace(
             spec,
             directory=f"{folder}/{job.name}",

@@ -31,6 +31,7 @@ class PlannedJob:
         documents: number of journal documents from the time before the simulation.
         batch_s: least duration of a batch, and of the pause of a query without new records, seconds.
         has_policy: whether a rescale policy advises the bounds of the job.
+        standby: the option `standby`.
     """
 
     name: str
@@ -43,6 +44,7 @@ class PlannedJob:
     documents: int = 0
     batch_s: float = 1.0
     has_policy: bool = False
+    standby: str = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from random import Random
 from typing import Final, NamedTuple
 
+from airflow_adaptive._core.scheduler.config.options import StandbyMode
 from tests.lab.fleet.scenario import FAULTS_END_S, PlannedEvent, PlannedJob, Scenario
 
 
@@ -78,6 +79,9 @@ GROWING_SHARE: Final = 0.05
 POLICY_SHARE: Final = 0.25
 """Part of the scenarios in which about half of the jobs have a rescale policy."""
 
+STANDBY_SHARE: Final = 0.2
+"""Part of the scenarios in which about two thirds of the jobs have a standby, and the cluster has one more worker."""
+
 EVENTS: Final = (4, 18)
 """Smallest and largest number of events in a scenario of a few jobs."""
 
@@ -102,7 +106,8 @@ def scenario_of(seed: int, jobs: int | None = None) -> Scenario:
     )
     scenario = _with_oversized_job(scenario, Random(f"{seed} oversized job"))
     scenario = _with_growing_job(scenario, Random(f"{seed} growth"))
-    return _with_policies(scenario, Random(f"{seed} policy"))
+    scenario = _with_policies(scenario, Random(f"{seed} policy"))
+    return _with_standbys(scenario, Random(f"{seed} successors"))
 
 
 def _with_oversized_job(scenario: Scenario, random: Random) -> Scenario:
@@ -142,6 +147,14 @@ def _with_policies(scenario: Scenario, random: Random) -> Scenario:
         return scenario
     jobs = tuple(replace(job, has_policy=random.choice((False, True))) for job in scenario.jobs)
     return replace(scenario, jobs=jobs)
+
+
+def _with_standbys(scenario: Scenario, random: Random) -> Scenario:
+    """Let some jobs of some scenarios have a standby."""
+    if random.random() >= STANDBY_SHARE:
+        return scenario
+    jobs = tuple(replace(job, standby=random.choice([*StandbyMode])) for job in scenario.jobs)
+    return replace(scenario, jobs=jobs, workers=(*scenario.workers, scenario.workers[0]))
 
 
 def _job(random: Random, pace: Random, number: int, storages: int, connections: int) -> PlannedJob:

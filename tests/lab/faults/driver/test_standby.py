@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from airflow_adaptive._core.protocol.documents import DriverStatus, decode_status
 from tests.lab.faults.harness.deployment import SCRIPT
 from tests.lab.faults.harness.job_under_fault import JobUnderFault, Outcome
 
@@ -16,29 +15,18 @@ pytestmark = pytest.mark.timeout(900)
 Record = Callable[[str, str, Outcome], None]
 
 
-def standby_epoch(job: JobUnderFault) -> int:
-    """The epoch of the prepared standby, 0 without one."""
-    newest = job.newest()
-    standby = None if newest is None else newest.scheduler["standby"]
-    return standby["driver"]["epoch"] if standby and standby["is_prepared"] and standby["driver"] else 0
-
-
-def standby_status(job: JobUnderFault) -> DriverStatus:
-    return decode_status((job.directory / "standby.json").read_bytes())
-
-
 @pytest.mark.parametrize("mode", ["driver", "driver+executors"])
 def test_driver_that_is_killed_beside_a_standby(job: JobUnderFault, record: Record, mode: str) -> None:
     job.changes = {"options": {"standby": mode}}
     loop = job.start_loop()
     job.run_well()
-    epoch = job.wait_for("a standby", lambda: standby_epoch(job))
+    epoch = job.wait_for("a standby", job.standby_epoch)
     for process in job.driver_processes():
         process.kill()
     job.fault()
     job.wait_for("the standby to take over", lambda: job.epoch() == epoch)
     job.recover()
-    job.wait_for("another standby", lambda: standby_epoch(job) > epoch)
+    job.wait_for("another standby", lambda: job.standby_epoch() > epoch)
     record("driver killed (-9)", f"both, with standby={mode}", job.finish(loop))
 
 
@@ -46,11 +34,11 @@ def test_standby_that_is_killed(job: JobUnderFault, record: Record) -> None:
     job.changes = {"options": {"standby": "driver"}}
     loop = job.start_loop()
     job.run_well()
-    epoch = job.wait_for("a standby", lambda: standby_epoch(job))
-    for process in job.cluster._daemons.working_in(standby_status(job).submission_id or ""):
+    epoch = job.wait_for("a standby", job.standby_epoch)
+    for process in job.journaled_processes(of_standby=True):
         process.kill()
     job.fault()
-    job.wait_for("another standby", lambda: standby_epoch(job) > epoch)
+    job.wait_for("another standby", lambda: job.standby_epoch() > epoch)
     job.recover()
     assert job.epoch() == 1
     record("standby killed (-9)", "both", job.finish(loop))

@@ -117,6 +117,19 @@ class WatchedJob:
         """The JVM and the Python of the newest driver: their working directory has its name."""
         return self.cluster._daemons.working_in(self.driver())
 
+    def standby_epoch(self) -> int:
+        """The epoch of the standby that is prepared, 0 without one."""
+        newest = self.newest()
+        standby = None if newest is None else newest.scheduler["standby"]
+        return standby["driver"]["epoch"] if standby and standby["is_prepared"] and standby["driver"] else 0
+
+    def journaled_processes(self, *, of_standby: bool = False) -> list[psutil.Process]:
+        """The JVM and the Python of the driver that the journal names, or of its standby; empty without one."""
+        newest = self.newest()
+        scheduler: dict[str, Any] = {"driver": None} if newest is None else newest.scheduler
+        driver = (scheduler.get("standby") or {}).get("driver") if of_standby else scheduler["driver"]
+        return self.cluster._daemons.working_in(driver["submission_id"]) if driver and driver["submission_id"] else []
+
     def processes(self) -> list[psutil.Process]:
         """All that belong to the cluster."""
         return guardian.marked(self.cluster._daemons._mark)

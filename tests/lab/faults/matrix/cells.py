@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
-from tests.lab.faults.matrix.faults import FAULTS, Fault
-from tests.lab.faults.matrix.moments import MOMENTS, Moment
+from tests.lab.faults.matrix.faults import BESIDE_STANDBY, FAULTS, STANDBY, Fault
+from tests.lab.faults.matrix.moments import CANCELING, MOMENTS, SUSPENDING, TAKEOVER, WITH_STANDBY, Moment
 
 RUNS = "x"
 UNDER_AIRFLOW = "A"
@@ -29,6 +30,7 @@ api-server                 | a       | A         | A         | a         | a    
 
 REASONS = {
     "n": "not applicable. A job that waits has released its executors, and its driver has ended.",
+    "o": "not applicable. The standby is the driver, or has ended.",
     "w": "as in `Executing`. No worker takes part in a deferred task; with `deferrable=False` the worker is the loop's process.",
     "s": "as in `Executing`. The scheduler only manages the deferred task, and does not affect the loop and the driver.",
     "a": "as in `Executing`. The loop publishes its transitions through the api-server, and repeats the publication while the api-server is down.",
@@ -43,12 +45,19 @@ class Cell:
     Attributes:
         fault: name of the row.
         moment: name of the column.
-        mark: what it holds: `RUNS`, `UNDER_AIRFLOW`, or a key of `REASONS`.
+        content: what it holds: `RUNS`, `UNDER_AIRFLOW`, or a key of `REASONS`.
+        standby: the option `standby` of the job.
     """
 
     fault: str
     moment: str
     content: str
+    standby: str = "none"
+
+    @property
+    def where(self) -> str:
+        """The moment in a result."""
+        return self.moment if self.standby == "none" else f"{self.moment}, standby={self.standby}"
 
 
 def cells() -> Iterator[Cell]:
@@ -61,16 +70,24 @@ def cells() -> Iterator[Cell]:
 
 def cells_with(content: str) -> list[Cell]:
     """The fields with that mark."""
-    return [cell for cell in cells() if cell.content == content]
+    return [cell for cell in (*cells(), *cells_with_standby()) if cell.content == content]
+
+
+def cells_with_standby() -> Iterator[Cell]:
+    """All fields of the table of a job with a standby, row by row."""
+    for fault, moment in product((*BESIDE_STANDBY, *FAULTS), WITH_STANDBY):
+        is_missing = fault is STANDBY and moment in (TAKEOVER, SUSPENDING, CANCELING)
+        content = "o" if is_missing else RUNS
+        yield Cell(fault=fault.name, moment=moment.name, content=content, standby="driver+executors")
 
 
 def fault_of(cell: Cell) -> Fault:
     """What breaks."""
-    (found,) = [fault for fault in FAULTS if fault.name == cell.fault]
+    (found,) = [fault for fault in (*FAULTS, *BESIDE_STANDBY) if fault.name == cell.fault]
     return found
 
 
 def moment_of(cell: Cell) -> Moment:
     """When."""
-    (found,) = [moment for moment in MOMENTS if moment.name == cell.moment]
+    (found,) = [moment for moment in (*MOMENTS, TAKEOVER) if moment.name == cell.moment]
     return found

@@ -10,6 +10,7 @@ from airflow_adaptive.local.cluster import LocalCluster
 from tests.lab.faults.harness.disk import NoMountError
 from tests.lab.faults.harness.outcome import Outcome
 from tests.lab.faults.harness.results import Result, commit
+from tests.lab.faults.matrix.cells import Cell
 from tests.lab.faults.matrix.jobs import CELLS, Jobs
 from tests.lab.faults.matrix.matrix_cluster import matrix_cluster  # noqa: F401  a fixture
 from tests.lab.faults.matrix.matrix_job import MatrixJob
@@ -30,11 +31,11 @@ def jobs(
 
 
 @pytest.fixture
-def job(jobs: Jobs) -> Iterator[MatrixJob]:
+def job(jobs: Jobs, cell: Cell) -> Iterator[MatrixJob]:
     """A job that runs, and has suffered nothing that it did not survive."""
     before = len(jobs.results)
     try:
-        yield jobs.take()
+        yield jobs.take(cell.standby)
     except NoMountError as error:
         pytest.fail(str(error), pytrace=False)
     finally:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import psutil
 
 from tests.lab.faults.harness import disk
-from tests.lab.faults.harness.job_under_fault import LEASE_S
+from tests.lab.faults.harness.job_under_fault import LEASE_S, frozen
 from tests.lab.faults.harness.master_process import kill_master, restart_master, wait_for_workers
 from tests.lab.faults.matrix.matrix_job import WORKER, MatrixJob
 
@@ -88,6 +89,40 @@ def driver_python_dies(job: MatrixJob) -> Iterator[None]:
 
 
 @contextmanager
+def driver_dies(job: MatrixJob) -> Iterator[None]:
+    """The one that the journal names; its standby lives."""
+    kill(job.journaled_processes())
+    yield
+
+
+@contextmanager
+def standby_dies(job: MatrixJob) -> Iterator[None]:
+    """The driver lives."""
+    kill(job.journaled_processes(of_standby=True))
+    yield
+
+
+@contextmanager
+def driver_freezes(job: MatrixJob) -> Iterator[None]:
+    """For longer than its lease, so that another driver takes over before it continues."""
+    driver = job.journaled_processes()
+    with frozen(driver):
+        yield
+        with frozen(driver):  # the end of a moment that passes has let them continue
+            job.last(LEASE_S * 1.5)
+
+
+@contextmanager
+def driver_has_to_leave(job: MatrixJob, signals: int) -> Iterator[None]:
+    """SIGTERM, as from a worker that is stopped; the second one comes while the driver leaves."""
+    for _ in range(signals):
+        for process in filter(is_jvm, job.journaled_processes()):
+            with suppress(psutil.NoSuchProcess):
+                process.terminate()
+    yield
+
+
+@contextmanager
 def master_dies(job: MatrixJob) -> Iterator[None]:
     """Another one comes, with its memory."""
     kill_master(job.cluster)
@@ -139,4 +174,17 @@ LOOP = Fault(name="triggerer (loop's process)", strikes=loop_dies, words=NOTHING
 FULL = Fault(name="job directory full", strikes=directory_full, words=r"No space left on device")
 READ_ONLY = Fault(name="job directory read-only", strikes=directory_read_only, words=r"Read-only file system")
 
+DRIVER = Fault(name="driver", strikes=driver_dies, words=DRIVER_GONE, there=lambda job: bool(job.journaled_processes()))
+STANDBY = Fault(
+    name="standby",
+    strikes=standby_dies,
+    words=NOTHING,
+    there=lambda job: bool(job.journaled_processes(of_standby=True)),
+)
+FROZEN = replace(DRIVER, name="driver frozen, then thawed", strikes=driver_freezes)
+SIGTERM = replace(DRIVER, name="driver SIGTERM", strikes=partial(driver_has_to_leave, signals=1), words=NOTHING)
+SIGTERMS = replace(SIGTERM, name="driver SIGTERM, twice", strikes=partial(driver_has_to_leave, signals=2))
+
 FAULTS = (EXECUTOR, WORKER_FAULT, DRIVER_JVM, DRIVER_PYTHON, MASTER, LOOP, FULL, READ_ONLY)
+BESIDE_STANDBY = (DRIVER, STANDBY, FROZEN, SIGTERM, SIGTERMS)
+"""Further faults of a job with a standby. `DRIVER_JVM` and `DRIVER_PYTHON` meet the driver and the standby."""

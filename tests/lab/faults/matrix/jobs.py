@@ -29,9 +29,11 @@ class Jobs:
         self.current: MatrixJob | None = None
         self.results: list[Result] = []
 
-    def take(self) -> MatrixJob:
-        """A job that runs; all its directory is on a small disk."""
-        self.current = self.current or self._start()
+    def take(self, standby: str) -> MatrixJob:
+        """A job that runs with this option `standby`; all its directory is on a small disk."""
+        if self.current is not None and self.current.standby != standby:
+            self.finish()
+        self.current = self.current or self._start(standby)
         return self.current
 
     def keep(self, result: Result) -> None:
@@ -56,13 +58,13 @@ class Jobs:
         self.current, self.results = None, []
         self._owned.close()
 
-    def _start(self) -> MatrixJob:
+    def _start(self, standby: str) -> MatrixJob:
         furnish(self._cluster)
         self._count += 1
         folder = self._root / str(self._count)
         (folder / "jobs").mkdir(parents=True)
         self._owned.enter_context(small_disk(folder / "jobs", DISK_MB))
-        job = MatrixJob(self._cluster, folder / JOB, folder / "jobs", JOB)
+        job = MatrixJob(self._cluster, folder / JOB, folder / "jobs", JOB, standby=standby)
         self._owned.callback(job.close)
         job.begin()
         return job

@@ -15,7 +15,7 @@ from tests.lab.faults.matrix.matrix_job import WORKER, WORKERS
 def matrix_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """One for all cells of a shard."""
     memory = tmp_path_factory.mktemp("master")
-    with LocalCluster(properties=recovering(memory)) as cluster:
+    with LocalCluster(properties=recovering(memory), start_timeout_s=300) as cluster:
         yield cluster
 
 

@@ -59,6 +59,7 @@ class MatrixJob(JobUnderFault):
         bounds: the newest requested bounds.
         desired_state: the newest requested state.
         poisons: rows that failed their batch, so far.
+        standby: the option `standby`.
     """
 
     attempt: int = 1
@@ -66,11 +67,13 @@ class MatrixJob(JobUnderFault):
     bounds: dict[str, tuple[int, int]] = field(default_factory=lambda: {"read": (1, 1), "distinct": (1, 1)})
     desired_state: str = "running"
     poisons: int = 0
+    standby: str = "none"
 
     program: ClassVar[Path] = SCRIPT
 
     def __post_init__(self) -> None:
-        self.changes = {"graph": graph(self.job, FEW_PARTITIONS), "options": OPTIONS, "conf": {}}
+        options = {**OPTIONS, "standby": self.standby}
+        self.changes = {"graph": graph(self.job, FEW_PARTITIONS), "options": options, "conf": {}}
         super().__post_init__()
 
     # ---- what people do ----
@@ -131,8 +134,11 @@ class MatrixJob(JobUnderFault):
         return [process for process in self.processes() if _is_executor(process)]
 
     def worker_to_lose(self) -> LocalWorker:
-        """One without the driver."""
-        with_driver = {driver["worker"] for driver in self.cluster.state()["activedrivers"]}
+        """One without the driver; the standby's, if it has one."""
+        newest = self.newest()
+        standby = (newest and newest.scheduler["standby"]["driver"]) or {"submission_id": None}
+        drivers = self.cluster.state()["activedrivers"]
+        with_driver = {driver["worker"] for driver in drivers if driver["id"] != standby["submission_id"]}
         return min(self.cluster.workers, key=lambda worker: worker.worker_id in with_driver)
 
     def runs_on(self, **parallelism: int) -> bool:
@@ -146,6 +152,11 @@ class MatrixJob(JobUnderFault):
         """Wait until the job runs with these parallelisms."""
         self.require(**{name: (1, upper) for name, upper in parallelism.items()})
         self.wait_for(f"{parallelism} active", lambda: self._is_looked_after() and self.runs_on(**parallelism))
+
+    def have_standby(self) -> None:
+        """Wait until a standby is prepared, if the job has the option."""
+        if self.standby != "none":
+            self.wait_for("a standby", lambda: self._is_looked_after() and self.standby_epoch())
 
     def catch(self, condition: Callable[[], bool], timeout_s: float) -> bool:
         """Look very often; whether the condition came true."""

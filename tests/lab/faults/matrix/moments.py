@@ -52,6 +52,13 @@ def during(tier: Tier) -> Callable[[MatrixJob], bool]:
     return seen
 
 
+def takes_over(job: MatrixJob) -> bool:
+    """A standby is the driver, and has not reported its plan as active."""
+    newest = job.newest()
+    driver = newest and newest.scheduler["driver"]
+    return bool(driver and driver["took_over"]) and in_state("Deploying")(job)
+
+
 def leaves_its_driver(job: MatrixJob) -> bool:
     """The driver is to stop in favour of another."""
     state = where(job)
@@ -80,6 +87,11 @@ def _change_conf(job: MatrixJob) -> None:
 
 def _lose_an_executor(job: MatrixJob) -> None:
     job.executors()[0].kill()
+
+
+def _lose_the_driver(job: MatrixJob) -> None:
+    for process in job.journaled_processes():
+        process.kill()
 
 
 def _suspend(job: MatrixJob) -> None:
@@ -122,6 +134,13 @@ TIER_3 = Moment(name="tier 3", lead=_change_conf, seen=leaves_its_driver, passes
 RESTARTING_LOCALLY = Moment(
     name="RestartingLocally", prepare=_run(distinct=2), lead=_lose_an_executor, seen=in_state("RestartingLocally")
 )
+TAKEOVER = Moment(
+    name="takeover",
+    lead=_lose_the_driver,
+    seen=takes_over,
+    passes=True,
+    words=r"DRIVER_LOST: .*\(FAILED\)",
+)
 BACKOFF = Moment(
     name="Restarting", lead=MatrixJob.poison, seen=backs_off, go_on=MatrixJob.cure, words=r"DIVIDE_BY_ZERO"
 )
@@ -154,3 +173,5 @@ MOMENTS = (
     SUSPENDING,
     CANCELING,
 )
+WITH_STANDBY = (TAKEOVER, *(moment for moment in MOMENTS if moment not in (WAITING, DEPLOYING)))
+"""Moments of a job with a standby; while it waits or starts, it has none."""

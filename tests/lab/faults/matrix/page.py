@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from tests.lab.faults.harness.results import MATRIX, PAGE, VIOLATED, Result, commits, counted, summary
-from tests.lab.faults.matrix.cells import REASONS, RUNS, UNDER_AIRFLOW, Cell, cells
+from tests.lab.faults.matrix.cells import REASONS, RUNS, UNDER_AIRFLOW, Cell, cells, cells_with_standby
 from tests.support.page_sections import replace_section, section
 
 NOT_YET = "not yet"
 
 
 def write_grid(results: Iterable[Result]) -> None:
-    """Bring the matrix of the page up to date; recoveries of which nothing is remembered here stay."""
-    replace_section(PAGE, "matrix", grid(results, section(PAGE, "matrix")).rstrip())
+    """Bring the matrices of the page up to date; recoveries of which nothing is remembered here stay."""
+    results = list(results)
+    for name, fields in {"matrix": cells(), "standby matrix": cells_with_standby()}.items():
+        replace_section(PAGE, name, grid(results, fields, section(PAGE, name)).rstrip())
 
 
-def grid(results: Iterable[Result], previous: str = "") -> str:
+def grid(results: Iterable[Result], fields: Iterable[Cell], previous: str = "") -> str:
     """A row for each fault, a column for each moment; in each cell the recovery, the runs and the commits, or why there is none.
 
     Recoveries in an earlier grid are kept where there is no newer one.
@@ -27,11 +29,12 @@ def grid(results: Iterable[Result], previous: str = "") -> str:
         runs.setdefault((result.fault, result.where), []).append(result)
     recoveries |= {key: _field(counted(found)) for key, found in runs.items()}
     rows: dict[str, list[Cell]] = {}
-    for cell in cells():
+    for cell in fields:
         rows.setdefault(cell.fault, []).append(cell)
-    moments = [cell.moment for cell in next(iter(rows.values()))]
+    moments = [cell.where for cell in next(iter(rows.values()))]
+    used = {cell.content for row in rows.values() for cell in row}
     head = f"| | {' | '.join(moments)} |\n|---{'|---' * len(moments)}|\n"
-    reasons = "".join(f"- **{content}**: {reason}\n" for content, reason in REASONS.items())
+    reasons = "".join(f"- **{content}**: {reason}\n" for content, reason in REASONS.items() if content in used)
     return head + "".join(_row(fault, row, recoveries) for fault, row in rows.items()) + f"\n{reasons}"
 
 
@@ -59,4 +62,4 @@ def _row(fault: str, row: list[Cell], recoveries: Mapping[tuple[str, str], str])
 def _text_of(cell: Cell, recoveries: Mapping[tuple[str, str], str]) -> str:
     if cell.content not in (RUNS, UNDER_AIRFLOW):
         return cell.content
-    return recoveries.get((cell.fault, cell.moment), NOT_YET)
+    return recoveries.get((cell.fault, cell.where), NOT_YET)

@@ -35,6 +35,7 @@ def strike(job: MatrixJob, fault: Fault, moment: Moment) -> None:
 
 def strikes_there(job: MatrixJob, fault: Fault, moment: Moment, broken: ExitStack) -> bool:
     """Lead the job to the moment and break something until the stack is left; whether the job was still there afterwards."""
+    job.have_standby()
     moment.prepare(job)
     driver = job.drivers_left() if moment.passes else []
     moment.lead(job)

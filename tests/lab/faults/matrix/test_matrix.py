@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(900)
 
 
 def name_of(cell: Cell) -> str:
-    return "-".join(re.sub(r"\W+", "_", name).strip("_") for name in (cell.fault, cell.moment))
+    return "-".join(re.sub(r"\W+", "_", name).strip("_") for name in (cell.fault, cell.where))
 
 
 @pytest.mark.parametrize("cell", cells_with(RUNS), ids=name_of)
@@ -26,4 +26,4 @@ def test_fault_at_a_moment(job: MatrixJob, record: Callable[[str, str, Outcome],
     fault, moment, began = fault_of(cell), moment_of(cell), datetime.now(UTC)
     strike(job, fault, moment)
     assert unnamed_failures(job, fault, moment, began) == []
-    record(cell.fault, cell.moment, job.so_far())
+    record(cell.fault, cell.where, job.so_far())

@@ -1,6 +1,7 @@
 """Which slots go to which worker."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -61,6 +62,12 @@ def used(loads: int, workers: tuple[SlotOffer, ...], mode: LoadBalanceMode) -> d
 )
 def test_job_that_shrinks_keeps_slots_on_the_fewest_workers(held: tuple[int, ...], wanted: int, kept: dict[str, int]):
     assert used(wanted, offers(*((count, 5) for count in held)), NONE) == kept
+
+
+def test_job_that_shrinks_releases_slots_of_workers_that_end_soon_first():
+    leaving, *others = offers((4, 0), (2, 0), (1, 0))
+    assert used(3, (replace(leaving, accepts=False), *others), NONE) == {"b": 2, "c": 1}
+    assert used(4, (replace(leaving, accepts=False), *others), NONE) == {"b": 2, "c": 1, "a": 1}
 
 
 def test_equal_workers_are_kept_by_their_id():

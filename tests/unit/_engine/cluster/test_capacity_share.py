@@ -260,7 +260,7 @@ def test_waiting_job_does_not_fit_into_the_remaining_slots(free: list[int], dema
 # ---- demands -----------------------------------------------------------------------------------------------------------
 
 
-def demand_of(job: Scenario, executor: ExecutorShape = EXECUTOR) -> SlotDemand:
+def demand_of(job: Scenario, executor: ExecutorShape = EXECUTOR, prepared: ExecutorShape | None = None) -> SlotDemand:
     spec = JobSpec(
         graph=job.state.job,
         options=job.state.options,
@@ -271,7 +271,20 @@ def demand_of(job: Scenario, executor: ExecutorShape = EXECUTOR) -> SlotDemand:
         driver=DRIVER,
         priority=7,
     )
-    return slot_demand(spec, job.state, job.now)
+    return slot_demand(spec, job.state, job.now, prepared=replace(spec, executor=prepared or executor))
+
+
+def test_standby_of_a_deployment_demands_executors_of_the_size_of_the_deployment():
+    """The four slots of the plan are four executors of the running driver, and one of the driver that is prepared."""
+    small, large = ExecutorShape(cores=1, memory_mb=512), ExecutorShape(cores=4, memory_mb=3000)
+    job = Scenario(upper=4).given_executing(4).when_committed().when_slots(held=4, standby=(0, 4))
+    demand = demand_of(job.when_redeployed("new"), small, large)
+    assert demand.standby is not None
+    assert (demand.executor, demand.planned) == (small, 4)
+    assert (demand.standby.executor, demand.standby.planned) == (large, 1)
+    granted: dict[str, Any] = {"granted": {"app": 4}, "names": {"app": "job"}}
+    standbys = [capacity_shares({"job": demand}, cluster(free, **granted))["job"].standby for free in (4, 5)]
+    assert standbys == [0, 4]
 
 
 def test_waiting_job_demands_slots_for_a_driver_and_its_bounds():
