@@ -26,6 +26,7 @@ from airflow_adaptive._core.scheduler.standby import (
     LAST_RETRY,
     DeploymentStage,
     deployment_stage,
+    prepared_deployment,
 )
 from airflow_adaptive._core.scheduler.states.deploying import TAKEOVER_GRACE
 from airflow_adaptive._core.scheduler.steps import KillDriver, SubmitDriver
@@ -213,6 +214,12 @@ def test_driver_that_has_taken_over_waits_for_the_slots_of_the_driver_before_it(
 
 def test_code_against_whose_failure_no_restart_helps_is_refused_at_once() -> None:
     expect(fails(executing().when_redeployed("bad"), HOPELESS), "Executing", "correct the deployment")
+
+
+def test_deployment_of_the_standby_is_known_before_its_driver() -> None:
+    job = executing()
+    changes = (lambda: job, lambda: job.when_redeployed("new"), lambda: fails(job, HOPELESS))
+    assert [prepared_deployment(change().state) for change in changes] == ["", "new", ""]
 
 
 def test_job_whose_new_code_is_refused_keeps_a_standby_of_the_running_code() -> None:
