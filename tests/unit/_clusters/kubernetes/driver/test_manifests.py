@@ -20,6 +20,7 @@ from airflow_adaptive._clusters.kubernetes.driver.manifests import (
 )
 from airflow_adaptive._clusters.kubernetes.names import DriverIdentity
 from airflow_adaptive._core.ports import DriverSubmission, SubmissionRefusedError
+from airflow_adaptive._core.protocol.conf import STANDBY_EXECUTORS
 from airflow_adaptive._core.protocol.documents import SECRET_CONF_VARIABLE, SECRET_ENV_VARIABLE
 
 NAME = DriverIdentity("departures", 2, "n").pod
@@ -217,6 +218,18 @@ def test_a_template_keeps_what_the_client_does_not_determine():
     assert env(created)["AIRFLOW_ADAPTIVE_POD_UID"] == {"fieldRef": {"fieldPath": "metadata.uid"}}
     assert (created.pod["metadata"]["labels"]["a"], created.pod["metadata"]["labels"]["spark-role"]) == ("b", "driver")
     assert created.pod["metadata"]["annotations"]["c"] == "d"
+
+
+def test_a_standby_prefers_another_node_than_that_of_the_driver():
+    own = {"weight": 1, "podAffinityTerm": {"topologyKey": "zone"}}
+    affinity = {"nodeAffinity": {"a": 1}, "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [own]}}
+    template = {"spec": {"affinity": affinity}}
+    drivers = {"matchLabels": {"airflow-adaptive/job": "departures", "spark-role": "driver"}}
+    term = {"weight": 100, "podAffinityTerm": {"labelSelector": drivers, "topologyKey": "kubernetes.io/hostname"}}
+    standby = manifests({STANDBY_EXECUTORS: "0"}, template).pod["spec"]["affinity"]
+    assert standby["nodeAffinity"] == {"a": 1}
+    assert standby["podAntiAffinity"] == {"preferredDuringSchedulingIgnoredDuringExecution": [own, term]}
+    assert manifests({}, template).pod["spec"]["affinity"] == affinity
 
 
 def test_volumes_of_the_job_can_hold_the_local_files():
