@@ -1,4 +1,4 @@
-"""How much the tests try: a part of it in `make check`, more in `make test`, and all of it in the nightly run (`make lab TASK=unit`)."""
+"""How much the unit tests try: a part of it in `make check` and `make test`, and all of it in the nightly run (`make lab TASK=unit`)."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def examples(number: int) -> int:
     return number * settings().max_examples // ALL
 
 
-def slow_except(values: Iterable[Any], *kept: object) -> list[Any]:
-    """Return the values of a parameter. `make check` tries those that are kept, and `make test` the others, too."""
-    return [value if value in kept else _slow(value) for value in values]
+def long_except(values: Iterable[Any], *kept: object) -> list[Any]:
+    """Return the values of a parameter. `make check` tries those that are kept, and the nightly run the others, too."""
+    return [value if value in kept else _long(value) for value in values]
 
 
-def _slow(value: Any) -> Any:
-    return pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.slow)
+def _long(value: Any) -> Any:
+    return pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.long)

@@ -26,7 +26,7 @@ from tests.lab.fleet.cluster.driver import DriverTimes
 from tests.lab.fleet.cluster.masters import MasterFault
 from tests.lab.fleet.jobs import JOB, Call, Interceptor, OneJobFleet, Triggerer
 from tests.lab.fleet.kernel.kernel import Action
-from tests.support.examples import is_nightly, slow_except
+from tests.support.examples import is_nightly, long_except
 
 CHANGES = frozenset({"create", "record", "compact", "submit", "kill", "clean_up"})
 """Calls to ports that change external systems."""
@@ -259,7 +259,7 @@ HEALTHY = ["start", "start without room", "rescale", "suspend", "cancel"]
 """Lives in which no driver is lost: one is enough, whatever happens to the loop."""
 
 
-KINDS = slow_except(
+KINDS = long_except(
     SCENARIOS,
     "start whose response is lost",
     "rescale",
@@ -497,7 +497,7 @@ def _at_request(life: Life, number: int, act: Callable[[Triggerer], object]) -> 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("gap_s", slow_except([0, 10], 0))
+@pytest.mark.parametrize("gap_s", long_except([0, 10], 0))
 def test_loops_that_live_shorter_than_the_lease_bring_the_job_to_its_end(kind: str, gap_s: int) -> None:
     life = Life(SCENARIOS[kind])
     while not life.has_ended():
@@ -509,7 +509,7 @@ def test_loops_that_live_shorter_than_the_lease_bring_the_job_to_its_end(kind: s
     life.check_end()
 
 
-@pytest.mark.parametrize("later_s", slow_except([-1, 0, 1], 0))
+@pytest.mark.parametrize("later_s", long_except([-1, 0, 1], 0))
 @pytest.mark.parametrize("boot_s", [29, 30, 31] if is_nightly() else [30])
 def test_driver_that_comes_when_it_is_given_up_does_not_meet_its_successor(boot_s: int, later_s: float) -> None:
     """The loop stops for a moment in which the driver begins its query, and then the storage does not answer the driver."""

@@ -36,7 +36,7 @@ from airflow_adaptive.autoscaling.load.load_policy import LoadPolicy
 from tests.lab.fakes.manual_clock import START
 from tests.lab.simulation.one_job import Simulation
 from tests.support.airflow.fake_supervisor import FakeComms, api_server_error
-from tests.support.examples import slow_except
+from tests.support.examples import long_except
 from tests.support.servers.fake_master import HOST, FakeMaster
 
 TASK = TaskKey(dag_id="d", task_id="t", run_id="r")
@@ -425,7 +425,7 @@ def run_as(job: Simulation, attempt: str, seconds: int) -> None:
 LATER_RUNS = list(product([0, 30], ["deferred", "running", "queued", "up_for_retry", None]))
 
 
-@pytest.mark.parametrize(("rescales", "state"), slow_except(LATER_RUNS, *LATER_RUNS[:6]))
+@pytest.mark.parametrize(("rescales", "state"), long_except(LATER_RUNS, *LATER_RUNS[:6]))
 def test_late_cancellation_leaves_the_job_of_another_run_alone(
     job: Simulation, after_kill: FakeComms, rescales: int, state: str | None
 ) -> None:

@@ -12,7 +12,7 @@ from tests.support.airflow.airflow_app import API, AirflowApp
 from tests.support.airflow.connection_pool import small_pool
 from tests.support.airflow.published_documents import executing, place, published, suspended
 from tests.support.airflow.rest_api import bounds, with_policy
-from tests.support.examples import slow_except
+from tests.support.examples import long_except
 
 JOB = f"{API}/jobs/departures"
 BODY = {"job": bounds(1, 3)}
@@ -297,7 +297,7 @@ def test_list_calls_the_auth_manager_twice_for_any_number_of_jobs(
     assert calls == {"batch_is_authorized_dag": 2}
 
 
-@pytest.mark.parametrize("count", slow_except([30, 300], 30))
+@pytest.mark.parametrize("count", long_except([30, 300], 30))
 def test_list_with_one_refused_right_needs_few_calls_of_the_auth_manager(
     airflow_app: AirflowApp, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:

@@ -19,7 +19,7 @@ from airflow_adaptive.job.control.watchdog import WATCHDOG_GRACE_S
 from airflow_adaptive.job.control.watchdog_process import CHECK_INTERVAL_S
 from tests.lab.fleet.cluster.driver import DriverTimes, SimulatedDriver
 from tests.lab.fleet.jobs import JOB, ROOT, OneJobFleet
-from tests.support.examples import slow_except
+from tests.support.examples import long_except
 
 LEASE_S = 20.0
 
@@ -102,7 +102,7 @@ def test_driver_ends_before_the_scheduler_may_start_its_successor() -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("moment_s", slow_except(MOMENTS_S, 1.1))
+@pytest.mark.parametrize("moment_s", long_except(MOMENTS_S, 1.1))
 def test_successor_starts_when_the_old_driver_runs_no_query_any_more(fault: Fault, moment_s: float) -> None:
     fleet = SafetyFleet(driver_heartbeat_timeout="3 s")
     fleet.run_until_query()
@@ -112,7 +112,7 @@ def test_successor_starts_when_the_old_driver_runs_no_query_any_more(fault: Faul
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("moment_s", slow_except(MOMENTS_S, 1.1))
+@pytest.mark.parametrize("moment_s", long_except(MOMENTS_S, 1.1))
 def test_successor_starts_late_enough_on_a_slow_storage(fault: Fault, moment_s: float) -> None:
     """Each read and write of the job directory takes three seconds, so reads of the journal take more than the margin has to spare."""
     fleet = SafetyFleet(call_s=3.0, driver_lease_timeout="40 s", driver_heartbeat_timeout="40 s")
@@ -123,7 +123,7 @@ def test_successor_starts_late_enough_on_a_slow_storage(fault: Fault, moment_s: 
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("gap_s", slow_except([1.0, 15.0, 25.0, 29.0, 60.0], 29.0))
+@pytest.mark.parametrize("gap_s", long_except([1.0, 15.0, 25.0, 29.0, 60.0], 29.0))
 def test_loop_that_takes_over_during_the_lease_waits_for_its_end(fault: Fault, gap_s: float) -> None:
     fleet = SafetyFleet()
     fleet.run_until_query()
@@ -135,7 +135,7 @@ def test_loop_that_takes_over_during_the_lease_waits_for_its_end(fault: Fault, g
 
 
 @pytest.mark.parametrize("call_s", [0.02, 1.0])
-@pytest.mark.parametrize("gap_s", slow_except([25.0, 60.0, 600.0], 60.0))
+@pytest.mark.parametrize("gap_s", long_except([25.0, 60.0, 600.0], 60.0))
 def test_loop_that_takes_over_after_a_long_time_keeps_the_driver(gap_s: float, call_s: float) -> None:
     """The newest heartbeat in the journal is older than every timeout, but the driver has written its status all the time."""
     fleet = SafetyFleet(call_s=call_s)
@@ -250,8 +250,8 @@ class StandbyFleet(SafetyFleet):
 
 
 @pytest.mark.parametrize("standby", ["driver+executors"])
-@pytest.mark.parametrize("fault", slow_except(FAULTS, freeze_python, disconnect))
-@pytest.mark.parametrize("moment_s", slow_except(MOMENTS_S[::4], 1.9))
+@pytest.mark.parametrize("fault", long_except(FAULTS, freeze_python, disconnect))
+@pytest.mark.parametrize("moment_s", long_except(MOMENTS_S[::4], 1.9))
 def test_standby_takes_over_when_the_old_driver_runs_no_query_any_more(
     fault: Fault, moment_s: float, standby: str
 ) -> None:
@@ -262,8 +262,8 @@ def test_standby_takes_over_when_the_old_driver_runs_no_query_any_more(
     fleet.run(LONG_S)
 
 
-@pytest.mark.parametrize("standby", slow_except(["driver", "driver+executors"], "driver+executors"))
-@pytest.mark.parametrize("moment_s", slow_except(MOMENTS_S[::2], 0.7))
+@pytest.mark.parametrize("standby", long_except(["driver", "driver+executors"], "driver+executors"))
+@pytest.mark.parametrize("moment_s", long_except(MOMENTS_S[::2], 0.7))
 def test_standby_takes_over_from_a_killed_driver(moment_s: float, standby: str) -> None:
     fleet = StandbyFleet(standby)
     fleet.run(moment_s)
@@ -274,7 +274,7 @@ def test_standby_takes_over_from_a_killed_driver(moment_s: float, standby: str) 
     fleet.run(LONG_S)
 
 
-@pytest.mark.parametrize("moment_s", slow_except(MOMENTS_S[::3], 7.0))
+@pytest.mark.parametrize("moment_s", long_except(MOMENTS_S[::3], 7.0))
 def test_killed_loop_leaves_the_standby_to_the_next_loop(moment_s: float) -> None:
     fleet = StandbyFleet("driver")
     fleet.run(moment_s)

@@ -11,12 +11,12 @@ from tests.support.airflow.airflow_app import API, AirflowApp
 from tests.support.airflow.connection_pool import responses_of, small_pool
 from tests.support.airflow.published_documents import executing, place, suspended
 from tests.support.airflow.rest_api import bounds
-from tests.support.examples import slow_except
+from tests.support.examples import long_except
 
 PATH = f"{API}/jobs/departures/resource-requirements"
 
 
-@pytest.mark.parametrize("count", slow_except([40, 90], 40))
+@pytest.mark.parametrize("count", long_except([40, 90], 40))
 def test_parallel_changes_share_a_pool_of_three_connections(airflow_app: AirflowApp, count: int) -> None:
     """Users change bounds at the same time. No request may wait for a connection while it holds another connection."""
     asset = place(airflow_app, executing())
@@ -40,7 +40,7 @@ REQUESTS = [
 ]
 
 
-@pytest.mark.parametrize(("method", "url", "status"), slow_except(REQUESTS, REQUESTS[0]))
+@pytest.mark.parametrize(("method", "url", "status"), long_except(REQUESTS, REQUESTS[0]))
 def test_parallel_requests_share_one_connection(airflow_app: AirflowApp, method: str, url: str, status: int) -> None:
     """A request with a connection waits for a thread, while the other requests occupy all threads and wait for its connection."""
     place(airflow_app, executing())
