@@ -307,10 +307,10 @@ def test_rescale_of_an_earlier_loop_is_not_reported_when_it_is_read_late() -> No
     simulation = Simulation(resource_stabilization_timeout="2 s")
     simulation.cluster.add_worker(cores=2, memory_mb=1024)
     simulation.clock.at(30, lambda: simulation.cluster.add_worker(cores=1, memory_mb=512))
-    asyncio.run(Loop(simulation.spec, simulation.ports, RunLimits(recycle_at=START + timedelta(minutes=5))).run())
+    asyncio.run(Loop(simulation.spec, simulation.ports, RunLimits(recycle_at=START + timedelta(minutes=2))).run())
     earlier, simulation.store.views = [view.history for view in simulation.store.views], []
     with failing_once(simulation.directory):
-        asyncio.run(Loop(simulation.spec, simulation.ports, RunLimits(recycle_at=START + timedelta(minutes=10))).run())
+        asyncio.run(Loop(simulation.spec, simulation.ports, RunLimits(recycle_at=START + timedelta(minutes=4))).run())
     later = [view.history for view in simulation.store.views]
     assert [len(history.rescales) for history in (earlier[-1], later[0], later[-1])] == [2, 0, 2]
     texts = ["job 'departures' was rescaled from 1 to 2: the available slots changed"]
