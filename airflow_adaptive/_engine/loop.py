@@ -309,9 +309,8 @@ class Loop:
         standby = await self._observer.read_standby_status(self.state, self._journal.nonce)
         if standby is not None and standby.state in (DriverState.PREPARED, DriverState.FAILED):
             deployment = "" if self.state.standby.driver is None else self.state.standby.driver.deployment
-            self._remember(
-                preparation=Preparation(deployment=deployment, queries=standby.prepared, failure=standby.failure)
-            )
+            found = Preparation(deployment=deployment, queries=standby.prepared, failure=standby.failure)
+            self._remember(preparation=found)
         return JobObservation(
             status=self._driver_status(),
             status_read_at=read_at,

@@ -94,12 +94,7 @@ def superseded_event(error: SupersededError) -> dict[str, Any]:
 
 def error_event(error: Exception, driver: str | None, *, is_driver_known: bool = True) -> dict[str, Any]:
     """Return the event of a loop that failed, with the driver that may still run. A loop that could not read the journal does not know it."""
-    return {
-        "status": "error",
-        "message": with_code(error),
-        "driver": driver,
-        "is_driver_known": is_driver_known,
-    }
+    return {"status": "error", "message": with_code(error), "driver": driver, "is_driver_known": is_driver_known}
 
 
 class OnSuspend(StrEnum):

@@ -294,6 +294,7 @@ class QueryReport:
         sink: kind of the sink, such as `KafkaTable`, None before the first batch.
         latency: latency of the rows, None if the script does not measure it (`observe_latency`).
         source_problem: why the driver cannot read a source at the moment, for example because no broker answers; None without a problem.
+        plan: nodes of its analyzed plan and columns of its output, as in a `PreparedQuery`; empty if they are unknown.
     """
 
     name: str
@@ -314,6 +315,7 @@ class QueryReport:
     sink: str | None = None
     latency: LatencyReport | None = None
     source_problem: str | None = None
+    plan: tuple[str, ...] = ()
 
     @property
     def unread_rows(self) -> int | None:
@@ -325,21 +327,40 @@ class QueryReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StateSchema:
+    """The state of an operator, without any value.
+
+    Attributes:
+        operator: Spark's name of the operator, and of the store if the operator has several.
+        key: columns of the key with their types, "" if they are unknown.
+        value: columns of the value, likewise.
+        partitions: number of state partitions, None if it is unknown.
+    """
+
+    operator: str
+    key: str = ""
+    value: str = ""
+    partitions: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedQuery:
     """A query that a standby has built, and a copy of which it has run.
 
     Attributes:
         name: name of the query.
         sources: kinds of its sources, as in a `SourceReport`; empty if no batch of the copy has ended.
-        operators: Spark's names of its state operators; empty if no batch of the copy has ended.
-        state: Spark's names of the operators whose state the checkpoint of the query contains.
+        state_before: the state that the checkpoint of the query contains.
+        state_after: the state of the query, empty if no batch of the copy has ended.
+        plan: nodes of its analyzed plan, from the output to the sources, and columns of its output; empty if they are unknown, or too large.
         unchecked: why it is unknown whether the query can read this state; "" if Spark has accepted the schemas of the state.
     """
 
     name: str
     sources: tuple[str, ...] = ()
-    operators: tuple[str, ...] = ()
-    state: tuple[str, ...] = ()
+    state_before: tuple[StateSchema, ...] = ()
+    state_after: tuple[StateSchema, ...] = ()
+    plan: tuple[str, ...] = ()
     unchecked: str = ""
 
 

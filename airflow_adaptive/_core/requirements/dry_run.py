@@ -29,13 +29,7 @@ from airflow_adaptive._core.scheduler.events import (
 from airflow_adaptive._core.scheduler.policies.rescaling import Tier
 from airflow_adaptive._core.scheduler.policies.transition_manager import Phase
 from airflow_adaptive._core.scheduler.requirements import Parallelism, Requirements
-from airflow_adaptive._core.scheduler.state import (
-    Deploying,
-    Executing,
-    Restarting,
-    SchedulerState,
-    WaitingForResources,
-)
+from airflow_adaptive._core.scheduler.state import Deploying, Executing, Restarting, SchedulerState, WaitingForResources
 from airflow_adaptive._core.scheduler.steps import Step
 from airflow_adaptive._core.scheduler.timeline import Decision
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime
+from difflib import unified_diff
+from itertools import islice
 from typing import Any, Final
 
 from sqlalchemy.orm import Session
 
 from airflow_adaptive._core.codec import encode
 from airflow_adaptive._core.deployment import Comparison, Preparation, compare
+from airflow_adaptive._core.protocol.documents import PreparedQuery, QueryReport
 from airflow_adaptive._core.requirements import control_requests
 from airflow_adaptive._core.requirements.dry_run import Preview
 from airflow_adaptive._core.requirements.request_bodies import encode_requirements
@@ -60,9 +63,6 @@ STAGES: Final = {
 
 ABOUT_DEPLOYMENTS: Final = (ReasonCode.JOB_REDEPLOYED, ReasonCode.PREPARATION_FAILED, ReasonCode.DRIVER_PREPARED)
 """Decisions that contain the reason of a stage."""
-
-NOT_PREPARED: Final = (None, "no driver of the deployment has been prepared yet")
-"""Whether a deployment keeps the state, before a driver was prepared."""
 
 NOT_COMPARED: Final = (
     "The task compares the script, and modules and files beside the DAG file, when it runs: they may have changed, too."
@@ -149,13 +149,8 @@ def deployments(state: SchedulerState, published: PublishedState, session: Sessi
     if stage is not None:
         texts = [it.reason for it in published.decisions if it.reason_code in ABOUT_DEPLOYMENTS]
         comparison = compare(published.declaration(state.current_deployment), newest)
-        pending = _deployment(
-            stage,
-            "; ".join([STAGES[stage], *texts[-1:]]),
-            comparison,
-            published.preparation(state.deployment),
-            published.driver_status,
-        )
+        reported = published.preparation(state.deployment), published.driver_status
+        pending = _deployment(stage, "; ".join([STAGES[stage], *texts[-1:]]), comparison, *reported)
     in_dag = declared_by_dag(task, newest, session) if task is not None and newest.parameters else None
     # The task cannot read a DAG file in an archive.
     files = set() if in_dag is None else {in_dag.dag_file, newest.dag_file} - {""}
@@ -164,9 +159,8 @@ def deployments(state: SchedulerState, published: PublishedState, session: Sessi
         stage = deployment_stage(later)
         text = "the task has not staged what the DAG declares: clear the task, or wait until its trigger is recycled"
         declared = _deployment(stage, f"{text}; what needs a new driver takes effect then: {STAGES[stage]}", comparison)
-    return schemas.Deployments(
-        pending=pending, declared=declared, notice=UNKNOWN_DAG if in_dag is None else NOT_COMPARED
-    )
+    notice = UNKNOWN_DAG if in_dag is None else NOT_COMPARED
+    return schemas.Deployments(pending=pending, declared=declared, notice=notice)
 
 
 def _deployment(
@@ -176,9 +170,10 @@ def _deployment(
     preparation: Preparation | None = None,
     driver: PublishedDriver | None = None,
 ) -> schemas.Deployment:
-    keeps_state, state_reason = NOT_PREPARED if preparation is None else preparation.keeps_state()
-    running = {} if driver is None else {it.name: [source.kind for source in it.sources] for it in driver.queries}
-    queries = () if preparation is None else preparation.queries
+    is_prepared = stage not in (None, DeploymentStage.ENDS_FIRST, DeploymentStage.NEXT_START)
+    why = " before the deployment is prepared" if is_prepared else ": it takes effect without a preparation"
+    keeps_state, state_reason = (None, f"not known{why}") if preparation is None else preparation.keeps_state()
+    running = () if driver is None else driver.queries
     return schemas.Deployment(
         stage=stage,
         reason=reason,
@@ -186,20 +181,32 @@ def _deployment(
         changes=[*comparison.changes],
         keeps_state=keeps_state,
         state_reason=state_reason,
-        queries=[
-            schemas.QueryPreview(
-                name=it.name,
-                is_new=it.name not in running,
-                sources=[*it.sources],
-                running_sources=running.get(it.name, []),
-                operators=[*it.operators],
-                state=[*it.state],
-                unchecked=it.unchecked,
-            )
-            for it in queries
-        ],
-        removed_queries=sorted(running.keys() - {it.name for it in queries}) if queries else [],
+        queries=query_previews(preparation.queries, running) if preparation is not None else [],
         unknown=[*comparison.unknown],
+    )
+
+
+def query_previews(prepared: Sequence[PreparedQuery], running: Sequence[QueryReport]) -> list[schemas.QueryPreview]:
+    """Return what a deployment changes in the queries; nothing if a prepared driver knows no queries."""
+    new, old = {it.name: it for it in prepared}, {it.name: it for it in running}
+    names = dict.fromkeys([*new, *old]) if prepared else {}
+    return [_query_preview(name, new.get(name), old.get(name)) for name in names]
+
+
+def _query_preview(name: str, new: PreparedQuery | None, old: QueryReport | None) -> schemas.QueryPreview:
+    reason = "its state remains in its checkpoint, and a query of another name does not read it"
+    if new is not None:
+        empty = "it starts without state: its checkpoint has none" if new.state_after else "it has no state"
+        reason = new.unchecked or ("Spark has accepted the state in its checkpoint" if new.state_before else empty)
+    before, after = () if old is None else old.plan, () if new is None else new.plan
+    changes = islice(unified_diff(before, after, lineterm="", n=1), 2, None)
+    return schemas.QueryPreview(
+        name=name,
+        is_new=old is None,
+        running_sources=[] if old is None else [source.kind for source in old.sources],
+        prepared=new,
+        state_reason=reason,
+        plan_changes=[it for it in changes if it[0] != "@"] if after and (before or old is None) else None,
     )
 
 

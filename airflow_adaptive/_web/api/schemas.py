@@ -15,7 +15,7 @@ from pydantic import AliasPath, BaseModel, ConfigDict, Field, with_config
 from pydantic.dataclasses import dataclass as record_class
 
 from airflow_adaptive._core.deployment import Change, Effect
-from airflow_adaptive._core.protocol.documents import ExecutorReport, LatencyReport
+from airflow_adaptive._core.protocol.documents import ExecutorReport, LatencyReport, PreparedQuery, StateSchema
 from airflow_adaptive._core.protocol.sources import PartitionLag
 from airflow_adaptive._core.requirements.advice import PublishedAdvice, PublishedPolicy
 from airflow_adaptive._core.requirements.control_requests import DesiredState
@@ -26,13 +26,7 @@ from airflow_adaptive._core.scheduler.policies.failure_handling import Failure, 
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.standby import DeploymentStage
 from airflow_adaptive._core.scheduler.timeline import Amounts, Decision, Rescale, StateSpan, Transition
-from airflow_adaptive._core.view import (
-    LagAlert,
-    SlotCounts,
-    Summary,
-    TaskKey,
-    Urls,
-)
+from airflow_adaptive._core.view import LagAlert, SlotCounts, Summary, TaskKey, Urls
 from airflow_adaptive._web.data.published_state import CurrentMetrics, Document, Health, RequestRecord
 
 # ---- the records of a job -------------------------------------------------------------------------------------------
@@ -64,12 +58,14 @@ for record in (
     LatencyReport,
     ParallelismRange,
     PartitionLag,
+    PreparedQuery,
     PublishedAdvice,
     PublishedPolicy,
     RequirementsSource,
     Rescale,
     RescaleSummary,
     SlotCounts,
+    StateSchema,
     StateSpan,
     TaskKey,
     Transition,
@@ -374,17 +370,14 @@ class RequirementsPreview(Document):
 
 
 class QueryPreview(Document):
-    """A query of a deployment whose driver is prepared, and of the running driver."""
+    """A query of a deployment whose driver is prepared, or of the running driver."""
 
     name: str
     is_new: bool = Field(description="Whether the running driver has no query of this name.")
-    sources: list[str] = Field(description="Kinds of its sources.")
     running_sources: list[str] = Field(description="Kinds of the sources of the running query of this name.")
-    operators: list[str] = Field(description="Its state operators.")
-    state: list[str] = Field(description="State operators whose state its checkpoint contains.")
-    unchecked: str = Field(
-        description="Why its sources, its operators and whether it reads the state are unknown; empty if they are known."
-    )
+    prepared: PreparedQuery | None = Field(description="What a prepared driver knows of it; null for a removed query.")
+    state_reason: str = Field(description="What happens to its state, or why that is unknown.")
+    plan_changes: list[str] | None = Field(description="Lines of its plan with -, + or none; null if they are unknown.")
 
 
 class Deployment(Document):
@@ -399,7 +392,6 @@ class Deployment(Document):
     keeps_state: bool | None = Field(description="Whether the deployment keeps the state; null if it is unknown.")
     state_reason: str = Field(description="Why it keeps the state or not, or why that is unknown.")
     queries: list[QueryPreview] = Field(description="Queries of a prepared driver; empty if they are unknown.")
-    removed_queries: list[str] = Field(description="Running queries that a prepared driver does not have.")
     unknown: list[str] = Field(description="What may change, too: its value is secret, a template, or not stored.")
 
 

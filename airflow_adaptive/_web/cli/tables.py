@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
+from itertools import zip_longest
 from typing import Any, Final
 
+from airflow_adaptive._core.protocol.documents import PreparedQuery, StateSchema
 from airflow_adaptive._core.scheduler.policies.failure_handling import FailureRecord
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange, Requirements
 from airflow_adaptive._core.scheduler.state import SchedulerState
@@ -152,9 +154,7 @@ def preview(result: schemas.RequirementsPreview) -> list[Row]:
 def deployments(found: schemas.Deployments) -> list[Row]:
     """Return what the deployments of a job change, one row per change."""
     named = {"pending": found.pending, "declared": found.declared}
-    rows = [
-        row for name, deployment in named.items() if deployment is not None for row in _deployment(name, deployment)
-    ]
+    rows = [row for name, it in named.items() if it is not None for row in _deployment(name, it)]
     return [*rows, _change("-", "notice", found.notice)]
 
 
@@ -166,14 +166,23 @@ def _deployment(name: str, found: schemas.Deployment) -> Iterator[Row]:
     keeps = "unknown" if found.keeps_state is None else str(found.keeps_state)
     yield _change(name, "keeps state", f"{keeps}: {found.state_reason}")
     for query in found.queries:
-        parts = {"sources": query.sources, "state operators": query.operators, "state": query.state}
-        texts = [f"{part}: {', '.join(values) or NOTHING}" for part, values in parts.items()]
-        marked = f"{'new query' if query.is_new else 'query'} {query.name}"
-        yield _change(name, marked, query.unchecked or "; ".join(texts))
-    for removed in found.removed_queries:
-        yield _change(name, f"query {removed}", "removed")
+        new = query.prepared or PreparedQuery(name=query.name)
+        marked = "new query" if query.is_new else "query" if query.prepared else "removed query"
+        yield _change(name, f"{marked} {query.name}", query.state_reason)
+        sources = [", ".join(it) or NOTHING for it in (query.running_sources, new.sources)]
+        yield _change(name, f"sources of {query.name}", " -> ".join(sources))
+        for states in zip_longest(new.state_before, new.state_after):
+            yield _change(name, f"state of {query.name}", " -> ".join(map(_state_schema, states)))
+        for line in query.plan_changes or ():
+            yield _change(name, f"plan of {query.name}", line)
     if found.unknown:
         yield _change(name, "unknown", ", ".join(found.unknown))
+
+
+def _state_schema(found: StateSchema | None) -> str:
+    if found is None:
+        return NOTHING
+    return f"{found.operator} ({found.key or '?'}: {found.value or '?'}), {_text(found.partitions)} partition(s)"
 
 
 def _change(deployment: str, name: str, value: str, needs: str = NOTHING) -> Row:
@@ -239,7 +248,7 @@ def _state(item: schemas.JobItem) -> str:
     return f"{item.state.value}{stale}" if item.outcome is None else f"{item.state.value} ({item.outcome})"
 
 
-def _parallelism(parallelism: Mapping[str, int] | None) -> str:
+def _parallelism(parallelism: Mapping[str, object] | None) -> str:
     """`job=2, sink=1`, or only the number for a job with one vertex."""
     if not parallelism:
         return NOTHING
@@ -249,10 +258,7 @@ def _parallelism(parallelism: Mapping[str, int] | None) -> str:
 
 
 def _bounds(ranges: Mapping[str, ParallelismRange]) -> str:
-    texts = {vertex: f"{bounds.lower}:{bounds.upper}" for vertex, bounds in ranges.items()}
-    if len(texts) == 1:
-        return next(iter(texts.values()))
-    return ", ".join(f"{vertex}={text}" for vertex, text in texts.items()) or NOTHING
+    return _parallelism({vertex: f"{bounds.lower}:{bounds.upper}" for vertex, bounds in ranges.items()})
 
 
 def _moment(moment: datetime | None) -> str:

@@ -357,9 +357,7 @@ class PublishedState:
 
     def declaration(self, deployment: str) -> Declaration:
         """Return what a deployment declares; what is not published is unknown."""
-        found = self._decode(
-            DEPLOYMENT, lambda document: decode(Declaration, document["declarations"].get(deployment, {}))
-        )
+        found = self._decode(DEPLOYMENT, lambda it: decode(Declaration, it["declarations"].get(deployment, {})))
         return Declaration() if found is None else found
 
     def preparation(self, deployment: str) -> Preparation | None:

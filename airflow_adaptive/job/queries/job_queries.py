@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
@@ -24,7 +25,7 @@ from airflow_adaptive.job.queries.batch_boundary import end_at_boundary
 from airflow_adaptive.job.queries.job_query import JobQuery, StreamingQueries, boundaries, halt_session, stop_all
 from airflow_adaptive.job.queries.real_time_mode import RealTimeMode
 from airflow_adaptive.job.queries.sources.query_sources import require_known_topics
-from airflow_adaptive.job.queries.warm_up import BATCH_TIMEOUT_S, may_read, warm_up
+from airflow_adaptive.job.queries.warm_up import BATCH_TIMEOUT_S, may_read, plan_of, warm_up
 from airflow_adaptive.job.queries.writers import (
     HINT,
     AdaptiveJobError,
@@ -45,6 +46,9 @@ log = logging.getLogger(__name__)
 
 HALT_TIMEOUT_MS: Final = 10_000
 """Time in milliseconds for which an immediate stop waits for the thread of a query."""
+
+MAX_PLANS: Final = 4096
+"""Maximum length of the plans of all queries in a status, in characters. Longer ones are not reported."""
 
 SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 
@@ -84,6 +88,7 @@ class JobQueries(StreamingQueries):
         self._queries: dict[str, JobQuery] = {}
         self._real_time = RealTimeMode(spark, checkpoint, repartition)
         self._planned: PlannedParallelism | None = None
+        self._plans: Mapping[str, tuple[str, ...]] = {}
         self._ensured: dict[str, int | None] = {}
         """Number of state partitions for which this driver has prepared the checkpoint of a query; None: unchanged."""
         for name, value in SESSION.items():
@@ -117,6 +122,8 @@ class JobQueries(StreamingQueries):
         if isinstance(writers, dict):
             self._real_time.accept(writers, plan)
             self._check_state(plan, writers)
+            plans = {name: plan_of(self._spark, writer) for name, writer in writers.items()}
+            self._plans = plans if len(str(plans)) <= MAX_PLANS else {}
         if self.gangs:
             planned.vertices_read.update(planned)  # by the driver: the partitions follow the slots of all vertices
         self._planned = planned
@@ -128,9 +135,8 @@ class JobQueries(StreamingQueries):
         if not isinstance(writers, dict):
             return ()
         deadline = time.monotonic() + BATCH_TIMEOUT_S
-        return tuple(
-            self._warm_up(name, writer, plan, deadline, has_executors=has_executors) for name, writer in writers.items()
-        )
+        found = (self._warm_up(name, writers[name], plan, deadline, has_executors=has_executors) for name in writers)
+        return tuple(replace(it, plan=self._plans.get(it.name, ())) for it in found)
 
     def _warm_up(
         self, name: str, writer: DataStreamWriter, plan: DriverPlan, deadline: float, *, has_executors: bool
@@ -143,7 +149,11 @@ class JobQueries(StreamingQueries):
         if not may_read(self._spark, writer):
             return PreparedQuery(name=name, unchecked="no copy is run, because it might take rows from its sources")
         self._spark.conf.set(SHUFFLE_PARTITIONS, str(self._real_time.partitions(name, plan)))
-        return warm_up(self._spark, writer, self._checkpoint(name), has_executors=has_executors, timeout_s=left)
+        found = warm_up(self._spark, writer, self._checkpoint(name), has_executors=has_executors, timeout_s=left)
+        if plan.repartition or not found.state_before:
+            return found
+        kept = found.state_before[0].partitions
+        return replace(found, state_after=tuple(replace(it, partitions=kept) for it in found.state_after))
 
     def is_prepared(self, writers: Streams, plan: DriverPlan) -> bool:
         """See `interfaces.Workload`. A checkpoint stays prepared until the planned number of its state partitions changes."""
@@ -169,6 +179,7 @@ class JobQueries(StreamingQueries):
             for name, query in self._queries.items():
                 self._pools.use(name)
                 self._spark.conf.set(SHUFFLE_PARTITIONS, str(self._real_time.partitions(name, plan)))
+                query.plan = self._plans.get(name, ())
                 query.start(writers[name])
         except Exception as error:
             self._stop_queries(error)

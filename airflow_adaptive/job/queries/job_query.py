@@ -49,6 +49,7 @@ class JobQuery:
 
     def __init__(self, spark: SparkSession, name: str, checkpoint: str) -> None:
         self.name = name
+        self.plan: tuple[str, ...] = ()
         self._spark = spark
         self._checkpoint = checkpoint
         self._query: StreamingQuery | None = None
@@ -121,7 +122,7 @@ class JobQuery:
         if report is None:
             return None
         polled = self._sources.polled(report, self._progress.sources)
-        return replace(polled, active=report.active and self.active(), idle=self._is_idle())
+        return replace(polled, active=report.active and self.active(), idle=self._is_idle(), plan=self.plan)
 
     def stateful_run(self) -> StatefulRun | None:
         """Return the current run, or None if the query does not run, is stateless or has not committed a batch."""

@@ -27,9 +27,9 @@ from airflow_adaptive._core.protocol.documents import PreparedQuery
 from airflow_adaptive.job.hadoop_directory import HadoopFiles
 from airflow_adaptive.job.queries.real_time_mode import is_named, source_relations
 from airflow_adaptive.job.queries.sources.source_report import kind_of
-from airflow_adaptive.job.spark_internals import from_scala, java_class, setting
+from airflow_adaptive.job.spark_internals import from_scala, java_class, setting, writer_plans
 from airflow_adaptive.job.state.checkpoint import Checkpoint
-from airflow_adaptive.job.state.repartition import other_operators, state_operators
+from airflow_adaptive.job.state.repartition import columns, other_operators, state_schemas
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +53,9 @@ OLD_INPUT: Final = re.compile(
     r"DATA_LOSS|OffsetOutOfRange|startingVersion|DELTA_|FileNotFound|FAILED_READ_FILE|Timeout", re.IGNORECASE
 )
 """Errors of input that the query has passed long ago: the copy begins where a new query would."""
+
+MAX_PLAN: Final = 60
+"""Maximum number of lines of a plan."""
 
 
 class OtherStateError(RuntimeError):
@@ -81,7 +84,7 @@ def warm_up(
         timeout_s: time in seconds after which the batch is interrupted.
 
     Returns:
-        The sources and the state operators of the copy, beside the operators of the state in the checkpoint.
+        The sources and the state of the copy, beside the state in the checkpoint.
 
     Raises:
         OtherStateError: the query has other state operators than its checkpoint.
@@ -94,16 +97,17 @@ def warm_up(
     with _checkpoint_of_copy(spark, checkpoint, scratch), setting(spark, VERIFY_EMPTY, "false"):
         copy = writer.format("noop").trigger(processingTime="0 seconds").option("checkpointLocation", scratch)
         query = copy.queryName(f"warm-up of {name}").start()
+        limit_s = timeout_s if has_executors else min(timeout_s, PLAN_TIMEOUT_S)
         try:
-            _await_batch(
-                spark,
-                query,
-                timeout_s if has_executors else min(timeout_s, PLAN_TIMEOUT_S),
-                has_executors=has_executors,
-            )
+            _await_batch(spark, query, limit_s, has_executors=has_executors)
         finally:
             query.stop()
         batch = next((progress for progress in query.recentProgress if "addBatch" in progress.durationMs), None)
+        try:
+            after = () if batch is None else state_schemas(spark, copied := Checkpoint(spark, scratch), copied.head())
+        except (Py4JError, PySparkException) as unread:
+            log.warning("the state of the copy of query %s cannot be read: %s", name, unread)
+            after, found = (), replace(found, unchecked="the state of its copy cannot be read")
     if (error := query.exception()) is not None:
         if OLD_INPUT.search(str(error)) is None:
             raise error
@@ -111,11 +115,26 @@ def warm_up(
         return replace(found, unchecked="its copy, which begins with the oldest input, cannot read it")
     if batch is None:
         return replace(found, unchecked="no batch of its copy has ended: its sources have no rows, or time was short")
-    return replace(
-        found,
-        sources=tuple(kind_of(source.description) for source in batch.sources),
-        operators=tuple(operator.operatorName for operator in batch.stateOperators),
-    )
+    return replace(found, sources=tuple(kind_of(source.description) for source in batch.sources), state_after=after)
+
+
+def plan_of(spark: SparkSession, writer: DataStreamWriter) -> tuple[str, ...]:
+    """Return the nodes of the analyzed plan of a query and the columns of its output, at most `MAX_PLAN`; empty if Spark does not provide them.
+
+    The texts of the nodes would contain literals, which may be secret.
+    """
+    lines: list[str] = []
+    try:
+        nodes = [writer_plans(writer).analyzed()]
+        while nodes and len(lines) < MAX_PLAN:
+            node = nodes.pop(0)
+            lines.append(str(node.getClass().getSimpleName()))
+            nodes[:0] = from_scala(spark, node.children())
+        lines += [f"output {column}" for column in columns(writer._df.schema)]
+    except (Py4JError, PySparkException) as error:
+        log.warning("the plan of a query is not reported: %s", error)
+        return ()
+    return tuple(lines if len(lines) <= MAX_PLAN else [*lines[: MAX_PLAN - 1], "..."])
 
 
 def _compare_state(spark: SparkSession, writer: DataStreamWriter, checkpoint: str, name: str) -> PreparedQuery:
@@ -123,13 +142,13 @@ def _compare_state(spark: SparkSession, writer: DataStreamWriter, checkpoint: st
     try:
         head = state.head()
         problem = other_operators(spark, state, head, writer)
-        kept = tuple(state_operators(state, head))
+        kept = state_schemas(spark, state, head)
     except (Py4JError, PySparkException) as error:
         log.warning("the state of query %s cannot be compared: %s", name, error)
         return PreparedQuery(name=name, unchecked="the state in its checkpoint cannot be read")
     if problem:
         raise OtherStateError(f"query {name!r}: {problem}")
-    return PreparedQuery(name=name, state=kept)
+    return PreparedQuery(name=name, state_before=kept)
 
 
 def may_read(spark: SparkSession, writer: DataStreamWriter) -> bool:
@@ -164,15 +183,12 @@ def _checkpoint_of_copy(spark: SparkSession, checkpoint: str, scratch: str) -> I
         for pattern in SCHEMAS:
             for found in system.globStatus(files.path(state, pattern)) or ():
                 source, deletes_source = found.getPath(), False
-                target = files.path(f"{scratch}/state{_below(state, source)}")
+                below = str(source.toUri().getPath()).removeprefix(str(state.toUri().getPath()))
+                target = files.path(f"{scratch}/state{below}")
                 copier.copy(system, source, system, target, deletes_source, files.conf)
         yield
     finally:
         _delete(system, folder.getParent())
-
-
-def _below(parent: Any, path: Any) -> str:
-    return str(path.toUri().getPath()).removeprefix(str(parent.toUri().getPath()))
 
 
 def _delete(system: Any, folder: Any) -> None:

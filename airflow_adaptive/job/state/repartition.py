@@ -39,7 +39,8 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from operator import attrgetter
+from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -47,7 +48,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
-from airflow_adaptive._core.protocol.documents import Capability
+from airflow_adaptive._core.protocol.documents import Capability, StateSchema
 from airflow_adaptive._core.protocol.failures import CONDITION, report_exception
 from airflow_adaptive.job.control.interfaces import StateRepartitioner
 from airflow_adaptive.job.hadoop_directory import HadoopFiles
@@ -288,6 +289,9 @@ def _explaining_version_errors(checkpoint: str) -> Iterator[None]:
         ) from None
 
 
+MAX_TEXT: Final = 120
+"""Maximum length of the text of the columns of a key or a value."""
+
 REAL_TIME: Final = "StatefulStreamlineAggregate"
 
 MICRO_BATCH: Final = "stateStoreSave"
@@ -355,14 +359,27 @@ def planned_operators(spark: SparkSession, writer: DataStreamWriter) -> list[str
         return None
 
 
-def state_operators(checkpoint: Checkpoint, head: CheckpointHead | None) -> list[str]:
-    """Return Spark's names of the operators whose state a checkpoint contains, in the order of their numbers."""
-    has = (
-        {}
-        if head is None or head.committed is None
-        else {it.operator: it.kind for it in checkpoint.stores(head.committed)}
-    )
-    return [kind for _, kind in sorted(has.items())]
+def state_schemas(spark: SparkSession, checkpoint: Checkpoint, head: CheckpointHead | None) -> tuple[StateSchema, ...]:
+    """Return the state in a checkpoint, by operator, at most eight. The state of `transformWithState` has no columns here, but named variables."""
+    if head is None or head.committed is None:
+        return ()
+    found, partitions = [], state_partitions(checkpoint, head)
+    for store in sorted(checkpoint.stores(head.committed), key=attrgetter("operator"))[:8]:
+        reader = spark.read.format("statestore").options(operatorId=store.operator, storeName=store.name)
+        try:
+            schema = reader.options(batchId=head.committed).load(checkpoint.uri).schema
+        except (Py4JJavaError, PySparkException):
+            schema = StructType()
+        texts = {it.name: ", ".join(columns(it.dataType))[:MAX_TEXT] for it in schema if it.name in ("key", "value")}
+        name = store.kind if store.name == "default" else f"{store.kind} {store.name}"
+        found.append(StateSchema(operator=name, partitions=partitions, **texts))
+    return tuple(found)
+
+
+def columns(fields: Any) -> list[str]:
+    """Return names and types of columns. A name may be an expression of the script, whose literals may be secret; Spark names the fields of a type after none."""
+    texts = (f"{it.name if it.name.isidentifier() else '(unnamed)'} {it.dataType.simpleString()}" for it in fields)
+    return [text[:MAX_TEXT] for text in texts]
 
 
 def other_operators(
@@ -370,7 +387,9 @@ def other_operators(
 ) -> str:
     """Return why Spark will refuse to start a query from the state in a checkpoint, "" if its operators are the same, or unknown."""
     planned = planned_operators(spark, writer)
-    kept = [MICRO_BATCH if kind == REAL_TIME else kind for kind in state_operators(checkpoint, head) if kind != LIMIT]
+    stores = () if head is None or head.committed is None else checkpoint.stores(head.committed)
+    kinds = (kind for _, kind in sorted({(it.operator, it.kind) for it in stores}))
+    kept = [MICRO_BATCH if kind == REAL_TIME else kind for kind in kinds if kind != LIMIT]
     if planned is None or not kept or planned == kept:
         return ""
     return (

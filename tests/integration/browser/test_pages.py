@@ -12,6 +12,9 @@ import pytest
 from playwright.sync_api import expect
 
 from airflow_adaptive._airflow.internals import has
+from airflow_adaptive._core.codec import encode_plain
+from airflow_adaptive._core.deployment import Preparation
+from airflow_adaptive._core.protocol.documents import PreparedQuery, StateSchema
 from airflow_adaptive.local.waiting import wait_until
 from tests.integration.browser.conftest import Visitor
 from tests.lab.scenario import Scenario
@@ -234,11 +237,19 @@ def test_deployment_is_previewed_while_it_has_not_taken_effect(
     airflow_app: AirflowApp, visitor: Visitor, tmp_path: Path
 ) -> None:
     running, newest = (store_dag(airflow_app, tmp_path, executor_memory=memory) for memory in ("1g", "2g"))
-    place(airflow_app, executing().when_redeployed("new"), **deployed(running, newest))
+    count = StateSchema(operator="stateStoreSave", key="carrier string", value="count bigint", partitions=4)
+    plan = ("Aggregate", "StreamingRelation", "output carrier string", "output count bigint")
+    hours = PreparedQuery(name="hours", sources=("KafkaV2",), state_after=(count,), plan=plan)
+    documents = deployed(running, newest)
+    documents["deployment"]["preparation"] = encode_plain(Preparation(deployment="new", queries=(hours,)))
+    place(airflow_app, executing().when_redeployed("new"), **documents)
     page = visitor.open("jobs/departures")
     row = page.get_by_role("region", name="Pending deployment").get_by_role("row").filter(has_text="executor_memory")
     expect(row).to_have_text("executor_memory1g2ga new driver")
     expect(page.get_by_text("Its driver is being prepared")).to_be_visible()
+    expect(page.get_by_text("New query hours: it starts without state")).to_be_visible()
+    expect(page.get_by_text("stateStoreSave: key (carrier string), value (count bigint), 4 partitions")).to_be_visible()
+    expect(page.get_by_text("+output carrier string")).to_be_visible()
     expect(page.get_by_text("The DAG declares another deployment")).to_have_count(0)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 from pyspark.errors import IllegalArgumentException
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql.types import LongType, StructField
 
 from airflow_adaptive.job.queries.job_queries import SHUFFLE_PARTITIONS
 
@@ -261,16 +263,28 @@ class _Field:
 class Stream(DataStreamWriter):
     """A writer that a script has given a name, or none; with an error it can't be started."""
 
-    def __init__(self, name: str | None = None, spark: Spark | None = None, *, error: Exception | None = None) -> None:
+    def __init__(
+        self,
+        name: str | None = None,
+        spark: Spark | None = None,
+        *,
+        error: Exception | None = None,
+        columns: Sequence[str] = ("id",),
+    ) -> None:
         self.session = spark
         self._spark: Any = spark
+        self._df: Any = SimpleNamespace(schema=[StructField(column, LongType()) for column in columns])
         self.error = error
         self.given: dict[str, Any] = {} if name is None else {"queryName": name}
 
     @property
     def _jwrite(self) -> Any:
+        read = SimpleNamespace(
+            getClass=lambda: SimpleNamespace(getSimpleName=lambda: "StreamingRelation"), children=list
+        )
         once = SimpleNamespace(getClass=lambda: SimpleNamespace(getSimpleName=lambda: "OneTimeTrigger"))
         values = {"extraOptions": SimpleNamespace(get=lambda name: Maybe(self.given.get(name))), "trigger": once}
+        values["ds"] = SimpleNamespace(queryExecution=lambda: SimpleNamespace(analyzed=lambda: read))
         return SimpleNamespace(getClass=lambda: SimpleNamespace(getDeclaredField=lambda name: _Field(values[name])))
 
     def queryName(self, name: str) -> Stream:

@@ -18,7 +18,7 @@ from airflow_adaptive._core.deployment import (
     compare,
     declaration,
 )
-from airflow_adaptive._core.protocol.documents import FailureReport, PreparedQuery
+from airflow_adaptive._core.protocol.documents import FailureReport, PreparedQuery, StateSchema
 
 TRUNCATED = f"Truncated. You can change this behaviour in [core]max_templated_field_length. {'a' * 4096}..."
 LONG_CONF = {f"spark.a{number}": "1" for number in range(80)}
@@ -175,7 +175,8 @@ def test_long_secret_is_masked_and_has_no_digest() -> None:
     assert declared(application=f"https://u:p@host/{'a' * 300}").parameters["application"] == MASK
 
 
-KEPT = PreparedQuery(name="hours", operators=("stateStoreSave",), state=("stateStoreSave",))
+COUNT = StateSchema(operator="stateStoreSave")
+KEPT = PreparedQuery(name="hours", state_after=(COUNT,), state_before=(COUNT,))
 UNCHECKED = PreparedQuery(name="kinesis", unchecked="no copy is run")
 OTHER = FailureReport(error_class="OtherStateError", message="the state belongs to another query")
 REFUSED = FailureReport(error_class="STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE", message="long, not string")
@@ -187,7 +188,7 @@ REFUSED = FailureReport(error_class="STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE", mes
         ((KEPT,), None, True, "Spark has accepted them"),
         ((KEPT, UNCHECKED), None, None, "query 'kinesis': no copy is run"),
         ((), OTHER, False, "OtherStateError: the state belongs to another query"),
-        ((PreparedQuery(name="new", operators=("dedupe",)),), None, True, "Spark has accepted them"),
+        ((PreparedQuery(name="new", state_after=(COUNT,)),), None, True, "Spark has accepted them"),
         ((), None, None, "the script starts its queries itself"),
         ((), REFUSED, False, "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE: long, not string"),
         (

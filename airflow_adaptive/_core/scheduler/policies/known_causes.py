@@ -93,9 +93,7 @@ BY_TEXT = (
     KnownCause(r"^(?:org/apache/(?:spark|kafka|iceberg)|io/delta)/", ("NoClassDefFoundError",), ""),
     KnownCause(r"annot find (?:the |catalog )?plugin class", (), ""),
     KnownCause(
-        "Schema must be specified when creating a streaming source",
-        (),
-        "call schema(...) of the reader before load()",
+        "Schema must be specified when creating a streaming source", (), "call schema(...) of the reader before load()"
     ),
 )
 """Causes that only the text tells."""
@@ -137,9 +135,7 @@ _BY_NAME = (
         "a batch contains several rows with one key: keep one row for each key in the function, before MERGE, and clear the task",
     ),
     KnownCause(
-        "",
-        ("TABLE_OR_VIEW_NOT_FOUND", "NoSuchTableException"),
-        f"create the table, or correct its name; {CATALOG}",
+        "", ("TABLE_OR_VIEW_NOT_FOUND", "NoSuchTableException"), f"create the table, or correct its name; {CATALOG}"
     ),
     KnownCause("", ("REQUIRES_SINGLE_PART_NAMESPACE", "CATALOG_NOT_FOUND"), CATALOG),
     KnownCause(
@@ -171,9 +167,7 @@ _BY_NAME = (
         "Cannot start query with name", ("IllegalArgumentException",), "give each query a .queryName(...) of its own"
     ),
     KnownCause(
-        "",
-        ("WRITE_STREAM_NOT_ALLOWED",),
-        "read the source with spark.readStream; a batch is df.write..., not saved",
+        "", ("WRITE_STREAM_NOT_ALLOWED",), "read the source with spark.readStream; a batch is df.write..., not saved"
     ),
 )
 

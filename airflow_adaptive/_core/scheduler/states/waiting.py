@@ -197,13 +197,7 @@ def _with_stop(state: SchedulerState, event: Event, *, killed: bool = False) -> 
     """Return the state in which the driver has to stop before the restart."""
     deadline = event.at + state.options.stop_timeout
     return steps.with_current(
-        state,
-        in_place=False,
-        previous_plan=None,
-        stopped_at=None,
-        stop_deadline=deadline,
-        killed=killed,
-        is_move=False,
+        state, in_place=False, previous_plan=None, stopped_at=None, stop_deadline=deadline, killed=killed, is_move=False
     )
 
 

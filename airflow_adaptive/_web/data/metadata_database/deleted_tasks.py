@@ -31,15 +31,7 @@ from airflow_adaptive._core.requirements.control_requests import DESIRED_STATE
 from airflow_adaptive._core.scheduler.state import Outcome
 from airflow_adaptive._core.view import FORMAT, HISTORY, SUMMARY, SchedulerStateName, TaskKey
 
-KEYS: Final = (
-    *LINKS,
-    XCOM_ATTEMPT,
-    XCOM_DECISIONS,
-    XCOM_PARALLELISM,
-    XCOM_STATE,
-    XCOM_TRANSITIONS,
-    DESIRED_STATE,
-)
+KEYS: Final = (*LINKS, XCOM_ATTEMPT, XCOM_DECISIONS, XCOM_PARALLELISM, XCOM_STATE, XCOM_TRANSITIONS, DESIRED_STATE)
 """Keys of the XComs that contain documents of a job."""
 
 OF_JOBS: Final = (job_xcom(JOBS), job_xcom(FLEETS))

@@ -14,6 +14,9 @@ from pathlib import Path
 import pytest
 from airflow.utils import yaml
 
+from airflow_adaptive._core.codec import encode_plain
+from airflow_adaptive._core.deployment import Preparation
+from airflow_adaptive._core.protocol.documents import PreparedQuery, StateSchema
 from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive.provider_info import get_provider_info
@@ -385,7 +388,11 @@ def test_deployment_is_previewed_with_one_row_for_each_change(
 ) -> None:
     running = store_dag(airflow_app, tmp_path)
     newest = store_dag(airflow_app, tmp_path, code="2")
-    place(airflow_app, executing().when_redeployed("new"), **deployed(running, newest))
+    counts = StateSchema(operator="dedupe", key="id bigint", partitions=4)
+    hours = PreparedQuery(name="hours", sources=("KafkaV2",), state_after=(counts,), plan=("Deduplicate",))
+    documents = deployed(running, newest)
+    documents["deployment"]["preparation"] = encode_plain(Preparation(deployment="new", queries=(hours,)))
+    place(airflow_app, executing().when_redeployed("new"), **documents)
     store_dag(airflow_app, tmp_path, driver_memory="2g")
     ran = run("deployment", "departures", "-o", "plain")
     assert (ran.code, ran.err) == (0, "")
@@ -393,6 +400,11 @@ def test_deployment_is_previewed_with_one_row_for_each_change(
     assert ["pending", "stage", "PREPARING", "-"] in rows
     assert ["pending", "code", *("1" * 12, "->", "2" * 12), "DRIVER"] in rows
     assert ["declared", "driver_memory", "1g", "->", "2g", "DRIVER"] in rows
+    texts = [" ".join(row) for row in rows]
+    assert "pending new query hours it starts without state: its checkpoint has none -" in texts
+    assert "pending sources of hours - -> KafkaV2 -" in texts
+    assert "pending state of hours - -> dedupe (id bigint: ?), 4 partition(s) -" in texts
+    assert "pending plan of hours +Deduplicate -" in texts
     output = json.loads(run("deployment", "departures", "-o", "json").out)
     assert output == get(airflow_app, "/jobs/departures/deployment")
 

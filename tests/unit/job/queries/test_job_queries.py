@@ -17,6 +17,7 @@ from airflow_adaptive.job.queries import job_query
 from airflow_adaptive.job.queries.job_queries import JobQueries
 from airflow_adaptive.job.queries.job_query import JobQuery
 from airflow_adaptive.job.queries.real_time_mode import RealTimeMode
+from airflow_adaptive.job.queries.warm_up import MAX_PLAN
 from airflow_adaptive.job.queries.writers import AdaptiveJobError
 from airflow_adaptive.job.state.repartition import RepartitionError
 from tests.support.driver.fake_spark import Pool, Query, Spark, Stream
@@ -334,6 +335,21 @@ def test_counts_continue_when_queries_are_started_again(running: Job) -> None:
     running.start(plan(2))
     running.runs[0].progress.append(progress(1))
     assert [(report.name, report.committed) for report in running.queries.reports()] == [("a", 2), ("b", 0)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "plan_lines"),
+    [
+        (["id", "concat(id, secret)"], ("StreamingRelation", "output id bigint", "output (unnamed) bigint")),
+        (["wide"] * MAX_PLAN, ("StreamingRelation", *["output wide bigint"] * (MAX_PLAN - 2), "...")),
+        (["x" * 200] * MAX_PLAN, ()),
+    ],
+)
+def test_query_reports_a_bounded_plan_without_literals(columns: list[str], plan_lines: tuple[str, ...]) -> None:
+    job = Job("a")
+    job.returns = lambda _: [Stream("a", job.spark, columns=columns)]
+    job.start(plan())
+    assert job.queries.reports()[0].plan == plan_lines
 
 
 def test_the_stateful_run_is_the_one_with_the_most_partitions(running: Job) -> None:

@@ -54,7 +54,6 @@ export interface Deployment {
   keeps_state: boolean | null;
   queries: QueryPreview[];
   reason: string;
-  removed_queries: string[];
   stage: DeploymentStage | null;
   state_reason: string;
   unknown: string[];
@@ -289,6 +288,15 @@ export interface PlannedWorker {
   worker: string;
 }
 
+export interface PreparedQuery {
+  name: string;
+  plan: string[];
+  sources: string[];
+  state_after: StateSchema[];
+  state_before: StateSchema[];
+  unchecked: string;
+}
+
 export interface PreviewedSlots {
   available: number;
   maximum: number;
@@ -334,11 +342,10 @@ export interface Query {
 export interface QueryPreview {
   is_new: boolean;
   name: string;
-  operators: string[];
+  plan_changes: string[] | null;
+  prepared: PreparedQuery | null;
   running_sources: string[];
-  sources: string[];
-  state: string[];
-  unchecked: string;
+  state_reason: string;
 }
 
 export type ReasonCode = "SCHEDULING_STARTED" | "REQUIREMENTS_CHANGED" | "REQUIREMENTS_PENDING" | "REQUIREMENTS_UNCHANGED" | "POLICY_DRY_RUN" | "POLICY_FAILED" | "JOB_DIRECTORY_UNAVAILABLE" | "AIRFLOW_UNAVAILABLE" | "REACTIVE_MODE" | "JOB_REDEPLOYED" | "SLOTS_AVAILABLE" | "SLOTS_PENDING" | "SUBMISSION_UNANSWERED" | "SLOTS_LOST" | "EXECUTORS_DECOMMISSIONED" | "SLOTS_RECOVERED" | "SLOTS_IDLE" | "BELOW_LOWER_BOUND" | "BELOW_MINIMUM_INCREASE" | "COOLDOWN" | "STABILIZATION" | "BATCH_BOUNDARY" | "FORCED_RESCALE" | "NO_PARALLELISM_CHANGE" | "TIER_NOT_ALLOWED" | "PLAN_ACTIVATED" | "PLAN_REJECTED" | "RESOURCE_WAIT_TIMEOUT" | "DEPLOY_TIMEOUT" | "LOCAL_RECOVERY_TIMEOUT" | "STOP_TIMEOUT" | "QUERY_FAILED" | "DRIVER_ENDED" | "DRIVER_MOVED" | "MOVE_ANNOUNCED" | "STANDBY_SUBMITTED" | "DRIVER_PREPARED" | "PREPARATION_FAILED" | "DRIVER_HEARTBEAT_TIMED_OUT" | "NOT_RECOVERABLE" | "NO_FIRST_BATCH" | "RESTARTS_EXHAUSTED" | "SAVEPOINT_COMPLETED" | "SAVEPOINT_FAILED" | "JOB_COMPLETED" | "CANCEL_REQUESTED" | "SUSPEND_REQUESTED" | "LOOP_RESTARTED" | "LAG_EXCEEDED" | "LAG_RECOVERED" | "SCALE_UP_CONTROLLER_FAILED" | "EVENT_OUTDATED" | "EVENT_IGNORED";
@@ -429,6 +436,13 @@ export interface Source {
   unread_files: number | null;
   unread_versions: number | null;
   worst_partition: string | null;
+}
+
+export interface StateSchema {
+  key: string;
+  operator: string;
+  partitions: number | null;
+  value: string;
 }
 
 export interface StateSpan {

@@ -11,8 +11,9 @@ from airflow.sdk import DAG, BaseOperator
 
 from airflow_adaptive._core.codec import encode_plain
 from airflow_adaptive._core.deployment import Preparation
-from airflow_adaptive._core.protocol.documents import PreparedQuery
+from airflow_adaptive._core.protocol.documents import PreparedQuery, QueryReport, StateSchema
 from airflow_adaptive._core.scheduler.events import DriverEnded
+from airflow_adaptive._web.api.job_details import query_previews
 from tests.lab.scenario import HOPELESS
 from tests.support.airflow.airflow_app import API, AirflowApp
 from tests.support.airflow.deployments import deployed, store_dag
@@ -20,6 +21,8 @@ from tests.support.airflow.published_documents import executing, place
 from tests.support.airflow.rest_api import get
 
 PATH = "/jobs/departures/deployment"
+BEFORE = "not known before the deployment is prepared"
+WITHOUT = "not known: it takes effect without a preparation"
 
 
 def test_dag_that_was_not_changed_declares_nothing(airflow_app: AirflowApp, tmp_path: Path) -> None:
@@ -60,15 +63,15 @@ def test_dag_file_that_the_task_cannot_read_declares_nothing(airflow_app: Airflo
 
 
 @pytest.mark.parametrize(
-    ("options", "stage", "reason"),
+    ("options", "stage", "reason", "state"),
     [
-        ({}, "PREPARING", "a driver of the deployment is prepared beside the running one"),
-        ({"prepare_deployments": False}, "ENDS_FIRST", "before the driver of the deployment starts"),
-        ({"highest_rescale_tier": 2}, "NEXT_START", "highest_rescale_tier is below 3"),
+        ({}, "PREPARING", "a driver of the deployment is prepared beside the running one", BEFORE),
+        ({"prepare_deployments": False}, "ENDS_FIRST", "before the driver of the deployment starts", WITHOUT),
+        ({"highest_rescale_tier": 2}, "NEXT_START", "highest_rescale_tier is below 3", WITHOUT),
     ],
 )
 def test_staged_deployment_is_compared_with_the_running_driver(
-    airflow_app: AirflowApp, tmp_path: Path, options: dict[str, Any], stage: str, reason: str
+    airflow_app: AirflowApp, tmp_path: Path, options: dict[str, Any], stage: str, reason: str, state: str
 ) -> None:
     running = store_dag(airflow_app, tmp_path)
     newest = store_dag(airflow_app, tmp_path, code="2", application_args=["--all"])
@@ -81,13 +84,52 @@ def test_staged_deployment_is_compared_with_the_running_driver(
         ("application_args", ["--all"]),
     ]
     assert reason in pending["reason"]
+    assert (pending["keeps_state"], pending["state_reason"]) == (None, state)
+
+
+def prepared(**report: Any) -> PreparedQuery:
+    return PreparedQuery(name="q", **report)
+
+
+RAN = QueryReport(name="q", active=True, sources=(), plan=("Aggregate", "StreamingRelation", "output id bigint"))
+COUNT = StateSchema(operator="stateStoreSave", key="id bigint", value="count bigint", partitions=4)
+OTHER = "its state remains in its checkpoint, and a query of another name does not read it"
+
+
+@pytest.mark.parametrize(
+    ("new", "ran", "reason", "plan"),
+    [
+        (
+            prepared(state_before=(COUNT,), state_after=(COUNT,), plan=("Project", *RAN.plan)),
+            RAN,
+            "Spark has accepted the state in its checkpoint",
+            ["+Project", " Aggregate"],
+        ),
+        (
+            prepared(state_after=(COUNT,), plan=("Aggregate",)),
+            None,
+            "it starts without state: its checkpoint has none",
+            ["+Aggregate"],
+        ),
+        (prepared(plan=RAN.plan), RAN, "it has no state", []),
+        (prepared(unchecked="time", state_before=(COUNT,)), RAN, "time", None),
+        (prepared(plan=RAN.plan), replace(RAN, plan=()), "it has no state", None),
+        (replace(prepared(), name="renamed"), RAN, OTHER, None),
+    ],
+)
+def test_query_of_a_prepared_driver_is_compared_with_the_running_one(
+    new: PreparedQuery, ran: QueryReport | None, reason: str, plan: list[str] | None
+) -> None:
+    found = query_previews([new], [] if ran is None else [ran])[-1]
+    assert (found.state_reason, found.plan_changes) == (reason, plan)
+    assert (found.is_new, found.prepared) == (ran is None, new if new.name == "q" else None)
 
 
 def test_prepared_driver_reports_its_queries_and_whether_they_keep_the_state(
     airflow_app: AirflowApp, tmp_path: Path
 ) -> None:
     running = store_dag(airflow_app, tmp_path)
-    hours = PreparedQuery(name="hours", sources=("KafkaV2",), operators=("dedupe",), state=("dedupe",))
+    hours = PreparedQuery(name="hours", sources=("KafkaV2",), state_after=(COUNT,), plan=("Aggregate",))
     documents = deployed(running, running)
     documents["deployment"]["preparation"] = encode_plain(Preparation(deployment="new", queries=(hours,)))
     job = executing(scaling_interval_min=600).when_slots(held=2, standby=(0, 1)).when_redeployed("new")
@@ -95,14 +137,9 @@ def test_prepared_driver_reports_its_queries_and_whether_they_keep_the_state(
     pending = get(airflow_app, PATH)["pending"]
     assert (pending["stage"], pending["keeps_state"]) == ("PREPARED", True)
     assert pending["reason"].startswith("the driver of the deployment is prepared")
-    (query,) = pending["queries"]
-    assert (query["name"], query["is_new"], query["sources"], query["state"]) == (
-        "hours",
-        True,
-        ["KafkaV2"],
-        ["dedupe"],
-    )
-    assert pending["removed_queries"] == ["q"]
+    new, removed = pending["queries"]
+    assert (new["prepared"], new["plan_changes"]) == (encode_plain(hours), ["+Aggregate"])
+    assert (removed["name"], removed["prepared"]) == ("q", None)
 
 
 def test_preparation_of_another_deployment_does_not_count(airflow_app: AirflowApp, tmp_path: Path) -> None:
@@ -112,7 +149,7 @@ def test_preparation_of_another_deployment_does_not_count(airflow_app: AirflowAp
     place(airflow_app, executing().when_redeployed("new"), **documents)
     pending = get(airflow_app, PATH)["pending"]
     assert (pending["keeps_state"], pending["queries"]) == (None, [])
-    assert pending["state_reason"] == "no driver of the deployment has been prepared yet"
+    assert pending["state_reason"] == BEFORE
 
 
 def test_refused_deployment_has_the_error_of_its_preparation(airflow_app: AirflowApp, tmp_path: Path) -> None:

@@ -1,10 +1,10 @@
-import { Table, Text } from "@chakra-ui/react";
+import { Code, Table, Text } from "@chakra-ui/react";
 import { useQuery } from "@tanstack/react-query";
 import { deploymentQuery } from "../../api/queries";
-import type { Deployment } from "../../api/types";
+import type { Deployment, QueryPreview } from "../../api/types";
 import { ColumnHeaders } from "../../components/layout/ColumnHeaders";
 import { Section } from "../../components/layout/Section";
-import { EFFECTS, queryTexts, STAGES, stateText, valueText } from "./changeText";
+import { EFFECTS, planText, queryRows, queryText, STAGES, stateText, valueText } from "./changeText";
 
 const COLUMNS = ["Change", "Before", "After", "Needs"];
 
@@ -39,12 +39,12 @@ const DeploymentSection = ({ deployment, title, notice }: Props) => (
     <Text fontSize="sm" overflowWrap="anywhere">
       {stateText(deployment)}
     </Text>
-    {queryTexts(deployment).map((text) => (
-      <Text fontSize="sm" key={text} overflowWrap="anywhere">
-        {text}
+    {deployment.queries.map((query) => (
+      <Text fontSize="sm" key={query.name} overflowWrap="anywhere">
+        {queryText(query)}
       </Text>
     ))}
-    {deployment.changes.length > 0 && (
+    {deployment.changes.length + deployment.queries.length > 0 && (
       <Table.ScrollArea mt={2}>
         <Table.Root aria-label={title} size="sm">
           <ColumnHeaders names={COLUMNS} />
@@ -56,6 +56,9 @@ const DeploymentSection = ({ deployment, title, notice }: Props) => (
                 <Table.Cell overflowWrap="anywhere">{valueText(change.after)}</Table.Cell>
                 <Table.Cell whiteSpace="nowrap">{EFFECTS[change.effect]}</Table.Cell>
               </Table.Row>
+            ))}
+            {deployment.queries.map((query) => (
+              <QueryRows key={query.name} query={query} />
             ))}
           </Table.Body>
         </Table.Root>
@@ -72,4 +75,27 @@ const DeploymentSection = ({ deployment, title, notice }: Props) => (
       </Text>
     )}
   </Section>
+);
+
+const QueryRows = ({ query }: { query: QueryPreview }) => (
+  <>
+    {queryRows(query).map(([name, before, after], index) => (
+      <Table.Row key={index}>
+        <Table.Cell overflowWrap="anywhere">{name}</Table.Cell>
+        <Table.Cell overflowWrap="anywhere">{before}</Table.Cell>
+        <Table.Cell overflowWrap="anywhere">{after}</Table.Cell>
+        <Table.Cell />
+      </Table.Row>
+    ))}
+    {query.prepared && (
+      <Table.Row>
+        <Table.Cell overflowWrap="anywhere">plan of {query.name}</Table.Cell>
+        <Table.Cell colSpan={3}>
+          <Code background="none" padding={0} whiteSpace="pre-wrap">
+            {planText(query)}
+          </Code>
+        </Table.Cell>
+      </Table.Row>
+    )}
+  </>
 );

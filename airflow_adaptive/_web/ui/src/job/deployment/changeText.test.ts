@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { Deployment } from "../../api/types";
-import { queryTexts, stateText, valueText } from "./changeText";
+import { planText, queryRows, queryText, stateText, valueText } from "./changeText";
 
 it.each([
   [null, "–"],
@@ -9,24 +9,47 @@ it.each([
   [false, "false"],
 ])("the value %j is displayed as %s", (value, text) => expect(valueText(value)).toBe(text));
 
-const query = {
+const state = { operator: "stateStoreSave", key: "id bigint", value: "", partitions: 4 };
+
+const prepared = {
   name: "hours",
-  is_new: false,
   sources: ["KafkaV2"],
-  running_sources: ["KafkaV2"],
-  operators: ["dedupe"],
-  state: [],
+  state_before: [],
+  state_after: [state],
+  plan: [],
   unchecked: "",
 };
 
-it("a prepared driver names its queries, and those that it does not have", () => {
-  const other = { ...query, name: "new", is_new: true, unchecked: "no copy is run" };
-  expect(queryTexts({ queries: [query, other], removed_queries: ["old"] } as unknown as Deployment)).toEqual([
-    "Query hours: sources KafkaV2; state operators dedupe, of its checkpoint none",
-    "New query new: no copy is run",
-    "Query old is removed",
-  ]);
-});
+const query = {
+  name: "hours",
+  is_new: false,
+  running_sources: [],
+  prepared,
+  state_reason: "it starts without state",
+  plan_changes: ["-Project", "+Filter"],
+};
+
+it("a query has its sources and its state before and after the deployment", () =>
+  expect(queryRows(query)).toEqual([
+    ["sources of hours", "–", "KafkaV2"],
+    ["state of hours", "–", "stateStoreSave: key (id bigint), value (unknown), 4 partitions"],
+  ]));
+
+it.each([
+  [{}, "Query hours: it starts without state"],
+  [{ is_new: true }, "New query hours: it starts without state"],
+  [{ prepared: null }, "Removed query hours: it starts without state"],
+])("a query tells what happens to it and its state (%j)", (changes, text) =>
+  expect(queryText({ ...query, ...changes })).toBe(text),
+);
+
+it.each([
+  [query.plan_changes, "-Project\n+Filter"],
+  [[], "the same operators and columns"],
+  [null, "unknown"],
+])("the plan %j is displayed as %s", (plan_changes, text) =>
+  expect(planText({ ...query, plan_changes })).toBe(text),
+);
 
 it.each([
   [true, "It keeps the state: why"],

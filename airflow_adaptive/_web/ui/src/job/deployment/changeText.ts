@@ -1,4 +1,4 @@
-import type { Deployment, DeploymentStage, Effect } from "../../api/types";
+import type { Deployment, DeploymentStage, Effect, QueryPreview, StateSchema } from "../../api/types";
 
 /** What each stage of a deployment is called. */
 export const STAGES: Record<DeploymentStage, string> = {
@@ -29,13 +29,38 @@ export const stateText = ({ keeps_state, state_reason }: Deployment): string => 
   return `${keeps_state ? "It keeps the state" : "It does not keep the state"}: ${state_reason}`;
 };
 
-const listed = (names: string[]): string => names.join(", ") || "none";
+const listed = (names: string[]): string => names.join(", ") || "–";
 
-/** What a prepared driver knows of its queries, and the queries that it does not have. */
-export const queryTexts = ({ queries, removed_queries }: Deployment): string[] => [
-  ...queries.map(({ name, is_new, sources, operators, state, unchecked }) => {
-    const known = `sources ${listed(sources)}; state operators ${listed(operators)}, of its checkpoint ${listed(state)}`;
-    return `${is_new ? "New query" : "Query"} ${name}: ${unchecked || known}`;
-  }),
-  ...removed_queries.map((name) => `Query ${name} is removed`),
-];
+const schemaText = (state: StateSchema | undefined): string => {
+  if (state === undefined) return "–";
+  const count =
+    state.partitions === null
+      ? ""
+      : `, ${state.partitions} ${state.partitions === 1 ? "partition" : "partitions"}`;
+  return `${state.operator}: key (${state.key || "unknown"}), value (${state.value || "unknown"})${count}`;
+};
+
+/** What happens to a query and its state. */
+export const queryText = ({ name, is_new, prepared, state_reason }: QueryPreview): string => {
+  const kind = prepared === null ? "Removed query" : is_new ? "New query" : "Query";
+  return `${kind} ${name}: ${state_reason}`;
+};
+
+/** Sources and state of a query: what, before, and after a deployment. */
+export const queryRows = ({ name, running_sources, prepared }: QueryPreview): [string, string, string][] => {
+  const [before, after] = [prepared?.state_before ?? [], prepared?.state_after ?? []];
+  return [
+    [`sources of ${name}`, listed(running_sources), listed(prepared?.sources ?? [])],
+    ...(before.length > after.length ? before : after).map((_, index): [string, string, string] => [
+      `state of ${name}`,
+      schemaText(before[index]),
+      schemaText(after[index]),
+    ]),
+  ];
+};
+
+/** The differences of the plan of a query. */
+export const planText = ({ plan_changes }: QueryPreview): string => {
+  if (plan_changes === null) return "unknown";
+  return plan_changes.length > 0 ? plan_changes.join("\n") : "the same operators and columns";
+};
