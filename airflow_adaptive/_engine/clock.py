@@ -1,9 +1,11 @@
-"""The clock of the machine."""
+"""The clock of the machine, and the hints that end a pause of a loop before its time."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 
@@ -28,3 +30,27 @@ class SystemClock:
     async def sleep(self, seconds: float) -> None:
         """Wait."""
         await asyncio.sleep(seconds)
+
+
+class Hint:
+    """Tells the loop of a job that it may observe something new: its next cycle begins at once. A hint does not change what the loop decides."""
+
+    def __init__(self) -> None:
+        self._is_given = False
+        self._pause: asyncio.Timeout | None = None
+
+    def give(self) -> None:
+        """End the pause of the loop, or its next pause."""
+        if not self._is_given and self._pause is not None:
+            self._pause.reschedule(0)
+        self._is_given = True
+
+    async def wait(self, pause: Awaitable[None]) -> bool:
+        """Wait for the end of a pause, or for a hint. Return whether there was one."""
+        with suppress(TimeoutError):
+            try:
+                async with asyncio.timeout(0 if self._is_given else None) as self._pause:
+                    await pause
+            finally:  # also if the loop is canceled
+                is_given, self._is_given, self._pause = self._is_given, False, None
+        return is_given

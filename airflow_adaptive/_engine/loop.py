@@ -44,6 +44,7 @@ from airflow_adaptive._core.scheduler.state import (
     WaitingForResources,
 )
 from airflow_adaptive._core.scheduler.timeline import Reason, ReasonCode
+from airflow_adaptive._engine.clock import Hint
 from airflow_adaptive._engine.cluster.capacity_share import slot_demand
 from airflow_adaptive._engine.cluster.free_capacity import ShortageReports
 from airflow_adaptive._engine.cluster.probe import Probe
@@ -63,18 +64,11 @@ from airflow_adaptive._engine.observation.observer import JobObservation, Observ
 from airflow_adaptive._engine.observation.source_lag import SourceLagMonitor
 from airflow_adaptive._engine.once_logger import OnceLogger
 from airflow_adaptive._engine.publishing.publisher import Publisher
-from airflow_adaptive._engine.rate_limit import FILE_POLLS_PER_SECOND, FilePolling, RateLimiter
+from airflow_adaptive._engine.rate_limit import EARLY_INTERVAL, FILE_POLLS_PER_SECOND, FilePolling, RateLimiter
 from airflow_adaptive._engine.spec import JobSpec
 from airflow_adaptive._engine.step_executor import StepExecutor
 
 log = logging.getLogger(__name__)
-
-
-TAKEOVER_INTERVAL = timedelta(milliseconds=200)
-"""Poll interval while a prepared driver takes over: the job runs no query meanwhile."""
-
-TAKEOVER_TIME = timedelta(seconds=30)
-"""Time in which a prepared driver takes over, unless the job waits for slots."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +84,7 @@ class Ports:
         files: rate limiter of the file polls of all loops of this process, None if this loop is the only one.
         brokers: brokers of the sources, for the lag while no driver reports it; None without a connection to them.
         may_take_over: decides whether the loop may take the job over from another attempt, None if there is only one attempt.
+        hint: ends the pauses between two cycles early.
     """
 
     cluster: ClusterClient
@@ -100,6 +95,7 @@ class Ports:
     files: RateLimiter | None = None
     brokers: SourceOffsets | None = None
     may_take_over: MayTakeOver | None = None
+    hint: Hint | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +146,7 @@ class Loop:
         self._ports = ports
         self._limits = limits or RunLimits()
         self._phase = LoopPhase.CLAIMING
-        self._has_killed_forgotten = False
+        self._has_killed_forgotten = self._is_hinted = False
         reports = OnceLogger(log, logging.INFO)
         self._refused_requests = OnceLogger(log)
         self._ongoing: dict[ReasonCode, str] = {}
@@ -213,7 +209,8 @@ class Loop:
         try:
             while not self._is_over() and not self._is_reached(self._limits.recycle_at):
                 await self._run_cycle()
-                await self._ports.clock.sleep(self._pause())
+                pause, hint = self._ports.clock.sleep(self._pause()), self._ports.hint
+                self._is_hinted = await (pause if hint is None else hint.wait(pause)) is True
             await self._clean_up()
         finally:
             self._publisher.close()
@@ -328,7 +325,9 @@ class Loop:
         wanted = replace(self.state, requirements=requirements.requirements)
         prepared, probed = self._memory.prepared_spec(wanted, self._spec), self._probe.offered
         demand = slot_demand(self._current_spec, wanted, self._now(), prepared=prepared, may_probe=probed)
-        max_age = self._poll_interval
+        waits = isinstance(self.state.current, Restarting | WaitingForResources) and not self._file_polling.is_crowded
+        max_age = self._poll_interval if waits else self._spec.options.poll_interval
+        max_age *= not self._is_hinted
         observation = await self._observer.observe_cluster(reported, demand, self.state, max_age, self._now())
         if observation.is_driver_over:
             await self._observer.read_last_status()
@@ -491,11 +490,9 @@ class Loop:
 
     @property
     def _poll_interval(self) -> timedelta:
-        """The poll interval of the job; shorter while a prepared driver waits for the end of the running one."""
-        interval, current = self._spec.options.poll_interval, self.state.current
-        waits = self.state.replacement is not None and isinstance(current, Restarting | WaitingForResources)
-        takes_over = waits and self._now() - self._entered_at < TAKEOVER_TIME
-        return min(interval, TAKEOVER_INTERVAL) if takes_over else interval
+        """The poll interval of the job, shorter for a while after an event."""
+        interval = self._spec.options.poll_interval
+        return min(interval, EARLY_INTERVAL) if self._file_polling.is_early else interval
 
     def _until_limit(self, interval: timedelta) -> timedelta:
         """The interval, or the time until the loop must return if that is shorter."""

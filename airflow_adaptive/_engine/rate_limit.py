@@ -5,6 +5,7 @@ A few loops read as often as their own interval allows. Many loops read in turn,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from datetime import timedelta
 
@@ -37,6 +38,7 @@ class RateLimiter:
         """Reads per second of the members whose reads are urgent."""
         self._joined = 0
         self._tokens = self._urgent_tokens = per_second
+        self._early_tokens = RESERVED * per_second
         self._refilled_s = clock.elapsed
 
     def join(self) -> RateLimiterMember:
@@ -66,11 +68,19 @@ class RateLimiter:
             self._tokens -= 1
         return True
 
+    def take_early(self) -> bool:
+        """Take a token for a cycle before its turn; return whether there is one. There are few, so that many jobs with a change cost little more."""
+        self._refill()
+        is_allowed = self._early_tokens >= 1
+        self._early_tokens -= is_allowed
+        return is_allowed
+
     def _refill(self) -> None:
         tokens = (self.clock.elapsed - self._refilled_s) * self.per_second
         self._refilled_s = self.clock.elapsed
         self._tokens = min(self._tokens + tokens, self.per_second)
         self._urgent_tokens = min(self._urgent_tokens + tokens * (1 - RESERVED), self.per_second)
+        self._early_tokens = min(self._early_tokens + tokens * RESERVED, RESERVED * self.per_second)
 
 
 class RateLimiterMember:
@@ -117,8 +127,13 @@ FILE_POLLS_PER_SECOND = 100.0
 """Polls per second of the files of all idle jobs of a process. A poll is two small reads, about a millisecond of CPU."""
 
 
+EARLY_INTERVAL = timedelta(milliseconds=200)
+EARLY_TIME = timedelta(seconds=30)
+"""Interval between two cycles of a job after an event, and how long it applies: its next event, such as a commit or the end of a driver, follows soon."""
+
+
 class FilePolling:
-    """Decides in each cycle whether the loop reads the journal and the driver status.
+    """Decides in each cycle whether the loop reads the journal and the driver status, and whether the next cycle begins early.
 
     A job that changes its plan, or that ends, cannot wait. The loops of jobs that run as planned share a rate limiter. The
     shared poll of the cluster still reports in each cycle whether the driver and its executors exist.
@@ -127,8 +142,18 @@ class FilePolling:
     def __init__(self, limiter: RateLimiter) -> None:
         self.is_due = True
         """Whether the loop reads the files in this cycle."""
+        self.is_early = False
+        """Whether the next cycle begins after `EARLY_INTERVAL`."""
+        self._limiter = limiter
         self._member = limiter.join()
         self._is_idle = False
+        self._state: tuple[object, ...] = ()
+        self._event_s = -math.inf
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether so many loops share the process that they read in turn."""
+        return self._limiter.round > timedelta(seconds=1)
 
     def begin_cycle(self, interval: timedelta) -> None:
         """Decide for the cycle that begins now; `interval` is the poll interval of the job."""
@@ -136,7 +161,14 @@ class FilePolling:
 
     def end_cycle(self, state: SchedulerState, events: Iterable[Event]) -> None:
         """Record the state of the job after a cycle, and the events of the cycle."""
-        self._is_idle = _is_idle(state) and all(isinstance(event, BatchCommitted) for event in events)
+        is_uneventful = all(isinstance(event, BatchCommitted) for event in events)
+        self._is_idle = _is_idle(state) and is_uneventful
+        entered = state.version, getattr(getattr(state.current, "manager", None), "phase", None)
+        if not is_uneventful or entered != self._state:
+            self._state, self._event_s = entered, self._limiter.clock.elapsed
+        is_recent = self._limiter.clock.elapsed - self._event_s < EARLY_TIME.total_seconds()
+        expects = not self._is_idle or isinstance(state.current, WaitingForResources)
+        self.is_early = is_recent and expects and self._limiter.take_early()
 
     def close(self) -> None:
         """Leave the rate limiter."""

@@ -28,7 +28,7 @@ from airflow_adaptive._airflow.store.asset_store import AirflowJobStore
 from airflow_adaptive._airflow.store.rescale_callback import CallbackStore
 from airflow_adaptive._clusters.connection_fields import AddressError, UndefinedConnectionError
 from airflow_adaptive._core.ports import FOLDER_SEPARATOR, JOB_ID, JobKey, StoreUnavailableError, UnavailableError
-from airflow_adaptive._engine.clock import SystemClock
+from airflow_adaptive._engine.clock import Hint, SystemClock
 from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory
 from airflow_adaptive._engine.journal.journal import MayTakeOver
 from airflow_adaptive._engine.journal.storage import Storage
@@ -174,11 +174,14 @@ async def job_ports(
     address, storage = await _retry(retry_period, process, job, lambda: (connections.address(), job_storage(job.base)))
     arguments = (job.name, job.task, process.clock, process.store_access)
     store = AirflowJobStore(*arguments) if on_rescale is None else CallbackStore(*arguments, on_rescale)
+    hint = Hint()
+    store.hint = hint.give
     try:
         async with (
             process.cluster(connections, address) as (cluster, shared),
             process.brokers(connections.kafka) as brokers,
         ):
+            getattr(cluster, "hints", {})[job.name] = hint  # of a cluster that reports changes by itself
             yield Ports(
                 cluster=cluster,
                 directory=FsspecJobDirectory(storage, job.name),
@@ -188,6 +191,7 @@ async def job_ports(
                 files=process.files,
                 brokers=brokers,
                 may_take_over=may_take_over,
+                hint=hint,
             )
         await store.finish()
         finish_in_background(store.publish_end())

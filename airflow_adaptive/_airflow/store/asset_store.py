@@ -44,10 +44,6 @@ Result = TypeVar("Result")
 FIRST_READ_TIMEOUT = timedelta(seconds=5)
 """Longest time that a new loop waits for the control requests."""
 
-READ_TIME: Final = timedelta(milliseconds=200)
-"""Longest time that a cycle of the loop waits for a read of the control requests, so that a request takes effect in the same cycle. After a read
-that took longer, cycles do not wait until a read was faster."""
-
 FINISH_TIMEOUT = timedelta(seconds=30)
 """Longest time that a loop waits for its last write."""
 
@@ -62,14 +58,17 @@ then writes all of its values again. The value is read together with the calenda
 class AirflowJobStore:
     """`JobStore` over the state store of an asset and the XComs of a task. All calls run in threads, which works in every process.
 
-    While few jobs run, the control requests of a job are read every second. If many loops share the access to the stores, the
-    requests of a job are read in its turn, or when a change marker names the job. All reads and writes run in the background, so a
-    store that hangs delays no loop by more than `READ_TIME`.
+    While few jobs run, the control requests of a job are read every half second, also between two cycles of the loop. If many loops share the access to
+    the stores, the requests of a job are read in its turn, or when a change marker names the job. All reads and writes run in the background, so a
+    store that hangs delays no loop.
 
     No error ends the loop, because a job must not depend on its monitoring or on Airflow's API server.
     """
 
     def __init__(self, job: str, task: TaskKey, clock: Clock, access: StoreAccess) -> None:
+        self.hint: Callable[[], object] | None = None
+        """Called when new control requests were read; None to read them only when a cycle requests them."""
+        self._between_cycles: asyncio.Task[None] | None = None
         self._job = job
         self._asset = job_asset(job)
         self._accessor = self._asset.store_of(task)
@@ -82,7 +81,6 @@ class AirflowJobStore:
         self._is_moved = False
         self._reading: asyncio.Task[None] | None = None
         self._read_s = clock.elapsed
-        self._is_fast = True
         self._view_writer = BackgroundWriter(self._write_view, clock)
         self._metrics_writer = BackgroundWriter(self._write_metrics, clock)
         self._metrics_member = access.metrics_writes.join()
@@ -100,18 +98,18 @@ class AirflowJobStore:
     async def control_requests(self) -> ControlRequests:
         """Return the newest known control requests and their age. A read that is due runs in the background.
 
-        The first call waits for its read at most `FIRST_READ_TIMEOUT`, because a job that is to stop must not start first; later calls wait at
-        most `READ_TIME`.
+        The first call waits for its read at most `FIRST_READ_TIMEOUT`, because a job that is to stop must not start first.
         """
         self._is_notified = self._is_notified or self._has_new_marker()
         is_reading = self._reading is not None and not self._reading.done()
         if not is_reading and self._request_member.due(REQUEST_INTERVAL, urgent=self._is_notified):
-            longest = FIRST_READ_TIMEOUT if self._reading is None else READ_TIME
-            self._reading = asyncio.create_task(self._read_requests())
-            if self._is_fast:
-                await asyncio.wait({self._reading}, timeout=longest.total_seconds())
+            is_first, self._reading = self._reading is None, asyncio.create_task(self._read_requests())
+            if is_first:
+                await asyncio.wait({self._reading}, timeout=FIRST_READ_TIMEOUT.total_seconds())
         if self._view is not None and self._has_late_write():
             self._view_writer.put(self._view)
+        if self.hint is not None and self._between_cycles is None:
+            self._between_cycles = asyncio.create_task(self._read_between_cycles())
         return replace(self._reader.requests, age=timedelta(seconds=self._clock.elapsed - self._read_s))
 
     async def publish(self, view: JobView) -> None:
@@ -152,8 +150,8 @@ class AirflowJobStore:
             self._is_closed = True
             self._view_writer.stop()
         self._report_late_write()
-        if self._reading is not None:
-            self._reading.cancel()
+        for task in filter(None, (self._reading, self._between_cycles)):
+            task.cancel()
         self._metrics_writer.stop()
         self._request_member.unregister()
         self._metrics_member.unregister()
@@ -175,6 +173,13 @@ class AirflowJobStore:
             self._is_closed = True
             self._view_writer.stop()
 
+    async def _read_between_cycles(self) -> None:
+        """Read the control requests between two cycles, too. While many jobs run, only the cycles read."""
+        while True:
+            await self._clock.sleep((RETRY_INTERVAL if self._access.is_busy else REQUEST_INTERVAL).total_seconds())
+            if not self._access.is_busy:
+                await self.control_requests()
+
     def _has_new_marker(self) -> bool:
         """Return whether a new change marker exists; the markers are read only where regular polls are rare."""
         marker = self._access.change_markers.marker(self._job) if self._access.is_busy else None
@@ -189,11 +194,13 @@ class AirflowJobStore:
         keys = self._reader.next_keys(every=is_urgent)
         read = partial(self._read_store, keys, check_late_write=not is_urgent and CALENDAR in keys)
         found = await self._attempt(self._access.read(read))
-        self._is_fast = self._clock.elapsed - began_s <= READ_TIME.total_seconds()
         if found is None:
             return
         (documents, is_emptied), late_write = found
+        known = self._reader.requests
         self._reader.accept(documents)
+        if self.hint is not None and self._reader.requests != known:
+            self.hint()
         if late_write != self._known_late_write:
             self._known_late_write = late_write
             self._report_late_write()

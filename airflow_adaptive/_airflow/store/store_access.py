@@ -16,7 +16,7 @@ from airflow_adaptive._engine.rate_limit import RateLimiter
 Result = TypeVar("Result")
 Content = TypeVar("Content")
 
-REQUEST_INTERVAL = timedelta(seconds=1)
+REQUEST_INTERVAL = timedelta(milliseconds=500)
 """Interval between two reads of the control requests of a job, while few jobs run."""
 
 RETRY_INTERVAL = timedelta(seconds=2)
@@ -67,7 +67,7 @@ class StoreAccess:
         self.late_writes: dict[str, object] = {}
         """Job -> identity of the newest write that may have overwritten newer values: a write that was abandoned before its end, or the last
         write of a loop that has ended."""
-        self.change_markers = ChangeMarkers(self.read, clock, REQUEST_INTERVAL)
+        self.change_markers = ChangeMarkers(self.read, clock, 2 * REQUEST_INTERVAL)
         self._reads = StorageThreads(THREADS, AIRFLOW, StoreUnavailableError, CHECK_AIRFLOW)
         self._writes = StorageThreads(THREADS, AIRFLOW, StoreUnavailableError, CHECK_AIRFLOW)
         self._connections = StorageThreads(THREADS, CONNECTION_STORE, StoreUnavailableError, CHECK_CONNECTIONS)

@@ -102,6 +102,7 @@ class KubernetesCluster:
         self._api = self._reads.api
         self._objects = DriverObjects(self._api, address.namespace)
         self._watch = self._reads.acquire(address.namespace)
+        self.hints = self._watch.hints
         self._capacity = CapacityReader(address, self._api, clock, self._reads.nodes)
         self._prerequisites = Prerequisites(self._api, address)
         self._events = DriverEvents(self._api, address.namespace, clock)

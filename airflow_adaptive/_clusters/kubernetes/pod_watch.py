@@ -14,10 +14,12 @@ import json
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
+from weakref import WeakValueDictionary
 
 from airflow_adaptive._clusters.kubernetes.api import ApiError, KubernetesApi, RefusedError, UnknownOutcomeError
-from airflow_adaptive._clusters.kubernetes.job_pods import DRIVER, EXECUTOR, kept
+from airflow_adaptive._clusters.kubernetes.capacity.pod_requests import is_terminal
+from airflow_adaptive._clusters.kubernetes.job_pods import DRIVER, EXECUTOR, driver_identity, kept
 from airflow_adaptive._clusters.kubernetes.names import ROLE, Json
 from airflow_adaptive._core.ports import Clock, ClusterUnreachableError
 
@@ -45,6 +47,8 @@ class PodWatch:
     """Keeps a `PodCache` up to date in the background, from the first use until `close`."""
 
     def __init__(self, api: KubernetesApi, namespace: str, selector: str, clock: Clock) -> None:
+        self.hints: WeakValueDictionary[str, Any] = WeakValueDictionary()
+        """Name of a job -> hint to its loop (`_engine.clock.Hint`), which gets it when the driver of the job ends."""
         self.cache = PodCache()
         self._api = api
         self._path = f"/api/v1/namespaces/{namespace}/pods"
@@ -156,6 +160,9 @@ class PodWatch:
             raise _WatchError(f"{changed.get('code')} {changed.get('message')}")
         if kind in EVENTS:
             self.cache.apply(kind, changed)
+            is_over = kind == "DELETED" or is_terminal(changed)
+            if is_over and (driver := driver_identity(changed)) and (hint := self.hints.get(driver.job)):
+                hint.give()
         self._version = str(changed["metadata"]["resourceVersion"])
         self._confirmed_s = self._clock.elapsed
 

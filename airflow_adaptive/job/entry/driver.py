@@ -10,6 +10,7 @@ own files, as `logrotate` does with `copytruncate`. A worker's log page presents
 from __future__ import annotations
 
 import logging
+import math
 import os
 import re
 import shutil
@@ -102,7 +103,7 @@ class DriverRuntime:
                 self.directory, heartbeat_interval_s=settings.heartbeat_interval_s, clock=clock, warn=log.warning
             ),
             clock=clock,
-            sleep=_pause(identity),
+            sleep=_pause(identity, settings.directory),
             warn=log.warning,
         )
         reporter = FileStatusReporter(
@@ -122,20 +123,59 @@ class DriverRuntime:
             self.termination.let_pass()
 
 
-def _pause(identity: DriverStatus) -> Callable[[float], None]:
-    """Return a function that truncates the driver's output if due, and sleeps.
+def _pause(identity: DriverStatus, directory: str) -> Callable[[float], None]:
+    """Return a function that truncates the driver's output if due, and waits for a time, or until the journal changes.
 
     Only the worker of a standalone cluster keeps the output in the folder of the driver, without a limit.
     """
-    if identity.submission_id is None or identity.submission_id != _standalone_id():
-        return time.sleep
-    output = OutputFiles(Path.cwd(), clock=time.monotonic, warn=log.warning)
+    journal = JournalFolder(directory, clock=time.monotonic)
+    has_output = identity.submission_id is not None and identity.submission_id == _standalone_id()
+    output = OutputFiles(Path.cwd(), clock=time.monotonic, warn=log.warning) if has_output else None
 
     def pause(seconds: float) -> None:
-        output.truncate_if_due()
-        time.sleep(seconds)
+        if output is not None:
+            output.truncate_if_due()
+        journal.wait(seconds, time.sleep)
 
     return pause
+
+
+LOCAL: Final = "file://"
+
+CHANGE_INTERVAL_S: Final = 0.05
+"""Interval in seconds at which a local journal is checked for a change, which takes some microseconds."""
+
+EARLY_INTERVAL_S: Final = 0.2
+EARLY_TIME_S: Final = 5.0
+"""Longest wait after a change, and how long it applies, in seconds: the loop acts, and may wait for the status with the next commit."""
+
+
+class JournalFolder:
+    """The folder of a journal on a file system of this machine. A change of it is a hint to read the journal earlier; object stores give none."""
+
+    def __init__(self, directory: str, *, clock: Callable[[], float]) -> None:
+        self._path = f"{directory.removeprefix(LOCAL)}/journal" if directory.startswith(LOCAL) else None
+        self._clock = clock
+        self._early_until = -math.inf
+        self._known = self._changed_ns()
+
+    def wait(self, seconds: float, sleep: Callable[[float], object]) -> None:
+        """Wait for a time, or until the folder changes; less if it has changed a short time ago."""
+        if self._path is None:
+            sleep(seconds)
+            return
+        now = self._clock()
+        end = now + (min(seconds, EARLY_INTERVAL_S) if now < self._early_until else seconds)
+        while (left := end - self._clock()) > 0:
+            sleep(min(left, CHANGE_INTERVAL_S))
+            if (changed := self._changed_ns()) != self._known:
+                self._known, self._early_until = changed, self._clock() + EARLY_TIME_S
+                return
+
+    def _changed_ns(self) -> int:
+        with suppress(OSError):
+            return os.stat(self._path).st_mtime_ns if self._path else 0
+        return 0
 
 
 def _identity(spark: SparkSession, settings: DriverSettings, notice: str | None) -> DriverStatus:

@@ -23,7 +23,7 @@ from airflow_adaptive._core.requirements.control_requests import ControlRequests
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.snapshot import decode
 from airflow_adaptive._core.view import JobView
-from airflow_adaptive._engine.clock import SystemClock
+from airflow_adaptive._engine.clock import Hint, SystemClock
 from airflow_adaptive._engine.cluster.shared_cluster import SharedCluster
 from airflow_adaptive._engine.journal import journal
 from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory
@@ -37,6 +37,9 @@ log = logging.getLogger(__name__)
 
 SUPERSEDED = 3
 
+REQUEST_INTERVAL_S = 0.5
+"""Interval between two reads of the requests between two cycles, as in Airflow's store (`store_access.REQUEST_INTERVAL`)."""
+
 COMPACT_EVERY = 10
 """Documents; often, so that it happens in a test."""
 
@@ -44,8 +47,18 @@ COMPACT_EVERY = 10
 class FileStore:
     """A `JobStore` that reads the control requests from a file."""
 
-    def __init__(self, requests: Path) -> None:
+    def __init__(self, requests: Path, hint: Hint) -> None:
+        """Read the file in each cycle, and between two cycles as often as Airflow's store is read."""
         self._file = requests
+        self._watching = asyncio.create_task(self._watch(hint))
+
+    async def _watch(self, hint: Hint) -> None:
+        known = self._file.stat().st_mtime_ns
+        while True:
+            await asyncio.sleep(REQUEST_INTERVAL_S)
+            if (now := self._file.stat().st_mtime_ns) != known:
+                known = now
+                hint.give()
 
     async def control_requests(self) -> ControlRequests:
         requests = json.loads(self._file.read_text())
@@ -76,13 +89,14 @@ async def run(configs: Sequence[Mapping[str, Any]]) -> None:
 
 async def run_one(client: ClusterClient, shared: SharedCluster, config: Mapping[str, Any], death: Death) -> None:
     """Run the loop of one job."""
-    spec, clock = cast(JobSpec, decode(JobSpec, config["spec"])), SystemClock()
+    spec, clock, hint = cast(JobSpec, decode(JobSpec, config["spec"])), SystemClock(), Hint()
     ports = Ports(
         cluster=client,
         directory=death.around(FsspecJobDirectory(Storage.at(config["base"]), spec.graph.job)),
-        store=FileStore(Path(config["requests"])),
+        store=FileStore(Path(config["requests"]), hint),
         clock=clock,
         shared=shared,
+        hint=hint,
     )
     lifetime = config["lifetime_s"]
     write_requests = RunLimits(recycle_at=None if lifetime is None else clock.now() + timedelta(seconds=lifetime))

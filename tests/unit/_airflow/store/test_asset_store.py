@@ -6,14 +6,13 @@ import asyncio
 import json
 import logging
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from airflow.sdk import Variable
 
 from airflow_adaptive._airflow.internals import has
-from airflow_adaptive._airflow.store import asset_store
 from airflow_adaptive._airflow.store.asset_store import AirflowJobStore
 from airflow_adaptive._airflow.store.control_requests import (
     READS_BETWEEN,
@@ -37,6 +36,7 @@ from airflow_adaptive._core.scheduler.timeline import Decision, ReasonCode, Tran
 from airflow_adaptive._core.view import JobHistory, JobView, SchedulerStateName, TaskKey, Urls, failure_record
 from airflow_adaptive._engine.journal.history import History
 from airflow_adaptive._engine.publishing.publisher import job_view
+from airflow_adaptive.local.waiting import wait_until_async
 from tests.lab.fakes.job_directory import FakeJobDirectory
 from tests.lab.fakes.manual_clock import ManualClock
 from tests.lab.scenario import START, Scenario
@@ -139,19 +139,30 @@ def test_desired_state_and_overrides_are_read(airflow: FakeComms, store: Airflow
     )
 
 
-def test_request_is_known_in_the_cycle_that_reads_it_once_a_second(
-    airflow: FakeComms, store: AirflowJobStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("jobs", "hints"), [(1, ["hint"]), (10, [])], ids=["few jobs", "many jobs"])
+def test_request_between_two_cycles_is_a_hint_while_few_jobs_run(
+    airflow: FakeComms, clock: ManualClock, access: StoreAccess, jobs: int, hints: list[str]
 ) -> None:
-    monkeypatch.setattr(asset_store, "READ_TIME", timedelta(minutes=3))
+    given: list[str] = []
 
-    async def story() -> list[DesiredState]:
-        states = [(await store.control_requests()).desired_state]
-        store_request("departures", ControlRequest(key=DESIRED_STATE, value="canceled"))
-        states.append((await store.control_requests()).desired_state)
+    async def is_over() -> bool:
         await clock.sleep(1)
-        return [*states, (await store.control_requests()).desired_state]
+        return bool(given) if hints else clock.elapsed > 500
 
-    assert asyncio.run(story()) == [DesiredState.RUNNING, DesiredState.RUNNING, DesiredState.CANCELED]
+    async def story() -> None:
+        task = TaskKey(dag_id="d", task_id="t", run_id="r")
+        for _ in range(jobs - 1):
+            access.request_reads.join()
+        store = AirflowJobStore("departures", task, clock, access)
+        store.hint = lambda: given.append("hint")
+        await store.control_requests()
+        assert not given
+        store_request("departures", ControlRequest(key=DESIRED_STATE, value="canceled"))
+        await wait_until_async(is_over, 60, "a hint, or its absence", 0.001)
+        store.close()
+
+    asyncio.run(story())
+    assert given == hints
 
 
 @pytest.mark.parametrize("error", [api_server_error(), OSError("a backend's own")])

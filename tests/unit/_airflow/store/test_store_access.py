@@ -141,29 +141,6 @@ def test_age_of_control_requests_includes_the_time_of_their_read(airflow: Hangin
     run(story())
 
 
-def test_loop_does_not_wait_for_a_store_whose_last_read_was_slow(
-    airflow: HangingComms, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def story() -> None:
-        jobs = Jobs()
-        store = jobs.store("departures")
-        assert (await store.control_requests()).is_read
-        airflow.hanging = {"departures"}
-        await jobs.clock.sleep(2)
-        await store.control_requests()
-        await jobs.clock.sleep(1)
-        airflow.release.set()
-        assert store._reading is not None
-        await store._reading
-        monkeypatch.setattr(asset_store, "READ_TIME", timedelta(seconds=2 * TIMEOUT_S))
-        airflow.release.clear()
-        await jobs.clock.sleep(2)
-        await store.control_requests()
-        assert not store._reading.done()
-
-    run(story())
-
-
 def test_connections_that_hang_do_not_delay_control_requests(airflow: HangingComms) -> None:
     """The backend of secrets hangs while many loops start; the control requests of another job are in the state store."""
     airflow.asset_states = {"desired_state": {"value": "canceled"}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,10 +15,11 @@ from airflow_adaptive._clusters.kubernetes import pod_watch
 from airflow_adaptive._clusters.kubernetes.api import KubernetesApi
 from airflow_adaptive._clusters.kubernetes.pod_watch import PodWatch
 from airflow_adaptive._core.ports import Clock, ClusterUnreachableError
-from airflow_adaptive._engine.clock import SystemClock
+from airflow_adaptive._engine.clock import Hint, SystemClock
 from airflow_adaptive.local.waiting import wait_until_async
 from tests.lab.fakes.manual_clock import ManualClock
 from tests.support.kubernetes.client.fake_api import FakeApi, failure
+from tests.support.kubernetes.client.pods import DRIVER, driver_pod, executor_pod
 
 SHORT_TIMEOUT_S = 1.0
 """Timeout of a request that hangs. Other requests must end before, also on a busy machine."""
@@ -97,6 +99,22 @@ async def test_events_change_the_pods(server: FakeApi) -> None:
         known = await watch.find("a")
     assert known is not None
     assert known.is_deleted
+
+
+async def test_the_end_of_a_driver_and_nothing_else_is_a_hint_to_its_job(server: FakeApi) -> None:
+    hint, hints = Hint(), [False]
+    ended: dict[str, Any] = {"terminated": {"exitCode": 1}}
+    running = [driver_pod(), executor_pod(1), executor_pod(1, ended)]
+    pods = [("ADDED", pod) for pod in running] + [("MODIFIED", driver_pod(ended)), ("DELETED", driver_pod())]
+    async with watching(server) as watch:
+        watch.hints[DRIVER.job] = hint
+        await watch.pods()
+        for version, (kind, pod) in enumerate(pods, 5):
+            pod["metadata"]["resourceVersion"] = str(version)
+            server.events.put_nowait({"type": kind, "object": pod})
+            await until(partial(lambda number: watch._version == str(number), version))
+            hints.append(await hint.wait(asyncio.sleep(0)))
+    assert hints == [False] * 4 + [True] * 2
 
 
 async def test_a_watch_resumes_where_it_ended(server: FakeApi) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from datetime import timedelta
 
 from airflow_adaptive._core.scheduler.events import BatchCommitted, Event, SlotsChanged
-from airflow_adaptive._engine.rate_limit import FilePolling, RateLimiter
+from airflow_adaptive._engine.rate_limit import EARLY_TIME, FilePolling, RateLimiter
 from tests.lab.fakes.manual_clock import START, ManualClock
 from tests.lab.scenario import Scenario
 
@@ -42,6 +42,34 @@ def test_files_of_a_job_with_a_change_in_progress_are_read_at_once() -> None:
 
 def test_files_of_a_job_whose_rescale_waits_for_a_batch_are_read_at_once() -> None:
     assert reads(Scenario().given_executing(2).when_slots(held=2, free=1))
+
+
+def early_cycles(job: Scenario, *events: Event, jobs: int = 1, seconds: int = 60) -> int:
+    """Early cycles of jobs that request one each 200 ms, after an event of each of them at the same time."""
+    clock = ManualClock()
+    limiter = RateLimiter(100, clock)
+    pollings = [FilePolling(limiter) for _ in range(jobs)]
+    for polling in pollings:
+        polling.end_cycle(job.state, events)
+    early = 0
+    for _ in range(5 * seconds):
+        asyncio.run(clock.sleep(0.2))
+        for polling in pollings:
+            polling.end_cycle(job.state, ())
+            early += polling.is_early
+    return early
+
+
+def test_cycles_after_an_event_are_early_for_a_while_if_another_is_expected() -> None:
+    waiting = Scenario().given_executing(2).when_slots(held=2, free=1)
+    assert 0 < early_cycles(waiting, SlotsChanged(at=START, offers=())) <= EARLY_TIME / timedelta(milliseconds=200)
+    assert early_cycles(Scenario().given_waiting()) > 0
+    assert early_cycles(Scenario().given_executing(2), SlotsChanged(at=START, offers=())) == 0
+
+
+def test_all_jobs_of_a_process_share_a_few_early_cycles() -> None:
+    waiting = Scenario().given_executing(2).when_slots(held=2, free=1)
+    assert early_cycles(waiting, jobs=1000, seconds=4) <= 25 * 5
 
 
 def test_files_of_jobs_that_wait_for_slots_are_read_in_turn() -> None:

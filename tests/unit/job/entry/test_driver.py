@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,9 +24,13 @@ from airflow_adaptive.job.control.interfaces import DriverInterfaces
 from airflow_adaptive.job.entry import driver as driver_module
 from airflow_adaptive.job.entry.driver import (
     CHECK_INTERVAL_S,
+    EARLY_INTERVAL_S,
+    EARLY_TIME_S,
     IGNORES_SIGTERM,
+    MAX_BYTES,
     DriverProcess,
     DriverRuntime,
+    JournalFolder,
     OutputFiles,
     Sigterm,
     ignores_sigterm,
@@ -173,9 +176,13 @@ def test_status_names_the_submission_and_only_a_standalone_worker_keeps_output(
     monkeypatch.chdir(tmp_path / folder)
     if variable is not None:
         monkeypatch.setenv(SUBMISSION_ID_VARIABLE, variable)
+    output = tmp_path / folder / "stdout"
+    output.touch()
+    os.truncate(output, MAX_BYTES + 1)
     assembled.run()
     assert assembled.identity.submission_id == submission_id
-    assert (assembled.interfaces.sleep is not time.sleep) is truncates
+    assembled.interfaces.sleep(0.0)
+    assert (output.stat().st_size == 0) is truncates
 
 
 @pytest.mark.parametrize("version", ["4.0.2", "4.3.0-SNAPSHOT", "5.0.0", "4.10.1", "custom"])
@@ -327,6 +334,52 @@ def test_file_that_cannot_be_copied_is_truncated_and_warned_of_once(output: Outp
 
 
 # ---- SIGTERM is a request to end at a batch boundary, once queries may run ------------------------------------------
+
+
+class Journal:
+    """A journal in a folder, and the time of a driver that waits for its changes."""
+
+    def __init__(self, folder: Path, directory: str) -> None:
+        (folder / "journal").mkdir()
+        self.time = 0.0
+        self.waits: list[float] = []
+        self.writes: list[float] = []
+        self._folder = folder / "journal"
+        self._watched = JournalFolder(directory, clock=lambda: self.time)
+
+    def wait(self) -> float:
+        """Wait for half a second, and return how long it took."""
+        begun = self.time
+        self._watched.wait(0.5, self._sleep)
+        return round(self.time - begun, 2)
+
+    def write_at(self, time_s: float) -> None:
+        """Let a document appear."""
+        self.writes.append(time_s)
+
+    def _sleep(self, seconds: float) -> None:
+        self.time += seconds
+        while self.writes and self.writes[0] <= self.time:
+            number = self.writes.pop(0)
+            (self._folder / f"{number}.json").touch()
+            os.utime(self._folder, (number, number))  # Two changes may have the same time on a fast machine.
+
+
+def test_change_of_a_local_journal_ends_the_wait_and_shortens_those_after_it(tmp_path: Path):
+    journal = Journal(tmp_path, tmp_path.as_uri())
+    assert journal.wait() == 0.5
+    journal.write_at(0.71)
+    assert journal.wait() == 0.25
+    assert journal.wait() == EARLY_INTERVAL_S
+    journal.time += EARLY_TIME_S
+    assert journal.wait() == 0.5
+
+
+@pytest.mark.parametrize("directory", ["s3a://bucket/job", "file:///no/such/folder"])
+def test_journal_that_gives_no_hints_is_read_at_its_interval(tmp_path: Path, directory: str):
+    journal = Journal(tmp_path, directory)
+    journal.write_at(0.2)
+    assert [journal.wait(), journal.wait()] == [0.5, 0.5]
 
 
 class Jvm:
