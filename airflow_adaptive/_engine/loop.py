@@ -478,11 +478,11 @@ class Loop:
         """Seconds until the next cycle: the poll interval, or less if a timer is due before."""
         if self._is_over():
             return 0.0
-        interval = self._poll_interval
+        interval, options = self._poll_interval, self._spec.options
         if self._open_question.error is not None:
-            return self._until_limit(self._open_question.retry_interval(interval)).total_seconds()
+            return self._until_limit(self._open_question.retry_interval(options.poll_interval)).total_seconds()
         if self._outage.is_ongoing:
-            return self._until_limit(self._outage.retry_interval(interval)).total_seconds()
+            return self._until_limit(self._outage.retry_interval(options.poll_interval)).total_seconds()
         if self._steps.is_deferred:
             return interval.total_seconds()  # no timer can fire
         due = [timer.due - self._now() for timer in machine.timers(self.state)]
