@@ -249,7 +249,8 @@ class JobQueries(StreamingQueries):
         checkpoint, wanted = self._checkpoint(name), self._planned_partitions(name, plan)
         if wanted is not None:
             try:
-                self._repartition.check(checkpoint, wanted, writer)
+                if self._plan is None:  # otherwise the state was checked while the queries ran
+                    self._repartition.check(checkpoint, wanted, writer)
                 self._repartition.ensure(checkpoint, wanted, writer.queryName(name))
             except RepartitionError as error:
                 log.warning("%s; query %s keeps the current number of state partitions", error, name)

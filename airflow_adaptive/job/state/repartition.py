@@ -15,7 +15,7 @@ state, and commits the batch. This module adds what Spark leaves to the caller:
 * Spark's readers do not know the name of an aggregation in Real-Time Mode. Therefore the module renames the operator in
   the metadata of the checkpoint.
 * Spark logs the offsets before it reads the state. If a file of the state is missing or damaged, only the checkpoint of before has a way on.
-  Therefore the module reads the state files first.
+  Therefore the module reads the state files while the query runs.
 * A repartition may still fail, for example if an executor is lost. Then the module removes what Spark has written, so that the query starts with
   the number of before. It does not if another driver has logged the batch.
 * The metadata log of a file sink lacks the batch of the repartition, and a missing batch makes the output unreadable.
@@ -80,6 +80,8 @@ FORMAT: Final = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 NEWER: Final = "[INVALID_LOG_VERSION."
 """Spark's error condition for a log of an unknown format."""
 
+COUNT_KEYS: Final = "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows"
+"""Whether RocksDB reads each key before it writes the key, to count the keys. If not, the next load counts them (`RocksDB.countKeys`)."""
 
 CONCURRENT: Final = "CONCURRENT_STREAM_LOG_UPDATE"
 """Spark's error condition for a batch that another driver has logged."""
@@ -114,8 +116,7 @@ class CheckpointRepartitioner(StateRepartitioner):
             if head is not None and state_partitions(found, head) not in {None, partitions}:
                 self._require_possible(found, head, partitions)
                 self._require_same_operators(found, head, partitions, writer)
-                damage = self._damage(found, head)
-                if damage is not None:
+                if damage := self._damage(found, head):
                     raise RepartitionError(f"{_problem(checkpoint, partitions)}: {damage}")
 
     def ensure(self, checkpoint: str, partitions: int | None, writer: DataStreamWriter) -> None:
@@ -128,8 +129,7 @@ class CheckpointRepartitioner(StateRepartitioner):
                 found.remove_partial_offsets()
                 return
             if head.unfinished_repartition is not None:
-                damage = self._damage(found, head)
-                if damage is not None:
+                if damage := self._damage(found, head):
                     raise DamagedCheckpointError(damage)
                 self._require_possible(found, head, head.unfinished_repartition)
                 head = self._repartition(found, head.unfinished_repartition)
@@ -226,7 +226,8 @@ class CheckpointRepartitioner(StateRepartitioner):
 
     def _repartition(self, found: Checkpoint, partitions: int) -> CheckpointHead:
         """Repartition the state with Spark, or complete a repartition. Returns the new position of the query."""
-        self._spark._streamingCheckpointManager.repartition(found.uri, partitions)
+        with setting(self._spark, COUNT_KEYS, "false"):
+            self._spark._streamingCheckpointManager.repartition(found.uri, partitions)
         after = found.head()
         if after is None or after.incomplete or after.partitions != partitions:
             raise RepartitionError(

@@ -67,6 +67,9 @@ ON_KUBERNETES: Final[dict[Case, float]] = {
 }
 """What is measured on Kubernetes, each tier beside the same tier on a standalone cluster."""
 
+LARGEST: Final[dict[Case, float]] = {SparkCase(name="tier 2", keys=10_000_000, tier=Tier.STATE): LIMIT_S}
+"""What is measured on request only, because the state alone takes minutes."""
+
 SECTIONS: Final = {STANDALONE: "rescale", KUBERNETES.lower(): "rescale on Kubernetes"}
 """Sections of the page, and with hyphens the names of the files with the results."""
 
@@ -174,17 +177,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", default=[""], help='cases whose title begins so, as "tier 1" or "Flink"')
     parser.add_argument("--resume", action="store_true", help="leave out what an earlier run has measured")
     parser.add_argument("--cluster", choices=[*SECTIONS], default=STANDALONE, help="where it is measured")
+    parser.add_argument(
+        "--largest", action="store_true", help="measure 10,000,000 keys instead, on a standalone cluster"
+    )
     parser.add_argument("--write", type=Path, help="page whose section is to be rewritten")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     signal.signal(signal.SIGALRM, _give_up)
     cases, section = (CASES if options.cluster == STANDALONE else ON_KUBERNETES), SECTIONS[options.cluster]
+    if options.largest:
+        cases, section = LARGEST, "rescale of the largest state"
     run = Run(repeats=options.repeats, warm_up=options.warm_up, files=files_within(max(cases.values()) + OVERTIME_S))
     chosen = {case: seconds for case, seconds in cases.items() if case.title.startswith(tuple(options.only))}
     if any(isinstance(case, FlinkCase) for case in chosen):
         install(ENVIRONMENT)
     found = measure_all(chosen, run, options.limit, remembered(section) if options.resume else {}, section)
-    others = f"Flink {VERSION}" if cases is CASES else "a test cluster of Kubernetes with two nodes on this machine"
+    others = (
+        f"Flink {VERSION}"
+        if cases is not ON_KUBERNETES
+        else "a test cluster of Kubernetes with two nodes on this machine"
+    )
     lines = [*machine_lines(run, found, java_version(), others), "", *tables(found)]
     print("\n".join(lines))
     if options.write is not None:

@@ -227,8 +227,11 @@ def test_state_is_checked_while_queries_run_if_its_partitions_change(running: Jo
     running.queries.reports()
     running.queries.build(plan(2, state_partitions={"a": 4, "b": 16}))
     assert running.repartition.checked == []
-    running.queries.build(plan(2, state_partitions={"a": 4, "b": 16}, repartition=True))
-    assert running.repartition.checked == [("at/b", 16)]
+    repartitioned = plan(2, state_partitions={"a": 4, "b": 16}, repartition=True)
+    writers: Any = running.queries.build(repartitioned)
+    running.queries.prepare(writers, repartitioned)
+    assert running.repartition.checked == [("at/b", 16)]  # not once more between two queries
+    assert running.repartition.ensured[-1] == ("at/b", 16)
 
 
 def test_state_that_cannot_be_repartitioned_is_rejected_before_any_query_is_stopped(running: Job) -> None:

@@ -44,7 +44,7 @@ SCRIPT: Final = Path(__file__).with_name("job_script.py")
 PARTITIONS: Final = 4
 """Of the state; tier 2 halves and doubles them."""
 
-START_S: Final = 180.0
+START_S: Final = 900.0
 EFFECT_S: Final = 120.0
 
 NO_WAIT: Final[dict[str, Any]] = dict.fromkeys(
