@@ -23,7 +23,6 @@ from airflow_adaptive._core.requirements.control_requests import (
 )
 from airflow_adaptive._core.requirements.limits import ReportedLimits
 from airflow_adaptive._core.scheduler.errors import RequirementsError
-from airflow_adaptive._core.scheduler.events import RequirementsChanged
 from airflow_adaptive._core.scheduler.machine import default_requirements
 from airflow_adaptive._core.scheduler.requirements import Requirements, accept
 from airflow_adaptive._core.scheduler.state import SchedulerState
@@ -111,13 +110,6 @@ class Resolution:
     source: RequirementsSource
     limited: str = ""
     refused: str = ""
-
-    def event(self, state: SchedulerState, now: datetime) -> RequirementsChanged | None:
-        """Return the event that changes the requirements of a job, None if the scheduler has accepted the same requirements."""
-        if self.requirements == latest_requirements(state):
-            return None
-        by = filter(None, (self.source.description, self.limited))
-        return RequirementsChanged(at=now, requirements=self.requirements, by="; ".join(by))
 
 
 def resolve(

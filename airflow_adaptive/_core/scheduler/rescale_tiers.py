@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from airflow_adaptive._core.scheduler.allocator import used_slots
-from airflow_adaptive._core.scheduler.policies.rescaling import Tier, cheapest_tier
+from airflow_adaptive._core.scheduler.policies.rescaling import Tier
 from airflow_adaptive._core.scheduler.requirements import Parallelism
 from airflow_adaptive._core.scheduler.state import Plan, SchedulerState
 
@@ -83,13 +83,14 @@ def _cannot_repartition(state: SchedulerState) -> str:
 
 
 def _cheapest_tier(state: SchedulerState, plan: Plan, target_parallelism: Parallelism) -> Tier:
-    return cheapest_tier(
-        plan.parallelism,
-        target_parallelism,
-        vertices_read=None if state.driver is None else state.driver.vertices_read,
-        repartitions=_repartitions(state, plan),
-        redeployed=has_other_deployment(state),
-    )
+    if has_other_deployment(state):
+        return Tier.DRIVER
+    if _repartitions(state, plan):
+        return Tier.STATE
+    before, read = plan.parallelism, None if state.driver is None else state.driver.vertices_read
+    changed = {name for name, parallelism in target_parallelism.items() if before.get(name) != parallelism}
+    # Only new queries have another parallelism of the vertices that the script reads. For others, other executors suffice.
+    return Tier.QUERY if read is None or not changed.isdisjoint(read) else Tier.EXECUTORS
 
 
 def _repartitions(state: SchedulerState, plan: Plan) -> bool:

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from airflow_adaptive._core.ports import ClusterSnapshot, Worker
 from airflow_adaptive._core.protocol.documents import DriverStatus
 from airflow_adaptive._core.requirements.control_requests import ControlRequests, DesiredState
-from airflow_adaptive._core.requirements.resolution import THE_DAG, Resolution
+from airflow_adaptive._core.requirements.resolution import THE_DAG, Resolution, latest_requirements
 from airflow_adaptive._core.scheduler import events
 from airflow_adaptive._core.scheduler.events import Event, SlotOffer
 from airflow_adaptive._core.scheduler.requirements import Requirements
@@ -61,16 +61,18 @@ def derive_events(
     is_frozen = is_held and not observation.is_driver_over
     slots = [] if is_frozen else list(_slot_events(state, observation, heartbeat, now, executor))
     driver = list(driver_events(state, observation, heartbeat, now))
-    changed = None if is_frozen else requirements.event(state, now)
-    if state.plan is None and changed is not None:
-        yield changed  # the first plan is made within the new requirements
+    wanted, by = requirements.requirements, filter(None, (requirements.source.description, requirements.limited))
+    is_changed = not is_frozen and wanted != latest_requirements(state)
+    changed = [events.RequirementsChanged(at=now, requirements=wanted, by="; ".join(by))] if is_changed else []
+    if state.plan is None:
+        yield from changed  # the first plan is made within the new requirements
     # The end of a driver comes before the loss of its slots, which follows from the end. Otherwise slots come first, so that
     # the scheduler decides on the slots that exist when the events about the driver lead to a plan.
     yield from standby_events(state, observation, now)
     yield from driver + slots if observation.is_driver_over else slots + driver
     yield from _desired_state_events(state, observation.control_requests, now)
-    if state.plan is not None and changed is not None:
-        yield changed
+    if state.plan is not None:
+        yield from changed
 
 
 def _slot_events(

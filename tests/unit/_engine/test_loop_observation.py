@@ -84,7 +84,7 @@ def test_job_that_stops_between_the_read_of_its_status_and_the_poll_is_suspended
     assert len(job.cluster.submissions) == 1
 
 
-def test_end_of_a_driver_is_not_a_failure_while_its_last_status_cannot_be_read(job: Simulation) -> None:
+def test_end_of_a_driver_is_no_failure_while_its_last_status_is_unreadable(job: Simulation) -> None:
     """The driver writes FINISHED and exits, and the job directory is unavailable for three seconds."""
 
     async def unavailable(*, of_standby: bool = False) -> DriverStatus | None:

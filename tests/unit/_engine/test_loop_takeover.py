@@ -233,7 +233,7 @@ def test_job_that_ended_under_a_newer_version_starts_again_under_the_old_version
     assert [epoch for epoch, _, _ in upgraded.drivers.started][-1] == 3
 
 
-def test_driver_that_is_lost_during_a_preparation_is_replaced_by_one_of_the_code_that_works(small: Simulation) -> None:
+def test_driver_lost_during_a_preparation_is_replaced_by_one_of_the_working_code(small: Simulation) -> None:
     """The next loop gets the new deployment only: the journal has the old one. Executors of another size wait for the new driver, too."""
     small.cluster.add_worker(cores=8, memory_mb=8192)
     run_until(small, 30)

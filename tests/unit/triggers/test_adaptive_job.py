@@ -132,7 +132,7 @@ def test_job_of_a_task_that_goes_on_is_left_alone(
 
 @pytest.mark.parametrize("state", [None, "scheduled", "queued", "restarting", "running", "up_for_retry"])
 @pytest.mark.parametrize("begins", [False, True], ids=["fails first", "begins to run the job"])
-def test_job_of_a_cleared_task_is_watched_until_the_task_has_begun_to_run_it(
+def test_job_of_a_cleared_task_is_watched_until_the_task_runs_it(
     airflow: FakeComms,
     make: Callable[..., AdaptiveJobTrigger],
     tmp_path: Path,

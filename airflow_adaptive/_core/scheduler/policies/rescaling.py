@@ -1,4 +1,4 @@
-"""Whether another parallelism justifies a rescale, and the cheapest rescale tier that reaches it.
+"""Whether another parallelism justifies a rescale, and the rescale tiers.
 
 Theory: the ScaleUpController of FLIP-160 compares the cumulative parallelism, so that a job does not restart for each new slot.
 FLIP-291 adds that reaching all upper bounds always justifies a rescale. A decrease always justifies a rescale, because its
@@ -7,7 +7,6 @@ slots are lost or no longer allowed.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
@@ -77,34 +76,6 @@ class CustomController:
 def parallelism_changed(current: Parallelism, new: Parallelism) -> bool:
     """Return whether the parallelism of any vertex differs."""
     return dict(current) != dict(new)
-
-
-def cheapest_tier(
-    current: Parallelism,
-    new: Parallelism,
-    *,
-    vertices_read: Collection[str] | None,
-    repartitions: bool,
-    redeployed: bool,
-) -> Tier:
-    """Return the lowest tier that leads from one parallelism to another.
-
-    Args:
-        current: active parallelism.
-        new: target parallelism.
-        vertices_read: vertices whose parallelism the script reads when it builds its queries, None while this is unknown. Only new
-            queries have another parallelism of these vertices; for other vertices, other executors are sufficient.
-        repartitions: whether the number of state partitions changes.
-        redeployed: whether the deployment differs from the deployment of the running driver.
-    """
-    if redeployed:
-        return Tier.DRIVER
-    if repartitions:
-        return Tier.STATE
-    changed = {name for name, parallelism in new.items() if current.get(name) != parallelism}
-    if vertices_read is None or not changed.isdisjoint(vertices_read):
-        return Tier.QUERY
-    return Tier.EXECUTORS
 
 
 def should_rescale(

@@ -145,7 +145,7 @@ def test_every_metric_is_sent_with_tags_as_well(backend: Recorder, metrics: Airf
     assert backend.gauges["adaptive.state;state=Executing"] == 1
 
 
-def test_names_with_the_job_in_them_are_left_out_where_airflow_leaves_out_its_own(
+def test_names_that_contain_the_job_are_left_out_where_airflow_omits_its_own(
     backend: Recorder, metrics: AirflowMetrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW__METRICS__LEGACY_NAMES_ON", "False")

@@ -201,7 +201,7 @@ def test_loop_in_another_process_replaces_what_a_hung_write_overwrites(airflow: 
 
 
 @pytest.mark.parametrize("is_superseded", [False, True])
-def test_end_of_a_job_is_published_after_a_slow_write_unless_another_attempt_runs_the_job(
+def test_end_is_published_after_a_slow_write_unless_another_attempt_runs_the_job(
     airflow: LateComms, monkeypatch: pytest.MonkeyPatch, *, is_superseded: bool
 ) -> None:
     """The last write takes longer than a loop waits, the trigger fires, and then the write continues."""

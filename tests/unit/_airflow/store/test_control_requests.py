@@ -133,7 +133,7 @@ def test_handled_request_has_no_effect_and_the_next_one_has(monkeypatch: pytest.
 
 @pytest.mark.parametrize("is_later_ended", [False, True], ids=["", "and a later attempt ended"])
 @pytest.mark.parametrize("value", ["suspended", "canceled"])
-def test_request_handled_before_a_fernet_key_was_replaced_has_no_effect_when_it_can_be_read_again(
+def test_request_handled_before_a_change_of_the_fernet_key_has_no_later_effect(
     monkeypatch: pytest.MonkeyPatch, value: str, is_later_ended: bool
 ) -> None:
     """Airflow cannot decrypt the Variables while the task begins the job. Then a user appends the earlier key."""

@@ -42,7 +42,7 @@ def test_job_of_a_fleet_has_keys_and_xcoms_of_its_own(
     assert airflow.map_indexes == {3}
 
 
-def test_job_that_left_its_list_leaves_the_xcoms_to_the_job_that_has_its_map_index(
+def test_job_that_left_its_list_leaves_its_xcoms_to_its_successor(
     airflow: FakeComms,  # noqa: F811
     clock: ManualClock,  # noqa: F811
     access: StoreAccess,  # noqa: F811

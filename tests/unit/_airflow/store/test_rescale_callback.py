@@ -167,7 +167,7 @@ def test_notifier_is_rendered_with_what_happened(notifier: type[BaseNotifier]) -
     ]
 
 
-def test_notifier_in_a_thread_calls_the_task_sdk_on_the_event_loop_of_the_triggers() -> None:
+def test_notifier_in_a_thread_calls_the_task_sdk_on_the_triggers_event_loop() -> None:
     async def run() -> None:
         callback = reporter(SendingNotifier, text="")
         for rescales in ([], [rescale(1)]):

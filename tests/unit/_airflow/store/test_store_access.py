@@ -98,7 +98,7 @@ def test_read_that_hangs_delays_neither_its_loop_nor_other_jobs(
     run(both())
 
 
-def test_known_requests_stay_while_a_read_hangs_and_a_late_answer_does_not_replace_newer_ones(
+def test_known_requests_stay_while_a_read_hangs_and_late_answers_replace_nothing(
     airflow: HangingComms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A job runs, a read hangs and is abandoned, a user suspends the job, the next read returns, and then the old one."""

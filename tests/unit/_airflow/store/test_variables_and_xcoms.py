@@ -212,7 +212,7 @@ def test_loop_publishes_again_after_a_downgrade_that_lost_all_variables(monkeypa
     assert len(airflow.variables) == 1
 
 
-def test_ids_that_are_too_long_for_a_variable_are_named_before_airflow_3_3_only(airflow: MetadataDatabase) -> None:
+def test_ids_too_long_for_a_variable_are_named_before_airflow_3_3_only(airflow: MetadataDatabase) -> None:
     asset = job_asset(f"{'d' * 200}:task:{'j' * 60}")
     asset.move_into_state_store()
     is_refused = not has("AssetStateStoreAccessor")

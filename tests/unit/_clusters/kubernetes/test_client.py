@@ -105,7 +105,7 @@ async def test_a_repeated_submission_creates_what_is_missing(server: FakeApi, mi
 
 @pytest.mark.parametrize(("status", "message"), [(403, "exceeded quota: team"), (429, "too many requests")])
 @pytest.mark.parametrize("part", ["configmaps", "secrets"])
-async def test_a_part_that_cannot_be_created_now_removes_the_pod_and_what_earlier_drivers_left(
+async def test_part_that_cannot_be_created_removes_the_pod_and_remains_of_earlier_drivers(
     server: FakeApi, part: str, status: int, message: str
 ) -> None:
     async with client_of(server) as client:
@@ -364,7 +364,7 @@ async def test_a_kill_keeps_the_log_of_a_driver_that_has_ended(server: FakeApi) 
 
 
 @pytest.mark.parametrize(("is_killed", "state"), [(True, SubmissionState.KILLED), (False, SubmissionState.FAILED)])
-async def test_the_exit_code_of_a_signal_is_a_failure_unless_the_client_has_killed_the_driver(
+async def test_exit_code_of_a_signal_is_a_failure_unless_the_client_killed_the_driver(
     server: FakeApi, is_killed: bool, state: SubmissionState
 ) -> None:
     async with client_of(server) as client:

@@ -163,7 +163,7 @@ async def test_a_driver_is_known_at_once_after_its_submission() -> None:
 
 
 @pytest.mark.asyncio
-async def test_the_log_of_a_driver_has_a_page_if_the_cluster_has_a_log_collector() -> None:
+async def test_log_of_a_driver_has_a_page_if_the_cluster_collects_logs() -> None:
     page = f"https://logs/team-a/{POD}"
     async with FakeApi().running() as server:
         async with client_of(server, log_url="https://logs/{namespace}/{pod}") as client:

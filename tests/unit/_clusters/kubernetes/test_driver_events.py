@@ -116,7 +116,7 @@ async def test_images_are_left_to_the_status_of_the_pod(server: FakeApi) -> None
         ({**POD, "spec": {}}, WAITING),
     ],
 )
-async def test_events_are_read_only_if_the_status_does_not_explain_a_wait_on_a_node(
+async def test_events_are_read_only_if_the_status_explains_no_wait_on_a_node(
     server: FakeApi, pod: dict[str, Any], status: SubmissionStatus
 ) -> None:
     assert await explain(server, pod, status) == status

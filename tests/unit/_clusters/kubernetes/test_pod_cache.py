@@ -91,7 +91,7 @@ def executor(uid: str, owner: str = "driver", **metadata: Any) -> dict[str, Any]
     return {**failed, "metadata": {**failed["metadata"], "ownerReferences": [{"uid": owner}], **metadata}}
 
 
-def test_the_last_executor_of_a_driver_that_failed_stays_known_until_the_driver_is_gone(monkeypatch):
+def test_last_failed_executor_of_a_driver_stays_known_until_the_driver_is_gone(monkeypatch):
     monkeypatch.setattr(pod_watch, "MAX_GONE", 2)
     cache = PodCache()
     cache.apply("ADDED", pod("driver"))

@@ -26,7 +26,7 @@ from airflow_adaptive._core.requirements.advice import (
     PublishedPolicy,
 )
 from airflow_adaptive._core.requirements.control_requests import ControlRequests, DesiredState, Requester
-from airflow_adaptive._core.requirements.resolution import Resolution
+from airflow_adaptive._core.requirements.resolution import Resolution, latest_requirements
 from airflow_adaptive._core.requirements.resolver import (
     RequirementsResolver,
     ResolverInput,
@@ -222,6 +222,10 @@ def bounded(state: SchedulerState, resolved: Resolution) -> SchedulerState:
     return replace(state, requirements=resolved.requirements)
 
 
+def is_unchanged(state: SchedulerState, resolved: Resolution) -> bool:
+    return resolved.requirements == latest_requirements(state)
+
+
 def uppers(state: SchedulerState) -> set[int]:
     return {bounds.upper for bounds in state.requirements.values()}
 
@@ -229,28 +233,25 @@ def uppers(state: SchedulerState) -> set[int]:
 def test_declared_bounds_come_down_to_the_limit_and_rise_with_new_partitions():
     resolver, state = RunningResolver(), executing()
     declared = uppers(state)
-    assert resolve(resolver, state, None).event(state, START) is None
+    assert is_unchanged(state, resolve(resolver, state, None))
     limited = bounded(state, resolve(resolver, state, 2))
     assert uppers(limited) == {2}
-    assert resolve(resolver, limited, 2).event(limited, START) is None
-    assert resolve(resolver, limited, None).event(limited, START) is None
+    assert is_unchanged(limited, resolve(resolver, limited, 2))
+    assert is_unchanged(limited, resolve(resolver, limited, None))
     grown = bounded(limited, resolve(resolver, limited, 3))
     assert uppers(grown) == {3}
     assert uppers(bounded(grown, resolve(resolver, grown, 100))) == declared
 
 
 def test_reason_of_the_change_names_the_limit():
-    state = executing()
-    resolved = resolve(RunningResolver(), state, 1)
-    event = resolved.event(state, START)
-    assert event is not None
-    assert event.by == "the DAG; the sources of vertex job feed 1 task: more than 1 slot would idle"
+    limited = resolve(RunningResolver(), executing(), 1).limited
+    assert limited == "the sources of vertex job feed 1 task: more than 1 slot would idle"
 
 
 def test_bounds_of_a_canceled_job_do_not_come_down_to_the_limit():
     canceling = Canceling(since=START, stop_deadline=START + timedelta(minutes=1))
     state = replace(executing(), current=canceling)
-    assert resolve(RunningResolver(), state, 2).event(state, START) is None
+    assert is_unchanged(state, resolve(RunningResolver(), state, 2))
 
 
 def test_bounds_of_a_user_are_limited_while_a_job_is_being_canceled():
@@ -263,7 +264,7 @@ def test_next_loop_keeps_the_limit_before_it_reads_a_status():
     resolver, state = RunningResolver(), executing()
     limited = bounded(state, resolve(resolver, state, 2))
     following = RunningResolver(memory=resolver.memory)
-    assert resolve(following, limited, None).event(limited, START) is None
+    assert is_unchanged(limited, resolve(following, limited, None))
     forgetful = RunningResolver()
     assert uppers(bounded(limited, resolve(forgetful, limited, None))) == uppers(state)
 

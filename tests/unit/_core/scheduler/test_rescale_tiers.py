@@ -9,7 +9,7 @@ from airflow_adaptive._core.scheduler import rescale_tiers
 from airflow_adaptive._core.scheduler.events import REPARTITION_ERROR
 from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobVertex
 from airflow_adaptive._core.scheduler.policies.failure_handling import Failure
-from airflow_adaptive._core.scheduler.policies.rescaling import Tier, cheapest_tier
+from airflow_adaptive._core.scheduler.policies.rescaling import Tier
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.state import Plan
 from airflow_adaptive._core.scheduler.steps import SubmitDriver
@@ -39,23 +39,29 @@ def tier_of(job: Scenario) -> Tier | None:
     return next(step.transition.tier for step in reversed(job.steps) if step.transition is not None)
 
 
+def graph(max_parallelism: int) -> JobGraph:
+    return JobGraph.single("job", ParallelismRange(1, 4), max_parallelism=max_parallelism)
+
+
 @pytest.mark.parametrize(
-    ("vertices_read", "repartitions", "redeployed", "tier"),
+    ("vertices_read", "partitions", "deployment", "tier"),
     [
-        ((), False, False, Tier.EXECUTORS),
-        (("other",), False, False, Tier.EXECUTORS),
-        (("read", "other"), False, False, Tier.QUERY),
-        (None, False, False, Tier.QUERY),
-        ((), True, False, Tier.STATE),
-        ((), True, True, Tier.DRIVER),
+        ((), 8, "", Tier.EXECUTORS),
+        (("other",), 8, "", Tier.EXECUTORS),
+        (("job", "other"), 8, "", Tier.QUERY),
+        (None, 8, "", Tier.QUERY),
+        ((), 16, "", Tier.STATE),
+        ((), 16, "new", Tier.DRIVER),
     ],
 )
 def test_cheapest_tier_is_taken(
-    vertices_read: tuple[str, ...] | None, repartitions: bool, redeployed: bool, tier: Tier
+    vertices_read: tuple[str, ...] | None, partitions: int, deployment: str, tier: Tier
 ) -> None:
-    current, new = {"read": 1, "other": 2}, {"read": 2, "other": 2}
-    actual = cheapest_tier(current, new, vertices_read=vertices_read, repartitions=repartitions, redeployed=redeployed)
-    assert actual is (Tier.EXECUTORS if vertices_read == ("other",) else tier)
+    job = Scenario(graph=graph(8), prepare_deployments=False).given_executing(2)
+    assert job.state.driver is not None
+    driver = replace(job.state.driver, vertices_read=vertices_read)
+    state = replace(job.state, driver=driver, job=graph(partitions), deployment=deployment)
+    assert rescale_tiers.cheapest_allowed_tier(state, plan_of(job), {"job": 3}) is tier
 
 
 # ---- tier 0 ---------------------------------------------------------------------------------------------------------
@@ -153,10 +159,6 @@ def test_refusal_of_another_plan_is_nothing() -> None:
 
 
 # ---- tier 2 ---------------------------------------------------------------------------------------------------------
-
-
-def graph(max_parallelism: int) -> JobGraph:
-    return JobGraph.single("job", ParallelismRange(1, 4), max_parallelism=max_parallelism)
 
 
 @pytest.mark.parametrize("partitions", [4, 16])

@@ -175,7 +175,7 @@ def test_observers_see_the_slots_that_no_job_needs():
     assert FreeCapacity(unclaimed(demands, cluster(8)).workers).executors(EXECUTOR.request) == {"worker-0": 3}
 
 
-def test_drivers_that_have_to_leave_their_machine_come_before_the_growth_of_jobs_and_one_after_the_other():
+def test_drivers_that_leave_their_machine_come_one_by_one_before_the_growth_of_jobs():
     """Of three drivers on one machine, the first and the last one can move now: the second one needs more executors than are left."""
     jobs = [runs(name, planned, planned) for name, planned in (("a", 2), ("b", 3), ("c", 1))]
     moving = [replace(it, standby=wants(it.job, it.planned, it.planned, moves=True)) for it in jobs]
@@ -318,7 +318,7 @@ def test_job_that_must_stop_its_driver_demands_nothing_until_the_driver_has_ende
 
 
 @pytest.mark.parametrize(("cores", "memory_mb"), [(1, 256), (0, 1024)])
-def test_foreign_driver_of_a_size_that_no_job_may_have_does_not_stop_the_jobs(cores: int, memory_mb: int):
+def test_foreign_driver_of_a_size_that_no_job_may_have_stops_no_job(cores: int, memory_mb: int):
     """Another program submits a driver with less memory than Spark requires. The driver waits, and all loops poll the cluster."""
     foreign_driver = ActiveDriver(state=SubmissionState.SUBMITTED, request=Resources(1000 * cores, memory_mb * MIB))
     assert executors_by_job(cluster(4, drivers={"driver-9": foreign_driver}), wants("a", 1, 8)) == {"a": 2}

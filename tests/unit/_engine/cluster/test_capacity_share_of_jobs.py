@@ -143,7 +143,7 @@ def test_two_triggerers_that_plan_on_the_same_slots_find_out_and_plan_again(seed
 
 
 @pytest.mark.parametrize("seed", range(examples(10)))
-def test_two_drivers_that_leave_no_slot_for_each_other_do_not_do_so_for_ever(seed: int) -> None:
+def test_two_drivers_leave_no_slot_for_each_other_only_for_a_while(seed: int) -> None:
     fleet = Competition(2, triggerers=2, seed=seed)
     for number, name in enumerate(("first", "second")):
         fleet.add(name, (1, 1), number)

@@ -144,7 +144,7 @@ def test_the_workers_are_the_reason_before_any_limit():
 
 
 @pytest.mark.parametrize("limits", [[], [quota(0)]], ids=["no limits", "a quota without room"])
-def test_workers_that_do_not_accept_a_driver_or_an_executor_are_the_reason_before_all_limits(limits):
+def test_workers_that_accept_no_driver_or_executor_are_named_before_all_limits(limits):
     plain = worker("a", 2, **only(""))
     full = worker("b", 0, **only("ssd"))
     probed = worker("c", 2, **only(), is_on_demand=True)

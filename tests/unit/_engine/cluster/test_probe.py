@@ -99,7 +99,7 @@ def test_only_the_slots_that_arrived_remain_after_the_timeout():
     assert job.probe.failures == 1
 
 
-def test_the_timeout_is_that_of_the_option_and_at_most_the_one_of_a_deployment():
+def test_timeout_is_that_of_the_option_and_at_most_that_of_a_deployment():
     short = ElasticJob(existing=2, cap=16, arriving=2, probe_timeout="30 s").run(200)
     assert [second for second, _ in short.plans] == [1, 31]
     bounded = ElasticJob(existing=2, cap=16, arriving=2, deploy_timeout="50 s").run(200)

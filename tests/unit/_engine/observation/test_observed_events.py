@@ -26,8 +26,10 @@ from airflow_adaptive._core.scheduler.events import (
     MoveAnnounced,
     PlanActivated,
     QueryFailed,
+    RequirementsChanged,
     SlotOffer,
 )
+from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._engine.directive import directive
 from airflow_adaptive._engine.driver_heartbeat import DriverHeartbeat
 from airflow_adaptive._engine.observation.driver_events import KILLED_IN_BATCH, driver_events
@@ -51,11 +53,19 @@ def report(job: Scenario) -> DriverStatus:
     return DriverStatus(job="job", epoch=1, nonce="n", sequence=1, at="", state=DriverState.RUNNING, version=version)
 
 
-def observed(job: Scenario, status: DriverStatus, submission: SubmissionStatus | None = None) -> list[Any]:
+def observed(
+    job: Scenario, status: DriverStatus, submission: SubmissionStatus | None = None, resolved: Resolution | None = None
+) -> list[Any]:
     observation = JobObservation(status=status, submission=submission)
     heartbeat = DriverHeartbeat(epoch=1, received_at=job.now)
-    kept = Resolution(requirements=job.state.requirements, source=DECLARED)
-    return list(derive_events(job.state, observation, kept, heartbeat, job.now, ExecutorShape(cores=1)))
+    resolved = resolved or Resolution(requirements=job.state.requirements, source=DECLARED)
+    return list(derive_events(job.state, observation, resolved, heartbeat, job.now, ExecutorShape(cores=1)))
+
+
+def test_change_of_the_bounds_names_its_source_and_the_limit(job: Scenario):
+    bounds = {"job": ParallelismRange(1, 2)}
+    *_, event = observed(job, report(job), resolved=Resolution(requirements=bounds, source=DECLARED, limited="a limit"))
+    assert event == RequirementsChanged(at=job.now, requirements=bounds, by="the DAG; a limit")
 
 
 def test_note_of_an_unmanaged_script_is_reported_with_its_first_plan(job: Scenario):
@@ -281,7 +291,7 @@ def test_announcement_that_the_driver_will_have_to_leave_is_one_event(job: Scena
         assert not [it for it in observed(job, report(job), known) if isinstance(it, MoveAnnounced)]
 
 
-def test_announcement_is_withdrawn_while_the_job_runs_as_soon_as_the_driver_is_known_to_stay() -> None:
+def test_announcement_is_withdrawn_as_soon_as_a_running_driver_is_known_to_stay() -> None:
     job = Scenario().given_executing(1)
     job.when(MoveAnnounced(at=job.now, epoch=1, reason="node a of the driver was cordoned"))
     for leaves, reasons in ((None, []), ("", [""])):

@@ -139,7 +139,7 @@ def test_stopped_driver_without_a_replacement_ends_with_its_process() -> None:
     assert stopped(job, RUNNING) == []
 
 
-def test_standby_gets_a_plan_for_all_vertices_and_counts_as_the_driver_when_that_has_ended(job: Scenario) -> None:
+def test_standby_gets_a_plan_for_all_vertices_and_follows_an_ended_driver(job: Scenario) -> None:
     spec = JobSpec(graph=job.state.job, options=job.state.options, script="s.py", py_files=(), directory="d")
     standby = directive(job.state, "n", ExecutorShape(cores=1)).standby
     assert standby is not None

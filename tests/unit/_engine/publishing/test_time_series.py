@@ -124,7 +124,7 @@ def test_backlog_is_known_if_each_source_knows_its_own(
     assert (step["unread_files"], step["backlog"]) == waiting
 
 
-def test_garbage_collection_is_a_part_of_the_time_of_the_tasks_since_the_last_point(running: SchedulerState) -> None:
+def test_garbage_collection_is_a_part_of_the_task_time_since_the_last_point(running: SchedulerState) -> None:
     metrics = JobMetrics()
     loads = [
         ExecutorLoad(task_ms=1000, gc_ms=10, peak_heap_bytes=5 << 20),

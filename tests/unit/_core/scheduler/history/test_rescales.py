@@ -119,7 +119,7 @@ def test_forced_rescale_has_a_record_too():
     assert newest(job).trigger_cause is TriggerCause.NEW_RESOURCE_AVAILABLE
 
 
-def test_bound_that_was_raised_while_deploying_stops_the_job_in_a_record_of_its_own():
+def test_bound_raised_while_deploying_stops_the_job_in_a_record_of_its_own():
     job = Scenario().given_deploying(2).when_requirements(3, 4).when_slots(held=2).when_plan_activated()
     assert causes_and_ends(job) == [
         ("INITIAL_SCHEDULE", "RESOURCE_REQUIREMENTS_UPDATED"),

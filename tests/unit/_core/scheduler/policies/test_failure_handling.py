@@ -165,7 +165,7 @@ def test_code_error_of_the_build_function_is_not_recoverable_before_the_first_pl
     assert is_recoverable(mistake, has_run=True)
 
 
-def test_driver_that_the_cluster_refuses_is_not_recoverable_before_the_first_one_that_it_accepts():
+def test_refused_driver_is_not_recoverable_before_the_first_accepted_one():
     assert not is_recoverable(failure(FailureCode.SUBMISSION_REFUSED), was_accepted=False)
     assert is_recoverable(failure(FailureCode.SUBMISSION_REFUSED), has_run=False)
     assert not is_recoverable(failure(FailureCode.DRIVER_REFUSED), has_run=False)

@@ -136,7 +136,7 @@ def test_first_plan_that_the_driver_rejects_is_replaced_when_the_lower_bounds_ha
     assert (job.state.epoch, job.state.restarts.attempts) == (1, 0)
 
 
-def test_job_waits_when_the_driver_rejects_its_first_plan_and_the_slots_do_not_suffice():
+def test_job_waits_when_its_first_plan_is_rejected_and_slots_do_not_suffice():
     job = Scenario().given_deploying(2).when_slots(held=2).when_requirements(3, 4)
     job.when_rejected(GANG).then("Restarting", reason="the gang needs 3 slots: have 2 slot(s), need at least 3")
     job.when_driver_ended().after(1).then("WaitingForResources")

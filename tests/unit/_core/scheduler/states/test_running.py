@@ -163,7 +163,7 @@ def test_end_of_the_input_finishes_the_job():
     job.after(60).then("Finished", KillDriver(epoch=1, submission_id=None, cause="TimerFired"))
 
 
-def test_driver_that_could_not_stop_a_batch_is_replaced_at_once_and_no_failure_is_counted():
+def test_driver_that_could_not_stop_a_batch_is_replaced_without_a_counted_failure():
     job = Scenario(restart_strategy="none", **AT_ONCE).given_executing(2).when_slots(held=2, free=2).then("Deploying")
     restarts = job.state.num_restarts
     job.when_driver_ended(UNENDED)

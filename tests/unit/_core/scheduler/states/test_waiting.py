@@ -306,7 +306,7 @@ def test_new_driver_deploys_the_rescale_when_the_heartbeat_times_out_before_the_
     job.when(driver_ended()).then("Deploying", SubmitDriver(epoch=2, slots=4, cause="TimerFired"))
 
 
-def test_deployment_of_a_rescale_keeps_the_plan_that_runs_until_the_new_plan_is_active():
+def test_deployment_of_a_rescale_keeps_the_running_plan_until_the_new_one_is_active():
     job = rescaling()
     before, current = job.state.plan, job.fire_due_timers().state.current
     assert isinstance(current, Deploying)
@@ -370,7 +370,7 @@ def stopping() -> Scenario:
 EVICTED = Failure(error_class="DRIVER_LOST", message="driver pod job-1 was deleted (evicted)")
 
 
-def test_driver_that_ends_by_itself_is_a_failure_in_the_history_and_in_the_next_transition():
+def test_driver_that_ends_by_itself_is_a_failure_in_history_and_next_transition():
     job = stopping().when_driver_ended(EVICTED)
     assert [record.failure for record in job.state.failures] == [EVICTED]
     assert job.state.failures[0].decision == "the driver ended before it had stopped"
