@@ -13,8 +13,9 @@ import pytest
 
 from airflow_adaptive._core.ports import JobDirectoryError
 from airflow_adaptive._core.protocol.documents import decode_journal, encode_journal, encode_status, journal_name
+from airflow_adaptive._core.requirements.advice import PolicyMemory
 from airflow_adaptive._core.requirements.limits import ReportedLimits
-from airflow_adaptive._core.requirements.resolver import ResolverMemory
+from airflow_adaptive._core.requirements.resolver import MEMORY_REFRESH_INTERVAL, ResolverMemory
 from airflow_adaptive._core.scheduler import machine
 from airflow_adaptive._core.scheduler.events import CancelRequested, SchedulingStarted
 from airflow_adaptive._core.scheduler.state import Created, SchedulerState, WaitingForResources
@@ -152,8 +153,9 @@ async def test_new_run_of_an_ended_job_forgets_gangs_and_alerts(
     await earlier.save(machine.step(created, CancelRequested(at=START)), created, START)
     again = journal(directory, "attempt-2")
     ended = await again.open(START)
-    assert (again.memory.resolver.limits, again.memory.lag_alerts) == (limits, alerts)
+    assert (again.memory.resolver.limits, again.memory.lag_alerts, again.inherits_end) == (limits, alerts, True)
     await again.start_again(ended, START)
+    assert not again.inherits_end
     found = recalled(documents(directory)[-1].memory, ended.epoch, START)
     assert (found.resolver.limits, found.lag_alerts) == (ReportedLimits(inputs={"job": 2}), LagAlerts())
 
@@ -171,12 +173,19 @@ async def test_memory_that_cannot_be_read_is_reported_and_begun_again(
 
 
 @pytest.mark.asyncio
-async def test_document_is_renewed_only_after_the_trigger_lifetime(directory: FakeJobDirectory) -> None:
+@pytest.mark.parametrize(
+    ("policy", "age"),
+    [(None, timedelta(hours=12)), (PolicyMemory(kind="LoadPolicy", at=START, content=1), MEMORY_REFRESH_INTERVAL)],
+)
+async def test_document_is_renewed_when_it_or_the_memory_of_a_policy_is_too_old(
+    directory: FakeJobDirectory, policy: PolicyMemory | None, age: timedelta
+) -> None:
     opened = journal(directory)
     state = await opened.open(START)
-    await opened.renew(state, START + timedelta(hours=11))
+    opened.memory = replace(opened.memory, resolver=ResolverMemory(policy=policy))
+    await opened.renew(state, START + age - timedelta(seconds=1))
     assert len(directory.journal) == 1
-    await opened.renew(state, START + timedelta(hours=12))
+    await opened.renew(state, START + age)
     assert len(directory.journal) == 2
 
 
