@@ -21,6 +21,7 @@ from airflow_adaptive._core.protocol.documents import (
 )
 from airflow_adaptive._core.requirements.resolution import DECLARED, Resolution
 from airflow_adaptive._core.scheduler.events import (
+    BatchCommitted,
     DriverEnded,
     DriverHeartbeatTimedOut,
     MoveAnnounced,
@@ -74,6 +75,15 @@ def test_note_of_an_unmanaged_script_is_reported_with_its_first_plan(job: Scenar
     job.then("Executing", reason=NOTE)
     assert job.state.driver is not None
     assert job.state.driver.vertices_read == ()
+
+
+@pytest.mark.parametrize(("sequence", "committed", "commits"), [(0, 3, 1), (0, 4, 0), (1, 3, 0)])
+def test_new_status_that_counts_more_batches_is_a_commit(sequence: int, committed: int, commits: int):
+    job = Scenario().given_executing(1).when_committed()
+    status = replace(report(job), queries=(QueryReport(name="q", active=True, committed=4),))
+    heartbeat = DriverHeartbeat(epoch=1, received_at=job.now, sequence=sequence, committed=committed)
+    found = driver_events(job.state, JobObservation(status=status), heartbeat, job.now)
+    assert [it for it in found if isinstance(it, BatchCommitted)] == [BatchCommitted(at=job.now, epoch=1)] * commits
 
 
 @pytest.mark.parametrize(
