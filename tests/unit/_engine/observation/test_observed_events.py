@@ -33,7 +33,7 @@ from airflow_adaptive._core.scheduler.events import (
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._engine.directive import directive
 from airflow_adaptive._engine.driver_heartbeat import DriverHeartbeat
-from airflow_adaptive._engine.observation.driver_events import KILLED_IN_BATCH, driver_events
+from airflow_adaptive._engine.observation.driver_events import KILLED_IN_BATCH, driver_events, may_be_dead
 from airflow_adaptive._engine.observation.observed_events import derive_events, slot_offers
 from airflow_adaptive._engine.observation.observer import JobObservation
 from airflow_adaptive._engine.spec import ExecutorShape
@@ -84,6 +84,20 @@ def test_new_status_that_counts_more_batches_is_a_commit(sequence: int, committe
     heartbeat = DriverHeartbeat(epoch=1, received_at=job.now, sequence=sequence, committed=committed)
     found = driver_events(job.state, JobObservation(status=status), heartbeat, job.now)
     assert [it for it in found if isinstance(it, BatchCommitted)] == [BatchCommitted(at=job.now, epoch=1)] * commits
+
+
+@pytest.mark.parametrize(
+    ("unaccounted_s", "silence_s", "expected"),
+    [(None, 9, False), (0, 0, True), (5, 0, True), (6, 0, False), (6, 2, False), (6, 3, True)],
+)
+def test_driver_that_the_cluster_lost_may_be_dead_until_it_reports(
+    unaccounted_s: int | None, silence_s: int, expected: bool
+):
+    job = Scenario().given_executing(1)
+    since = None if unaccounted_s is None else timedelta(seconds=unaccounted_s)
+    heartbeat = DriverHeartbeat(epoch=1, received_at=job.now - timedelta(seconds=silence_s), sequence=1)
+    observation = JobObservation(status=report(job), status_read_at=job.now, unaccounted_for=since)
+    assert may_be_dead(job.state, observation, heartbeat) is expected
 
 
 @pytest.mark.parametrize(
