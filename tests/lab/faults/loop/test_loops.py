@@ -56,9 +56,7 @@ def test_two_loops_that_start_at_once(job: JobUnderFault, record: Record) -> Non
     record("two loops of one attempt", "started at the same time", job.finish(loop))
 
 
-def test_loops_shorter_than_the_lease_replace_a_driver_that_no_one_knows_of(
-    job: JobUnderFault, record: Record
-) -> None:
+def test_loops_shorter_than_the_lease_replace_a_driver_that_no_one_knows_of(job: JobUnderFault, record: Record) -> None:
     """Its answer is lost with the loop, and it is killed before it reports."""
     job.feed()
     job.wait_death(job.start_loop("http:answered:submit"))

@@ -198,12 +198,16 @@ def test_driver_that_cannot_repartition_keeps_the_partitions_with_the_reason() -
     assert dict(plan_of(job).state_partitions) == {"default": 8}
 
 
-def test_each_slot_sharing_group_has_partitions_of_its_own() -> None:
+def groups() -> JobGraph:
     vertices = (
         JobVertex(name="a", parallelism=ParallelismRange(1, 2), max_parallelism=4, slot_sharing_group="first"),
         JobVertex(name="b", parallelism=ParallelismRange(1, 2), max_parallelism=6, slot_sharing_group="second"),
     )
-    job = Scenario(graph=JobGraph(job="job", vertices=vertices)).given_executing(4)
+    return JobGraph(job="job", vertices=vertices)
+
+
+def test_each_slot_sharing_group_has_partitions_of_its_own() -> None:
+    job = Scenario(graph=groups()).given_executing(4)
     assert dict(plan_of(job).state_partitions) == {"first": 4, "second": 6}
 
 
@@ -252,6 +256,13 @@ def test_more_slots_are_left_alone_if_they_take_a_higher_tier_than_is_allowed() 
 def test_fewer_slots_are_done_with_on_any_tier() -> None:
     job = running(4, "job", highest_rescale_tier=0).when_requirements(1, 2).then("Deploying").then_parallelism(2)
     assert tier_of(job) is Tier.EXECUTORS
+
+
+@pytest.mark.parametrize(("target", "is_allowed"), [({"a": 2, "b": 1}, False), ({"a": 1, "b": 1}, True)])
+def test_other_use_of_as_many_slots_needs_a_tier_that_is_allowed(target: dict[str, int], is_allowed: bool) -> None:
+    job = Scenario(graph=groups(), highest_rescale_tier=0, **AT_ONCE).given_script("a").given_executing(3)
+    assert plan_of(job).parallelism == {"a": 1, "b": 2}
+    assert rescale_tiers.is_allowed(job.state, plan_of(job), target) is is_allowed
 
 
 def test_change_that_is_not_allowed_is_not_forced_either() -> None:
