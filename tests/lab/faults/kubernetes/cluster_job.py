@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
-from airflow_adaptive._core.scheduler.state import SchedulerState
+from airflow_adaptive._core.scheduler.state import Driver, SchedulerState
 from airflow_adaptive._core.scheduler.timeline import ReasonCode
 from airflow_adaptive._engine.loop import Loop
 from airflow_adaptive.local.waiting import wait_until
@@ -106,8 +106,14 @@ class ClusterJob:
     @property
     def driver_pod(self) -> str:
         """Name of the pod of the driver."""
-        assert self.loop.driver is not None
-        return self.loop.driver.partition("@")[0]
+        assert self.state.driver is not None
+        return pod_of(self.state.driver)
+
+    @property
+    def standby_pod(self) -> str:
+        """Name of the pod of the standby that is prepared, "" without one."""
+        standby = self.state.standby
+        return "" if standby.driver is None or not standby.is_prepared else pod_of(standby.driver)
 
     @property
     def driver_path(self) -> str:
@@ -117,7 +123,11 @@ class ClusterJob:
     @property
     def driver_node(self) -> Node:
         """Node of the driver."""
-        return self._cluster.node(self.team.api.get(self.driver_path)["spec"]["nodeName"])
+        return self.node_of(self.driver_pod)
+
+    def node_of(self, pod: str) -> Node:
+        """Return the node of a pod."""
+        return self._cluster.node(self.team.api.get(self.team.path("pods", pod))["spec"]["nodeName"])
 
     @property
     def node_names(self) -> list[str]:
@@ -207,21 +217,30 @@ class ClusterJob:
         return self._job.outcome(self.recovery_s)
 
 
+def pod_of(driver: Driver) -> str:
+    """Return the name of the pod of a driver that was submitted."""
+    return (driver.submission_id or "").partition("@")[0]
+
+
 @contextmanager
-def created_job(cluster: KubernetesCluster, team: Namespace, root: Path, **options: Any) -> Iterator[ClusterJob]:
+def created_job(
+    cluster: KubernetesCluster, team: Namespace, root: Path, standby: str = "none", **options: Any
+) -> Iterator[ClusterJob]:
     """A job that was not deployed yet. At the end, its loop does not run.
 
     Args:
         cluster: test cluster.
         team: namespace with the account of the drivers.
         root: folder of the job.
+        standby: its option `standby`.
         options: of the client, see `cluster_client`.
     """
     control_plane = cluster.control_plane
     with start_blocking_portal() as portal:
         connected = cluster_client(control_plane, team.name, **options)
         with portal.wrap_async_context_manager(connected) as client:
-            streaming = StreamingJob(root, pod_properties(root, control_plane.url), client, script=SCRIPT)
+            conf = pod_properties(root, control_plane.url)
+            streaming = StreamingJob(root, conf, client, script=SCRIPT, standby=standby)
             job = ClusterJob(cluster, team, portal, streaming)
             try:
                 yield job

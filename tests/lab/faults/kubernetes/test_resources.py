@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,7 @@ def test_executors_that_stay_pending(
 ) -> None:
     """Airflow may not read the nodes, so it learns only from the Pending executor that the cluster has no room."""
     team.set_quota({"pods": 3})
-    options = {"credentials": airflow_account(team), "timeout_s": CLIENT_TIMEOUT_S}
+    options: dict[str, Any] = {"credentials": airflow_account(team), "timeout_s": CLIENT_TIMEOUT_S}
     with created_job(kubernetes_cluster, team, tmp_path / "job", **options) as job:
         job.deploy()
         job.request(1)

@@ -59,6 +59,7 @@ class StreamingJob:
         script: Path = SCRIPT,
         dependencies: Dependencies = NO_DEPENDENCIES,
         parameters: KubernetesParameters = NO_PARAMETERS,
+        standby: str = "none",
     ) -> None:
         self.store = FakeStore()
         self._root = root
@@ -66,6 +67,7 @@ class StreamingJob:
         self._script = script
         self._dependencies = dependencies
         self._parameters = parameters
+        self._standby = standby
         self._conf = conf
         self._directory = FsspecJobDirectory(storage or Storage.at(str(root / "jobs")), JOB)
         self._files = 0
@@ -102,6 +104,7 @@ class StreamingJob:
         executor = planned_executor(conf, 1, MEMORY_MB)
         changes: Mapping[str, Any] = {
             "graph": JobGraph.single(JOB, ParallelismRange(1, MOST_EXECUTORS), max_parallelism=MOST_EXECUTORS),
+            "options": {"standby": self._standby},
             "conf": needed.properties(conf, code.files),
             "driver_template": self._parameters.driver_template(),
             "executor_template": self._parameters.executor_template(),
