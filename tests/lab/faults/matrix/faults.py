@@ -10,7 +10,7 @@ from functools import partial
 import psutil
 
 from tests.lab.faults.harness import disk
-from tests.lab.faults.harness.job_under_fault import LEASE_S, frozen
+from tests.lab.faults.harness.job_under_fault import LEASE_S, TIMEOUT_S, frozen
 from tests.lab.faults.harness.master_process import kill_master, restart_master, wait_for_workers
 from tests.lab.faults.matrix.matrix_job import WORKER, MatrixJob
 
@@ -115,11 +115,12 @@ def driver_freezes(job: MatrixJob) -> Iterator[None]:
 @contextmanager
 def driver_has_to_leave(job: MatrixJob, signals: int) -> Iterator[None]:
     """SIGTERM, as from a worker that is stopped; the second one comes while the driver leaves."""
-    for _ in range(signals):
-        for process in filter(is_jvm, job.journaled_processes()):
-            with suppress(psutil.NoSuchProcess):
-                process.terminate()
+    driver = job.journaled_processes()
+    for process in [process for process in driver if is_jvm(process)] * signals:
+        with suppress(psutil.NoSuchProcess):
+            process.terminate()
     yield
+    psutil.wait_procs(driver, TIMEOUT_S)  # it may process what came with the fault before it leaves
 
 
 @contextmanager
