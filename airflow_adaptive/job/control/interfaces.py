@@ -208,7 +208,7 @@ class StateRepartitioner(Protocol):
         the same or another number. The writer runs once if a batch of the query was interrupted.
 
         Raises:
-            RepartitionError: see `check`; the checkpoint is unchanged. Damaged state is found only when Spark reads it.
+            RepartitionError: see `check`; the query can start as before. Damaged state is found only when Spark reads it.
             DamagedCheckpointError: an interrupted repartition cannot be completed, because a file of the state is missing or damaged.
             StreamingQueryException: the interrupted batch fails again.
         """

@@ -131,26 +131,30 @@ class Checkpoint:
             if PARTIAL_OFFSETS.fullmatch(path.getName()):
                 files.delete(path)
 
-    def files(self) -> frozenset[str]:
-        """Return the paths of all files. Raises the exceptions of Hadoop."""
-        root, paths = self._files.path(self.uri), set()
-        found = self._files.system(root).listFiles(root, True)
-        while found.hasNext():
-            paths.add(str(found.next().getPath().toString()))
-        return frozenset(paths)
+    def remove_batch(self, batch: int) -> None:
+        """Remove the files of the newest batch, which is not committed, and the folders that then are empty; the offsets last.
 
-    def remove_batch_since(self, before: frozenset[str], batch: int) -> None:
-        """Remove all files that have been added, and the folders that then are empty; the offsets of the batch last.
-
-        A removal that is interrupted leaves the offsets, so that the batch can still be completed. Raises the exceptions of Hadoop.
+        A removal that is interrupted leaves the offsets, so that the batch can still be completed. Spark itself removes tables that no snapshot names;
+        here, they could belong to an older snapshot that is still uploaded. Raises the exceptions of Hadoop.
         """
-        files, offsets = self._files.system(self._files.path(self.uri)), f"/offsets/{batch}"
-        for name in sorted(self.files() - before, key=lambda path: (path.endswith(offsets), path)):
+        root, paths = self._files.path(self.uri), []
+        files = self._files.system(root)
+        found = files.listFiles(root, True)
+        while found.hasNext():
+            paths.append(str(found.next().getPath().toString()))
+        of_batch = (path for path in paths if is_of_batch(path, batch))
+        for name in sorted(of_batch, key=lambda path: (path.endswith(f"/offsets/{batch}"), path)):
             path = self._files.path(name)
             files.delete(path, False)
             # an object store has no empty folders
             while files.exists(folder := path.getParent()) and not files.listStatus(folder):
                 files.delete(path := folder, False)
+
+
+def is_of_batch(path: str, batch: int) -> bool:
+    """Return whether a file of a checkpoint is of a batch: its offsets, its metadata of an operator, or the version of a state store after it."""
+    store = rf"state/\d+/\d+/(?:[^/]+/)?{batch + 1}(?:_[\w-]+)?\.\w+(?:\.crc)?"
+    return re.search(rf"/(?:offsets/{batch}|state/\d+/_metadata/v2/{batch}|{store})$", path) is not None
 
 
 def _newest(log: Any) -> int | None:

@@ -16,7 +16,7 @@ state, and commits the batch. This module adds what Spark leaves to the caller:
   the metadata of the checkpoint.
 * Spark logs the offsets before it reads the state. If a file of the state is missing or damaged, only the checkpoint of before has a way on.
   Therefore the module reads the state files while the query runs.
-* A repartition may still fail, for example if an executor is lost. Then the module removes what Spark has written, so that the query starts with
+* A repartition may still fail, for example if an executor is lost. Then the module removes the files of its batch, so that the query starts with
   the number of before. It does not if another driver has logged the batch.
 * The metadata log of a file sink lacks the batch of the repartition, and a missing batch makes the output unreadable.
   Therefore the module adds the batch to that log, without files.
@@ -104,9 +104,8 @@ class CheckpointRepartitioner(StateRepartitioner):
     def state_format(self, checkpoint: str) -> int | None:
         found = Checkpoint(self._spark, checkpoint)
         head = found.head()
-        if head is None or head.committed is None or not found.stores(head.committed):
-            return None
-        return found.format_of(head.committed)
+        batch = None if head is None else head.committed
+        return found.format_of(batch) if batch is not None and found.stores(batch) else None
 
     def check(self, checkpoint: str, partitions: int, writer: DataStreamWriter) -> None:
         _require_count(checkpoint, partitions)
@@ -211,14 +210,13 @@ class CheckpointRepartitioner(StateRepartitioner):
         return find_damaged_state(files, head.committed + 1, repairs=False, partitions=partitions)
 
     def _repartition_or_undo(self, found: Checkpoint, partitions: int) -> CheckpointHead:
-        """Repartition the state, or leave the checkpoint as it was."""
-        before = found.files()
+        """Repartition the state, or remove the files of the repartition."""
         try:
             return self._repartition(found, partitions)
         except (Py4JJavaError, PySparkException) as error:
             head = found.head()
             if CONCURRENT not in str(error) and head is not None and head.unfinished_repartition == partitions:
-                found.remove_batch_since(before, head.newest)
+                found.remove_batch(head.newest)
                 raise RepartitionError(
                     f"{_problem(found.uri, partitions)}, and is unchanged: {report_exception(error).message}"
                 ) from error

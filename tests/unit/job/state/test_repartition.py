@@ -7,7 +7,7 @@ import json
 import pytest
 
 from airflow_adaptive._core.protocol.failures import report_build_failure, report_exception
-from airflow_adaptive.job.state.checkpoint import CheckpointHead
+from airflow_adaptive.job.state.checkpoint import CheckpointHead, is_of_batch
 from airflow_adaptive.job.state.repartition import RepartitionError, operators_of, rename_operator
 
 
@@ -72,6 +72,27 @@ def test_aggregation_of_real_time_mode_gets_the_name_of_micro_batches() -> None:
     version, content = renamed.split("\n")
     assert version == "v1"
     assert json.loads(content) == {"operatorInfo": {"operatorId": 3, "operatorName": "stateStoreSave"}, **STORES}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("offsets/7", True),
+        ("offsets/17", False),
+        ("commits/7", False),
+        ("state/0/1/8.zip", True),
+        ("state/0/1/8_0a-1b.zip.crc", True),
+        ("state/0/1/left-keyToNumValues/8.changelog", True),
+        ("state/0/1/7.zip", False),
+        ("state/0/1/18.zip", False),
+        ("state/0/1/SSTs/000008-0a-1b.sst", False),
+        ("state/0/_metadata/v2/7", True),
+        ("state/0/_metadata/v2/8", False),
+        ("sources/0/7", False),
+    ],
+)
+def test_files_of_the_batch_of_a_repartition_are_known_by_their_names(name: str, expected: bool) -> None:
+    assert is_of_batch(f"file:/state/0/1/8/checkpoints/query/{name}", 7) is expected
 
 
 def test_other_operators_keep_their_names() -> None:
