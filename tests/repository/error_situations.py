@@ -26,7 +26,7 @@ from airflow_adaptive._clusters.standalone.client import StandaloneCluster
 from airflow_adaptive._core.failure_code import error_code, with_code
 from airflow_adaptive._core.ports import ClusterUnreachableError, DriverLog, JobDirectoryError, OwnedJobError, PortError
 from airflow_adaptive._core.protocol.conf import MissingSettingsError
-from airflow_adaptive._core.protocol.documents import Action, Directive, JournalDocument, encode_journal, journal_name
+from airflow_adaptive._core.protocol.documents import Action, Directive, JournalDocument, encode_document, journal_name
 from airflow_adaptive._core.python_version import UnsupportedVersionError
 from airflow_adaptive._core.scheduler.policies.failure_handling import Failure
 from airflow_adaptive._core.scheduler.policies.first_batch import gave_up
@@ -112,7 +112,7 @@ class Desk:
         document = JournalDocument(job=job, number=1, at="", owner="o", directive=directive, scheduler={})
         log = self.folder / "jobs" / "departures" / "journal"
         log.mkdir(parents=True, exist_ok=True)
-        (log / journal_name(1)).write_text(json.dumps(json.loads(encode_journal(document)) | fields))
+        (log / journal_name(1)).write_text(json.dumps(json.loads(encode_document(document)) | fields))
         refused = self.refusal()
         (log / journal_name(1)).unlink()
         return refused

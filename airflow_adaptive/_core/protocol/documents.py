@@ -503,9 +503,12 @@ class DriverStatus:
 MAX_DOCUMENT_BYTES = 1 << 20
 """Maximum size of a document in bytes. Readers report and skip a larger document."""
 
-JOURNAL_KIND = "airflow-adaptive/journal"
-STATUS_KIND = "airflow-adaptive/status"
-RESCALE_KIND = "airflow-adaptive/rescale"
+KINDS: Mapping[type, str] = {
+    JournalDocument: "airflow-adaptive/journal",
+    DriverStatus: "airflow-adaptive/status",
+    RescaleDocument: "airflow-adaptive/rescale",
+}
+"""Class of a document -> its field `kind`."""
 
 ENCODING = "utf-8"
 
@@ -537,69 +540,31 @@ def journal_number(name: str) -> int | None:
     return int(stem) if dot and suffix == "json" and len(stem) == 10 and stem.isdecimal() else None  # noqa: PLR2004
 
 
-def encode_journal(document: JournalDocument) -> bytes:
-    """Encode a journal document."""
-    return _encode(JOURNAL_KIND, document)
-
-
-def encode_rescale(document: RescaleDocument) -> bytes:
-    """Encode a rescale document."""
-    return _encode(RESCALE_KIND, document)
-
-
-def encode_status(status: DriverStatus) -> bytes:
-    """Encode a driver status."""
-    return _encode(STATUS_KIND, status)
-
-
-def decode_journal(data: bytes) -> JournalDocument:
-    """Decode a journal document.
-
-    Raises:
-        DocumentError: the document is invalid; the message gives the reason.
-    """
-    return _decode(JOURNAL_KIND, JournalDocument, data)
-
-
-def decode_rescale(data: bytes) -> RescaleDocument:
-    """Decode a rescale document.
-
-    Raises:
-        DocumentError: the document is invalid; the message gives the reason.
-    """
-    return _decode(RESCALE_KIND, RescaleDocument, data)
-
-
-def decode_status(data: bytes) -> DriverStatus:
-    """Decode a driver status.
-
-    Raises:
-        DocumentError: the document is invalid; the message gives the reason.
-    """
-    return _decode(STATUS_KIND, DriverStatus, data)
-
-
 def newest_common_format(formats: Iterable[int]) -> int | None:
     """Return the newest of these formats that this version writes, too, or None."""
     return max(set(formats).intersection(FORMATS), default=None)
 
 
-def _encode(kind: str, document: JournalDocument | RescaleDocument | DriverStatus) -> bytes:
+def encode_document(document: JournalDocument | RescaleDocument | DriverStatus) -> bytes:
     """Encode a document in the format that it names, else in the oldest format, because the version of its readers is unknown."""
-    content = {"kind": kind, "format": FORMATS[0], **encode_plain(document)}
+    content = {"kind": KINDS[type(document)], "format": FORMATS[0], **encode_plain(document)}
     return json.dumps(content, separators=(",", ":")).encode(ENCODING)
 
 
-def _decode(kind: str, document: type[Document], data: bytes) -> Document:
-    """Return the document. Its metrics may be any numbers, so that implausible metrics do not invalidate a heartbeat."""
+def decode_document(document: type[Document], data: bytes) -> Document:
+    """Decode a document of a class. Its metrics may be any numbers, so that implausible metrics do not invalidate a heartbeat.
+
+    Raises:
+        DocumentError: the document is invalid; the message gives the reason.
+    """
     if len(data) > MAX_DOCUMENT_BYTES:
         raise DocumentError(f"document of {len(data)} bytes is larger than {MAX_DOCUMENT_BYTES}")
     try:
         fields = json.loads(data.decode(ENCODING))
     except (ValueError, RecursionError) as error:
         raise DocumentError(f"not JSON, or half-written: {error}") from error
-    if not isinstance(fields, dict) or fields.pop("kind", None) != kind:
-        raise DocumentError(f"not a document of kind {kind!r}")
+    if not isinstance(fields, dict) or fields.pop("kind", None) != KINDS[document]:
+        raise DocumentError(f"not a document of kind {KINDS[document]!r}")
     written = fields.get("format")
     if not isinstance(written, int):
         raise DocumentError("the format is not a number")

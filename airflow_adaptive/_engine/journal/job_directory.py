@@ -35,11 +35,8 @@ from airflow_adaptive._core.protocol.documents import (
     JournalDocument,
     NewerFormatError,
     RescaleDocument,
-    decode_journal,
-    decode_rescale,
-    decode_status,
-    encode_journal,
-    encode_rescale,
+    decode_document,
+    encode_document,
     journal_name,
     journal_number,
 )
@@ -117,7 +114,7 @@ class FsspecJobDirectory:
 
     async def create(self, document: JournalDocument) -> bool:
         """See `JobDirectory.create`."""
-        path, data = _path(JOURNAL, document.number), encode_journal(document)
+        path, data = _path(JOURNAL, document.number), encode_document(document)
         if len(data) > MAX_DOCUMENT_BYTES:
             raise ValueError(
                 f"journal document {document.number} has {len(data)} bytes, more than {MAX_DOCUMENT_BYTES}"
@@ -156,7 +153,7 @@ class FsspecJobDirectory:
 
     async def record(self, document: RescaleDocument) -> bool:
         """See `JobDirectory.record`."""
-        path, data = _path(HISTORY, document.number), encode_rescale(document)
+        path, data = _path(HISTORY, document.number), encode_document(document)
         return await self._call(partial(self._storage.create, path, data, folders=1))
 
     async def rescales(self, limit: int) -> Sequence[RescaleDocument]:
@@ -167,7 +164,7 @@ class FsspecJobDirectory:
     async def status(self, *, of_standby: bool = False) -> DriverStatus | None:
         """See `JobDirectory.status`."""
         name = STANDBY_STATUS if of_standby else STATUS
-        status = await self._decoded(name, decode_status)
+        status = await self._decoded(name, DriverStatus)
         if not of_standby:
             if status is None and self._has_seen_status:
                 await self._require_journal()
@@ -289,7 +286,7 @@ class FsspecJobDirectory:
 
     async def _journal_document(self, number: int, *, urgent: bool = True) -> JournalDocument | None:
         path = _path(JOURNAL, number)
-        document = await self._decoded(path, decode_journal, urgent=urgent)
+        document = await self._decoded(path, JournalDocument, urgent=urgent)
         if document is not None and document.job != self._job:
             raise ForeignDirectoryError(
                 f"{self._storage.uri(path)} was written by job {document.job!r}: use a separate directory for each job"
@@ -301,7 +298,7 @@ class FsspecJobDirectory:
 
     async def _rescale_document(self, number: int, *, urgent: bool = True) -> RescaleDocument | None:
         path = _path(HISTORY, number)
-        document = await self._decoded(path, decode_rescale, urgent=urgent)
+        document = await self._decoded(path, RescaleDocument, urgent=urgent)
         if document is None or (document.job, document.number) == (self._job, number):
             return document
         self._report(path, f"it is number {document.number} of job {document.job!r}")
@@ -327,12 +324,12 @@ class FsspecJobDirectory:
                 "mounted?); no new journal begins in its place, because the checkpoints would be missing"
             )
 
-    async def _decoded(self, path: str, decode: Callable[[bytes], Document], *, urgent: bool = True) -> Document | None:
+    async def _decoded(self, path: str, kind: type[Document], *, urgent: bool = True) -> Document | None:
         data = await self._call(partial(self._storage.read, path, MAX_DOCUMENT_BYTES), urgent=urgent)
         if data is None:
             return None
         try:
-            return decode(data)
+            return decode_document(kind, data)
         except NewerFormatError as error:
             raise ForeignDirectoryError(f"{self._storage.uri(path)}: {error}") from error
         except DocumentError as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -89,41 +88,28 @@ class Publisher:
         """
         if isinstance(state.current, Finished):
             await self._history.wait()
-        memory = self._journal.memory
-        requirements_source, limits = memory.resolver.source, memory.resolver.limits.lasting
-        problems = (self._lag_unknown_since, self._source_problem, self._cluster_problem)
-        observed = (memory.lag_alerts.current, memory.preparation, *problems)
-        slots = self._slots(state)
-        content = (state, self._urls, requirements_source, limits, self._history.revision, *observed, slots)
+        memory, spec, cluster = self._journal.memory, None if state.driver else self._spec, self._cluster
+        source = memory.resolver.source
+        size = None if spec is None else spec.executor
+        observed = {
+            "requirements_source": source,
+            "limits": memory.resolver.limits.lasting,
+            "lag_alert": memory.lag_alerts.current,
+            "lag_unknown_since": self._lag_unknown_since,
+            "source_problem": self._source_problem,
+            "cluster_problem": self._cluster_problem,
+            "preparation": memory.preparation,
+            # While the job has no driver, each worker that joins changes its slots.
+            "total": None if cluster is None or size is None else all_slots(cluster, size.request, size.cores),
+            "driver_cores": 0 if spec is None else spec.driver.request.cpu_millicores / CORE,
+        }
+        content = (state, self._urls, self._history.revision, observed)
         if content != self._published and not self._history.is_pending:
-            self._published = content
-            self._policy = self._resolver.policy
-            view = job_view(state, self._history, self._urls, self._attempt)
-            view = replace(
-                view,
-                slots=slots,
-                driver=self._metrics.status,
-                requirements_source=requirements_source,
-                policy=self._policy,
-                limits=limits,
-                lag_alert=memory.lag_alerts.current,
-                lag_unknown_since=self._lag_unknown_since,
-                source_problem=self._source_problem,
-                cluster_problem=self._cluster_problem,
-                declarations=memory.declarations,
-                preparation=memory.preparation,
-            )
-            await self._store.publish(view)
+            self._published, self._policy = content, self._resolver.policy
+            more = {"driver": self._metrics.status, "policy": self._policy, "declarations": memory.declarations}
+            await self._store.publish(job_view(state, self._history, self._urls, self._attempt, **observed, **more))
         if self._is_restored and (changed := self._metrics.changed_documents()) is not None:
-            await self._store.publish_metrics({**changed, **self._changed_advice(requirements_source)})
-
-    def _slots(self, state: SchedulerState) -> SlotCounts:
-        """Return the slots of the job, and those of the cluster while the job has no driver: each worker that joins changes them."""
-        slots, cluster, spec = slot_counts(state), self._cluster, self._spec
-        if state.driver is not None or spec is None:
-            return slots
-        total = None if cluster is None else all_slots(cluster, spec.executor.request, spec.executor.cores)
-        return replace(slots, total=total, driver_cores=spec.driver.request.cpu_millicores / CORE)
+            await self._store.publish_metrics({**changed, **self._changed_advice(source)})
 
     def _changed_advice(self, source: RequirementsSource | None) -> Mapping[str, Any]:
         """The document of the rescale policy if its content has changed; a new time alone is no change."""
@@ -134,13 +120,17 @@ class Publisher:
         return {POLICY: policy_document(policy, source)}
 
 
-def slot_counts(state: SchedulerState) -> SlotCounts:
-    """Return the slots of a job, without those of the cluster."""
-    return SlotCounts(held=state.held_slots, available=state.available_slots)
-
-
-def job_view(state: SchedulerState, history: History, urls: Urls, attempt: str) -> JobView:
-    """Return the view of a job in this state, without what the loop observes beside the state."""
+def job_view(
+    state: SchedulerState,
+    history: History,
+    urls: Urls,
+    attempt: str,
+    *,
+    total: int | None = None,
+    driver_cores: float = 0,
+    **observed: Any,
+) -> JobView:
+    """Return the view of a job in this state. `total` and `driver_cores` as in `SlotCounts`; `observed` are the fields that the state does not tell."""
     past, counted = history.at(state), state.restarts
     cause = root_cause(state, past.rescales[-1] if past.rescales else None)
     return JobView(
@@ -153,7 +143,9 @@ def job_view(state: SchedulerState, history: History, urls: Urls, attempt: str) 
         cause=cause,
         parallelism=None if state.plan is None else state.plan.parallelism,
         requirements=state.requirements,
-        slots=slot_counts(state),
+        slots=SlotCounts(
+            held=state.held_slots, available=state.available_slots, total=total, driver_cores=driver_cores
+        ),
         epoch=state.epoch,
         submission_id=None if state.driver is None else state.driver.submission_id,
         restarts=state.num_restarts,
@@ -165,6 +157,7 @@ def job_view(state: SchedulerState, history: History, urls: Urls, attempt: str) 
         history=past,
         recent_failures=tuple(state.failures[-MAX_FAILURES:]),
         scheduler=state,
+        **observed,
     )
 
 

@@ -14,8 +14,8 @@ from airflow_adaptive._core.protocol.documents import (
     DriverState,
     DriverStatus,
     FailureReport,
-    decode_status,
-    encode_status,
+    decode_document,
+    encode_document,
 )
 from airflow_adaptive._core.python_version import UTC
 from airflow_adaptive.job.control.interfaces import DirectoryError, DriverInterfaces, StatusFile, StatusReporter
@@ -131,7 +131,7 @@ class FileStatusReporter(StatusReporter):
     def report_fenced(self, status: DriverStatus) -> None:
         try:
             data = self._file.read_status()
-            current = None if data is None else decode_status(data)
+            current = None if data is None else decode_document(DriverStatus, data)
         except (DirectoryError, DocumentError):
             return
         if current is None or (current.epoch, current.nonce) == (status.epoch, status.nonce):
@@ -141,7 +141,7 @@ class FileStatusReporter(StatusReporter):
         self._sequence += 1
         try:
             at = datetime.now(UTC).isoformat(timespec="milliseconds")
-            self._file.write_status(encode_status(replace(status, sequence=self._sequence, at=at)))
+            self._file.write_status(encode_document(replace(status, sequence=self._sequence, at=at)))
         except DirectoryError as error:
             if not self._failing:
                 self._warn(f"status not written, will retry: {error}")

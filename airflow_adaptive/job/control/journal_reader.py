@@ -13,7 +13,7 @@ from airflow_adaptive._core.protocol.documents import (
     DocumentError,
     JournalDocument,
     NewerFormatError,
-    decode_journal,
+    decode_document,
 )
 from airflow_adaptive.job.control.fence import FencedError
 from airflow_adaptive.job.control.interfaces import DirectiveSource, JournalFiles
@@ -96,7 +96,7 @@ class JournalReader(DirectiveSource):
         if data is None:
             return None
         try:
-            document = decode_journal(data)
+            document = decode_document(JournalDocument, data)
         except NewerFormatError as error:
             raise FencedError(f"journal document {number}: {error}") from error
         except DocumentError as error:

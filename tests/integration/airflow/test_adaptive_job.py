@@ -18,7 +18,7 @@ import pytest
 from airflow.providers_manager import ProvidersManager
 
 from airflow_adaptive._airflow.store.job_asset import JOBS
-from airflow_adaptive._core.protocol.documents import DriverStatus, decode_journal, decode_status
+from airflow_adaptive._core.protocol.documents import DriverStatus, JournalDocument, decode_document
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
 from tests.support.airflow.airflow_under_test import AirflowUnderTest
@@ -91,7 +91,7 @@ class Run:
 
     def status(self) -> DriverStatus:
         """The newest driver status; for a moment the file is missing, while Hadoop's local file system replaces it."""
-        return decode_status(wait_until(self._report, TIMEOUT_S, f"a report of {self._dag}"))
+        return decode_document(DriverStatus, wait_until(self._report, TIMEOUT_S, f"a report of {self._dag}"))
 
     def _report(self) -> bytes:
         with suppress(FileNotFoundError):
@@ -101,7 +101,7 @@ class Run:
     def owner(self) -> str:
         """The loop that wrote the newest document of the log."""
         newest = max((self._directory / "journal").glob("[0-9]*.json"))
-        return decode_journal(newest.read_bytes()).owner
+        return decode_document(JournalDocument, newest.read_bytes()).owner
 
     def cooldowns(self) -> list[timedelta]:
         """How long the job executed before each rescale."""

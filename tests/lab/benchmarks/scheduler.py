@@ -22,7 +22,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from airflow_adaptive._core.protocol.documents import JournalDocument, encode_journal
+from airflow_adaptive._core.protocol.documents import JournalDocument, encode_document
 from airflow_adaptive._core.scheduler import machine
 from airflow_adaptive._core.scheduler.allocator import LoadBalanceMode, assign
 from airflow_adaptive._core.scheduler.events import Event, SchedulingStarted, SlotOffer, SlotsChanged, TimerFired
@@ -152,7 +152,7 @@ class _SizingJobDirectory(FakeJobDirectory):
 
     async def create(self, document: JournalDocument) -> bool:
         """Note the size."""
-        self.sizes.append(len(encode_journal(document)))
+        self.sizes.append(len(encode_document(document)))
         return True
 
 

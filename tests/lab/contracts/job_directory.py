@@ -22,9 +22,7 @@ from airflow_adaptive._core.protocol.documents import (
     JournalDocument,
     QueryReport,
     RescaleDocument,
-    encode_journal,
-    encode_rescale,
-    encode_status,
+    encode_document,
 )
 from airflow_adaptive._engine.journal.job_directory import append
 
@@ -94,12 +92,12 @@ def of_newer_format(data: bytes) -> bytes:
 
 INVALID = {
     "empty": b"",
-    "half-written": encode_journal(journal_document(3))[:-10],
+    "half-written": encode_document(journal_document(3))[:-10],
     "foreign": b'{"hello": "world"}',
     "no object": b"[]",
     "not text": b"\xff\xfe\x00",
     "oversized": b" " * (MAX_DOCUMENT_BYTES + 1),
-    "another number": encode_journal(journal_document(7)),
+    "another number": encode_document(journal_document(7)),
 }
 
 
@@ -180,13 +178,13 @@ class JobDirectoryContract:
     async def test_newest_raises_when_a_newer_version_wrote_it(self, folder: Directory) -> None:
         """A loop that continues from an older document would revert the steps of the newer version."""
         assert await folder.directory().create(journal_document(1))
-        folder.plant_journal(2, of_newer_format(encode_journal(journal_document(2))))
+        folder.plant_journal(2, of_newer_format(encode_document(journal_document(2))))
         with pytest.raises(JobDirectoryError, match="upgrade airflow-adaptive"):
             await folder.directory().newest()
 
     async def test_newest_raises_when_the_journal_is_of_another_job(self, folder: Directory) -> None:
         """Two jobs in one directory would overwrite the documents of each other."""
-        folder.plant_journal(1, encode_journal(journal_document(1, job="trains")))
+        folder.plant_journal(1, encode_document(journal_document(1, job="trains")))
         with pytest.raises(JobDirectoryError, match="'trains'"):
             await folder.directory().newest()
 
@@ -234,9 +232,9 @@ class JobDirectoryContract:
         [
             b"",
             b'{"hello": "world"}',
-            encode_rescale(rescale_document(2))[:-3],
-            encode_rescale(rescale_document(7)),
-            encode_rescale(rescale_document(2, job="trains")),
+            encode_document(rescale_document(2))[:-3],
+            encode_document(rescale_document(7)),
+            encode_document(rescale_document(2, job="trains")),
         ],
         ids=["empty", "foreign", "half-written", "another number", "another job"],
     )
@@ -249,7 +247,7 @@ class JobDirectoryContract:
 
     async def test_rescales_raise_when_a_newer_version_wrote_them(self, folder: Directory) -> None:
         """The client cannot read documents of a newer version."""
-        folder.plant_rescale(1, of_newer_format(encode_rescale(rescale_document(1))))
+        folder.plant_rescale(1, of_newer_format(encode_document(rescale_document(1))))
         with pytest.raises(JobDirectoryError, match="upgrade airflow-adaptive"):
             await folder.directory().rescales(9)
 
@@ -273,11 +271,11 @@ class JobDirectoryContract:
         directory = folder.directory()
         assert await directory.status() is None
         for sequence in (1, 2):
-            folder.plant_status(encode_status(status_document(sequence)))
+            folder.plant_status(encode_document(status_document(sequence)))
             assert await directory.status() == status_document(sequence)
 
     @pytest.mark.parametrize(
-        "data", [b"", encode_status(status_document())[:-5], encode_status(status_document(job="trains"))]
+        "data", [b"", encode_document(status_document())[:-5], encode_document(status_document(job="trains"))]
     )
     async def test_status_is_none_when_it_is_invalid(self, folder: Directory, data: bytes) -> None:
         """A client ignores an incomplete status and the status of another job."""
@@ -286,6 +284,6 @@ class JobDirectoryContract:
 
     async def test_status_raises_when_a_newer_version_wrote_it(self, folder: Directory) -> None:
         """Without the error, the loop would treat the driver as failed."""
-        folder.plant_status(of_newer_format(encode_status(status_document())))
+        folder.plant_status(of_newer_format(encode_document(status_document())))
         with pytest.raises(JobDirectoryError, match="upgrade airflow-adaptive"):
             await folder.directory().status()

@@ -20,7 +20,7 @@ from airflow_adaptive._core.protocol.documents import (
     FailureReport,
     JournalDocument,
     QueryReport,
-    decode_journal,
+    decode_document,
 )
 from airflow_adaptive.job.control.fence import Fence, FencedError
 from tests.lab.fakes.cluster import FakeCluster
@@ -266,4 +266,4 @@ class FakeDrivers:
     def _newest(self, _: DriverSession) -> JournalDocument | None:
         """Return the newest journal document that a driver can read."""
         journal = self._directory.journal
-        return decode_journal(journal[max(journal)]) if journal else None
+        return decode_document(JournalDocument, journal[max(journal)]) if journal else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 from airflow_adaptive._core.ports import JobDirectoryError
@@ -12,12 +12,8 @@ from airflow_adaptive._core.protocol.documents import (
     JournalDocument,
     NewerFormatError,
     RescaleDocument,
-    decode_journal,
-    decode_rescale,
-    decode_status,
-    encode_journal,
-    encode_rescale,
-    encode_status,
+    decode_document,
+    encode_document,
 )
 
 Document = TypeVar("Document", JournalDocument, RescaleDocument, DriverStatus)
@@ -49,7 +45,7 @@ class FakeJobDirectory:
 
     def report(self, status: DriverStatus) -> None:
         """Write a driver status, as the driver does."""
-        self.reported = encode_status(status)
+        self.reported = encode_document(status)
 
     async def newest(self) -> JournalDocument | None:
         """See `JobDirectory.newest`."""
@@ -65,7 +61,7 @@ class FakeJobDirectory:
     async def create(self, document: JournalDocument) -> bool:
         """See `JobDirectory.create`."""
         self._require_available()
-        data = encode_journal(document)
+        data = encode_document(document)
         if self.journal.setdefault(document.number, data) != data:
             return False
         newest = await self.newest()
@@ -90,13 +86,13 @@ class FakeJobDirectory:
     async def record(self, document: RescaleDocument) -> bool:
         """See `JobDirectory.record`."""
         self._require_available()
-        data = encode_rescale(document)
+        data = encode_document(document)
         return self.kept.setdefault(document.number, data) == data
 
     async def rescales(self, limit: int) -> Sequence[RescaleDocument]:
         """See `JobDirectory.rescales`."""
         self._require_available()
-        read = ((number, _decoded(self.kept[number], decode_rescale)) for number in sorted(self.kept)[-limit:])
+        read = ((number, _decoded(self.kept[number], RescaleDocument)) for number in sorted(self.kept)[-limit:])
         of_job = [it for number, it in read if it is not None and (it.job, it.number) == (self.job, number)]
         return of_job if limit > 0 else []
 
@@ -104,7 +100,7 @@ class FakeJobDirectory:
         """See `JobDirectory.status`."""
         self._require_available()
         reported = self.reported_by_standby if of_standby else self.reported
-        status = None if reported is None else _decoded(reported, decode_status)
+        status = None if reported is None else _decoded(reported, DriverStatus)
         return status if status is not None and status.job == self.job else None
 
     async def file(self, uri: str, limit: int) -> bytes | None:
@@ -125,15 +121,15 @@ class FakeJobDirectory:
 
     def _read(self, number: int) -> JournalDocument | None:
         data = self.journal.get(number)
-        document = None if data is None else _decoded(data, decode_journal)
+        document = None if data is None else _decoded(data, JournalDocument)
         if document is not None and document.job != self.job:
             raise JobDirectoryError(f"journal document {number} belongs to job {document.job!r}, not to {self.job!r}")
         return document if document is not None and document.number == number else None
 
 
-def _decoded(data: bytes, decode: Callable[[bytes], Document]) -> Document | None:
+def _decoded(data: bytes, kind: type[Document]) -> Document | None:
     try:
-        return decode(data)
+        return decode_document(kind, data)
     except NewerFormatError as error:
         raise JobDirectoryError(str(error)) from error
     except DocumentError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airflow_adaptive._core.protocol.documents import JournalDocument, encode_journal, journal_name
+from airflow_adaptive._core.protocol.documents import JournalDocument, encode_document, journal_name
 from airflow_adaptive._core.scheduler.state import SchedulerState
 from airflow_adaptive._core.scheduler.steps import Step
 from airflow_adaptive._engine.driver_heartbeat import NO_HEARTBEAT
@@ -26,7 +26,7 @@ def write_journal(files: Files, directory: str, spec: JobSpec, documents: int) -
     document = earlier_document(spec, created(spec))
     for number in range(1, documents + 1):
         path = f"{directory}/journal/{journal_name(number)}"
-        files.write(path, encode_journal(replace(document, number=number)), 0.0)
+        files.write(path, encode_document(replace(document, number=number)), 0.0)
 
 
 def earlier_document(spec: JobSpec, state: SchedulerState) -> JournalDocument:

@@ -10,7 +10,7 @@ import gc
 import logging
 import os
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, tzinfo
 from functools import cache, partial
@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 import structlog
 
-from airflow_adaptive._core.protocol.documents import decode_journal
+from airflow_adaptive._core.protocol.documents import JournalDocument, decode_document
 from airflow_adaptive._engine import clock
 from airflow_adaptive._engine.journal import job_directory, storage_threads
 from airflow_adaptive.job.control import driver_status
@@ -43,7 +43,7 @@ def installed(kernel: Kernel, entropy: Entropy) -> Iterator[None]:
             (storage_threads, "Thread", partial(SimulatedThread, kernel)),
             (storage_threads, "SimpleQueue", partial(SimulatedQueue, kernel)),
             # Each loop reads the past of its job, which other loops have read.
-            (job_directory, "decode_journal", cache(decode_journal)),
+            (job_directory, "decode_document", _decoder()),
             # Source of all identifiers (`uuid.uuid4`).
             (os, "urandom", entropy.bytes),
             # Workers run coroutines in their thread.
@@ -53,6 +53,11 @@ def installed(kernel: Kernel, entropy: Entropy) -> Iterator[None]:
         stack.enter_context(_without_garbage_collection())
         stack.enter_context(_without_logs())
         yield
+
+
+def _decoder() -> Callable[[type[Any], bytes], Any]:
+    decode_once = cache(partial(decode_document, JournalDocument))
+    return lambda kind, data: decode_once(data) if kind is JournalDocument else decode_document(kind, data)
 
 
 def _elapsed(kernel: Kernel) -> float:

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 
-from airflow_adaptive._core.protocol.documents import JournalDocument, decode_journal
+from airflow_adaptive._core.protocol.documents import JournalDocument, decode_document
 from airflow_adaptive._core.scheduler.snapshot import from_json
 from airflow_adaptive._core.scheduler.state import Executing
 from airflow_adaptive.local.airflow import Config
@@ -157,7 +157,7 @@ class CopyJob:
     def _newest(self) -> JournalDocument | None:
         files = sorted((self._directory / "jobs" / self.name / "journal").glob("[0-9]*.json"))
         with suppress(FileNotFoundError):  # The loop deletes old documents.
-            return decode_journal(files[-1].read_bytes()) if files else None
+            return decode_document(JournalDocument, files[-1].read_bytes()) if files else None
         return None
 
     def is_executing(self, parallelism: int) -> bool:

@@ -13,7 +13,7 @@ import pytest
 from airflow_adaptive._airflow.process.process_resources import ConnectionIds
 from airflow_adaptive._airflow.store.task_xcoms import BASE
 from airflow_adaptive._core.ports import DriverLog, DriverSubmission
-from airflow_adaptive._core.protocol.documents import encode_status
+from airflow_adaptive._core.protocol.documents import encode_document
 from airflow_adaptive._core.scheduler.snapshot import to_json
 from airflow_adaptive._core.scheduler.state import SchedulerState
 from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory
@@ -62,4 +62,4 @@ async def _write(base: Path, driver: str, used: ConnectionIds, states: list[Sche
     for number, state in enumerate(states, 1):
         known = replace(state, driver=state.driver and replace(state.driver, submission_id=driver))
         assert await directory.create(replace(journal_document(number, job=JOB), scheduler=to_json(known)))
-    await directory.create_file("status.json", encode_status(report()))
+    await directory.create_file("status.json", encode_document(report()))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_adaptive._core.protocol.documents import Action, Directive, JournalDocument, encode_journal, journal_name
+from airflow_adaptive._core.protocol.documents import Action, Directive, JournalDocument, encode_document, journal_name
 from airflow_adaptive._core.scheduler.machine import create
 from airflow_adaptive._core.scheduler.snapshot import to_json
 from airflow_adaptive._core.scheduler.state import SchedulerState
@@ -56,5 +56,5 @@ def begin_log(tmp_path: Path, spec: JobSpec, attempt: str = "", state: Scheduler
     )
     log = tmp_path / "jobs" / "departures" / "journal"
     log.mkdir(parents=True, exist_ok=True)
-    (log / journal_name(1)).write_bytes(encode_journal(document))
+    (log / journal_name(1)).write_bytes(encode_document(document))
     return log

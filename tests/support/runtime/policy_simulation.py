@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from airflow_adaptive._core.protocol.documents import decode_journal
+from airflow_adaptive._core.protocol.documents import JournalDocument, decode_document
 from airflow_adaptive._core.requirements.control_requests import ControlRequests, Requester
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.state import Executing, SchedulerState
@@ -80,7 +80,9 @@ def by(job: Simulation) -> tuple[str, str]:
 
 def reasons(job: Simulation) -> list[str]:
     """Of all decisions in the log."""
-    documents = [decode_journal(job.directory.journal[number]) for number in sorted(job.directory.journal)]
+    documents = [
+        decode_document(JournalDocument, job.directory.journal[number]) for number in sorted(job.directory.journal)
+    ]
     return [decision["reason"] for document in documents for decision in document.decisions]
 
 

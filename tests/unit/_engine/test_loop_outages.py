@@ -14,7 +14,7 @@ from itertools import pairwise
 import pytest
 
 from airflow_adaptive._core.ports import ForeignDirectoryError, JobDirectoryError, SubmissionState
-from airflow_adaptive._core.protocol.documents import JournalDocument, decode_journal, encode_journal
+from airflow_adaptive._core.protocol.documents import JournalDocument, decode_document, encode_document
 from airflow_adaptive._core.requirements.control_requests import ControlRequests, DesiredState
 from airflow_adaptive._core.scheduler.state import Finished, Outcome
 from airflow_adaptive._core.scheduler.timeline import ReasonCode
@@ -201,7 +201,7 @@ def reports(simulation: Simulation) -> list[str]:
 
 
 def documents(directory: FailingJobDirectory) -> list[JournalDocument]:
-    return [decode_journal(directory.journal[number]) for number in sorted(directory.journal)]
+    return [decode_document(JournalDocument, directory.journal[number]) for number in sorted(directory.journal)]
 
 
 def test_claim_that_fails_shows_no_transition_twice(small: Simulation, directory: FailingJobDirectory) -> None:
@@ -255,11 +255,11 @@ def test_loop_that_takes_over_while_another_writes_yields_only_to_a_third_one(
     small: Simulation, directory: FailingJobDirectory, relieves: bool
 ) -> None:
     small.run(RunLimits(recycle_at=START + timedelta(seconds=30)))
-    newest = decode_journal(directory.journal[max(directory.journal)])
+    newest = decode_document(JournalDocument, directory.journal[max(directory.journal)])
     other = replace(newest, number=newest.number + 1, owner=newest.owner if relieves else "attempt-3#third")
 
     def is_forestalled(document: JournalDocument) -> bool:
-        directory.journal.setdefault(other.number, encode_journal(other))
+        directory.journal.setdefault(other.number, encode_document(other))
         return False
 
     async def is_earlier(attempt: str) -> bool:

@@ -157,7 +157,10 @@ OLD, NEW = (1,), (1, 2)
 
 def formats(small: Simulation) -> list[int]:
     """Formats of the journal documents, oldest first."""
-    return [documents.decode_journal(data).format for _, data in sorted(small.directory.journal.items())]
+    return [
+        documents.decode_document(documents.JournalDocument, data).format
+        for _, data in sorted(small.directory.journal.items())
+    ]
 
 
 def run_until(small: Simulation, seconds: float) -> None:
@@ -197,9 +200,9 @@ def test_loop_writes_the_newer_format_once_a_driver_reports_that_it_reads_it(upg
     assert [epoch for epoch, _, _ in upgraded.drivers.started][-1] == 2
     assert formats(upgraded)[-1] == 2
     first_of_new_driver = next(
-        documents.decode_journal(data)
+        documents.decode_document(documents.JournalDocument, data)
         for _, data in sorted(upgraded.directory.journal.items())
-        if documents.decode_journal(data).directive.epoch == 2
+        if documents.decode_document(documents.JournalDocument, data).directive.epoch == 2
     )
     assert first_of_new_driver.format == 1, "the new driver may be of any version before its first status"
 

@@ -22,7 +22,7 @@ from airflow_adaptive._core.protocol.documents import (
     Action,
     Directive,
     JournalDocument,
-    encode_journal,
+    encode_document,
     journal_name,
 )
 from airflow_adaptive._core.scheduler.job_graph import JobGraph, JobVertex
@@ -195,7 +195,7 @@ def test_one_error_reports_all_violations(make):
 def test_directory_of_another_job_or_version_is_refused_at_once(make, tmp_path, job, content, message):
     directive = Directive(epoch=1, nonce="n", version=1, action=Action.RUN, plan=None)
     document = json.loads(
-        encode_journal(JournalDocument(job=job, number=1, at="", owner="o", directive=directive, scheduler={}))
+        encode_document(JournalDocument(job=job, number=1, at="", owner="o", directive=directive, scheduler={}))
     )
     log = tmp_path / "jobs" / "departures" / "journal"
     log.mkdir(parents=True)

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from airflow_adaptive._core.protocol.documents import decode_status
+from airflow_adaptive._core.protocol.documents import DriverStatus, decode_document
 from airflow_adaptive.local.airflow import as_text, default_config
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
@@ -142,7 +142,7 @@ def running(home: Path, env: dict[str, str], dag: str) -> Iterator[Path]:
 def driver(home: Path) -> str | None:
     """Return the id of the driver; None while the driver replaces its status."""
     try:
-        return decode_status((home / "jobs" / "token" / "status.json").read_bytes()).submission_id
+        return decode_document(DriverStatus, (home / "jobs" / "token" / "status.json").read_bytes()).submission_id
     except FileNotFoundError:
         return None
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from airflow_adaptive._core.protocol.documents import decode_status
+from airflow_adaptive._core.protocol.documents import DriverStatus, decode_document
 from airflow_adaptive._core.scheduler.state import Finished, Outcome
 from airflow_adaptive.local.cluster import LocalCluster
 from tests.support.driver.bounded_job import end_of_job
@@ -56,7 +56,7 @@ def test_job_goes_on_from_a_checkpoint_that_was_copied_into_its_directory(
     (tmp_path / "input" / "2.txt").write_text("one\nthree\n")
     run(spark_cluster, tmp_path, "second", code=2)
     assert output(tmp_path) == {"code": 2, "rows": {"one": 3, "two": 1, "three": 1}}
-    (query,) = decode_status((tmp_path / "jobs" / "second" / "status.json").read_bytes()).queries
+    (query,) = decode_document(DriverStatus, (tmp_path / "jobs" / "second" / "status.json").read_bytes()).queries
     assert query.input_rows == 2
 
 

@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from airflow_adaptive._core.ports import SubmissionState
-from airflow_adaptive._core.protocol.documents import DriverStatus, encode_status
+from airflow_adaptive._core.protocol.documents import DriverStatus, encode_document
 from airflow_adaptive._engine.journal.job_directory import JOURNAL, STATUS
 from tests.lab.benchmarks.triggerer import HEARTBEAT_S, MEMORY_MB, Outages, name_of
 from tests.lab.fakes.driver import FakeDrivers
@@ -55,7 +55,7 @@ class DiskJobDirectory(FakeJobDirectory):
     def report(self, status: DriverStatus) -> None:
         """Replace the status in one step, as Spark's checkpoint file manager does."""
         written = self._directory / f".{STATUS}"
-        written.write_bytes(encode_status(status))
+        written.write_bytes(encode_document(status))
         written.replace(self._directory / STATUS)
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 import psutil
 import pytest
 
-from airflow_adaptive._core.protocol.documents import encode_journal, encode_status, journal_name
+from airflow_adaptive._core.protocol.documents import encode_document, journal_name
 from tests.lab.faults.harness.job_under_fault import LEASE_S, JobUnderFault, Outcome, frozen
 
 pytestmark = pytest.mark.timeout(900)
@@ -121,7 +121,7 @@ def test_next_log_document_that_is_damaged(job: JobUnderFault, record: Record, d
     job.run_well()
     newest = job.newest()
     assert newest is not None
-    (job.directory / "journal" / journal_name(newest.number + 1)).write_bytes(DAMAGE[damage](encode_journal(newest)))
+    (job.directory / "journal" / journal_name(newest.number + 1)).write_bytes(DAMAGE[damage](encode_document(newest)))
     job.request_state(parallelism=(2, 2))
     job.fault()
     job.wait_for("the next plan", lambda: job.newest().number > newest.number + 1)  # type: ignore[union-attr]
@@ -136,7 +136,7 @@ def test_report_that_is_damaged(job: JobUnderFault, record: Record, damage: str)
     job.run_well()
     status = job.status()
     assert status is not None
-    (job.directory / "status.json").write_bytes(DAMAGE[damage](encode_status(status)))
+    (job.directory / "status.json").write_bytes(DAMAGE[damage](encode_document(status)))
     job.fault()
     job.recover()
     assert job.epoch() == 1

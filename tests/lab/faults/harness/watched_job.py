@@ -11,13 +11,7 @@ from typing import Any, TypeVar
 
 import psutil
 
-from airflow_adaptive._core.protocol.documents import (
-    DocumentError,
-    DriverStatus,
-    JournalDocument,
-    decode_journal,
-    decode_status,
-)
+from airflow_adaptive._core.protocol.documents import DocumentError, DriverStatus, JournalDocument, decode_document
 from airflow_adaptive.local import guardian
 from airflow_adaptive.local.cluster import LocalCluster
 from airflow_adaptive.local.waiting import wait_until
@@ -75,7 +69,7 @@ class WatchedJob:
         """The newest document of the log."""
         for file in sorted((self.directory / "journal").glob("[0-9]*.json"), reverse=True):
             try:
-                return decode_journal(file.read_bytes())
+                return decode_document(JournalDocument, file.read_bytes())
             except (DocumentError, FileNotFoundError):
                 continue
         return None
@@ -83,7 +77,7 @@ class WatchedJob:
     def status(self) -> DriverStatus | None:
         """The driver status."""
         try:
-            return decode_status((self.directory / "status.json").read_bytes())
+            return decode_document(DriverStatus, (self.directory / "status.json").read_bytes())
         except (FileNotFoundError, DocumentError):
             return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import Final
 
-from airflow_adaptive._core.protocol.documents import decode_journal
+from airflow_adaptive._core.protocol.documents import JournalDocument, decode_document
 from airflow_adaptive._core.scheduler.snapshot import from_json
 from airflow_adaptive._core.scheduler.state import Finished
 from tests.lab.fleet.airflow.tables import TaskState
@@ -91,7 +91,7 @@ class Activity:
         newest = max(files.paths(f"{self._env.directory(job)}/journal"), default=None)
         if newest is None:
             return False
-        return isinstance(from_json(decode_journal(files.read(newest)).scheduler).current, Finished)
+        return isinstance(from_json(decode_document(JournalDocument, files.read(newest)).scheduler).current, Finished)
 
     def _triggerer(self, name: str | None) -> SimulatedTriggerer | None:
         return next((triggerer for triggerer in self._env.triggerers if triggerer.process.name == name), None)

@@ -15,8 +15,8 @@ from airflow_adaptive._core.protocol.documents import (
     DriverPlan,
     DriverStatus,
     JournalDocument,
-    decode_status,
-    encode_journal,
+    decode_document,
+    encode_document,
     journal_name,
 )
 from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory
@@ -98,13 +98,13 @@ class DriverJob:
         path = self.directory / "journal" / journal_name(self.number)
         path.parent.mkdir(exist_ok=True)
         written = path.with_suffix(".written")
-        written.write_bytes(encode_journal(document))
+        written.write_bytes(encode_document(document))
         os.link(written, path)
         written.unlink()
 
     def status(self) -> DriverStatus | None:
         try:
-            return decode_status((self.directory / "status.json").read_bytes())
+            return decode_document(DriverStatus, (self.directory / "status.json").read_bytes())
         except (FileNotFoundError, DocumentError):
             return None
 

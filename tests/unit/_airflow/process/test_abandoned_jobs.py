@@ -20,7 +20,7 @@ from airflow_adaptive._airflow.process.abandoned_jobs import (
 )
 from airflow_adaptive._airflow.process.process_resources import DeployedJob, ProcessResources
 from airflow_adaptive._core.ports import JobKey
-from airflow_adaptive._core.protocol.documents import Action, Directive, JournalDocument, encode_journal, journal_name
+from airflow_adaptive._core.protocol.documents import Action, Directive, JournalDocument, encode_document, journal_name
 from airflow_adaptive._core.scheduler.snapshot import to_json
 from airflow_adaptive._core.scheduler.state import SchedulerState
 from airflow_adaptive._core.view import TaskKey
@@ -55,7 +55,7 @@ def _journal(base: Path, job: str, attempt: str, state: SchedulerState = RUNS, c
     document = JournalDocument(
         job=job, number=1, at="", owner=f"{attempt}#1", directive=directive, scheduler=to_json(state)
     )
-    files = {"journal": encode_journal(document)}
+    files = {"journal": encode_document(document)}
     if conn_id is not None:
         connections = {"spark": conn_id, "kubernetes": "", "namespace": "", "kafka": ""}
         files["owners"] = json.dumps({"job": job, "task": "d/t", "connections": connections}).encode()

@@ -25,7 +25,7 @@ from airflow_adaptive._airflow.process.loop_events import deployed_spec
 from airflow_adaptive._airflow.process.process_resources import ConnectionIds, DeployedJob, ProcessResources
 from airflow_adaptive._clusters.connection_fields import AddressError
 from airflow_adaptive._core.ports import ClusterUnreachableError, ForeignDirectoryError, JobDirectoryError, Request
-from airflow_adaptive._core.protocol.documents import decode_journal, encode_journal
+from airflow_adaptive._core.protocol.documents import JournalDocument, decode_document, encode_document
 from airflow_adaptive._core.requirements.control_requests import ControlRequests
 from airflow_adaptive._core.scheduler.requirements import ParallelismRange
 from airflow_adaptive._core.scheduler.timeline import ReasonCode
@@ -321,12 +321,12 @@ def test_driver_of_another_attempt_is_not_killed_after_the_execution_timeout(
 
     def take_over() -> None:
         job.directory.journal = {
-            number: encode_journal(replace(decode_journal(document), owner=f"{owner}#loop"))
+            number: encode_document(replace(decode_document(JournalDocument, document), owner=f"{owner}#loop"))
             for number, document in job.directory.journal.items()
             if number > 1 or not wrote
         }
-        newest = decode_journal(max(job.directory.journal.items())[1])
-        job.directory.journal[newest.number + 1] = encode_journal(replace(newest, number=newest.number + 1))
+        newest = decode_document(JournalDocument, max(job.directory.journal.items())[1])
+        job.directory.journal[newest.number + 1] = encode_document(replace(newest, number=newest.number + 1))
         opening.errors = [AddressError("connection 'spark_test' is not defined: add it")] * 100
 
     job.clock.at(40, take_over)
@@ -346,7 +346,7 @@ def test_driver_of_an_earlier_attempt_is_killed_as_soon_as_airflow_confirms_its_
 
     def hand_over() -> None:
         job.directory.journal = {
-            number: encode_journal(replace(decode_journal(document), owner="d/t/r/1#loop"))
+            number: encode_document(replace(decode_document(JournalDocument, document), owner="d/t/r/1#loop"))
             for number, document in job.directory.journal.items()
         }
         opening.errors = [AddressError("connection 'spark_test' is not defined: add it")] * 100
@@ -475,7 +475,9 @@ def test_loop_takes_no_job_over_before_airflow_answers(job: Simulation, after_ki
     after_kill.error = api_server_error()
 
     def answer() -> None:
-        assert {attempt_of(decode_journal(it).owner) for it in job.directory.journal.values()} == {"d/t/r/b"}
+        assert {attempt_of(decode_document(JournalDocument, it).owner) for it in job.directory.journal.values()} == {
+            "d/t/r/b"
+        }
         after_kill.error, after_kill.xcoms, after_kill.task_states = (
             None,
             {"attempt": "d/t/r/b"},
@@ -506,7 +508,7 @@ def test_outdated_trigger_of_a_task_that_has_ended_takes_nothing_over(job: Simul
 def test_cancellation_keeps_the_memory_of_the_policy(job: Simulation, opening: Opening) -> None:
     def newest_memory() -> tuple[int, Any]:
         number, document = max(job.directory.journal.items())
-        return number, decode_journal(document).memory["resolver"]["policy"]["content"]
+        return number, decode_document(JournalDocument, document).memory["resolver"]["policy"]["content"]
 
     job.follow(LoadPolicy())
     run(job, RunLimits(recycle_at=START + timedelta(seconds=30)))

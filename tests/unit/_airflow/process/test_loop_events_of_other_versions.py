@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from airflow_adaptive._airflow.process.loop_events import deployed_spec
 from airflow_adaptive._airflow.process.process_resources import ConnectionIds
 from airflow_adaptive._core.codec import encode
-from airflow_adaptive._core.protocol import documents
+from airflow_adaptive._core.protocol.documents import decode_document, encode_document
 from airflow_adaptive._core.requirements import control_requests
 from airflow_adaptive._core.scheduler.errors import SnapshotError
 from airflow_adaptive._core.scheduler.snapshot import from_json, to_json
@@ -40,6 +41,10 @@ def of_trigger(arguments: Mapping[str, Any]) -> Any:
     return trigger._job
 
 
+def of_file(kind: type[Any], document: Mapping[str, Any]) -> Any:
+    return decode_document(kind, json.dumps(document).encode())
+
+
 def of_page(documents: Mapping[str, Any]) -> Any:
     state = PublishedState(documents, {})
     return state.summary, state.state, state.driver_status, state.policy, state.current_metrics, state.transitions
@@ -64,8 +69,7 @@ def from_later_version(document: Any) -> Any:
 @pytest.mark.parametrize(
     ("document", "read"),
     [
-        (json.loads(documents.encode_journal(DOCUMENT)), lambda it: documents.decode_journal(json.dumps(it).encode())),
-        (json.loads(documents.encode_status(STATUS)), lambda it: documents.decode_status(json.dumps(it).encode())),
+        *((json.loads(encode_document(it)), partial(of_file, type(it))) for it in (DOCUMENT, STATUS)),
         (to_json(JOB), from_json),
         (encode(SPEC), deployed_spec),
         (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import is_dataclass, replace
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -27,11 +27,8 @@ from airflow_adaptive._core.protocol.documents import (
     LatencyReport,
     QueryReport,
     RescaleDocument,
-    decode_journal,
-    decode_status,
-    encode_journal,
-    encode_rescale,
-    encode_status,
+    decode_document,
+    encode_document,
     journal_name,
     journal_number,
     newest_common_format,
@@ -114,48 +111,57 @@ STATUS = DriverStatus(
 
 
 def test_documents_are_equal_after_encoding_and_decoding():
-    assert decode_journal(encode_journal(DOCUMENT)) == DOCUMENT
-    assert decode_status(encode_status(STATUS)) == STATUS
+    assert decode_document(JournalDocument, encode_document(DOCUMENT)) == DOCUMENT
+    assert decode_document(DriverStatus, encode_document(STATUS)) == STATUS
 
 
 def test_a_status_of_a_driver_without_reports_of_sources_is_read():
-    fields = json.loads(encode_status(STATUS))
+    fields = json.loads(encode_document(STATUS))
     del fields["queries"][0]["sources"], fields["queries"][0]["event_time_delay_s"]
-    query = decode_status(json.dumps(fields).encode()).queries[0]
+    query = decode_document(DriverStatus, json.dumps(fields).encode()).queries[0]
     assert query == replace(STATUS.queries[0], sources=(), event_time_delay_s=None)
 
 
 @pytest.mark.parametrize("change", [{"version": -1}, {"action": "dance"}, {"plan": {"parallelism": {}}}])
 def test_an_invalid_directive_is_rejected(change: dict[str, Any]):
-    fields = json.loads(encode_journal(DOCUMENT))
+    fields = json.loads(encode_document(DOCUMENT))
     fields["directive"].update(change)
     with pytest.raises(DocumentError):
-        decode_journal(json.dumps(fields).encode())
+        decode_document(JournalDocument, json.dumps(fields).encode())
 
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"{}", b"[]", b"\xff", encode_journal(DOCUMENT)[:-5], encode_status(STATUS), b"[" * 100_000, b"9" * 10_000],
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b"\xff",
+        encode_document(DOCUMENT)[:-5],
+        encode_document(STATUS),
+        b"[" * 100_000,
+        b"9" * 10_000,
+    ],
 )
 def test_an_invalid_journal_document_is_rejected(data: bytes):
     with pytest.raises(DocumentError) as caught:
-        decode_journal(data)
+        decode_document(JournalDocument, data)
     assert len(str(caught.value)) < MAX_MESSAGE
 
 
 @pytest.mark.parametrize("value", [None, "x", 1, -1.5, True, [], {}, [[]], [1], {"a": 1}, {"a": {"b": [None]}}, NESTED])
 @pytest.mark.parametrize(
-    ("encoded", "decode", "encode"),
-    [(encode_journal(DOCUMENT), decode_journal, encode_journal), (encode_status(STATUS), decode_status, encode_status)],
+    "original",
+    [DOCUMENT, STATUS],
 )
 def test_a_document_with_any_wrong_value_is_rejected_or_has_values_of_its_types(
-    encoded: bytes, decode: Callable[[bytes], Any], encode: Callable[[Any], bytes], value: Any
+    original: JournalDocument | DriverStatus, value: Any
 ):
-    for path in _paths(json.loads(encoded)):
-        damaged = json.loads(encoded)
+    for path in _paths(json.loads(encode_document(original))):
+        damaged = json.loads(encode_document(original))
         _place(damaged, path, value)
         try:
-            document = decode(json.dumps(damaged).encode())
+            document = decode_document(type(original), json.dumps(damaged).encode())
         except DocumentError as error:
             assert len(str(error)) < MAX_MESSAGE  # noqa: PT017
         else:
@@ -191,16 +197,19 @@ def _check_types(document: Any) -> None:
 def test_a_document_is_written_in_the_format_that_it_names(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(documents, "FORMATS", (FORMAT, FORMAT + 1))
     newer = replace(DOCUMENT, format=FORMAT + 1)
-    data = encode_journal(newer)
+    data = encode_document(newer)
     assert json.loads(data)["format"] == FORMAT + 1
-    assert decode_journal(data) == newer
+    assert decode_document(JournalDocument, data) == newer
 
 
 def test_documents_without_a_format_of_their_own_are_written_in_the_oldest_format(monkeypatch: pytest.MonkeyPatch):
     """Loops of the previous version read them during an upgrade."""
     monkeypatch.setattr(documents, "FORMATS", (FORMAT, FORMAT + 1))
     rescale = RescaleDocument(job="j", number=1, rescale={})
-    assert [json.loads(data)["format"] for data in (encode_status(STATUS), encode_rescale(rescale))] == [FORMAT, FORMAT]
+    assert [json.loads(data)["format"] for data in (encode_document(STATUS), encode_document(rescale))] == [
+        FORMAT,
+        FORMAT,
+    ]
 
 
 @pytest.mark.parametrize(("formats", "newest"), [((), None), ((1,), 1), ((1, 2), 2), ((2, 3), 2), ((3,), None)])
@@ -218,9 +227,9 @@ def test_names_of_journal_documents_sort_like_their_numbers():
 
 
 def test_plan_with_required_fields_only_retains_no_surplus_executors_and_balances_nothing():
-    fields = json.loads(encode_journal(DOCUMENT))
+    fields = json.loads(encode_document(DOCUMENT))
     fields["directive"]["plan"] = {"parallelism": {"read": 3}, "executors": 3, "state_partitions": {"j": 4}}
-    read = decode_journal(json.dumps(fields).encode()).directive.plan
+    read = decode_document(JournalDocument, json.dumps(fields).encode()).directive.plan
     assert read == DriverPlan(parallelism={"read": 3}, executors=3, state_partitions={"j": 4})
     assert (read.query_version, read.repartition) == (0, False)
     assert (read.executor_limit, read.load_balance_mode, read.remaining_per_worker) == (3, NONE, {})
@@ -239,14 +248,14 @@ def test_query_has_the_state_partitions_of_its_group_or_the_maximum():
 @pytest.mark.parametrize("field", ["parallelism", "state_partitions", "pool_weights", "remaining_per_worker"])
 @pytest.mark.parametrize("value", [None, [1], {"read": "3"}, {"read": -1}, {"read": True}])
 def test_plan_with_values_other_than_counts_is_rejected(field: str, value: object):
-    fields = json.loads(encode_journal(DOCUMENT))
+    fields = json.loads(encode_document(DOCUMENT))
     fields["directive"]["plan"][field] = value
     with pytest.raises(DocumentError, match="DriverPlan"):
-        decode_journal(json.dumps(fields).encode())
+        decode_document(JournalDocument, json.dumps(fields).encode())
 
 
 def test_rate_may_be_any_number_that_spark_reports():
     query = replace(STATUS.queries[0], input_rate=math.nan)
-    (read,) = decode_status(encode_status(replace(STATUS, queries=(query,)))).queries
+    (read,) = decode_document(DriverStatus, encode_document(replace(STATUS, queries=(query,)))).queries
     assert read.input_rate is not None
     assert math.isnan(read.input_rate)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_adaptive._core.ports import JobDirectoryError
-from airflow_adaptive._core.protocol.documents import RescaleDocument, decode_journal, decode_rescale, encode_journal
+from airflow_adaptive._core.protocol.documents import JournalDocument, RescaleDocument, decode_document, encode_document
 from airflow_adaptive._core.requirements.control_requests import ControlRequests, DesiredState
 from airflow_adaptive._core.scheduler.history.rescales import summarize
 from airflow_adaptive._engine.journal.history import History
@@ -79,12 +79,12 @@ def compact_fully(directory: FakeJobDirectory) -> None:
 
 def grow(directory: FakeJobDirectory, number: int) -> None:
     """Let the newest document of the journal be this number."""
-    newest = decode_journal(directory.journal[max(directory.journal)])
-    directory.journal[number] = encode_journal(replace(newest, number=number))
+    newest = decode_document(JournalDocument, directory.journal[max(directory.journal)])
+    directory.journal[number] = encode_document(replace(newest, number=number))
 
 
 def kept(directory: FakeJobDirectory) -> list[tuple[int, str, str]]:
-    rescales = [decode_rescale(directory.kept[number]).rescale for number in sorted(directory.kept)]
+    rescales = [decode_document(RescaleDocument, directory.kept[number]).rescale for number in sorted(directory.kept)]
     return [(rescale["number"], rescale["trigger_cause"], rescale["terminated_reason"]) for rescale in rescales]
 
 
@@ -130,7 +130,7 @@ def test_numbers_count_on_in_the_next_life_of_a_job(job: Simulation, directory: 
     job.spec = replace(job.spec, attempt="attempt-2")
     run(job, 60)
     assert kept(directory) == [INITIAL, GROWTH, (3, "INITIAL_SCHEDULE", "SUCCEEDED")]
-    newest = decode_rescale(directory.kept[3]).rescale
+    newest = decode_document(RescaleDocument, directory.kept[3]).rescale
     assert (newest["requirements"], newest["attempt"]) == (2, 1)
 
 
@@ -230,7 +230,7 @@ def test_rescale_that_is_kept_otherwise_stays_as_it_is(
     directory.is_readable = True
     with caplog.at_level(logging.WARNING):
         run(job, 50)
-    assert decode_rescale(directory.kept[2]).rescale == {"author": "another loop"}
+    assert decode_document(RescaleDocument, directory.kept[2]).rescale == {"author": "another loop"}
     assert "Job job has kept another rescale as number 2" in caplog.messages
     assert job.states[-1] == "Executing"
 
@@ -252,7 +252,7 @@ def test_rescale_that_can_not_be_read_is_passed_over(
 def test_decision_not_to_move_is_written_once(directory: FailingJobDirectory) -> None:
     job = simulation(directory, min_parallelism_increase=5)
     run(job, 120)
-    documents = [decode_journal(directory.journal[number]) for number in sorted(directory.journal)]
+    documents = [decode_document(JournalDocument, directory.journal[number]) for number in sorted(directory.journal)]
     assert datetime.fromisoformat(documents[-1].at) < START + timedelta(seconds=25)
     reasons = [decision["reason"] for document in documents for decision in document.decisions]
     assert reasons.count("{'job': 1} -> {'job': 2} is possible, but is below the minimum increase") == 1

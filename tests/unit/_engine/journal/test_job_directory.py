@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_adaptive._core.ports import ForeignDirectoryError, JobDirectoryError, OwnedJobError
-from airflow_adaptive._core.protocol.documents import MAX_DOCUMENT_BYTES, encode_journal, encode_status, journal_name
+from airflow_adaptive._core.protocol.documents import MAX_DOCUMENT_BYTES, encode_document, journal_name
 from airflow_adaptive._engine.journal.job_directory import FsspecJobDirectory, append
 from airflow_adaptive._engine.journal.storage import Storage
 from tests.lab.contracts.job_directory import JOB, journal_document, status_document
@@ -160,7 +160,7 @@ async def test_status_that_is_gone_with_the_journal_is_an_error(directory: Fsspe
     await directory.create(journal_document(1))
     assert await directory.status() is None
     status = tmp_path / JOB / "status.json"
-    status.write_bytes(encode_status(status_document()))
+    status.write_bytes(encode_document(status_document()))
     assert await directory.status() is not None
     status.unlink()
     assert await directory.status() is None  # it is being replaced
@@ -217,7 +217,7 @@ async def test_created_document_is_compared_with_the_content_that_it_was_given(
     create = lagging_directory.storage.create
 
     def create_for_another_loop(path: str, data: bytes, *, folders: int | None = None) -> bool:
-        create(path, encode_journal(journal_document(1, owner="A")), folders=folders)
+        create(path, encode_document(journal_document(1, owner="A")), folders=folders)
         return True
 
     monkeypatch.setattr(lagging_directory.storage, "create", create_for_another_loop)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from airflow_adaptive._core.ports import JobDirectoryError
-from airflow_adaptive._core.protocol.documents import decode_journal, encode_journal, encode_status, journal_name
+from airflow_adaptive._core.protocol.documents import JournalDocument, decode_document, encode_document, journal_name
 from airflow_adaptive._core.requirements.advice import PolicyMemory
 from airflow_adaptive._core.requirements.limits import ReportedLimits
 from airflow_adaptive._core.requirements.resolver import MEMORY_REFRESH_INTERVAL, ResolverMemory
@@ -48,7 +48,7 @@ def journal(directory: Any, attempt: str = "attempt-1", job: str = "job") -> Jou
 
 
 def documents(directory: FakeJobDirectory) -> list[Any]:
-    return [decode_journal(directory.journal[number]) for number in sorted(directory.journal)]
+    return [decode_document(JournalDocument, directory.journal[number]) for number in sorted(directory.journal)]
 
 
 # ---- one journal ----------------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ async def test_memory_that_cannot_be_read_is_reported_and_begun_again(
     directory: FakeJobDirectory, caplog: pytest.LogCaptureFixture
 ) -> None:
     await journal(directory).open(START)
-    directory.journal[1] = encode_journal(replace(documents(directory)[-1], memory={"heartbeat": 7}))
+    directory.journal[1] = encode_document(replace(documents(directory)[-1], memory={"heartbeat": 7}))
     opened = journal(directory)
     await opened.open(START)
     assert replace(opened.memory, declarations={}, specs={}) == LoopMemory(heartbeat=NO_HEARTBEAT.continued(0, START))
@@ -255,7 +255,7 @@ def store_with_journals(jobs: int) -> MemoryStore:
         for number in range(1, DOCUMENTS + 1):
             path = f"jobs/{job}/journal/{journal_name(number)}"
             store.files[path] = newest.replace(b'"number": 1', b'"number": %d' % number, 1)
-        store.files[f"jobs/{job}/status.json"] = encode_status(status_document(job=job))
+        store.files[f"jobs/{job}/status.json"] = encode_document(status_document(job=job))
     return store
 
 
@@ -368,7 +368,7 @@ async def test_records_that_are_taken_while_the_history_is_read_come_last(
     reasons = [decision.reason for decision in second.history.at(state).decisions]
     assert reasons.index("newer") == len(reasons) - 1
     assert [transition.target for transition in second.history.at(state).transitions] == ["WaitingForResources"]
-    assert encode_journal(documents(directory)[-1]) == directory.journal[max(directory.journal)]
+    assert encode_document(documents(directory)[-1]) == directory.journal[max(directory.journal)]
 
 
 class DamagedStore(MemoryStore):

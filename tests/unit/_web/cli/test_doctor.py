@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_adaptive._core.protocol.documents import decode_status, encode_status
+from airflow_adaptive._core.protocol.documents import DriverStatus, decode_document, encode_document
 from tests.lab.scenario import TRANSIENT
 from tests.support.airflow.airflow_app import AirflowApp
 from tests.support.airflow.job_files import master_with_log, place_with_files
@@ -122,9 +122,9 @@ def test_job_with_a_problem(
                 changed = {"state": "Restarting"} if fault == "rescales" else problem
                 airflow_app.show(asset, {"summary": published(executing())["summary"] | changed})
             case "no status":
-                status = decode_status((tmp_path / JOB / "status.json").read_bytes())
+                status = decode_document(DriverStatus, (tmp_path / JOB / "status.json").read_bytes())
                 object.__setattr__(status, "epoch", 7)
-                (tmp_path / JOB / "status.json").write_bytes(encode_status(status))
+                (tmp_path / JOB / "status.json").write_bytes(encode_document(status))
             case "no checkpoint":
                 shutil.rmtree(tmp_path / JOB / "checkpoints")
             case "no owner":

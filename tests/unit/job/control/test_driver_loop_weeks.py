@@ -20,7 +20,7 @@ from airflow_adaptive._core.protocol.documents import (
     FailureReport,
     JournalDocument,
     QueryReport,
-    encode_journal,
+    encode_document,
 )
 from airflow_adaptive.job.control.driver_status import FileStatusReporter
 from airflow_adaptive.job.control.journal_reader import JournalReader
@@ -73,7 +73,7 @@ class LongRunningDriver(SimulatedDriver):
         """The loop appends a document and compacts the log."""
         self.number += 1
         document = JournalDocument(job="j", number=self.number, at="", owner="a#1", directive=wanted, scheduler={})
-        self.files[self.number] = encode_journal(document)
+        self.files[self.number] = encode_document(document)
         self.files.pop(self.number - DOCUMENTS_KEPT, None)
 
     def sleep(self, seconds: float) -> None:

@@ -11,8 +11,8 @@ from airflow_adaptive._core.protocol.documents import (
     DriverState,
     DriverStatus,
     FailureReport,
-    decode_status,
-    encode_status,
+    decode_document,
+    encode_document,
 )
 from airflow_adaptive.job.control.driver_status import FileStatusReporter
 from airflow_adaptive.job.control.interfaces import DirectoryError
@@ -45,7 +45,7 @@ class Reporting:
     @property
     def written(self) -> DriverStatus:
         assert self.data is not None
-        return decode_status(self.data)
+        return decode_document(DriverStatus, self.data)
 
 
 def test_a_status_is_written_on_a_change_or_when_a_heartbeat_is_due():
@@ -79,7 +79,7 @@ def test_a_failed_write_is_tried_again_and_warned_of_once():
 @pytest.mark.parametrize(("epoch", "writes"), [(3, True), (4, False)])
 def test_a_fenced_driver_does_not_overwrite_the_status_of_its_successor(epoch, writes):
     reporting = Reporting()
-    before = encode_status(replace(RUNNING, epoch=epoch))
+    before = encode_document(replace(RUNNING, epoch=epoch))
     reporting.data = before
     reporting.reporter.report_fenced(RUNNING)
     assert (reporting.data != before) is writes

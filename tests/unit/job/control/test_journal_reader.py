@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from airflow_adaptive._core.protocol.documents import FORMATS, Action, JournalDocument, encode_journal
+from airflow_adaptive._core.protocol.documents import FORMATS, Action, JournalDocument, encode_document
 from airflow_adaptive.job.control.fence import FencedError
 from airflow_adaptive.job.control.journal_reader import LISTING_INTERVAL_S, JournalReader
 from tests.support.driver.simulated_driver import directive, plan
@@ -26,7 +26,7 @@ class FakeLogFiles:
         document = JournalDocument(
             job=job, number=number, at="", owner="o", directive=directive(Action.RUN, version, plan(1)), scheduler={}
         )
-        self.files[number] = encode_journal(document)
+        self.files[number] = encode_document(document)
 
     def journal_numbers(self) -> list[int]:
         self.listings += 1

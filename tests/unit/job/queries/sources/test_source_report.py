@@ -13,7 +13,7 @@ from airflow_adaptive._core.protocol.documents import (
     DriverState,
     DriverStatus,
     QueryReport,
-    encode_status,
+    encode_document,
 )
 from airflow_adaptive._core.protocol.sources import KafkaSource, PartitionLag, SourceReport, TopicReport
 from airflow_adaptive.job.queries.sources.kafka_topics import Division
@@ -142,7 +142,7 @@ def test_the_positions_of_all_queries_are_left_out_if_they_are_too_large(
         assert found == (query("large", replace(large, kafka=None, topics=without)), query("small"))
     else:
         assert found == (query("large", large), query("small"))
-    assert len(encode_status(status(found))) < MAX_DOCUMENT_BYTES
+    assert len(encode_document(status(found))) < MAX_DOCUMENT_BYTES
 
 
 def test_topics_are_left_out_if_there_are_too_many_for_a_status():
